@@ -193,7 +193,12 @@ def test_a_lone_surrogate_in_an_answer_is_one_odd_character_and_ends_nothing(tmp
     r"""A model may write `"\ud800"`, in JSON; no file and no wire holds it."""
     rows: list[dict[str, object]] = [{"task_id": "a", "completion": "print('\ud800é😀')"}]
     rows.append({"task_id": "b", "completion": "y"})
-    assert [response.text for response in load(tmp_path, rows)] == ["print('\ufffdé😀')", "y"]
+    rows[1]["finish_reason"] = "\udfff"
+    found = load(tmp_path, rows)
+    assert [(response.text, response.finish_reason) for response in found] == [
+        ("print('\ufffdé😀')", ""),
+        ("y", "\ufffd"),
+    ]
 
 
 # --- answers as other tools publish them ---

@@ -6,12 +6,14 @@ from collections.abc import Callable
 import pytest
 from builders.judge.gateway import Time, make_judge, make_pool
 
+from evalrun.judge.v1 import judge_pb2
 from evalrun_executor.api import CompileResult, Level, Limits, ProgramRun, RunReply, RunRequest
 from evalrun_judge.cache.verdict_cache import MemoryStore, VerdictCache
 from evalrun_judge.extraction import SubmissionMode
 from evalrun_judge.function_tests.session import OUTPUT_KIB
 from evalrun_judge.pool.retries import RetryPolicy
 from evalrun_judge.pool.slot_queue import NoSandboxError
+from evalrun_judge.rpc.messages import fill_verdict
 from evalrun_judge.sandboxes import SandboxFailedError
 from evalrun_judge.sandboxes.fake import FakeSandbox, ended, reply
 from evalrun_judge.status import TestStatus
@@ -114,6 +116,22 @@ async def test_an_accepted_program_needs_the_record_once_and_a_replay_each() -> 
         (True, True, 2, "full")
     ] * 2
     assert assertions.modes == ["record", "replay", "replay"]
+
+
+async def test_judge_reason_with_lone_surrogates_is_cached_and_sent() -> None:
+    def raised(header: dict[str, object]) -> ProgramRun:
+        report = {"test": 0, "status": "runtime_error", "reason": "ValueError: \ud800", "actual": "'\udfff'"}
+        return ended(json.dumps(report).encode() + b"\n")
+
+    request = JudgeRequest(Submission("def f(x): return 2"), AssertTests(["assert f(1) == 2"], "", "f"))
+    cache = VerdictCache([MemoryStore(1 << 20)])
+    first, second = await judge_twice(request, FakeSandbox(values), ScriptedAssertions(raised), cache=cache)
+    assert (first.cached, second.cached) == (False, True)
+    for verdict in (first, second):
+        assert (verdict.final_status, verdict.tests[0].reason) == (FinalStatus.RUNTIME_ERROR, "ValueError: \ufffd")
+        message = judge_pb2.Verdict()
+        fill_verdict(message, verdict)
+        assert message.tests[0].reason == "ValueError: \ufffd"
 
 
 async def test_prose_is_no_code_for_function_tests_either() -> None:

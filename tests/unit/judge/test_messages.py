@@ -41,7 +41,7 @@ def test_a_full_record_keeps_every_field() -> None:
         assert (text.text, text.full_length) == (kept.text, kept.full_length)
     assert message == judge_pb2.TestResult(
         case_index=1, status=judge_pb2.TEST_STATUS_WRONG_ANSWER, ran=True, exit_code=0, duration=1.5, cpu_time=0.5,
-        compile_duration=0.25, reason="why ?", disagreeing_comparators=["tokens", "standard"], input=message.input,
+        compile_duration=0.25, reason="why \ufffd", disagreeing_comparators=["tokens", "standard"], input=message.input,
         expected_output=message.expected_output, stdout=message.stdout, stderr=message.stderr,
         compile_stderr=message.compile_stderr,
     )  # fmt: skip
@@ -69,7 +69,7 @@ def test_a_verdict_keeps_every_field(records: tuple[TestRecord, ...], ratio: flo
     assert message.guardrails == [judge_pb2.GUARDRAIL_ANSWER_CUT]
     wanted = judge_pb2.Verdict(
         final_status=judge_pb2.FINAL_STATUS_WRONG_ANSWER, judged=True, pass_ratio=ratio, pass_ratio_high=ratio,
-        tests=message.tests, code="'?'",
+        tests=message.tests, code="'\ufffd'",
         extraction=judge_pb2.EXTRACTION_METHOD_TAGGED_BLOCK, guardrails=message.guardrails,
         containment_level="seccomp", forgeable=True, cached=True, queue_seconds=2.5,
         disagreeing_comparators=verdict.disagreeing,

@@ -15,6 +15,7 @@ from evalrun_data.records import Problem
 from evalrun_data.rows import Row
 from evalrun_data.sources import BUILTIN_SCHEME, read_rows
 from evalrun_runtime.exits import BadInputError
+from evalrun_runtime.unicode_text import replace_surrogates
 
 Mode = Literal["auto", "append", "standalone"]
 _MODES: Final[Mapping[str, Mode]] = {
@@ -143,7 +144,7 @@ def _answers(row: Row, index: "_ProblemIndex") -> Iterator[Response]:
             text=_as_written(answer, text_field),
             mode=mode,
             language=parse_language(row, problem.language),
-            finish_reason=answer.optional_text("finish_reason"),
+            finish_reason=_as_written(answer, "finish_reason") if answer.has("finish_reason") else "",
             output_tokens=answer.optional_count(tokens_field),
             prompt_tokens=answer.optional_count("prompt_tokens"),
             generation_seconds=answer.optional_number("generation_seconds"),
@@ -155,14 +156,12 @@ def _answers(row: Row, index: "_ProblemIndex") -> Iterator[Response]:
 
 
 def _as_written(row: Row, field: str) -> str:
-    r"""Return an answer's text; a lone surrogate (`"\ud800"`), which no file can hold, becomes U+FFFD.
+    r"""Return a text of a model or its server; a lone surrogate (`"\ud800"`), which no file can hold, becomes U+FFFD.
 
     A model may write anything: one odd answer must not end the judging of all.
     """
     value = row.values.get(field)
-    if isinstance(value, str) and not value.isascii():
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return row.text(field)
+    return replace_surrogates(value) if isinstance(value, str) and not value.isascii() else row.text(field)
 
 
 def _each(row: Row, text_field: str, others: Sequence[str]) -> Iterator[Row]:

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
+from evalrun_runtime.unicode_text import replace_surrogates_within
+
 
 def json_line(value: Mapping[str, object]) -> bytes:
     """Return one line of JSON without its newline.
@@ -14,21 +16,10 @@ def json_line(value: Mapping[str, object]) -> bytes:
     try:
         return to_json(value, inf_nan_mode="null")
     except (PydanticSerializationError, UnicodeEncodeError):
-        return to_json(_without_surrogates(value), inf_nan_mode="null")
+        return to_json(replace_surrogates_within(value), inf_nan_mode="null")
 
 
 def json_document(value: Mapping[str, object], *, sort_keys: bool = False) -> bytes:
     """Return an indented JSON document, with its last newline."""
     plain = from_json(json_line(value))
     return (json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False, sort_keys=sort_keys) + "\n").encode()
-
-
-def _without_surrogates(value: object) -> object:
-    match value:
-        case str():
-            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        case Mapping():
-            return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_without_surrogates(item) for item in value]
-    return value

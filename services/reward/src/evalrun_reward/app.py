@@ -16,6 +16,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_client.judge_client import GrpcJudge, JudgeRefusedError
+from evalrun_reward.batches import GivenSample, UnreadableSample, read_batch, read_remote
 from evalrun_reward.graders import Graders, graded_request, graded_result, load_graders
 from evalrun_reward.judge_calls import FairSlots, JudgeCaller, JudgeCalls, NoVerdictError
 from evalrun_reward.metrics import ReplyKind, RewardMetrics
@@ -31,10 +32,8 @@ from evalrun_reward.sessions.store import SessionStore
 from evalrun_reward.sessions.store_factory import open_store
 from evalrun_reward.settings import RewardSettings
 from evalrun_reward.wire import (
-    BatchRequest,
     BatchResponse,
     Health,
-    OpenRlhfRequest,
     OpenRlhfResponse,
     Outcome,
     Problem,
@@ -115,8 +114,6 @@ class RewardService:
                 sessions, tests, self._calls, limits, settings.cache_mib * 1024 * 1024, metrics.count_session
             )
             self._sessions = SessionRoutes(calls, self._place, settings.deadline_seconds).paths()
-        self._batches = msgspec.json.Decoder(BatchRequest)
-        self._remote = msgspec.json.Decoder(OpenRlhfRequest)
         self._server: HttpServer | None = None
 
     async def start(self) -> str:
@@ -192,14 +189,14 @@ class RewardService:
 
     async def _rewards(self, request: web.Request) -> BatchResponse:
         body = await request.read()
-        batch = self._batches.decode(body)
+        batch = read_batch(body)
         results = await self._judge_all(batch.samples, batch.run, batch.shape, len(body), request)
         counts = Counter(result.outcome for result in results)
         return BatchResponse(results, counts[Outcome.JUDGED], counts[Outcome.NOT_JUDGED], counts[Outcome.INVALID])
 
     async def _get_reward(self, request: web.Request) -> OpenRlhfResponse:
         body = await request.read()
-        samples = samples_of(self._remote.decode(body))
+        samples = samples_of(read_remote(body))
         shape = next((known for known in get_args(Shape) if known == request.query.get("shape", "dense")), None)
         if shape is None:
             raise BadInputError("query parameter shape: write dense or sparse")
@@ -212,7 +209,7 @@ class RewardService:
         raise ErrorReply(503, ReplyKind.NOT_JUDGED, f"query {answer.id} was not judged: {answer.reason}", 1.0)
 
     async def _judge_all(
-        self, samples: Sequence[Sample], run: str, shape: Shape, size: int, request: web.Request
+        self, samples: Sequence[GivenSample], run: str, shape: Shape, size: int, request: web.Request
     ) -> list[Result]:
         """Judge the samples of one request. Raises Refused."""
         if len(samples) > self._settings.max_samples:
@@ -259,8 +256,11 @@ class RewardService:
         ticket.begin()
         return ticket
 
-    async def _judge(self, sample: Sample, number: int, run: str, shape: Shape, deadline: float) -> Result:
-        result = await self._result(sample, number, run, shape, deadline)
+    async def _judge(self, sample: GivenSample, number: int, run: str, shape: Shape, deadline: float) -> Result:
+        if isinstance(sample, UnreadableSample):
+            result = without_reward(sample.id, Outcome.INVALID, sample.reason)
+        else:
+            result = await self._result(sample, number, run, shape, deadline)
         self._metrics.count_sample(result.outcome)
         return result
 

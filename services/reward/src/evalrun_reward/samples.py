@@ -18,6 +18,7 @@ from evalrun_reward.judge_calls import ProblemRequest
 from evalrun_reward.wire import Sample
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.recently_used import RecentlyUsed
+from evalrun_runtime.unicode_text import replace_surrogates
 
 UNSAID_SOURCE = "unknown"
 """verl's rows name their data source; a sample need not."""
@@ -129,7 +130,7 @@ def tests_of_request(whole: judge_pb2.JudgeRequest) -> ProblemRequest:
 
 def submission_of(sample: Sample, number: int) -> judge_pb2.Submission:
     """Return what of a request is the answer's own. Raises BadInputError if its language is unknown."""
-    submission = judge_pb2.Submission(text=_encodable(sample.response), truncated=sample.truncated)
+    submission = judge_pb2.Submission(text=replace_surrogates(sample.response), truncated=sample.truncated)
     if sample.language:
         submission.language = parse_language(Row({"language": sample.language}, "samples", number, "sample"))
     return submission
@@ -177,8 +178,3 @@ def _key_of(sample: Sample) -> bytes:
         digest.update(len(data).to_bytes(8, "little"))
         digest.update(data)
     return digest.digest()
-
-
-def _encodable(text: str) -> str:
-    r"""Return an answer with lone surrogates (`"\ud800"`), which no wire carries, as U+FFFD."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -13,6 +13,7 @@ from evalrun_api.work_order import WorkOrder
 from evalrun_data.digest import digest_records
 from evalrun_data.responses import Response, load_responses
 from evalrun_runtime.exits import BadInputError
+from evalrun_runtime.unicode_text import replace_surrogates
 
 MAX_ITEMS = 10_000_000
 """Problems x highest sample number: one byte of memory each."""
@@ -77,8 +78,7 @@ def completion_of(response: Response, problems: RunProblems) -> StoredCompletion
         raise BadInputError(f"responses: {key}: not a problem of this run")
     return StoredCompletion(
         row=problems.items.row_of(index),
-        # A lone surrogate ("\\ud800" in JSON) is no text: neither the disk nor the judge can hold it.
-        text=response.text.encode("utf-8", "replace").decode(),
+        text=replace_surrogates(response.text),
         finish_reason=response.finish_reason,
         prompt_tokens=response.prompt_tokens,
         output_tokens=response.output_tokens,

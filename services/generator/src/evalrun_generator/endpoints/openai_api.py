@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evalrun.ledger.v1 import ledger_pb2 as ledger
-from evalrun_generator.endpoints.retry import encodable, error_message
+from evalrun_generator.endpoints.retry import error_message
+from evalrun_runtime.unicode_text import replace_surrogates
 
 CHAT_PATH = "/v1/chat/completions"
 COMPLETION_PATH = "/v1/completions"
@@ -98,15 +99,15 @@ def read_answer(body: bytes, asked_model: str) -> CompletionAnswer:
     finish_reason = choice.get("finish_reason") or ""
     if finish_reason in UNFINISHED:
         raise MalformedAnswerError(f"the server aborted the request: finish_reason {finish_reason!r}")
-    text = encodable(_text_of(choice))
+    text = replace_surrogates(_text_of(choice))
     prompt_tokens, output_tokens = _usage(parsed.get("usage"), has_text=bool(text))
     model = parsed.get("model")
     return CompletionAnswer(
         text=text,
-        finish_reason=encodable(str(finish_reason)),
+        finish_reason=replace_surrogates(str(finish_reason)),
         prompt_tokens=prompt_tokens,
         output_tokens=output_tokens,
-        model=encodable(model) if isinstance(model, str) and model else asked_model,
+        model=replace_surrogates(model) if isinstance(model, str) and model else asked_model,
     )
 
 
@@ -114,7 +115,7 @@ def model_ids(body: bytes) -> list[str]:
     """Parse the model ids from /v1/models. Raises MalformedAnswerError if the body is not such a list."""
     try:
         listed = json.loads(body)["data"]
-        return [encodable(str(entry["id"])) for entry in listed]
+        return [replace_surrogates(str(entry["id"])) for entry in listed]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise MalformedAnswerError("the answer is not a list of models") from error
 
@@ -126,7 +127,7 @@ def server_version(body: bytes) -> str:
     except (ValueError, RecursionError):
         return ""
     version = parsed.get("version") if isinstance(parsed, dict) else None
-    return encodable(version)[:MAX_VERSION_LENGTH] if isinstance(version, str) else ""
+    return replace_surrogates(version)[:MAX_VERSION_LENGTH] if isinstance(version, str) else ""
 
 
 def _text_of(choice: Mapping[str, object]) -> str:

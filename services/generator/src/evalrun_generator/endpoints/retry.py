@@ -14,6 +14,7 @@ from enum import Enum
 
 from evalrun_generator.endpoints.vllm_texts import says_model_is_missing
 from evalrun_runtime.backoff import backoff_seconds
+from evalrun_runtime.unicode_text import replace_surrogates
 
 MAX_MESSAGE_CHARACTERS = 300
 """Longer server messages are truncated: vLLM's contain a whole traceback, a proxy's a whole page."""
@@ -130,17 +131,8 @@ def error_message(body: bytes) -> str:
     """Return a server's error message as one short line."""
     error = error_object(body)
     text = str(error.get("message") or error) if error is not None else body.decode(errors="replace")
-    line = " ".join(encodable(text).split()) or "(empty body)"
+    line = " ".join(replace_surrogates(text).split()) or "(empty body)"
     return line if len(line) <= MAX_MESSAGE_CHARACTERS else line[: MAX_MESSAGE_CHARACTERS - 1] + "…"
-
-
-def encodable(text: str) -> str:
-    """Replace lone surrogates: JSON can encode them, UTF-8 and therefore protobuf cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
 
 
 def retry_after(value: str | None, now: datetime) -> float | None:

@@ -30,6 +30,7 @@ from evalrun_judge.suites import Suites
 from evalrun_judge.verdict import CutText, TestRecord, cut_text
 from evalrun_runtime.recently_used import RecentlyUsed
 from evalrun_runtime.tracing import past_span
+from evalrun_runtime.unicode_text import replace_surrogates
 
 SEED = 0
 """Of `random` on the assertions' side: the same for every program and every run."""
@@ -173,7 +174,7 @@ async def _tell(take: Callable[[], None], run: ProgramRun) -> None:
 
 
 def _text(text: str) -> CutText:
-    return cut_text(text.encode("utf-8", "surrogatepass"))
+    return cut_text(replace_surrogates(text).encode())
 
 
 def _record(index: int, outcome: FunctionTestOutcome, compile_seconds: float, compile_stderr: bytes) -> TestRecord:
@@ -190,7 +191,7 @@ def _record(index: int, outcome: FunctionTestOutcome, compile_seconds: float, co
         cpu_time=outcome.cpu_seconds,
         compile_duration=compile_seconds,
         compile_stderr=cut_text(compile_stderr),
-        reason=outcome.reason,
+        reason=replace_surrogates(outcome.reason),  # it may quote the program
         permanent=outcome.permanent,
         cause=outcome.cause,
         missing_module=outcome.missing_module,

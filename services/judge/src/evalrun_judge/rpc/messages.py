@@ -16,6 +16,7 @@ from evalrun_judge.suites import Suites
 from evalrun_judge.verdict import CutText, FinalStatus, TestRecord, Verdict
 from evalrun_registry.comparators import COMPARATORS, Comparator
 from evalrun_registry.limits import DEFAULT_LIMITS, PartialLimits, TestLimits
+from evalrun_runtime.unicode_text import replace_surrogates
 
 _MODES = {
     judge_pb2.SUBMISSION_MODE_UNSPECIFIED: SubmissionMode.AUTO,
@@ -97,7 +98,7 @@ def fill_verdict(message: judge_pb2.Verdict, verdict: Verdict) -> None:
     message.assumed_timeouts = verdict.assumed_timeouts
     for test in verdict.tests:
         _fill_test(message.tests.add(), test)
-    message.code = _valid(verdict.code)
+    message.code = replace_surrogates(verdict.code)
     message.extraction = _METHODS[verdict.extraction]
     message.guardrails.extend([_GUARDRAILS[guardrail] for guardrail in verdict.guardrails])
     message.containment_level = verdict.containment_level
@@ -130,7 +131,7 @@ def _fill_test(message: judge_pb2.TestResult, test: TestRecord) -> None:
     if test.compile_stderr.full_length:
         _fill_cut(message.compile_stderr, test.compile_stderr)
     if test.reason:
-        message.reason = _valid(test.reason)
+        message.reason = replace_surrogates(test.reason)
     if test.cause is not None:
         message.cause = _CAUSES[test.cause]
     if test.missing_module:
@@ -142,11 +143,6 @@ def _fill_test(message: judge_pb2.TestResult, test: TestRecord) -> None:
 def _fill_cut(message: judge_pb2.CutText, text: CutText) -> None:
     message.text = text.text
     message.full_length = text.full_length
-
-
-def _valid(text: str) -> str:
-    """Protobuf strings hold no lone surrogates."""
-    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def describe_message(info: PoolInfo, judge_version: str, slowness: float) -> judge_pb2.DescribeResponse:

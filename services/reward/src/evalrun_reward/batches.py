@@ -1,0 +1,95 @@
+"""Reads the body of a request so that each of its samples stands alone: an odd one refuses no other. Pure."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from evalrun_reward.wire import BatchRequest, OpenRlhfRequest, Sample, Shape
+from evalrun_runtime.exits import BadInputError
+from evalrun_runtime.unicode_text import replace_surrogates_within
+
+_BATCHES = msgspec.json.Decoder(BatchRequest)
+_REMOTE = msgspec.json.Decoder(OpenRlhfRequest)
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadableSample:
+    """A sample that is not written as the API asks."""
+
+    id: str
+    reason: str
+
+
+GivenSample = Sample | UnreadableSample
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The samples of a request, as far as each can be read."""
+
+    samples: Sequence[GivenSample]
+    run: str
+    shape: Shape
+
+
+def read_batch(body: bytes) -> Batch:
+    """Read a batch of samples.
+
+    Lone surrogates become U+FFFD; in `ground_truth` they, like NaN, are left for its own reader to refuse.
+
+    Raises:
+        msgspec.DecodeError: it is no batch, or none of its samples can be read.
+        BadInputError: the same, where it is no JSON.
+    """
+    try:
+        batch = _BATCHES.decode(body)
+        return Batch(batch.samples, batch.run, batch.shape)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        given = _parsed(body)
+        if not isinstance(given, dict) or not isinstance(rows := given.get("samples"), list):
+            raise
+        rest = msgspec.convert(replace_surrogates_within({**given, "samples": []}), BatchRequest)
+        samples = [_read_sample(row, number) for number, row in enumerate(rows)]
+        if samples and not any(isinstance(sample, Sample) for sample in samples):
+            raise
+        return Batch(samples, rest.run, rest.shape)
+
+
+def read_remote(body: bytes) -> OpenRlhfRequest:
+    """Read OpenRLHF's request; lone surrogates become U+FFFD.
+
+    Raises:
+        msgspec.DecodeError: it is none.
+        BadInputError: the same, where it is no JSON.
+    """
+    try:
+        return _REMOTE.decode(body)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.convert(replace_surrogates_within(_parsed(body)), OpenRlhfRequest)
+
+
+def _parsed(body: bytes) -> object:
+    """Parse JSON as Python's own encoder writes it: with NaN, and with lone surrogates. Raises BadInputError."""
+    try:
+        parsed: object = json.loads(body.decode("utf-8", "replace"))
+    except ValueError as error:
+        raise BadInputError(str(error)) from error
+    return parsed
+
+
+def _read_sample(row: object, number: int) -> GivenSample:
+    if not isinstance(row, Mapping):
+        return UnreadableSample("", f"samples sample {number}: expected an object, got {row!r:.100}")
+    fields = {
+        name: msgspec.Raw(json.dumps(value).encode()) if name == "ground_truth" else replace_surrogates_within(value)
+        for name, value in row.items()
+    }
+    try:
+        return msgspec.convert(fields, Sample)
+    except msgspec.ValidationError as error:
+        name = fields.get("id")
+        return UnreadableSample(name if isinstance(name, str) else "", f"samples sample {number}: {error}")
