@@ -48,7 +48,7 @@ VALUES: dict[str, Any] = {
         "logLevel": "debug",
     },
     "images": {"registry": "registry.test", "tag": "7", "pullPolicy": "Always"},
-    "networkPolicy": {"metadataClients": ["aggregator", "rayWorkers"]},
+    "networkPolicy": {"metadataClients": ["aggregator", "rayWorkers"], "dns": [{"podSelector": {}}]},
     "runDefaults": {
         "sandboxSlots": 8,
         "sandboxSlotMemoryMib": 1048576,
@@ -118,6 +118,7 @@ def test_the_operator_understands_every_variable_that_it_is_given(
     assert placement == given
     assert settings.gpu_resource == "amd.com/gpu"
     assert settings.metadata_clients == ["aggregator", "rayWorkers"]
+    assert settings.dns_peers == VALUES["networkPolicy"]["dns"]
     assert settings.otlp_endpoint == "http://collector:4317"
 
 

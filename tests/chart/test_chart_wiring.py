@@ -15,6 +15,7 @@ from evalrun_operator.lifecycle.situation import identity_of
 from evalrun_operator.rbac import shared_token_rules
 from evalrun_operator.resources import RunPlan
 from evalrun_operator.resources.network import METADATA
+from evalrun_operator.resources.network import dns as dns_rule
 from evalrun_operator.settings import SharedJudge
 
 MONITORS = ("operator", "judge", "reward", "sandbox")
@@ -120,7 +121,7 @@ def test_the_operator_reaches_aggregators_and_the_api_server_and_no_metadata_ser
     (source,) = aggregators["to"]
     assert selects(source["podSelector"]["matchLabels"], pod)
     assert [port["port"] for port in aggregators["ports"]] == [GRPC_PORT]
-    assert {port["port"] for port in dns["ports"]} == {53}
+    assert dns == dns_rule(operator_settings())
     blocks = {peer["ipBlock"]["cidr"]: peer["ipBlock"]["except"] for peer in servers["to"] if "ipBlock" in peer}
     assert blocks == {cidr: list(hidden) for cidr, hidden in METADATA.items()}
     there = [{"ipBlock": {"cidr": "10.0.0.1/32"}}]
@@ -162,7 +163,7 @@ def test_a_gateway_reaches_sandboxes_and_names_only(chart: Chart) -> None:
     sandboxes, names = named(objects, "NetworkPolicy", "evalrun-judge")["spec"]["egress"]
     labels = named(objects, "Deployment", "evalrun-sandbox")["spec"]["template"]["metadata"]["labels"]
     assert selects(sandboxes["to"][0]["podSelector"]["matchLabels"], labels)
-    assert {port["port"] for port in names["ports"]} == {53}
+    assert names == dns_rule(operator_settings())
 
 
 @pytest.mark.parametrize(("where", "port"), [("http://collector.tracing:14317", 14317), ("https://spans", 4317)])
@@ -392,7 +393,7 @@ def test_rewards_reach_the_gateways_and_nothing_else(chart: Chart) -> None:
     labels = pods_of(objects, "evalrun-judge")
     (peer,) = to_judge["to"]
     assert peer["podSelector"]["matchLabels"].items() <= labels.items()
-    assert [port["port"] for port in names_only["ports"]] == [53, 53]
+    assert names_only == dns_rule(operator_settings())
     assert "from" not in policy["ingress"][0]  # whoever has the token
     (calls, _) = named(objects, "NetworkPolicy", "evalrun-judge")["spec"]["ingress"]
     own = pods_of(objects, "evalrun-reward")

@@ -1,5 +1,6 @@
 """The operator's settings: one frozen object, read once at start."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -11,6 +12,15 @@ from evalrun_runtime.settings import ServiceSettings
 
 AutoscalingMode = Literal["cpu", "custom", "keda"]
 SecretKey = Annotated[str, Field(pattern=r"^[a-z0-9][-a-z0-9]*/[a-z0-9][-a-z0-9.]*/[-._a-zA-Z0-9]+$")]
+DNS_PEERS: tuple[Mapping[str, object], ...] = (
+    {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+        "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+    },
+    {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "openshift-dns"}}},
+    {"ipBlock": {"cidr": "169.254.0.0/16"}},
+)
+"""The DNS of most clusters, OpenShift's, and NodeLocal DNSCache, whose link-local address is a setting of its own."""
 RAY_WITH_TOKENS = (2, 52)
 """KubeRay refuses a RayCluster that asks an older Ray for a token."""
 
@@ -146,6 +156,14 @@ class OperatorSettings(RunDefaults):
 
     shared_judge: SharedJudge | None = Field(
         None, description="The chart's judge, for which certificates are issued, as JSON. Unset: for none."
+    )
+
+    # Not frozen in runs: who corrects it corrects it for those that wait for DNS.
+    dns_peers: list[dict[str, object]] = Field(
+        default_factory=lambda: [dict(peer) for peer in DNS_PEERS],
+        min_length=1,
+        max_length=16,
+        description="The cluster's DNS, as peers of a NetworkPolicy (JSON); ports 53 and 5353 are open to it.",
     )
 
     autoscaling: AutoscalingMode = Field(

@@ -17,6 +17,7 @@ from evalrun_executor.api import RunReply, RunRequest
 from evalrun_judge.app import JudgeGateway, build_pool
 from evalrun_judge.metrics import JudgeMetrics
 from evalrun_judge.pool.sandbox_fleet import SandboxSources
+from evalrun_judge.pool.slot_queue import UnresolvedSandboxesError
 from evalrun_judge.rpc.messages import request_from
 from evalrun_judge.sandboxes import SandboxFailedError, SandboxUnreachableError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo
@@ -154,6 +155,17 @@ async def test_infra_faults_end_as_a_status_and_never_as_a_verdict() -> None:
         error = await failure(stub.Judge(message()))
     assert error.code() is grpc.StatusCode.UNAVAILABLE
     assert "500" in (error.details() or "")
+
+
+async def test_judge_stream_without_dns_names_the_reason() -> None:
+    async def without_dns(_request: RunRequest) -> RunReply:
+        raise UnresolvedSandboxesError("any wording")
+
+    async with gateway(FakeSandbox(without_dns)) as (stub, _):
+        await up(stub)
+        (refused,) = await ask(stub, [message()])
+    assert refused.failure.code == grpc.StatusCode.UNAVAILABLE.value[0]
+    assert refused.failure.reason == judge_pb2.FAILURE_REASON_NO_DNS
 
 
 async def test_a_full_queue_says_when_to_come_back() -> None:

@@ -128,6 +128,19 @@ async def test_a_judge_that_never_has_a_place_is_told_after_a_minute(tmp_path: P
         assert dispatcher.trouble is None
 
 
+async def test_trouble_judge_without_dns_is_told_at_once(tmp_path: Path) -> None:
+    """The gateway has waited for DNS before it says so; other failures may pass by themselves."""
+    without_dns = judge_pb2.StreamFailure(
+        code=14, message="DNS does not answer the gateway", reason=judge_pb2.FAILURE_REASON_NO_DNS
+    )
+    judge = MemoryJudge(script=lambda _request: without_dns)
+    async with dispatching(tmp_path, [judge], problems=1, clock=lambda: 0.0) as (_, _, dispatcher, running):
+        async with asyncio.timeout(10):
+            while dispatcher.trouble is None:
+                await asyncio.wait({running}, timeout=0.001)
+        assert dispatcher.trouble == "DNS does not answer the gateway"
+
+
 async def test_an_outage_begins_with_its_first_failure_however_long_the_judge_had_nothing_to_do(tmp_path: Path) -> None:
     """A judge that was scaled to zero meanwhile, or whose run's model loads for long, has its patience before it."""
     now = [0.0]

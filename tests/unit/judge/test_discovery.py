@@ -12,12 +12,14 @@ from evalrun_executor.api import RunReply, RunRequest
 from evalrun_judge.pool.discovery import (
     DiscoveryError,
     DnsDiscovery,
+    NoDnsError,
     StdinDiscovery,
     host_and_port,
     service_of,
     system_lookup,
 )
 from evalrun_judge.pool.endpoint_slices import ApiServer
+from evalrun_judge.pool.slot_queue import NoSandboxError, UnresolvedSandboxesError
 from evalrun_judge.sandboxes import Backend, SandboxUnreachableError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo
 
@@ -76,6 +78,58 @@ async def test_every_address_behind_the_name(addresses: list[str], found: set[st
 async def test_no_address_is_an_error_that_names_the_target(answer: list[str] | OSError) -> None:
     with pytest.raises(DiscoveryError, match=r"dns:///sandbox:8080"):
         await DnsDiscovery("dns:///sandbox:8080", lookup=Answers(answer)).find()
+
+
+async def test_find_resolver_without_answer_raises_no_dns_error() -> None:
+    answers = Answers(socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"))
+    with pytest.raises(NoDnsError, match=r"dns:///sandbox:8080: .*Temporary failure"):
+        await DnsDiscovery("dns:///sandbox:8080", lookup=answers).find()
+
+
+async def _a_slow_resolver_is_asked_once() -> None:
+    asked: list[str] = []
+
+    async def lookup(host: str, _port: int) -> list[str]:
+        asked.append(host)
+        await asyncio.sleep(12)
+        return ["10.0.0.1"]
+
+    discovery = DnsDiscovery("dns:///sandbox:8080", lookup=lookup)
+    for _ in range(2):
+        with pytest.raises(NoDnsError, match="within 5 s"):
+            await discovery.find()
+    assert await discovery.find() == {"http://10.0.0.1:8080"}
+    assert asked == ["sandbox"]
+    await discovery.close()
+
+
+def test_find_slow_resolver_raises_in_time_and_keeps_one_lookup() -> None:
+    run_virtually(_a_slow_resolver_is_asked_once())
+
+
+async def _a_request_without_dns(answer: OSError) -> tuple[NoSandboxError, float]:
+    """Return how a request ends whose sandboxes cannot be looked up, and after how many seconds."""
+    loop = asyncio.get_running_loop()
+    discovery = DnsDiscovery("dns:///sandbox:80", lookup=Answers(answer))
+    pool = make_pool([], Time(), clock=loop.time, sleep=asyncio.sleep, discoveries=[discovery])
+    began = loop.time()
+    pool.start()
+    with pytest.raises(NoSandboxError) as raised:
+        await pool.run(REQUEST)
+    seconds = loop.time() - began
+    with pytest.raises(type(raised.value)):  # the next request need not wait
+        await pool.run(REQUEST)
+    await pool.close()
+    return raised.value, seconds
+
+
+def test_pool_without_dns_refuses_by_type_within_15_seconds() -> None:
+    error, seconds = run_virtually(_a_request_without_dns(socket.gaierror(socket.EAI_AGAIN, "any wording")))
+    assert isinstance(error, UnresolvedSandboxesError)
+    assert seconds <= 15
+    error, seconds = run_virtually(_a_request_without_dns(socket.gaierror(socket.EAI_NONAME, "any wording")))
+    assert type(error) is NoSandboxError
+    assert seconds >= 15
 
 
 async def test_the_system_resolver() -> None:

@@ -300,11 +300,42 @@ def test_ledger_and_gateway_are_called_by_those_who_need_them() -> None:
     assert callers("judge") == ["aggregator"]
     assert [[port["port"] for port in rule["ports"]] for rule in walled["judge"]["egress"]] == [
         [8080],
-        [53, 53],
+        [53, 53, 5353, 5353],
         [4318],
     ]
     (peer,) = walled["judge"]["egress"][0]["to"]
     assert peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "sandbox"
+
+
+def test_network_policies_dns_is_reached_by_peer_also_where_its_pods_listen_elsewhere() -> None:
+    """Enforcers see a packet after its Service was translated: with 53 alone no gateway resolved a name."""
+    (own,) = [rule for rule in policies(objects(plan_of(evalrun())))["judge"]["egress"] if "ipBlock" in rule["to"][-1]]
+    assert [peer.get("namespaceSelector") for peer in own["to"]] == [
+        {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+        {"matchLabels": {"kubernetes.io/metadata.name": "openshift-dns"}},
+        None,
+    ]
+    assert own["to"][0]["podSelector"] == {"matchLabels": {"k8s-app": "kube-dns"}}
+    assert {(port["protocol"], port["port"]) for port in own["ports"]} == {
+        (protocol, port) for protocol in ("TCP", "UDP") for port in (53, 5353)
+    }
+    peers: list[Object] = [{"podSelector": {"matchLabels": {"app": "dns"}}}]
+    for component in ("aggregator", "judge", "ray"):
+        policy = policies(objects(plan_of(evalrun(), dns_peers=peers)))[component]
+        assert [
+            rule["to"] for rule in policy["egress"] if 5353 in [port["port"] for port in rule.get("ports", ())]
+        ] == [peers]
+
+
+def test_network_policies_aggregator_is_reached_by_the_operators_own_namespace_alone() -> None:
+    def operators(lease: str) -> Object:
+        rule, _metrics = policies(objects(plan_of(evalrun(), lease=lease)))["aggregator"]["ingress"]
+        peer: Object = rule["from"][-1]
+        assert peer["podSelector"] == {"matchLabels": {"app.kubernetes.io/component": "operator"}}
+        return peer["namespaceSelector"]  # type: ignore[no-any-return]
+
+    assert operators("evalrun-system/lease") == {"matchLabels": {"kubernetes.io/metadata.name": "evalrun-system"}}
+    assert operators("") == {}  # started by hand, perhaps outside the cluster
 
 
 def test_ray_is_reached_by_its_own_pods_and_its_dashboard_by_kuberay() -> None:

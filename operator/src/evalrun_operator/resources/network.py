@@ -18,7 +18,10 @@ METADATA = {"0.0.0.0/0": ("169.254.0.0/16",), "::/0": ("fd00:ec2::254/128", "fe8
 """By the whole of IPv4 and IPv6, what metadata services answer at: the link-local addresses, and EC2's own."""
 ANY_POD: Object = {"namespaceSelector": {}}
 """Beside the addresses: some enforcers hold addresses to be those outside the cluster."""
-DNS: Object = {"ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]}
+NAMESPACE_LABEL = "kubernetes.io/metadata.name"
+"""Set by the API server on each namespace, so that nobody can give a namespace the name of another."""
+DNS_PORTS = (53, 5353)
+"""Of the Service, and of pods that listen elsewhere: enforcers see a packet after its translation."""
 RAY_DASHBOARD_PORT = 8265
 OTLP_PORT = 4317
 
@@ -40,12 +43,11 @@ def _gateway(plan: RunPlan) -> Object:
     calls = {"from": [_pods(plan, names.AGGREGATOR)], "ports": [_port(names.GRPC_PORT)]}
     programs = {"to": [_pods(plan, names.SANDBOX)], "ports": [_port(names.SANDBOX_PORT)]}
     spans = [] if plan.settings.otlp_endpoint is None else [{"ports": [_port(_port_of(plan.settings.otlp_endpoint))]}]
-    return _policy(plan, names.JUDGE, [calls], [programs, DNS, *spans])
+    return _policy(plan, names.JUDGE, [calls], [programs, dns(plan.settings), *spans])
 
 
 def _aggregator(plan: RunPlan) -> Object:
-    operator = {**ANY_POD, "podSelector": {"matchLabels": {names.COMPONENT_LABEL: "operator"}}}
-    callers = [_pods(plan, names.GENERATOR), _pods(plan, names.RAY), operator]
+    callers = [_pods(plan, names.GENERATOR), _pods(plan, names.RAY), _operator(plan.settings)]
     calls = {"from": callers, "ports": [_port(names.GRPC_PORT)]}
     return _policy(plan, names.AGGREGATOR, [calls], outside(plan.settings, "aggregator"))
 
@@ -66,7 +68,20 @@ def outside(settings: OperatorSettings, *parts: Part) -> list[Object]:
         return [{}]
     blocks = [{"ipBlock": {"cidr": cidr, "except": list(hidden)}} for cidr, hidden in METADATA.items()]
     # DNS by a rule of its own: NodeLocal DNSCache listens on a link-local address.
-    return [{"to": [ANY_POD, *blocks]}, DNS]
+    return [{"to": [ANY_POD, *blocks]}, dns(settings)]
+
+
+def dns(settings: OperatorSettings) -> Object:
+    """Return the rule that lets pods ask the cluster's DNS."""
+    ports = [{"protocol": protocol, "port": port} for port in DNS_PORTS for protocol in ("UDP", "TCP")]
+    return {"to": settings.dns_peers, "ports": ports}
+
+
+def _operator(settings: OperatorSettings) -> Object:
+    """Return the operator's pods. Without a Lease it is not the chart's, and its namespace is not known."""
+    namespace, _, _ = settings.lease.partition("/")
+    where = {"namespaceSelector": {"matchLabels": {NAMESPACE_LABEL: namespace}}} if namespace else ANY_POD
+    return {**where, "podSelector": {"matchLabels": {names.COMPONENT_LABEL: names.OPERATOR}}}
 
 
 def _policy(

@@ -24,25 +24,27 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x65valrun/judge/v1/judge.proto\x12\x10\x65valrun.judge.v1\"\xa3\x04\n\x0cJudgeRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0b\n\x03run\x18\x02 \x01(\t\x12\x30\n\nsubmission\x18\x03 \x01(\x0b\x32\x1c.evalrun.judge.v1.Submission\x12-\n\x05stdio\x18\x04 \x01(\x0b\x32\x1c.evalrun.judge.v1.StdioTestsH\x00\x12,\n\x05\x63heck\x18\x05 \x01(\x0b\x32\x1b.evalrun.judge.v1.CheckTestH\x00\x12\x30\n\x07\x61sserts\x18\x06 \x01(\x0b\x32\x1d.evalrun.judge.v1.AssertTestsH\x00\x12/\n\x06submit\x18\r \x01(\x0b\x32\x1d.evalrun.judge.v1.SubmitTestsH\x00\x12*\n\x04main\x18\x0f \x01(\x0b\x32\x1a.evalrun.judge.v1.MainTestH\x00\x12(\n\x06limits\x18\x07 \x01(\x0b\x32\x18.evalrun.judge.v1.Limits\x12\x30\n\ncomparator\x18\x08 \x01(\x0b\x32\x1c.evalrun.judge.v1.Comparator\x12\x1b\n\x13stop_after_timeouts\x18\t \x01(\r\x12\x13\n\x0btraceparent\x18\n \x01(\t\x12\x14\n\x0csuite_digest\x18\x0b \x01(\x0c\x12\r\n\x05\x66resh\x18\x0c \x01(\x08\x12\x18\n\x10\x64\x65\x61\x64line_seconds\x18\x0e \x01(\x01\x42\x07\n\x05tests\";\n\rJudgeResponse\x12*\n\x07verdict\x18\x01 \x01(\x0b\x32\x19.evalrun.judge.v1.Verdict\"o\n\x12JudgeStreamRequest\x12\x31\n\x07request\x18\x01 \x01(\x0b\x32\x1e.evalrun.judge.v1.JudgeRequestH\x00\x12\x1b\n\x11\x63\x61ncel_request_id\x18\x02 \x01(\tH\x00\x42\t\n\x07message\"\x95\x01\n\x13JudgeStreamResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12,\n\x07verdict\x18\x02 \x01(\x0b\x32\x19.evalrun.judge.v1.VerdictH\x00\x12\x32\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x1f.evalrun.judge.v1.StreamFailureH\x00\x42\x08\n\x06result\"F\n\rStreamFailure\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x16\n\x0eretry_after_ms\x18\x03 \x01(\r\"\x98\x01\n\nSubmission\x12\x0c\n\x04text\x18\x01 \x01(\t\x12.\n\x04mode\x18\x02 \x01(\x0e\x32 .evalrun.judge.v1.SubmissionMode\x12\x10\n\x08language\x18\x03 \x01(\t\x12\x11\n\ttruncated\x18\x04 \x01(\x08\x12\x16\n\x0emax_characters\x18\x05 \x01(\r\x12\x0f\n\x07prelude\x18\x06 \x01(\t\"8\n\nStdioTests\x12*\n\x05tests\x18\x01 \x03(\x0b\x32\x1b.evalrun.judge.v1.StdioTest\"3\n\tStdioTest\x12\r\n\x05input\x18\x01 \x01(\t\x12\x17\n\x0f\x65xpected_output\x18\x02 \x01(\t\">\n\tCheckTest\x12\x0e\n\x06prompt\x18\x01 \x01(\t\x12\x0c\n\x04test\x18\x02 \x01(\t\x12\x13\n\x0b\x65ntry_point\x18\x03 \x01(\t\"X\n\x0b\x41ssertTests\x12\x0f\n\x07\x61sserts\x18\x01 \x03(\t\x12\x12\n\nsetup_code\x18\x02 \x01(\t\x12\x13\n\x0b\x65ntry_point\x18\x03 \x01(\t\x12\x0f\n\x07prelude\x18\x04 \x01(\t\"=\n\x08MainTest\x12\x0e\n\x06prompt\x18\x01 \x01(\t\x12\x0c\n\x04main\x18\x02 \x01(\t\x12\x13\n\x0b\x65ntry_point\x18\x03 \x01(\t\"*\n\x0bSubmitTests\x12\x0f\n\x07\x64\x61taset\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\"F\n\x06Limits\x12\x14\n\x0ctime_seconds\x18\x01 \x01(\x01\x12\x12\n\nmemory_mib\x18\x02 \x01(\r\x12\x12\n\noutput_kib\x18\x03 \x01(\r\"\xaa\x01\n\nComparator\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1b\n\x0e\x63\x61se_sensitive\x18\x02 \x01(\x08H\x00\x88\x01\x01\x12\x10\n\x03\x61\x62s\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\x10\n\x03rel\x18\x04 \x01(\x01H\x02\x88\x01\x01\x12*\n\x07\x63hecker\x18\x05 \x01(\x0b\x32\x19.evalrun.judge.v1.CheckerB\x11\n\x0f_case_sensitiveB\x06\n\x04_absB\x06\n\x04_rel\"=\n\x07\x43hecker\x12\x10\n\x08protocol\x18\x01 \x01(\t\x12\x10\n\x08language\x18\x02 \x01(\t\x12\x0e\n\x06source\x18\x03 \x01(\t\",\n\x07\x43utText\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x13\n\x0b\x66ull_length\x18\x02 \x01(\x04\"\x9b\x04\n\nTestResult\x12\x12\n\ncase_index\x18\x01 \x01(\r\x12(\n\x05input\x18\x02 \x01(\x0b\x32\x19.evalrun.judge.v1.CutText\x12\x32\n\x0f\x65xpected_output\x18\x03 \x01(\x0b\x32\x19.evalrun.judge.v1.CutText\x12,\n\x06status\x18\x04 \x01(\x0e\x32\x1c.evalrun.judge.v1.TestStatus\x12\x0b\n\x03ran\x18\x05 \x01(\x08\x12)\n\x06stdout\x18\x06 \x01(\x0b\x32\x19.evalrun.judge.v1.CutText\x12)\n\x06stderr\x18\x07 \x01(\x0b\x32\x19.evalrun.judge.v1.CutText\x12\x16\n\texit_code\x18\x08 \x01(\x11H\x00\x88\x01\x01\x12\x10\n\x08\x64uration\x18\t \x01(\x01\x12\x10\n\x08\x63pu_time\x18\n \x01(\x01\x12\x18\n\x10\x63ompile_duration\x18\x0b \x01(\x01\x12\x31\n\x0e\x63ompile_stderr\x18\x0c \x01(\x0b\x32\x19.evalrun.judge.v1.CutText\x12\x0e\n\x06reason\x18\r \x01(\t\x12\x1f\n\x17\x64isagreeing_comparators\x18\x0e \x03(\t\x12*\n\x05\x63\x61use\x18\x0f \x01(\x0e\x32\x1b.evalrun.judge.v1.TestCause\x12\x16\n\x0emissing_module\x18\x10 \x01(\tB\x0c\n\n_exit_code\"\xb1\x04\n\x07Verdict\x12\x33\n\x0c\x66inal_status\x18\x01 \x01(\x0e\x32\x1d.evalrun.judge.v1.FinalStatus\x12\x0e\n\x06judged\x18\x02 \x01(\x08\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x03 \x01(\x08\x12\x17\n\npass_ratio\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12+\n\x05tests\x18\x05 \x03(\x0b\x32\x1c.evalrun.judge.v1.TestResult\x12\x0c\n\x04\x63ode\x18\x06 \x01(\t\x12\x36\n\nextraction\x18\x07 \x01(\x0e\x32\".evalrun.judge.v1.ExtractionMethod\x12/\n\nguardrails\x18\x08 \x03(\x0e\x32\x1b.evalrun.judge.v1.Guardrail\x12\x19\n\x11\x63ontainment_level\x18\t \x01(\t\x12\x11\n\tforgeable\x18\n \x01(\x08\x12\x0e\n\x06\x63\x61\x63hed\x18\x0b \x01(\x08\x12\x1f\n\x17\x64isagreeing_comparators\x18\x0c \x03(\t\x12\x15\n\rqueue_seconds\x18\r \x01(\x01\x12\x1c\n\x0fpass_ratio_high\x18\x0e \x01(\x01H\x01\x88\x01\x01\x12\x18\n\x10\x61ssumed_timeouts\x18\x0f \x01(\r\x12\x11\n\tpermanent\x18\x10 \x01(\x08\x12\x10\n\x08rests_on\x18\x11 \x03(\t\x12\x12\n\x05score\x18\x12 \x01(\x01H\x02\x88\x01\x01\x42\r\n\x0b_pass_ratioB\x12\n\x10_pass_ratio_highB\x08\n\x06_score\"\x11\n\x0f\x44\x65scribeRequest\"\xb2\x01\n\x10\x44\x65scribeResponse\x12\x15\n\rjudge_version\x18\x01 \x01(\t\x12\x0f\n\x07\x62\x61\x63kend\x18\x02 \x01(\t\x12\x19\n\x11\x63ontainment_level\x18\x03 \x01(\t\x12\r\n\x05slots\x18\x04 \x01(\r\x12\x11\n\tlanguages\x18\x05 \x03(\t\x12\x16\n\x0epython_version\x18\x06 \x01(\t\x12\x0f\n\x07submits\x18\x07 \x01(\x08\x12\x10\n\x08slowness\x18\x08 \x01(\x01*\x87\x01\n\x0eSubmissionMode\x12\x1f\n\x1bSUBMISSION_MODE_UNSPECIFIED\x10\x00\x12\x18\n\x14SUBMISSION_MODE_AUTO\x10\x01\x12\x1a\n\x16SUBMISSION_MODE_APPEND\x10\x02\x12\x1e\n\x1aSUBMISSION_MODE_STANDALONE\x10\x03*\xb2\x02\n\nTestStatus\x12\x1b\n\x17TEST_STATUS_UNSPECIFIED\x10\x00\x12\x17\n\x13TEST_STATUS_SUCCESS\x10\x01\x12\x1c\n\x18TEST_STATUS_WRONG_ANSWER\x10\x02\x12\x1d\n\x19TEST_STATUS_RUNTIME_ERROR\x10\x03\x12\x17\n\x13TEST_STATUS_TIMEOUT\x10\x04\x12\x1c\n\x18TEST_STATUS_MEMORY_LIMIT\x10\x05\x12\x1d\n\x19TEST_STATUS_COMPILE_ERROR\x10\x06\x12\x1f\n\x1bTEST_STATUS_COMPILE_TIMEOUT\x10\x07\x12\x19\n\x15TEST_STATUS_API_ERROR\x10\x08\x12\x1f\n\x1bTEST_STATUS_ASSUMED_TIMEOUT\x10\t*\x90\x01\n\tTestCause\x12\x1a\n\x16TEST_CAUSE_UNSPECIFIED\x10\x00\x12\x1a\n\x16TEST_CAUSE_BROKEN_TEST\x10\x01\x12\x1a\n\x16TEST_CAUSE_UNCONFIRMED\x10\x02\x12\x16\n\x12TEST_CAUSE_NOT_RUN\x10\x03\x12\x17\n\x13TEST_CAUSE_NO_SCORE\x10\x04*\xf8\x01\n\x0b\x46inalStatus\x12\x1c\n\x18\x46INAL_STATUS_UNSPECIFIED\x10\x00\x12\x18\n\x14\x46INAL_STATUS_SUCCESS\x10\x01\x12\x1d\n\x19\x46INAL_STATUS_EMPTY_OUTPUT\x10\x02\x12\x1d\n\x19\x46INAL_STATUS_SYNTAX_ERROR\x10\x03\x12\x1e\n\x1a\x46INAL_STATUS_RUNTIME_ERROR\x10\x04\x12\x18\n\x14\x46INAL_STATUS_TIMEOUT\x10\x05\x12\x1d\n\x19\x46INAL_STATUS_WRONG_ANSWER\x10\x06\x12\x1a\n\x16\x46INAL_STATUS_API_ERROR\x10\x07*\x83\x02\n\x10\x45xtractionMethod\x12!\n\x1d\x45XTRACTION_METHOD_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x45XTRACTION_METHOD_VERBATIM\x10\x01\x12\"\n\x1e\x45XTRACTION_METHOD_TAGGED_BLOCK\x10\x02\x12$\n EXTRACTION_METHOD_UNTAGGED_BLOCK\x10\x03\x12$\n EXTRACTION_METHOD_UNCLOSED_BLOCK\x10\x04\x12 \n\x1c\x45XTRACTION_METHOD_WHOLE_TEXT\x10\x05\x12\x1a\n\x16\x45XTRACTION_METHOD_NONE\x10\x06*\x9f\x01\n\tGuardrail\x12\x19\n\x15GUARDRAIL_UNSPECIFIED\x10\x00\x12\x1c\n\x18GUARDRAIL_NOTHING_TO_RUN\x10\x01\x12\x1b\n\x17GUARDRAIL_NO_CODE_FOUND\x10\x02\x12\x18\n\x14GUARDRAIL_ANSWER_CUT\x10\x03\x12\"\n\x1eGUARDRAIL_TRUNCATED_GENERATION\x10\x04\x32\x8b\x02\n\x0cJudgeService\x12H\n\x05Judge\x12\x1e.evalrun.judge.v1.JudgeRequest\x1a\x1f.evalrun.judge.v1.JudgeResponse\x12^\n\x0bJudgeStream\x12$.evalrun.judge.v1.JudgeStreamRequest\x1a%.evalrun.judge.v1.JudgeStreamResponse(\x01\x30\x01\x12Q\n\x08\x44\x65scribe\x12!.evalrun.judge.v1.DescribeRequest\x1a\".evalrun.judge.v1.DescribeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x65valrun/judge/v1/judge.proto\x12\x10\x65valrun.judge.v1\"\xa3\x04\n\x0cJudgeRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0b\n\x03run\x18\x02 \x01(\t\x12\x30\n\nsubmission\x18\x03 \x01(\x0b\x32\x1c.evalrun.judge.v1.Submission\x12-\n\x05stdio\x18\x04 \x01(\x0b\x32\x1c.evalrun.judge.v1.StdioTestsH\x00\x12,\n\x05\x63heck\x18\x05 \x01(\x0b\x32\x1b.evalrun.judge.v1.CheckTestH\x00\x12\x30\n\x07\x61sserts\x18\x06 \x01(\x0b\x32\x1d.evalrun.judge.v1.AssertTestsH\x00\x12/\n\x06submit\x18\r \x01(\x0b\x32\x1d.evalrun.judge.v1.SubmitTestsH\x00\x12*\n\x04main\x18\x0f \x01(\x0b\x32\x1a.evalrun.judge.v1.MainTestH\x00\x12(\n\x06limits\x18\x07 \x01(\x0b\x32\x18.evalrun.judge.v1.Limits\x12\x30\n\ncomparator\x18\x08 \x01(\x0b\x32\x1c.evalrun.judge.v1.Comparator\x12\x1b\n\x13stop_after_timeouts\x18\t \x01(\r\x12\x13\n\x0btraceparent\x18\n \x01(\t\x12\x14\n\x0csuite_digest\x18\x0b \x01(\x0c\x12\r\n\x05\x66resh\x18\x0c \x01(\x08\x12\x18\n\x10\x64\x65\x61\x64line_seconds\x18\x0e \x01(\x01\x42\x07\n\x05tests\";\n\rJudgeResponse\x12*\n\x07verdict\x18\x01 \x01(\x0b\x32\x19.evalrun.judge.v1.Verdict\"o\n\x12JudgeStreamRequest\x12\x31\n\x07request\x18\x01 \x01(\x0b\x32\x1e.evalrun.judge.v1.JudgeRequestH\x00\x12\x1b\n\x11\x63\x61ncel_request_id\x18\x02 \x01(\tH\x00\x42\t\n\x07message\"\x95\x01\n\x13JudgeStreamResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12,\n\x07verdict\x18\x02 \x01(\x0b\x32\x19.evalrun.judge.v1.VerdictH\x00\x12\x32\n\x07\x66\x61ilure\x18\x03 \x01(\x0b\x32\x1f.evalrun.judge.v1.StreamFailureH\x00\x42\x08\n\x06result\"w\n\rStreamFailure\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x16\n\x0eretry_after_ms\x18\x03 \x01(\r\x12/\n\x06reason\x18\x04 \x01(\x0e\x32\x1f.evalrun.judge.v1.FailureReason\"\x98\x01\n\nSubmission\x12\x0c\n\x04text\x18\x01 \x01(\t\x12.\n\x04mode\x18\x02 \x01(\x0e\x32 .evalrun.judge.v1.SubmissionMode\x12\x10\n\x08language\x18\x03 \x01(\t\x12\x11\n\ttruncated\x18\x04 \x01(\x08\x12\x16\n\x0emax_characters\x18\x05 \x01(\r\x12\x0f\n\x07prelude\x18\x06 \x01(\t\"8\n\nStdioTests\x12*\n\x05tests\x18\x01 \x03(\x0b\x32\x1b.evalrun.judge.v1.StdioTest\"3\n\tStdioTest\x12\r\n\x05input\x18\x01 \x01(\t\x12\x17\n\x0f\x65xpected_output\x18\x02 \x01(\t\">\n\tCheckTest\x12\x0e\n\x06prompt\x18\x01 \x01(\t\x12\x0c\n\x04test\x18\x02 \x01(\t\x12\x13\n\x0b\x65ntry_point\x18\x03 \x01(\t\"X\n\x0b\x41ssertTests\x12\x0f\n\x07\x61sserts\x18\x01 \x03(\t\x12\x12\n\nsetup_code\x18\x02 \x01(\t\x12\x13\n\x0b\x65ntry_point\x18\x03 \x01(\t\x12\x0f\n\x07prelude\x18\x04 \x01(\t\"=\n\x08MainTest\x12\x0e\n\x06prompt\x18\x01 \x01(\t\x12\x0c\n\x04main\x18\x02 \x01(\t\x12\x13\n\x0b\x65ntry_point\x18\x03 \x01(\t\"*\n\x0bSubmitTests\x12\x0f\n\x07\x64\x61taset\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\"F\n\x06Limits\x12\x14\n\x0ctime_seconds\x18\x01 \x01(\x01\x12\x12\n\nmemory_mib\x18\x02 \x01(\r\x12\x12\n\noutput_kib\x18\x03 \x01(\r\"\xaa\x01\n\nComparator\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x1b\n\x0e\x63\x61se_sensitive\x18\x02 \x01(\x08H\x00\x88\x01\x01\x12\x10\n\x03\x61\x62s\x18\x03 \x01(\x01H\x01\x88\x01\x01\x12\x10\n\x03rel\x18\x04 \x01(\x01H\x02\x88\x01\x01\x12*\n\x07\x63hecker\x18\x05 \x01(\x0b\x32\x19.evalrun.judge.v1.CheckerB\x11\n\x0f_case_sensitiveB\x06\n\x04_absB\x06\n\x04_rel\"=\n\x07\x43hecker\x12\x10\n\x08protocol\x18\x01 \x01(\t\x12\x10\n\x08language\x18\x02 \x01(\t\x12\x0e\n\x06source\x18\x03 \x01(\t\",\n\x07\x43utText\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x13\n\x0b\x66ull_length\x18\x02 \x01(\x04\"\x9b\x04\n\nTestResult\x12\x12\n\ncase_index\x18\x01 \x01(\r\x12(\n\x05input\x18\x02 \x01(\x0b\x32\x19.evalrun.judge.v1.CutText\x12\x32\n\x0f\x65xpected_output\x18\x03 \x01(\x0b\x32\x19.evalrun.judge.v1.CutText\x12,\n\x06status\x18\x04 \x01(\x0e\x32\x1c.evalrun.judge.v1.TestStatus\x12\x0b\n\x03ran\x18\x05 \x01(\x08\x12)\n\x06stdout\x18\x06 \x01(\x0b\x32\x19.evalrun.judge.v1.CutText\x12)\n\x06stderr\x18\x07 \x01(\x0b\x32\x19.evalrun.judge.v1.CutText\x12\x16\n\texit_code\x18\x08 \x01(\x11H\x00\x88\x01\x01\x12\x10\n\x08\x64uration\x18\t \x01(\x01\x12\x10\n\x08\x63pu_time\x18\n \x01(\x01\x12\x18\n\x10\x63ompile_duration\x18\x0b \x01(\x01\x12\x31\n\x0e\x63ompile_stderr\x18\x0c \x01(\x0b\x32\x19.evalrun.judge.v1.CutText\x12\x0e\n\x06reason\x18\r \x01(\t\x12\x1f\n\x17\x64isagreeing_comparators\x18\x0e \x03(\t\x12*\n\x05\x63\x61use\x18\x0f \x01(\x0e\x32\x1b.evalrun.judge.v1.TestCause\x12\x16\n\x0emissing_module\x18\x10 \x01(\tB\x0c\n\n_exit_code\"\xb1\x04\n\x07Verdict\x12\x33\n\x0c\x66inal_status\x18\x01 \x01(\x0e\x32\x1d.evalrun.judge.v1.FinalStatus\x12\x0e\n\x06judged\x18\x02 \x01(\x08\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x03 \x01(\x08\x12\x17\n\npass_ratio\x18\x04 \x01(\x01H\x00\x88\x01\x01\x12+\n\x05tests\x18\x05 \x03(\x0b\x32\x1c.evalrun.judge.v1.TestResult\x12\x0c\n\x04\x63ode\x18\x06 \x01(\t\x12\x36\n\nextraction\x18\x07 \x01(\x0e\x32\".evalrun.judge.v1.ExtractionMethod\x12/\n\nguardrails\x18\x08 \x03(\x0e\x32\x1b.evalrun.judge.v1.Guardrail\x12\x19\n\x11\x63ontainment_level\x18\t \x01(\t\x12\x11\n\tforgeable\x18\n \x01(\x08\x12\x0e\n\x06\x63\x61\x63hed\x18\x0b \x01(\x08\x12\x1f\n\x17\x64isagreeing_comparators\x18\x0c \x03(\t\x12\x15\n\rqueue_seconds\x18\r \x01(\x01\x12\x1c\n\x0fpass_ratio_high\x18\x0e \x01(\x01H\x01\x88\x01\x01\x12\x18\n\x10\x61ssumed_timeouts\x18\x0f \x01(\r\x12\x11\n\tpermanent\x18\x10 \x01(\x08\x12\x10\n\x08rests_on\x18\x11 \x03(\t\x12\x12\n\x05score\x18\x12 \x01(\x01H\x02\x88\x01\x01\x42\r\n\x0b_pass_ratioB\x12\n\x10_pass_ratio_highB\x08\n\x06_score\"\x11\n\x0f\x44\x65scribeRequest\"\xb2\x01\n\x10\x44\x65scribeResponse\x12\x15\n\rjudge_version\x18\x01 \x01(\t\x12\x0f\n\x07\x62\x61\x63kend\x18\x02 \x01(\t\x12\x19\n\x11\x63ontainment_level\x18\x03 \x01(\t\x12\r\n\x05slots\x18\x04 \x01(\r\x12\x11\n\tlanguages\x18\x05 \x03(\t\x12\x16\n\x0epython_version\x18\x06 \x01(\t\x12\x0f\n\x07submits\x18\x07 \x01(\x08\x12\x10\n\x08slowness\x18\x08 \x01(\x01*J\n\rFailureReason\x12\x1e\n\x1a\x46\x41ILURE_REASON_UNSPECIFIED\x10\x00\x12\x19\n\x15\x46\x41ILURE_REASON_NO_DNS\x10\x01*\x87\x01\n\x0eSubmissionMode\x12\x1f\n\x1bSUBMISSION_MODE_UNSPECIFIED\x10\x00\x12\x18\n\x14SUBMISSION_MODE_AUTO\x10\x01\x12\x1a\n\x16SUBMISSION_MODE_APPEND\x10\x02\x12\x1e\n\x1aSUBMISSION_MODE_STANDALONE\x10\x03*\xb2\x02\n\nTestStatus\x12\x1b\n\x17TEST_STATUS_UNSPECIFIED\x10\x00\x12\x17\n\x13TEST_STATUS_SUCCESS\x10\x01\x12\x1c\n\x18TEST_STATUS_WRONG_ANSWER\x10\x02\x12\x1d\n\x19TEST_STATUS_RUNTIME_ERROR\x10\x03\x12\x17\n\x13TEST_STATUS_TIMEOUT\x10\x04\x12\x1c\n\x18TEST_STATUS_MEMORY_LIMIT\x10\x05\x12\x1d\n\x19TEST_STATUS_COMPILE_ERROR\x10\x06\x12\x1f\n\x1bTEST_STATUS_COMPILE_TIMEOUT\x10\x07\x12\x19\n\x15TEST_STATUS_API_ERROR\x10\x08\x12\x1f\n\x1bTEST_STATUS_ASSUMED_TIMEOUT\x10\t*\x90\x01\n\tTestCause\x12\x1a\n\x16TEST_CAUSE_UNSPECIFIED\x10\x00\x12\x1a\n\x16TEST_CAUSE_BROKEN_TEST\x10\x01\x12\x1a\n\x16TEST_CAUSE_UNCONFIRMED\x10\x02\x12\x16\n\x12TEST_CAUSE_NOT_RUN\x10\x03\x12\x17\n\x13TEST_CAUSE_NO_SCORE\x10\x04*\xf8\x01\n\x0b\x46inalStatus\x12\x1c\n\x18\x46INAL_STATUS_UNSPECIFIED\x10\x00\x12\x18\n\x14\x46INAL_STATUS_SUCCESS\x10\x01\x12\x1d\n\x19\x46INAL_STATUS_EMPTY_OUTPUT\x10\x02\x12\x1d\n\x19\x46INAL_STATUS_SYNTAX_ERROR\x10\x03\x12\x1e\n\x1a\x46INAL_STATUS_RUNTIME_ERROR\x10\x04\x12\x18\n\x14\x46INAL_STATUS_TIMEOUT\x10\x05\x12\x1d\n\x19\x46INAL_STATUS_WRONG_ANSWER\x10\x06\x12\x1a\n\x16\x46INAL_STATUS_API_ERROR\x10\x07*\x83\x02\n\x10\x45xtractionMethod\x12!\n\x1d\x45XTRACTION_METHOD_UNSPECIFIED\x10\x00\x12\x1e\n\x1a\x45XTRACTION_METHOD_VERBATIM\x10\x01\x12\"\n\x1e\x45XTRACTION_METHOD_TAGGED_BLOCK\x10\x02\x12$\n EXTRACTION_METHOD_UNTAGGED_BLOCK\x10\x03\x12$\n EXTRACTION_METHOD_UNCLOSED_BLOCK\x10\x04\x12 \n\x1c\x45XTRACTION_METHOD_WHOLE_TEXT\x10\x05\x12\x1a\n\x16\x45XTRACTION_METHOD_NONE\x10\x06*\x9f\x01\n\tGuardrail\x12\x19\n\x15GUARDRAIL_UNSPECIFIED\x10\x00\x12\x1c\n\x18GUARDRAIL_NOTHING_TO_RUN\x10\x01\x12\x1b\n\x17GUARDRAIL_NO_CODE_FOUND\x10\x02\x12\x18\n\x14GUARDRAIL_ANSWER_CUT\x10\x03\x12\"\n\x1eGUARDRAIL_TRUNCATED_GENERATION\x10\x04\x32\x8b\x02\n\x0cJudgeService\x12H\n\x05Judge\x12\x1e.evalrun.judge.v1.JudgeRequest\x1a\x1f.evalrun.judge.v1.JudgeResponse\x12^\n\x0bJudgeStream\x12$.evalrun.judge.v1.JudgeStreamRequest\x1a%.evalrun.judge.v1.JudgeStreamResponse(\x01\x30\x01\x12Q\n\x08\x44\x65scribe\x12!.evalrun.judge.v1.DescribeRequest\x1a\".evalrun.judge.v1.DescribeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'evalrun.judge.v1.judge_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SUBMISSIONMODE']._serialized_start=3186
-  _globals['_SUBMISSIONMODE']._serialized_end=3321
-  _globals['_TESTSTATUS']._serialized_start=3324
-  _globals['_TESTSTATUS']._serialized_end=3630
-  _globals['_TESTCAUSE']._serialized_start=3633
-  _globals['_TESTCAUSE']._serialized_end=3777
-  _globals['_FINALSTATUS']._serialized_start=3780
-  _globals['_FINALSTATUS']._serialized_end=4028
-  _globals['_EXTRACTIONMETHOD']._serialized_start=4031
-  _globals['_EXTRACTIONMETHOD']._serialized_end=4290
-  _globals['_GUARDRAIL']._serialized_start=4293
-  _globals['_GUARDRAIL']._serialized_end=4452
+  _globals['_FAILUREREASON']._serialized_start=3234
+  _globals['_FAILUREREASON']._serialized_end=3308
+  _globals['_SUBMISSIONMODE']._serialized_start=3311
+  _globals['_SUBMISSIONMODE']._serialized_end=3446
+  _globals['_TESTSTATUS']._serialized_start=3449
+  _globals['_TESTSTATUS']._serialized_end=3755
+  _globals['_TESTCAUSE']._serialized_start=3758
+  _globals['_TESTCAUSE']._serialized_end=3902
+  _globals['_FINALSTATUS']._serialized_start=3905
+  _globals['_FINALSTATUS']._serialized_end=4153
+  _globals['_EXTRACTIONMETHOD']._serialized_start=4156
+  _globals['_EXTRACTIONMETHOD']._serialized_end=4415
+  _globals['_GUARDRAIL']._serialized_start=4418
+  _globals['_GUARDRAIL']._serialized_end=4577
   _globals['_JUDGEREQUEST']._serialized_start=51
   _globals['_JUDGEREQUEST']._serialized_end=598
   _globals['_JUDGERESPONSE']._serialized_start=600
@@ -52,37 +54,37 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_JUDGESTREAMRESPONSE']._serialized_start=775
   _globals['_JUDGESTREAMRESPONSE']._serialized_end=924
   _globals['_STREAMFAILURE']._serialized_start=926
-  _globals['_STREAMFAILURE']._serialized_end=996
-  _globals['_SUBMISSION']._serialized_start=999
-  _globals['_SUBMISSION']._serialized_end=1151
-  _globals['_STDIOTESTS']._serialized_start=1153
-  _globals['_STDIOTESTS']._serialized_end=1209
-  _globals['_STDIOTEST']._serialized_start=1211
-  _globals['_STDIOTEST']._serialized_end=1262
-  _globals['_CHECKTEST']._serialized_start=1264
-  _globals['_CHECKTEST']._serialized_end=1326
-  _globals['_ASSERTTESTS']._serialized_start=1328
-  _globals['_ASSERTTESTS']._serialized_end=1416
-  _globals['_MAINTEST']._serialized_start=1418
-  _globals['_MAINTEST']._serialized_end=1479
-  _globals['_SUBMITTESTS']._serialized_start=1481
-  _globals['_SUBMITTESTS']._serialized_end=1523
-  _globals['_LIMITS']._serialized_start=1525
-  _globals['_LIMITS']._serialized_end=1595
-  _globals['_COMPARATOR']._serialized_start=1598
-  _globals['_COMPARATOR']._serialized_end=1768
-  _globals['_CHECKER']._serialized_start=1770
-  _globals['_CHECKER']._serialized_end=1831
-  _globals['_CUTTEXT']._serialized_start=1833
-  _globals['_CUTTEXT']._serialized_end=1877
-  _globals['_TESTRESULT']._serialized_start=1880
-  _globals['_TESTRESULT']._serialized_end=2419
-  _globals['_VERDICT']._serialized_start=2422
-  _globals['_VERDICT']._serialized_end=2983
-  _globals['_DESCRIBEREQUEST']._serialized_start=2985
-  _globals['_DESCRIBEREQUEST']._serialized_end=3002
-  _globals['_DESCRIBERESPONSE']._serialized_start=3005
-  _globals['_DESCRIBERESPONSE']._serialized_end=3183
-  _globals['_JUDGESERVICE']._serialized_start=4455
-  _globals['_JUDGESERVICE']._serialized_end=4722
+  _globals['_STREAMFAILURE']._serialized_end=1045
+  _globals['_SUBMISSION']._serialized_start=1048
+  _globals['_SUBMISSION']._serialized_end=1200
+  _globals['_STDIOTESTS']._serialized_start=1202
+  _globals['_STDIOTESTS']._serialized_end=1258
+  _globals['_STDIOTEST']._serialized_start=1260
+  _globals['_STDIOTEST']._serialized_end=1311
+  _globals['_CHECKTEST']._serialized_start=1313
+  _globals['_CHECKTEST']._serialized_end=1375
+  _globals['_ASSERTTESTS']._serialized_start=1377
+  _globals['_ASSERTTESTS']._serialized_end=1465
+  _globals['_MAINTEST']._serialized_start=1467
+  _globals['_MAINTEST']._serialized_end=1528
+  _globals['_SUBMITTESTS']._serialized_start=1530
+  _globals['_SUBMITTESTS']._serialized_end=1572
+  _globals['_LIMITS']._serialized_start=1574
+  _globals['_LIMITS']._serialized_end=1644
+  _globals['_COMPARATOR']._serialized_start=1647
+  _globals['_COMPARATOR']._serialized_end=1817
+  _globals['_CHECKER']._serialized_start=1819
+  _globals['_CHECKER']._serialized_end=1880
+  _globals['_CUTTEXT']._serialized_start=1882
+  _globals['_CUTTEXT']._serialized_end=1926
+  _globals['_TESTRESULT']._serialized_start=1929
+  _globals['_TESTRESULT']._serialized_end=2468
+  _globals['_VERDICT']._serialized_start=2471
+  _globals['_VERDICT']._serialized_end=3032
+  _globals['_DESCRIBEREQUEST']._serialized_start=3034
+  _globals['_DESCRIBEREQUEST']._serialized_end=3051
+  _globals['_DESCRIBERESPONSE']._serialized_start=3054
+  _globals['_DESCRIBERESPONSE']._serialized_end=3232
+  _globals['_JUDGESERVICE']._serialized_start=4580
+  _globals['_JUDGESERVICE']._serialized_end=4847
 # @@protoc_insertion_point(module_scope)

@@ -22,6 +22,24 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _FailureReason:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _FailureReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FailureReason.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    FAILURE_REASON_UNSPECIFIED: _FailureReason.ValueType  # 0
+    FAILURE_REASON_NO_DNS: _FailureReason.ValueType  # 1
+    """DNS does not answer the gateway, so that it knows no sandbox."""
+
+class FailureReason(_FailureReason, metaclass=_FailureReasonEnumTypeWrapper):
+    """What people are told of a failure at once; the others are told when they last. `code` decides about the request."""
+
+FAILURE_REASON_UNSPECIFIED: FailureReason.ValueType  # 0
+FAILURE_REASON_NO_DNS: FailureReason.ValueType  # 1
+"""DNS does not answer the gateway, so that it knows no sandbox."""
+Global___FailureReason: _TypeAlias = FailureReason  # noqa: Y015
+
 class _SubmissionMode:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -364,20 +382,23 @@ class StreamFailure(_message.Message):
     CODE_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     RETRY_AFTER_MS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     code: _builtins.int
     message: _builtins.str
     retry_after_ms: _builtins.int
     """How long to wait before sending it again, where the code is RESOURCE_EXHAUSTED; milliseconds."""
+    reason: Global___FailureReason.ValueType
     def __init__(
         self,
         *,
         code: _builtins.int = ...,
         message: _builtins.str = ...,
         retry_after_ms: _builtins.int = ...,
+        reason: Global___FailureReason.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "message", b"message", "retry_after_ms", b"retry_after_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["code", b"code", "message", b"message", "reason", b"reason", "retry_after_ms", b"retry_after_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

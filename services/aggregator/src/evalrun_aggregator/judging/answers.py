@@ -85,7 +85,7 @@ class Answers:
             work.with_tests = True
             self._act(work, Retry(0.0, work.history), None)
             return
-        self._health.record_failure(failure.message)
+        self._health.record_failure(failure)
         self._act(work, decide_failure(failure, work.history, self._health.outage_of(work), self._policy), None)
 
     def _act(self, work: Work, decision: Decision, verdict: judge_pb2.Verdict | None) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.judging.retry_policy import Outage
 from evalrun_aggregator.judging.work import Work
 
@@ -22,15 +23,20 @@ class JudgeHealth:
         """Verdicts that decided, so far."""
         self._failing_since: float | None = None
         """Time of the first failure since the last verdict."""
-        self._failure = ""
-        """Message of the newest request that failed since then."""
+        self._failure: judge_pb2.StreamFailure | None = None
+        """Failure of the newest request that failed since then."""
 
     @property
     def trouble(self) -> str | None:
         """Reason why no verdict comes; None while verdicts come, or the failures are recent."""
-        if not self._failure or (seconds := self._failing_seconds) < PATIENT_SECONDS:
+        if self._failure is None:
             return None
-        return f"no verdict for {seconds:.0f} s; it says: {self._failure}"
+        # The gateway has waited for DNS already, and a policy that keeps it away does not pass by itself.
+        if self._failure.reason == judge_pb2.FAILURE_REASON_NO_DNS:
+            return self._failure.message
+        if (seconds := self._failing_seconds) < PATIENT_SECONDS:
+            return None
+        return f"no verdict for {seconds:.0f} s; it says: {self._failure.message}"
 
     def outage_of(self, work: Work) -> Outage:
         """Return the judge's state as an item's answer comes, or is lost. The first failure starts an outage."""
@@ -38,13 +44,13 @@ class JudgeHealth:
             self._failing_since = self._clock()
         return Outage(self.verdicts > work.verdicts_at_sending, self._failing_seconds)
 
-    def record_failure(self, message: str) -> None:
+    def record_failure(self, failure: judge_pb2.StreamFailure) -> None:
         """Record the judge's answer to a request that it could not judge."""
-        self._failure = message
+        self._failure = failure
 
     def record_verdict(self) -> None:
         """Record a verdict that decided: it ends an outage."""
-        self._failing_since, self._failure = None, ""
+        self._failing_since, self._failure = None, None
         self.verdicts += 1
 
     @property

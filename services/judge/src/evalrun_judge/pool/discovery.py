@@ -16,10 +16,16 @@ from evalrun_runtime.late_arguments import ON_STDIN, next_line
 
 REFRESH_SECONDS = 5.0
 """Between two lookups: CoreDNS keeps a Service's records for 5 s by default."""
+LOOKUP_SECONDS = 5.0
+"""Time that DNS has to answer. The system's resolver asks for 10 s and more before it gives up."""
 
 
 class DiscoveryError(Exception):
     """It cannot be said where the sandboxes are; what was known still holds."""
+
+
+class NoDnsError(DiscoveryError):
+    """DNS does not answer, which differs from an answer that the name has no address."""
 
 
 class SandboxDiscovery(Protocol):
@@ -64,6 +70,7 @@ class DnsDiscovery:
         lookup: Lookup = system_lookup,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         refresh_seconds: float = REFRESH_SECONDS,
+        lookup_seconds: float = LOOKUP_SECONDS,
         scheme: str = "http",
     ) -> None:
         """Create the discovery.
@@ -73,6 +80,7 @@ class DnsDiscovery:
             lookup: asks the resolver.
             sleep: waits that many seconds.
             refresh_seconds: between two lookups.
+            lookup_seconds: time that DNS has to answer.
             scheme: of the URLs, http or https.
 
         Raises:
@@ -81,15 +89,27 @@ class DnsDiscovery:
         self._host, self._port = host_and_port(target)
         self.server_name, self._scheme = self._host, scheme
         self._lookup, self._sleep, self._refresh_seconds = lookup, sleep, refresh_seconds
+        self._lookup_seconds = lookup_seconds
+        self._pending: asyncio.Future[list[str]] | None = None
 
     async def find(self) -> frozenset[str]:
         """Return the URL of every address; see `Discovery.find`."""
+        target = f"dns:///{self._host}:{self._port}"
+        # One lookup at a time: the resolver's thread cannot be cancelled, and one thread per try would fill the pool.
+        if self._pending is None:
+            self._pending = asyncio.ensure_future(self._lookup(self._host, self._port))
+        done, _ = await asyncio.wait({self._pending}, timeout=self._lookup_seconds)
+        if not done:
+            raise NoDnsError(f"{target}: DNS has not answered within {self._lookup_seconds:g} s")
+        lookup, self._pending = self._pending, None
         try:
-            addresses = await self._lookup(self._host, self._port)
+            addresses = lookup.result()
         except OSError as error:  # gaierror too
-            raise DiscoveryError(f"dns:///{self._host}:{self._port}: {error}") from error
+            # A resolver that has no answer says EAI_AGAIN; a name without an address is another number.
+            kind = NoDnsError if error.errno == socket.EAI_AGAIN else DiscoveryError
+            raise kind(f"{target}: {error}") from error
         if not addresses:
-            raise DiscoveryError(f"dns:///{self._host}:{self._port}: the name has no address")
+            raise DiscoveryError(f"{target}: the name has no address")
         # Behind a dual-stack Service's name is each pod twice: counted twice it would have twice its slots.
         of_one_family = [address for address in addresses if ":" not in address] or addresses
         return frozenset(http_url(address, self._port, self._scheme) for address in of_one_family)
@@ -99,7 +119,9 @@ class DnsDiscovery:
         await self._sleep(self._refresh_seconds)
 
     async def close(self) -> None:
-        """Do nothing: there is nothing to free."""
+        """Stop waiting for the resolver."""
+        if self._pending is not None:
+            self._pending.cancel()
 
 
 class StdinDiscovery:

@@ -14,11 +14,11 @@ from functools import partial
 from typing import Any
 
 from evalrun_executor.api import LEVELS
-from evalrun_judge.pool.discovery import Connect, DiscoveryError, SandboxDiscovery
+from evalrun_judge.pool.discovery import Connect, DiscoveryError, NoDnsError, SandboxDiscovery
 from evalrun_judge.pool.info import PoolInfo, info_of
 from evalrun_judge.pool.policy import PoolPolicy
 from evalrun_judge.pool.sandbox_endpoint import SandboxEndpoint
-from evalrun_judge.pool.slot_queue import NoSandboxError, SlotQueue
+from evalrun_judge.pool.slot_queue import NoSandboxError, SlotQueue, UnresolvedSandboxesError
 from evalrun_judge.sandboxes import (
     Backend,
     RunRefusedError,
@@ -30,6 +30,9 @@ from evalrun_judge.sandboxes import (
 
 logger = logging.getLogger(__name__)
 
+DNS_SECONDS = 10.0
+"""Time without DNS and without a sandbox after which requests are told so: less than the budget, since a NetworkPolicy
+that keeps a gateway from DNS does not pass by itself."""
 MISTAKE_SECONDS = 5.0
 """Wait before watching or discovering begins again after a mistake of ours in it."""
 
@@ -101,6 +104,7 @@ class SandboxFleet:
         self._clock, self._sleep, self._random = clock, sleep, randomness
         self._tasks: set[asyncio.Task[None]] = set()
         self._all_lost_since: float | None = None
+        self._without_dns: dict[SandboxDiscovery, NoDnsError] = {}
         self.changed = asyncio.Event()
         """Set whenever a sandbox has been taken into use."""
         self.slots = 0
@@ -115,8 +119,9 @@ class SandboxFleet:
 
     def check_budget(self) -> None:
         """Raise NoSandboxError where no sandbox has been usable for longer than may be."""
-        if self._out_of_budget:
-            raise NoSandboxError(self._no_answer())
+        if (refusal := self._refusal()) is not None:
+            kind, message = refusal
+            raise kind(message)
 
     def start(self) -> None:
         """Begin."""
@@ -224,17 +229,25 @@ class SandboxFleet:
         if self._all_lost_since is None and not any(endpoint.usable for endpoint in self._members):
             self._all_lost_since = self._clock()
 
-    @property
-    def _out_of_budget(self) -> bool:
-        since = self._all_lost_since
-        return since is not None and self._clock() - since >= self._budget_seconds
-
-    def _no_answer(self) -> str:
-        return f"no sandbox has answered for {self._budget_seconds:g} s"
+    def _refusal(self) -> tuple[type[NoSandboxError], str] | None:
+        """Return the error that requests get, and its message; None while a sandbox may still come."""
+        if self._all_lost_since is None:
+            return None
+        seconds = self._clock() - self._all_lost_since
+        if self._without_dns and seconds >= DNS_SECONDS:
+            failures = "; ".join(str(error) for error in self._without_dns.values())
+            return UnresolvedSandboxesError, (
+                f"DNS does not answer the gateway, so that it finds no sandbox ({failures}). In a cluster, let its "
+                "NetworkPolicy reach the DNS pods (the chart's networkPolicy.dns)"
+            )
+        if seconds >= self._budget_seconds:
+            return NoSandboxError, f"no sandbox has answered for {self._budget_seconds:g} s"
+        return None
 
     def _give_up_where_lost(self, why: str) -> None:
-        if self._out_of_budget:
-            self._queue.refuse_all(f"{self._no_answer()}: {why}")
+        if (refusal := self._refusal()) is not None:
+            kind, message = refusal
+            self._queue.refuse_all(kind, message if kind is UnresolvedSandboxesError else f"{message}: {why}")
 
     def _take_stock(self) -> None:
         """Describe the sandboxes that there are now, and use the room that they have."""
@@ -252,11 +265,16 @@ class SandboxFleet:
             try:
                 urls = await discovery.find()
             except DiscoveryError as error:
+                if isinstance(error, NoDnsError):
+                    self._without_dns[discovery] = error
+                else:
+                    self._without_dns.pop(discovery, None)
                 (logger.debug if failing else logger.warning)("sandboxes cannot be looked up: %s", error)
                 failing = True
                 self._give_up_where_lost(str(error))
             else:
                 failing = False
+                self._without_dns.pop(discovery, None)
                 self.apply(discovery, urls)
                 self._give_up_where_lost("no sandbox is known")
             await discovery.changed()

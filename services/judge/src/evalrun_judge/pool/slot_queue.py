@@ -15,6 +15,10 @@ class NoSandboxError(Exception):
     """No sandbox could say what the program does within the retry budget."""
 
 
+class UnresolvedSandboxesError(NoSandboxError):
+    """No sandbox is known because DNS does not answer."""
+
+
 @dataclass(slots=True, eq=False)
 class _Waiter:
     granted: asyncio.Future[SandboxEndpoint]
@@ -104,7 +108,7 @@ class SlotQueue:
         for run, waiter in reversed(passed):
             self._waiting.put_back(run, waiter)
 
-    def refuse_all(self, why: str) -> None:
-        """Raise NoSandboxError in every request that waits."""
+    def refuse_all(self, kind: type[NoSandboxError], why: str) -> None:
+        """Raise an error in every request that waits."""
         for waiter in self._waiting.clear():
-            waiter.granted.set_exception(NoSandboxError(why))
+            waiter.granted.set_exception(kind(why))

@@ -15,7 +15,7 @@ from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_client.failure_codes import FailureCode
 from evalrun_judge.judge import Judge
 from evalrun_judge.pool.pool import SandboxPool
-from evalrun_judge.pool.slot_queue import NoSandboxError
+from evalrun_judge.pool.slot_queue import NoSandboxError, UnresolvedSandboxesError
 from evalrun_judge.rpc.messages import describe_message, fill_verdict, request_from
 from evalrun_judge.rpc.withdrawal import OpenRequests, WithdrawnError
 from evalrun_judge.submission import InvalidRequestError
@@ -42,6 +42,7 @@ class RpcFailure:
     code: grpc.StatusCode
     message: str
     retry_after_ms: int = 0
+    reason: judge_pb2.FailureReason.ValueType = judge_pb2.FAILURE_REASON_UNSPECIFIED
 
 
 class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
@@ -183,6 +184,8 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
             )
         except DeadlineError as error:
             return RpcFailure(grpc.StatusCode.DEADLINE_EXCEEDED, str(error))
+        except UnresolvedSandboxesError as error:
+            return RpcFailure(grpc.StatusCode.UNAVAILABLE, str(error), reason=judge_pb2.FAILURE_REASON_NO_DNS)
         except (NoSandboxError, DrainingError) as error:
             return RpcFailure(grpc.StatusCode.UNAVAILABLE, str(error))
         except Exception:
@@ -203,5 +206,8 @@ def _earlier(deadline: float | None, seconds: float | None) -> float | None:
 
 def _stream_failure(failure: RpcFailure) -> judge_pb2.StreamFailure:
     return judge_pb2.StreamFailure(
-        code=FailureCode[failure.code.name], message=failure.message, retry_after_ms=failure.retry_after_ms
+        code=FailureCode[failure.code.name],
+        message=failure.message,
+        retry_after_ms=failure.retry_after_ms,
+        reason=failure.reason,
     )
