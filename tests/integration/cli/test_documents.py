@@ -51,6 +51,8 @@ COMMANDS = (
     Row("convert verl phase0_eval.yaml actor_rollout_ref.rollout.load_format=dummy", 2, ("answer noise",)),
     Row("convert verl generation.yaml", 2, ("dummy_dtensor reads no weights", "write auto")),
     Row("convert verl generation.yaml rollout.load_format=auto", 0, ("name: EVAL@1",), ("# unknown",)),
+    Row("run --endpoint builtin:demo --sandbox-fusion http://127.0.0.1:1/run_code", 2,
+        ("--sandbox-fusion: http://127.0.0.1:1:", "write the address of a SandboxFusion server")),
 )  # fmt: skip
 
 

@@ -22,6 +22,10 @@ async def test_it_answers_as_the_api_says() -> None:
     async with service("--slots", "2") as (address, _), aiohttp.ClientSession() as session:
         async with session.get(f"{address}/v1/ping") as answer:
             assert (answer.status, await answer.json()) == (200, "pong")
+        async with session.get(f"{address}/health") as answer:
+            assert answer.status == 200
+        async with session.get(f"{address}/list_datasets") as answer:
+            assert (answer.status, "--fusion-datasets DIR" in await answer.text()) == (404, True)
         async with session.get(f"{address}/v1/info") as answer:
             info = msgspec.json.decode(await answer.read(), type=SandboxInfo)
         assert (info.slots, "python" in info.languages) == (2, True)

@@ -46,7 +46,8 @@ logger = logging.getLogger(__name__)
 WIRE_MODES = ("stdio", "calls")
 """Modes accepted over HTTP. Other harnesses are only for callers with the executor in their own process."""
 PING_PATH = "/v1/ping"
-_OPEN_PATHS = (PING_PATH,)
+HEALTH_PATH = "/health"
+_OPEN_PATHS = (PING_PATH, HEALTH_PATH)
 _CLEANUP_SECONDS = 10.0
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -124,6 +125,7 @@ class SandboxService:
             middlewares=[as_fastapi, self._check_token, without_last_slash],
         )
         application.router.add_get(PING_PATH, self._ping)
+        application.router.add_get(HEALTH_PATH, self._health)
         application.router.add_get("/v1/info", self._info)
         application.router.add_get("/metrics", self._metrics)
         application.router.add_post(r"/v{version:\d{1,9}}/run", self._run)
@@ -142,6 +144,9 @@ class SandboxService:
 
     async def _ping(self, _: web.Request) -> web.Response:
         return web.json_response("pong")
+
+    async def _health(self, _: web.Request) -> web.Response:
+        return web.json_response({"status": "ok"})
 
     async def _metrics(self, _: web.Request) -> web.Response:
         return web.Response(body=generate_latest(self._registry), content_type="text/plain", charset="utf-8")

@@ -13,6 +13,7 @@ from evalrun_data.governance.plan import read_plan
 from evalrun_data.governance.prepare import Preparation, PrepareProgress
 from evalrun_data.governance.prepared import AUDIT, MANIFESTS, REPORT
 from evalrun_data.governance.prepared_check import check_prepared
+from evalrun_registry.fusion_routes import server_url
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 SHOWN_OVERLAPS = 10
@@ -37,7 +38,7 @@ class ProgressLines:
 def prepare_data(plan_file: Path, *, output: Path, sandbox_fusion: str | None) -> ExitCode:
     """Prepare the datasets of a plan. Raises BadInputError if the plan, a source or the folder cannot be used."""
     plan = read_plan(plan_file)
-    endpoint = sandbox_fusion or os.environ.get("SANDBOX_FUSION_ENDPOINT", "")
+    endpoint = server_url(sandbox_fusion or os.environ.get("SANDBOX_FUSION_ENDPOINT", ""))
 
     def fetch_rows(source: str, target: Path) -> None:
         fetch_fusion_rows(source, target, endpoint)

@@ -154,6 +154,10 @@ class LocalRun:
         """Start the judge, and beside it its sandbox unless the user names a server; return the judge's address."""
         options = self._options
         if options.sandbox_fusion is not None:
+            # Here, since it imports aiohttp.
+            from evalrun_cli.local.fusion_server import check_fusion_server
+
+            await check_fusion_server(options.sandbox_fusion)
             server = ["--backend", "SandboxFusion", "--sandbox", options.sandbox_fusion]
             return await self._start("judge", [*server, *options.containment_flags])
         flags = [*options.package_flags, *options.containment_flags]

@@ -107,7 +107,12 @@ async def _run(logs: Path, arguments: Sequence[str], options: LocalOptions, serv
         return service.address
 
     sandbox = ["--backend", "SandboxFusion", "--sandbox", options.sandbox_fusion or ""]
-    if options.sandbox_fusion is None:
+    if options.sandbox_fusion is not None:
+        # Here, since it imports aiohttp.
+        from evalrun_cli.local.fusion_server import check_fusion_server
+
+        await check_fusion_server(options.sandbox_fusion)
+    else:
         sandbox = ["--sandbox", await start("sandbox", options.sandbox_flags), *options.package_flags]
     judge = await start("judge", [*sandbox, *options.containment_flags])
     own, port = _without_port(arguments)

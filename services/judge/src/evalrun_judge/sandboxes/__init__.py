@@ -4,6 +4,7 @@
       SandboxUnreachableError   no connection, or it broke: ask whether the sandbox is there before trying it again
       SandboxTimeoutError       no answer within the time that the work can take at most: likewise
       SandboxFailedError        it answered, with an error or with something that is no answer
+        SandboxAbsentError        another kind of server answers at this address
       SandboxVersionError       it speaks no version that this gateway speaks: ask another until it is replaced
       SandboxBusyError          every slot is taken: no failure at all, come back after a while
     RunRefusedError           the request itself cannot be served: never try again
@@ -40,6 +41,10 @@ class SandboxFailedError(SandboxError):
     """It answered with an error, or with something that is no answer."""
 
     reason = "bad_answer"
+
+
+class SandboxAbsentError(SandboxFailedError):
+    """Another kind of server answers at this address."""
 
 
 class SandboxVersionError(SandboxError):

@@ -109,7 +109,7 @@ class FusionSandbox:
         """
         self._server = FusionServer(url, tokens, tls, server_name)
         self.address = self._server.address
-        self._own = EvalrunSandbox(url, tokens, tls=tls, server_name=server_name) if prefer_own_api else None
+        self._own = EvalrunSandbox(self.address, tokens, tls=tls, server_name=server_name) if prefer_own_api else None
         self._datasets = FusionDatasets(self._server)
         self._is_own = False
         self._own_level: Level = "none"
@@ -134,9 +134,7 @@ class FusionSandbox:
                 backend = await self._own.describe()
                 self._is_own, self._own_level = True, backend.info.level
                 return replace(backend, submits=True)
-        status, body = await self._server.call("GET", "/v1/ping", PING_SECONDS)
-        if status != 200 or body.strip() != b'"pong"':
-            raise SandboxFailedError(f"{self.address}: no SandboxFusion answers /v1/ping (status {status})")
+        await self._server.check_there(PING_SECONDS)
         return Backend("sandbox-fusion", (await self._found()).info, submits=True)
 
     async def run(self, request: RunRequest) -> RunReply:

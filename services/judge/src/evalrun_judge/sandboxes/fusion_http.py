@@ -14,11 +14,13 @@ import msgspec
 from evalrun_executor.api import UNKNOWN_LANGUAGE
 from evalrun_judge.sandboxes import (
     RunRefusedError,
+    SandboxAbsentError,
     SandboxBusyError,
     SandboxFailedError,
     SandboxTimeoutError,
     SandboxUnreachableError,
 )
+from evalrun_registry.fusion_routes import server_url
 from evalrun_runtime.connections.bearer_tokens import BearerTokens, authorization
 from evalrun_runtime.connections.tls_files import TlsSource
 
@@ -64,7 +66,7 @@ class FusionServer:
         tls: TlsSource | None = None,
         server_name: str | None = None,
     ) -> None:
-        self.address = url.rstrip("/")
+        self.address = server_url(url)
         self._headers = {"Content-Type": "application/json"}
         self._tokens = tokens
         self._tls = tls
@@ -97,6 +99,24 @@ class FusionServer:
                 raise RunRefusedError(f"{self.address}: {start_of(read.message)}")
             raise SandboxFailedError(f"{self.address}: SandboxError: {start_of(read.message)}")
         return read
+
+    async def check_there(self, max_seconds: float) -> None:
+        """Raise SandboxError unless a SandboxFusion server answers `/v1/ping`, or `/health` behind some proxies.
+
+        Raises:
+            SandboxAbsentError: another kind of server answers.
+            SandboxError: nothing answers, or the server reports a failure.
+        """
+        status, body = await self.call("GET", "/v1/ping", max_seconds)
+        if status == 200 and body.strip() == b'"pong"':
+            return
+        if status >= 500:
+            raise SandboxFailedError(f"{self.address}: status {status} of /v1/ping")
+        healthy, _ = await self.call("GET", "/health", max_seconds)
+        # Servers of models answer /health too, but have no /run_code: a GET is 405 where the route exists.
+        served, _ = await self.call("GET", "/run_code", max_seconds) if healthy == 200 else (404, b"")
+        if served == 404:
+            raise SandboxAbsentError(f"{self.address}: no SandboxFusion answers /v1/ping (status {status}) or /health")
 
     def check(self, status: int, answer: bytes) -> None:
         """Raise what a status other than 200 means."""

@@ -73,7 +73,10 @@ class RowFolder:
 
     def _find(self, dataset: str) -> tuple[Path, Sequence[Place]]:
         if dataset not in self._files:
-            raise NotHere(f"no rows of dataset {dataset[:200]} are here: send them as config.provided_data")
+            raise NotHere(
+                f"no rows of dataset {dataset[:200]} are here (there are: {', '.join(sorted(self._files)) or 'none'}): "
+                f"put {dataset[:200]}.jsonl into --fusion-datasets, or send rows as config.provided_data"
+            )
         return self._files[dataset]
 
 

@@ -148,7 +148,10 @@ class FusionFront:
 
     def _open_rows(self) -> RowFolder:
         if self._rows is None:
-            raise NotHere("/submit and the dataset routes are off on this sandbox: start it with --fusion-datasets")
+            raise NotHere(
+                "/submit and the dataset routes have no data here: start the sandbox with --fusion-datasets DIR, a "
+                "folder of DATASET.jsonl such as mbpp.jsonl; /run_code needs none"
+            )
         return self._rows
 
 
