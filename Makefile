@@ -16,7 +16,7 @@ SERVICE_LEVELS := $(filter-out $(COMMAND_LEVELS) $(JUDGE_LEVELS),$(PROCESS_LEVEL
 TYPES = $(or $(EVALRUN_CACHE),$(HOME)/.cache/evalrun)/mypy/$(shell cat requirements/base.txt requirements/dev.txt | sha256sum | cut -c 1-16).tar
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-all-data test-e2e-rollout test-e2e-faults check unit test test-e2e test-images test-services test-judge test-commands test-cluster test-chart bench bench-schedules test-autoscaling kill-gates kill-runs sbom clean
+.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-all-data test-e2e-rollout test-e2e-faults check docs unit test test-e2e test-images test-services test-judge test-commands test-cluster test-chart bench bench-schedules test-autoscaling kill-gates kill-runs sbom clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,9 @@ check: $(VENV)/.dev ## lint, types, layers, and that what is generated is up to 
 	@mkdir -p $(dir $(TYPES)) && tar -cf $(TYPES).$$$$ .mypy_cache && mv $(TYPES).$$$$ $(TYPES) || rm -f $(TYPES).$$$$
 	$(BIN)/python tools/check_generated.py
 
+docs: dist/docs-env/.made ## build the documentation into dist/docs, for any web server; a broken link is an error
+	dist/docs-env/bin/python tools/build_docs.py
+
 unit: $(VENV)/.dev ## the tests that need nothing but this checkout: two minutes
 	$(BIN)/pytest $(FAST_LEVELS)
 
@@ -78,7 +81,7 @@ test-rollout test-peers test-all-data: export PYTHONDONTWRITEBYTECODE :=
 # first, then what is longest or waits most: `cluster` alone at the end took eight minutes of nearly idle cores.
 # What fails beside the others is run once more, by itself.
 test: $(VENV)/.dev ## set up, check, and pass every test that this machine can run
-	$(MAKE) --no-print-directory --jobs=4 --output-sync=target check unit test-e2e test-cluster test-judge test-services test-commands test-images test-chart
+	$(MAKE) --no-print-directory --jobs=4 --output-sync=target check docs unit test-e2e test-cluster test-judge test-services test-commands test-images test-chart
 
 test-e2e: $(VENV)/.dev ## the tests of real pods, where KUBECONFIG names a cluster
 	$(BIN)/python tools/pytest_level.py e2e tests/e2e
@@ -139,4 +142,10 @@ $(VENV)/.base: $(VENV)/.build requirements/base.txt pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.base requirements/dev.txt
 	$(UV) pip install --quiet --require-hashes -r requirements/dev.txt
+	@touch $@
+
+dist/docs-env/.made: $(VENV)/.build requirements/docs.txt pyproject.toml
+	$(BIN)/python -m venv dist/docs-env
+	$(UV) pip install --quiet --python dist/docs-env/bin/python --require-hashes -r requirements/docs.txt
+	$(UV) pip install --quiet --python dist/docs-env/bin/python --no-deps --no-build-isolation --editable .
 	@touch $@

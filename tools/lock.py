@@ -1,7 +1,7 @@
 """Lock every deployable's dependencies with hashes into `requirements/<name>.txt`.
 
-`build` is what installs the rest; `base` and `dev` install the whole distribution. An extra is locked by itself,
-without the base, because its image holds nothing that it does not import; so is the group `graders`. The groups
+`build` is what installs the rest; `base`, `dev` and `docs` install the whole distribution. An extra is locked by
+itself, without the base, because its image holds nothing that it does not import; so is the group `graders`. The groups
 `evalplus`, `mlflow` and `trainers` are for tests and share no environment with the rest. The extra `inspect` is in no
 image, and allows no version of fsspec that the others have: it is locked together with the base's requirements, into a
 file that replaces `base.txt`. Addresses of a package index are never written.
@@ -26,7 +26,7 @@ def wanted() -> dict[str, list[str]]:
     base = project["project"]["dependencies"]
     groups: dict[str, list[str]] = project["dependency-groups"]
     build = project["build-system"]["requires"] + groups["build"]
-    locks = {"build": build, "base": base, "dev": build + base + groups["dev"]}
+    locks = {"build": build, "base": base, "dev": build + base + groups["dev"], "docs": build + base + groups["docs"]}
     extras: dict[str, list[str]] = project["project"]["optional-dependencies"]
     alone = {name: groups[name] for name in ("graders", "evalplus", "mlflow", "trainers")}
     return locks | extras | {"inspect": base + extras["inspect"]} | alone
