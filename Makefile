@@ -16,7 +16,7 @@ SERVICE_LEVELS := $(filter-out $(COMMAND_LEVELS) $(JUDGE_LEVELS),$(PROCESS_LEVEL
 TYPES = $(or $(EVALRUN_CACHE),$(HOME)/.cache/evalrun)/mypy/$(shell cat requirements/base.txt requirements/dev.txt | sha256sum | cut -c 1-16).tar
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-all-data test-e2e-rollout test-e2e-faults check docs unit test test-e2e test-images test-services test-judge test-commands test-cluster test-chart bench bench-schedules test-autoscaling kill-gates kill-runs sbom clean
+.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-all-data test-e2e-rollout test-e2e-faults check docs unit test test-e2e test-images test-services test-judge test-commands test-cluster test-chart bench bench-schedules test-autoscaling kill-gates kill-runs sbom release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -116,6 +116,9 @@ test-autoscaling: $(VENV)/.dev ## autoscalers by CPU, by our own series and by K
 
 sbom: $(VENV)/.dev ## write a CycloneDX bill of materials for each image of Dockerfile.judge into dist/sbom
 	$(BIN)/python tools/generate_sbom.py
+
+release: $(VENV)/.dev ## build wheel, sdist, chart, manifests, bills of materials and checksums into dist/release
+	$(BIN)/python tools/release.py
 
 kill-gates: $(VENV)/.dev ## kill a run with a sequential gate at 20 random moments: its decision must stay the same
 	EVALRUN_GATE_KILL_MOMENTS=20 $(BIN)/pytest -q tests/integration/cli/test_sequential_run_killed.py
