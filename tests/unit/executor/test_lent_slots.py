@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from evalrun_executor.executor import Executor, ExecutorPlan
+from evalrun_executor.slot_runs import SlotRuns
 
 
 class QuietZygote:
@@ -33,15 +33,15 @@ class LongBatch:
 
 async def test_a_slot_that_is_lent_in_the_moment_of_the_cancellation_comes_back() -> None:
     """A task that is cancelled before its first step runs no `finally`: its slot was gone for good."""
-    executor, batch = Executor(ExecutorPlan(slots=2)), LongBatch()
-    held = await executor._slots.take(1)
-    work: Any = executor._run_everywhere
-    running = asyncio.create_task(work(batch, batch.zygote))
+    slot_runs, batch = SlotRuns(2), LongBatch()
+    held = await slot_runs.slots.take(1)
+    run_batch: Any = slot_runs.run_batch
+    running = asyncio.create_task(run_batch(batch))
     await batch.begun.wait()
     running.cancel()
-    executor._slots._free.extend(held)  # as given back by a request that ended in the same turn of the loop
-    executor._offer()
+    slot_runs.slots._free.extend(held)  # as given back by a request that ended in the same turn of the loop
+    slot_runs._lend_idle()
     await asyncio.gather(running, return_exceptions=True)
     await asyncio.sleep(0)
     assert len(batch.slots) == 1, "the second worker had not begun"
-    assert executor.free == 2
+    assert slot_runs.slots.free == 2

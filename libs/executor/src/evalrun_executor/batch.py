@@ -95,7 +95,7 @@ class Batch:
         self.zygote = zygote
         self._kind = kind
         self._executable = executable
-        self._request = request
+        self.request = request
         self._output_bytes = limits.output_kib * 1024
         job = frames.Job(
             request.mode, "", request.code.encode("utf-8", "surrogatepass"), self.allowed,
@@ -124,17 +124,17 @@ class Batch:
         """Runs without a result; 0 where there will be none."""
         if self._stopped or (self.compiled is not None and self.compiled.status != "ok"):
             return 0
-        return len(self._request.inputs) - len(self.runs)
+        return len(self.request.inputs) - len(self.runs)
 
     def alone(self, index: int, allowed: float) -> "Batch":
         """Return a batch of one of the inputs, with another time limit."""
-        request = msgspec.structs.replace(self._request, inputs=[self._request.inputs[index]])
+        request = msgspec.structs.replace(self.request, inputs=[self.request.inputs[index]])
         return Batch(self.zygote, request, self._kind, self._executable, allowed=allowed)
 
     def resume(self) -> bool:
         """Queue what was left out after time-outs that proved to be none; says whether there is anything."""
-        left = [index for index in range(len(self._request.inputs)) if index not in self.runs]
-        if not left or cut_after(self.runs, self._request.stop_after_timeouts) is not None:
+        left = [index for index in range(len(self.request.inputs)) if index not in self.runs]
+        if not left or cut_after(self.runs, self.request.stop_after_timeouts) is not None:
             return False
         self._stopped = False
         self.work.queue(left)
@@ -213,7 +213,7 @@ class Batch:
                 complaint = parse_complaint(payload, reader.descriptors)
                 self.compiled = CompileResult(self.compiled.status, self.compiled.seconds, complaint)
             elif kind == frames.FILES:
-                self.files = read_files(payload, reader.descriptors, self._request)
+                self.files = read_files(payload, reader.descriptors, self.request)
             elif kind == frames.DONE:
                 return
             elif kind == frames.FAULT:
@@ -226,7 +226,7 @@ class Batch:
         if self._printed > MAX_OUTPUT_BYTES:
             run = msgspec.structs.replace(run, end="output_limit", exit_code=None, stdout=b"")
         self.runs[index] = run
-        if run.end == "timeout" and cut_after(self.runs, self._request.stop_after_timeouts) is not None:
+        if run.end == "timeout" and cut_after(self.runs, self.request.stop_after_timeouts) is not None:
             self.work.stop()
             self._stopped = True
 

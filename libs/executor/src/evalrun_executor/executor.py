@@ -3,16 +3,14 @@
 import asyncio
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from evalrun_executor.api import Level, Limits, ProgramRun, RunReply, RunRequest
+from evalrun_executor.api import Level, Limits, RunReply, RunRequest
 from evalrun_executor.batch import MAX_INPUTS, Batch
 from evalrun_executor.compile_stage import CompileStage
 from evalrun_executor.contained import frames
@@ -23,30 +21,15 @@ from evalrun_executor.harness import CALL_HARNESS, Harness
 from evalrun_executor.interpreter import find_interpreter, unprivileged
 from evalrun_executor.machine import Machine
 from evalrun_executor.private_files import ReplyWithFiles, RequestWithFiles, complaints
-from evalrun_executor.slots import Slots
-from evalrun_executor.time_outs import (
-    MAX_SLOWNESS,
-    NOT_RUN,
-    STRETCHES,
-    allowed_seconds,
-    confirm_seconds,
-    decide_alone,
-    in_doubt,
-    in_order,
-)
+from evalrun_executor.settlement import Settlement
+from evalrun_executor.slot_runs import SlotRuns
+from evalrun_executor.time_outs import NOT_RUN
 from evalrun_executor.toolchain import Toolchain
 from evalrun_executor.zygotes.zygote_process import ZygotePlan, ZygoteProcess
 from evalrun_registry.languages import LANGUAGES, Driver
 
 logger = logging.getLogger(__name__)
 
-_RECLAIM_SECONDS = 180.0
-_WORTH_A_RUNNER = 2
-"""Runs left for which another runner (1 to 2 ms: a fork, the compiler) is worth its cost."""
-_TRAVEL_SECONDS = 0.005
-"""Seconds for which a returned slot is kept for the next request, which may be on its way from a gateway: that takes 1
-to 3 ms. Another runner for a batch that is under way would take CPU of its own (7 to 13 % of all, with 20 short tests a
-request), and the next request would have to wait for it."""
 _RETRY_MS = 20
 _INTERPRETED = [name for name, language in LANGUAGES.items() if language.driver is Driver.PYTHON]
 _MAX_TIME_SECONDS, _MAX_MEMORY_MIB, _MAX_OUTPUT_KIB = 3600.0, 1 << 20, 65536
@@ -89,13 +72,14 @@ class Executor:
         queue = self._plan.slots if self._plan.queue is None else self._plan.queue
         self._admitted_limit = self._plan.slots + queue
         self._admitted = 0
-        self._slots = Slots(self._plan.slots, self._offer, travel_seconds=_TRAVEL_SECONDS)
+        self._slot_runs = SlotRuns(self._plan.slots)
+        self._settlement = Settlement(
+            self._slot_runs, self._machine, self._plan.confirm_wait_seconds, self._plan.confirm_pause_seconds
+        )
         self._toolchain = Toolchain()
         self._zygote: ZygoteProcess | None = None
         self._zygote_plan: ZygotePlan | None = None
         self._starting = asyncio.Lock()
-        self._open: dict[Batch, set[asyncio.Task[None]]] = {}
-        self._reclaims: set[asyncio.Task[None]] = set()
         self._report: ContainmentReport | None = None
 
     @property
@@ -113,7 +97,7 @@ class Executor:
     @property
     def free(self) -> int:
         """Slots that are free now."""
-        return self._slots.free
+        return self._slot_runs.slots.free
 
     @property
     def zygote_pid(self) -> int | None:
@@ -134,15 +118,13 @@ class Executor:
         Raises:
             Busy: none was free within `patience_seconds`.
         """
-        try:
-            async with asyncio.timeout(patience_seconds):  # `wait_for` of Python 3.11 may pass over a cancellation
-                slots = await self._slots.take(1)
-        except TimeoutError:
-            raise Busy(self._slots.free, _RETRY_MS) from None
+        slots = await self._slot_runs.slots.take_within(1, patience_seconds)
+        if not slots:
+            raise Busy(self._slot_runs.slots.free, _RETRY_MS)
         try:
             yield
         finally:
-            self._slots.give_back(slots)
+            self._slot_runs.slots.give_back(slots)
 
     @property
     def languages(self) -> list[str]:
@@ -188,7 +170,7 @@ class Executor:
         zygote, self._zygote = self._zygote, None
         if zygote is not None:
             await zygote.close()
-        await asyncio.gather(*self._reclaims, return_exceptions=True)
+        await self._slot_runs.wait_for_reclaims()
 
     async def run(self, request: RunRequest) -> RunReply:
         """Run a program on its inputs.
@@ -200,166 +182,40 @@ class Executor:
         """
         self._check(request)
         if self._admitted >= self._admitted_limit:
-            raise Busy(self._slots.free, _RETRY_MS)
+            raise Busy(self._slot_runs.slots.free, _RETRY_MS)
         self._admitted += 1
         try:
-            return await self._run(request, await self._live_zygote())
+            zygote = await self._live_zygote()
+            allowed = self._settlement.allowed_seconds(request.limits.time_seconds)
+            if LANGUAGES[request.language].driver is Driver.PYTHON:
+                return await self._reply(Batch(zygote, request, _kind_of(request, zygote), allowed=allowed))
+            return await self._compile_and_run(request, zygote, allowed)
         finally:
             self._admitted -= 1
 
-    async def _run(self, request: RunRequest, zygote: ZygoteProcess) -> RunReply:
-        allowed = allowed_seconds(request.limits.time_seconds, self._machine.recent)
-        if LANGUAGES[request.language].driver is Driver.PYTHON:
-            kind = _kind_of(request, zygote)
-            return await self._judge(Batch(zygote, request, kind, allowed=allowed), request, zygote)
-        slots = await self._slots.take(1)
+    async def _compile_and_run(self, request: RunRequest, zygote: ZygoteProcess, allowed: float) -> RunReply:
         stage = CompileStage(zygote, self._toolchain, request)
-        await self._occupy(zygote, slots, stage.run_in)
+        with self._slot_runs.occupy(zygote, await self._slot_runs.slots.take(1)) as slot:
+            await stage.run_in(slot)
         compiled = stage.compiled
         if stage.executable is None:
             return RunReply(compiled, [NOT_RUN] * len(request.inputs), self.report.level)
         try:
-            batch = Batch(zygote, request, frames.KIND_EXECUTABLE, stage.executable, allowed=allowed)
-            reply = await self._judge(batch, request, zygote)
+            reply = await self._reply(Batch(zygote, request, frames.KIND_EXECUTABLE, stage.executable, allowed=allowed))
         finally:
             os.close(stage.executable)
         return msgspec.structs.replace(reply, compile=compiled)
 
-    async def _judge(self, batch: Batch, request: RunRequest, zygote: ZygoteProcess) -> RunReply:
+    async def _reply(self, batch: Batch) -> RunReply:
+        """Settle the batch, free it, and return its results."""
         try:
-            await self._run_everywhere(batch, zygote)
-            compiled = batch.compiled
-            if compiled is None:
-                raise ExecutorLost("a runner ended without a word on the program")
-            if compiled.status == "ok":
-                await self._settle(batch, request, zygote)
-            runs = list(in_order(batch.runs, len(request.inputs), request.stop_after_timeouts))
-            if isinstance(request, RequestWithFiles):
+            compiled, runs = await self._settlement.settle(batch)
+            if isinstance(batch.request, RequestWithFiles):
                 files = None if batch.files is None else dict(batch.files)
                 return ReplyWithFiles(compiled, runs, self.report.level, files)
             return RunReply(compiled, runs, self.report.level)
         finally:
             batch.close()
-
-    async def _run_everywhere(self, batch: Batch, zygote: ZygoteProcess) -> None:
-        """Run the batch in one slot, and in every other that is idle and that nobody waits for."""
-        slots = await self._slots.take(1)
-        if batch.left <= _WORTH_A_RUNNER:  # no other slot would help
-            await self._occupy(zygote, slots, batch.run_in)
-            return
-        tasks = {asyncio.create_task(self._occupy(zygote, slots, batch.run_in))}
-        self._open[batch] = tasks
-        try:
-            self._offer()
-            while tasks:
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    tasks.discard(task)
-                    task.result()
-        finally:
-            del self._open[batch]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _offer(self) -> None:
-        """Assign idle slots to open batches."""
-        for batch, tasks in self._open.items():
-            zygote = batch.zygote
-            while batch.left - len(tasks) >= _WORTH_A_RUNNER and not zygote.lost.done():
-                slot = self._slots.take_idle()
-                if slot is None:
-                    return
-                slots = [slot]
-                task = asyncio.create_task(self._occupy(zygote, slots, batch.run_in))
-                task.add_done_callback(partial(self._give_back_unused, slots))
-                tasks.add(task)
-
-    def _give_back_unused(self, slots: list[int], _: "asyncio.Task[None]") -> None:
-        """Free the slot of a task that was cancelled before its first step: nothing in it has run, no `finally`."""
-        if slots:
-            self._slots.give_back(slots)
-
-    async def _occupy(
-        self, zygote: ZygoteProcess, slots: list[int], work: Callable[[int], Coroutine[None, None, None]]
-    ) -> None:
-        """Work in the first slot; give all back once its runner has ended. Takes them out of the list at once."""
-        held = [*slots]
-        slots.clear()
-        clean = False
-        try:
-            await work(held[0])
-            clean = True
-        finally:
-            ended = zygote.runner_in(held[0])
-            if clean or ended is None:
-                self._slots.give_back(held)
-            else:
-                task = asyncio.create_task(self._reclaim(zygote, held, ended))
-                self._reclaims.add(task)
-                task.add_done_callback(self._reclaims.discard)
-
-    async def _reclaim(self, zygote: ZygoteProcess, slots: list[int], ended: asyncio.Future[int]) -> None:
-        """Free an abandoned runner's slots once the runner has ended or `_RECLAIM_SECONDS` have passed.
-
-        The runner sees our end of the connection close, kills its child and ends.
-        """
-        either: set[asyncio.Future[Any]] = {ended, zygote.lost}
-        done, _ = await asyncio.wait(either, timeout=_RECLAIM_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        if not done:
-            logger.error("a runner in slot %d did not end within %.0f s", slots[0], _RECLAIM_SECONDS)
-        self._slots.give_back(slots)
-
-    async def _settle(self, batch: Batch, request: RunRequest, zygote: ZygoteProcess) -> None:
-        """Decide the doubtful runs, then run the tests that were held back for them."""
-        decided: set[int] = set()
-        last_try = asyncio.get_running_loop().time() + confirm_seconds(request.limits.time_seconds, len(request.inputs))
-        await self._confirm(batch, request, zygote, decided, last_try)
-        while batch.resume():
-            await self._run_everywhere(batch, zygote)
-            if batch.compiled is None or batch.compiled.status != "ok":
-                raise ExecutorLost("the program compiled once, and then no more")
-            await self._confirm(batch, request, zygote, decided, last_try)
-
-    async def _confirm(
-        self, batch: Batch, request: RunRequest, zygote: ZygoteProcess, decided: set[int], last_try: float
-    ) -> None:
-        """Run again, with all other slots empty, what is not sure to have passed its time limit or kept it."""
-        limit = request.limits.time_seconds
-        slowness = 1.0
-        if any(run.end == "timeout" for index, run in batch.runs.items() if index not in decided):
-            slowness = await asyncio.to_thread(self._machine.probe)
-        doubts = partial(in_doubt, batch.runs, decided, limit, request.stop_after_timeouts, batch.allowed, slowness)
-        while (index := doubts()) is not None:
-            batch.runs[index] = await self._decided(batch, index, limit, zygote, last_try)
-            decided.add(index)
-
-    async def _decided(
-        self, batch: Batch, index: int, limit: float, zygote: ZygoteProcess, last_try: float
-    ) -> ProgramRun:
-        """Run a test again alone, until a run is sure to tell the program's own time."""
-        decided = first = batch.runs[index]
-        clock = asyncio.get_running_loop().time
-        for number, stretch in enumerate(STRETCHES):
-            if number and clock() > last_try:
-                break
-            await asyncio.sleep(number * self._plan.confirm_pause_seconds)
-            try:
-                async with asyncio.timeout(self._plan.confirm_wait_seconds):
-                    slots = await self._slots.take(self.slots)
-            except TimeoutError:
-                logger.warning("no moment with all slots empty within %.0f s", self._plan.confirm_wait_seconds)
-                break
-            alone = _Alone(batch, index, limit, stretch, self._machine)
-            await self._occupy(zygote, slots, alone.run_in)
-            decided = decide_alone(first, alone.run, limit, alone.allowed, alone.slowness)
-            if decided.confirmed:
-                break
-            logger.info(
-                "a run alone left a doubt: %.2f s of CPU for a limit of %.2f s, on a machine %.1f times slower than "
-                "at its best", decided.cpu_seconds, limit, decided.slowness,
-            )  # fmt: skip
-        return msgspec.structs.replace(decided, confirmed=False) if decided is first else decided
 
     async def _live_zygote(self) -> ZygoteProcess:
         """Return the zygote; restart it if it has died."""
@@ -387,7 +243,7 @@ class Executor:
         request = RunRequest("python", PROBE, [b""], Limits(10.0, PROBE_MEMORY_MIB, 64))
         batch = Batch(zygote, request, kind)
         try:
-            await self._run_everywhere(batch, zygote)
+            await self._slot_runs.run_batch(batch)
         except ExecutorLost as error:
             raise Unusable(f"the containment probe could not run: {error}") from error
         finally:
@@ -434,33 +290,3 @@ def _kind_of(request: RunRequest, zygote: ZygoteProcess) -> int:
         return frames.KIND_HARNESS_WORKER
     several = len(request.inputs) > 1 or isinstance(request, RequestWithFiles)
     return frames.KIND_PROGRAM if several or not zygote.is_filtered else frames.KIND_PROGRAM_WORKER
-
-
-class _Alone:
-    """One test, run in one slot while its caller holds all, with a look at the machine before and after."""
-
-    def __init__(self, batch: Batch, index: int, limit: float, stretch: float, machine: Machine) -> None:
-        self._batch = batch
-        self._index = index
-        self._limit = limit
-        self._stretch = stretch
-        self._machine = machine
-        self.run: ProgramRun | None = None
-        """None where the machine was too slow to tell anything."""
-        self.allowed = limit
-        self.slowness = 1.0
-
-    async def run_in(self, slot: int) -> None:
-        """Run it, unless that would tell nothing. Raises ExecutorLost."""
-        self.slowness = await asyncio.to_thread(self._machine.probe)
-        if self.slowness > MAX_SLOWNESS:
-            return
-        self.allowed = allowed_seconds(self._limit, self.slowness, self._stretch)
-        batch = self._batch.alone(self._index, self.allowed)
-        try:
-            await batch.run_in(slot)
-        finally:
-            batch.close()
-        self._batch.files = batch.files
-        self.run = batch.runs.get(0)
-        self.slowness = max(self.slowness, await asyncio.to_thread(self._machine.probe))

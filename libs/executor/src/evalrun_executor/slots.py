@@ -87,14 +87,18 @@ class Slots:
                 self._serve()
             raise
 
+    async def take_within(self, need: int, seconds: float) -> list[int]:
+        """Wait for `need` slots, as `take`. Return none if they are not free within `seconds`."""
+        try:
+            async with asyncio.timeout(seconds):  # `wait_for` of Python 3.11 may pass over a cancellation
+                return await self.take(need)
+        except TimeoutError:
+            return []
+
     @asynccontextmanager
     async def all_within(self, seconds: float) -> AsyncIterator[bool]:
         """Hold all slots inside the block. Yields False, and holds none, if they are not free within `seconds`."""
-        try:
-            async with asyncio.timeout(seconds):  # `wait_for` of Python 3.11 may pass over a cancellation
-                slots = await self.take(self.count)
-        except TimeoutError:
-            slots = []
+        slots = await self.take_within(self.count, seconds)
         try:
             yield bool(slots)
         finally:

@@ -1,0 +1,119 @@
+"""Settles a batch: runs it, and runs doubtful tests again with all other slots empty until their results are sure."""
+
+import asyncio
+import logging
+from functools import partial
+
+import msgspec
+
+from evalrun_executor.api import CompileResult, ProgramRun
+from evalrun_executor.batch import Batch
+from evalrun_executor.errors import ExecutorLost
+from evalrun_executor.machine import Machine
+from evalrun_executor.slot_runs import SlotRuns
+from evalrun_executor.time_outs import (
+    MAX_SLOWNESS,
+    STRETCHES,
+    allowed_seconds,
+    confirm_seconds,
+    decide_alone,
+    in_doubt,
+    in_order,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Settlement:
+    """Settles batches in the slots of one executor.
+
+    Args:
+        slot_runs: the executor's slots.
+        machine: tells how slow the machine is.
+        wait_seconds: see `ExecutorPlan.confirm_wait_seconds`.
+        pause_seconds: see `ExecutorPlan.confirm_pause_seconds`.
+    """
+
+    def __init__(self, slot_runs: SlotRuns, machine: Machine, wait_seconds: float, pause_seconds: float) -> None:
+        self._slot_runs = slot_runs
+        self._machine = machine
+        self._wait_seconds = wait_seconds
+        self._pause_seconds = pause_seconds
+
+    def allowed_seconds(self, time_seconds: float) -> float:
+        """Return the time limit under which the first runs of a request are made on the machine as it is now."""
+        return allowed_seconds(time_seconds, self._machine.recent)
+
+    async def settle(self, batch: Batch) -> tuple[CompileResult, list[ProgramRun]]:
+        """Run the batch and decide its doubtful runs. Return how it compiled, and one run per input, in order.
+
+        Raises:
+            ExecutorLost: the machinery died, or the program compiled in one runner and not in another.
+        """
+        request = batch.request
+        limit, count = request.limits.time_seconds, len(request.inputs)
+        await self._slot_runs.run_batch(batch)
+        if batch.compiled is None:
+            raise ExecutorLost("a runner ended without a word on the program")
+        if batch.compiled.status == "ok":
+            decided: set[int] = set()
+            last_try = asyncio.get_running_loop().time() + confirm_seconds(limit, count)
+            await self._confirm(batch, decided, last_try)
+            # A timeout that a run alone refuted no longer stops the tests behind it. They bring doubts of their own.
+            while batch.resume():
+                await self._slot_runs.run_batch(batch)
+                if batch.compiled.status != "ok":
+                    raise ExecutorLost("the program compiled once, and then no more")
+                await self._confirm(batch, decided, last_try)
+        return batch.compiled, list(in_order(batch.runs, count, request.stop_after_timeouts))
+
+    async def _confirm(self, batch: Batch, decided: set[int], last_try: float) -> None:
+        """Run every test again of which it is not sure whether it kept its time limit, and add it to `decided`."""
+        limit = batch.request.limits.time_seconds
+        slowness = 1.0
+        if any(run.end == "timeout" for index, run in batch.runs.items() if index not in decided):
+            slowness = await asyncio.to_thread(self._machine.probe)
+        stop_after = batch.request.stop_after_timeouts
+        find_doubt = partial(in_doubt, batch.runs, decided, limit, stop_after, batch.allowed, slowness)
+        while (index := find_doubt()) is not None:
+            batch.runs[index] = await self._decide(batch, index, last_try)
+            decided.add(index)
+
+    async def _decide(self, batch: Batch, index: int, last_try: float) -> ProgramRun:
+        """Run a test again alone, until a run is sure to tell the program's own time."""
+        decided = first = batch.runs[index]
+        clock = asyncio.get_running_loop().time
+        for number, stretch in enumerate(STRETCHES):
+            if number and clock() > last_try:
+                break
+            await asyncio.sleep(number * self._pause_seconds)
+            slots = await self._slot_runs.slots.take_within(self._slot_runs.slots.count, self._wait_seconds)
+            if not slots:
+                logger.warning("no moment with all slots empty within %.0f s", self._wait_seconds)
+                break
+            with self._slot_runs.occupy(batch.zygote, slots) as slot:
+                decided = await self._run_alone(batch, index, stretch, slot)
+            if decided.confirmed:
+                break
+            logger.info(
+                "a run alone left a doubt: %.2f s of CPU for a limit of %.2f s, on a machine %.1f times slower than "
+                "at its best", decided.cpu_seconds, batch.request.limits.time_seconds, decided.slowness,
+            )  # fmt: skip
+        return msgspec.structs.replace(decided, confirmed=False) if decided is first else decided
+
+    async def _run_alone(self, batch: Batch, index: int, stretch: float, slot: int) -> ProgramRun:
+        """Run a test in one slot while all are held. Return the run that counts. Raises ExecutorLost."""
+        first, limit = batch.runs[index], batch.request.limits.time_seconds
+        slowness = await asyncio.to_thread(self._machine.probe)
+        if slowness > MAX_SLOWNESS:  # a run would tell nothing
+            return decide_alone(first, None, limit, slowness=slowness)
+        allowed = allowed_seconds(limit, slowness, stretch)
+        alone = batch.alone(index, allowed)
+        try:
+            await alone.run_in(slot)
+        finally:
+            alone.close()
+        batch.files = alone.files
+        # The machine may have become slow during the run: the slower of the two probes counts.
+        slowness = max(slowness, await asyncio.to_thread(self._machine.probe))
+        return decide_alone(first, alone.runs.get(0), limit, allowed, slowness)
