@@ -85,10 +85,16 @@ def _verl(expected: bytes, stdout: bytes, comparator: Comparator) -> bool:
 
 
 def _sandbox_fusion(expected: bytes, stdout: bytes, comparator: Comparator) -> bool:
-    """SandboxFusion's rule for stdin/stdout problems, its tolerance for integers included (bug for bug)."""
     del comparator
-    expected_lines = _text(expected).strip().split("\n")
-    lines = _text(stdout).strip().split("\n")
+    return match_lines(_text(expected), _text(stdout))
+
+
+def match_lines(expected: str, stdout: str) -> bool:
+    """Return whether SandboxFusion's rule for stdin/stdout problems accepts the output.
+
+    The rule is kept with its faults: 1000000 equals 1000001.
+    """
+    expected_lines, lines = expected.strip().split("\n"), stdout.strip().split("\n")
     return len(lines) == len(expected_lines) and all(map(_same_line, expected_lines, lines))
 
 

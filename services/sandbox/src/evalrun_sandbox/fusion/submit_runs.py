@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from evalrun_executor.api import Limits, RunReply, RunRequest
+from evalrun_registry.comparators import match_lines
 from evalrun_registry.languages import LANGUAGES, find_fusion
 from evalrun_registry.limits import DEFAULT_LIMITS
 from evalrun_sandbox.fusion import answers, demand
 from evalrun_sandbox.fusion.dispatch import Dispatcher
 from evalrun_sandbox.fusion.families.common_oj import shortened
 from evalrun_sandbox.fusion.families.program_plan import Case, ProgramPlan
-from evalrun_sandbox.fusion.output_rule import same_output
 from evalrun_sandbox.fusion.refusals import BadRequest
 from evalrun_sandbox.fusion.schemas import EvalResult, EvalTestCase, RunCodeResponse, RunStatus
 
@@ -99,6 +99,6 @@ class Submissions:
 
 def _verdict(case: Case, answer: RunCodeResponse, *, full: bool) -> EvalTestCase:
     stdout = answer.run_result.stdout if answer.run_result is not None else None
-    passed = answer.status == RunStatus.SUCCESS and same_output(stdout or "", case["output"]["stdout"])
+    passed = answer.status == RunStatus.SUCCESS and match_lines(case["output"]["stdout"], stdout or "")
     shown = {"input": case["input"], "output": case["output"]} if full or not passed else shortened(case)
     return EvalTestCase(passed=passed, exec_info=answer, test_info=shown)
