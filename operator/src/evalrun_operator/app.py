@@ -28,6 +28,7 @@ from evalrun_operator.observation.children import Children, Key, Manifests
 from evalrun_operator.observation.discovery import ApiDiscovery
 from evalrun_operator.observation.watches import Sink, Watches
 from evalrun_operator.passes.controller import Controller
+from evalrun_operator.passes.reconciler import Reconciler
 from evalrun_operator.passes.work_queue import WorkQueue
 from evalrun_operator.schedules.controller import ScheduleController
 from evalrun_operator.schedules.metrics import ScheduleMetrics
@@ -42,13 +43,24 @@ SECRETS_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
+class ReconcileLoop:
+    """A kind's reconciler and the queue of the objects that it works on."""
+
+    reconciler: Reconciler
+    queue: WorkQueue[Key]
+
+    def start(self) -> None:
+        """Start the queue's workers, and wake every object: a stopped queue keeps none."""
+        self.queue.start()
+        self.reconciler.wake_all()
+
+
+@dataclass(frozen=True)
 class Operator:
     """The operator's parts, wired; started and stopped together."""
 
-    controller: Controller
-    queue: WorkQueue[Key]
-    schedules: ScheduleController
-    schedule_queue: WorkQueue[Key]
+    loops: Sequence[ReconcileLoop]
+    """One per kind."""
     watches: Watches
     client: AsyncClient
     cluster: Cluster
@@ -76,10 +88,8 @@ class Operator:
         self._follow(self.discovery.run(), "discovery")
         self._follow(self._keep_secrets(), "shared secrets")
         if self.election is None:
-            self.queue.start()
-            self.schedule_queue.start()
-            self.controller.wake_all()
-            self.schedules.wake_all()
+            for loop in self.loops:
+                loop.start()
         else:
             self._follow(self.election.run(), "election")
         return True
@@ -104,8 +114,8 @@ class Operator:
         await asyncio.gather(*self.tasks, return_exceptions=True)
         if self.election is not None:
             await self.election.release()
-        await self.queue.stop()
-        await self.schedule_queue.stop()
+        for loop in self.loops:
+            await loop.queue.stop()
         await self.watches.stop()
         await self.aggregators.close()
         await self.client.close()
@@ -170,6 +180,7 @@ def build_operator(
     schedule_queue: WorkQueue[Key] = WorkQueue(lambda key: schedules.work(key), settings.workers, loop.time)
     schedule_metrics = ScheduleMetrics(registry)
     schedules = ScheduleController(settings, cluster, schedule_metrics, schedule_queue.wake, now)
+    loops = (ReconcileLoop(controller, queue), ReconcileLoop(schedules, schedule_queue))
 
     def saw_run(manifest: dict[str, Any], gone: bool) -> None:
         controller.saw(manifest, gone=gone)
@@ -189,14 +200,12 @@ def build_operator(
 
         def lead() -> None:
             metrics.leads = True
-            queue.start()
-            schedule_queue.start()
-            controller.wake_all()
-            schedules.wake_all()
+            for each in loops:
+                each.start()
 
         async def follow() -> None:
-            await queue.stop()
-            await schedule_queue.stop()
+            for each in loops:
+                await each.queue.stop()
             metrics.follow()
             schedule_metrics.follow()
 
@@ -206,7 +215,7 @@ def build_operator(
         metrics.leads = True
     discovery = ApiDiscovery(cluster, MEASURED_BY.values(), children.missing_groups)
     return Operator(
-        controller, queue, schedules, schedule_queue, watches, client, cluster, aggregators, settings.namespace,
+        loops, watches, client, cluster, aggregators, settings.namespace,
         discovery, SharedTokens(cluster, settings.shared_token),
         SharedCertificates(cluster, settings.shared_judge, now), election,
     )  # fmt: skip
