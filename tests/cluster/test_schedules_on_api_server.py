@@ -101,6 +101,7 @@ def test_nights_around_a_change_of_the_clocks(api: ControlPlane, tmp_path: Path)
         world.reachable = True
         world.set_clock(start + timedelta(minutes=2))
         world.play(lambda: len(world.runs()) == 3, "the checkpoint after the bucket came back")
+        world.play(lambda: not world.status().get("start"), "the end of the start that made this run")
         world.end_runs()
 
         # The operator is down for a night, and its runs are deleted meanwhile.

@@ -50,7 +50,9 @@ def test_a_killed_preparation(moment: str, plan: Path, whole: dict[str, bytes], 
     process.send_signal(signal.SIGKILL)
     process.wait()
     for name, content in tree(output).items():
-        if not name.startswith(".preparing/") and Path(name).name not in {"audit.json", "audit_report.md"}:
+        # A file that was being written when the process died has a name of its own, which nobody reads.
+        is_finished = not name.startswith(".preparing/") and not name.endswith(".partial")
+        if is_finished and Path(name).name not in {"audit.json", "audit_report.md"}:
             assert content == whole[name], f"{name} is there and not whole"
     again = subprocess.run([*COMMAND, plan, "--output", output], check=False, capture_output=True, timeout=SECONDS)
     assert again.returncode in {0, 1}

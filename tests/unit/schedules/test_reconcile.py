@@ -293,6 +293,15 @@ def night_of_a_start(tmp_path: Path) -> tuple[ScheduleWorld, ScheduleDecision]:
     return nightly, nightly.step(killed_after=0)
 
 
+def test_decide_listing_from_before_the_start_lists_again(tmp_path: Path) -> None:
+    """An operator is killed before it reads a listing, and comes back when the next start is due."""
+    write_checkpoint(tmp_path, 10, LONG_AGO)
+    nightly, _ = night_of_a_start(tmp_path)
+    write_checkpoint(tmp_path, 20, nightly.now)
+    nightly.now += timedelta(hours=24)
+    assert nightly.settle().steps == [20]
+
+
 def refuse_start(nightly: ScheduleWorld, decision: ScheduleDecision) -> ScheduleDecision:
     """Have the API server refuse the run of a decision; return what is decided then."""
     told = runs_refused(decision, {decision.start[0].digest: "quota exceeded"}, nightly.schedule, nightly.now)

@@ -125,10 +125,10 @@ def _merge(work: _Pass) -> None:
 def _open_start(work: _Pass) -> None:
     """Take up a start that is due, or asked for by hand; give up one whose time is over."""
     status, spec, now = work.status, work.spec, work.now
-    job = None if status.start is None else status.start.job
     trigger = work.schedule.metadata.annotations.get(names.TRIGGER_ANNOTATION)
     if trigger and trigger[:256] != status.last_trigger:
-        work.update(start=OpenStart(time=now, trigger=trigger[:256], job=job), last_trigger=trigger[:256])
+        asked = OpenStart(time=now, trigger=trigger[:256], job=_running_job(work))
+        work.update(start=asked, last_trigger=trigger[:256])
         work.tell("StartRequested", f"a start was asked for by hand: {trigger[:256]}")
         return
     created = work.schedule.metadata.creation_timestamp or now
@@ -147,7 +147,7 @@ def _open_start(work: _Pass) -> None:
             work.warn(str(Why.START_MISSED), text)
             work.update(last_schedule_time=due.time, start=None)
         else:
-            work.update(last_schedule_time=due.time, start=OpenStart(time=due.time, job=job))
+            work.update(last_schedule_time=due.time, start=OpenStart(time=due.time, job=_running_job(work)))
         return
     start = status.start
     if start is not None and start.trigger is None and deadline is not None:
@@ -157,6 +157,19 @@ def _open_start(work: _Pass) -> None:
             work.update(start=None)
         else:
             work.wait_until(end + timedelta(seconds=1))
+
+
+def _running_job(work: _Pass) -> str | None:
+    """Return the Job of the open start, where a new start can take its answer over. Delete the Job otherwise.
+
+    A Job that has ended listed the checkpoints before the new start: an operator that was down for a night would find
+    such an answer, and leave out what was written meanwhile.
+    """
+    start, job = work.status.start, work.observed.job
+    if start is None or job is None or job.name != start.job or job.state == "Running":
+        return None if start is None else start.job
+    work.decision = replace(work.decision, delete_job=job)
+    return None
 
 
 def _miss_open_start(work: _Pass, why: str) -> None:
