@@ -149,6 +149,7 @@ RAW_CALLS = {
     "ioctl FIOSETOWN": (16, 29, "1, 0x8901, buffer"),
     "ioctl FICLONE": (16, 29, "1, 0x40049409, 0"),
     "prlimit of files": (302, 261, "0, 7, buffer, 0"),
+    "prlimit by a pointer whose low half is null": (302, 261, "0, 0, ctypes.c_void_p(0x700000000), None"),
     "prctl PR_SET_MM": (157, 167, "35, 1, 0, 0, 0"),
     "prctl PR_SET_NO_NEW_PRIVS": (157, 167, "38, 1, 0, 0, 0"),
 }

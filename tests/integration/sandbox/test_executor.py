@@ -64,6 +64,22 @@ async def test_limits(executor: Executor, code: str, end: str) -> None:
     assert max(len(run.stdout), len(run.stderr)) <= 64 * 1024
 
 
+HOLDING = {
+    "python": "x = bytearray({0} << 20)\nfor i in range(0, len(x), 4096): x[i] = 1",
+    "python objects": "x = [bytes(1000) for _ in range({0} * (1 << 20) // 1080)]",
+    "c": "static volatile char a[{0} << 20];\nint main() {{ for (int i = 0; i < sizeof a; i += 4096) a[i] = 1; return 0; }}",
+    "cpp": "#include <vector>\nint main() {{ std::vector<char> v({0} << 20, 1); return v[5] - 1; }}",
+}
+
+
+@pytest.mark.parametrize("what", HOLDING)
+async def test_resident_memory_counts_to_five_percent(executor: Executor, what: str) -> None:
+    language, memory = what.partition(" ")[0], 160
+    for share, end in ((0.95, "exited"), (1.05, "memory_limit")):
+        run = await run_one(executor, HOLDING[what].format(int(share * memory)), language=language, memory=memory)
+        assert run.end == end, (share, run.exit_code, run.peak_memory_mib, run.stderr[-300:])
+
+
 async def test_output_of_exactly_the_cap_passes(executor: Executor) -> None:
     at_cap, beyond = (
         await executor.run(request("print('x' * int(input()), end='')", b"65536", b"65537", output=64))

@@ -13,8 +13,8 @@ MIB = 1024
 def end(status: int, *, stopped: int = NOT_STOPPED, cpu: float = 0.1, peak: int = 10 * MIB, stderr: bytes = b"",
         own_kill: bool = False) -> tuple[str, int | None]:  # fmt: skip
     return end_of(
-        status=status, stopped=stopped, cpu_seconds=cpu, time_limit=1.0, peak_kib=peak, memory_mib=100, stderr=stderr,
-        own_kill_possible=own_kill,
+        status=status, stopped=stopped, cpu_seconds=cpu, time_limit=1.0, peak_kib=peak, memory_mib=100, resident_mib=112,
+        stderr=stderr, own_kill_possible=own_kill,
     )  # fmt: skip
 
 
@@ -38,6 +38,11 @@ def end(status: int, *, stopped: int = NOT_STOPPED, cpu: float = 0.1, peak: int 
     ({"status": signal.SIGSEGV, "peak": 85 * MIB}, ("memory_limit", None)),
     ({"status": signal.SIGSEGV, "peak": 75 * MIB}, ("exited", -11)),
     ({"status": signal.SIGKILL, "own_kill": True}, ("exited", -9)),
+    ({"status": 0, "peak": 112 * MIB}, ("exited", 0)),
+    ({"status": 0, "peak": 112 * MIB + 1}, ("memory_limit", None)),
+    ({"status": 1 << 8, "peak": 120 * MIB}, ("memory_limit", None)),
+    ({"status": signal.SIGKILL, "peak": 120 * MIB}, ("memory_limit", None)),
+    ({"status": 0, "peak": 120 * MIB, "cpu": 1.21}, ("timeout", None)),
 ])  # fmt: skip
 def test_end(arguments: dict[str, object], expected: tuple[str, int | None]) -> None:
     assert end(**arguments) == expected  # type: ignore[arg-type]  # a table

@@ -9,7 +9,7 @@ from evalrun_executor.contained import frames
 from evalrun_executor.errors import ExecutorLost
 from evalrun_executor.zygotes.frame_reader import FrameReader, RunRules, parse_compiled, parse_run
 
-RULES = RunRules(inputs=5, output_bytes=100, time_seconds=1.0, memory_mib=64, own_kill_possible=False)
+RULES = RunRules(inputs=5, output_bytes=100, time_seconds=1.0, memory_mib=64, resident_mib=76, own_kill_possible=False)
 
 
 def run_frame(

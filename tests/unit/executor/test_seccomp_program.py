@@ -104,6 +104,7 @@ CASES = [
     ("ioctl", (0, 0x5412), REFUSED),  # TIOCSTI
     ("prlimit64", (0, 7, 0, 1), ALLOW),
     ("prlimit64", (0, 3, 1, 0), ALLOW),
+    ("prlimit64", (0, 0, 0x700000000, 0), REFUSED),  # a pointer whose low half is null
     ("prlimit64", (0, 9, 1, 0), REFUSED),
     ("prlimit64", (1, 3, 0, 1), REFUSED),
     ("setrlimit", (3, 1), ALLOW),
@@ -117,6 +118,7 @@ CASES = [
     ("socketpair", (2, 1, 0), REFUSED),
     ("sendto", (3, 0, 1, 0, 0, 0), ALLOW),
     ("sendto", (3, 0, 1, 0, 12345, 16), REFUSED),
+    ("sendto", (3, 0, 1, 0, 0x700000000, 0), REFUSED),
     ("execveat", (3, 1, 1, 1, 0x1000), REFUSED),
     ("execve", (1, 1, 1), REFUSED),
 ]

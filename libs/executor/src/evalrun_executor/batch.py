@@ -11,7 +11,7 @@ import msgspec
 
 from evalrun_executor.api import CompileResult, ProgramRun, RunRequest
 from evalrun_executor.contained import frames
-from evalrun_executor.contained.limits import wall_limit
+from evalrun_executor.contained.limits import resident_limit_mib, wall_limit
 from evalrun_executor.errors import ExecutorLost
 from evalrun_executor.private_files import contents, job_fields, read_files
 from evalrun_executor.time_outs import cut_after
@@ -107,6 +107,7 @@ class Batch:
             self._output_bytes,
             self.allowed,
             limits.memory_mib,
+            resident_limit_mib(limits.memory_mib, compiled=kind == frames.KIND_EXECUTABLE),
             not zygote.is_filtered,
         )
         self._stopped = False

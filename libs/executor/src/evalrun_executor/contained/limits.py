@@ -9,7 +9,12 @@ MIB = 1024 * 1024
 STOP_FACTOR = 1.2
 """A program is stopped at this many times its CPU limit; between 1.0 and this it is run again alone."""
 INTERPRETER_MIB = 64
-"""Address space that the interpreter itself takes (30 MiB measured), on top of the program's own limit."""
+"""Address space that the interpreter itself takes (30 MiB measured), on top of the program's own limit. Wider than what
+it holds, so that the resident memory decides (`resident_limit_mib`)."""
+INTERPRETER_RESIDENT_MIB = 12
+"""Resident memory of a Python program that does nothing (CPython 3.11), on top of its own limit."""
+COMPILED_RESIDENT_MIB = 2
+"""The same of a compiled program."""
 PYTHON_STACK_MIB = 64
 """Main thread's stack. Threads get 8 MiB, as usual, unless the program asks for another size."""
 COMPILED_MIB = 32
@@ -37,6 +42,16 @@ SESSION_PENDING_SIGNALS = 64
 def wall_limit(time_seconds: float) -> float:
     """Return the wall seconds after which a program is stopped whatever it does; alone again where it was starved."""
     return 2 * time_seconds + 5
+
+
+def resident_limit_mib(memory_mib: int, *, compiled: bool) -> int:
+    """Return the resident memory above which a program has passed its limit, whatever address space it had left.
+
+    A compiled program's own figure begins with the one of the runner that became it.
+    """
+    if compiled:
+        return max(memory_mib + COMPILED_RESIDENT_MIB, 2 * INTERPRETER_RESIDENT_MIB)
+    return memory_mib + INTERPRETER_RESIDENT_MIB
 
 
 def _ceil(seconds: float) -> int:

@@ -24,6 +24,8 @@ X32_BIT = 0x40000000
 _LOAD, _EQUAL, _AT_LEAST, _AND, _JUMP, _RETURN = 0x20, 0x15, 0x35, 0x54, 0x05, 0x06
 _ANSWERS = {"allow": ALLOW, "refuse": ERRNO | errno.EPERM, "absent": ERRNO | errno.ENOSYS}
 _SELF = object()
+_NULL = object()
+"""A pointer that is null: both halves are compared. Of every other argument the kernel reads the low half alone."""
 
 # One condition: (argument, mask or None, value). An alternative is a list of conditions that must all hold.
 _THREAD = 0x00010F00  # CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD, as every C library asks for
@@ -52,7 +54,7 @@ Rules = dict[str, list[list[Condition]]]
 COMMON: Rules = {
     "fcntl": [[(1, None, command)] for command in _FCNTL],
     "ioctl": [[(1, None, command)] for command in _IOCTL],
-    "prlimit64": [[(0, None, 0), (2, None, 0)], [(0, None, 0), (1, None, 3)]],  # read its own; set RLIMIT_STACK
+    "prlimit64": [[(0, None, 0), (2, None, _NULL)], [(0, None, 0), (1, None, 3)]],  # read its own; set RLIMIT_STACK
     "setrlimit": [[(0, None, 3)]],
     "prctl": [[(0, None, 15)], [(0, None, 16)]],  # PR_SET_NAME, PR_GET_NAME
     "mmap": [
@@ -63,7 +65,7 @@ COMMON: Rules = {
     "clone": [[(0, _THREAD | _NOT_A_THREAD, _THREAD)]],
     "close_range": [[(2, None, flags)] for flags in _CLOSE_RANGE],
     "socketpair": [[(0, None, 1), (1, 0xFFFFF7FF & ~0x80000, 1)]],  # AF_UNIX, SOCK_STREAM: asyncio wakes itself by one
-    "sendto": [[(4, None, 0), (5, None, 0)]],  # no address: only into a connected pair
+    "sendto": [[(4, None, _NULL), (5, None, 0)]],  # no address: only into a connected pair
 }
 """Rules of everything but compilers."""
 
@@ -208,9 +210,10 @@ def _block(name: str, alternatives: list[list[Condition]]) -> list[tuple[Instruc
             block += [((_LOAD, 0, 0, 16 + 8 * argument), False), ((_EQUAL, 0, 1, number), False)]
             block.append(((_RETURN, 0, 0, ERRNO | errno.EPERM), False))
     for alternative in alternatives:
-        rest = sum(2 if mask is None else 3 for _, mask, _ in alternative) + 1  # with the final return
-        for argument, mask, value in alternative:
-            block.append(((_LOAD, 0, 0, 16 + 8 * argument), False))  # the low half: what the kernel's int holds
+        words = [word for condition in alternative for word in _words(condition)]
+        rest = sum(2 if mask is None else 3 for _, mask, _ in words) + 1  # with the final return
+        for place, mask, value in words:
+            block.append(((_LOAD, 0, 0, place), False))
             rest -= 1
             if mask is not None:
                 block.append(((_AND, 0, 0, mask), False))
@@ -221,3 +224,10 @@ def _block(name: str, alternatives: list[list[Condition]]) -> list[tuple[Instruc
         block.append(((_RETURN, 0, 0, ALLOW), False))
     block.append(((_RETURN, 0, 0, ERRNO | errno.EPERM), False))
     return block
+
+
+def _words(condition: Condition) -> list[tuple[int, int | None, object]]:
+    """Return the 32-bit words of seccomp_data that a condition compares: offset, mask, value."""
+    argument, mask, value = condition
+    low = 16 + 8 * argument  # of a little-endian machine, as each of ARCHITECTURES is
+    return [(low, None, 0), (low + 4, None, 0)] if value is _NULL else [(low, mask, value)]

@@ -120,6 +120,8 @@ class RunRules:
     output_bytes: int
     time_seconds: float
     memory_mib: int
+    resident_mib: int
+    """Resident memory above which a program has passed its memory limit."""
     own_kill_possible: bool
     """The program could have sent itself SIGKILL: there is no filter."""
 
@@ -188,7 +190,7 @@ def _run(facts: list[Any], stdout: bytes, stderr: bytes, rules: RunRules) -> tup
     index, stopped, status, cpu, wall, peak_kib = facts
     end, code = end_of(
         status=status, stopped=stopped, cpu_seconds=cpu, time_limit=rules.time_seconds, peak_kib=peak_kib,
-        memory_mib=rules.memory_mib, stderr=stderr, own_kill_possible=rules.own_kill_possible,
+        memory_mib=rules.memory_mib, resident_mib=rules.resident_mib, stderr=stderr, own_kill_possible=rules.own_kill_possible,
     )  # fmt: skip
     return index, ProgramRun(end, code, stdout, stderr, cpu, wall, -(-peak_kib // 1024))
 

@@ -28,6 +28,7 @@ def end_of(
     time_limit: float,
     peak_kib: int,
     memory_mib: int,
+    resident_mib: int,
     stderr: bytes,
     own_kill_possible: bool,
 ) -> tuple[End, int | None]:
@@ -40,6 +41,7 @@ def end_of(
         time_limit: CPU seconds it was allowed.
         peak_kib: most memory resident.
         memory_mib: its memory limit.
+        resident_mib: what it may have resident, its interpreter included.
         stderr: what it wrote there.
         own_kill_possible: the program could have sent itself SIGKILL (no seccomp filter).
 
@@ -53,6 +55,8 @@ def end_of(
         return "timeout", None
     if stopped != NOT_STOPPED:
         return "exited", code
+    if peak_kib * 1024 > resident_mib * MIB:
+        return "memory_limit", None
     if code == 1 and _last_line(stderr).startswith(_OUT_OF_MEMORY_LINES):
         return "memory_limit", None
     if code == -signal.SIGABRT and b"std::bad_alloc" in stderr:

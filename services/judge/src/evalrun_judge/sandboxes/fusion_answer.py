@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 
 from evalrun_executor.api import CompileResult, ProgramRun, RunRequest
 from evalrun_executor.contained import frames
+from evalrun_executor.contained.limits import resident_limit_mib
 from evalrun_executor.errors import ExecutorLost
 from evalrun_executor.zygotes.frame_reader import MAX_TEXT, RunRules, parse_compiled, parse_run
 from evalrun_judge.sandboxes.fusion_batch import Part
 from evalrun_judge.sandboxes.fusion_bundle import OTHER_INTERPRETER
 from evalrun_judge.sandboxes.fusion_http import CodeAnswer
 from evalrun_judge.sandboxes.stock_harness import ENDED, HELLO, RESULT, STATUS
+from evalrun_registry.languages import LANGUAGES
 
 _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE}
 
@@ -67,6 +69,7 @@ def _read_frames(left: memoryview, answer: BatchAnswer, request: RunRequest, ind
                 answer.hello = dict(line.split("=", 1) for line in payload.decode("ascii", "replace").splitlines())
                 rules = RunRules(
                     len(indices), limits.output_kib * 1024, limits.time_seconds, limits.memory_mib,
+                    resident_limit_mib(limits.memory_mib, compiled=LANGUAGES[request.language].is_compiled),
                     answer.hello.get("filter") != "1",
                 )  # fmt: skip
             case frames.COMPILED:
