@@ -67,7 +67,8 @@ async def test_limits(executor: Executor, code: str, end: str) -> None:
 HOLDING = {
     "python": "x = bytearray({0} << 20)\nfor i in range(0, len(x), 4096): x[i] = 1",
     "python objects": "x = [bytes(1000) for _ in range({0} * (1 << 20) // 1080)]",
-    "c": "static volatile char a[{0} << 20];\nint main() {{ for (int i = 0; i < sizeof a; i += 4096) a[i] = 1; return 0; }}",
+    "c": "static volatile char a[{0} << 20];\n"
+    "int main() {{ for (int i = 0; i < sizeof a; i += 4096) a[i] = 1; return 0; }}",
     "cpp": "#include <vector>\nint main() {{ std::vector<char> v({0} << 20, 1); return v[5] - 1; }}",
 }
 

@@ -38,6 +38,10 @@ _PARQUET_BUFFER_BYTES = 1 << 20
 """Read a column in pieces: without it pyarrow holds a row group whole, which is gigabytes of tests in some files."""
 MAX_LINE_BYTES: Final = 128 << 20
 """Of one JSONL row. Its text and its parsed form are in memory at once: more would not fit into 1 GB."""
+MAX_BLANK_BYTES: Final = 1 << 20
+MAX_BLANK_RATIO: Final = 100
+"""Blank lines beyond these bytes that outweigh the rows by this factor are refused: gzip packs them 1000 to 1, and
+600 MB of them took minutes to skip."""
 _ARGUMENTS: Final = frozenset({"base_input", "plus_input"})
 """Fields with a function's arguments in Python's JSON, which has NaN and Infinity: MBPP+ publishes infinite ones."""
 _PICKLE_NAMES: Final = (".pkl", ".pickle", ".pt", ".pth", ".joblib", ".npy", ".npz")
@@ -272,9 +276,14 @@ def _fetch(source: str, copy: IO[bytes]) -> None:
 
 def _json_rows(stream: BinaryIO, source: str) -> Iterator[Row]:
     begun = False
+    blank_bytes = row_bytes = 0
     for number, line in enumerate(iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b""), 1):
         if line.isspace():
+            blank_bytes += len(line)
+            if blank_bytes > max(MAX_BLANK_BYTES, MAX_BLANK_RATIO * row_bytes):
+                raise BadInputError(f"{source}:{number}: nearly all of it is blank lines: remove them")
             continue
+        row_bytes += len(line)
         if not begun and line.removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"[":
             yield from _array_rows(line, stream, source)
             return

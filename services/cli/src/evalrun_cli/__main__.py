@@ -8,6 +8,7 @@ import click
 
 from evalrun_cli import standard_streams
 from evalrun_cli.commands import evalrun
+from evalrun_cli.printable_text import PrintableFormatter, printable_lines
 from evalrun_runtime.distribution import refuse_other_distribution
 from evalrun_runtime.exits import BadInputError, ExitCode
 
@@ -19,12 +20,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arguments: of the command; None: the process's own.
     """
     standard_streams.prepare()
-    logging.basicConfig(level=logging.WARNING, format="evalrun: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(PrintableFormatter("evalrun: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     try:
         refuse_other_distribution()
         code = evalrun.main(arguments, standalone_mode=False)
     except BadInputError as error:
-        click.echo(f"evalrun: {error}", err=True)
+        click.echo(printable_lines(f"evalrun: {error}"), err=True)
         code = ExitCode.BAD_INPUT
     except click.ClickException as error:
         error.show()

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
 
-from rich.console import Console
-
 from evalrun_api.v1alpha1 import Grader
 from evalrun_cli.comparisons.several_views import compared_several
 from evalrun_cli.comparisons.views import compared
@@ -21,6 +19,7 @@ from evalrun_cli.local.options import LocalOptions
 from evalrun_cli.local.quick_run import QuickRun
 from evalrun_cli.local.run_session import RunOutcome, RunSession
 from evalrun_cli.local.runs import judge_files, run_file, run_quickly
+from evalrun_cli.terminal import Terminal
 from evalrun_registry.metrics import HEADLINE
 from evalrun_results.comparisons.comparison import Comparison
 from evalrun_results.comparisons.several import SeveralRuns
@@ -225,7 +224,7 @@ def compare(
 
 def _result_of(work: Callable[[RunSession], RunOutcome], *, progress: bool) -> RunResult:
     # Plain lines: a live display would draw from another thread, and into a notebook's own widgets.
-    console = Console(quiet=not progress, force_terminal=False, force_jupyter=False)
+    console = Terminal(quiet=not progress, force_terminal=False, force_jupyter=False)
     outcome = _to_its_end(work, RunSession(console=console))
     if outcome.code is ExitCode.STOPPED:
         raise KeyboardInterrupt

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from evalrun_cli.printable_text import printable_lines
 from evalrun_data.rows import Row
 from evalrun_data.sources import read_rows
 from evalrun_results.stored_run import StoredRun
@@ -194,7 +195,7 @@ def _print(found: list[SuiteQuality], unjudged: int, settled: frozenset[tuple[st
     lines += _listed("has tests that reject nothing which the others do not", idle)
     for dataset, problems in _excluded(found).items():
         lines.append(f"to leave these out of a run: {{name: {dataset}, excludeProblems: {json.dumps(problems)}}}")
-    print("\n".join(lines))  # noqa: T201 - the command's result
+    print(printable_lines("\n".join(lines)))  # noqa: T201 - the command's result
 
 
 def _of_varied_tests(found: list[SuiteQuality], settled: frozenset[tuple[str, str]]) -> list[str]:

@@ -190,7 +190,8 @@ def _run(facts: list[Any], stdout: bytes, stderr: bytes, rules: RunRules) -> tup
     index, stopped, status, cpu, wall, peak_kib = facts
     end, code = end_of(
         status=status, stopped=stopped, cpu_seconds=cpu, time_limit=rules.time_seconds, peak_kib=peak_kib,
-        memory_mib=rules.memory_mib, resident_mib=rules.resident_mib, stderr=stderr, own_kill_possible=rules.own_kill_possible,
+        memory_mib=rules.memory_mib, resident_mib=rules.resident_mib, stderr=stderr,
+        own_kill_possible=rules.own_kill_possible,
     )  # fmt: skip
     return index, ProgramRun(end, code, stdout, stderr, cpu, wall, -(-peak_kib // 1024))
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
-from evalrun_cli.comparisons import text as words
 from evalrun_cli.comparisons.several_page import several_page
 from evalrun_cli.comparisons.several_text import (
     CONTRAST_HEADINGS,
@@ -24,6 +23,7 @@ from evalrun_cli.comparisons.several_text import (
     title,
 )
 from evalrun_cli.comparisons.views import SHOWN_FLIPS, cell, dataset_names, plain, run_facts, terminal, write
+from evalrun_cli.printable_text import printable
 from evalrun_results.comparisons.phases import PhaseRow, phase_rows
 from evalrun_results.comparisons.several import DatasetAcross, SeveralRuns, compare_several, configurations_of
 from evalrun_runtime.exits import BadInputError, ExitCode
@@ -148,7 +148,7 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: boo
     for number, heading in enumerate(headings):
         table.add_column(heading, justify="right" if right and number else "left")
     for row in rows:
-        table.add_row(*(words.printable(each) for each in row))
+        table.add_row(*(printable(each) for each in row))
     return table
 
 

@@ -57,11 +57,6 @@ def interval(difference: Difference) -> str:
     return f"{low.removesuffix(' pt')} to {high}"
 
 
-def printable(text: str) -> str:
-    """Return a text that cannot steer a terminal: a problem's name may hold whatever its data set holds."""
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
-
-
 def p_value(p: float) -> str:
     """Return a p-value to three digits; very small ones with an exponent."""
     return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"

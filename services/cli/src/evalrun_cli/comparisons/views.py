@@ -14,6 +14,8 @@ from evalrun_api.v1alpha1 import Gate
 from evalrun_cli.comparisons import text as words
 from evalrun_cli.comparisons.gate_policy import read_policy
 from evalrun_cli.comparisons.page import comparison_page, gate_page
+from evalrun_cli.printable_text import printable
+from evalrun_cli.terminal import Terminal
 from evalrun_results.comparisons.comparison import Comparison, DatasetComparison, Flip, RunFacts, compare_runs
 from evalrun_results.comparisons.gate import GateDecision, GateResult
 from evalrun_results.comparisons.gate_values import UnusableGateError
@@ -90,7 +92,7 @@ def gate_sample_sizes(pilot: str, policy: Path, *, view: str, output: Path | Non
         return needs(each, baseline, run, family=len(gates))
 
     lines = _of_each_gate(StoredRun.open(pilot), policy, gates, told)
-    write("\n".join(words.printable(line) for line in lines), output)
+    write("\n".join(printable(line) for line in lines), output)
     return ExitCode.SUCCEEDED
 
 
@@ -208,7 +210,7 @@ def gates_as_text(decisions: Sequence[GateResult]) -> str:
     """Return decisions for a terminal: a line each, and McNemar's test where it fits."""
     lines = []
     for each in decisions:
-        lines.append(words.printable(f"{each.decision.value:12}  {each.message} (baseline {each.baseline})"))
+        lines.append(printable(f"{each.decision.value:12}  {each.message} (baseline {each.baseline})"))
         lines += [f"{'':12}  {note}" for note in words.gate_notes(each)]
     return "\n".join(lines)
 
@@ -237,13 +239,13 @@ GATE_VIEWS: Mapping[str, Callable[[Sequence[GateResult]], str]] = {
 
 def plain(text: str, style: str = "") -> Text:
     """Return a line of a terminal; nothing in it can steer one."""
-    return Text(words.printable(text), style=style)
+    return Text(printable(text), style=style)
 
 
 def terminal() -> Console:
     """Return what lays text out for the terminal, or for a file of some width."""
-    given = Console()
-    return Console(
+    given = Terminal()
+    return Terminal(
         width=given.width if given.is_terminal else SOME_WIDTH,
         force_terminal=given.is_terminal,
         no_color=given.no_color,

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from evalrun_cli.clock import Clock, stopwatch
 from evalrun_cli.local.parts import LaunchedParts
+from evalrun_cli.terminal import Terminal
 from evalrun_runtime.exits import ExitCode
 
 
@@ -44,7 +45,7 @@ class RunSession:
 
     clock: Clock = field(default_factory=stopwatch)
     """Seconds since the command began."""
-    console: Console = field(default_factory=Console)
+    console: Console = field(default_factory=Terminal)
     stop: StopSwitch = field(default_factory=StopSwitch)
     launched: LaunchedParts | None = None
     """Parts that the command launched before it knew the run."""

@@ -9,6 +9,7 @@ import yaml
 
 from evalrun_api.manifest import evalrun_of
 from evalrun_api.v1alpha1 import Grader
+from evalrun_cli.printable_text import printable, printable_lines
 from evalrun_cli.verl_files.document import account_text, refusals
 from evalrun_cli.verl_files.evaluation import read_evaluation, with_our_columns
 from evalrun_cli.verl_files.generation import convert
@@ -21,7 +22,7 @@ def rows_of(config: Path, output: Path) -> tuple[str, Grader | None]:
     evaluation = read_evaluation(_yaml(config), str(config))
     unknown = [entry for entry in evaluation.entries if entry.fate == "unknown"]
     for entry in unknown:
-        click.echo(f"evalrun: {config}: {entry.key}: {entry.note}", err=True)
+        click.echo(printable(f"evalrun: {config}: {entry.key}: {entry.note}"), err=True)
     return with_our_columns(evaluation, output, Path.cwd()), evaluation.grader
 
 
@@ -38,7 +39,7 @@ def convert_file(config: Path | None, output: Path | None, overrides: Sequence[s
     """
     where = "the overrides" if config is None else str(config)
     converted = convert(apply_overrides({} if config is None else _yaml(config), overrides), where)
-    click.echo(account_text(converted.entries), err=True)
+    click.echo(printable_lines(account_text(converted.entries)), err=True)
     refusals(converted.entries, where)
     evalrun_of(dict(converted.manifest), where=where, place="machine")
     text = (
