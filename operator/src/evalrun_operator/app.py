@@ -26,6 +26,7 @@ from evalrun_operator.lifecycle.scaling_words import MEASURED_BY
 from evalrun_operator.metrics import OperatorMetrics
 from evalrun_operator.observation.children import Children, Key, Manifests
 from evalrun_operator.observation.discovery import ApiDiscovery
+from evalrun_operator.observation.skipped_objects import SkippedObjects
 from evalrun_operator.observation.watches import Sink, Watches
 from evalrun_operator.passes.controller import Controller
 from evalrun_operator.passes.reconciler import Reconciler
@@ -70,6 +71,7 @@ class Operator:
     discovery: ApiDiscovery
     shared_tokens: SharedTokens
     shared_certificates: SharedCertificates
+    skipped: SkippedObjects
     election: LeaderElection | None = None
     """None: this is the only operator."""
     tasks: set["asyncio.Task[None]"] = field(default_factory=set)
@@ -87,6 +89,7 @@ class Operator:
         await self.discovery.look()
         self._follow(self.discovery.run(), "discovery")
         self._follow(self._keep_secrets(), "shared secrets")
+        self._follow(self.skipped.run(), "skipped objects")
         if self.election is None:
             for loop in self.loops:
                 loop.start()
@@ -139,6 +142,11 @@ class Operator:
         return True  # no namespace can be read for now: the watches say so, and pick them up later
 
 
+def namespace_of(key: Key) -> str:
+    """Return the namespace of an object's key."""
+    return key[0]
+
+
 def build_operator(
     settings: OperatorSettings,
     *,
@@ -171,13 +179,16 @@ def build_operator(
         aggregators = GrpcAggregators(settings.aggregator_seconds)
     loop = asyncio.get_running_loop()
     queue: WorkQueue[Key] = WorkQueue(
-        lambda key: controller.work(key), settings.workers, loop.time, first_workers=max(1, settings.workers // 4)
-    )
+        lambda key: controller.work(key), settings.workers, loop.time, first_workers=max(1, settings.workers // 4),
+        group=namespace_of,
+    )  # fmt: skip
     metrics = OperatorMetrics(registry)
     children = Children(queue.wake, metrics.skip)
     cluster = Cluster(client)
     controller = Controller(settings, cluster, children, aggregators, metrics, queue.wake, now)
-    schedule_queue: WorkQueue[Key] = WorkQueue(lambda key: schedules.work(key), settings.workers, loop.time)
+    schedule_queue: WorkQueue[Key] = WorkQueue(
+        lambda key: schedules.work(key), settings.workers, loop.time, group=namespace_of
+    )
     schedule_metrics = ScheduleMetrics(registry)
     schedules = ScheduleController(settings, cluster, schedule_metrics, schedule_queue.wake, now)
     loops = (ReconcileLoop(controller, queue), ReconcileLoop(schedules, schedule_queue))
@@ -192,7 +203,14 @@ def build_operator(
     )
     sinks: list[tuple[Kind, Sink]] = [(EVAL_RUN, runs), (EVAL_SCHEDULE, known_schedules)]
     sinks += [(kind, children) for kind in KINDS.values()]
-    watches = Watches(client, sinks, settings.namespace, children.missing_kinds)
+    skipped = SkippedObjects(cluster, now)
+    selectors = {
+        EVAL_RUN: f"spec.operatorClass={settings.operator_class}",
+        EVAL_SCHEDULE: f"spec.template.operatorClass={settings.operator_class}",
+    }
+    watches = Watches(
+        client, sinks, settings.namespace, children.missing_kinds, skip=skipped.skip, field_selectors=selectors
+    )
     metrics.lost_namespaces = watches.lost_namespaces
     election = None
     if settings.lease:
@@ -217,5 +235,5 @@ def build_operator(
     return Operator(
         loops, watches, client, cluster, aggregators, settings.namespace,
         discovery, SharedTokens(cluster, settings.shared_token),
-        SharedCertificates(cluster, settings.shared_judge, now), election,
+        SharedCertificates(cluster, settings.shared_judge, now), skipped, election,
     )  # fmt: skip

@@ -1,5 +1,6 @@
 """Which runs may start: a table, and thirty at once on a cluster that holds three."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -8,9 +9,12 @@ from builders.operator.world import START
 from evalrun_operator.policies.admission import QueuedRun, QueuePosition, place_of
 
 
-def run(number: int, *, active: bool = False, created: int | None = None) -> QueuedRun:
+def run(
+    number: int, *, active: bool = False, created: int | None = None, namespace: str = "evals", stalled: bool = False
+) -> QueuedRun:
     seconds = number if created is None else created
-    return QueuedRun(f"uid-{number}", START + timedelta(seconds=seconds), f"evals/run-{number:02}", active)
+    name = f"{namespace}/run-{number:02}"
+    return QueuedRun(f"uid-{number}", START + timedelta(seconds=seconds), name, active, stalled)
 
 
 @pytest.mark.parametrize(
@@ -27,6 +31,13 @@ def run(number: int, *, active: bool = False, created: int | None = None) -> Que
         ([run(1), run(2)], 1, 1, ("uid-2",), QueuePosition(1, 1)),
         ([run(n, active=True) for n in (1, 2, 3)] + [run(4)], 4, 2, (), QueuePosition(1, 3)),  # the limit was lowered
         ([run(2, created=5), run(1, created=5)], 2, 1, (), QueuePosition(1, 0)),  # same second: by name
+        ([run(1), run(2), run(3, namespace="b")], 3, 2, (), QueuePosition(0, 0)),  # each namespace has one first
+        ([run(1), run(2), run(3, namespace="b")], 2, 2, (), QueuePosition(1, 0)),
+        ([run(1, active=True), run(2), run(3, namespace="b")], 3, 2, (), QueuePosition(0, 1)),  # b has none yet
+        ([run(1, active=True), run(2), run(3, namespace="b")], 2, 2, (), QueuePosition(1, 1)),
+        ([run(1, stalled=True), run(2)], 2, 2, (), QueuePosition(0, 0)),  # a run that cannot start holds no place
+        ([run(1, stalled=True), run(2), run(3, namespace="b")], 3, 1, (), QueuePosition(0, 0)),
+        ([run(1, stalled=True), run(2)], 2, 1, (), QueuePosition(1, 0)),  # but its namespace has its share
     ],
 )
 def test_place_in_the_queue(
@@ -54,3 +65,11 @@ def test_passes_that_overlap_admit_no_more_than_the_limit() -> None:
         if place_of(one.uid, runs, 3, admitted).position == 0:
             admitted.add(one.uid)
     assert admitted == {"uid-0", "uid-1", "uid-2"}
+
+
+def test_place_of_a_run_among_hundreds_of_another_namespace_is_the_first() -> None:
+    crowd = [run(number, namespace="crowd") for number in range(300)]
+    alone = run(999, namespace="alone")
+    contenders = [*(replace(one, active=True) for one in crowd[:4]), *crowd[4:], alone]
+    assert place_of(alone.uid, contenders, 4) == QueuePosition(1, 4)
+    assert place_of(crowd[4].uid, contenders, 4) == QueuePosition(2, 4)

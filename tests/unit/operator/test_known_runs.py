@@ -1,10 +1,12 @@
-"""What is kept of a run: an ended one is packed, and comes out as it went in."""
+"""What is kept of a run: it is packed, comes out as it went in, and counts in the queue."""
 
 import sys
 from typing import Any
 
+import pytest
 from builders.operator.world import World, generating
 
+from evalrun_operator.observation.children import trimmed
 from evalrun_operator.passes.known_runs import KnownRuns
 
 
@@ -13,40 +15,51 @@ def manifest(world: World) -> dict[str, Any]:
     return {**wire, "metadata": {**wire["metadata"], "managedFields": [{"manager": "kubectl"}] * 50}}
 
 
-def plain(manifest: dict[str, Any]) -> dict[str, Any]:
-    metadata = {key: value for key, value in manifest["metadata"].items() if key != "managedFields"}
-    return {**manifest, "metadata": metadata}
-
-
-def test_an_ended_run_is_packed_and_comes_out_as_it_went_in() -> None:
+def test_known_runs_packed_manifest_comes_out_as_it_went_in() -> None:
     runs, key = KnownRuns(), ("evals", "run")
     world = generating()
     runs[key] = manifest(world)
-    assert list(runs.unended()) == [key]
-    assert runs[key] == plain(manifest(world))  # nobody reads managedFields
+    assert runs[key] == manifest(world)
+    assert [one.active for one in runs.contenders().values()] == [True]
     ended = manifest(world.generate_all().judge_all().settle())
     runs[key] = ended
-    assert runs.unended() == {}
     assert (list(runs), len(runs), key in runs) == ([key], 1, True)
-    assert runs[key] == plain(ended)
-    assert sys.getsizeof(runs._ended[key]) < 3000
+    assert runs[key] == ended
+    assert runs.contenders() == {}
+    assert sys.getsizeof(runs._packed[key]) < 3000
     del runs[key]
     assert runs.get(key) is None
 
 
-def test_a_run_that_is_being_deleted_is_at_hand() -> None:
-    world = generating().generate_all().judge_all().settle()
-    leaving = manifest(world)
-    leaving["metadata"]["deletionTimestamp"] = "2026-01-31T12:00:00Z"
-    runs = KnownRuns()
-    runs["evals", "run"] = leaving
-    assert list(runs.unended()) == [("evals", "run")]
-
-
-def test_runs_keep_their_order_whatever_changes_in_them() -> None:
+def test_known_runs_changed_run_keeps_its_order() -> None:
     """Those that wait for a place are woken in this order."""
     runs, world = KnownRuns(), generating()
     for name in ("first", "second", "third"):
         runs["evals", name] = manifest(world)
     runs["evals", "first"] = manifest(world.tick(1).settle())
-    assert [name for _, name in runs.unended()] == ["first", "second", "third"]
+    assert [name for _, name in runs.contenders()] == ["first", "second", "third"]
+
+
+def test_known_runs_that_cannot_be_read_leaves_what_was_known() -> None:
+    runs, key = KnownRuns(), ("evals", "run")
+    runs[key] = manifest(generating())
+    with pytest.raises(KeyError):
+        runs[key] = {"metadata": {}}
+    assert runs[key] == manifest(generating())
+
+
+def test_trimmed_manifest_of_a_hostile_user_keeps_only_what_is_read() -> None:
+    owners = [{"kind": "Pod", "name": "x" * 300, "uid": str(number)} for number in range(1000)]
+    controller = {"kind": "EvalSchedule", "name": "nightly", "uid": "s", "controller": True}
+    metadata = {
+        "name": "run", "namespace": "evals", "uid": "u", "resourceVersion": "7", "generation": 2,
+        "creationTimestamp": "2026-01-31T12:00:00Z", "managedFields": [{}] * 100, "finalizers": ["a/b"] * 1000,
+        "labels": {f"a{number}": "" for number in range(50_000)}, "ownerReferences": [*owners, controller],
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "x" * 200_000, "evalrun.dev/trigger": "now",
+                        "evalrun.dev/large": "x" * 200_000, **{f"evalrun.dev/z{one}": "" for one in range(1000)}},
+    }  # fmt: skip
+    kept = trimmed({"metadata": metadata, "spec": {"suspend": True}})
+    assert kept["spec"] == {"suspend": True}
+    assert kept["metadata"]["annotations"]["evalrun.dev/trigger"] == "now"
+    assert kept["metadata"]["ownerReferences"] == [controller]
+    assert len(str(kept)) < 1000

@@ -14,7 +14,8 @@ from lightkube.config.models import Cluster as ClusterConfig
 from lightkube.config.models import User
 
 from evalrun_cluster.client import Cluster, ExactClient
-from evalrun_cluster.kinds import KINDS
+from evalrun_cluster.kinds import EVAL_RUN, KINDS, Kind
+from evalrun_cluster.object_decoding import ListPage
 from evalrun_operator.observation.children import Children, Known, Manifests
 from evalrun_operator.observation.watches import ERROR_SECONDS, Watch, Watches
 
@@ -244,12 +245,16 @@ async def test_an_object_that_becomes_unreadable_is_no_longer_known() -> None:
 
 
 async def test_a_watch_that_ends_says_so() -> None:
-    class Failing(Children):
-        def put(self, manifest: dict[str, Any]) -> None:
+    class Failing(dict[str, Any]):
+        def __getitem__(self, name: str) -> Any:
             raise RuntimeError("a mistake of ours")
 
-    children = Failing(lambda _: None)
-    async with client_of(Server([[pod("a")]])) as client:
+    class Broken(ExactClient):
+        async def list_pages(self, *_: object) -> AsyncIterator[ListPage]:
+            yield ListPage(iter([Failing()]), "7", "")
+
+    children = Children(lambda _: None)
+    async with Broken(CONFIG, field_manager="x", transport=httpx2.MockTransport(Server([[]]).answer)) as client:
         watches = Watches(client, [(KINDS["Pod"], children)], [], set())
         with pytest.raises(TimeoutError, match="pods: no answer yet"):
             await watches.start(0.2)
@@ -331,3 +336,90 @@ async def test_what_is_deleted_takes_its_pods_along() -> None:
     assert request.url.path == "/apis/batch/v1/namespaces/evals/jobs/run-0f3b2-gen-1"
     assert request.url.params["uid"] == "uid-1"  # another of that name is not deleted
     assert request.url.params["propagationPolicy"] == "Background"  # the API's default orphans a Job's pods
+
+
+def deep_run(name: str, depth: int) -> str:
+    nested = '{"a":' * depth + "1" + "}" * depth
+    metadata = {"name": name, "namespace": "mallory", "uid": f"uid-{name}", "resourceVersion": "3"}
+    return f'{{"metadata":{json.dumps(metadata)},"spec":{{"placement":{nested}}}}}'
+
+
+def plain_run(name: str, spec: dict[str, Any] | None = None) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "evals", "uid": f"uid-{name}", "resourceVersion": "4"}
+    return {"metadata": metadata, "spec": spec or {}}
+
+
+async def test_watch_of_an_object_nested_too_deeply_skips_it_and_goes_on() -> None:
+    """Such a run had ended the watch, and every restart of the operator met it again."""
+    items = [deep_run("a", 5000), json.dumps(plain_run("b"))]
+    page = f'{{"items":[{",".join(items)}],"metadata":{{"resourceVersion":"7"}}}}'
+    changed = [deep_run("c", 5000), json.dumps(plain_run("d"))]
+    events = [f'{{"type":"ADDED","object":{item}}}'.encode() for item in changed]
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        content = b"\n".join(events) if "watch=true" in str(request.url) else page.encode()
+        return httpx2.Response(200, content=content, request=request)
+
+    saw: asyncio.Queue[str] = asyncio.Queue()
+    skipped: list[tuple[Kind, str, str]] = []
+    runs = Manifests(lambda manifest, _gone: saw.put_nowait(manifest["metadata"]["name"]))
+    async with ExactClient(CONFIG, field_manager="x", transport=httpx2.MockTransport(answer)) as client:
+        watches = Watches(
+            client, [(EVAL_RUN, runs)], [], set(),
+            skip=lambda kind, metadata, reason: skipped.append((kind, metadata["name"], reason)),
+        )  # fmt: skip
+        await watches.start(5)
+        async with asyncio.timeout(5):
+            assert [await saw.get() for _ in range(2)] == ["b", "d"]
+        assert not watches.broken.is_set()
+        await watches.stop()
+    assert [(kind, name) for kind, name, _ in skipped][:2] == [(EVAL_RUN, "a"), (EVAL_RUN, "c")]
+    assert skipped[0][2].startswith("RecursionError")
+
+
+async def test_watch_whose_sink_fails_for_one_object_skips_it_and_goes_on() -> None:
+    saw: list[str] = []
+
+    def take(manifest: dict[str, Any], _gone: bool) -> None:
+        saw.append(str(manifest["spec"]["suspend"]))
+
+    skipped: list[str] = []
+    async with client_of(Server([[plain_run("bad"), plain_run("good", {"suspend": True})]])) as client:
+        watches = Watches(
+            client,
+            [(EVAL_RUN, Manifests(take))],
+            [],
+            set(),
+            skip=lambda _, metadata, __: skipped.append(metadata["name"]),
+        )
+        await watches.start(5)
+        assert not watches.broken.is_set()
+        await watches.stop()
+    assert (saw[0], skipped[0]) == ("True", "bad")
+
+
+@pytest.mark.parametrize("knows_the_field", [True, False])
+async def test_watch_of_a_class_asks_for_it_where_the_api_server_can(knows_the_field: bool) -> None:
+    requests: list[httpx2.Request] = []
+    watched = asyncio.Event()
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        requests.append(request)
+        if "watch=true" in str(request.url):
+            watched.set()
+        if "fieldSelector" in request.url.params and not knows_the_field:
+            status = {"kind": "Status", "status": "Failure", "code": 400, "message": "field label not supported"}
+            return httpx2.Response(400, json=status, request=request)
+        return Server([[plain_run("a")]]).answer(request)
+
+    runs = Manifests(lambda *_: None, operator_class="nightly")
+    selectors = {EVAL_RUN: "spec.operatorClass=nightly"}
+    async with ExactClient(CONFIG, field_manager="x", transport=httpx2.MockTransport(answer)) as client:
+        watches = Watches(client, [(EVAL_RUN, runs)], [], set(), field_selectors=selectors)
+        await watches.start(5)
+        async with asyncio.timeout(5):
+            await watched.wait()
+        await watches.stop()
+    watch = next(request for request in requests if "watch=true" in str(request.url))
+    assert watch.url.params.get("fieldSelector") == (selectors[EVAL_RUN] if knows_the_field else None)
+    assert requests[0].url.params["fieldSelector"] == selectors[EVAL_RUN]

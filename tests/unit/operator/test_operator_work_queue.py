@@ -165,3 +165,37 @@ async def test_a_cancellation_within_the_work_ends_no_worker() -> None:
     await recorder.until_started(2)
     await queue.stop()
     assert recorder.started == ["a", "a"]
+
+
+async def test_work_queue_keys_of_a_crowded_group_delay_another_group_by_one_key_each() -> None:
+    recorder = Recorder()
+    recorder.gate.clear()
+    queue = WorkQueue(recorder.work, 1, asyncio.get_running_loop().time, group=lambda key: key[0])
+    queue.start()
+    for number in range(200):
+        queue.wake(f"a{number}", FIRST if number % 2 else 0.0)
+    queue.wake("b-first", FIRST)
+    queue.wake("b-later")
+    await recorder.until_started(1)
+    recorder.gate.set()
+    await recorder.until_started(202)
+    await queue.stop()
+    assert recorder.started.index("b-first") <= 2
+    assert recorder.started.index("b-later") <= 103  # the urgent ones of both groups come before
+    assert [key for key in recorder.started if key.startswith("a")][:3] == ["a1", "a3", "a5"]
+
+
+async def test_work_queue_key_woken_again_with_first_is_worked_on_once_and_before_others() -> None:
+    recorder = Recorder()
+    recorder.gate.clear()
+    queue = queue_of(recorder, workers=1)
+    queue.start()
+    queue.wake("busy")
+    await recorder.until_started(1)
+    for key in ("a", "b", "c"):
+        queue.wake(key)
+    queue.wake("c", FIRST)
+    recorder.gate.set()
+    await recorder.until_started(4)
+    await queue.stop()
+    assert recorder.started == ["busy", "c", "a", "b"]

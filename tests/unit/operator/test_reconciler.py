@@ -43,10 +43,10 @@ class Scripted(Reconciler):
         self.woken: list[float] = []
         super().__init__("Thing", cluster, {}, lambda _, delay: self.woken.append(delay), lambda: START)
         self.forgotten: list[tuple[str, bool]] = []
-        self.end: PassResult | ClusterError = PassResult(7.0)
+        self.end: PassResult | Exception = PassResult(7.0)
 
     async def _pass(self, key: Key, manifest: Object) -> PassResult:
-        if isinstance(self.end, ClusterError):
+        if isinstance(self.end, Exception):
             raise self.end
         return self.end
 
@@ -143,3 +143,14 @@ async def test_work_that_ends_in_a_refusal_is_told_once_as_an_event(error: Clust
         for _ in range(3):
             await reconciler.work(KEY)
     assert len(events) == told
+
+
+async def test_work_that_fails_unexpectedly_is_told_once_as_an_event() -> None:
+    events: list[str] = []
+    async with scripted(events) as reconciler:
+        reconciler.saw(thing(1))
+        reconciler.end = RecursionError("maximum recursion depth exceeded")
+        for _ in range(3):
+            with pytest.raises(RecursionError):
+                await reconciler.work(KEY)
+    assert events == ["/api/v1/namespaces/evals/events"]

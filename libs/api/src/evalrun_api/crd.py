@@ -9,6 +9,9 @@ from evalrun_api.v1alpha1 import GROUP, KIND, MUTABLE_FIELDS, SCHEDULE_KIND, VER
 PLURAL = "evalruns"
 SCHEDULE_PLURAL = "evalschedules"
 
+SELECTABLE = {PLURAL: ".spec.operatorClass", SCHEDULE_PLURAL: ".spec.template.operatorClass"}
+"""Fields that a list or watch may select by (Kubernetes 1.31; an older one ignores them)."""
+
 Column = tuple[str, str, str, str, int]
 COLUMNS: tuple[Column, ...] = (
     # name, type, path, description, priority (1: only with -o wide)
@@ -86,6 +89,7 @@ def _definition(kind: str, plural: str, short: str, columns: tuple[Column, ...],
                     "served": True,
                     "storage": True,
                     "subresources": {"status": {}},
+                    "selectableFields": [{"jsonPath": SELECTABLE[plural]}],
                     "additionalPrinterColumns": [
                         {"name": name, "type": column_type, "jsonPath": path, "description": text, "priority": priority}
                         for name, column_type, path, text, priority in columns

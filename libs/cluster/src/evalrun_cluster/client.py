@@ -3,8 +3,8 @@
 import asyncio
 import base64
 import json
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Self, TypeVar
 
 import httpx2
 from lightkube import ALL_NS, ApiError, AsyncClient
@@ -23,6 +23,7 @@ from evalrun_cluster.errors import (
     UnreachableError,
 )
 from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE, EVENT, KINDS, LEASE, SECRET, WORKLOAD, Kind
+from evalrun_cluster.object_decoding import ListPage, UndecodableObject, decode_event, decode_page
 from evalrun_cluster.objects import Object, RunIdentity, StatusEvent, newest_warning
 from evalrun_runtime.backoff import backoff_seconds
 
@@ -149,11 +150,60 @@ class ExactClient(AsyncClient):
         super().__init__(*args, **options)
         read_plain_errors(self)
 
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        return self
+
     async def delete_exactly(self, kind: str, name: str, namespace: str, uid: str) -> None:
         """Delete an object if it has this uid, and, in the background, what it owns."""
         # A Job deleted without saying so would orphan its pods.
         params = {"uid": uid, "propagationPolicy": CascadeType.BACKGROUND.value}
         await self._client.request("delete", res=RESOURCES[kind], name=name, namespace=namespace, params=params)
+
+    async def list_pages(
+        self, kind: Kind, namespace: str | None, selectors: Mapping[str, str], page_size: int
+    ) -> AsyncIterator[ListPage]:
+        """List a kind in one namespace, or in all.
+
+        Raises:
+            httpx2.HTTPError: the API server refuses, or its answer does not come or is no list.
+        """
+        lightkube: Any = self._client
+        request = lightkube.prepare_request(
+            "list", res=resource_of(kind), namespace=namespace or ALL_NS, params={"limit": page_size, **selectors}
+        )
+        while True:
+            response = await lightkube.send(lightkube.build_adapter_request(request))
+            lightkube.raise_for_status(response)
+            page = decode_page(response.content)
+            yield page
+            if not page.continuation:
+                return
+            request.params["continue"] = page.continuation
+
+    async def watch_objects(
+        self, kind: Kind, namespace: str | None, selectors: Mapping[str, str], version: str, seconds: int
+    ) -> AsyncIterator[tuple[str, Object | UndecodableObject]]:
+        """Watch a kind from a version on, for at most `seconds`: the type of each change, and the object.
+
+        Raises:
+            httpx2.HTTPError: the watch is refused or breaks; ApiError if the API server ends it with an error.
+        """
+        lightkube: Any = self._client
+        params = {"timeoutSeconds": seconds, "resourceVersion": version, **selectors}
+        request = lightkube.prepare_request(
+            "list", res=resource_of(kind), namespace=namespace or ALL_NS, watch=True, params=params
+        )
+        request.timeout = lightkube._watch_timeout
+        response = await lightkube.send(lightkube.build_adapter_request(request), stream=True)
+        try:
+            if response.is_error:
+                await response.aread()
+            lightkube.raise_for_status(response)
+            async for line in response.aiter_lines():
+                yield decode_event(line.encode())
+        finally:
+            await response.aclose()
 
     async def get_group(self, group: str) -> None:
         """Read the discovery document of an API group. Raises httpx2.HTTPError."""
@@ -303,9 +353,13 @@ class Cluster:
             ConflictError: it has changed.
             ClusterError: as the module `errors` says.
         """
-        kind = str(manifest.get("kind", KIND))
-        item = RESOURCES[kind].Status.from_dict({**manifest, "status": status.to_wire()})
-        name, namespace = manifest["metadata"]["name"], manifest["metadata"]["namespace"]
+        kind, metadata = str(manifest.get("kind", KIND)), manifest["metadata"]
+        name, namespace = metadata["name"], metadata["namespace"]
+        # The API server takes the status alone from it, and the version as a precondition.
+        identity = {field: metadata[field] for field in ("name", "namespace", "uid", "resourceVersion")}
+        item = RESOURCES[kind].Status.from_dict(
+            {"apiVersion": API_VERSION, "kind": kind, "metadata": identity, "status": status.to_wire()}
+        )
         written = await self._found(
             lambda: self._client.replace(item, name, namespace=namespace), f"writing the status of {kind} {name}"
         )

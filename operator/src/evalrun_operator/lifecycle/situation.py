@@ -130,18 +130,19 @@ def contender_of(manifest: Mapping[str, Any]) -> QueuedRun | None:
     said = {one.get("type"): one.get("status") for one in status.get("conditions") or ()}
     if metadata.get("deletionTimestamp") or said.get(ConditionType.COMPLETE) == "True":
         return None
-    suspended = said.get(ConditionType.SUSPENDED) == "True"
-    active = bool(status.get("startTime")) and not suspended
-    if not active and (spec.get("suspend") or said.get(ConditionType.ACCEPTED) == "False"):
+    started = bool(status.get("startTime")) and said.get(ConditionType.SUSPENDED) != "True"
+    if not started and (spec.get("suspend") or said.get(ConditionType.ACCEPTED) == "False"):
         return None
+    stalled = started and said.get(ConditionType.STALLED) == "True"
     name = f"{metadata['namespace']}/{metadata['name']}"
-    return QueuedRun(metadata["uid"], datetime.fromisoformat(metadata["creationTimestamp"]), name, active)
+    created = datetime.fromisoformat(metadata["creationTimestamp"])
+    return QueuedRun(metadata["uid"], created, name, active=started and not stalled, stalled=stalled)
 
 
 def holds_place(status: EvalRunStatus) -> bool:
-    """Return whether a run with this status takes up room in the cluster."""
-    started = status.start_time is not None
-    return started and not holds(status, ConditionType.COMPLETE) and not holds(status, ConditionType.SUSPENDED)
+    """Return whether a run with this status counts among the active runs: not where it cannot start."""
+    given_back = (ConditionType.COMPLETE, ConditionType.SUSPENDED, ConditionType.STALLED)
+    return status.start_time is not None and not any(holds(status, kind) for kind in given_back)
 
 
 def identity_of(run: EvalRun) -> RunIdentity:

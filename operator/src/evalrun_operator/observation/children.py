@@ -96,17 +96,46 @@ class Manifests:
         self._below = below
 
     def put(self, manifest: dict[str, Any]) -> tuple[str, str, str] | None:
-        """Take over an object, without what nobody reads but the API server: managedFields is half of it."""
+        """Take over an object, without the metadata that nobody here reads."""
         fields = manifest.get("spec") or {}
         for name in self._below:
             fields = fields.get(name) or {}
         if (fields.get("operatorClass") or "") != self._operator_class:
             return None
-        metadata = {key: value for key, value in manifest["metadata"].items() if key != "managedFields"}
-        self._saw({**manifest, "metadata": metadata}, False)  # noqa: FBT003 - it is not gone
+        metadata = manifest["metadata"]
+        self._saw(trimmed(manifest), False)  # noqa: FBT003 - it is not gone
         return metadata["namespace"], metadata["name"], metadata["uid"]
 
     def drop(self, known: tuple[str, str, str]) -> None:
         """Forget an object that is gone."""
         namespace, name, uid = known
         self._saw({"metadata": {"namespace": namespace, "name": name, "uid": uid}}, True)  # noqa: FBT003 - gone
+
+
+KEPT_METADATA = (
+    "name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
+)  # fmt: skip
+MAX_NOTES, MAX_NOTE_CHARACTERS = 16, 4096
+"""Annotations of ours, and the length of each; the longest that is read is a URL."""
+
+
+def trimmed(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return an EvalRun or EvalSchedule with the metadata that is read: identity, our annotations, controller.
+
+    The API server bounds neither labels, finalizers and owners nor managedFields but by the size of the whole object,
+    1.5 MB.
+    """
+    given = manifest["metadata"]
+    metadata = {field: given[field] for field in KEPT_METADATA if field in given}
+    notes = given.get("annotations") or {}
+    ours = {
+        key: value
+        for key, value in notes.items()
+        if key.startswith(f"{names.PREFIX}/") and len(key) + len(value) <= MAX_NOTE_CHARACTERS
+    }
+    owner = next((one for one in given.get("ownerReferences") or () if one.get("controller")), None)
+    if ours:
+        metadata["annotations"] = dict(sorted(ours.items())[:MAX_NOTES])
+    if owner is not None and len(str(owner)) <= MAX_NOTE_CHARACTERS:
+        metadata["ownerReferences"] = [owner]
+    return {**manifest, "metadata": metadata}

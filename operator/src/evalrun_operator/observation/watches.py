@@ -2,20 +2,22 @@
 
 Of children only what carries a run's label is asked for, so a large cluster costs no more than its runs do. Every list
 replaces what was known of the kind: what a watch has missed is found by the next one, at the latest after
-`SESSION_SECONDS`. Each namespace is followed by itself: one that refuses stops no other.
+`SESSION_SECONDS`. Each namespace is followed by itself: one that refuses stops no other. An object that cannot be
+decoded or taken over is skipped, and stops nothing else.
 """
 
 import asyncio
 import logging
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
 import httpx2
-from lightkube import ALL_NS, ApiError, AsyncClient, operators
+from lightkube import ApiError
 
 from evalrun_api import names
-from evalrun_cluster.client import is_missing, resource_of
+from evalrun_cluster.client import ExactClient, is_missing
 from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE, Kind
+from evalrun_cluster.object_decoding import UndecodableObject
 from evalrun_operator.observation.free_memory import return_free_memory
 
 logger = logging.getLogger(__name__)
@@ -26,9 +28,12 @@ STALE_SECONDS = 3 * SESSION_SECONDS
 """A watch that has heard nothing for so long does not follow its kind any more: the process is to be restarted."""
 MISSING_SECONDS = 15.0
 ERROR_SECONDS = (0.2, 1.0, 3.0, 10.0)
-CHUNK = 50
-"""Objects of one page of a list: a page is held whole, as text and as objects, while it is taken over."""
-FORBIDDEN, NOT_FOUND = 403, 404
+CHUNK = 20
+"""Objects of one page of a list: the text of a page is held whole, and an object may have 1.5 MB."""
+BAD_REQUEST, FORBIDDEN, NOT_FOUND = 400, 403, 404
+
+Skip = Callable[[Kind, Mapping[str, str], str], None]
+"""Called with the kind and metadata of an object that is skipped, and the reason."""
 
 
 class Sink(Protocol):
@@ -54,19 +59,27 @@ class Watch:
         missing_kinds: gets the kind while the cluster does not serve it.
         missing_seconds: how often it is asked whether the kind, or the namespace, is there by now.
         turn: held during a list; shared by the watches of an operator.
+        skip: told of each object that cannot be decoded or taken over.
+        field_selector: narrows what is asked for, where the API server knows its fields.
     """
 
     def __init__(
         self,
-        client: AsyncClient,
+        client: ExactClient,
         kind: Kind,
         namespace: str | None,
         sink: Sink,
         missing_kinds: set[str],
         missing_seconds: float = MISSING_SECONDS,
         turn: asyncio.Lock | None = None,
+        skip: Skip = lambda *_: None,
+        field_selector: str = "",
     ) -> None:
         self._client = client
+        self._skip = skip
+        self._field_selector = field_selector
+        self._selectors: dict[str, str] = {}
+        """Of the last list, and of the watch that follows it."""
         self._missing_seconds = missing_seconds
         self._turn = turn or asyncio.Lock()
         self._sink = sink
@@ -139,39 +152,66 @@ class Watch:
         self.answered.set()
 
     async def _list(self) -> str:
-        found = self._client.list(
-            resource_of(self.kind), namespace=self.namespace or ALL_NS, chunk_size=CHUNK, labels=self._labels()
-        )
-        listed = set()
-        async for item in found:
-            self._put(item)
-            listed.add(item["metadata"]["uid"])
+        """Take over every object; returns the version to watch from. Raises httpx2.HTTPError."""
+        labels = {} if self.kind in {EVAL_RUN, EVAL_SCHEDULE} else {"labelSelector": names.RUN_UID_LABEL}
+        self._selectors = {**labels, "fieldSelector": self._field_selector} if self._field_selector else labels
+        try:
+            return await self._list_selected()
+        except httpx2.HTTPError as error:
+            if not self._field_selector or status_code(error) != BAD_REQUEST:
+                raise
+            # The CRD is older than the operator, or Kubernetes older than 1.31, which knows such fields of CRDs.
+            self._selectors = labels
+            return await self._list_selected()
+
+    async def _list_selected(self) -> str:
+        listed: set[str] = set()
+        version = ""
+        async for page in self._client.list_pages(self.kind, self.namespace, self._selectors, CHUNK):
+            listed.update(self._take(item) for item in page.items)
+            version = page.version
         self._forget(listed)
         self._missing_kinds.discard(self.kind.kind)
         return_free_memory()
-        return found.resourceVersion
+        return version
 
     async def _follow(self, version: str) -> None:
         """Watch from a version on, for one session. Raises httpx2.HTTPError where the watch breaks, 410 included."""
         loop = asyncio.get_running_loop()
         end = loop.time() + SESSION_SECONDS
-        events = self._client.watch(
-            resource_of(self.kind), namespace=self.namespace or ALL_NS, labels=self._labels(),
-            server_timeout=SESSION_SECONDS, resource_version=version,
-        )  # fmt: skip
+        events = self._client.watch_objects(self.kind, self.namespace, self._selectors, version, SESSION_SECONDS)
         async for change, item in events:
             self._heard_at = loop.time()
             if change in {"ADDED", "MODIFIED"}:
-                self._put(item)
+                self._take(item)
             elif change == "DELETED":
-                known = self._known.pop(item["metadata"]["uid"], None)
+                metadata = item.metadata if isinstance(item, UndecodableObject) else item["metadata"]
+                known = self._known.pop(metadata.get("uid", ""), None)
                 if known is not None:
                     self._sink.drop(known[1])
             if loop.time() >= end:
                 return
 
-    def _labels(self) -> dict[str, Any] | None:
-        return None if self.kind in {EVAL_RUN, EVAL_SCHEDULE} else {names.RUN_UID_LABEL: operators.exists()}
+    def _take(self, item: dict[str, Any] | UndecodableObject) -> str:
+        """Take over an object, or skip it and drop what was known of it. Returns its uid."""
+        if isinstance(item, UndecodableObject):
+            metadata, reason = item.metadata, item.reason
+        else:
+            metadata = item["metadata"]
+            try:
+                self._put(item)
+            except Exception as error:  # noqa: BLE001
+                # Whatever somebody wrote into an object, the watch of all others goes on: an end of it ended the
+                # operator, and every restart met the object again.
+                reason = f"{type(error).__name__}: {error}"
+            else:
+                return str(metadata["uid"])
+        uid = metadata.get("uid", "")
+        known = self._known.pop(uid, None)
+        if known is not None:
+            self._sink.drop(known[1])
+        self._skip(self.kind, metadata, reason)
+        return uid
 
     def _put(self, item: dict[str, Any]) -> None:
         """Take over an object; one that changed its run, or became unreadable, is dropped where it was.
@@ -180,12 +220,12 @@ class Watch:
         that is kept by copies made among the list's garbage, and hold that memory.
         """
         uid, version = item["metadata"]["uid"], item["metadata"]["resourceVersion"]
-        before = self._known.pop(uid, None)
+        before = self._known.get(uid)
         if before is not None and before[0] == version:
-            self._known[uid] = before
             return
         # Items of a list carry no kind of their own.
         known = self._sink.put({**item, "kind": self.kind.kind, "apiVersion": self.kind.api_version})
+        self._known.pop(uid, None)
         if before is not None and before[1] != known:
             self._sink.drop(before[1])
         if known is not None:
@@ -205,19 +245,23 @@ class Watches:
         namespaces: where; none: everywhere.
         missing_kinds: gets the kinds that the cluster does not serve.
         missing_seconds: how often it is asked whether a kind, or a namespace, is there by now.
+        skip: told of each object that cannot be decoded or taken over.
+        field_selectors: by kind, what narrows it.
     """
 
     def __init__(
         self,
-        client: AsyncClient,
+        client: ExactClient,
         sinks: Sequence[tuple[Kind, Sink]],
         namespaces: Sequence[str],
         missing_kinds: set[str],
         missing_seconds: float = MISSING_SECONDS,
+        skip: Skip = lambda *_: None,
+        field_selectors: Mapping[Kind, str] | None = None,
     ) -> None:
-        turn = asyncio.Lock()
+        turn, selectors = asyncio.Lock(), field_selectors or {}
         self._watches = [
-            Watch(client, kind, namespace, sink, missing_kinds, missing_seconds, turn)
+            Watch(client, kind, namespace, sink, missing_kinds, missing_seconds, turn, skip, selectors.get(kind, ""))
             for kind, sink in sinks
             for namespace in (namespaces or (None,))
         ]
@@ -268,6 +312,11 @@ class Watches:
 
 def is_refused(error: httpx2.HTTPError) -> bool:
     """Return whether the API server answered that it will not, or that there is no such thing."""
+    return status_code(error) in {FORBIDDEN, NOT_FOUND}
+
+
+def status_code(error: httpx2.HTTPError) -> int | None:
+    """Return the API server's status code; None if it has not answered."""
     if isinstance(error, ApiError):  # one that came as an event of a watch has no response
-        return error.status.code in {FORBIDDEN, NOT_FOUND}
-    return isinstance(error, httpx2.HTTPStatusError) and error.response.status_code in {FORBIDDEN, NOT_FOUND}
+        return error.status.code
+    return error.response.status_code if isinstance(error, httpx2.HTTPStatusError) else None

@@ -72,7 +72,7 @@ class Controller(Reconciler):
         self._metrics = metrics
         self._clock = clock
         self._new_token = new_token
-        self._places = Places(settings.max_active_runs, runs.unended(), lambda key: wake(key, FIRST))
+        self._places = Places(settings.max_active_runs, runs.contenders(), lambda key: wake(key, FIRST))
         self._shown: dict[str, float] = {}
         """By uid, when the API server last showed the run."""
         self._write_failures: dict[str, Sequence[WriteFailure]] = {}

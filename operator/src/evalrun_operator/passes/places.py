@@ -1,12 +1,11 @@
 """Runs that hold a place among those that may be active. `policies.admission` decides."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from evalrun_api.v1alpha1 import EvalRunStatus
-from evalrun_operator.lifecycle.situation import contender_of, holds_place
+from evalrun_operator.lifecycle.situation import holds_place
 from evalrun_operator.observation.children import Key
-from evalrun_operator.policies.admission import QueuePosition, place_of
+from evalrun_operator.policies.admission import QueuedRun, QueuePosition, place_of
 
 
 class Places:
@@ -14,13 +13,13 @@ class Places:
 
     Args:
         max_active: runs that may be active at a time; 0: any number.
-        runs: the EvalRuns as they were last seen.
+        contenders: the runs that hold a place or wait for one, as they were last seen.
         wake: has a run worked on before all others.
     """
 
-    def __init__(self, max_active: int, runs: Mapping[Key, Mapping[str, Any]], wake: Callable[[Key], None]) -> None:
+    def __init__(self, max_active: int, contenders: Mapping[Key, QueuedRun], wake: Callable[[Key], None]) -> None:
         self._max_active = max_active
-        self._runs = runs
+        self._contenders = contenders
         self._wake = wake
         self._admitted: set[str] = set()
 
@@ -28,8 +27,7 @@ class Places:
         """Return where a run stands in the queue."""
         if self._max_active == 0 or uid in self._admitted:
             return QueuePosition()
-        contenders = [one for run in self._runs.values() if (one := contender_of(run)) is not None]
-        return place_of(uid, contenders, self._max_active, self._admitted)
+        return place_of(uid, self._contenders.values(), self._max_active, self._admitted)
 
     def take(self, uid: str, status: EvalRunStatus) -> None:
         """Keep that a run holds a place, if it does by this status."""
@@ -41,9 +39,5 @@ class Places:
         if uid not in self._admitted:
             return
         self._admitted.discard(uid)
-        for key in self._waiting():
+        for key in [key for key, one in self._contenders.items() if not one.active and not one.stalled]:
             self._wake(key)
-
-    def _waiting(self) -> Iterable[Key]:
-        contenders = [(key, contender_of(run)) for key, run in self._runs.items()]
-        return [key for key, one in contenders if one is not None and not one.active]

@@ -17,7 +17,7 @@ from evalrun_api.v1alpha1 import EvalRunStatus, EvalScheduleStatus
 from evalrun_cluster.client import Cluster
 from evalrun_cluster.errors import ClusterError, ConflictError, NamespaceGoneError, RefusedError
 from evalrun_cluster.objects import Object, RunIdentity, StatusEvent
-from evalrun_operator.observation.children import Key
+from evalrun_operator.observation.children import Key, trimmed
 from evalrun_operator.passes.work_queue import FIRST
 from evalrun_runtime.backoff import backoff_seconds
 
@@ -126,9 +126,15 @@ class Reconciler(ABC):
         try:
             return await self._pass(key, manifest)
         except ClusterError as error:
-            if isinstance(error, RefusedError):
-                await self._complain(key, manifest, error)
+            if isinstance(error, RefusedError) and not isinstance(error, NamespaceGoneError):
+                await self._complain(key, manifest, "Refused", str(error))
             return PassResult(failure=error)
+        except Exception as error:
+            # A mistake of ours, or an object that cannot be worked on, e.g. not serialized: its user must learn of it
+            # where they look, and the queue, which logs it, goes on with all others.
+            text = f"a pass over this object failed unexpectedly: {type(error).__name__}: {error}"
+            await self._complain(key, manifest, "PassFailed", text[:500])
+            raise
 
     def _delay_after(self, key: Key, failure: ClusterError, delay: float | None) -> float:
         """Return the wait after a pass that failed: it grows with each in a row, up to the object's own next look."""
@@ -151,7 +157,7 @@ class Reconciler(ABC):
             return False
         self._on_shown(uid)
         if _is_newer(written, self._known.get(key, written)):
-            self._known[key] = written
+            self._known[key] = trimmed(written)
         return True
 
     async def _record(self, identity: RunIdentity, event: StatusEvent) -> None:
@@ -163,16 +169,15 @@ class Reconciler(ABC):
         except ClusterError as error:
             logger.warning("%s %s/%s: %s", *place, error)
 
-    async def _complain(self, key: Key, manifest: Object, error: RefusedError) -> None:
+    async def _complain(self, key: Key, manifest: Object, reason: str, message: str) -> None:
         """Record once, as an event, what ended a pass before its status was written: no condition tells of it."""
-        message = str(error)
-        if self._complaints.get(key) == message or isinstance(error, NamespaceGoneError):
+        if self._complaints.get(key) == message:
             return
         self._complaints[key] = message
         metadata = manifest["metadata"]
         created = datetime.fromisoformat(metadata["creationTimestamp"])
         identity = RunIdentity(metadata["name"], metadata["namespace"], metadata["uid"], created)
-        await self._record(identity, StatusEvent(warning=True, reason="Refused", message=message))
+        await self._record(identity, StatusEvent(warning=True, reason=reason, message=message))
 
     def _forget(self, key: Key, uid: str) -> None:
         replaced = not self._is_known(key, uid)  # a later object of that name has taken its place

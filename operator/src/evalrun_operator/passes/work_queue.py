@@ -1,9 +1,13 @@
-"""A queue of keys to work on: each at most once at a time, coalesced while it waits, again after a delay."""
+"""A queue of keys to work on: each at most once at a time, coalesced while it waits, again after a delay.
+
+Keys that are due take turns by group, so that a group with hundreds of keys delays no other.
+"""
 
 import asyncio
 import heapq
 import logging
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 logger = logging.getLogger(__name__)
@@ -12,6 +16,33 @@ KeyT = TypeVar("KeyT")
 
 FIRST = float("-inf")
 """A delay: before everything else that waits."""
+
+
+class Turns(Generic[KeyT]):
+    """Keys that are due, each with its time; every group has one in turn."""
+
+    def __init__(self) -> None:
+        self._groups: dict[Hashable, deque[tuple[float, KeyT]]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._groups)
+
+    def push(self, group: Hashable, due: float, key: KeyT) -> None:
+        """Add a key at the end of its group."""
+        self._groups.setdefault(group, deque()).append((due, key))
+
+    def pop(self) -> tuple[float, KeyT]:
+        """Remove and return the next key. Raises StopIteration if there is none."""
+        group = next(iter(self._groups))
+        keys = self._groups.pop(group)
+        found = keys.popleft()
+        if keys:
+            self._groups[group] = keys
+        return found
+
+    def clear(self) -> None:
+        """Remove every key."""
+        self._groups.clear()
 
 
 class WorkQueue(Generic[KeyT]):
@@ -28,6 +59,7 @@ class WorkQueue(Generic[KeyT]):
         first_workers: keys beyond `workers` that are worked on at the same time where they were woken with `FIRST`: so
             that what is urgent does not wait until a long piece of work ends.
         mistake_seconds: the wait after a mistake of ours in `work`.
+        group: the group of a key, e.g. its namespace.
     """
 
     def __init__(
@@ -37,7 +69,9 @@ class WorkQueue(Generic[KeyT]):
         clock: Callable[[], float],
         mistake_seconds: float = 30.0,
         first_workers: int = 0,
+        group: Callable[[KeyT], Hashable] = lambda _: None,
     ) -> None:
+        self._group = group
         self._work = work
         self._first_workers = first_workers
         self._workers = workers
@@ -46,6 +80,8 @@ class WorkQueue(Generic[KeyT]):
         self._due: dict[KeyT, float] = {}
         """Time at which a waiting key is to be worked on: the earliest of those requested."""
         self._heap: list[tuple[float, int, KeyT]] = []
+        self._urgent: Turns[KeyT] = Turns()
+        self._ripe: Turns[KeyT] = Turns()
         self._count = 0
         self._busy: set[KeyT] = set()
         self._parked: set[KeyT] = set()
@@ -78,6 +114,8 @@ class WorkQueue(Generic[KeyT]):
         self._tasks = []
         self._due.clear()
         self._heap.clear()
+        self._urgent.clear()
+        self._ripe.clear()
         self._parked.clear()
 
     async def _run(self, latest: float) -> None:
@@ -104,19 +142,31 @@ class WorkQueue(Generic[KeyT]):
     async def _next(self, latest: float) -> KeyT:
         """Wait for the next key that is due by now, and by `latest`."""
         while True:
-            now = min(latest, self._clock())
-            while self._heap and self._heap[0][0] <= now:
-                due, _, key = heapq.heappop(self._heap)
-                if self._due.get(key) != due:
-                    continue  # an earlier wake has replaced it
-                del self._due[key]
-                if key not in self._busy:
+            self._ripen()
+            for turns in (self._urgent,) if latest == FIRST else (self._urgent, self._ripe):
+                while turns:
+                    due, key = turns.pop()
+                    if self._due.get(key) != due:
+                        continue  # an earlier wake has replaced it
+                    del self._due[key]
+                    if key in self._busy:
+                        self._parked.add(key)
+                        continue
+                    if self._urgent or self._ripe:
+                        self._changed.set()  # for the other workers
                     return key
-                self._parked.add(key)
             self._changed.clear()
-            wait = self._heap[0][0] - now if self._heap and latest != FIRST else None
+            wait = self._heap[0][0] - self._clock() if self._heap and latest != FIRST else None
             try:
                 async with asyncio.timeout(wait):  # `wait_for` of Python 3.11 may pass over the cancellation of `stop`
                     await self._changed.wait()
             except TimeoutError:
                 continue
+
+    def _ripen(self) -> None:
+        """Have the keys that are due by now take turns."""
+        now = self._clock()
+        while self._heap and self._heap[0][0] <= now:
+            due, _, key = heapq.heappop(self._heap)
+            if self._due.get(key) == due:
+                (self._urgent if due == FIRST else self._ripe).push(self._group(key), due, key)
