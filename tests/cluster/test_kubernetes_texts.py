@@ -80,8 +80,8 @@ def test_kubernetes_is_of_the_version_whose_texts_are_known(plane: ControlPlane)
 @pytest.mark.parametrize(
     ("name", "fields", "kind"),
     [
-        ("no-room", {"gpus": 99}, TroubleKind.ROOM),
-        ("no-such-node", {"nodeSelector": {"pool": "nowhere"}}, TroubleKind.ROOM),
+        ("no-room", {"gpus": 99}, TroubleKind.NO_NODE),
+        ("no-such-node", {"nodeSelector": {"pool": "nowhere"}}, TroubleKind.NO_NODE),
         (
             "no-claim",
             {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "none"}}]},
@@ -95,7 +95,28 @@ def test_trouble_of_the_schedulers_condition_tells_room_from_what_is_missing(
     assert create(plane, pod(name, **fields)).status == 201
     told = unscheduled(plane, name)
     assert trouble_of(told["reason"], told["message"]).kind is kind, told
-    assert lacks_room(told["message"]) is (kind is TroubleKind.ROOM), told
+    assert lacks_room(told["message"]) is (kind is not TroubleKind.LASTING), told
+
+
+def test_trouble_of_a_pod_whose_node_is_full_is_a_lack_of_room(plane: ControlPlane) -> None:
+    nodes = plane.request("GET", "/api/v1/nodes").body["items"]
+    for number in range(len(nodes) + 1):
+        container = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "40"}}}
+        assert create(plane, pod(f"large-{number}", containers=[container])).status == 201
+
+    def words() -> list[dict[str, str]]:
+        found = plane.request("GET", f"/api/v1/namespaces/{NAMESPACE}/pods").body["items"]
+        ours = [one for one in found if one["metadata"]["name"].startswith("large-")]
+        return [
+            condition
+            for one in ours
+            for condition in one.get("status", {}).get("conditions", ())
+            if condition["type"] == "PodScheduled" and condition.get("message")
+        ]
+
+    until(lambda: bool(words()), "a pod without room")
+    told = words()[0]
+    assert trouble_of(told["reason"], told["message"]).kind is TroubleKind.ROOM, told
 
 
 def test_a_request_above_a_quota_is_refused_with_advice_about_quotas(plane: ControlPlane) -> None:

@@ -187,13 +187,13 @@ class OperatorSettings(RunDefaults):
         0,
         ge=0,
         le=10_000,
-        description="Maximum active runs; the others are queued in order of creation. 0: no limit.",
+        description="Maximum active runs; the others are queued, fair between namespaces. 0: no limit.",
     )
     start_deadline_seconds: int = Field(
         900,
         ge=0,
-        description="Seconds that a part of a run may be unable to start (a missing Secret, claim or image, a refusal) "
-        "before the run fails; waiting for room does not count. 0: no limit.",
+        description="Seconds that a part of a run may be unable to start (a missing Secret, claim or image, a refusal, "
+        "no node that it fits) before the run fails; waiting for room does not count. 0: no limit.",
     )
     workers: int = Field(16, ge=1, le=1000, description="Maximum runs reconciled at the same time.")
     request_seconds: float = Field(15.0, gt=0, description="Timeout of a request to the API server, in seconds.")

@@ -8,6 +8,7 @@ from builders.operator.world import START, World, evalrun, generating, operator_
 
 from evalrun_api.v1alpha1 import ConditionType as Kind
 from evalrun_api.v1alpha1 import Reason
+from evalrun_operator.lifecycle.situation import contender_of, holds_place
 from evalrun_operator.lifecycle.start_obstacles import SETTLE_SECONDS
 from evalrun_operator.lifecycle.status_report import with_applied
 from evalrun_operator.observation.records import ObjectKey
@@ -17,6 +18,15 @@ from evalrun_operator.policies.refusals import LASTING_FAILURES, WriteFailure, a
 from evalrun_operator.policies.start import gives_up_at, obstacles
 
 CROWDED = "Unschedulable: 0/1 nodes are available: 1 Insufficient memory. preemption: not helpful"
+UNFIT = (
+    "Unschedulable: 0/3 nodes are available: 1 node(s) had untolerated taint {gpu: yes}, 2 Insufficient cpu. "
+    "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+)
+FULL = (
+    "Unschedulable: 0/3 nodes are available: 1 node(s) had untolerated taint {gpu: yes}, 2 Insufficient cpu. "
+    "preemption: 0/3 nodes are available: 1 Preemption is not helpful for scheduling, 2 No preemption victims found "
+    "for incoming pod."
+)
 NO_CLAIM = 'Unschedulable: 0/1 nodes are available: persistentvolumeclaim "problems" not found'
 NO_SECRET = 'CreateContainerConfigError: secret "vllm" not found'
 NO_IMAGE = 'ImagePullBackOff: Back-off pulling image "nosuch"'
@@ -32,6 +42,8 @@ NO_CLASS = 'ProvisioningFailed: storageclass.storage.k8s.io "fast" not found'
         ('Unhealthy: Startup probe failed: timeout: failed to connect service "10.0.0.1:50051" within 1s', False),
         ("Unhealthy: Readiness probe failed: service unhealthy (responded with NOT_SERVING)", False),
         ("CrashLoopBackOff: back-off 40s restarting failed container", True),
+        (FULL, False),
+        (UNFIT, True),
         (NO_CLAIM, True),
         (NO_SECRET, True),
         (NO_IMAGE, True),
@@ -65,7 +77,7 @@ def with_trouble(trouble: str) -> World:
     return world.settle()
 
 
-@pytest.mark.parametrize("trouble", [NO_CLAIM, NO_SECRET, NO_IMAGE])
+@pytest.mark.parametrize("trouble", [NO_CLAIM, NO_SECRET, NO_IMAGE, UNFIT])
 def test_an_aggregator_that_cannot_start_fails_the_run_with_the_cause(trouble: str) -> None:
     world = with_trouble(trouble)
     assert (world.status.phase, world.status.reason) == ("Preparing", "CannotStart")
@@ -326,3 +338,22 @@ def test_a_refusal_of_before_an_upgrade_keeps_what_it_stalled_until_the_next_wri
     status = with_applied(world.status, world.status, RunText("True", Reason.ALL_APPLIED), 1, world.now)
     world.run = world.run.model_copy(update={"status": status})
     assert world.settle().condition(Kind.STALLED).status == "False"
+
+
+def test_run_that_fits_no_node_gives_its_place_back_until_it_fits() -> None:
+    world = with_trouble(UNFIT)
+    assert "It fits none of the nodes" in world.condition(Kind.STALLED).message
+    assert not holds_place(world.status)
+    contender = contender_of(world.run.to_wire())
+    assert contender is not None
+    assert (contender.active, contender.stalled) == (False, True)
+    world.services_up().settle()
+    assert holds_place(world.status)
+
+
+def test_run_with_rollout_without_kuberay_is_stalled_and_fails_at_the_deadline() -> None:
+    world = World(missing_kinds=frozenset({"RayCluster", "RayJob"})).settle().services_up().settle()
+    assert "KubeRay is not installed" in world.condition(Kind.STALLED).message
+    assert not holds_place(world.status)
+    world.tick(901).settle()
+    assert (world.status.phase, world.reason(Kind.SUCCEEDED)) == ("Failed", "CannotStart")

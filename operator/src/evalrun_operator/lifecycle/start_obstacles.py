@@ -7,7 +7,7 @@ from evalrun_api.v1alpha1 import ConditionType, condition_of
 from evalrun_operator.lifecycle.situation import ReconcileContext
 from evalrun_operator.observation.records import ObservedCluster
 from evalrun_operator.policies.refusals import holding_refusal
-from evalrun_operator.policies.start import gives_up_at, obstacles
+from evalrun_operator.policies.start import NO_KUBERAY, RAY_KINDS, gives_up_at, obstacles
 
 SETTLE_SECONDS = 15.0
 """Minimum age in seconds of an object whose trouble counts: nearly every new pod waits a moment for its claim."""
@@ -25,10 +25,11 @@ def obstacle_to_start(context: ReconcileContext, waits: str) -> str:
             names.GENERATOR
         ):
             parts.append(names.GENERATOR)
+    unserved = context.run.spec.rollout is not None and not context.generated and observed.missing_kinds & RAY_KINDS
     refusal = holding_refusal(context.before, observed.write_failures) if waits or not context.generated else ""
     settled = context.now - timedelta(seconds=SETTLE_SECONDS)
     found = obstacles(observed.trouble_list(*parts, made_before=settled, with_ended=False))
-    return "; ".join([*([refusal] if refusal else []), *found][:3])
+    return "; ".join([*([NO_KUBERAY] if unserved else []), *([refusal] if refusal else []), *found][:3])
 
 
 def stalled_words(context: ReconcileContext, waits: str) -> str:

@@ -13,6 +13,7 @@ from evalrun_api import names
 from evalrun_api.v1alpha1 import Reason
 from evalrun_operator.observation.records import Attempt, Observed, ObservedCluster, ObservedObject, Pod
 from evalrun_operator.policies.condition_text import RunText
+from evalrun_operator.policies.start import NO_KUBERAY, RAY_KINDS
 from evalrun_operator.policies.stuck_pods import stuck_pods
 
 JOB_KINDS = ("Job", "RayJob")
@@ -217,7 +218,7 @@ def _starting(
     waiting = RunText("False", Reason.WAITING_FOR_CLUSTER, "The RayCluster is not up yet.")
     if given.on_ray and cluster is None:
         gone = not gpu_holders(observed) and not leaving
-        served = not {"RayCluster", "RayJob"} & observed.missing_kinds
+        served = not RAY_KINDS & observed.missing_kinds
         made = number if gone and served and not delete else None
         return GenerationStep(attempts=number, cluster_ready=ready, generated=waiting, cluster=made, delete=delete)
     head = ""
@@ -297,9 +298,8 @@ def _heads(observed: Observed, cluster: ObservedObject) -> list[ObservedObject]:
 def _cluster_said(given: Circumstances, cluster: ObservedObject | None) -> RunText:
     if not given.on_ray:
         return NO_CLUSTER
-    if given.observed.missing_kinds & {"RayCluster", "RayJob"}:
-        message = "KubeRay is not installed: this cluster serves no RayCluster. Install it, or use endpoints."
-        return RunText("False", Reason.CLUSTER_PENDING, message)
+    if given.observed.missing_kinds & RAY_KINDS:
+        return RunText("False", Reason.CLUSTER_PENDING, f"{NO_KUBERAY}.")
     if cluster is None:
         if given.waiting_for:
             return RunText("False", Reason.WAITING_FOR_SERVICES, given.waiting_for)

@@ -10,6 +10,15 @@ import re
 NO_ROOM = re.compile(
     r"Insufficient |untolerated taint|didn't match Pod's node affinity|Too many pods|no nodes available|Preempt"
 )
+NOT_BY_PREEMPTION = re.compile(r"preemption: 0/(\d+) nodes are available: (\d+) Preemption is not helpful")
+"""Nodes in all, and those on which the pod would not fit if nothing else ran there: it requests more than they have,
+does not tolerate their taints, or does not select them."""
+
+
+def fits_no_node(message: str) -> bool:
+    """Return whether a pod fits none of the nodes that are there, whatever else ends."""
+    found = NOT_BY_PREEMPTION.search(message)
+    return found is not None and found[1] == found[2]
 
 
 def lacks_room(message: str) -> bool:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from evalrun_operator.policies.kube_scheduler_texts import lacks_room
+from evalrun_operator.policies.kube_scheduler_texts import fits_no_node, lacks_room
 
 
 class TroubleKind(Enum):
@@ -11,6 +11,8 @@ class TroubleKind(Enum):
 
     ROOM = auto()
     """The pod waits for room in the cluster. There may be room in a minute or overnight."""
+    NO_NODE = auto()
+    """The pod fits none of the nodes that are there. A node autoscaler may add one; nothing else ends the wait."""
     STARTING = auto()
     """A container is not up yet, on a busy node for minutes. The kubelet kills and restarts a container that never
     comes up, which is a trouble of its own (CrashLoopBackOff)."""
@@ -38,6 +40,8 @@ UNHEALTHY = "Unhealthy"
 def trouble_of(reason: str, message: str) -> Trouble:
     """Return the trouble that Kubernetes reports by a reason and a message."""
     text = " ".join(f"{reason}: {message}".split())[:500].strip(": ")
+    if reason in UNPLACED and fits_no_node(message):
+        return Trouble(text, TroubleKind.NO_NODE)
     if reason in PREEMPTED or (reason in UNPLACED and lacks_room(message)):
         return Trouble(text, TroubleKind.ROOM)
     return Trouble(text, TroubleKind.STARTING if reason == UNHEALTHY else TroubleKind.LASTING)
