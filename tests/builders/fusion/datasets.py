@@ -8,17 +8,25 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Prompts = Mapping[str, Sequence[Mapping[str, Any]]]
-"""By the server's name of the dataset."""
+"""By the server's name of the dataset, or by that name and a split: `code_contests/valid`."""
 
 
 @contextmanager
-def dataset_server(held: Prompts) -> Iterator[str]:
-    """Serve prompts until the end of the block; 500 for a dataset that is not held, as the real one answers."""
+def dataset_server(held: Prompts, asked_for: list[dict[str, Any]] | None = None) -> Iterator[str]:
+    """Serve prompts until the end of the block; 500 for a dataset that is not held, as the real one answers.
+
+    Args:
+        held: what it serves.
+        asked_for: takes the requests.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            prompts = held.get(asked["dataset"])
+            if asked_for is not None:
+                asked_for.append(asked)
+            split = asked["config"].get("extra", {}).get("split", "")
+            prompts = held.get(f"{asked['dataset']}/{split}", held.get(asked["dataset"]))
             known = self.path == "/get_prompts" and prompts is not None
             body = json.dumps(prompts if known else {"detail": "no such table"}).encode()
             self.send_response(200 if known else 500)

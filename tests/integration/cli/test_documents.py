@@ -30,7 +30,26 @@ GENERATION: dict[str, Any] = {
     "rollout": {"name": "vllm", "temperature": 0.0, "load_format": "dummy_dtensor"},
     "ray_kwargs": {"timeline_json_file": None}, "ray_init": {"num_cpus": None},
 }  # fmt: skip
-FILES = {"phase0_eval.yaml": PHASE0_EVAL, "generation.yaml": GENERATION}
+FETCHED: list[dict[str, Any]] = [
+    {"dataset": "codecontests", "split": "valid", "problem_id": "1_A. Sum", "prompt": "Print the sum of two integers.",
+     "sandbox_dataset": "code_contests", "sandbox_id": 7},
+]  # fmt: skip
+AUTO_EVAL: list[dict[str, Any]] = [
+    {"id": "HumanEval/0", "content": "def double(x):\n", "test": "def check(f):\n    assert f(2) == 4\n",
+     "canonical_solution": "    return 2 * x\n"},
+    {"id": "7", "content": "Print the sum.",
+     "test_cases": [{"input": {"stdin": "1 2\n"}, "output": {"stdout": "3\n"}}]},
+]  # fmt: skip
+ANSWERS: list[dict[str, Any]] = [
+    {"problem_id": "HumanEval/0", "completion": "def double(x):\n    return 2 * x\n"},
+    {"problem_id": "7", "completion": "print(sum(map(int, input().split())))"},
+]
+AIME: list[dict[str, Any]] = [{"ID": "2024-I-1", "Problem": "How many?", "Solution": "Count.", "Answer": 204}]
+PLAN: dict[str, Any] = {"datasets": [{"name": "codecontests_valid", "source": "codecontests_valid.jsonl"}]}
+FILES = {
+    "phase0_eval.yaml": PHASE0_EVAL, "generation.yaml": GENERATION, "codecontests_valid.jsonl": FETCHED,
+    "auto_eval.jsonl": AUTO_EVAL, "answers.jsonl": ANSWERS, "aime.jsonl": AIME, "plan.yaml": PLAN,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -51,6 +70,10 @@ COMMANDS = (
     Row("convert verl phase0_eval.yaml actor_rollout_ref.rollout.load_format=dummy", 2, ("answer noise",)),
     Row("convert verl generation.yaml", 2, ("dummy_dtensor reads no weights", "write auto")),
     Row("convert verl generation.yaml rollout.load_format=auto", 0, ("name: EVAL@1",), ("# unknown",)),
+    Row("data prepare plan.yaml --output eval-data", 0, ("codecontests_valid: 1 records", "role dev, audit passed")),
+    Row("judge --problems aime.jsonl --responses answers.jsonl --output out", 2, ("add --grader builtin:verl",)),
+    Row("judge --problems auto_eval.jsonl --responses answers.jsonl --output out", 0, ("Succeeded",)),
+    Row("run --endpoint http://127.0.0.1:1 --model m --dataset mbpp_train", 2, ("mbpp_reg, codecontests_valid",)),
     Row("run --endpoint builtin:demo --sandbox-fusion http://127.0.0.1:1/run_code", 2,
         ("--sandbox-fusion: http://127.0.0.1:1:", "write the address of a SandboxFusion server")),
 )  # fmt: skip

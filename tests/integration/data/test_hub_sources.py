@@ -52,6 +52,8 @@ def test_the_shards_of_a_split_are_found_and_prepared(tmp_path: Path) -> None:
     }  # fmt: skip
     lines = json_lines(tmp_path / "out/data_manifests/contest.jsonl")
     assert [line["problem_id"] for line in lines] == ["p1", "p2", "p3"]
+    assert {line["version"] for line in lines} == {"0" * 40}
+    assert "0" * 40 in (tmp_path / "out/data_manifests/audit_report.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -517,3 +517,86 @@ def test_our_record_holds_a_reference_too(tmp_path: Path) -> None:
     (problem,) = iter_problems(Source(str(tmp_path / "rows.jsonl")), "maths", graded=lambda _: True)
     assert problem.ground_truth == Reference('{"answer": 4}', '{"level": 5}')
     assert render(problem)[0].content == "2+2?"
+
+
+# --- SandboxFusion's rows, and its data as the documents fetch it ---
+
+CASES = [{"input": {"stdin": "1\n"}, "output": {"stdout": "2\n"}}, {"input": "3", "output": "4"}]
+CHECK = "def check(candidate):\n    assert candidate(1) == 1\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "truth"),
+    [
+        ({"id": 3, "content": "c", "test_cases": CASES}, StdioTests(("1\n", "3"), ("2\n", "4"))),
+        ({"id": "3", "content": "c", "test": json.dumps(CASES)}, StdioTests(("1\n", "3"), ("2\n", "4"))),
+        (
+            {"id": 3, "content": "import os\ndef help_f():\ndef f(x):\n", "test": CHECK, "canonical_solution": "x"},
+            CheckTest("import os\ndef help_f():\ndef f(x):\n", CHECK, "f"),
+        ),
+        (
+            {"id": 3, "content": "c", "test": {"code": CHECK, "asset": {}}, "labels": '{"entry_point": "g"}'},
+            CheckTest("c", CHECK, "g"),
+        ),
+        ({"id": 3, "content": "c", "test": "assert f(1) == 2\nassert f(2) == 3"},
+         AssertTests(("assert f(1) == 2", "assert f(2) == 3"), "", "f")),
+        ({"id": 3, "content": "c", "test_list": '["assert f(1) == 2"]', "labels": {"test_setup_code": "import re"}},
+         AssertTests(("assert f(1) == 2",), "import re", "f")),
+    ],
+)  # fmt: skip
+def test_load_problems_sandbox_fusion_row_is_read(tmp_path: Path, row: dict[str, object], truth: object) -> None:
+    (problem,) = load_problems(str(write_jsonl(tmp_path / "auto.jsonl", [row])), "auto_eval")
+    assert (problem.problem_id, problem.prompt, problem.ground_truth) == ("3", row["content"], truth)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"id": 1, "content": "c", "test": CHECK}, "names no function to call: add 'entry_point'"),
+        (
+            {"id": 1, "content": "c", "test": "x = 1\nassert f(x) == 1"},
+            "neither a function `check` nor a list",
+        ),
+        ({"id": 1, "content": "c", "test": {"code": CHECK, "asset": {"a": "b"}}}, "holds files"),
+        ({"id": 1, "content": "c", "test_cases": []}, "is empty: a problem needs at least one test"),
+        ({"id": 1, "content": "c", "test": "def ("}, "is no Python"),
+    ],
+)
+def test_load_problems_unusable_sandbox_fusion_row_is_refused(
+    tmp_path: Path, row: dict[str, object], message: str
+) -> None:
+    with pytest.raises(BadInputError, match=message):
+        load_problems(str(write_jsonl(tmp_path / "auto.jsonl", [row])))
+
+
+@pytest.mark.parametrize(
+    ("file", "dataset", "named"),
+    [
+        ("codecontests_valid.jsonl", "codecontests", {"split": "valid", "sandbox_id": 7}),
+        ("humaneval.jsonl", "humaneval", {"split": "test", "sandbox_id": 0}),
+        ("mbpp_reg.jsonl", "mbpp_reg", {"sandbox_id": "11"}),
+    ],
+)
+def test_load_problems_fetched_records_are_read_under_their_file_names(
+    tmp_path: Path, file: str, dataset: str, named: dict[str, object]
+) -> None:
+    row = {"dataset": dataset, "problem_id": 5, "prompt": "p", "sandbox_dataset": "t", **named}
+    (problem,) = load_problems(str(write_jsonl(tmp_path / file, [row])), file.partition(".")[0])
+    assert (problem.problem_id, problem.sandbox_id) == ("5", str(named["sandbox_id"]))
+
+
+def test_load_problems_mbpp_parquet_without_entry_point_infers_it(tmp_path: Path) -> None:
+    truth = json.dumps({"test_list": ["assert f(1) == 1"], "test_setup_code": ""})
+    row = {"prompt": "p", "data_source": "mbpp_reg", "ground_truth": truth, "problem_id": "MBPP/11", "difficulty": 1.0}
+    (problem,) = load_problems(parquet(tmp_path / "mbpp_reg.parquet", [row]))
+    assert (problem.dataset, problem.ground_truth) == ("mbpp_reg", AssertTests(("assert f(1) == 1",), "", "f"))
+
+
+def test_load_problems_aime_rows_need_a_grader(tmp_path: Path) -> None:
+    row = {"ID": "2024-I-1", "Problem": "p", "Solution": "s", "Answer": 204}
+    file = str(write_jsonl(tmp_path / "aime.jsonl", [row]))
+    with pytest.raises(BadInputError, match="has an answer for a grader and no tests"):
+        load_problems(file)
+    (problem,) = load_problem_files([file], graded=lambda source: source == "aime")
+    assert (problem.problem_id, problem.data_source) == ("2024-I-1", "aime")
+    assert problem.ground_truth == Reference('"204"', '{"index": "2024-I-1"}')

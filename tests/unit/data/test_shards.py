@@ -47,6 +47,14 @@ def test_a_missing_shard_is_named() -> None:
         chosen_shards("data", names, "")
 
 
+def test_chosen_shards_takes_the_hubs_older_names() -> None:
+    valid = "valid-00000-of-00001-5e672c5751f060d3.parquet"
+    names = ["test-00000-of-00001-9c49eeff30aacaa8.parquet", valid, "README.md"]
+    assert chosen_shards("data", names, "valid") == [valid]
+    with pytest.raises(BadInputError, match="are the same shard: remove one of them"):
+        chosen_shards("data", [valid, "valid-00000-of-00001.parquet"], "valid")
+
+
 def test_a_folder_of_other_files_is_none_of_shards(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("{}")
     with pytest.raises(BadInputError, match="is a folder; name the file in it"):

@@ -4,6 +4,7 @@ It may shadow a builtin (126 defines `sum`) and need not be the outermost call (
 """
 
 import ast
+import builtins
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,14 @@ def entry_point(code: str, asserts: Sequence[str]) -> str | None:
     if len(candidates) == 1:
         return candidates[0]
     return _by_parsing(code, asserts)
+
+
+_BUILTINS = frozenset(dir(builtins))
+
+
+def asserted_name(asserts: Sequence[str]) -> str | None:
+    """Return the one function, not a builtin, that every assert calls; None if there is not exactly one."""
+    return called_name(asserts, _BUILTINS)
 
 
 def called_name(asserts: Sequence[str], ignored: frozenset[str]) -> str | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from evalrun_data import demo
+from evalrun_data.formats.aime import is_aime, parse_aime
 from evalrun_data.formats.apps import is_apps, parse_apps
 from evalrun_data.formats.codecontests import (
     is_codecontests_plus,
@@ -21,6 +22,7 @@ from evalrun_data.formats.codecontests import (
     parse_statement_and_tests,
 )
 from evalrun_data.formats.evalplus import BASE_SUFFIX, is_evalplus, parse_evalplus
+from evalrun_data.formats.fusion_rows import is_fusion_row, parse_fusion_row
 from evalrun_data.formats.humaneval import parse_humaneval
 from evalrun_data.formats.livecodebench import is_livecodebench, parse_livecodebench
 from evalrun_data.formats.mbpp import REGRESSION_IDS, parse_mbpp, task_number
@@ -45,6 +47,8 @@ _TOLD_BY_FIELDS: Final[tuple[tuple[Callable[[Row], bool], Parser], ...]] = (
     (is_apps, parse_apps),
     (is_codecontests_plus, parse_codecontests_plus),
     (is_multipl_e, parse_multipl_e),
+    (is_fusion_row, parse_fusion_row),
+    (is_aime, parse_aime),
 )
 """Formats whose fields no other has; before the file's name is asked, and before what looks like a record."""
 
@@ -173,6 +177,8 @@ def _rows_of_files(
 
 
 def _graded(parser: Parser, row: Row, name: str | None, graded: Graded) -> Problem:
+    if parser is parse_aime:
+        return parse_aime(row, name, graded=True)
     for parse in (parse_verl, parse_record):
         if parser is parse and graded(row.optional_text("data_source", name or "")):
             return parse(row, name, parse_reference(row))
@@ -203,7 +209,8 @@ def _format_of(row: Row, published: str | None) -> Parser:
     for is_it, parser in _TOLD_BY_FIELDS:
         if is_it(row):
             return parser
-    if published:
+    # SandboxFusion's data fetched into files of the same names has records: `problem_id` tells them.
+    if published and not row.has("problem_id"):
         return parse_mbpp if published == "mbpp" else parse_humaneval
     has = row.has
     if has("reward_model") or (has("data_source") and has("prompt") and not has("problem_id")):

@@ -1,5 +1,6 @@
 """One row of a file with typed access to its fields: every complaint names file, line and field."""
 
+import json
 import re
 import sys
 from collections.abc import Mapping
@@ -75,6 +76,11 @@ class Row:
             raise self.error(f"field '{self.path}{field}' is empty")
         return value
 
+    def text_or_number(self, field: str) -> str:
+        """Return a required text that is not blank, or a whole number as text."""
+        value = self.values.get(field)
+        return str(value) if isinstance(value, int) and not isinstance(value, bool) else self.name(field)
+
     def optional_text(self, field: str, default: str = "") -> str:
         """Return a text, or the default if absent."""
         return self.text(field) if self.has(field) else default
@@ -129,6 +135,19 @@ class Row:
         if not isinstance(value, dict):
             raise self.wrong(field, "an object")
         return self.within(field, value)
+
+    def from_json(self, field: str) -> "Row":
+        """Return the required object in this field, also from JSON in a text: a Parquet column has one type."""
+        value = self.values.get(field)
+        if not isinstance(value, str):
+            return self.inside(field)
+        try:
+            parsed = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise self.error(f"field '{self.path}{field}' is neither an object nor JSON: {error}") from error
+        if not isinstance(parsed, dict):
+            raise self.error(f"field '{self.path}{field}' should hold a JSON object")
+        return self.within(field, parsed)
 
     def within(self, field: str, values: Mapping[str, object]) -> "Row":
         """Return an object found in this field, for messages that give its path."""

@@ -1,6 +1,7 @@
 """Finds the Parquet shards of a data set as the Hugging Face hub publishes it.
 
-A source may be a folder (`NAME/data`), or a split in one: `NAME/data/test` is `test-00000-of-00002.parquet` and so on.
+A source may be a folder (`NAME/data`), or a split in one: `NAME/data/test` is `test-00000-of-00002.parquet` and so on,
+or `test-00000-of-00002-9c49eeff30aacaa8.parquet`, as older uploads are called.
 """
 
 import logging
@@ -13,7 +14,7 @@ from evalrun_runtime.exits import BadInputError
 
 logger = logging.getLogger(__name__)
 
-_SHARD: Final = re.compile(r"^(?P<split>.+?)-(?P<number>\d{5,})-of-(?P<count>\d{5,})\.parquet$")
+_SHARD: Final = re.compile(r"^(?P<split>.+?)-(?P<number>\d{5,})-of-(?P<count>\d{5,})(?:-[0-9a-f]{8,})?\.parquet$")
 
 
 def files_of(source: Source) -> list[Source]:
@@ -44,7 +45,9 @@ def chosen_shards(source: str, names: Iterable[str], split: str) -> list[str]:
     counts: dict[str, int] = {}
     for name in names:
         if (shard := _SHARD.match(name)) and split in {"", shard["split"]}:
-            found.setdefault(shard["split"], {})[int(shard["number"])] = name
+            held = found.setdefault(shard["split"], {})
+            if (twin := held.setdefault(int(shard["number"]), name)) != name:
+                raise BadInputError(f"{source}: {twin} and {name} are the same shard: remove one of them")
             counts[shard["split"]] = int(shard["count"])
     if len(found) > 1:
         example = f"{source.rstrip('/')}/{sorted(found)[0]}"

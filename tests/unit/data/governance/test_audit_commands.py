@@ -39,6 +39,8 @@ def test_an_overlap_fails_the_command_after_everything_was_written(
     report = (tmp_path / "out/data_manifests/audit_report.md").read_text()
     between = report.partition("## 2. Overlap between splits")[2].partition("## 3.")[0]
     assert "| exact | c_train/p3 | c_test/p100 | 1.000 | 1.000 | **not allowed** |" in between
+    assert "| c_train | c_test | 1 | 1 | **not allowed** |" in report
+    assert "| c_train | clean | 0 | 0 | passed |" in report
     assert main(["show", str(tmp_path / "out")]) == 1
     states = {name: d["state"] for name, d in audit_of(tmp_path / "out")["datasets"].items()}
     assert states == {"c_train": "failed", "c_test": "failed", "clean": "passed"}

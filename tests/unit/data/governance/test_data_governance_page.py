@@ -12,9 +12,8 @@ from builders.governance import contest_row, write_rows
 
 from evalrun_data.governance.__main__ import main
 from evalrun_data.governance.allow_file import read_allow_file
-from evalrun_data.governance.fusion_source import FUSION_NAMES
 from evalrun_data.governance.manifest import read_manifest
-from evalrun_data.governance.plan import KNOWN_DATASETS
+from evalrun_data.published import PUBLISHED
 
 PAGE = (PROJECT_ROOT / "docs" / "data-governance.md").read_text(encoding="utf-8")
 
@@ -66,10 +65,11 @@ def test_the_allow_file_of_the_page(tmp_path: Path) -> None:
     assert [entry.kind for entry in read_allow_file(tmp_path / "allow.yaml")] == [None, "exact"]
 
 
-@pytest.mark.parametrize("name", sorted(FUSION_NAMES))
+@pytest.mark.parametrize("name", [name for name, known in PUBLISHED.items() if known.fusion])
 def test_the_servers_names_are_on_the_page(name: str) -> None:
     (line,) = [
         line for line in PAGE.splitlines() if line.startswith("|") and f"`{name}`" in line and "source" not in line
     ]
-    assert f"`{FUSION_NAMES[name]}`" in line
-    assert name in KNOWN_DATASETS or name == "mbpp"
+    table = PUBLISHED[name].fusion
+    assert table is not None
+    assert f"`{table.name}`" in line

@@ -1,11 +1,11 @@
 """Our own record, in both directions: what every other format is turned into."""
 
-import json
 import math
 import re
 from dataclasses import asdict
 from typing import Literal
 
+from evalrun_data.entry_points import asserted_name
 from evalrun_data.families.registry import parse_ground_truth
 from evalrun_data.records import (
     ROLES,
@@ -39,16 +39,19 @@ def parse_record(row: Row, dataset: str | None, reference: Reference | None = No
     """
     _refuse_server_settings(row)
     own_dataset = row.name("dataset") if row.has("dataset") or dataset is None else dataset
+    # A row may say its split apart: codecontests and valid are the dataset codecontests_valid.
+    if dataset is not None and dataset == f"{own_dataset}_{row.optional_text('split')}":
+        own_dataset = dataset
     return Problem(
         dataset=own_dataset,
-        problem_id=row.name("problem_id"),
+        problem_id=row.text_or_number("problem_id"),
         prompt=row.text("prompt"),
         ground_truth=reference or _tests_or_row(row),
         split=row.optional_text("split"),
         data_source=row.optional_text("data_source", own_dataset),
         difficulty=parse_difficulty(row),
         sandbox_dataset=row.optional_text("sandbox_dataset"),
-        sandbox_id=row.optional_text("sandbox_id"),
+        sandbox_id=row.text_or_number("sandbox_id") if row.values.get("sandbox_id") not in (None, "") else "",
         language=parse_language(row),
         limits=parse_limits(row),
         comparator=parse_comparator(row),
@@ -88,9 +91,11 @@ def _tests_or_row(row: Row) -> GroundTruth:
     """Return the tests; a record that names a row of a SandboxFusion server may leave them there."""
     if not row.has("ground_truth") and row.has("sandbox_dataset") and row.has("sandbox_id"):
         return ServerTests()
-    truth = _object_or_json(row, "ground_truth")
+    truth = row.from_json("ground_truth")
     if truth.has("test") and truth.has("entry_point") and not truth.has("prompt"):  # phase 0's own evaluation Parquet
         truth = truth.replaced(prompt=row.text("prompt"))
+    if truth.has("test_list") and not truth.has("entry_point") and (called := asserted_name(truth.texts("test_list"))):
+        truth = truth.replaced(entry_point=called)
     return parse_ground_truth(truth)
 
 
@@ -120,7 +125,7 @@ def parse_limits(row: Row) -> PartialLimits:
     """`limits`, with a typing error refused: a limit that is not applied would be a wrong verdict."""
     if not row.has("limits"):
         return UNSET_LIMITS
-    limits = _object_or_json(row, "limits")
+    limits = row.from_json("limits")
     limits.only("time_seconds", "memory_mib")
     return PartialLimits(
         limits.optional_number("time_seconds", above=True), limits.optional_count("memory_mib", minimum=1)
@@ -131,7 +136,7 @@ def parse_comparator(row: Row) -> ProblemComparator | None:
     """`comparator`, with a typing error refused."""
     if not row.has("comparator"):
         return None
-    given = _object_or_json(row, "comparator")
+    given = row.from_json("comparator")
     name = given.name("name")
     if name not in COMPARATORS:
         raise given.error(f"field '{given.path}name' is '{name}' (known: {', '.join(COMPARATORS)})")
@@ -163,20 +168,6 @@ def parse_messages(row: Row, field: str) -> tuple[Message, ...]:
         message = row.within(f"{field}[{index}]", item)
         messages.append(Message(message.name("role"), message.text("content")))
     return tuple(messages)
-
-
-def _object_or_json(row: Row, field: str) -> Row:
-    """Return an object, also from JSON in a text: a Parquet column has one type, so mixed files hold texts."""
-    value = row.values.get(field)
-    if not isinstance(value, str):
-        return row.inside(field)
-    try:
-        parsed = json.loads(value)
-    except (ValueError, RecursionError) as error:
-        raise row.error(f"field '{row.path}{field}' is neither an object nor JSON: {error}") from error
-    if not isinstance(parsed, dict):
-        raise row.error(f"field '{row.path}{field}' should hold a JSON object")
-    return row.within(field, parsed)
 
 
 def record_of(problem: Problem) -> dict[str, object]:

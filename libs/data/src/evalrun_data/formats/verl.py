@@ -1,11 +1,10 @@
 """verl's layout: `prompt` as a chat or a text, `data_source`, `reward_model.ground_truth`, `extra_info`."""
 
-import builtins
 import json
 import re
 from typing import Final
 
-from evalrun_data.entry_points import called_name
+from evalrun_data.entry_points import asserted_name
 from evalrun_data.families.registry import parse_ground_truth
 from evalrun_data.formats.calls import Call, call_tests
 from evalrun_data.formats.record import (
@@ -19,7 +18,6 @@ from evalrun_data.records import ROLES, AssertTests, GroundTruth, Problem, Refer
 from evalrun_data.rows import Row, kind_of
 
 _ID_FIELDS: Final = ("problem_id", "task_id", "name", "id", "index")
-_BUILTINS: Final = frozenset(dir(builtins))
 
 
 def verl_problem_id(row: Row) -> str:
@@ -140,7 +138,7 @@ def _asserts(truth: Row) -> AssertTests:
     inputs = truth.values.get("inputs")
     if isinstance(inputs, list) and any(inputs):
         raise truth.error(f"field '{truth.path}inputs' has texts beside assert_case: not supported")
-    called = truth.name("entry_point") if truth.has("entry_point") else called_name(asserts, _BUILTINS)
+    called = truth.name("entry_point") if truth.has("entry_point") else asserted_name(asserts)
     if called is None:
         raise truth.error(
             f"field '{truth.path}assert_case' calls no single function in every assert: "

@@ -3,6 +3,7 @@
 import platform
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
+from itertools import combinations
 from typing import Final
 
 from evalrun_data.formats.mbpp import REGRESSION_IDS
@@ -35,8 +36,9 @@ def report_markdown(result: AuditResult) -> str:
     sections = [
         f"# Audit report\n\n{state}\n",
         f"## 1. Sample counts\n\n{_counts(result)}\n{_inside(result)}",
-        f"## 2. Overlap between splits\n\n{_overlaps(inside)}",
-        f"## 3. External leakage\n\n{_overlaps(outside)}\n{_METHOD}\n{_ngrams(result)}",
+        f"## 2. Overlap between splits\n\n{_pairs(result, family, same=True)}\n{_overlaps(inside)}",
+        f"## 3. External leakage\n\n{_pairs(result, family, same=False)}\n{_overlaps(outside)}",
+        f"{_METHOD}\n{_ngrams(result)}",
         f"## 4. The fixed MBPP ids\n\n{_mbpp(result)}",
         f"## 5. Versions\n\n{_versions(result)}",
     ]
@@ -83,6 +85,23 @@ def _inside(result: AuditResult) -> str:
 def _same_family(overlap: Overlap, family: dict[str, str]) -> bool:
     first, second = overlap.datasets
     return family[first] == family[second]
+
+
+def _pairs(result: AuditResult, family: dict[str, str], *, same: bool) -> str:
+    """Return a row for every pair of datasets that was compared, with its number of overlaps, 0 too."""
+    datasets = [audited.dataset for audited in result.datasets]
+    rows: list[tuple[object, ...]] = []
+    for first, second in combinations(datasets, 2):
+        if (family[first.name] == family[second.name]) is not same:
+            continue
+        if first.role == second.role == "train":
+            rows.append((first.name, second.name, "-", "-", "two training splits are not compared"))
+            continue
+        found = [each for each in result.overlaps if set(each.datasets) == {first.name, second.name}]
+        kinds = [sum(each.kind == kind for each in found) for kind in ("exact", "near")]
+        is_open = any(each.allowed is None for each in found)
+        rows.append((first.name, second.name, *kinds, "**not allowed**" if is_open else "passed"))
+    return _table(("dataset", "with", "exact", "near", "state"), rows) if rows else "No two datasets to compare.\n"
 
 
 def _overlaps(overlaps: Sequence[Overlap]) -> str:

@@ -1,39 +1,59 @@
 """Datasets of a SandboxFusion server, through its published client: prompts come, the tests stay on the server.
 
-Its servers name their datasets otherwise than evaluations do: `FUSION_NAMES` is the mapping.
+`sandboxfusion:NAME?split=S&language=L&locale=L`: what a known NAME is called there, and its split, are in `PUBLISHED`.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
+from evalrun_data.formats.mbpp import REGRESSION_IDS
 from evalrun_data.governance.plan import SANDBOX_FUSION_SCHEME
+from evalrun_data.published import PUBLISHED, FusionTable
 from evalrun_runtime.atomic_files import write_text
 from evalrun_runtime.distribution import describe_install
 from evalrun_runtime.exits import BadInputError
 
-FUSION_NAMES: Final[Mapping[str, str]] = {
-    "humaneval": "humaneval_python",
-    "mbpp": "mbpp",
-    "mbpp_reg": "mbpp",
-    "codecontests_train": "code_contests",
-    "codecontests_valid": "code_contests",
-    "codecontests_test": "code_contests",
-}
-"""Our dataset: the server's. A server with other names is asked for by them: `sandboxfusion:SERVER_NAME`."""
-
-GetPrompts = Callable[[str, str], Iterable[Any]]
-"""Endpoint and the server's dataset: its prompts, as the client's `Prompt` objects."""
+_OTHER_SPLIT: Final = "evalrun-no-such-split"
+_SETTINGS: Final = ("split", "language", "locale")
 
 
-def fusion_name(source: str) -> str:
-    """Return what the server calls the dataset of a `sandboxfusion:NAME` source."""
-    name = source.removeprefix(SANDBOX_FUSION_SCHEME)
-    return FUSION_NAMES.get(name, name)
+@dataclass(frozen=True, slots=True)
+class FusionRequest:
+    """What is asked of a server."""
+
+    dataset: str
+    """The server's name of it."""
+    split: str = ""
+    language: str = ""
+    locale: str = ""
+
+    def of_other_split(self) -> "FusionRequest":
+        """Return the same request for a split that no dataset has."""
+        return FusionRequest(self.dataset, _OTHER_SPLIT, self.language, self.locale)
 
 
-def get_prompts(endpoint: str, dataset: str) -> Iterable[Any]:
+GetPrompts = Callable[[str, FusionRequest], Iterable[Any]]
+"""Asks an endpoint; gives the client's `Prompt` objects."""
+
+
+def parse_fusion_source(source: str) -> tuple[str, FusionRequest]:
+    """Return the dataset's name here and what is asked for it. Raises BadInputError for an unknown setting."""
+    name, _, query = source.removeprefix(SANDBOX_FUSION_SCHEME).partition("?")
+    known = PUBLISHED[name].fusion if name in PUBLISHED else None
+    table = known or FusionTable(name)
+    settings = {"split": table.split, "language": table.language, "locale": "en" if table.language else ""}
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        if key not in _SETTINGS:
+            raise BadInputError(f"{source}: unknown setting '{key}': write {', '.join(_SETTINGS)}")
+        settings[key] = value
+    return name, FusionRequest(table.name, **settings)
+
+
+def get_prompts(endpoint: str, request: FusionRequest) -> Iterable[Any]:
     """Ask a server for its prompts. Raises BadInputError if the client is missing or the server does not answer."""
     try:
         import sandbox_fusion
@@ -41,34 +61,78 @@ def get_prompts(endpoint: str, dataset: str) -> Iterable[Any]:
         raise BadInputError(
             f"sandboxfusion: the package sandbox-fusion is not installed: {describe_install('data')}"
         ) from error
-    request = sandbox_fusion.GetPromptsRequest(dataset=dataset, config=sandbox_fusion.TestConfig())
+    config = sandbox_fusion.TestConfig(
+        language=request.language or None,
+        locale=request.locale or None,
+        is_fewshot=False,
+        extra={"split": request.split} if request.split else {},
+    )
+    asked = sandbox_fusion.GetPromptsRequest(dataset=request.dataset, config=config)
     try:
-        return list(sandbox_fusion.get_prompts(request, endpoint=endpoint))
+        return list(sandbox_fusion.get_prompts(asked, endpoint=endpoint))
     except Exception as error:  # the client raises bare Exception for any answer but 200
         reason = " ".join(str(error).split())[:300]
-        raise BadInputError(f"sandboxfusion:{dataset}: {endpoint} does not serve it: {reason}") from error
+        raise BadInputError(f"sandboxfusion:{request.dataset}: {endpoint} does not serve it: {reason}") from error
 
 
 def fetch_fusion_rows(source: str, target: Path, endpoint: str, ask: GetPrompts = get_prompts) -> None:
     """Write a server's dataset as records without tests: it keeps them, and judges in judgeMode: Submit.
 
     Raises:
-        BadInputError: no endpoint is named, or the server does not serve the dataset.
+        BadInputError: no endpoint is named, or the server does not serve the dataset or knows no splits.
     """
     if not endpoint:
         raise BadInputError(f"{source}: name the server: --sandbox-fusion URL, or SANDBOX_FUSION_ENDPOINT")
-    dataset, name = fusion_name(source), source.removeprefix(SANDBOX_FUSION_SCHEME)
-    lines = []
-    for prompt in ask(endpoint, dataset):
-        labels = prompt.labels if isinstance(prompt.labels, dict) else {}
-        record = {
-            "dataset": name,
-            "problem_id": str(labels.get("task_id") or labels.get("name") or prompt.id),
-            "prompt": prompt.prompt,
-            "sandbox_dataset": dataset,
-            "sandbox_id": str(prompt.id),
-        }
-        lines.append(json.dumps(record, ensure_ascii=False) + "\n")
+    name, request = parse_fusion_source(source)
+    prompts = [_labelled(prompt) for prompt in ask(endpoint, request)]
+    if request.split:
+        prompts = _of_split(source, endpoint, request, prompts, ask)
+    lines = [line for prompt, labels in prompts if (line := _line(name, request, prompt, labels))]
     if not lines:
-        raise BadInputError(f"{source}: {endpoint} has no prompt in its dataset '{dataset}'")
+        raise BadInputError(f"{source}: {endpoint} has no prompt in its dataset '{request.dataset}'")
     write_text(target, "".join(lines))
+
+
+def _labelled(prompt: Any) -> tuple[Any, dict[str, Any]]:  # noqa: ANN401 - the client's own type
+    return prompt, prompt.labels if isinstance(prompt.labels, dict) else {}
+
+
+def _of_split(
+    source: str,
+    endpoint: str,
+    request: FusionRequest,
+    prompts: Sequence[tuple[Any, dict[str, Any]]],
+    ask: GetPrompts,
+) -> list[tuple[Any, dict[str, Any]]]:
+    """Return the prompts of the split. Raises BadInputError if the server gives the same list for every split."""
+    if prompts and all("split" in labels for _, labels in prompts):
+        return [(prompt, labels) for prompt, labels in prompts if labels["split"] == request.split]
+    try:
+        others = {str(prompt.id) for prompt in ask(endpoint, request.of_other_split())}
+    except BadInputError:  # the server knows its splits, and this is none of them
+        return list(prompts)
+    if others & {str(prompt.id) for prompt, _ in prompts}:
+        raise BadInputError(
+            f"{source}: {endpoint} gives the same prompts for every split of '{request.dataset}': take the published "
+            "files (hf://datasets/...), or write sandboxfusion:" + request.dataset + "?split= for all of them"
+        )
+    return list(prompts)
+
+
+def _line(name: str, request: FusionRequest, prompt: Any, labels: dict[str, Any]) -> str:  # noqa: ANN401
+    """Return the record of a prompt; empty for a problem of MBPP that is not in the regression part."""
+    problem_id = str(labels.get("task_id") or labels.get("name") or prompt.id)
+    if request.dataset == "mbpp" and (number := problem_id.removeprefix("MBPP/")).isdigit():
+        if name == "mbpp_reg" and int(number) not in REGRESSION_IDS:
+            return ""
+        problem_id = f"MBPP/{number}"
+    record = {
+        "dataset": name,
+        "problem_id": problem_id,
+        "prompt": prompt.prompt,
+        "sandbox_dataset": request.dataset,
+        "sandbox_id": str(prompt.id),
+    }
+    if request.split:
+        record["split"] = request.split
+    return json.dumps(record, ensure_ascii=False) + "\n"

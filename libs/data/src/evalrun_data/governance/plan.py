@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from evalrun_data.governance.allow_file import AllowedOverlap, read_allow_file
 from evalrun_data.governance.yaml_rows import entries_of, read_yaml
+from evalrun_data.published import PUBLISHED
 from evalrun_data.records import ROLES, Role
 from evalrun_data.rows import Row, kind_of
 from evalrun_data.sources import local_path
@@ -19,27 +20,6 @@ SANDBOX_FUSION_SCHEME: Final = "sandboxfusion:"
 
 _NAME: Final = re.compile(r"^[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?$")
 _SPLIT: Final = re.compile(r"^[A-Za-z0-9_-]{1,64}$")
-
-
-@dataclass(frozen=True, slots=True)
-class KnownDataset:
-    """Known facts about a dataset of this name."""
-
-    role: Role
-    split: str
-    licence: str
-    source_url: str
-
-
-_HUB: Final = "https://huggingface.co/datasets"
-KNOWN_DATASETS: Final[dict[str, KnownDataset]] = {
-    "humaneval": KnownDataset("test", "test", "MIT", f"{_HUB}/openai_humaneval"),
-    "mbpp_reg": KnownDataset("dev", "test", "CC-BY-4.0", f"{_HUB}/google-research-datasets/mbpp"),
-    "codecontests_train": KnownDataset("train", "train", "CC-BY-4.0", f"{_HUB}/deepmind/code_contests"),
-    "codecontests_valid": KnownDataset("dev", "valid", "CC-BY-4.0", f"{_HUB}/deepmind/code_contests"),
-    "codecontests_test": KnownDataset("test", "test", "CC-BY-4.0", f"{_HUB}/deepmind/code_contests"),
-}
-"""Roles of the evaluation protocol. A plan may say otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +80,11 @@ def _dataset(row: Row, base_dir: Path) -> DatasetPlan:
     name = row.name("name")
     if not _NAME.match(name):
         raise row.error(f"field 'name' is '{name}': write lower case letters, digits, - and _ (at most 63)")
-    known = KNOWN_DATASETS.get(name)
+    known = PUBLISHED.get(name)
     sources = _sources(row)
     for source in sources:
         check_source(source, base_dir, row)
-    if known is None and not row.has("role"):
+    if (known is None or not known.role) and not row.has("role"):
         raise row.error(f"field 'role' is missing: write what '{name}' may be used for: {', '.join(ROLES)}")
     split = row.optional_text("split", known.split if known else "")
     if split and not _SPLIT.match(split):
@@ -112,16 +92,16 @@ def _dataset(row: Row, base_dir: Path) -> DatasetPlan:
     return DatasetPlan(
         name,
         sources,
-        _role(row, known.role if known else None),
+        _role(row, known.role if known else ""),
         split,
         row.optional_text("version"),
-        row.optional_text("licence", known.licence if known else "unknown"),
-        row.optional_text("source_url", known.source_url if known else sources[0]),
+        row.optional_text("licence", (known.licence if known else "") or "unknown"),
+        row.optional_text("source_url", (known.source_url if known else "") or sources[0]),
     )
 
 
-def _role(row: Row, default: Role | None) -> Role:
-    if not row.has("role") and default is not None:
+def _role(row: Row, default: Role | Literal[""]) -> Role:
+    if not row.has("role") and default:
         return default
     given = row.name("role")
     role: Literal["train", "dev", "test"] | None = next((known for known in ROLES if known == given), None)

@@ -15,6 +15,7 @@ from typing import Final
 from evalrun_data.governance.audit import audit_folder
 from evalrun_data.governance.audit_result import AuditResult
 from evalrun_data.governance.compared_texts import problem_text, solution_of
+from evalrun_data.governance.hub_commit import HUB_SCHEME, hub_commit
 from evalrun_data.governance.manifest import manifest_line
 from evalrun_data.governance.parts import DataPart, PartFolder
 from evalrun_data.governance.plan import SANDBOX_FUSION_SCHEME, DatasetPlan, Plan
@@ -50,7 +51,14 @@ FetchRows = Callable[[str, Path], None]
 class Preparation:
     """One preparation into one folder."""
 
-    def __init__(self, plan: Plan, output: Path, report: Report, fetch_rows: FetchRows) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        output: Path,
+        report: Report,
+        fetch_rows: FetchRows,
+        commit_of: Callable[[str], str] = hub_commit,
+    ) -> None:
         """Prepare nothing yet.
 
         Args:
@@ -58,12 +66,14 @@ class Preparation:
             output: destination folder; created if absent.
             report: called as the work goes on, often.
             fetch_rows: brings the rows of a SandboxFusion server.
+            commit_of: tells the commit of an `hf://` source.
         """
         self._plan = plan
         self._output = output
         self._staging = output / STAGING
         self._report = report
         self._fetch_rows = fetch_rows
+        self._hub_commit = commit_of
 
     def run(self) -> AuditResult:
         """Prepare every dataset, audit them, and put everything in its place.
@@ -127,6 +137,7 @@ class Preparation:
         if done.exists():
             return PreparedDataset.from_json(json.loads(done.read_text(encoding="utf-8")))
         copies = self._raw_copies(dataset, work, final / dataset.name)
+        dataset = replace(dataset, version=dataset.version or self._hub_version(dataset, work / "version"))
         parts = PartFolder(work / "parts", dataset.role)
         self._read(dataset, final / dataset.name, copies, parts)
         kept, removed = parts.merge(
@@ -151,6 +162,13 @@ class Preparation:
         write_text(done, json.dumps(asdict(prepared)))
         shutil.rmtree(work / "parts")
         return prepared
+
+    def _hub_version(self, dataset: DatasetPlan, note: Path) -> str:
+        """Return the hub's commit that a dataset is read at, the same one after a kill; empty for other sources."""
+        if not note.exists():
+            sources = [source for source in dataset.sources if source.startswith(HUB_SCHEME)]
+            write_text(note, " ".join(dict.fromkeys(self._hub_commit(source) for source in sources)))
+        return note.read_text(encoding="utf-8")
 
     def _raw_copies(self, dataset: DatasetPlan, notes: Path, folder: Path) -> list[CopiedFile]:
         copies: list[CopiedFile] = []
@@ -300,6 +318,7 @@ def _raw_name(source: str) -> str:
     """Return what a raw copy is called: the source's last part, which also tells the published files."""
     if source.startswith(SANDBOX_FUSION_SCHEME):
         # Not NAME.jsonl: humaneval.jsonl would be read as the published file.
-        return f"sandboxfusion-{source.removeprefix(SANDBOX_FUSION_SCHEME)}.jsonl"
+        plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", source.removeprefix(SANDBOX_FUSION_SCHEME))
+        return f"sandboxfusion-{plain}.jsonl"
     name = re.split(r"[/\\]", re.split(r"[?#]", source)[0])[-1]
     return name.lstrip(".") or "data"

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from evalrun_data.governance.manifest import MAX_MANIFEST_BYTES, mismatches, parse_manifest
-from evalrun_data.governance.plan import KNOWN_DATASETS
 from evalrun_data.governance.prepared import AUDIT, MANIFESTS, REPORT
 from evalrun_data.governance.prepared_check import MAX_AUDIT_BYTES, parse_audit
+from evalrun_data.published import known_role
 from evalrun_data.records import Problem
 from evalrun_data.sources import Source
 from evalrun_runtime.exits import BadInputError, EndCause
@@ -103,8 +103,7 @@ def audit_dataset(
 def role_of(name: str, given: str | None, audit: DatasetAudit | None, problems: Sequence[Problem]) -> str:
     """Return what a dataset may be used for: as the spec says, else its audit, its records, or its well-known name."""
     recorded = problems[0].role if problems else ""
-    known = KNOWN_DATASETS.get(name)
-    return given or (audit.role if audit else "") or recorded or (known.role if known else "")
+    return given or (audit.role if audit else "") or recorded or known_role(name)
 
 
 def _audited(

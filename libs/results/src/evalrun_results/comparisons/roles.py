@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from evalrun_api.v1alpha1 import Gate
-from evalrun_data.governance.plan import KNOWN_DATASETS
+from evalrun_data.published import known_role
 
 
 def role_in(run_info: Mapping[str, object], dataset: str) -> str:
@@ -15,8 +15,7 @@ def role_in(run_info: Mapping[str, object], dataset: str) -> str:
     recorded = datasets.get(dataset) if isinstance(datasets, Mapping) else None
     if isinstance(recorded, Mapping) and isinstance(role := recorded.get("role"), str):
         return role
-    known = KNOWN_DATASETS.get(dataset)
-    return known.role if known else ""
+    return known_role(dataset)
 
 
 def named_with_role(dataset: str, role: str) -> str:

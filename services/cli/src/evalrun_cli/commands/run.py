@@ -34,7 +34,8 @@ from evalrun_runtime.exits import ExitCode
     "datasets",
     multiple=True,
     metavar="FILE|NAME",
-    help="Without FILE: a problem file, or humaneval, mbpp or demo; may be repeated.",
+    help="Without FILE: a problem file, or demo, humaneval, mbpp, mbpp_reg, codecontests_valid or codecontests_test; "
+    "may be repeated.",
 )
 @click.option("--samples", type=click.IntRange(1, 1000), help="Without FILE: samples per problem. Default: 1, greedy.")
 @click.option(

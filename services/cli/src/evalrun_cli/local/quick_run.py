@@ -11,14 +11,9 @@ import yaml
 from evalrun_api.names import MAX_RUN_NAME
 from evalrun_api.v1alpha1 import API_VERSION, KIND
 from evalrun_data import demo
+from evalrun_data.published import EVALUATED
 from evalrun_runtime.exits import BadInputError
 
-PUBLISHED: Final[Mapping[str, str]] = {
-    "demo": demo.SOURCE,
-    "humaneval": "https://github.com/openai/human-eval/raw/master/data/HumanEval.jsonl.gz",
-    "mbpp": "https://raw.githubusercontent.com/google-research/google-research/master/mbpp/mbpp.jsonl",
-}
-"""Data sets that have a name, and where their authors publish them."""
 DEMO_MODEL: Final = "evalrun/recorded-demo"
 DEMO_SERVER: Final = "http://127.0.0.1:8000/v1"
 """Stands in the file for `builtin:demo`, whose address changes with every start."""
@@ -34,7 +29,7 @@ class QuickRun:
     endpoints: Sequence[str]
     model: str | None = None
     datasets: Sequence[str] = ()
-    """Files, URLs, or names of `PUBLISHED`."""
+    """Files, URLs, or names of `EVALUATED`."""
     samples: int = 1
     temperature: float | None = None
 
@@ -48,7 +43,7 @@ class QuickRun:
         if model is None:
             raise BadInputError("--model is missing: write the id that the server shows at /v1/models")
         if not datasets:
-            raise BadInputError(f"--dataset is missing: name a file of problems, or one of {', '.join(PUBLISHED)}")
+            raise BadInputError(f"--dataset is missing: name a file of problems, or one of {', '.join(EVALUATED)}")
         return QuickRun(self.endpoints, model, datasets, self.samples, self.temperature)
 
 

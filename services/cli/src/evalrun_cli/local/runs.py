@@ -14,12 +14,13 @@ from evalrun_api.work_order import WorkOrder, parse_work_order
 from evalrun_cli.local.exclusions import exclusions_of
 from evalrun_cli.local.local_run import CompletionSource, run_to_end
 from evalrun_cli.local.options import LocalOptions
-from evalrun_cli.local.quick_run import FILE_NAME, PUBLISHED, QuickRun, file_text, manifest_of
+from evalrun_cli.local.quick_run import FILE_NAME, QuickRun, file_text, manifest_of
 from evalrun_cli.local.run_session import RunOutcome, RunSession
 from evalrun_cli.local.workspace import Workspace, create, default_directory, order_in, reopen
 from evalrun_cli.run_gate import check_baseline
 from evalrun_client.grader import grader_of
 from evalrun_data import demo
+from evalrun_data.published import EVALUATED, PUBLISHED
 from evalrun_data.readers import load_problem_files, merged
 from evalrun_data.records import Problem
 from evalrun_data.responses import load_responses
@@ -78,10 +79,10 @@ def run_quickly(
 
 def _quick_sources(wanted: str) -> list[tuple[str, str]]:
     """Return name and source of the datasets that `--dataset` names: a published one, or all that a file holds."""
-    if wanted in PUBLISHED and not Path(wanted).exists():
-        return [(wanted, PUBLISHED[wanted])]
+    if wanted in EVALUATED and not Path(wanted).exists():
+        return [(wanted, PUBLISHED[wanted].source)]
     if "://" not in wanted and not wanted.startswith(BUILTIN) and not Path(wanted).exists():
-        known = ", ".join(PUBLISHED)
+        known = ", ".join(EVALUATED)
         raise BadInputError(f"--dataset {wanted}: no such file, nor one of the published data sets ({known})")
     return [(name, places[0]) for name, places in read_problems([wanted])[1].items()]
 
