@@ -37,6 +37,6 @@ def test_decision_names_each_direct_dependency_and_no_other() -> None:
 
 @pytest.mark.parametrize("name", sorted(DIRECT - USED_THROUGH_ANOTHER))
 def test_direct_dependency_is_imported(name: str, imported: set[str]) -> None:
-    modules = {module for module, names in DISTRIBUTIONS.items() if name in map(canonicalize_name, names)}
+    modules = {module for module, names in DISTRIBUTIONS.items() if name in {canonicalize_name(each) for each in names}}
     # A distribution that is not in the development environment is asked for by its own name.
     assert imported & (modules or {name.replace("-", "_")})
