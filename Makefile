@@ -79,30 +79,29 @@ test-rollout test-peers test-all-data: export PYTHONDONTWRITEBYTECODE :=
 
 # Four at a time, since tests mostly wait for processes and pods, and fewer left two cores idle. What fails soon comes
 # first, then what is longest or waits most: `cluster` alone at the end took eight minutes of nearly idle cores.
-# What fails beside the others is run once more, by itself.
 test: $(VENV)/.dev ## set up, check, and pass every test that this machine can run
 	$(MAKE) --no-print-directory --jobs=4 --output-sync=target check docs unit test-e2e test-cluster test-judge test-services test-commands test-images test-chart
 
 test-e2e: $(VENV)/.dev ## the tests of real pods, where KUBECONFIG names a cluster
-	$(BIN)/python tools/pytest_level.py e2e tests/e2e
+	$(BIN)/pytest tests/e2e
 
 test-images: $(VENV)/.dev ## the tests of the images
-	$(BIN)/python tools/pytest_level.py images tests/images
+	$(BIN)/pytest tests/images
 
 test-chart: $(VENV)/.dev ## the tests of the chart
-	$(BIN)/python tools/pytest_level.py chart tests/chart
+	$(BIN)/pytest tests/chart
 
 test-services: $(VENV)/.dev ## the tests of the services' processes on loopback: aggregator, generator, replicas, rewards
-	$(BIN)/python tools/pytest_level.py services $(SERVICE_LEVELS)
+	$(BIN)/pytest $(SERVICE_LEVELS)
 
 test-judge: $(VENV)/.dev ## the tests of the judge's processes on loopback: sandbox, gateway, cheats, SandboxFusion
-	$(BIN)/python tools/pytest_level.py judge $(JUDGE_LEVELS)
+	$(BIN)/pytest $(JUDGE_LEVELS)
 
 test-commands: $(VENV)/.dev ## the tests of the command line
-	$(BIN)/python tools/pytest_level.py commands $(COMMAND_LEVELS)
+	$(BIN)/pytest $(COMMAND_LEVELS)
 
 test-cluster: $(VENV)/.dev ## the tests of the operator and the chart on a real API server
-	$(BIN)/python tools/pytest_level.py cluster tests/cluster
+	$(BIN)/pytest tests/cluster
 
 bench: $(VENV)/.dev ## run the benchmarks; benchmarks/README.md says what each one measures
 	$(BIN)/python benchmarks/run_all.py

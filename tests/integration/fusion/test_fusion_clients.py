@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import requests
 import sandbox_fusion as client
-from builders.fusion.clients import ADD, STDIO_ROW, VerlClient, fenced, sandbox
+from builders.fusion.clients import ADD, STDIO_ROW, TEST_SECONDS, VerlClient, fenced, sandbox
 
 RunCode = client.RunCodeRequest
 MBPP: dict[str, Any] = {
@@ -50,22 +50,22 @@ def plain() -> Iterator[str]:
 
 def run(endpoint: str, code: str, language: str = "python", **fields: Any) -> client.RunCodeResponse:
     request = RunCode(code=code, language=language, **fields)
-    return client.run_code(request, endpoint=endpoint, max_attempts=1, client_timeout=60)
+    return client.run_code(request, endpoint=endpoint, max_attempts=1, client_timeout=TEST_SECONDS)
 
 
 def has_cpp(endpoint: str) -> bool:
-    return "cpp" in requests.get(f"{endpoint}/v1/info", timeout=60).json()["languages"]
+    return "cpp" in requests.get(f"{endpoint}/v1/info", timeout=TEST_SECONDS).json()["languages"]
 
 
 def submit(endpoint: str, dataset: str, completion: str, row: Any, **config: Any) -> client.EvalResult:
     asked = client.SubmitRequest(
         dataset=dataset, id=7, completion=completion, config=client.TestConfig(provided_data=row, **config)
     )
-    return client.submit(asked, endpoint=endpoint, max_attempts=1, client_timeout=60)
+    return client.submit(asked, endpoint=endpoint, max_attempts=1, client_timeout=TEST_SECONDS)
 
 
 def test_ping_is_the_stock_servers(endpoint: str) -> None:
-    answer = requests.get(f"{endpoint}/v1/ping", timeout=60)
+    answer = requests.get(f"{endpoint}/v1/ping", timeout=TEST_SECONDS)
     assert (answer.status_code, answer.text) == (200, '"pong"')
     assert answer.headers["Content-Type"].startswith("application/json")
 
@@ -115,7 +115,7 @@ def test_files_go_in_and_come_out(endpoint: str, size: int) -> None:
 
 def test_a_large_body_that_does_not_fit_is_said_to(endpoint: str) -> None:
     body = b'{"language": "python", "code": "' + b" " * 2_000_000
-    answer = requests.post(f"{endpoint}/run_code", data=body, timeout=60)
+    answer = requests.post(f"{endpoint}/run_code", data=body, timeout=TEST_SECONDS)
     assert (answer.status_code, answer.json()["detail"][0]["type"]) == (422, "json_invalid")
     with pytest.raises(Exception, match=r"code 400: .*leaves the program's private folder"):
         run(endpoint, " " * 2_000_000, files={"../x": ""})
@@ -197,7 +197,7 @@ def test_what_cannot_run_here_raises_in_the_client(endpoint: str) -> None:
     ],
 )
 def test_a_bad_body_is_422_with_fastapis_list(endpoint: str, body: bytes, complaint: list[Any]) -> None:
-    answer = requests.post(f"{endpoint}/run_code", data=body, timeout=60)
+    answer = requests.post(f"{endpoint}/run_code", data=body, timeout=TEST_SECONDS)
     first = answer.json()["detail"][0]
     assert (answer.status_code, [first["type"], first["loc"]]) == (422, complaint)
 
@@ -256,22 +256,24 @@ def test_prompts_come_from_the_folder_and_from_the_request(endpoint: str) -> Non
 
 def test_the_other_dataset_routes_answer(endpoint: str) -> None:
     asked: dict[str, Any] = {"dataset": "mbpp", "config": {}}
-    assert requests.get(f"{endpoint}/list_datasets", timeout=60).json() == ["humaneval_python", "mbpp"]
+    assert requests.get(f"{endpoint}/list_datasets", timeout=TEST_SECONDS).json() == ["humaneval_python", "mbpp"]
     for path, body, answer in (
         ("list_ids", asked, [9, 11]),
         ("list_ids", {**asked, "offset": 1}, [11]),
         ("get_metrics", {**asked, "results": []}, {}),
         ("get_metrics_function", asked, {"function": None}),
     ):
-        assert requests.post(f"{endpoint}/{path}", json=body, timeout=60).json() == answer
-    unknown = requests.post(f"{endpoint}/get_prompt_by_id", json={**asked, "id": "x' OR id=11 --"}, timeout=60)
+        assert requests.post(f"{endpoint}/{path}", json=body, timeout=TEST_SECONDS).json() == answer
+    unknown = requests.post(
+        f"{endpoint}/get_prompt_by_id", json={**asked, "id": "x' OR id=11 --"}, timeout=TEST_SECONDS
+    )
     assert unknown.status_code == 404
 
 
 def test_the_dataset_routes_are_off_unless_asked_for(plain: str) -> None:
-    assert requests.get(f"{plain}/list_datasets", timeout=60).status_code == 404
+    assert requests.get(f"{plain}/list_datasets", timeout=TEST_SECONDS).status_code == 404
     for path in ("submit", "get_prompts", "get_prompt_by_id", "list_ids", "get_metrics", "get_metrics_function"):
-        answer = requests.post(f"{plain}/{path}", json={}, timeout=60)
+        answer = requests.post(f"{plain}/{path}", json={}, timeout=TEST_SECONDS)
         assert answer.status_code == 404
         assert "--fusion-datasets" in answer.json()["detail"]
     assert run(plain, "print(1)").status == "Success"
@@ -282,7 +284,7 @@ def test_many_at_once_wait_and_none_is_late(endpoint: str) -> None:
     busy = "import time\nt = time.process_time()\nwhile time.process_time() < t + 0.2: pass\nprint(input())"
     requests_ = [[RunCode(code=busy, language="python", stdin=str(n), run_timeout=1)] for n in range(24)]
     found = client.run_concurrent(
-        client.run_code, requests_, [{"endpoint": endpoint, "client_timeout": 60}] * 24, concurrency=24
+        client.run_code, requests_, [{"endpoint": endpoint, "client_timeout": TEST_SECONDS}] * 24, concurrency=24
     )
     assert [(answer.status, answer.run_result.stdout) for answer in found] == [("Success", f"{n}\n") for n in range(24)]
 
@@ -318,7 +320,8 @@ async def test_the_asynchronous_client_works(endpoint: str) -> None:
 def test_verls_grades_follow_from_the_answers(
     endpoint: str, code: str, expected: str | None, grade: bool | int
 ) -> None:
-    assert VerlClient(f"{endpoint}/run_code").grade(code, "7", expected, timeout=0.5) is grade
+    verl = VerlClient(f"{endpoint}/run_code", margin_seconds=TEST_SECONDS)
+    assert verl.grade(code, "7", expected, timeout=0.5) is grade
 
 
 def test_verl_may_send_no_memory_limit(endpoint: str) -> None:
@@ -334,7 +337,7 @@ def test_a_client_that_leaves_frees_the_slot(plain: str) -> None:
     with socket.create_connection((host, int(port))) as connection:
         connection.sendall(head + body)
         deadline = time.monotonic() + 60
-        while 'slots{state="busy"} 1.0' not in requests.get(f"{plain}/metrics", timeout=60).text:
+        while 'slots{state="busy"} 1.0' not in requests.get(f"{plain}/metrics", timeout=TEST_SECONDS).text:
             assert time.monotonic() < deadline, "the program never started"
     assert run(plain, "print(1)", run_timeout=1).status == "Success"
 
@@ -346,7 +349,7 @@ def test_clients_send_a_token_as_the_addresss_password(tmp_path: Path) -> None:
         host = address.removeprefix("http://")
         assert run(f"http://evalrun:s3cret@{host}", "print(1)").status == "Success"
         assert VerlClient(f"http://evalrun:s3cret@{host}/run_code").grade("print(1)", "", "1") is True
-        wrong = requests.get(f"http://evalrun:guess@{host}/list_datasets", timeout=60)
+        wrong = requests.get(f"http://evalrun:guess@{host}/list_datasets", timeout=TEST_SECONDS)
         assert wrong.status_code == 401
 
 

@@ -6,7 +6,7 @@ import aiohttp
 import requests
 import sandbox_fusion as client
 from builders.aggregator.process import eventually
-from builders.fusion.clients import ScriptedExecutor, VerlClient, exited, reply, serving
+from builders.fusion.clients import TEST_SECONDS, ScriptedExecutor, VerlClient, exited, reply, serving
 
 from evalrun_executor.api import ProgramRun
 from evalrun_executor.errors import ExecutorLost
@@ -51,9 +51,11 @@ async def test_a_full_queue_is_504_with_a_retry_delay() -> None:
     executor.gate = asyncio.Event()
     body = {"code": "", "language": "python"}
     async with serving(Dispatcher(executor, Turns(1, max_waiting=0))) as address:
-        first = asyncio.create_task(asyncio.to_thread(requests.post, f"{address}/run_code", json=body, timeout=60))
+        first = asyncio.create_task(
+            asyncio.to_thread(requests.post, f"{address}/run_code", json=body, timeout=TEST_SECONDS)
+        )
         await executor.started.wait()
-        refused = await asyncio.to_thread(requests.post, f"{address}/run_code", json=body, timeout=60)
+        refused = await asyncio.to_thread(requests.post, f"{address}/run_code", json=body, timeout=TEST_SECONDS)
         executor.gate.set()
         assert (await first).status_code == 200
     assert (refused.status_code, refused.headers["Retry-After"]) == (504, "1")
@@ -66,7 +68,9 @@ async def test_a_waiting_client_that_leaves_is_forgotten() -> None:
     dispatcher = Dispatcher(executor)
     body = {"code": "", "language": "python"}
     async with serving(dispatcher) as address:
-        first = asyncio.create_task(asyncio.to_thread(requests.post, f"{address}/run_code", json=body, timeout=60))
+        first = asyncio.create_task(
+            asyncio.to_thread(requests.post, f"{address}/run_code", json=body, timeout=TEST_SECONDS)
+        )
         await executor.started.wait()
         async with aiohttp.ClientSession() as session:
             second = asyncio.create_task(session.post(f"{address}/run_code", json=body))
@@ -82,6 +86,6 @@ async def test_a_waiting_client_that_leaves_is_forgotten() -> None:
 async def test_no_stack_is_shown_to_callers() -> None:
     async with serving(Dispatcher(ScriptedExecutor(LOST))) as address:
         answer = await asyncio.to_thread(
-            requests.post, f"{address}/run_code", json={"code": "", "language": "python"}, timeout=10
+            requests.post, f"{address}/run_code", json={"code": "", "language": "python"}, timeout=TEST_SECONDS
         )
     assert (answer.status_code, set(answer.json())) == (504, {"detail"})

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import sandbox_fusion as client
-from builders.fusion.clients import ADD, BOTH_SERVERS, STDIO_ROW, fenced, server_named
+from builders.fusion.clients import ADD, BOTH_SERVERS, STDIO_ROW, TEST_SECONDS, fenced, server_named
 from sandbox_fusion import config
 
 RunCode = client.RunCodeRequest
@@ -47,7 +47,9 @@ BOTH_WAYS = pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", 
 
 @BOTH_WAYS
 def test_run_code(server: str, asynchronous: bool) -> None:
-    run_code = partial(sync_or_async("run_code", asynchronous), endpoint=server, max_attempts=1, client_timeout=60)
+    run_code = partial(
+        sync_or_async("run_code", asynchronous), endpoint=server, max_attempts=1, client_timeout=TEST_SECONDS
+    )
     good = run_code(RunCode(code="print(input())", language="python", stdin="é\n"))
     assert (good.status, good.run_result.stdout, good.run_result.return_code) == ("Success", "é\n", 0)
     late = run_code(RunCode(code=ENDLESS, language="python", run_timeout=1))
@@ -96,7 +98,7 @@ def test_summary_run_code_result(server: str, fields: dict[str, Any], summary: s
 
 def test_run_concurrent(server: str) -> None:
     requests = [RunCode(code="print(input())", language="python", stdin=str(n)) for n in range(12)]
-    calls = [{"endpoint": server, "client_timeout": 60}] * 12
+    calls = [{"endpoint": server, "client_timeout": TEST_SECONDS}] * 12
     found = client.run_concurrent(client.run_code, [[request] for request in requests], calls, concurrency=4)
     assert [answer.run_result.stdout for answer in found] == [f"{n}\n" for n in range(12)]
     named = [{"request": request, **call} for request, call in zip(requests[:3], calls[:3], strict=True)]
@@ -140,7 +142,7 @@ def test_submit_and_submit_safe(server: str, asynchronous: bool) -> None:
         return client.SubmitRequest(dataset=dataset, id="x", completion=completion, config=settings)
 
     for name in ("submit", "submit_safe"):
-        judge = partial(sync_or_async(name, asynchronous), endpoint=server, max_attempts=1, client_timeout=60)
+        judge = partial(sync_or_async(name, asynchronous), endpoint=server, max_attempts=1, client_timeout=TEST_SECONDS)
         good, bad = judge(asked(fenced(ADD))), judge(asked(fenced("print(-1)")))
         assert (good.id, good.accepted, good.extracted_code, len(good.tests)) == ("x", True, ADD, 5)
         assert (bad.accepted, [test.passed for test in bad.tests]) == (False, [False])

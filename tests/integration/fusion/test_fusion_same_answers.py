@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import requests
-from builders.fusion.clients import ADD, BOTH_SERVERS, STDIO_ROW, STOCK, fenced, server_named
+from builders.fusion.clients import ADD, BOTH_SERVERS, STDIO_ROW, STOCK, TEST_SECONDS, fenced, server_named
 
 HEAD = 'def f(x):\n    """Add one."""\n'
 HUMANEVAL = {
@@ -30,7 +30,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def post(server: str, path: str, body: dict[str, Any]) -> tuple[int, Any]:
-    answer = requests.post(f"{server}/{path}", json=body, timeout=60)
+    answer = requests.post(f"{server}/{path}", json=body, timeout=TEST_SECONDS)
     return answer.status_code, answer.json()
 
 
@@ -230,7 +230,7 @@ def test_a_body_that_is_no_object(
     server: str, path: str, body: bytes, content_type: str | None, status: int, complaint: object
 ) -> None:
     headers = {} if content_type is None else {"Content-Type": content_type}
-    answer = requests.post(f"{server}/{path}", data=body, headers=headers, timeout=60)
+    answer = requests.post(f"{server}/{path}", data=body, headers=headers, timeout=TEST_SECONDS)
     detail = answer.json()["detail"]
     assert answer.status_code == status
     if isinstance(complaint, str):
@@ -255,7 +255,7 @@ def test_a_body_that_is_no_object(
 def test_a_path_or_method_that_is_not_there(
     server: str, method: str, path: str, status: int, detail: str | None
 ) -> None:
-    answer = requests.request(method, f"{server}{path}", json={}, timeout=60)
+    answer = requests.request(method, f"{server}{path}", json={}, timeout=TEST_SECONDS)
     assert answer.status_code == status
     assert detail is None or answer.json() == {"detail": detail}
 
@@ -360,8 +360,8 @@ def test_a_request_about_a_dataset_that_makes_no_sense(server: str, path: str, c
 
 
 def test_the_rest(server: str) -> None:
-    assert requests.get(f"{server}/v1/ping", timeout=60).text == '"pong"'
+    assert requests.get(f"{server}/v1/ping", timeout=TEST_SECONDS).text == '"pong"'
     asked = {"dataset": "mbpp", "config": {}}
     assert post(server, "get_metrics", {**asked, "results": []}) == (200, {})
     assert post(server, "get_metrics_function", asked) == (200, {"function": None})
-    assert isinstance(requests.get(f"{server}/list_datasets", timeout=60).json(), list)
+    assert isinstance(requests.get(f"{server}/list_datasets", timeout=TEST_SECONDS).json(), list)
