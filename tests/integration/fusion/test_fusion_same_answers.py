@@ -247,7 +247,7 @@ def test_a_body_that_is_no_object(
         ("GET", "/run_code", 405, "Method Not Allowed"),
         ("POST", "/v1/ping", 405, "Method Not Allowed"),
         ("DELETE", "/list_datasets", 405, "Method Not Allowed"),
-        ("GET", "/health", 404, "Not Found"),
+        ("GET", "/nosuch", 404, "Not Found"),
         ("POST", "/nosuch", 404, "Not Found"),
         ("POST", "/run_code/", 422, None),
     ],
