@@ -8,7 +8,7 @@ import yaml
 from builders.results.stored_runs import verdicts_of, write_run
 
 from evalrun_cli.api import SeveralRuns, compare
-from evalrun_cli.comparisons.several_views import compare_several_runs
+from evalrun_cli.comparisons.several_views import compare_several_runs, phase_places
 from evalrun_cli.comparisons.views import gate
 from evalrun_results.metrics.accumulator import MetricOptions
 from evalrun_results.outputs.qa_logs import QaOptions
@@ -39,8 +39,9 @@ def test_three_runs_from_python_are_compared_with_the_first(runs: list[Path]) ->
 @pytest.mark.parametrize("view", ["text", "markdown", "json", "html"])
 def test_phases_are_in_every_format(runs: list[Path], tmp_path: Path, view: str) -> None:
     written = tmp_path / "compared"
+    base, sft, dpo = map(str, runs)
     compare_several_runs(
-        [str(run) for run in runs], all_pairs=False, pool_seeds=False, phases=True, view=view, output=written
+        [base, f"sft={sft}", f"dpo={dpo}"], all_pairs=False, pool_seeds=False, phases=True, view=view, output=written
     )
     content = written.read_text()
     if view == "json":
@@ -59,9 +60,17 @@ def test_phases_are_in_every_format(runs: list[Path], tmp_path: Path, view: str)
         assert "B - A: +25.0 points" in content
 
 
-def test_more_runs_than_phases_is_bad_input(tmp_path: Path) -> None:
-    places = [str(write_run(tmp_path / str(number), verdicts_of([True] * 3))) for number in range(6)]
-    with pytest.raises(BadInputError, match="--phases: 6 runs: there are 5 phases"):
+def test_compare_phases_finds_the_runs_of_a_folder_by_their_lineage(tmp_path: Path) -> None:
+    for name, phase in (("a-grpo", "grpo"), ("b-other", None), ("c-base", "baseline")):
+        spec = {"lineage": {"phase": phase}} if phase else {}
+        write_run(tmp_path / name, verdicts_of([True] * 3), spec=spec)
+    places, named = phase_places([str(tmp_path)])
+    assert (places, named) == ([str(tmp_path / "c-base"), str(tmp_path / "a-grpo")], {})
+
+
+def test_compare_phases_a_run_without_its_phase_is_bad_input(tmp_path: Path) -> None:
+    places = [str(write_run(tmp_path / str(number), verdicts_of([True] * 3))) for number in range(2)]
+    with pytest.raises(BadInputError, match=r"--phases: .* says no phase: write spec\.lineage\.phase"):
         compare_several_runs(places, all_pairs=False, pool_seeds=False, phases=True, view="text", output=None)
 
 

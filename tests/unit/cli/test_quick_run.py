@@ -83,3 +83,10 @@ def test_any_model_gives_a_run_that_a_cluster_takes(model: str, name: str) -> No
     if model.startswith("/"):
         document["spec"]["model"]["path"] = "org/m"  # a path means nothing in a cluster
     assert evalrun_of(document, where="flags", place="cluster").metadata.name == name
+
+
+def test_manifest_of_wandb_project_becomes_an_export() -> None:
+    document = manifest_of(QuickRun([URL], "m", ["sums.jsonl"], wandb="coder").checked(), SUMS)
+    exports = evalrun_of(document, where="--wandb", place="machine").spec.exports
+    assert exports.wandb is not None
+    assert (exports.wandb.project, exports.wandb.mode) == ("coder", "online")

@@ -55,6 +55,25 @@ def test_chosen_shards_takes_the_hubs_older_names() -> None:
         chosen_shards("data", [valid, "valid-00000-of-00001.parquet"], "valid")
 
 
+def test_load_problems_saved_to_disk_split_is_read_as_one_source(tmp_path: Path) -> None:
+    folder = tmp_path / "codecontests" / "valid"
+    folder.mkdir(parents=True)
+    (tmp_path / "codecontests" / "dataset_dict.json").write_text('{"splits": ["valid"]}')
+    for number, rows in enumerate(((1, 2), (3,))):
+        table = pa.Table.from_pylist([contest_row(row) for row in rows])
+        with (
+            pa.OSFile(str(folder / f"data-{number:05d}-of-00002.arrow"), "wb") as file,
+            pa.ipc.new_stream(file, table.schema) as stream,
+        ):
+            stream.write_table(table)
+    assert [p.problem_id for p in load_problems("codecontests/valid", "contest", tmp_path)] == ["p1", "p2", "p3"]
+    with pytest.raises(BadInputError, match="codecontests: holds the splits of save_to_disk: name one"):
+        load_problems("codecontests", "contest", tmp_path)
+    (folder / "data-00000-of-00002.arrow").write_bytes(b"\xff\xff\xff\xff\x10")
+    with pytest.raises(BadInputError, match="broken Arrow after row 0"):
+        load_problems("codecontests/valid", "contest", tmp_path)
+
+
 def test_a_folder_of_other_files_is_none_of_shards(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("{}")
     with pytest.raises(BadInputError, match="is a folder; name the file in it"):

@@ -1,4 +1,4 @@
-"""Finds the Parquet shards of a data set as the Hugging Face hub publishes it.
+"""Finds the shards of a data set: Parquet as the Hugging Face hub publishes it, Arrow as `save_to_disk` writes it.
 
 A source may be a folder (`NAME/data`), or a split in one: `NAME/data/test` is `test-00000-of-00002.parquet` and so on,
 or `test-00000-of-00002-9c49eeff30aacaa8.parquet`, as older uploads are called.
@@ -14,7 +14,13 @@ from evalrun_runtime.exits import BadInputError
 
 logger = logging.getLogger(__name__)
 
-_SHARD: Final = re.compile(r"^(?P<split>.+?)-(?P<number>\d{5,})-of-(?P<count>\d{5,})(?:-[0-9a-f]{8,})?\.parquet$")
+_SHARD: Final = re.compile(
+    r"^(?P<split>.+?)-(?P<number>\d{5,})-of-(?P<count>\d{5,})(?:-[0-9a-f]{8,})?\.(?:parquet|arrow)$"
+)
+
+
+SAVED_SPLITS: Final = "dataset_dict.json"
+"""File that `save_to_disk` writes beside the folders of several splits."""
 
 
 def files_of(source: Source) -> list[Source]:
@@ -23,9 +29,11 @@ def files_of(source: Source) -> list[Source]:
     Raises:
         BadInputError: a shard is missing, or the folder holds several splits.
     """
-    if source.is_builtin or source.name.lower().endswith((".parquet", ".json", ".jsonl", ".gz")):
+    if source.is_builtin or source.name.lower().endswith((".parquet", ".arrow", ".json", ".jsonl", ".gz")):
         return [source]
     folder, split, names = _listed(source)
+    if SAVED_SPLITS in names:
+        raise BadInputError(f"{source.name}: holds the splits of save_to_disk: name one, e.g. {folder}/test")
     shards = chosen_shards(source.name, names, split)
     return [source.named(f"{folder}/{name}") for name in shards] or [source]
 

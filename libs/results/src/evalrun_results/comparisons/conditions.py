@@ -23,6 +23,10 @@ NOT_SAMPLING: Final = frozenset({"noiseFloorRepeats", "k"})
 """Of a protocol: they change what is reported, not how answers are drawn."""
 
 
+_OF_THE_MODEL: Final = ("model_revision", "weights_sha256", "adapter_sha256", "quantization", "dtype")
+"""Of `ENGINE_FIELDS`: a later phase of a training has other weights by design."""
+
+
 def differing_conditions(first: Info, second: Info, datasets: Iterable[str]) -> list[str]:
     """Name what two runs did not have in common, one line each, `A against B`.
 
@@ -36,6 +40,17 @@ def differing_conditions(first: Info, second: Info, datasets: Iterable[str]) -> 
         *(line for name in datasets for line in _dataset(first, second, name)),
         *_judging(first, second),
     ]
+
+
+def measured_otherwise(first: Info, second: Info, datasets: Iterable[str]) -> list[str]:
+    """Return what of the engine, the judge or the tests changed between two runs; the model and its weights may."""
+    lines: list[str] = []
+    for field, label in ENGINE_FIELDS.items():
+        said = [_engines_say(info, field) for info in (first, second)]
+        if field not in _OF_THE_MODEL and all(said):
+            lines += _differing(label, *said)
+    lines += _judging(first, second)
+    return lines + [line for name in datasets for line in _dataset(first, second, name)]
 
 
 def differ_by_seed_alone(first: Info, second: Info, datasets: Iterable[str]) -> bool:

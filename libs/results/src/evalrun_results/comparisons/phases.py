@@ -1,15 +1,18 @@
 """Compares the phases of a training: whether the headline figures of each moved as intended. Pure.
 
 Phases as a team trains them: 0 baseline, 1 SFT (fewer low-level errors), 2 DPO (preference alignment as a cold start),
-3 GRPO (online RL with verifiable rewards), 4 multi-turn repair.
+3 GRPO (online RL with verifiable rewards), 4 multi-turn repair. A run says its phase in `lineage.phase`, and any may be
+left out.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from evalrun_registry.metrics import falls
-from evalrun_results.comparisons.several import Contrast, SeveralRuns
+from evalrun_results.comparisons.conditions import measured_otherwise
+from evalrun_results.comparisons.history import lineage_of
+from evalrun_results.comparisons.several import Configuration, Contrast, SeveralRuns
 
 Reached = Literal["yes", "no", "open", "-"]
 """yes: the interval is on the wanted side; no: it is on the other; open: it holds both; -: there is no figure."""
@@ -20,8 +23,10 @@ class Headline:
     """One figure that a phase should improve."""
 
     metric: str
-    min_change: float
+    min_change: float = 0.0
     """Minimum change in the wanted direction: 0.03 is three points."""
+    min_value: float | None = None
+    """Minimum of the figure itself, for one that the baseline cannot have; None: the change counts."""
     dataset: str | None = None
     """The only dataset that counts; None: every dataset."""
 
@@ -31,28 +36,52 @@ class TrainingPhase:
     """One phase of a training."""
 
     name: str
+    spellings: tuple[str, ...]
+    """Of `lineage.phase`, in lower case; the first is the usual one."""
     goal: str
     headlines: tuple[Headline, ...]
 
 
 PHASES: Final = (
-    TrainingPhase("0 baseline", "where the model stands", ()),
+    TrainingPhase("0 baseline", ("baseline", "base", "phase0", "0"), "where the model stands", ()),
     TrainingPhase(
         "1 SFT",
+        ("sft", "phase1", "1"),
         "fewer low-level errors",
-        (Headline("exec_success_rate", 0.0), Headline("syntax_error_rate", 0.0)),
+        (Headline("exec_success_rate"), Headline("syntax_error_rate")),
     ),
     TrainingPhase(
         "2 DPO",
+        ("dpo", "phase2", "2"),
         "preference alignment as a cold start",
-        (Headline("pass_ratio_mean", 0.0), Headline("zero_reward_rate", 0.0)),
+        (Headline("pass_ratio_mean"), Headline("zero_reward_rate")),
     ),
     TrainingPhase(
-        "3 GRPO", "accepted@1 up by 3 to 10 points", (Headline("accepted_at_1", 0.03, dataset="codecontests_test"),)
+        "3 GRPO",
+        ("grpo", "rl", "phase3", "3"),
+        "accepted@1 up by 3 to 10 points",
+        (Headline("accepted_at_1", 0.03, dataset="codecontests_test"),),
     ),
-    TrainingPhase("4 repair", "recovery rate of 20 to 40 %", (Headline("recovery_rate", 0.2),)),
+    TrainingPhase(
+        "4 repair",
+        ("repair", "multi-turn", "multiturn", "phase4", "4"),
+        "recovery rate of 20 to 40 %",
+        (Headline("recovery_rate", min_value=0.2),),
+    ),
 )
 """In their order."""
+NAMES: Final = tuple(phase.spellings[0] for phase in PHASES)
+
+
+def phase_named(name: str) -> TrainingPhase | None:
+    """Return the phase that a run's lineage, or a user, names; None if it is none of them."""
+    return next((phase for phase in PHASES if name.lower() in phase.spellings), None)
+
+
+def phase_in(run_info: Mapping[str, object]) -> TrainingPhase | None:
+    """Return the phase that a run says in its lineage; None if it says none, or one that is not known."""
+    said = lineage_of(run_info).get("phase")
+    return phase_named(said) if isinstance(said, str) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,28 +101,86 @@ class PhaseRow:
     reached: Reached
 
 
-def phase_rows(found: SeveralRuns) -> tuple[PhaseRow, ...]:
-    """Return the phase table: the configurations are the phases, in their order; each is held beside the first.
+def phase_rows(found: SeveralRuns, named: Mapping[str, TrainingPhase] | None = None) -> tuple[PhaseRow, ...]:
+    """Return the phase table: each configuration is held beside the first, the baseline, by the goals of its phase.
+
+    Args:
+        found: the configurations, the baseline first.
+        named: phases by place, for runs that do not say theirs.
 
     Raises:
-        ValueError: there are more configurations than phases.
+        ValueError: a configuration says no phase, or the first one says another than the baseline's.
     """
-    if len(found.configurations) > len(PHASES):
-        raise ValueError(f"{len(found.configurations)} runs: there are {len(PHASES)} phases, {PHASES[0].name} first")
-    return tuple(_rows(found))
+    phases: list[tuple[Configuration, TrainingPhase]] = []
+    for number, configuration in enumerate(found.configurations):
+        run = configuration.runs[0]
+        phase = (named or {}).get(run.place) or phase_in(run.run_info)
+        if number == 0 and phase is not None and phase is not PHASES[0]:
+            raise ValueError(f"{run.place} is of the phase {phase.name}: name the baseline first")
+        if number and phase is None:
+            said = lineage_of(run.run_info).get("phase")
+            raise ValueError(
+                f"{run.place} says {'no phase' if said is None else f'the phase {said!r}, which is not known'}: write "
+                f"spec.lineage.phase, or PHASE={run.place} here, one of {', '.join(NAMES)}"
+            )
+        phases.append((configuration, phase or PHASES[0]))
+    phases.sort(key=lambda each: PHASES.index(each[1]))
+    return tuple(_rows(found, phases))
 
 
-def _rows(found: SeveralRuns) -> Iterator[PhaseRow]:
-    first = found.configurations[0].letter
-    for phase, configuration in zip(PHASES, found.configurations, strict=False):
+def outdated_baselines(found: SeveralRuns) -> Iterator[str]:
+    """Yield why the first configuration must be measured again: another engine or judge measured a later one."""
+    first, *others = found.configurations
+    names = [each.dataset for each in found.datasets]
+    for other in others:
+        changed = measured_otherwise(first.runs[0].run_info, other.runs[0].run_info, names)
+        if changed:
+            what = "; ".join(changed)
+            yield f"{first.letter} must be measured again before it is compared with {other.letter}: {what}"
+
+
+def _rows(found: SeveralRuns, phases: Sequence[tuple[Configuration, TrainingPhase]]) -> Iterator[PhaseRow]:
+    first = found.configurations[0]
+    for configuration, phase in phases:
         for headline in phase.headlines:
             for dataset in found.datasets:
                 if headline.dataset is not None and headline.dataset != dataset.dataset:
                     continue
-                between = _between(dataset.contrasts, first, configuration.letter)
+                if headline.min_value is not None:
+                    yield _level(phase, headline, headline.min_value, dataset.dataset, first, configuration)
+                    continue
+                between = _between(dataset.contrasts, first.letter, configuration.letter)
                 yield _row(phase, headline, configuration.letter, dataset.dataset, between)
             if headline.dataset is not None and headline.dataset not in {each.dataset for each in found.datasets}:
                 yield _row(phase, headline, configuration.letter, headline.dataset, None)
+
+
+def _level(
+    phase: TrainingPhase, headline: Headline, wanted: float, dataset: str, first: Configuration, own: Configuration
+) -> PhaseRow:
+    """Return the row of a figure that is held to a value of its own, with its own interval."""
+    value, low, high = _figure(own, dataset, headline.metric)
+    reached: Reached = "open"
+    if value is None:
+        reached = "-"
+    elif low is not None and low >= wanted:
+        reached = "yes"
+    elif high is not None and high < wanted:
+        reached = "no"
+    baseline, _, _ = _figure(first, dataset, headline.metric)
+    return PhaseRow(
+        phase.name, phase.goal, own.letter, dataset, headline.metric, baseline, value, None, low, high, reached
+    )
+
+
+def _figure(configuration: Configuration, dataset: str, metric: str) -> tuple[float | None, float | None, float | None]:
+    """Return a figure and its interval as the summary of a configuration's first run has them."""
+    figure = configuration.runs[0].figure(dataset, metric) or {}
+    value, low, high = (
+        float(number) if isinstance(number := figure.get(name), int | float) else None
+        for name in ("value", "low", "high")
+    )
+    return value, low, high
 
 
 def _between(contrasts: Sequence[Contrast], first: str, second: str) -> Contrast | None:

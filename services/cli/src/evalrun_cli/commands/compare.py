@@ -19,8 +19,8 @@ from evalrun_runtime.exits import ExitCode
 @click.option(
     "--phases",
     is_flag=True,
-    help="The runs are the phases of a training in their order (baseline, SFT, DPO, GRPO, repair): say beside A "
-    "whether each one's headline figures moved as they should.",
+    help="The runs are phases of a training (baseline, sft, dpo, grpo, repair), by lineage.phase or as PHASE=RUN: say "
+    "whether each one's headline figures moved as they should. A folder stands for its runs that say a phase.",
 )
 @shown
 def compare(
@@ -36,6 +36,8 @@ def compare(
     For more runs: the figures of every run, each pair's difference of accepted@1 with its p-value after Holm's
     correction, and the problems that only some runs solved.
     """
+    if output is not None and output.suffix == ".html" and view == "text":
+        view = "html"
     if len(runs) == 2 and not pool_seeds and not phases:
         from evalrun_cli.comparisons.views import compare as compare_runs
 

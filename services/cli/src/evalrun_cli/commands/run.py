@@ -43,6 +43,7 @@ from evalrun_runtime.exits import ExitCode
     type=click.FloatRange(0.0, 2.0),
     help="Without FILE: sampling temperature. Default: 0 for one sample, 0.8 for several.",
 )
+@click.option("--wandb", metavar="PROJECT", help="Without FILE: export the run to this project of Weights & Biases.")
 @click.option("--resume", type=click.Path(path_type=Path), help="With --local: resume the run in this folder.")
 @judged_here
 def run(
@@ -56,6 +57,7 @@ def run(
     datasets: Sequence[str],
     samples: int | None,
     temperature: float | None,
+    wandb: str | None,
     resume: Path | None,
     options: LocalOptions,
 ) -> ExitCode:
@@ -74,7 +76,13 @@ def run(
     """
     here = {"--output": output, "--endpoint": endpoints, "--resume": resume, **options.flags}
     given = [flag for flag, value in here.items() if value]
-    asked = {"--model": model, "--dataset": datasets, "--samples": samples, "--temperature": temperature}
+    asked = {
+        "--model": model,
+        "--dataset": datasets,
+        "--samples": samples,
+        "--temperature": temperature,
+        "--wandb": wandb,
+    }
     if file is None and (namespace is not None or no_follow or resume is not None):
         raise click.UsageError("--namespace, --no-follow, --resume: these need a FILE: name one, or remove them")
     if file is not None and (wrong := [flag for flag, value in asked.items() if value or value == 0]):
@@ -98,7 +106,7 @@ def run(
 
         session = RunSession(clock=SINCE_START, launched=launched)
         if file is None:
-            wanted = QuickRun(endpoints, model, datasets, samples or 1, temperature)
+            wanted = QuickRun(endpoints, model, datasets, samples or 1, temperature, wandb)
             return run_quickly(wanted, output=output, options=options, session=session).code
         ended = run_file(file, output=output, endpoints=endpoints, resume=resume, options=options, session=session)
         return ended.code

@@ -66,11 +66,14 @@ def phase_row(each: PhaseRow) -> list[str]:
     """Return a row of the phase table; `Reached` is about one figure each, without a correction."""
     name = f"{each.phase}: {each.goal}"
     start = [name, each.letter, each.dataset, words.label(each.metric)]
-    if each.baseline is None or each.value is None or each.difference is None:
+    if each.value is None:
         return [*start, "-", "-", "-", "-", "not measured"]
     metric, low, high = each.metric, each.low, each.high
+    values = ["-" if each.baseline is None else words.value(metric, each.baseline), words.value(metric, each.value)]
+    if each.difference is None:  # the figure itself is the goal, and the interval is its own
+        own = "-" if low is None or high is None else f"{words.value(metric, low)} to {words.value(metric, high)}"
+        return [*start, *values, "-", own, each.reached]
     interval = "-" if low is None or high is None else f"{words.change(metric, low)} to {words.change(metric, high)}"
-    values = [words.value(metric, each.baseline), words.value(metric, each.value)]
     return [*start, *values, words.change(metric, each.difference), interval, each.reached]
 
 

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from rich import box
 from rich.table import Table
 
+from evalrun_cli.comparisons.history import runs_below
 from evalrun_cli.comparisons.several_page import several_page
 from evalrun_cli.comparisons.several_text import (
     CONTRAST_HEADINGS,
@@ -24,7 +25,15 @@ from evalrun_cli.comparisons.several_text import (
 )
 from evalrun_cli.comparisons.views import SHOWN_FLIPS, cell, dataset_names, plain, run_facts, terminal, write
 from evalrun_cli.printable_text import printable
-from evalrun_results.comparisons.phases import PhaseRow, phase_rows
+from evalrun_results.comparisons.phases import (
+    PHASES,
+    PhaseRow,
+    TrainingPhase,
+    outdated_baselines,
+    phase_in,
+    phase_named,
+    phase_rows,
+)
 from evalrun_results.comparisons.several import DatasetAcross, SeveralRuns, compare_several, configurations_of
 from evalrun_runtime.exits import BadInputError, ExitCode
 
@@ -35,16 +44,40 @@ def compare_several_runs(
     """Compare the runs in several folders or URLs and show, or write, what was found.
 
     Raises:
-        BadInputError: a place is named twice or holds no finished run, nothing can be compared, there are more runs
-            than phases, or the file cannot be written.
+        BadInputError: a place is named twice or holds no finished run, nothing can be compared, a run says no
+            phase, or the file cannot be written.
     """
+    named: Mapping[str, TrainingPhase] = {}
+    if phases:
+        places, named = phase_places(places)
     found = compared_several(places, all_pairs=all_pairs, pool_seeds=pool_seeds)
     try:
-        rows = phase_rows(found) if phases else ()
+        rows = phase_rows(found, named) if phases else ()
     except ValueError as error:
         raise BadInputError(f"--phases: {error}") from error
+    if phases:
+        found = replace(found, warnings=(*outdated_baselines(found), *found.warnings))
     write(VIEWS[view](found, rows), output)
     return ExitCode.SUCCEEDED
+
+
+def phase_places(places: Sequence[str]) -> tuple[list[str], dict[str, TrainingPhase]]:
+    """Return the runs of a training, the baseline's first, and the phases that the user names as PHASE=RUN.
+
+    A folder or URL that is no run stands for the runs in it that say their phase. Raises BadInputError.
+    """
+    found: list[tuple[str, TrainingPhase | None]] = []
+    named: dict[str, TrainingPhase] = {}
+    for each in places:
+        name, sign, place = each.partition("=")
+        if sign and (phase := phase_named(name)) is not None:
+            named[place] = phase
+            found.append((place, phase))
+            continue
+        runs = [(run.place, phase_in(run.run_info)) for run in runs_below(each)]
+        found += runs if [place for place, _ in runs] == [each] else [run for run in runs if run[1] is not None]
+    baselines = [place for place, phase in found if phase is PHASES[0]]
+    return baselines + [place for place, phase in found if phase is not PHASES[0]], named
 
 
 def compared_several(places: Sequence[str], *, all_pairs: bool, pool_seeds: bool) -> SeveralRuns:

@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import yaml
@@ -32,6 +32,8 @@ class QuickRun:
     """Files, URLs, or names of `EVALUATED`."""
     samples: int = 1
     temperature: float | None = None
+    wandb: str | None = None
+    """Project of Weights & Biases that receives the run; None: none does."""
 
     def checked(self) -> "QuickRun":
         """Return it with the demo's own model and data set filled in. Raises BadInputError if something is missing."""
@@ -44,7 +46,7 @@ class QuickRun:
             raise BadInputError("--model is missing: write the id that the server shows at /v1/models")
         if not datasets:
             raise BadInputError(f"--dataset is missing: name a file of problems, or one of {', '.join(EVALUATED)}")
-        return QuickRun(self.endpoints, model, datasets, self.samples, self.temperature)
+        return replace(self, model=model, datasets=datasets)
 
 
 def manifest_of(asked: QuickRun, sources: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -64,6 +66,7 @@ def manifest_of(asked: QuickRun, sources: Sequence[tuple[str, str]]) -> dict[str
             "datasets": [{"name": name, "source": source} for name, source in sources],
             "protocol": _protocol(asked.samples, asked.temperature),
             "endpoints": [{"url": url} for url in urls],
+            **({} if asked.wandb is None else {"exports": {"wandb": {"project": asked.wandb}}}),
             "output": {"retain": True},  # a cluster asks where the results go; one machine ignores it
         },
     }
