@@ -85,7 +85,7 @@ def rules_template() -> str:
     return RULES_TEMPLATE.format(
         keda=_dumped_rules(role_rules("keda")),
         others=_dumped_rules(role_rules("cpu")),
-        lease=_dumped_rules(lease_rules()),
+        lease=_dumped_rules(lease_rules("{{ . }}")),
         shared_token=_dumped_rules(shared_token_rules()),
     )
 

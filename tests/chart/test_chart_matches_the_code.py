@@ -140,8 +140,8 @@ def test_the_operator_may_do_exactly_what_the_code_says(chart: Chart, mode: Auto
     assert named(everywhere, "ClusterRole", "evalrun-operator")["rules"] == wanted
     assert not [role for role in of_kind(everywhere, "Role") if role["metadata"]["name"].endswith("-tokens")]
     some = chart.render({"operator": {"autoscaling": mode, "watchNamespaces": ["team-a", "team-b"]}})
-    assert [role["rules"] for role in of_kind(some, "Role")] == [wanted, wanted, lease_rules()]
-    assert named(everywhere, "Role", "evalrun-operator-lease")["rules"] == lease_rules()
+    assert [role["rules"] for role in of_kind(some, "Role")] == [wanted, wanted, lease_rules("evalrun-operator")]
+    assert named(everywhere, "Role", "evalrun-operator-lease")["rules"] == lease_rules("evalrun-operator")
 
 
 @pytest.mark.parametrize("mode", ["cpu", "custom"])

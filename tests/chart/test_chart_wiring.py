@@ -98,10 +98,13 @@ def test_a_namespaced_installation_holds_no_cluster_scoped_object(chart: Chart) 
     }
     objects = chart.render(values)
     assert {item["metadata"].get("namespace") for item in objects} == {"evals", "evalrun-system"}
-    assert not [item["kind"] for item in objects if item["kind"].startswith(("Cluster", "CustomResource"))]
+    assert not [
+        item["kind"] for item in objects if item["kind"].startswith(("Cluster", "CustomResource", "Validating"))
+    ]
     outside = [item for item in of_kind(objects, "Role") if item["metadata"]["namespace"] != "evals"]
+    lease = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"]}
     assert [role["rules"] for role in outside] == [
-        [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "get", "update"]}]
+        [{**lease, "verbs": ["create"]}, {**lease, "verbs": ["get", "update"], "resourceNames": ["evalrun-operator"]}]
     ]
 
 

@@ -4,7 +4,7 @@ The chart is generated from it and the tests run the operator with exactly this.
 listed: the operator reads nothing but its runs' tokens. Nothing of the cluster's own objects is read but discovery.
 """
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE, EVENT, KINDS, LEASE, SECRET, WORKLOAD
 from evalrun_operator.settings import AutoscalingMode
@@ -15,6 +15,7 @@ class PolicyRule(TypedDict):
 
     apiGroups: list[str]
     resources: list[str]
+    resourceNames: NotRequired[list[str]]
     verbs: list[str]
 
 
@@ -54,9 +55,13 @@ def role_rules(autoscaling: AutoscalingMode) -> list[PolicyRule]:
     ]
 
 
-def lease_rules() -> list[PolicyRule]:
-    """Return the rules in the operator's own namespace: the Lease that says which of its replicas works."""
-    return [_rule(LEASE.group, [LEASE.plural], ["create", "get", "update"])]
+def lease_rules(lease: str) -> list[PolicyRule]:
+    """Return the rules in the operator's own namespace: the Lease that says which of its replicas works.
+
+    Only creating is not bound to its name, since RBAC knows no name of what is not there yet.
+    """
+    named: PolicyRule = {**_rule(LEASE.group, [LEASE.plural], ["get", "update"]), "resourceNames": [lease]}
+    return [_rule(LEASE.group, [LEASE.plural], ["create"]), named]
 
 
 def shared_token_rules() -> list[PolicyRule]:

@@ -119,6 +119,7 @@ VALUE_SETS: dict[str, Values] = {
     },
     "bare": {
         "crds": {"create": False},
+        "admission": {"enabled": False},
         "rbac": {"create": False, "aggregateToUserRoles": False},
         "networkPolicy": {"enabled": False},
         "operator": {

@@ -126,11 +126,17 @@ class ControlPlane:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def request(
-        self, method: str, path: str, body: object = None, content_type: str = "application/json", **query: str
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        content_type: str = "application/json",
+        headers: Mapping[str, str] | None = None,
+        **query: str,
     ) -> Answer:
         """Send one request as the administrator, on the connection of the one before: `until` asks many times."""
         target = path + ("?" + "&".join(f"{key}={value}" for key, value in query.items()) if query else "")
-        headers = {"Authorization": f"Bearer {ADMIN_TOKEN}", "Content-Type": content_type}
+        headers = {"Authorization": f"Bearer {ADMIN_TOKEN}", "Content-Type": content_type, **(headers or {})}
         sent = None if body is None else json.dumps(body).encode()
         with self._lock:
             kept = self._connection.sock is not None

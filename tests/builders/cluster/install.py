@@ -26,8 +26,9 @@ RESULTS = "results"
 VALUES: Object = {
     "operator": {"pollSeconds": 1},
     "runDefaults": {"sandboxSlotMilliCpu": 100, "gatewayCpu": "100m", "generatorCpu": "100m"},
+    "admission": {"allowed": {"backends": ["Evalrun", "SandboxFusion"]}},
 }
-"""So that three runs fit on a node of two CPUs."""
+"""So that three runs fit on a node of two CPUs, and a stock server may be used."""
 SHARED_JUDGE: Object = {
     "enabled": True,
     "gateway": {
@@ -140,10 +141,11 @@ class Installed:
         token = {"name": secret["metadata"]["name"], "key": "token"}
         return {"name": "evalrun-judge", "namespace": self.system, "tokenSecretRef": token}
 
-    def mount(self, pod: str, *claims: str) -> None:
+    def mount(self, pod: str, *claims: str, labels: Mapping[str, str] | None = None) -> None:
         """Run a pod that does nothing but to hold claims, each at /CLAIM; wait until it runs."""
         idle = self._pod(["python", "-c", "import signal; signal.sigwait({signal.SIGTERM})"], claims)
-        self.cluster.apply(self.runs, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod}, "spec": idle})
+        metadata = {"name": pod, "labels": dict(labels or {})}
+        self.cluster.apply(self.runs, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": idle})
         self.cluster.kubectl("wait", "--namespace", self.runs, f"pod/{pod}", "--for=condition=Ready", "--timeout=50s")
 
     def upload(self, *files: Path) -> None:
@@ -244,7 +246,8 @@ def installed(cluster: Cluster, images: dict[str, str], values: Object = VALUES)
     try:
         tags = {stage: {"tag": name.rpartition(":")[2]} for stage, name in images.items()}
         tags["generator"] = tags["aggregator"]
-        given = yaml.safe_dump({**values, "images": {"registry": REGISTRY, **tags}})
+        policies = {"networkPolicy": {"apiServer": _api_servers(cluster)}}
+        given = yaml.safe_dump({**policies, **values, "images": {"registry": REGISTRY, **tags}})
         cluster.helm("install", "evalrun", str(CHART), "--namespace", here.system, "--values", "-", given=given)
         try:
             cluster.apply(here.runs, *_brought())
@@ -257,6 +260,13 @@ def installed(cluster: Cluster, images: dict[str, str], values: Object = VALUES)
             cluster.kubectl("delete", "crd", *CRDS, "--timeout=50s")
     finally:
         cluster.kubectl("delete", "namespace", here.system, here.runs, "--wait=false")  # the cluster goes on by itself
+
+
+def _api_servers(cluster: Cluster) -> list[Object]:
+    """Return the API server's addresses as peers: it may listen on a port that the chart does not open by itself."""
+    slices = cluster.get("default", "endpointslices", "--selector", "kubernetes.io/service-name=kubernetes")["items"]
+    addresses = [address for one in slices for endpoint in one["endpoints"] for address in endpoint["addresses"]]
+    return [{"ipBlock": {"cidr": f"{address}/{128 if ':' in address else 32}"}} for address in addresses]
 
 
 def _brought() -> list[Object]:

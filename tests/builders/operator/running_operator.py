@@ -154,7 +154,8 @@ def operator_kubeconfig(plane: ControlPlane, autoscaling: AutoscalingMode = "cpu
         },
         {
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
-            "metadata": {"name": ACCOUNT, "namespace": OPERATOR_NAMESPACE}, "rules": lease_rules(),
+            "metadata": {"name": ACCOUNT, "namespace": OPERATOR_NAMESPACE},
+            "rules": lease_rules(LEASE.rpartition("/")[2]),
         },
         {
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",

@@ -39,7 +39,8 @@
 {{- end }}
 {{- end }}
 {{- define "evalrun.leaseRules" -}}
-- {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create", "get", "update"]}
+- {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]}
+- {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "update"], "resourceNames": ["{{ . }}"]}
 {{- end }}
 {{- define "evalrun.sharedTokenRules" -}}
 - {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "patch"]}

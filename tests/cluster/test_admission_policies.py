@@ -1,0 +1,293 @@
+"""The chart's admission policies on a real API server: what users may ask for, and what the operator may write."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import yaml
+from builders.cluster.chart import ROOT, Chart, Object, Values
+from builders.cluster.controllers import apply_crds
+from builders.cluster.controlplane import (
+    ControlPlane,
+    MissingBinariesError,
+    find_binaries,
+    running_control_plane,
+    until,
+)
+from builders.operator.evalruns import evalrun_manifest
+from builders.operator.evalschedules import evalschedule_manifest
+from builders.operator.world import evalrun, operator_settings
+from builders.tools import missing
+
+from evalrun_operator import resources
+from evalrun_operator.lifecycle.situation import identity_of
+from evalrun_operator.resources import RunPlan
+from evalrun_operator.resources.run_tokens import new_tokens
+
+SYSTEM, TENANT, TRUSTED = "policies-system", "policies-tenant", "policies-trusted"
+VALUES = {
+    "images": {"registry": "registry.test/team"},
+    "sharedJudge": {"enabled": True},
+    "admission": {
+        "allowed": {"buckets": ["s3://evaluations"], "claims": ["data", "results"]},
+        "namespaces": {TRUSTED: {"priorityClasses": ["batch"], "tolerations": ["*"]}},
+    },
+}
+OPERATOR = f"system:serviceaccount:{SYSTEM}:evalrun-operator"
+RUNS = f"/apis/evalrun.dev/v1alpha1/namespaces/{TENANT}/evalruns"
+OUTPUT = {"url": "s3://evaluations/runs"}
+CRD = ROOT / "k8s" / "crd.yaml"
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Dry runs against the API server."""
+
+    plane: ControlPlane
+
+    def refusal(self, kind: str, namespace: str, manifest: Object, user: str | None = None) -> str:
+        """Return why the API server refuses to create an object; empty if it takes the object."""
+        plural, group = KINDS[kind]
+        headers = {} if user is None else {"Impersonate-User": user, "Impersonate-Group": "system:masters"}
+        path = f"{group}/namespaces/{namespace}/{plural}"
+        answer = self.plane.request("POST", path, manifest, headers=headers, dryRun="All")
+        return "" if answer.status == 201 else answer.message
+
+
+KINDS = {
+    "EvalRun": ("evalruns", "/apis/evalrun.dev/v1alpha1"),
+    "EvalSchedule": ("evalschedules", "/apis/evalrun.dev/v1alpha1"),
+    "Secret": ("secrets", "/api/v1"),
+    "StatefulSet": ("statefulsets", "/apis/apps/v1"),
+    "Deployment": ("deployments", "/apis/apps/v1"),
+    "Job": ("jobs", "/apis/batch/v1"),
+}
+
+
+@pytest.fixture(scope="module")
+def plane(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """Another API server: policies and CRDs belong to the whole cluster."""
+    del control_plane  # asked for so that its binaries are there, or the test is skipped with the reason
+    with running_control_plane(find_binaries(), tmp_path_factory.mktemp("policies")) as own:
+        yield own
+
+
+@pytest.fixture(scope="module")
+def requests(plane: ControlPlane) -> Requests:
+    """Namespaces, the CRDs and the chart's policies, in force."""
+    try:
+        chart = Chart(find_binaries(["helm"])["helm"])
+    except MissingBinariesError as error:
+        missing(str(error))
+    apply_crds(plane, CRD)
+    for name in (SYSTEM, TENANT, TRUSTED):
+        plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    # Two runs are older than the policies; one of them has started.
+    old = run_of({"spec.serviceAccountName": "other"})
+    for name in ("started", "waiting"):
+        old["metadata"]["name"] = name
+        assert plane.request("POST", RUNS, old).status == 201
+    started = {"status": {"startTime": "2026-01-01T00:00:00Z"}}
+    plane.request("PATCH", f"{RUNS}/started/status", started, "application/merge-patch+json")
+    apply_policies(plane, chart, VALUES)
+    made = Requests(plane)
+    forbidden = run_of({"spec.serviceAccountName": "cluster-admin"})
+    until(lambda: bool(made.refusal("EvalRun", TENANT, forbidden)), "the policy on runs to be in force")
+    stray = {"metadata": {"name": "stray"}, "type": "Opaque"}
+    until(lambda: bool(made.refusal("Secret", TENANT, stray, OPERATOR)), "the policy on Secrets to be in force")
+    root = deployment({"hostNetwork": True})
+    until(lambda: bool(made.refusal("Deployment", TENANT, root, OPERATOR)), "the policy on workloads to be in force")
+    return made
+
+
+def apply_policies(plane: ControlPlane, chart: Chart, values: Values) -> None:
+    policies = [item for item in chart.render(values, namespace=SYSTEM) if "AdmissionPolicy" in item["kind"]]
+    file = plane.folder / "policies.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": policies}))
+    plane.kubectl("apply", "--server-side", "--force-conflicts", f"--filename={file}")
+
+
+def run_of(changes: Mapping[str, Any]) -> Object:
+    """Return an EvalRun that keeps to the lists but for the changes."""
+    return evalrun_manifest({"spec.output": OUTPUT, **changes}, rollout=not any("endpoints" in key for key in changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"spec.placement": {"aggregator": {"priorityClassName": "system-node-critical"}}}, "priorityClasses"),
+        ({"spec.placement": {"sandbox": {"tolerations": [{"operator": "Exists"}]}}}, "tolerations"),
+        ({"spec.rollout.tolerations": [{"key": "other", "operator": "Exists"}]}, "tolerations"),
+        ({"spec.placement": {"gateway": {"nodeSelector": {"node-role.kubernetes.io/master": ""}}}}, "nodeLabels"),
+        ({"spec.rollout.nodeSelector": {"kubernetes.io/hostname": "a"}}, "nodeLabels"),
+        (
+            {"spec.placement": {"rayHead": {"affinity": {"nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "Exists"}]}]}}}}}},
+            "nodeLabels",
+        ),
+        ({"spec.judge": {"sandbox": {"image": "docker.io/library/anything:1"}}}, "images"),
+        ({"spec.rollout.image": "registry.test/teammate/gen:1"}, "images"),
+        ({"spec.judge": {"sandbox": {"backend": "SandboxFusion"}}}, "backends"),
+        ({"spec.judge": {"sandbox": {"runtimeClassName": "host"}}}, "runtimeClasses"),
+        ({"spec.serviceAccountName": "cluster-admin"}, "serviceAccounts"),
+        ({"spec.output": {"url": "pvc://others/dir"}}, "claims"),
+        ({"spec.datasets.0.source": "pvc://data2/x.jsonl"}, "claims"),
+        ({"spec.output": {"url": "s3://evaluations-of-others/x"}}, "buckets"),
+        ({"spec.model.path": "gs://models/a"}, "buckets"),
+    ],
+)  # fmt: skip
+def test_runs_beyond_an_allow_list_are_refused_with_its_name(
+    requests: Requests, changes: dict[str, Any], named: str
+) -> None:
+    refusal = requests.refusal("EvalRun", TENANT, run_of(changes))
+    assert "is not allowed here" in refusal
+    assert f"admission.allowed.{named} " in refusal
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"spec.rollout.image": "registry.test/team/gen:1", "spec.rollout.nodeSelector": {"pool": "gpu"}},
+        {"spec.judge": {"sandbox": {"backend": "Evalrun", "runtimeClassName": "gvisor"}}},
+        {"spec.output": {"url": "pvc://results/dir"}, "spec.datasets.0.source": "pvc://data/x.jsonl"},
+        {"spec.output": {"url": "s3://evaluations"}},
+    ],
+)
+def test_runs_within_the_allow_lists_are_taken(requests: Requests, changes: dict[str, Any]) -> None:
+    assert requests.refusal("EvalRun", TENANT, run_of(changes)) == ""
+
+
+def test_a_namespaces_own_lists_replace_the_others(requests: Requests) -> None:
+    wants = run_of(
+        {"spec.placement": {"sandbox": {"priorityClassName": "batch", "tolerations": [{"operator": "Exists"}]}}}
+    )
+    assert requests.refusal("EvalRun", TRUSTED, wants) == ""
+    assert "admission.allowed.priorityClasses" in requests.refusal("EvalRun", TENANT, wants)
+    account = run_of({"spec.serviceAccountName": "cluster-admin"})
+    assert "admission.allowed.serviceAccounts" in requests.refusal("EvalRun", TRUSTED, account)
+
+
+def test_schedules_are_held_to_the_same_lists(requests: Requests) -> None:
+    fitting = {"spec.template.output": OUTPUT, "spec.checkpoints.url": "s3://evaluations/checkpoints"}
+    assert requests.refusal("EvalSchedule", TENANT, evalschedule_manifest(fitting)) == ""
+    placement = {"spec.template.placement": {"rayHead": {"priorityClassName": "system-node-critical"}}}
+    for changes, named in ((placement, "priorityClasses"), ({"spec.checkpoints.url": "s3://others/x"}, "buckets")):
+        refusal = requests.refusal("EvalSchedule", TENANT, evalschedule_manifest({**fitting, **changes}))
+        assert f"admission.allowed.{named} " in refusal
+
+
+def test_a_run_of_another_operator_class_is_left_to_its_own_release(requests: Requests) -> None:
+    other = run_of({"spec.operatorClass": "other", "spec.serviceAccountName": "x"})
+    assert requests.refusal("EvalRun", TENANT, other) == ""
+
+
+def test_shorter_lists_stop_no_run_that_has_started(plane: ControlPlane, requests: Requests) -> None:
+    del requests
+
+    def patch(run: str, fields: Object) -> str:
+        merge = "application/merge-patch+json"
+        return plane.request("PATCH", f"{RUNS}/{run}", fields, merge, dryRun="All").message
+
+    assert patch("started", {"spec": {"suspend": True}}) == ""
+    assert patch("waiting", {"metadata": {"labels": {"team": "a"}}}) == ""
+    assert "admission.allowed.serviceAccounts" in patch("waiting", {"spec": {"suspend": True}})
+
+
+def secret(name: str, labels: Mapping[str, str], **fields: Any) -> Object:
+    return {"metadata": {"name": name, "labels": dict(labels)}, "type": "Opaque", **fields}
+
+
+OURS = {"app.kubernetes.io/managed-by": "evalrun-operator", "evalrun.dev/run": "phase0"}
+
+
+@pytest.mark.parametrize(
+    ("made", "namespace", "taken"),
+    [
+        (secret("phase0-token", OURS), TENANT, True),
+        (secret("phase0-judge-tls-abc", OURS), TENANT, True),
+        (secret("evalrun-judge-token", {}), SYSTEM, True),
+        (secret("evalrun-judge-token", {}), TENANT, False),
+        (secret("phase0-token", {}), TENANT, False),
+        (secret("somebodys", OURS), TENANT, False),
+        (
+            secret("phase0-token", OURS, type="kubernetes.io/service-account-token")
+            | {"metadata": {"name": "phase0-token", "labels": OURS,
+                            "annotations": {"kubernetes.io/service-account.name": "default"}}},
+            TENANT,
+            False,
+        ),
+    ],
+)  # fmt: skip
+def test_the_operator_writes_no_secret_but_its_own(
+    requests: Requests, made: Object, namespace: str, taken: bool
+) -> None:
+    refusal = requests.refusal("Secret", namespace, made, OPERATOR)
+    assert ("ValidatingAdmissionPolicy" not in refusal) is taken, refusal
+    assert "ValidatingAdmissionPolicy" not in requests.refusal("Secret", namespace, made)  # others may
+
+
+def deployment(pod: Mapping[str, Any]) -> Object:
+    labels = {"app": "x"}
+    container = {"name": "main", "image": "x"}
+    spec = {"automountServiceAccountToken": False, "containers": [container], **pod}
+    return {
+        "metadata": {"name": "x"},
+        "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": spec}},
+    }
+
+
+TOKEN_VOLUME = {"name": "t", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        {"automountServiceAccountToken": True, "serviceAccountName": "cluster-admin"},
+        {"volumes": [TOKEN_VOLUME]},
+        {"hostNetwork": True},
+        {"hostPID": True},
+        {"volumes": [{"name": "root", "hostPath": {"path": "/"}}]},
+        {"containers": [{"name": "main", "image": "x", "securityContext": {"privileged": True}}]},
+        {"initContainers": [{"name": "first", "image": "x", "securityContext": {"privileged": True}}]},
+    ],
+)
+def test_the_operator_makes_no_pod_with_a_token_or_with_its_node(requests: Requests, pod: dict[str, Any]) -> None:
+    assert "ValidatingAdmissionPolicy" in requests.refusal("Deployment", TENANT, deployment(pod), OPERATOR)
+    assert requests.refusal("Deployment", TENANT, deployment(pod)) == ""  # others may
+    assert requests.refusal("Deployment", TENANT, deployment({}), OPERATOR) == ""
+
+
+def test_the_operator_may_make_all_that_a_run_needs(requests: Requests) -> None:
+    run = evalrun({"spec.output": OUTPUT}, rollout=False)
+    plan = RunPlan(identity_of(run), run.spec, operator_settings(), "token")
+    judge = run.spec.own_judge
+    assert judge is not None
+    made = [
+        resources.token_secret(plan, new_tokens("token", per_hop=True)), resources.aggregator_stateful_set(plan),
+        resources.judge_deployment(plan, judge, 1), resources.sandbox_deployment(plan, judge, 1),
+        resources.generator_job(plan, run.spec.endpoints or [], 1),
+    ]  # fmt: skip
+    for item in made:
+        item["metadata"]["namespace"] = TENANT
+        assert requests.refusal(item["kind"], TENANT, item, OPERATOR) == "", item["kind"]
+
+
+def test_every_sample_passes_the_default_lists(plane: ControlPlane, requests: Requests) -> None:
+    """Last, since it replaces the lists of the tests above."""
+    apply_policies(plane, Chart(find_binaries(["helm"])["helm"]), {})
+    elsewhere = run_of({"spec.output": {"url": "s3://elsewhere"}})
+    until(lambda: requests.refusal("EvalRun", TENANT, elsewhere) == "", "the default lists to be in force")
+    files = sorted((ROOT / "k8s" / "samples").rglob("*.yaml"))
+    samples = [item for file in files for item in yaml.safe_load_all(file.read_text()) if item]
+    refused = {
+        item["metadata"]["name"]: refusal
+        for item in samples
+        if item["kind"] in ("EvalRun", "EvalSchedule")
+        and "admission.allowed" in (refusal := requests.refusal(item["kind"], TENANT, item))
+    }
+    assert len(samples) >= 10
+    assert refused == {}
