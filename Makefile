@@ -32,6 +32,7 @@ generate: $(VENV)/.dev ## regenerate everything that is generated: stubs, CRDs, 
 	$(BIN)/python tools/generate_reference.py
 	$(BIN)/python tools/generate_monitoring.py
 	$(BIN)/python tools/generate_manifests.py
+	$(BIN)/python tools/generate_reachability.py
 
 lock: $(VENV)/.dev ## update requirements/*.txt from pyproject.toml
 	$(BIN)/python tools/lock.py

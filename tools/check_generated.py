@@ -1,6 +1,7 @@
 """Fail where something generated differs from what its source makes now.
 
-`k8s/install.yaml` is left out, with a word on stderr, where there is no helm to render the chart with (CI has one).
+`k8s/install.yaml` and the page of who reaches whom are left out, with a word on stderr, where there is no helm to
+render the chart with (CI has one).
 """
 
 import os
@@ -15,9 +16,10 @@ GENERATORS = (
     "generate_reference.py",
     "generate_monitoring.py",
     "generate_manifests.py",
+    "generate_reachability.py",
 )
 NO_HELM = 3
-"""Exit code of `generate_manifests.py` where there is no helm."""
+"""Exit code of `generate_manifests.py` and `generate_reachability.py` where there is no helm."""
 
 
 def snapshot() -> dict[Path, bytes]:

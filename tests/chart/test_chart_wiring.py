@@ -193,6 +193,11 @@ def test_gateways_that_watch_endpoint_slices_may_read_those_and_nothing_else(cha
     assert not [item for item in of_kind(objects, "ClusterRoleBinding") if item["metadata"]["name"] == "evalrun-judge"]
     *_, servers = named(objects, "NetworkPolicy", "evalrun-judge")["spec"]["egress"]
     assert {port["port"] for port in servers["ports"]} == {443, 6443}
+    # An API server that is named may listen on any port, and so it is for the operator.
+    there = [{"ipBlock": {"cidr": "10.0.0.1/32"}}]
+    named_there = {**VALUE_SETS["endpoint-slices"], "networkPolicy": {"apiServer": there}}
+    *_, servers = named(chart.render(named_there), "NetworkPolicy", "evalrun-judge")["spec"]["egress"]
+    assert servers == {"to": there}
 
 
 def test_only_the_scrapers_that_are_named_read_metrics(chart: Chart) -> None:

@@ -4,8 +4,11 @@ They are skipped with the reason where KUBECONFIG names no cluster, in CI too: n
 is missing, with a cluster at hand, fails in CI.
 """
 
+import os
+import shlex
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +34,12 @@ from evalrun_runtime.ready_line import address_of
 
 HERE = Path(__file__).parent
 STAGES = ("aggregator", "judge", "operator", "sandbox")
+PACKETS_PER_CONNECTION = 3
+"""The first packet of a connection, and its repetitions within the two seconds that the test waits."""
+LATE_PACKETS = 40
+"""Dropped for a pod where an enforcer learns of a new neighbour a second late; 17 were seen. A missing rule drops 88 in
+three minutes.
+"""
 PACED_COUNT = 90
 """Two or three slots take 30 to 45 s for as many; pods come and go in the meantime."""
 
@@ -40,6 +49,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.timeout(900))
+
+
+@pytest.fixture(scope="session")
+def provoked_drops() -> Counter[str]:
+    """Connections that tests opened although a policy forbids them, by direction and pod: `egress NAMESPACE/POD`."""
+    return Counter()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_policy_drops_what_we_need(provoked_drops: Counter[str]) -> Iterator[None]:
+    """NetworkPolicies dropped nothing but what tests provoked, where EVALRUN_POLICY_DROPS names a command that prints
+    lines of `PACKETS NODE DIRECTION NAMESPACE/POD`.
+    """
+    yield
+    command = os.environ.get("EVALRUN_POLICY_DROPS")
+    if command is None:
+        return
+    printed = subprocess.run(shlex.split(command), check=True, capture_output=True, text=True, timeout=30).stdout
+    print(printed)
+    unexpected = {}
+    for line in printed.splitlines():
+        packets, _, dropping = line.split(maxsplit=2)
+        if int(packets) > LATE_PACKETS + PACKETS_PER_CONNECTION * provoked_drops[dropping]:
+            unexpected[dropping] = int(packets)
+    assert unexpected == {}
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from builders.cluster.chart import Chart
-from builders.cluster.install import Installed
+from builders.cluster.install import RESULTS, Installed
 from builders.cluster.runs import outcome, small
 from builders.cluster.tasks import Tasks
 from builders.data import write_jsonl
@@ -21,7 +21,8 @@ def prepare(install: Installed, claim: str, sources: dict[str, Path]) -> str:
     storage = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     volume = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": claim}, "spec": storage}
     install.cluster.apply(install.runs, volume)
-    install.mount(f"brings-{claim}", claim)
+    # Beside the results: a run mounts both, and volumes that stay on their node must lie on the same.
+    install.mount(f"brings-{claim}", claim, RESULTS)
     for file in sources.values():
         install.cluster.kubectl("cp", "--namespace", install.runs, str(file), f"brings-{claim}:/{claim}/{file.name}")
     plan = {"datasets": [{"name": name, "source": f"/data/{file.name}"} for name, file in sources.items()]}

@@ -12,6 +12,9 @@ from evalrun_runtime.settings import ServiceSettings
 
 AutoscalingMode = Literal["cpu", "custom", "keda"]
 SecretKey = Annotated[str, Field(pattern=r"^[a-z0-9][-a-z0-9]*/[a-z0-9][-a-z0-9.]*/[-._a-zA-Z0-9]+$")]
+METRICS_CLIENTS: tuple[Mapping[str, object], ...] = (
+    {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}},
+)
 DNS_PEERS: tuple[Mapping[str, object], ...] = (
     {
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
@@ -158,7 +161,12 @@ class OperatorSettings(RunDefaults):
         None, description="The chart's judge, for which certificates are issued, as JSON. Unset: for none."
     )
 
-    # Not frozen in runs: who corrects it corrects it for those that wait for DNS.
+    # Neither is frozen in runs: who corrects it corrects it for those that wait for DNS, or are not scraped.
+    metrics_clients: list[dict[str, object]] = Field(
+        default_factory=lambda: [dict(peer) for peer in METRICS_CLIENTS],
+        max_length=16,
+        description="Who may scrape the runs' metrics, as peers of a NetworkPolicy (JSON); none: anyone.",
+    )
     dns_peers: list[dict[str, object]] = Field(
         default_factory=lambda: [dict(peer) for peer in DNS_PEERS],
         min_length=1,

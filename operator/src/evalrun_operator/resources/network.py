@@ -87,8 +87,9 @@ def _operator(settings: OperatorSettings) -> Object:
 def _policy(
     plan: RunPlan, component: str, ingress: Sequence[Object], egress: Sequence[Object], *, scraped: bool = True
 ) -> Object:
-    """Return a component's policy. Metrics are open if the run is scraped: by which pods, a run does not know."""
-    metrics = [{"ports": [_port(names.METRICS_PORT)]}] if scraped and plan.spec.exports.prometheus else []
+    """Return a component's policy. Metrics are open if the run is scraped, to those who scrape."""
+    scrapers = {"from": plan.settings.metrics_clients} if plan.settings.metrics_clients else {}
+    metrics = [{**scrapers, "ports": [_port(names.METRICS_PORT)]}] if scraped and plan.spec.exports.prometheus else []
     return plan.made(
         "NetworkPolicy",
         names.component(plan.run.name, component),
