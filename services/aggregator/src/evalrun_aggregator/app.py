@@ -124,6 +124,7 @@ class Aggregator:
                 responses=None if responses is None else responses.completions,
                 budget=budget,
                 turns=turn_policies(order) is not None,
+                every_answer=is_every_answer_asked(order),
                 kept=lambda facts: kept_problems(facts, order.spec, problems.items),
                 now=self._clocks.now(),
             )
@@ -254,6 +255,12 @@ def budget_book_of(order: WorkOrder, items: RunItems) -> TokenBudgets | None:
     if budget is None or order.responses is not None or order.rejudge is not None:
         return None
     return TokenBudgets(budget, items)
+
+
+def is_every_answer_asked(order: WorkOrder) -> bool:
+    """Return whether each problem is to have each sample; else a budget or the verdicts decided how many it has."""
+    protocol = order.spec.protocol
+    return order.responses is not None or (protocol.budget is None and protocol.turns is None)
 
 
 def turn_policies(order: WorkOrder) -> dict[str, TurnPolicy] | None:

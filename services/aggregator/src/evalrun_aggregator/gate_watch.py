@@ -5,13 +5,14 @@ there because it was quick. Each decision is on disk before it has an effect, an
 """
 
 import asyncio
+import heapq
 import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from evalrun_aggregator.finish.sample_stream import sample_results
+from evalrun_aggregator.finish.sample_stream import NO_ANSWER, missing_sample, sample_results
 from evalrun_aggregator.ledger.board import Board
 from evalrun_aggregator.ledger.items import RunItems, pack_row
 from evalrun_aggregator.ledger.ledger import Ledger
@@ -153,11 +154,15 @@ class GateWatch:
                 end += 1
             if end > first:
                 rows = pack_row(start + first, 0, 0), pack_row(start + end, 0, 0)
-                await asyncio.to_thread(self._take_in, ledger, *rows)
+                missing = [row for row in board.missing_rows() if rows[0] <= row < rows[1]]
+                await asyncio.to_thread(self._take_in, ledger, *rows, missing)
                 self._settled[number] = end
 
-    def _take_in(self, ledger: Ledger, first: int, end: int) -> None:
-        for result in sample_results(ledger.samples(first, end), self._problems, self._spec.model.evaluated):
+    def _take_in(self, ledger: Ledger, first: int, end: int, missing: Sequence[int]) -> None:
+        samples = heapq.merge(
+            ledger.samples(first, end), map(missing_sample, missing), key=lambda sample: sample.completion.row
+        )
+        for result in sample_results(samples, self._problems, self._spec.model.evaluated, undecided=NO_ANSWER):
             if result.repeat == 0:
                 self._totals.add(result)
 

@@ -65,13 +65,13 @@ class RunState:
     def progress(self) -> Progress:
         """Facts that the run's state is derived from."""
         board = self.board
-        out = board.count(ItemState.PENDING, ItemState.LEASED, ItemState.ABSENT, ItemState.CANCELLED)
+        out = board.count(ItemState.PENDING, ItemState.LEASED, ItemState.ABSENT, ItemState.CANCELLED, ItemState.MISSING)
         generated = board.items.count - out
         return Progress(
             started=self.has_started or generated > 0,
             remaining=board.remaining + board.may_follow,
             unjudged=board.unjudged,
-            not_judged=board.count(ItemState.NOT_JUDGED),
+            not_judged=board.count(ItemState.NOT_JUDGED, ItemState.MISSING),
             outputs_written=self.ended is not None,
             failure=self.failure,
             ended_early=bool(self.ended_early),

@@ -21,7 +21,7 @@ PROBLEM_STATES: dict[str, tuple[ItemState, ...]] = {
     "generated": (ItemState.GENERATED, ItemState.JUDGING),
     "accepted": (ItemState.ACCEPTED,),
     "rejected": (ItemState.REJECTED,),
-    "not_judged": (ItemState.NOT_JUDGED,),
+    "not_judged": (ItemState.NOT_JUDGED, ItemState.MISSING),
 }
 
 

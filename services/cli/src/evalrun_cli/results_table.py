@@ -110,7 +110,9 @@ def _disagreements(summary: Mapping[str, Any]) -> Table:
 
 
 def _figures(dataset: Mapping[str, Any]) -> list[str]:
-    cells = [str(dataset["counts"]["problems"])]
+    counts = dataset["counts"]
+    problems, without = counts["problems"], counts.get("left_out_problems", {}).get(HEADLINE.name, 0)
+    cells = [f"{problems - without} of {problems}" if without else str(problems)]
     for metric, column in metrics_in(MetricTable.END):
         figure = dataset["metrics"][metric.name]
         cells += [percent(figure["value"]), *([_interval(figure)] if column.prominent else [])]

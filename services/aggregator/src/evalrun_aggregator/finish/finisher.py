@@ -9,11 +9,12 @@ from pathlib import Path
 
 from evalrun_aggregator.finish.output_retry import OutputRetry
 from evalrun_aggregator.finish.run_info import run_info
-from evalrun_aggregator.finish.sample_stream import sample_results
+from evalrun_aggregator.finish.sample_stream import NO_ANSWER, missing_sample, sample_results
 from evalrun_aggregator.gate_watch import GateWatch
 from evalrun_aggregator.judging.judge_descriptions import JudgeDescriptions
 from evalrun_aggregator.ledger.board import ItemState
-from evalrun_aggregator.ledger.entries import StoredCompletion, StoredSample
+from evalrun_aggregator.ledger.entries import StoredSample
+from evalrun_aggregator.ledger.items import unpack_row
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.replicas import ReplicaRegistry
 from evalrun_aggregator.run_end import OutputError, RunEnd
@@ -29,6 +30,9 @@ from evalrun_results.outputs.stopped_early import StoppedDataset, StoppedEarly
 from evalrun_results.samples import SampleResult
 
 logger = logging.getLogger(__name__)
+
+NAMED_PROBLEMS = 20
+"""Problems without an answer that are named; results.jsonl has all."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class OutputJob:
     generation: Callable[[], dict[str, float | int | None]] | None = None
     """Busy and idle seconds of its replicas; None where no turn depends on a verdict."""
     partial: str = ""
-    """Reason why the run ends before everything was decided; empty for any other."""
+    """Reason why the results are not those of all problems; empty if they are."""
 
 
 OutputWriter = Callable[[OutputJob], RunEnd]
@@ -107,6 +111,8 @@ class Finisher:
             LedgerError: the disk failed or is full.
         """
         finished_at = self._state.clocks.now()
+        missing = list(self._state.board.missing_rows())
+        incomplete = partial or lacking_answers(missing, self._problems)
         await self._judges.refresh()
         info = await asyncio.to_thread(  # git may take its time
             run_info,
@@ -118,16 +124,15 @@ class Finisher:
             gpu_seconds=self._replicas.gpu_seconds,
             started_at=self._state.started_at,
             ended_at=finished_at,
-            partial=partial,
+            partial=incomplete,
         )
-        missing = list(self._state.board.missing_rows()) if partial else []
         job = OutputJob(
             order=self._order,
             samples=lambda: sample_results(
-                heapq.merge(self._counting(), map(_missing, missing), key=lambda sample: sample.completion.row),
+                heapq.merge(self._counting(), map(missing_sample, missing), key=lambda sample: sample.completion.row),
                 self._problems,
                 self._order.spec.model.evaluated,
-                undecided=f"the run ended early: {partial}",
+                undecided=f"the run ended early: {partial}" if partial else NO_ANSWER,
             ),
             run_info=info,
             audit_files={
@@ -144,7 +149,7 @@ class Finisher:
             staging=self._ledger.path.parent,
             generation=self._generation(),
             wait=self._retry.wait,
-            partial=partial,
+            partial=incomplete,
         )
         try:
             end = await asyncio.to_thread(self._write, job)
@@ -198,6 +203,15 @@ class Finisher:
         return StoppedEarly(spec.protocol.seed, datasets)
 
 
-def _missing(row: int) -> StoredSample:
-    """Return what stands for an answer that was never drawn."""
-    return StoredSample(StoredCompletion(row, "", finish_reason="", output_tokens=0), None)
+def lacking_answers(rows: Sequence[int], problems: RunProblems) -> str:
+    """Return which problems lack an answer, in one line; empty if none does. `rows`: of the missing answers."""
+    positions = dict.fromkeys(unpack_row(row).problem for row in rows)
+    if not positions:
+        return ""
+    found = [problems.problem_at(position) for position in positions]
+    several = len(problems.datasets) > 1
+    names = [f"{each.spec.name} {problem.problem_id}" if several else problem.problem_id for each, problem in found]
+    more = f", and {len(names) - NAMED_PROBLEMS} more" if len(names) > NAMED_PROBLEMS else ""
+    lack = "problem lacks" if len(names) == 1 else "problems lack"
+    named = ", ".join(names[:NAMED_PROBLEMS])
+    return f"{len(names)} of {problems.items.problems} {lack} an answer ({named}{more})"

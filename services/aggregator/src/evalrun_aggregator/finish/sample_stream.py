@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Final
 
 from evalrun.judge.v1 import judge_pb2
-from evalrun_aggregator.ledger.entries import Exchange, StoredSample
+from evalrun_aggregator.ledger.entries import Exchange, StoredCompletion, StoredSample
 from evalrun_aggregator.ledger.items import unpack_row
 from evalrun_aggregator.start.datasets import RunDataset
 from evalrun_aggregator.start.problems import RunProblems
@@ -20,6 +20,8 @@ MODES: Final[Mapping[int, str]] = {
     judge_pb2.SUBMISSION_MODE_APPEND: "append",
     judge_pb2.SUBMISSION_MODE_STANDALONE: "standalone",
 }
+NO_ANSWER: Final = "no answer was given"
+"""Reason why a sample has no verdict where answers are made elsewhere."""
 NO_CHAT: Final[tuple[dict[str, str], ...]] = ()
 
 
@@ -99,6 +101,11 @@ def sample_results(
             language=completion.language or problem.language,
             messages=messages,
         )
+
+
+def missing_sample(row: int) -> StoredSample:
+    """Return what stands for an answer that was never drawn, or not given."""
+    return StoredSample(StoredCompletion(row, "", finish_reason="", output_tokens=0), None)
 
 
 def prompt_text(messages: Sequence[Message]) -> str:

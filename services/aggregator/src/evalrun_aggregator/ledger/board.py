@@ -40,14 +40,16 @@ class ItemState(IntEnum):
     NOT_JUDGED = 6
     """The judge could not tell, and was asked often enough."""
     ABSENT = 7
-    """Not part of this run: no answer was given for it, where answers are made elsewhere."""
+    """Not part of this run, or a later turn that has not opened."""
     CANCELLED = 8
     """The run's gates have decided without it: it is not drawn, or what came of it does not count."""
+    MISSING = 9
+    """No answer was given for it, where answers are made elsewhere: it counts as not judged."""
 
 
 STATES = tuple(ItemState)
 UNJUDGED = (ItemState.GENERATED, ItemState.JUDGING)
-SETTLED = frozenset({ItemState.ACCEPTED, ItemState.REJECTED, ItemState.NOT_JUDGED, ItemState.ABSENT})
+SETTLED = frozenset({ItemState.ACCEPTED, ItemState.REJECTED, ItemState.NOT_JUDGED, ItemState.ABSENT, ItemState.MISSING})
 """Nothing more is to come of such an item."""
 
 
@@ -75,7 +77,8 @@ class DatasetCounts:
     @property
     def generated(self) -> int:
         """Answers that there are."""
-        return self.total - self.may_follow - self.states[ItemState.PENDING] - self.states[ItemState.LEASED]
+        out = (ItemState.PENDING, ItemState.LEASED, ItemState.MISSING)
+        return self.total - self.may_follow - sum(self.states[state] for state in out)
 
     @property
     def accepted(self) -> int:
@@ -89,8 +92,8 @@ class DatasetCounts:
 
     @property
     def not_judged(self) -> int:
-        """Samples that the judge gave up."""
-        return self.states[ItemState.NOT_JUDGED]
+        """Samples that the judge gave up, or that have no answer."""
+        return self.states[ItemState.NOT_JUDGED] + self.states[ItemState.MISSING]
 
     @property
     def cancelled(self) -> int:
@@ -219,11 +222,11 @@ class Board:
         self._recount(states)
         return foreign
 
-    def leave_out_pending(self) -> int:
-        """Take every item without a completion out of the run; gives how many."""
+    def settle_pending(self, state: ItemState) -> int:
+        """Settle every item without a completion as ABSENT or MISSING; gives how many. No answer will come."""
         states = np.frombuffer(self._states, dtype=np.uint8)
         pending = states == ItemState.PENDING
-        states[pending] = ItemState.ABSENT
+        states[pending] = state
         self._recount(states)
         return int(np.count_nonzero(pending))
 
@@ -248,7 +251,7 @@ class Board:
     def missing_rows(self) -> Iterator[int]:
         """Return the rows of the items without a completion that are part of the run, in order."""
         states = np.frombuffer(self._states, dtype=np.uint8)
-        missing = np.flatnonzero((states == ItemState.PENDING) | (states == ItemState.LEASED))
+        missing = np.flatnonzero(np.isin(states, (ItemState.PENDING, ItemState.LEASED, ItemState.MISSING)))
         return iter(sorted(self.items.row_of(int(index)) for index in missing))
 
     def settled(self, position: int) -> bool:
