@@ -98,6 +98,32 @@ def test_answers_made_elsewhere_are_judged(tmp_path: Path) -> None:
     assert {"dataset", "problem_id", "sample", "accepted", "pass_ratio", "final_status", "tests"} <= rows[0].keys()
 
 
+def test_judge_without_all_answers_is_degraded_and_passes_no_gate(tmp_path: Path) -> None:
+    """100 passing answers of 164 scored 100 %, with full coverage, and passed a gate."""
+    row = {"dataset": "contest", "prompt": "Print 1.", "ground_truth": {"inputs": [""], "outputs": ["1\n"]}}
+    names = [f"p{number:02}" for number in range(40)]
+    answers = [{"problem_id": name, "response": "print(1)", "mode": "full"} for name in names]
+    problems = write_lines(tmp_path / "problems.jsonl", *({**row, "problem_id": name} for name in names))
+    files = {"whole": answers, "some": answers[:25]}
+    codes = {}
+    for name, lines in files.items():
+        responses = write_lines(tmp_path / f"{name}.jsonl", *lines)
+        done = evalrun("judge", "--problems", problems, "--responses", responses, "--output", tmp_path / name)
+        codes[name] = done.returncode
+    assert codes == {"whole": 0, "some": 3}, done.stdout + done.stderr
+    assert "25 of 40" in done.stdout
+    assert "62.5 %" in done.stdout
+    found = summary(tmp_path / "some")
+    assert (found["state"], found["datasets"]["contest"]["accepted_bounds"]) == ("Degraded", [0.625, 1.0])
+    assert found["partial"].startswith("15 of 40 problems lack an answer (p25, p26, ")
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("- {baseline: whole, dataset: contest, metric: accepted_at_1, maxRegression: '0.3'}\n")
+    assert evalrun("gate", tmp_path / "whole", "--policy", policy).returncode == 0
+    gated = evalrun("gate", tmp_path / "some", "--policy", policy)
+    assert gated.returncode == 5, gated.stdout + gated.stderr
+    assert "15 in the candidate" in gated.stdout
+
+
 def test_problems_may_be_left_out_with_their_answers(tmp_path: Path) -> None:
     problems, responses = tmp_path / "problems.jsonl", tmp_path / "responses.jsonl"
     row = {"dataset": "contest", "prompt": "Print 1.", "ground_truth": {"inputs": [""], "outputs": ["1\n"]}}
@@ -111,6 +137,7 @@ def test_problems_may_be_left_out_with_their_answers(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert [found["problem_id"] for found in results(tmp_path / "out")] == ["a", "c"]
     assert "1 problem is excluded" in done.stdout
+    assert summary(tmp_path / "out")["partial"] == "contest: 1 problem is excluded (excludeProblems)"
 
 
 def test_a_time_limit_may_be_a_fraction_of_a_second(tmp_path: Path) -> None:

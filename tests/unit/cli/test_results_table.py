@@ -42,6 +42,17 @@ def test_figures_and_ends_of_each_dataset_are_shown() -> None:
     assert "contest 2 2 0 0 0 0 0" in lines
 
 
+def test_problems_without_a_verdict_are_told_beside_all() -> None:
+    figure = {"value": 1.0, "low": 0.9, "high": 1.0, "n": 100}
+    counts = {"problems": 164, "not_judged": 64, "final_status": {"success": 100}}
+    found = summary(coverage=0.6098, counts=counts, metrics=dict.fromkeys(("accepted_at_1", "pass_ratio_mean"), figure))
+    found["datasets"]["contest"]["accepted_bounds"] = [0.6098, 1.0]
+    lines = shown({**found, "state": "Degraded", "partial": "64 of 164 problems lack an answer"})
+    assert "Degraded, partial" in lines
+    assert "contest 100 of 164 100.0 % 90.0 % to 100.0 % 100.0 % 61.0 %" in lines
+    assert "contest accepted@1, bounds 61.0 % to 100.0 % 164" in lines
+
+
 def test_what_else_the_protocol_asked_for_is_shown_in_the_order_of_k() -> None:
     def figure(value: float, n: int = 4) -> dict[str, Any]:
         return {"value": value, "low": value / 2, "high": value, "n": n}

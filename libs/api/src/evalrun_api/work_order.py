@@ -6,7 +6,7 @@ the one module of this package that aggregator and generator import.
 
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
@@ -40,6 +40,11 @@ class WorkOrder(BaseModel):
     spec: EvalRunSpec
     responses: list[str] | None = Field(
         None, description="Files of answers made elsewhere, which are judged; nothing is generated then."
+    )
+    answers_per_problem: Annotated[int, Field(ge=1)] | Literal["AsGiven"] | None = Field(
+        None,
+        description="With responses: how many answers each problem should have; one that lacks is not judged. Default: "
+        "the most that a problem of its dataset has. AsGiven: as many as there are; no gate takes such a run.",
     )
     sources: dict[str, list[str]] = Field(
         default_factory=dict,

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -124,7 +124,7 @@ class Aggregator:
                 responses=None if responses is None else responses.completions,
                 budget=budget,
                 turns=turn_policies(order) is not None,
-                every_answer=is_every_answer_asked(order),
+                asked=asked_samples(order, problems, responses),
                 kept=lambda facts: kept_problems(facts, order.spec, problems.items),
                 now=self._clocks.now(),
             )
@@ -257,10 +257,17 @@ def budget_book_of(order: WorkOrder, items: RunItems) -> TokenBudgets | None:
     return TokenBudgets(budget, items)
 
 
-def is_every_answer_asked(order: WorkOrder) -> bool:
-    """Return whether each problem is to have each sample; else a budget or the verdicts decided how many it has."""
+def asked_samples(order: WorkOrder, problems: RunProblems, responses: GivenResponses | None) -> Sequence[int]:
+    """Return how many samples each problem of each dataset should have where nothing is generated.
+
+    None where a budget or the verdicts decided how many there are.
+    """
+    if responses is not None:
+        return responses.asked
     protocol = order.spec.protocol
-    return order.responses is not None or (protocol.budget is None and protocol.turns is None)
+    if protocol.budget is not None or protocol.turns is not None:
+        return ()
+    return [problems.items.samples] * len(problems.datasets)
 
 
 def turn_policies(order: WorkOrder) -> dict[str, TurnPolicy] | None:

@@ -86,7 +86,7 @@ class TokenBudgets:
             self._spent[position] += self._budget.charge(tokens)
             self._answered[position] += 1
             self._opened[position] = max(self._opened[position], sample + 1)
-        board.settle_pending(ItemState.ABSENT)
+        board.settle_pending()
         for position in range(self._items.problems):
             # Samples start in order: one before the last that was answered was out when the ledger was closed.
             for index in self._range(position, 0, int(self._opened[position])):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from evalrun_api.v1alpha1 import Grader
 from evalrun_cli.comparisons.several_views import compared_several
@@ -86,6 +86,7 @@ def judge(
     comparator: str | None = None,
     time_limit: float | None = None,
     grader: PathLike | None = None,
+    samples: int | Literal["AsGiven"] | None = None,
     resume: bool = False,
     packages: PathLike | Sequence[PathLike] = (),
     slots: int | None = None,
@@ -104,6 +105,8 @@ def judge(
             `standard`, or the problem's own.
         time_limit: CPU seconds a test, where the problem sets none.
         grader: a Python file with compute_score, which scores the answers instead of tests, or builtin:verl.
+        samples: answers that each problem should have, a missing one is not judged; None: the most that a problem of
+            its dataset has; "AsGiven": as many as the files hold, and no gate takes the run.
         resume: go on in a folder that holds a part of this very judgement.
         packages: folders of Python packages that answers and tests may import.
         slots: programs judged at once; None: one a CPU.
@@ -125,6 +128,7 @@ def judge(
             comparator=comparator,
             time_limit=time_limit,
             grader=None if grader is None else Grader(path=str(grader)),
+            samples=samples,
             name=name,
             model=model,
             resume=resume,

@@ -29,7 +29,7 @@ def results_tables(summary: Mapping[str, Any]) -> Iterator[Table]:
     """Return the figures of each dataset, what else it was asked for, how its answers ended, why some were not judged,
     and where another comparator would decide otherwise.
     """
-    figures = _table(f"{summary['state']}")
+    figures = _table(f"{summary['state']}, partial" if summary.get("partial") else summary["state"])
     _add_names(figures, summary)
     for heading in ("problems", *_headings(), "coverage"):
         figures.add_column(heading, justify="right", no_wrap=True)
@@ -111,8 +111,9 @@ def _disagreements(summary: Mapping[str, Any]) -> Table:
 
 def _figures(dataset: Mapping[str, Any]) -> list[str]:
     counts = dataset["counts"]
-    problems, without = counts["problems"], counts.get("left_out_problems", {}).get(HEADLINE.name, 0)
-    cells = [f"{problems - without} of {problems}" if without else str(problems)]
+    problems = counts["problems"]
+    judged = dataset["metrics"][HEADLINE.name].get("n", problems)
+    cells = [str(problems) if judged == problems else f"{judged} of {problems}"]
     for metric, column in metrics_in(MetricTable.END):
         figure = dataset["metrics"][metric.name]
         cells += [percent(figure["value"]), *([_interval(figure)] if column.prominent else [])]

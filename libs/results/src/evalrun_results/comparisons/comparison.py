@@ -38,6 +38,11 @@ class RunFacts:
         )
 
     @property
+    def partial(self) -> str:
+        """Why its results are not those of every problem; empty if they are."""
+        return str(self.summary.get("partial") or "")
+
+    @property
     def label(self) -> str:
         """The run's name, model and training step, if known."""
         spec = self.run_info.get("spec")
@@ -207,6 +212,7 @@ def _warnings(baseline: RunFacts, candidate: RunFacts, compared: tuple[DatasetCo
     names = [each.dataset for each in compared]
     lines = differing_conditions(baseline.run_info, candidate.run_info, names)
     lines += [said for run in (baseline, candidate) if (said := run.stopped_early) is not None]
+    lines += [f"{run.place} is partial: {run.partial}" for run in (baseline, candidate) if run.partial]
     for letter, run, other in (("A", baseline, candidate), ("B", candidate, baseline)):
         lines += [f"{name}: only {letter} has it; not compared" for name in sorted(set(run.totals) - set(other.totals))]
         lines += [

@@ -106,12 +106,18 @@ def _engine(first: Info, second: Info) -> Iterator[str]:
         yield from _differing(label, *(_engines_say(info, field) for info in (first, second)))
 
 
-def _dataset(first: Info, second: Info, name: str) -> Iterator[str]:
+def differing_versions(first: Info, second: Info, name: str) -> Iterator[str]:
+    """Say whether two runs had other problems, or other tests, under one data set's name."""
     ours, theirs = (_inside(_inside(info, "datasets"), name) for info in (first, second))
     if ours.get("prompts_sha256") != theirs.get("prompts_sha256"):
         yield f"{name}: the prompts are not the same (prompts_sha256); only problems with equal names are compared"
     elif ours.get("records_sha256") != theirs.get("records_sha256"):
         yield f"{name}: the prompts are the same, the tests are not (records_sha256)"
+
+
+def _dataset(first: Info, second: Info, name: str) -> Iterator[str]:
+    yield from differing_versions(first, second, name)
+    ours, theirs = (_inside(_inside(info, "datasets"), name) for info in (first, second))
     if ours.get("role") and theirs.get("role"):
         yield from _differing(f"{name}: role", ours["role"], theirs["role"])
     specs = [_named(_inside(info, "spec").get("datasets"), name) for info in (first, second)]

@@ -90,6 +90,8 @@ class GateResult:
     """Answers of either run that are missing among the problems compared: each counts in the least favourable way."""
     decision_of_judged: GateDecision | None = None
     """What the decision would be without the problems that miss an answer; None where nothing is missing."""
+    warnings: tuple[str, ...] = ()
+    """Data sets whose problems or tests are not those of the baseline, one line each."""
 
     def as_json(self) -> JsonObject:
         """Return the `gate` of summary.json."""

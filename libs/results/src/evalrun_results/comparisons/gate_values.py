@@ -1,7 +1,7 @@
 """The values that a gate compares: each problem's value in both runs, or against an anchor. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from evalrun_results.comparisons.differences import paired_readings
 from evalrun_results.comparisons.pairing import PairedDataset, columns_of, pair
 from evalrun_results.comparisons.readings import PairedReadings, Readings, read_metric
 from evalrun_results.metrics.intervals import Floats
-from evalrun_results.metrics.problem_totals import FORGED_WHERE, DatasetTotals
+from evalrun_results.metrics.problem_totals import FORGED_WHERE, DatasetTotals, Outcomes, ProblemTotals
 from evalrun_results.sequential.confidence_sequence import DIFFERENCE, Bounds
 from evalrun_results.sequential.mean_decision import Values
 from evalrun_results.sequential.order import drawing_order
@@ -165,11 +165,25 @@ def _compared(
             return GateDataset(None, len(names), None)
         readings = PairedReadings(_anchored(gate.anchor_value or 0.0, len(names)), found)
         return GateDataset(readings, len(names) - int(found.members.sum()), None)
-    paired = pair(usable(baseline, name, "baseline"), candidate)
+    known = usable(baseline, name, "baseline")
+    paired = pair(known, with_unanswered(candidate, known))
     unpaired = paired.only_in_baseline + paired.only_in_candidate
     both = paired_readings(paired, gate.metric)
     valued = 0 if both is None else int(both.members.sum())
     return GateDataset(both, unpaired + len(paired.all_baseline.seen) - valued, paired)
+
+
+def with_unanswered(run: DatasetTotals, other: DatasetTotals) -> DatasetTotals:
+    """Return a run's totals, with a problem without verdicts for each that only the other run has.
+
+    A run that leaves out problems might have failed all of them.
+    """
+    added = {
+        name: ProblemTotals(outcomes=Outcomes(seen=each.outcomes.seen))
+        for name, each in other.problems.items()
+        if each.outcomes.seen and name not in run.problems
+    }
+    return replace(run, problems={**run.problems, **added}) if added else run
 
 
 def _anchored(anchor: float, count: int) -> Readings:

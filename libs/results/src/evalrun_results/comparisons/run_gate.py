@@ -3,11 +3,13 @@
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from evalrun_api.v1alpha1 import Gate
+from evalrun_results.comparisons.conditions import differing_versions
 from evalrun_results.comparisons.gate import GateResult, decide_gate, undecided
 from evalrun_results.comparisons.gate_values import UnusableGateError
 from evalrun_results.comparisons.sequential_gate import decide_sequentially
@@ -44,6 +46,7 @@ def gates_of(
     decided: Mapping[int, GateResult],
     *,
     partial: str = "",
+    run_info: Mapping[str, object] = MappingProxyType({}),
 ) -> Callable[[Totals], Sequence[GateResult]]:
     """Return what decides a run's gates at its end. It never raises for a baseline's sake: the run has its results.
 
@@ -54,6 +57,7 @@ def gates_of(
         decided: what was decided while the run went on, by the gate's place: the first decision stands.
         partial: why the run ended before everything was there; empty for any other. What is open then stays so: what
             the run did not come to may be what got worse.
+        run_info: of the run, for what its data sets are.
     """
     early = f"the run ended early, so nothing was compared: {partial}"
 
@@ -61,7 +65,7 @@ def gates_of(
         found = [
             decided.get(place)
             or (undecided(gate, early, family=len(gates)) if partial else None)
-            or decided_or_why_not(gate, base_dir, candidate, drawn=drawn, family=len(gates))
+            or decided_or_why_not(gate, base_dir, candidate, drawn=drawn, family=len(gates), run_info=run_info)
             for place, gate in enumerate(gates)
         ]
         for each in found:
@@ -72,16 +76,23 @@ def gates_of(
 
 
 def decided_or_why_not(
-    gate: Gate, base_dir: Path, candidate: Totals, *, drawn: Drawn = NOTHING_SAID, family: int = 1
+    gate: Gate,
+    base_dir: Path,
+    candidate: Totals,
+    *,
+    drawn: Drawn = NOTHING_SAID,
+    family: int = 1,
+    run_info: Mapping[str, object] = MappingProxyType({}),
 ) -> GateResult:
     """Decide a gate; INCONCLUSIVE, with the reason, if the baseline cannot be read or used."""
     try:
         baseline = baseline_totals(gate, base_dir)
+        warnings = version_warnings(gate, base_dir, run_info) if run_info else ()
     except (BadInputError, OSError) as error:
         return undecided(gate, f"the baseline cannot be read: {error}", BASELINE_NOT_FOUND, family=family)
     except UnusableGateError as error:
         return undecided(gate, str(error), family=family)
-    return decision_of(gate, baseline, candidate, drawn=drawn, family=family)
+    return replace(decision_of(gate, baseline, candidate, drawn=drawn, family=family), warnings=warnings)
 
 
 def decision_of(
@@ -121,7 +132,25 @@ def baseline_totals(gate: Gate, base_dir: Path) -> Totals | None:
             f"the baseline {gate.baseline} was stopped early by its own gate, so its problems are a biased sample: "
             "use a complete run as baseline (stopEarly: false)"
         )
+    check_answers_known(stored)
     return stored.totals()
+
+
+def check_answers_known(run: StoredRun) -> None:
+    """Raise UnusableGateError if nobody knows which answers of a run were left out."""
+    if run.run_info.get("answers_per_problem") == "AsGiven":
+        raise UnusableGateError(
+            f"the run {run.place} was judged with --samples as-given, so answers that were left out are unknown: judge "
+            "it without that flag"
+        )
+
+
+def version_warnings(gate: Gate, base_dir: Path, run_info: Mapping[str, object]) -> tuple[str, ...]:
+    """Name the data sets of a gate whose problems or tests differ between a run and the gate's baseline."""
+    if gate.baseline is None:
+        return ()
+    baseline = StoredRun.open(baseline_place(gate.baseline, base_dir)).run_info
+    return tuple(line for name in gate.dataset_names for line in differing_versions(baseline, run_info, name))
 
 
 def drawn_by(run: StoredRun, gate: Gate, baseline: Totals | None, candidate: Totals) -> Drawn:
@@ -134,7 +163,9 @@ def drawn_by(run: StoredRun, gate: Gate, baseline: Totals | None, candidate: Tot
     protocol = spec.get("protocol") if isinstance(spec, dict) else None
     seed = protocol.get("seed", 0) if isinstance(protocol, dict) else 0
     seed = seed if isinstance(seed, int) else 0
+    check_answers_known(run)
     if not run.stopped_early:
+        _check_no_problem_left_out(run, gate, baseline, candidate)
         return Drawn(seed)
     if not gate.sequential:
         raise UnusableGateError(
@@ -152,6 +183,22 @@ def drawn_by(run: StoredRun, gate: Gate, baseline: Totals | None, candidate: Tot
             f"{name}, so the order of its problems is unknown. Read gate in summary.json"
         )
     return Drawn(seed, {name: list(known)})
+
+
+def _check_no_problem_left_out(run: StoredRun, gate: Gate, baseline: Totals | None, candidate: Totals) -> None:
+    """Raise UnusableGateError if a sequential gate's run lacks problems: those that it has are no random sample.
+
+    Other gates count such problems in the least favourable way.
+    """
+    if not gate.sequential or baseline is None:
+        return
+    name = gate.dataset_names[0]
+    known, here = (totals.get(name, DatasetTotals()).problems for totals in (baseline, candidate))
+    if without := len(set(known) - set(here)):
+        raise UnusableGateError(
+            f"the run {run.place} lacks {without} of the baseline's {len(known)} problems of {name}: evaluate all of "
+            "them, or compare with a baseline that excludes the same"
+        )
 
 
 def baseline_place(baseline: str, base_dir: Path) -> str:

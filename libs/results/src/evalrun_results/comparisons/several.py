@@ -307,6 +307,8 @@ def _warnings(configurations: Sequence[Configuration], datasets: Sequence[Datase
         for run in configuration.runs:
             if (said := run.stopped_early) is not None:
                 yield said
+            if run.partial:
+                yield f"{run.place} is partial: {run.partial}"
             yield from (
                 f"{name}: {count} results of {run.place} can be forged ({FORGED_WHERE}); they feed no gate"
                 for name in names

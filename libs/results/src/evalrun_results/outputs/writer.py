@@ -68,7 +68,7 @@ class OutputPlan:
     audit_files: Mapping[str, bytes] = field(default_factory=dict)
     """Manifests and audits of the data, by their names in `audit/`."""
     partial: str = ""
-    """Reason why the run ended before everything was decided; empty for any other."""
+    """Reason why the results are not those of every problem; empty if they are."""
     generation: JsonObject | None = None
     """Busy and idle seconds of its replicas; None if not measured."""
 
@@ -91,7 +91,7 @@ class RunSummary:
     warnings: Sequence[str] = ()
     """Reasons why its figures may mislead, one line each."""
     partial: str = ""
-    """Reason why the run ended before everything was decided; empty for any other."""
+    """Reason why the results are not those of every problem; empty if they are."""
     generation: JsonObject | None = None
     """Busy and idle seconds of its replicas; None if not measured."""
     exports: ExportReport | None = None
@@ -277,7 +277,8 @@ def _partial_lines(summary: RunSummary) -> list[str]:
     if not summary.partial:
         return []
     missing = sum(metrics.not_judged for metrics in summary.datasets.values())
-    return [f"these results are partial: {summary.partial}: {missing} answers have no verdict and count neither way"]
+    lacking = f". {missing} answers have no verdict and count neither way" if missing else ""
+    return [f"these results are partial: {summary.partial}{lacking}"]
 
 
 def cost_of(plan: OutputPlan) -> JsonObject | None:

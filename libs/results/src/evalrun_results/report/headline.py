@@ -33,6 +33,7 @@ def headline(summary: Json, run_info: Json) -> Markup:
             "div",
             element("h1", text(run_info, "run") or "Evaluation"),
             element("span", state or "unknown state", class_=f"pill {state_class}"),
+            element("span", "partial", class_="pill wrong_answer") if text(summary, "partial") else None,
             class_="head",
         ),
         element("p", " · ".join(fact for fact in facts if fact), class_="quiet"),

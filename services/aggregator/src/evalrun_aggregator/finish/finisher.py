@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evalrun_aggregator.finish.output_retry import OutputRetry
+from evalrun_aggregator.finish.partial_results import partial_because
 from evalrun_aggregator.finish.run_info import run_info
 from evalrun_aggregator.finish.sample_stream import NO_ANSWER, missing_sample, sample_results
 from evalrun_aggregator.gate_watch import GateWatch
 from evalrun_aggregator.judging.judge_descriptions import JudgeDescriptions
 from evalrun_aggregator.ledger.board import ItemState
 from evalrun_aggregator.ledger.entries import StoredSample
-from evalrun_aggregator.ledger.items import unpack_row
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.replicas import ReplicaRegistry
 from evalrun_aggregator.run_end import OutputError, RunEnd
@@ -30,9 +30,6 @@ from evalrun_results.outputs.stopped_early import StoppedDataset, StoppedEarly
 from evalrun_results.samples import SampleResult
 
 logger = logging.getLogger(__name__)
-
-NAMED_PROBLEMS = 20
-"""Problems without an answer that are named; results.jsonl has all."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +109,7 @@ class Finisher:
         """
         finished_at = self._state.clocks.now()
         missing = list(self._state.board.missing_rows())
-        incomplete = partial or lacking_answers(missing, self._problems)
+        incomplete = partial_because(partial, missing, self._problems)
         await self._judges.refresh()
         info = await asyncio.to_thread(  # git may take its time
             run_info,
@@ -144,7 +141,7 @@ class Finisher:
             gpu_seconds=self._replicas.gpu_seconds,
             export_seconds=self._export_seconds,
             finished_at=finished_at,
-            decide_gates=self._decide_gates(partial),
+            decide_gates=self._decide_gates(partial, info),
             stopped=self._stopped(),
             staging=self._ledger.path.parent,
             generation=self._generation(),
@@ -178,12 +175,14 @@ class Finisher:
             if index is None or board.state(index) is not ItemState.CANCELLED:
                 yield sample
 
-    def _decide_gates(self, partial: str) -> Callable[[Mapping[str, DatasetTotals]], Sequence[GateResult]] | None:
+    def _decide_gates(
+        self, partial: str, run_info: Mapping[str, object]
+    ) -> Callable[[Mapping[str, DatasetTotals]], Sequence[GateResult]] | None:
         gates, watch = self._order.spec.all_gates, self._watch
         if not gates:
             return None
         drawn, decided = (NOTHING_SAID, {}) if watch is None else (watch.drawn, watch.decided)
-        return gates_of(gates, self._order.base_dir, drawn, decided, partial=partial)
+        return gates_of(gates, self._order.base_dir, drawn, decided, partial=partial, run_info=run_info)
 
     def _stopped(self) -> StoppedEarly | None:
         spec, board = self._order.spec, self._state.board
@@ -201,17 +200,3 @@ class Finisher:
                 population="similar" if counts.name in similar else "benchmark",
             )
         return StoppedEarly(spec.protocol.seed, datasets)
-
-
-def lacking_answers(rows: Sequence[int], problems: RunProblems) -> str:
-    """Return which problems lack an answer, in one line; empty if none does. `rows`: of the missing answers."""
-    positions = dict.fromkeys(unpack_row(row).problem for row in rows)
-    if not positions:
-        return ""
-    found = [problems.problem_at(position) for position in positions]
-    several = len(problems.datasets) > 1
-    names = [f"{each.spec.name} {problem.problem_id}" if several else problem.problem_id for each, problem in found]
-    more = f", and {len(names) - NAMED_PROBLEMS} more" if len(names) > NAMED_PROBLEMS else ""
-    lack = "problem lacks" if len(names) == 1 else "problems lack"
-    named = ", ".join(names[:NAMED_PROBLEMS])
-    return f"{len(names)} of {problems.items.problems} {lack} an answer ({named}{more})"

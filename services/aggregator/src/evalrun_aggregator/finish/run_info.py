@@ -42,7 +42,7 @@ def run_info(
         gpu_seconds: of every worker together.
         started_at: Unix seconds.
         ended_at: Unix seconds.
-        partial: why it ended before everything was decided; empty for any other.
+        partial: why its results are not those of every problem; empty if they are.
     """
     spec = order.spec.to_wire()
     if order.responses is not None:
@@ -56,6 +56,7 @@ def run_info(
         "partial": partial or None,
         "spec": spec,
         "responses": order.responses,
+        "answers_per_problem": order.answers_per_problem,
         "rejudge": order.rejudge,
         "prompt_templates": TEMPLATES_VERSION,
         "feedback_templates": {

@@ -7,7 +7,7 @@ One byte an item: a million items cost a megabyte, and the next item in a given 
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import islice
@@ -222,13 +222,25 @@ class Board:
         self._recount(states)
         return foreign
 
-    def settle_pending(self, state: ItemState) -> int:
-        """Settle every item without a completion as ABSENT or MISSING; gives how many. No answer will come."""
+    def settle_pending(self, asked: Sequence[int] = ()) -> int:
+        """Settle every item without a completion, for no answer will come. Return how many are missing.
+
+        Args:
+            asked: by the dataset's number: how many samples each problem should have. A further sample without a
+                completion is ABSENT.
+        """
         states = np.frombuffer(self._states, dtype=np.uint8)
         pending = states == ItemState.PENDING
-        states[pending] = state
+        states[pending] = ItemState.ABSENT
+        shape = 1 + self.items.repeats, self.items.problems, self.items.samples, self.items.turns
+        by_sample, is_pending = states.reshape(shape), pending.reshape(shape)
+        for number, samples in enumerate(asked):
+            start = self.items.start_of(number)
+            problems = slice(start, start + len(self.items.datasets[number].problem_ids))
+            wanted = by_sample[:, problems, :samples]
+            wanted[is_pending[:, problems, :samples]] = ItemState.MISSING
         self._recount(states)
-        return int(np.count_nonzero(pending))
+        return self.count(ItemState.MISSING)
 
     def leave_out_later_turns(self, opening: Iterable[int]) -> None:
         """Take every later turn out of the run that is not open yet, and count those that may follow; after `restore`.

@@ -34,6 +34,8 @@ class RunDataset:
     """Grader that scores its answers; None if their tests decide."""
     excluded: Sequence[Problem] = ()
     """Problems left out by `excludeProblems`: answers made elsewhere may be to these."""
+    is_cut: bool = False
+    """Whether `maxProblems` leaves out some of its problems."""
 
     @cached_property
     def prompts_sha256(self) -> str:
@@ -103,7 +105,8 @@ def _load(dataset: Dataset, field: str, sources: Sequence[Source]) -> RunDataset
     problems = merged(each) if len(each) > 1 else each[0][1]
     ready = with_rows if dataset.judge_mode == "Submit" else with_tests
     used, excluded = list[Problem](), dict[str, Problem]()
-    stream = _keeping(ready(problems, own.name), used, excluded, dataset)
+    cut = Cut()
+    stream = _keeping(ready(problems, own.name), used, excluded, dataset, cut)
     audit = audit_dataset(
         dataset.name,
         own,
@@ -117,15 +120,24 @@ def _load(dataset: Dataset, field: str, sources: Sequence[Source]) -> RunDataset
             stream, None
         ) is not None:
             pass
+    if not cut.problems:
+        next(stream, None)  # the one after the last that is used
     missing = set(dataset.exclude_problems) - set(excluded)
     _check_exclusions(dataset, f"{field}.excludeProblems", missing, used)
     role = role_of(dataset.name, dataset.role, audit, used)
     template = None if dataset.prompt_template is None else read_template(dataset.prompt_template, base_dir)
-    return RunDataset(dataset, used, audit, role, template, grader, [*excluded.values()])
+    return RunDataset(dataset, used, audit, role, template, grader, [*excluded.values()], is_cut=cut.problems > 0)
+
+
+@dataclass
+class Cut:
+    """Counts the problems read beyond `maxProblems`."""
+
+    problems: int = 0
 
 
 def _keeping(
-    problems: Iterable[Problem], kept: list[Problem], excluded: dict[str, Problem], dataset: Dataset
+    problems: Iterable[Problem], kept: list[Problem], excluded: dict[str, Problem], dataset: Dataset, cut: Cut
 ) -> Iterator[Problem]:
     """Yield every problem and keep the first ones: an audit sees all, the run holds what it uses.
 
@@ -134,6 +146,7 @@ def _keeping(
         kept: gets those that the run uses.
         excluded: gets those that are left out, by id.
         dataset: says which and how many are used.
+        cut: counts the others.
     """
     left_out = frozenset(dataset.exclude_problems)
     for problem in problems:
@@ -141,6 +154,8 @@ def _keeping(
             excluded[problem.problem_id] = problem
         elif dataset.max_problems is None or len(kept) < dataset.max_problems:
             kept.append(problem)
+        else:
+            cut.problems += 1
         yield problem
 
 

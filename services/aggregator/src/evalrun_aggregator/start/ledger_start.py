@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from evalrun_aggregator.gate_watch import FORGOTTEN
-from evalrun_aggregator.ledger.board import Board, ItemState
+from evalrun_aggregator.ledger.board import Board
 from evalrun_aggregator.ledger.entries import CompletionTally, StoredCompletion
 from evalrun_aggregator.ledger.items import RunItems, pack_row
 from evalrun_aggregator.ledger.ledger import Ledger
@@ -53,7 +53,7 @@ async def open_run(
     responses: Sequence[StoredCompletion] | None,
     budget: TokenBudgets | None,
     turns: bool = False,
-    every_answer: bool = False,
+    asked: Sequence[int] = (),
     kept: Callable[[Mapping[str, str]], Mapping[int, int]] = lambda facts: {},
     now: float,
 ) -> OpenedRun:
@@ -67,8 +67,8 @@ async def open_run(
         retry_not_judged: open a run that has ended again, for what was not judged.
         responses: answers made elsewhere, by row. None: answers are generated.
         budget: new; opens the samples that a token budget allows. None: every item is to be generated.
-        every_answer: where nothing is generated, an item without an answer is missing; else it is no part of the run:
-            a budget or a verdict decided how many answers there are.
+        asked: where nothing is generated, by the dataset's number: how many samples each problem should have. One
+            without an answer is missing; further ones are no part of the run.
         turns: a failed answer may open its sample's next turn.
         kept: from the ledger's facts, of how many problems of a dataset the results count where its gates have
             decided without the others.
@@ -100,8 +100,7 @@ async def open_run(
     keep = ended is not None and not retry_not_judged
     board.restore(ledger.reader.completion_rows(), ledger.reader.verdict_rows(), keep_not_judged=keep)
     if responses is not None or rejudge is not None:
-        without = board.settle_pending(ItemState.MISSING if every_answer else ItemState.ABSENT)
-        logger.info("%d samples have an answer; %d have none", board.items.count - without, without)
+        logger.info("%d samples lack an answer", board.settle_pending(asked))
     elif budget is not None:
         budget.restore(board, ledger.reader.output_tokens())
     elif turns:

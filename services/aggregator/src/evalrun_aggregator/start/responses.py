@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.ledger.entries import StoredCompletion
@@ -31,6 +32,8 @@ class GivenResponses:
 
     completions: Sequence[StoredCompletion]
     sha256: str
+    asked: Sequence[int] = ()
+    """Samples that each problem should have, by the dataset's number."""
 
 
 def read_responses(order: WorkOrder, datasets: Sequence[RunDataset]) -> tuple[RunProblems, GivenResponses]:
@@ -54,6 +57,13 @@ def read_responses(order: WorkOrder, datasets: Sequence[RunDataset]) -> tuple[Ru
             "turn 0 alone, or judge a run of several turns again by evalrun rejudge"
         )
     samples = 1 + max(response.sample for response in responses)
+    if isinstance(order.answers_per_problem, int):
+        if samples > order.answers_per_problem:
+            raise BadInputError(
+                f"responses: a problem has sample number {samples - 1}, and each should have "
+                f"{order.answers_per_problem}: raise that number, or number samples from 0"
+            )
+        samples = order.answers_per_problem
     if samples > MAX_SAMPLES or samples * len(problems) > MAX_ITEMS:
         raise BadInputError(
             f"responses: sample number {samples - 1} is too large for {len(problems)} problems: number samples from 0"
@@ -62,7 +72,27 @@ def read_responses(order: WorkOrder, datasets: Sequence[RunDataset]) -> tuple[Ru
         order.run, datasets, order.spec.protocol, samples=samples, repeats=0, by_chance=draws_by_chance(order.spec)
     )
     completions = [completion_of(response, numbered) for response in responses]
-    return numbered, GivenResponses(completions, digest_records(map(_judged_fields, responses)))
+    asked = asked_of(order.answers_per_problem, [dataset.spec.name for dataset in datasets], responses)
+    return numbered, GivenResponses(completions, digest_records(map(_judged_fields, responses)), asked)
+
+
+def asked_of(answers: int | Literal["AsGiven"] | None, datasets: Sequence[str], given: Sequence[Response]) -> list[int]:
+    """Return how many samples each problem should have, by dataset.
+
+    Args:
+        answers: as the work order has it. None: each problem should have as many as the one with the most in its
+            dataset, and one in a dataset without any.
+        datasets: names.
+        given: the answers.
+    """
+    if answers == "AsGiven":
+        return [0] * len(datasets)
+    if answers is not None:
+        return [answers] * len(datasets)
+    most = dict.fromkeys(datasets, 1)
+    for response in given:
+        most[response.dataset] = max(most[response.dataset], response.sample + 1)
+    return [most[name] for name in datasets]
 
 
 def _judged_fields(response: Response) -> dict[str, object]:

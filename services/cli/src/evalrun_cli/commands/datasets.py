@@ -109,7 +109,7 @@ def mutants(problems: str, references: str | None, dataset: str | None, max_muta
     \b
     Example:
       evalrun data mutants HumanEval.jsonl.gz --output mutants.jsonl
-      evalrun judge --problems HumanEval.jsonl.gz --responses mutants.jsonl --output judged/
+      evalrun judge --problems HumanEval.jsonl.gz --responses mutants.jsonl --samples as-given --output judged/
       evalrun data audit-tests judged/ --labels mutants.jsonl
     """
     from evalrun_cli.suite_mutants import write_mutants
@@ -131,7 +131,7 @@ def vary_tests(problems: str, references: str | None, dataset: str | None, outpu
     \b
     Example, after that of `evalrun data mutants`:
       evalrun data vary-tests HumanEval.jsonl.gz --output varied.jsonl
-      evalrun judge --problems varied.jsonl --responses mutants.jsonl --output varied/
+      evalrun judge --problems varied.jsonl --responses mutants.jsonl --samples as-given --output varied/
       evalrun data audit-tests judged/ --labels mutants.jsonl --varied varied/
     """
     from evalrun_cli.suite_variation import write_varied_tests

@@ -12,6 +12,26 @@ from evalrun_registry.comparators import COMPUTED
 from evalrun_runtime.exits import ExitCode
 
 
+class AnswersPerProblem(click.ParamType[int | Literal["AsGiven"]]):
+    """A number of answers, or `as-given`."""
+
+    name = "number"
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | Literal["AsGiven"]:
+        """Return the value as the work order has it."""
+        if value == "as-given":
+            return "AsGiven"
+        try:
+            number = int(value)
+        except ValueError:
+            number = 0
+        if number < 1:
+            self.fail(f"{value!r}: write a number from 1, or as-given", param, ctx)
+        return number
+
+
 @evalrun.command(epilog=EXIT_CODES)
 @click.option(
     "--problems",
@@ -60,6 +80,13 @@ from evalrun_runtime.exits import ExitCode
     "in the sandbox instead of tests; builtin:verl: verl's own, for what is not code.",
 )
 @click.option(
+    "--samples",
+    metavar="NUMBER|as-given",
+    type=AnswersPerProblem(),
+    help="Answers that each problem should have. Default: the most that a problem of its dataset has. A missing answer "
+    "is not judged. as-given: as many as the files hold, e.g. of mutants; such a run decides no gate.",
+)
+@click.option(
     "--exclude-problems",
     multiple=True,
     metavar="FILE_OR_IDS",
@@ -79,14 +106,15 @@ def judge(
     comparator: str | None,
     time_limit: float | None,
     grader: str | None,
+    samples: int | Literal["AsGiven"] | None,
     exclude_problems: Sequence[str],
     resume: bool,
     options: LocalOptions,
 ) -> ExitCode:
     """Judge existing answers. Nothing is generated.
 
-    Writes the same outputs as a run: summary.json, results.jsonl, results.parquet, QA logs. Problems without an answer
-    are skipped and counted.
+    Writes the same outputs as a run: summary.json, results.jsonl, results.parquet, QA logs. A problem without an answer
+    is not judged: the run is degraded (exit code 3), and its figures say how many problems they are about.
     """
     if verl_config is not None and (problems or responses):
         raise click.UsageError(f"--problems, --responses: {verl_config} names the file already: remove them")
@@ -115,6 +143,7 @@ def judge(
             time_limit=time_limit,
             grader=own if grader is None else Grader(path=grader),
             exclude=exclude_problems,
+            samples=samples,
             name=name,
             model=model,
             resume=resume,

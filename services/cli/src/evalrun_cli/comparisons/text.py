@@ -117,5 +117,6 @@ def gate_notes(each: GateResult) -> Iterator[str]:
     """Return what else is to be said of a gate's decision."""
     if each.left_out:
         yield f"{each.left_out} problems could not be compared"
+    yield from each.warnings
     if each.mcnemar_p is not None:
         yield f"McNemar's exact test: p = {p_value(each.mcnemar_p)}"

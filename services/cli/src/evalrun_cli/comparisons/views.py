@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +21,7 @@ from evalrun_results.comparisons.comparison import Comparison, DatasetComparison
 from evalrun_results.comparisons.gate import GateDecision, GateResult
 from evalrun_results.comparisons.gate_values import UnusableGateError
 from evalrun_results.comparisons.roles import named_with_role, refusal_for_role, role_in
-from evalrun_results.comparisons.run_gate import Totals, baseline_totals, decided_or_raised, drawn_by
+from evalrun_results.comparisons.run_gate import Totals, baseline_totals, decided_or_raised, drawn_by, version_warnings
 from evalrun_results.comparisons.sample_size import needs
 from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.stored_run import StoredRun
@@ -71,7 +72,8 @@ def gate(run: str, policy: Path, *, view: str, output: Path | None) -> ExitCode:
 
     def decided(each: Gate, baseline: Totals | None, candidate: Totals) -> GateResult:
         drawn = drawn_by(stored, each, baseline, candidate)
-        return decided_or_raised(each, baseline, candidate, drawn=drawn, family=len(gates))
+        found = decided_or_raised(each, baseline, candidate, drawn=drawn, family=len(gates))
+        return replace(found, warnings=version_warnings(each, policy.resolve().parent, stored.run_info))
 
     decisions = _of_each_gate(stored, policy, gates, decided)
     write(GATE_VIEWS[view](decisions), output)

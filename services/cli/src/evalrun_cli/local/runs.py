@@ -136,6 +136,7 @@ def judge_files(
     time_limit: float | None = None,
     grader: Grader | None = None,
     exclude: Sequence[str] = (),
+    samples: int | Literal["AsGiven"] | None = None,
     name: str = "judge",
     model: str | None = None,
     resume: bool = False,
@@ -150,6 +151,7 @@ def judge_files(
         judge_mode, comparator, time_limit: as the flags have them.
         grader: scores the answers; None: their problems' tests decide.
         exclude: problems to leave out, as the flag has them: files, or ids.
+        samples: answers that each problem should have; None: the most that a problem of its dataset has.
         name: of the run, in report and comparisons.
         model: what made the answers, in report and comparisons; None: not known.
         resume: go on in a folder that holds a part of this judgement.
@@ -180,6 +182,7 @@ def judge_files(
             "spec": spec,
             **({"sources": more} if more else {}),
             "responses": [str(_located(path)) for path in responses],
+            **({} if samples is None else {"answers_per_problem": samples}),
             "base_dir": Path.cwd(),
             "output_dir": str(directory),
         },

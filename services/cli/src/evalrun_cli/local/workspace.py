@@ -15,7 +15,7 @@ from evalrun_runtime.exits import BadInputError
 
 WORK_ORDER = "work_order.json"
 
-FIXED: Final = ("run", "sources", "responses", "rejudge")
+FIXED: Final = ("run", "sources", "responses", "answers_per_problem", "rejudge")
 FIXED_IN_SPEC: Final = ("model", "protocol", "datasets")
 """Fields that answers and verdicts depend on: a resumed run must have the same values. All others may change."""
 MAX_SHOWN_DIFFERENCES: Final = 4

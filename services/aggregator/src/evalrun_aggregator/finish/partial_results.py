@@ -1,0 +1,47 @@
+"""Says why results are not those of every problem of a data set. Pure."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from evalrun_aggregator.ledger.items import unpack_row
+from evalrun_aggregator.start.datasets import RunDataset
+from evalrun_aggregator.start.problems import RunProblems
+
+NAMED_PROBLEMS: Final = 20
+"""Problems without an answer that are named; results.jsonl has all."""
+
+
+def partial_because(ended_early: str, missing: Sequence[int], problems: RunProblems) -> str:
+    """Return why a run's results are partial, in one line; empty if they are not.
+
+    Args:
+        ended_early: why the run ended before everything was decided; empty for any other.
+        missing: rows of the answers that were never drawn, or not given.
+        problems: of the run.
+    """
+    lacking = ended_early or lacking_answers(missing, problems)
+    left_out = [line for dataset in problems.datasets for line in left_out_problems(dataset)]
+    return "; ".join([*([lacking] if lacking else []), *left_out])
+
+
+def lacking_answers(rows: Sequence[int], problems: RunProblems) -> str:
+    """Return which problems lack an answer, in one line; empty if none does. `rows`: of the missing answers."""
+    positions = dict.fromkeys(unpack_row(row).problem for row in rows)
+    if not positions:
+        return ""
+    found = [problems.problem_at(position) for position in positions]
+    several = len(problems.datasets) > 1
+    names = [f"{each.spec.name} {problem.problem_id}" if several else problem.problem_id for each, problem in found]
+    more = f", and {len(names) - NAMED_PROBLEMS} more" if len(names) > NAMED_PROBLEMS else ""
+    lack = "problems lacks" if len(names) == 1 else "problems lack"
+    named = ", ".join(names[:NAMED_PROBLEMS])
+    return f"{len(names)} of {problems.items.problems} {lack} an answer ({named}{more})"
+
+
+def left_out_problems(dataset: RunDataset) -> Iterator[str]:
+    """Yield a line for each reason why the run has not all problems of a data set."""
+    name, kept = dataset.spec.name, len(dataset.problems)
+    if dataset.is_cut:
+        yield f"{name}: only the first {kept} problem{'' if kept == 1 else 's'} (maxProblems)"
+    if count := len(dataset.excluded):
+        yield f"{name}: {count} problem{' is' if count == 1 else 's are'} excluded (excludeProblems)"
