@@ -332,7 +332,7 @@ async def test_answers_made_elsewhere_are_judged_and_only_they(tmp_path: Path, j
         {"problem_id": "p3", "response": "accept too", "mode": "append"},
     ]
     (tmp_path / "answers.jsonl").write_text("".join(json.dumps(answer) + "\n" for answer in answers))
-    write_work_order(tmp_path, problems=9, responses=["answers.jsonl"])
+    write_work_order(tmp_path, problems=9, responses=["answers.jsonl"], answers_per_problem="AsGiven")
     async with running(*arguments(tmp_path, judge[1])) as process:
         worker = Worker(process.address)
         assert (await worker.take()).remaining == 0

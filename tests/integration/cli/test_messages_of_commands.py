@@ -130,7 +130,9 @@ def test_ctrl_c_while_the_services_start_ends_the_command_soon(tmp_path: Path) -
 
 def test_answers_made_elsewhere_have_the_name_and_model_that_they_are_given_and_no_sampling(tmp_path: Path) -> None:
     written_run(tmp_path)
-    (tmp_path / "answers.jsonl").write_text('{"problem_id": "a", "response": "print(input())"}\n')
+    (tmp_path / "answers.jsonl").write_text(
+        "".join(f'{{"problem_id": "{name}", "response": "print(input())"}}\n' for name in "ab")
+    )
     files = ("--problems", tmp_path / "problems.jsonl", "--responses", tmp_path / "answers.jsonl")
     for name, model in (("before", "org/one"), ("after", "org/two")):
         named = ("--name", name, "--model", model, "--output", tmp_path / name)
@@ -230,6 +232,7 @@ def test_a_test_that_lacks_a_module_is_named_at_once_and_holds_up_nothing(tmp_pa
         problems.write(json.dumps(problem) + "\n")
     answers = [
         {"problem_id": "a", "response": "print(input())"},
+        {"problem_id": "b", "response": "print(input())"},
         {"problem_id": "lacking", "response": "def f(x): pass"},
     ]
     (tmp_path / "answers.jsonl").write_text("".join(json.dumps(answer) + "\n" for answer in answers))
@@ -239,5 +242,5 @@ def test_a_test_that_lacks_a_module_is_named_at_once_and_holds_up_nothing(tmp_pa
     said = "warning: sums lacking cannot be judged: the test itself fails: ModuleNotFoundError: No module named"
     assert f"{said} 'no_such'. Data error: " in done.stdout
     found = summary(tmp_path / "out")
-    assert found["datasets"]["sums"]["metrics"]["accepted_at_1"]["value"] == 1.0  # of the one that was judged
-    assert (found["counts"]["judged"], found["counts"]["not_judged"]) == (1, 1)
+    assert found["datasets"]["sums"]["metrics"]["accepted_at_1"]["value"] == 1.0  # of those that were judged
+    assert (found["counts"]["judged"], found["counts"]["not_judged"]) == (2, 1)

@@ -277,7 +277,8 @@ def _partial_lines(summary: RunSummary) -> list[str]:
     if not summary.partial:
         return []
     missing = sum(metrics.not_judged for metrics in summary.datasets.values())
-    lacking = f". {missing} answers have no verdict and count neither way" if missing else ""
+    answers = "1 answer has no verdict and counts" if missing == 1 else f"{missing} answers have no verdict and count"
+    lacking = f": {answers} neither way" if missing else ""
     return [f"these results are partial: {summary.partial}{lacking}"]
 
 
