@@ -45,6 +45,7 @@ def test_every_program_gets_the_verdict_that_is_right(tmp_path: Path) -> None:
     run = evalrun(
         "judge", "--problems", write_jsonl(tmp_path / "problems.jsonl", problems),
         "--responses", write_jsonl(tmp_path / "responses.jsonl", responses), "--output", tmp_path / "out",
+        "--samples", "as-given",
         timeout=800,
     )  # fmt: skip
     assert run.returncode == 3, run.stdout + run.stderr
