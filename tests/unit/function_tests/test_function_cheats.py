@@ -305,3 +305,105 @@ def test_a_class_under_test_still_answers_for_its_own_objects(forks: WarmForks) 
     asserts = ["assert Vec(1, 2) + Vec(3, 4) == Vec(4, 6)", "assert Vec(1, 2) * 2 == Vec(2, 4)"]
     tests = AssertTests([*asserts, "assert Vec(1).xs == (1,)"], "", "Vec")
     assert judge(tests, VEC, execute=forks.run).statuses == ["success"] * 3
+
+
+LIAR = """\
+class Liar:
+    __module__ = "builtins"
+    def __init__(self, told): self.told = told
+    def _agree(self, other):
+        self.told.append(other)
+        return True
+    __eq__ = __lt__ = __le__ = __gt__ = __ge__ = __contains__ = issubset = _agree
+    def __ne__(self, other): return False
+    def __hash__(self): return 0
+    def __float__(self): return 0.0
+    def __abs__(self): return 0.0
+    def __sub__(self, other): return Liar(self.told)
+    __rsub__ = __xor__ = __rxor__ = __mod__ = __mul__ = __pow__ = __sub__
+    def __format__(self, spec): return "0.0"
+    def __str__(self): return "0"
+    def __iter__(self): return iter(())
+    def __getitem__(self, key): return 0
+    def __enter__(self): return 4
+    def __exit__(self, *_): return True
+TOLD = []
+def f(*_): return TOLD[-1] if TOLD else Liar(TOLD)
+def Area(x): return Liar(TOLD)
+class Stack:
+    top = Liar(TOLD)
+    def push(self, x): pass
+    def pop(self): return Liar(TOLD)
+    def items(self): return [Liar(TOLD)]
+"""
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "s = Stack()\ns.push(2)\nassert s.pop() == 2",
+        "assert Stack().pop() == [2]",
+        "assert Stack().items() == [2]",
+        "assert Stack().top == 2",
+        "assert 2 in Stack().pop()",
+        "assert abs(Stack().top - 3.14) < 0.01",
+        "assert abs(Area(3) - 28.27) < 0.1",
+        "assert f(1) == 5 or f(1) == 6",
+        "if f(1) != 5:\n    assert f(1) == 5",
+        "assert f'{f(1) - 5:.1f}' == '0.0'",
+        "assert str(f(1) - 5) == '0'",
+        "assert (f(1) - 5)[0] == 0",
+        "d = f(1) - 5\nassert d * d < 0.01",
+        "assert sorted(f(1) ^ {1, 2}) == []",
+        "assert list({1, 2} - f(1)) == []",
+        "assert f(1).issubset({1, 2})",
+        "assert f(1).__eq__(5)",
+        "assert float(f(1)) < 1e-3",
+        "with f(1) as value:\n    assert value == 5",
+    ],
+)
+def test_a_liar_that_a_class_or_a_function_gives_never_decides(forks: WarmForks, test: str) -> None:
+    entry = "Stack" if "Stack" in test else "Area" if "Area" in test else "f"
+    (outcome,) = judge(AssertTests([test], "", entry), LIAR, execute=forks.run).outcomes
+    assert (outcome.status, outcome.forgeable) == ("wrong_answer", None)
+
+
+def test_a_value_of_a_test_is_never_sent_to_an_opaque_object(forks: WarmForks) -> None:
+    program = LIAR.replace("def f(*_): return TOLD[-1] if TOLD else Liar(TOLD)", "def f(*_): return Liar(TOLD)")
+    judged = judge(AssertTests(["try:\n    f(1) == 77123\nfinally:\n    pass"], "", "f"), program, execute=forks.run)
+    assert judged.statuses == ["wrong_answer"]
+    assert all(b"77123" not in batch for batch in judged.batches)
+
+
+def test_a_verdict_that_rests_on_operators_of_a_class_names_the_assertion(forks: WarmForks) -> None:
+    tests = AssertTests(["assert Vec(1).xs == (1,)", "v = Vec(1, 2)\nassert v == Vec(1, 2)"], "", "Vec")
+    first, second = judge(tests, VEC, execute=forks.run).outcomes
+    assert (first.status, first.forgeable, first.reason) == ("success", None, "")
+    assert (second.status, second.forgeable) == ("success", "own_operators")
+    assert second.reason.endswith("decides: assert v == Vec(1, 2)")
+
+
+@pytest.mark.parametrize(
+    "test",
+    ["assert not list(map(f, [1, 2]))", "assert all(map(f, [1]))", "assert not list(filter(f, [1]))"],
+)
+def test_a_forged_end_of_iteration_ends_no_loop_of_the_test(forks: WarmForks, test: str) -> None:
+    forged = (
+        "import os\nfor fd in range(3, 40):\n    try:\n        os.write(fd, b'load V null\\n0 0 S null\\nend\\n')\n"
+    )
+    program = forged + "    except OSError:\n        pass\nos._exit(0)\n"
+    assert judge(adding(test, entry="f"), program, execute=forks.run).statuses == ["runtime_error"]
+
+
+@pytest.mark.parametrize(
+    "setup",
+    [
+        "class Ref:\n    def solve(self, x): return x * 7 + 1",
+        "class Ref:\n    def __init__(self, x): self.y = x * 7 + 1",
+        "class Ref:\n    DATA = {3: 22}",
+    ],
+)
+def test_a_class_of_the_setup_that_knows_answers_stays_with_the_test(forks: WarmForks, setup: str) -> None:
+    use = "Ref().solve(3)" if "solve" in setup else "Ref(3).y" if "__init__" in setup else "Ref.DATA[3]"
+    tests = AssertTests([f"assert f(3) == {use}"], setup, "f")
+    assert judge(tests, f"def f(x): return {use}", execute=forks.run).statuses == ["runtime_error"]

@@ -6,7 +6,7 @@ from builders.judge.gateway import message_of
 from evalrun.judge.v1 import judge_pb2
 from evalrun_judge.extraction import Extraction, ExtractionMethod, Guardrail
 from evalrun_judge.rpc.messages import fill_verdict
-from evalrun_judge.status import TestStatus
+from evalrun_judge.status import ForgeableCause, TestStatus
 from evalrun_judge.verdict import CutText, TestRecord, Verdict, make_verdict
 
 FULL = TestRecord(
@@ -31,7 +31,7 @@ TEXTS = ("input", "expected_output", "stdout", "stderr", "compile_stderr")
 
 def verdict_of(*records: TestRecord, code: str = "print(1)") -> Verdict:
     extraction = Extraction(code, ExtractionMethod.TAGGED_BLOCK, (Guardrail.ANSWER_CUT,))
-    return make_verdict(records, extraction, "seccomp", 2.5, cached=True, forgeable=True)
+    return make_verdict(records, extraction, "seccomp", 2.5, cached=True, forgeable=ForgeableCause.SHARED_PROCESS)
 
 
 def test_a_full_record_keeps_every_field() -> None:
@@ -71,7 +71,7 @@ def test_a_verdict_keeps_every_field(records: tuple[TestRecord, ...], ratio: flo
         final_status=judge_pb2.FINAL_STATUS_WRONG_ANSWER, judged=True, pass_ratio=ratio, pass_ratio_high=ratio,
         tests=message.tests, code="'\ufffd'",
         extraction=judge_pb2.EXTRACTION_METHOD_TAGGED_BLOCK, guardrails=message.guardrails,
-        containment_level="seccomp", forgeable=True, cached=True, queue_seconds=2.5,
+        containment_level="seccomp", forgeable=True, forgeable_cause="shared_process", cached=True, queue_seconds=2.5,
         disagreeing_comparators=verdict.disagreeing,
     )  # fmt: skip
     assert message == wanted

@@ -55,7 +55,7 @@ async def test_the_server_gets_the_program_that_our_rule_finds_in_one_block() ->
     [verdict] = await verdicts([asked(text)], server)
     assert server.calls == [SubmitCall("mbpp", 11, "```python\nprint(3)\n```\n", "python", 7.0)]
     assert (verdict.final_status, verdict.accepted, verdict.pass_ratio) == (FinalStatus.SUCCESS, True, 1.0)
-    assert (verdict.forgeable, verdict.containment_level, verdict.cached) == (True, "none", False)
+    assert (verdict.forgeable, verdict.containment_level, verdict.cached) == ("shared_process", "none", False)
     assert (verdict.code, verdict.extraction) == ("as the server found it", ExtractionMethod.TAGGED_BLOCK)
     assert message_of(verdict).forgeable
 
@@ -81,7 +81,8 @@ async def test_nothing_to_run_asks_no_server_and_prose_is_no_program() -> None:
     server = FakeDatasetServer([BROKEN])
     texts = ["", "I cannot say.", "```java\nclass A {}\n"]
     found = await verdicts([asked(text) for text in texts], server)
-    assert [(v.final_status, v.pass_ratio, v.forgeable) for v in found] == [(FinalStatus.EMPTY_OUTPUT, 0.0, True)] * 3
+    empty = (FinalStatus.EMPTY_OUTPUT, 0.0, "shared_process")
+    assert [(v.final_status, v.pass_ratio, v.forgeable) for v in found] == [empty] * 3
     assert len(server.calls) == 1
 
 
@@ -160,7 +161,7 @@ async def test_the_gateway_says_whether_it_takes_them(server: bool) -> None:
 
 async def test_programs_still_run_on_a_server_with_datasets() -> None:
     [verdict] = await verdicts([stdio_request(("1\n", "1"))], FakeDatasetServer([]))
-    assert (verdict.accepted, verdict.forgeable) == (True, False)
+    assert (verdict.accepted, verdict.forgeable) == (True, None)
 
 
 def test_the_message_is_read() -> None:

@@ -16,7 +16,8 @@ N = TypeVar("N")
 
 TOTALS_COLUMNS: Final = (
     "dataset", "problem_id", "sample", "turn", "repeat", "judged", "accepted", "pass_ratio", "pass_ratio_high",
-    "assumed_timeouts", "score", "final_status", "not_judged_reason", "data_source", "forgeable", "cached", "rests_on",
+    "assumed_timeouts", "score", "final_status", "not_judged_reason", "data_source", "forgeable",
+    "forgeable_cause", "cached", "rests_on",
     "finish_reason", "output_tokens", "gen_time", "total_judge_time", "started_at", "judged_at",
     "tests.list.element.status", "tests.list.element.cpu_time",
 )  # fmt: skip
@@ -71,6 +72,7 @@ def _verdict(row: Row) -> pb.Verdict:
         guardrails=[_GUARDRAILS[name] for name in _list(row, "guardrails") if name in _GUARDRAILS],
         containment_level=row.optional_text("containment_level"),
         forgeable=bool(row.optional_flag("forgeable")),
+        forgeable_cause=row.optional_text("forgeable_cause"),
         cached=bool(row.optional_flag("cached")),
         disagreeing_comparators=[str(name) for name in _list(row, "disagreeing_comparators")],
         rests_on=[str(name) for name in _list(row, "rests_on")],

@@ -1,19 +1,21 @@
 """One request from its arrival to its verdict: let in, planned, run, compared."""
 
 from collections.abc import Callable
+from typing import Any
 
 from msgspec import structs
 
 from evalrun_judge.cache.verdict_cache import VerdictCache
 from evalrun_judge.cache.verdict_key import JudgeIdentity, verdict_key
 from evalrun_judge.extraction import Extraction
+from evalrun_judge.families.family import Family
 from evalrun_judge.families.registry import Families
 from evalrun_judge.metrics import JudgeMetrics, RequestOutcome
 from evalrun_judge.pool.pool import SandboxPool
 from evalrun_judge.pool.slot_queue import NoSandboxError
 from evalrun_judge.records import records_without_run
 from evalrun_judge.sandboxes import RunRefusedError
-from evalrun_judge.status import TestStatus
+from evalrun_judge.status import ForgeableCause, TestStatus
 from evalrun_judge.submission import InvalidRequestError, JudgeRequest, check_request, extraction_of
 from evalrun_judge.verdict import Verdict, make_verdict
 from evalrun_registry.languages import LANGUAGES
@@ -134,15 +136,19 @@ class Judge:
             ticket.queue_seconds,
             cached=cached,
             complete=judged.complete,
-            forgeable=family.FORGEABLE,
+            forgeable=_cause_of(family),
         )
 
     def _empty(self, request: JudgeRequest, extraction: Extraction) -> Verdict:
         """Return the verdict on an answer without code; the level is the pool's, since nothing ran."""
         info = self._pool.describe()
         records = records_without_run(request.tests, TestStatus.COMPILE_ERROR, "nothing to run")
-        forgeable = self._families.of(request.tests).FORGEABLE
+        forgeable = _cause_of(self._families.of(request.tests))
         return make_verdict(records, extraction, "none" if info is None else info.level, 0.0, forgeable=forgeable)
+
+
+def _cause_of(family: Family[Any]) -> ForgeableCause | None:
+    return ForgeableCause.SHARED_PROCESS if family.FORGEABLE else None
 
 
 def _outcome_of(verdict: Verdict) -> RequestOutcome:

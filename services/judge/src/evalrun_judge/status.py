@@ -20,6 +20,15 @@ class TestStatus(StrEnum):
     API_ERROR = "api_error"
 
 
+class ForgeableCause(StrEnum):
+    """Why a program could have forged its verdict."""
+
+    SHARED_PROCESS = "shared_process"
+    """Every test of the family shares a process, or a disk, with the program."""
+    OWN_OPERATORS = "own_operators"
+    """An operator of the program's own class decided."""
+
+
 class TestCause(StrEnum):
     """Cause of a test's outcome where software acts on it; a test's `reason` is for people alone."""
 

@@ -13,7 +13,7 @@ import msgspec
 from evalrun_executor.api import QUIET_SLOWNESS, CompileResult, Level, ProgramRun
 from evalrun_judge.comparators import disagreeing, passes, rests_on
 from evalrun_judge.extraction import Extraction, ExtractionMethod, Guardrail
-from evalrun_judge.status import TestCause, TestStatus
+from evalrun_judge.status import ForgeableCause, TestCause, TestStatus
 from evalrun_registry.comparators import COMPARATORS, Comparator, Leniency
 
 UNCONFIRMED = "not enough CPU to tell: near the limit, or short of CPU, and no run alone decided"
@@ -102,6 +102,7 @@ class TestRecord(msgspec.Struct, frozen=True, gc=False):
     cause: TestCause | None = None
     missing_module: str = ""
     """Package that Python did not find, if that ended the test or the program."""
+    forgeable: ForgeableCause | None = None
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -128,8 +129,8 @@ class Verdict(msgspec.Struct, frozen=True):
     """Taken from the verdict cache; times are the original's."""
     permanent: bool = False
     """Not judged, and no other attempt would change that."""
-    forgeable: bool = False
-    """The candidate and what decided shared a process, or the server's disk."""
+    forgeable: ForgeableCause | None = None
+    """Why the candidate could have forged it; None: it could not."""
     rests_on: tuple[Leniency, ...] = ()
     """Accepted, but would not have been without these: a look at such answers tells whether the rule is right."""
 
@@ -252,7 +253,7 @@ def make_verdict(
     *,
     cached: bool = False,
     complete: bool = True,
-    forgeable: bool = False,
+    forgeable: ForgeableCause | None = None,
 ) -> Verdict:
     """Sum up the tests' records.
 
@@ -263,7 +264,7 @@ def make_verdict(
         queue_seconds: how long it waited.
         cached: taken from the verdict cache.
         complete: False if one of these tests has failed and there may be more tests.
-        forgeable: the candidate could have forged it.
+        forgeable: why the candidate could have forged it, beside what the records say.
 
     Raises:
         ValueError: there are no tests; no verdict follows from none.
@@ -294,7 +295,7 @@ def make_verdict(
         queue_seconds=queue_seconds,
         cached=cached,
         permanent=not judged and any(test.permanent for test in tests),
-        forgeable=forgeable,
+        forgeable=forgeable or next((test.forgeable for test in tests if test.forgeable is not None), None),
         rests_on=tuple(each for each in Leniency if any(each in test.rests_on for test in tests)) if accepted else (),
     )
 

@@ -5,6 +5,7 @@ from statsmodels.stats.contingency_tables import mcnemar
 
 from evalrun_results.comparisons.comparison import compare_runs
 from evalrun_results.comparisons.conditions import differing_conditions
+from evalrun_results.metrics.problem_totals import FORGED_WHERE
 
 PROTOCOL = {"name": "EVAL@1", "temperature": "0.0", "samples": 1, "maxNewTokens": 2048, "noiseFloorRepeats": 0}
 
@@ -175,7 +176,7 @@ def test_what_is_left_out_is_warned_of() -> None:
     warnings = compare_runs(facts_of(first), facts_of(second)).warnings
     assert warnings == (
         "mbpp_reg: only A has it; not compared",
-        "humaneval: 1 results of B can be forged (judgeMode: Submit, or tests beside the program); they feed no gate",
+        f"humaneval: 1 results of B can be forged ({FORGED_WHERE}); they feed no gate",
         "humaneval: problems that are not compared: 1 only in A, 1 not judged in one of them",
         (
             "humaneval: 1 answers of A and 0 of B were not judged; intervals take them in the least favourable way for "

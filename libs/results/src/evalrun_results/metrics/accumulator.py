@@ -280,6 +280,7 @@ def _counts(totals: DatasetTotals, columns: ProblemColumns, left_out: JsonObject
         "accepted": int(columns.accepted.sum()),
         "not_judged": not_judged,
         "not_judged_causes": _causes(totals.causes),
+        "forgeable_causes": dict(sorted(totals.forgeable_causes.items())),
         "memory_limit": int(columns.memory_limit.sum()),
         "final_status": dict(statuses),
         "left_out_problems": left_out,

@@ -18,8 +18,10 @@ NOT_JUDGED_TURNS: Final = "not_judged_later_turns"
 """The count of answers of later turns that were not judged: figures by turn miss their samples."""
 NO_REASON: Final = "no verdict came"
 """The cause of a sample that was never judged: nothing was generated, or the run was stopped."""
-FORGED_WHERE: Final = "judgeMode: Submit, or tests beside the program"
+FORGED_WHERE: Final = "judgeMode: Submit, tests beside the program, or operators of its own classes"
 """Causes that make a verdict forgeable."""
+NO_CAUSE: Final = "shared_process"
+"""The cause of verdicts that were stored before causes were."""
 
 OTHER_CAUSES: Final = "other causes"
 MAX_CAUSES: Final = 1000
@@ -203,6 +205,8 @@ class DatasetTotals:
     """Samples by what is noted of them (`metrics.FLAGGED`), and those of noise-floor passes that were not judged."""
     causes: Counter[str] = field(default_factory=Counter)
     """Samples that were not judged, by `not_judged_reason`."""
+    forgeable_causes: Counter[str] = field(default_factory=Counter)
+    """Samples with a verdict that can be forged, by `forgeable_cause`."""
 
     def add(self, result: SampleResult) -> None:
         """Add one result of whichever pass."""
@@ -239,6 +243,7 @@ class DatasetTotals:
             self.flags["cached"] += 1
         if verdict.forgeable:
             self.flags["forgeable"] += 1
+            self.forgeable_causes[verdict.forgeable_cause or NO_CAUSE] += 1
         for leniency in verdict.rests_on[:]:
             self.flags[f"accepted_by_{leniency}"] += 1
 

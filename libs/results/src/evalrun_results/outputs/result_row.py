@@ -86,6 +86,7 @@ class ResultRow(msgspec.Struct, gc=False):
     guardrails: list[str]
     containment_level: str
     forgeable: bool
+    forgeable_cause: str
     cached: bool
     disagreeing_comparators: list[str]
     rests_on: list[str]
@@ -128,6 +129,7 @@ def result_row(result: SampleResult) -> ResultRow:
         [GUARDRAIL_NAMES[guardrail] for guardrail in verdict.guardrails[:]],
         verdict.containment_level,
         verdict.forgeable,
+        verdict.forgeable_cause,
         verdict.cached,
         verdict.disagreeing_comparators[:],
         verdict.rests_on[:],

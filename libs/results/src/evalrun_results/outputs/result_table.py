@@ -75,6 +75,7 @@ RESULT_SCHEMA: Final = pa.schema(
         ("guardrails", _TEXTS),
         ("containment_level", _TEXT),
         ("forgeable", pa.bool_()),
+        ("forgeable_cause", _TEXT),
         ("cached", pa.bool_()),
         ("disagreeing_comparators", _TEXTS),
         ("rests_on", _TEXTS),

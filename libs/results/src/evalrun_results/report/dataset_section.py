@@ -84,10 +84,11 @@ def _endings(dataset: Json) -> Markup:
             ("accepted_by_case", "Accepted only because letters compare without case"),
             ("accepted_by_tolerance", "Accepted only within a tolerance of numbers"),
             ("cached", "Verdicts from the cache"),
-            ("forgeable", "Verdicts that can be forged"),
         )
         if (number := count(dataset, "counts", field))
     ]
+    causes = mapping(dataset, "counts", "forgeable_causes")
+    extras += [f"Verdicts that can be forged ({cause}): {number}" for cause, number in causes.items()]
     return joined(
         stacked_bar(parts, LABELS, "answers by final status"),
         table(["", "Answers", "Share"], rows, right=frozenset({1, 2})) if rows else None,

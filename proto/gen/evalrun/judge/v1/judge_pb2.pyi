@@ -833,6 +833,7 @@ class Verdict(_message.Message):
     PERMANENT_FIELD_NUMBER: _builtins.int
     RESTS_ON_FIELD_NUMBER: _builtins.int
     SCORE_FIELD_NUMBER: _builtins.int
+    FORGEABLE_CAUSE_FIELD_NUMBER: _builtins.int
     final_status: Global___FinalStatus.ValueType
     judged: _builtins.bool
     """False where the judge could not tell: final_status is then API_ERROR and nothing counts against the program."""
@@ -845,7 +846,7 @@ class Verdict(_message.Message):
     containment_level: _builtins.str
     """none, limits, seccomp or full: the least level at which any part of it ran."""
     forgeable: _builtins.bool
-    """The candidate could have forged this result (SandboxFusion's submit mode): never feeds a gate."""
+    """The candidate could have forged this result: it feeds a gate only if the gate allows that."""
     cached: _builtins.bool
     """Taken from the verdict cache; times are the original's."""
     queue_seconds: _builtins.float
@@ -860,6 +861,8 @@ class Verdict(_message.Message):
     """What a grader (a user's compute_score) made of the answer; the gateway never sets it: whoever asked it to run the
     grader reads the score from the grader's output. Absent: tests decided, or there is no score.
     """
+    forgeable_cause: _builtins.str
+    """Why it is `forgeable`: shared_process, own_operators or a cause of tests that run in the program's process."""
     @_builtins.property
     def tests(self) -> _containers.RepeatedCompositeFieldContainer[Global___TestResult]: ...
     @_builtins.property
@@ -893,10 +896,11 @@ class Verdict(_message.Message):
         permanent: _builtins.bool = ...,
         rests_on: _abc.Iterable[_builtins.str] | None = ...,
         score: _builtins.float | None = ...,
+        forgeable_cause: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_pass_ratio", b"_pass_ratio", "_pass_ratio_high", b"_pass_ratio_high", "_score", b"_score", "pass_ratio", b"pass_ratio", "pass_ratio_high", b"pass_ratio_high", "score", b"score"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pass_ratio", b"_pass_ratio", "_pass_ratio_high", b"_pass_ratio_high", "_score", b"_score", "accepted", b"accepted", "assumed_timeouts", b"assumed_timeouts", "cached", b"cached", "code", b"code", "containment_level", b"containment_level", "disagreeing_comparators", b"disagreeing_comparators", "extraction", b"extraction", "final_status", b"final_status", "forgeable", b"forgeable", "guardrails", b"guardrails", "judged", b"judged", "pass_ratio", b"pass_ratio", "pass_ratio_high", b"pass_ratio_high", "permanent", b"permanent", "queue_seconds", b"queue_seconds", "rests_on", b"rests_on", "score", b"score", "tests", b"tests"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pass_ratio", b"_pass_ratio", "_pass_ratio_high", b"_pass_ratio_high", "_score", b"_score", "accepted", b"accepted", "assumed_timeouts", b"assumed_timeouts", "cached", b"cached", "code", b"code", "containment_level", b"containment_level", "disagreeing_comparators", b"disagreeing_comparators", "extraction", b"extraction", "final_status", b"final_status", "forgeable", b"forgeable", "forgeable_cause", b"forgeable_cause", "guardrails", b"guardrails", "judged", b"judged", "pass_ratio", b"pass_ratio", "pass_ratio_high", b"pass_ratio_high", "permanent", b"permanent", "queue_seconds", b"queue_seconds", "rests_on", b"rests_on", "score", b"score", "tests", b"tests"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__pass_ratio: _TypeAlias = _typing.Literal["pass_ratio"]  # noqa: Y015
     _WhichOneofArgType__pass_ratio: _TypeAlias = _typing.Literal["_pass_ratio", b"_pass_ratio"]  # noqa: Y015

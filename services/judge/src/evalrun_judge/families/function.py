@@ -195,4 +195,5 @@ def _record(index: int, outcome: FunctionTestOutcome, compile_seconds: float, co
         permanent=outcome.permanent,
         cause=outcome.cause,
         missing_module=outcome.missing_module,
+        forgeable=outcome.forgeable,
     )

@@ -35,7 +35,7 @@ from dataclasses import dataclass, field
 from evalrun_executor.api import CompileResult, ProgramRun
 from evalrun_judge.cpython_texts import package_of
 from evalrun_judge.function_tests.call_answers import BatchAnswers, Ending, read_answers
-from evalrun_judge.status import TestCause, TestStatus
+from evalrun_judge.status import ForgeableCause, TestCause, TestStatus
 from evalrun_judge.submission import AssertTests, CheckTest
 from evalrun_judge.verdict import ASSUMED, UNCONFIRMED
 
@@ -65,7 +65,7 @@ OUTPUT_KIB = 64 * 1024
 REASON_LIMIT = 2000
 """Characters kept of why a test failed: it may quote the program."""
 WORD = re.compile(r"\w+")
-FORMAT = 5
+FORMAT = 6
 """Of recordings; a change of the harness that makes old ones useless raises it."""
 
 
@@ -113,6 +113,7 @@ class FunctionTestOutcome:
     cause: TestCause | None = None
     missing_module: str = ""
     """Package that Python did not find, if that ended the test or the program."""
+    forgeable: ForgeableCause | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,18 +148,10 @@ class _Test:
     """Wall seconds of its rounds so far."""
     alone: bool = False
     """It goes into a batch of its own."""
-    earlier: list[tuple[object, bytes]] = field(default_factory=list)
-    """The calls of the round before, with their results."""
-    unstable: bool = False
-    """The same calls gave other results in a later round."""
     run: ProgramRun | None = None
     share: int = 1
     printed: str = ""
     outcome: FunctionTestOutcome | None = None
-
-    def given(self) -> list[bytes]:
-        """Return what the calls came to, the one in which the process ended included."""
-        return [*(self.lines or ()), *([json.dumps(self.end).encode()] if self.end is not None else [])]
 
 
 class FunctionTestSession:
@@ -265,7 +258,6 @@ class FunctionTestSession:
                 test.timed_out = end.status is TestStatus.TIMEOUT
             test.late = run.end == "timeout" and given.complete
             test.lines, test.printed = lines, given.printed
-            test.unstable = test.unstable or _differ(test)
         for test in self._batch[stopped + 1 :]:
             test.alone = test.alone or run.end == "timeout"
 
@@ -350,10 +342,13 @@ class FunctionTestSession:
         end = _ending(report, TestStatus(str(report.get("status"))))
         if test.late and end.status is TestStatus.SUCCESS:
             end = Ending(TestStatus.TIMEOUT, "every call ended, but past the time limit")
-        given, expected, actual = (str(report.get(name) or "") for name in ("input", "expected", "actual"))
+        given, expected, actual, own = (
+            str(report.get(name) or "") for name in ("input", "expected", "actual", "own_answer")
+        )
+        reason = f"an operator of the program's own class decides: {own}"[:REASON_LIMIT] if own else end.reason
         self._end(
-            test, end.status, end.reason, cause=end.cause, missing_module=end.missing_module,
-            input=given, expected=expected, actual=actual,
+            test, end.status, reason, cause=end.cause, missing_module=end.missing_module,
+            input=given, expected=expected, actual=actual, forgeable=ForgeableCause.OWN_OPERATORS if own else None,
         )  # fmt: skip
 
     def _need(self, test: _Test, calls: list[object], reached: int) -> None:
@@ -362,16 +357,13 @@ class FunctionTestSession:
         test.unsettled = 0 if reached > test.reached else test.unsettled + 1
         test.reached = max(test.reached, reached)
         if test.unsettled >= MAX_UNSETTLED:
-            if test.unstable:
-                self._end(test, TestStatus.RUNTIME_ERROR, "the program returns something else each time it is called")
-            else:
-                self._end(test, TestStatus.API_ERROR, "the test makes other calls each time it runs")
+            # The recording made the same calls each time: it is what the program gives that changes them.
+            self._end(test, TestStatus.RUNTIME_ERROR, "the program returns something else each time it is called")
             return
         if test.spent >= ROUND_SECONDS:
             reason = f"its calls hang on each other, and {test.rounds} rounds of them took {test.spent:.0f} s"
             self._end(test, TestStatus.TIMEOUT, reason)
             return
-        test.earlier = list(zip(test.calls, test.given(), strict=False))
         test.calls, test.lines, test.end, test.timed_out, test.late = calls, None, None, False, False
 
     def _assertions_ended(self, test: _Test, run: ProgramRun) -> None:
@@ -408,6 +400,7 @@ class FunctionTestSession:
         input: str = "",  # noqa: A002 - the record's own name
         expected: str = "",
         actual: str = "",
+        forgeable: ForgeableCause | None = None,
     ) -> None:
         """Record a test's outcome. `by` is the deciding run, if that is not the run of the test's own calls."""
         run = test.run
@@ -430,6 +423,7 @@ class FunctionTestSession:
             permanent=status is TestStatus.API_ERROR and (by is None and cause not in _PASSING),
             cause=cause,
             missing_module=missing_module,
+            forgeable=forgeable,
         )
 
 
@@ -447,16 +441,6 @@ def _tests_of(tests: CheckTest | AssertTests) -> list[_Test]:
     if isinstance(tests, CheckTest):
         return [_Test(0, tests.test, f"check({tests.entry_point})")]
     return [_Test(index, source, source) for index, source in enumerate(tests.asserts)]
-
-
-def _differ(test: _Test) -> bool:
-    """Return whether a repeated call returned a different result than in the previous round."""
-    for call, (earlier_call, earlier_line), line in zip(test.calls, test.earlier, test.given(), strict=False):
-        if call != earlier_call:
-            return False
-        if line != earlier_line:
-            return True
-    return False
 
 
 def named_definitions(program: str, spare: object) -> list[str]:

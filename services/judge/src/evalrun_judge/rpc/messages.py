@@ -102,7 +102,9 @@ def fill_verdict(message: judge_pb2.Verdict, verdict: Verdict) -> None:
     message.extraction = _METHODS[verdict.extraction]
     message.guardrails.extend([_GUARDRAILS[guardrail] for guardrail in verdict.guardrails])
     message.containment_level = verdict.containment_level
-    message.forgeable = verdict.forgeable
+    if verdict.forgeable is not None:
+        message.forgeable = True
+        message.forgeable_cause = verdict.forgeable
     message.permanent = verdict.permanent
     message.cached = verdict.cached
     message.disagreeing_comparators.extend(verdict.disagreeing)

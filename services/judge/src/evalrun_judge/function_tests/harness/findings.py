@@ -58,7 +58,7 @@ def shows_a_class(name: str, tests: list[str]) -> bool:
             if isinstance(target, ast.Name)
         }
         for node in nodes:
-            if _makes(node, name) and not node.args and not node.keywords:
+            if isinstance(node, ast.Call) and _makes(node, name) and not node.args and not node.keywords:
                 return True
             if isinstance(node, ast.Attribute) and node.attr not in _PLAIN_ATTRIBUTES:
                 owner = node.value
@@ -68,6 +68,8 @@ def shows_a_class(name: str, tests: list[str]) -> bool:
 
 
 def _makes(node: ast.AST, name: str) -> bool:
+    if isinstance(node, ast.BinOp):
+        return _makes(node.left, name) or _makes(node.right, name)
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name
 
 
@@ -87,9 +89,9 @@ def caught_in(nodes: list[Value]) -> Iterator[str]:
 
 
 def shared_part(setup: ast.Module) -> list[ast.stmt]:
-    """Return what of a setup the program may see: imports, and classes that need nothing else.
+    """Return what of a test's text the program may see: imports, and classes of data that need nothing else.
 
-    The rest may hold what is expected, a reference solution for example, and stays here.
+    The rest may hold what is expected, a reference solution or a table for example, and stays here.
     """
     found: list[ast.stmt] = []
     has = {*vars(builtins), "__name__"}
@@ -97,7 +99,7 @@ def shared_part(setup: ast.Module) -> list[ast.stmt]:
         if type(node) in (ast.Import, ast.ImportFrom):
             found.append(node)
             has |= bound_by(node)
-        elif type(node) is ast.ClassDef:
+        elif type(node) is ast.ClassDef and _holds_data_alone(node):
             inside: set[str] = {node.name}
             if names_in(walk(node), inside) - inside <= has:
                 found.append(node)
@@ -112,9 +114,7 @@ def shared_data_classes(test: ast.Module) -> list[ast.stmt]:
     classes may be a reference solution.
     """
     found = shared_part(test)
-    classes = [node for node in found if type(node) is ast.ClassDef and _holds_data_alone(node)]
-    imports = [node for node in found if type(node) is not ast.ClassDef]
-    return [*imports, *classes] if classes else []
+    return found if any(type(node) is ast.ClassDef for node in found) else []
 
 
 _OF_DATA = frozenset(
@@ -123,14 +123,39 @@ _OF_DATA = frozenset(
 """Methods of classes that hold data alone."""
 
 
+_COMPUTES = (
+    *(ast.BinOp, ast.IfExp, ast.Subscript, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp),
+    *(ast.For, ast.While, ast.Match),
+)
+
+
 def _holds_data_alone(node: ast.ClassDef) -> bool:
-    """Return whether a class has no methods but those of data, and no table."""
+    """Return whether a class has no methods but those of data, computes nothing, and has neither table nor number:
+    `Ref(3).answer` would give a program what is expected. Enumerations name constants."""
+    if any(_last_name(base).endswith(("Enum", "Flag")) for base in node.bases):
+        return all(type(inner) is ast.Assign and type(inner.value) is ast.Constant for inner in node.body)
     for statement in node.body:
         if type(statement) is ast.FunctionDef and statement.name not in _OF_DATA:
             return False
         if type(statement) not in (ast.FunctionDef, ast.AnnAssign, ast.Expr, ast.Pass):
             return False
-    return not any(map(_is_table, walk(node)))
+    annotations = [getattr(inner, "annotation", None) for inner in walk(node)]
+    typing_only = {id(inner) for annotation in annotations if annotation is not None for inner in walk(annotation)}
+    nodes = [inner for inner in walk(node) if id(inner) not in typing_only]
+    return not any(isinstance(inner, _COMPUTES) or _is_table(inner) or _holds_number(inner) for inner in nodes)
+
+
+def _last_name(node: Value) -> str:
+    return str(getattr(node, "id", "") or getattr(node, "attr", ""))
+
+
+def _holds_number(node: Value) -> bool:
+    parts = [getattr(node, field, None) for field in node._fields]
+    items = [item for part in parts for item in (part if type(part) is list else (part,))]
+    return any(
+        type(item) is ast.Constant and type(item.value) in (int, float, complex) and item.value not in (0, 1)
+        for item in items
+    )
 
 
 def _is_table(node: Value) -> bool:

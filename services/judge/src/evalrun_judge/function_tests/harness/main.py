@@ -19,7 +19,8 @@ names of the program that the tests use beside the entry point, standard modules
 the setup's imports (the only part of it that the program may see: a reference solution may stand beside them), and
 whether the tests leave a process as they found it, as far as their text shows; then for each test
 `{"test": id, "calls": [...], "reached": calls that the replay came to}` or
-`{"test": id, "status", "reason", "input", "expected", "actual"}`, with `cause` and `missing_module` if known.
+`{"test": id, "status", "reason", "input", "expected", "actual"}`, with `cause` and `missing_module` if known, and
+`own_answer`, the statement in which an operator of the program's own class decided, where a success rests on that.
 
 How a replay ends: a call that raised, unless the test expected it, is runtime_error (MemoryError: memory_limit); a
 failed or raising assertion after a call is wrong_answer; a test that fails before any call, or passes what cannot
@@ -38,7 +39,7 @@ import os
 from evalrun_executor.calls import values
 from evalrun_executor.calls.originals import Json
 from evalrun_judge.function_tests.harness.current import CURRENT
-from evalrun_judge.function_tests.harness.outcome import broken_test, explained, outcome_of
+from evalrun_judge.function_tests.harness.outcome import broken_test, explained, outcome_of, statement_at
 from evalrun_judge.function_tests.harness.problem import Problem
 from evalrun_judge.function_tests.harness.run import Run
 
@@ -67,8 +68,10 @@ def replay(problem: Problem, source: str, calls: list[Json], results: list[Resul
     if run.unknown:
         return {**_calls(problem, source, calls, results), "reached": len(run.calls)}
     outcome = {"input": "", "expected": "", "actual": "", **(run.ending or outcome_of(run, error))}
-    if outcome["status"] != "success" and error is not None:
-        run.frozen = True
+    run.frozen = True
+    if outcome["status"] == "success" and run.own_answer_line:
+        outcome["own_answer"] = statement_at(source, run.own_answer_line)
+    elif outcome["status"] != "success" and error is not None:
         outcome.update(explained(error, source, run))
     return outcome
 

@@ -97,11 +97,7 @@ def _explanation(error: BaseException, source: str, run: Run) -> dict[str, str]:
         trace = trace.tb_next
     if frame is None:
         return {}
-    found: Value = None
-    for node in walk(parse(source)):
-        inside = isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
-        if inside and (found is None or node.lineno >= found.lineno):
-            found = node
+    found = _statement(source, line)
     if found is None:
         return {}
     texts = {"input": segment(source, found)[:TEXT_LIMIT], "expected": "", "actual": ""}
@@ -113,6 +109,21 @@ def _explanation(error: BaseException, source: str, run: Run) -> dict[str, str]:
         actual = _evaluated(source, test.left, frame, fallback="")
         texts["actual"] = actual or texts["actual"]
     return texts
+
+
+def statement_at(source: str, line: int) -> str:
+    """Return the text of the innermost statement at a line of the test."""
+    found = _statement(source, line)
+    return "" if found is None else segment(source, found)[:TEXT_LIMIT]
+
+
+def _statement(source: str, line: int) -> Value:
+    found: Value = None
+    for node in walk(parse(source)):
+        inside = isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno)
+        if inside and (found is None or node.lineno >= found.lineno):
+            found = node
+    return found
 
 
 def _evaluated(source: str, node: ast.expr, frame: Value, fallback: str | None = None) -> str:

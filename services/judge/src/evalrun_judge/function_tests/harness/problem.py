@@ -58,7 +58,8 @@ class Problem:
         self._own = {str(index): source for index, source, _, _ in header["tests"]}
         self._tests = [self._before.get(index, "") + source for index, source in self._own.items()]
         self._preamble = ""
-        self.entry_is_class = self.entry[:1].isupper() and shows_a_class(self.entry, self._tests)
+        self._entry_is_class = bool(header.get("entry_is_class"))
+        """As all tests show it, of which a replay may have some."""
         self._random = "random" in self._prompt + self._setup + "".join(self._tests)
         self._numpy = "numpy" in self._prompt + self._setup + "".join(self._tests)
         self.iterates = any(
@@ -82,6 +83,7 @@ class Problem:
     def learn(self) -> Json:
         """Find what the tests' text says: the names of the program that they use, and what both sides share."""
         walked = [walk(parse(source)) for source in [*self._tests, self._setup]]
+        self._entry_is_class = self.entry[:1].isupper() and shows_a_class(self.entry, self._tests)
         bound: set[str] = {self.entry, *vars(builtins)}
         loaded: set[str] = set()
         for nodes in walked:
@@ -117,11 +119,19 @@ class Problem:
             "pure": self.pure,
             "exceptions": self.exceptions,
             "classes": self.classes,
+            "entry_is_class": self._entry_is_class,
             "hidden": sorted(self.hidden),
             "spare": self.spare,
             "before": self._before,
             "prints": any("stdout" in text for text in (self._setup, *self._tests)),
         }
+
+    def is_class(self, name: str) -> bool:
+        """Return whether the tests treat a name of the program as a class: it begins with a capital.
+
+        25 of MBPP's functions do so too: for the entry point the text has to show more.
+        """
+        return name[:1].isupper() and (name != self.entry or self._entry_is_class)
 
     def begin(self, index: Json) -> None:
         """Turn to another test: `execute` runs it after what it needs of earlier ones."""

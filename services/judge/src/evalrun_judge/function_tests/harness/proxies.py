@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ORDER = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "contains"))
-CONVERSIONS = frozenset(
-    ("bool", "len", "int", "float", "complex", "index", "abs", "round", "trunc", "floor", "ceil", "hash")
-)
 
 
 class Proxy:
@@ -87,7 +84,7 @@ def _next(self: Value) -> Value:
 
 def _contains(self: Value, item: Value) -> Value:
     run = CURRENT[-1]
-    if run.answers_for_itself(self) or not hasattr(type(self), "__iter__"):
+    if run.is_made(self) or not hasattr(type(self), "__iter__"):
         return run.asked("contains", self, (item,))
     return any(found is item or found == item for found in self)
 
@@ -97,12 +94,23 @@ def _call_object(self: Value, *args: Value, **kwargs: Value) -> Value:
 
 
 def _leave(self: Value, kind: Value, error: Value, _trace: Value) -> Value:
-    return asked("exit", self) if kind is None else asked("exit", self, error)
+    if kind is None:
+        return asked("exit", self)
+    if issubclass(kind, AssertionError) and not any(error is raised for raised in CURRENT[-1].raised):
+        return False  # the test has failed, and no manager of the program takes that back
+    swallows = asked("exit", self, error)
+    if swallows:
+        CURRENT[-1].rests_on_own_answer()
+    return swallows
+
+
+def _format(self: Value, spec: str) -> Value:
+    return CURRENT[-1].asked("format", self, (spec,)) if spec else str(self)
 
 
 _METHODS: dict[str, Callable[..., Value]] = {name: _method(name) for name in values.SPECIALS}
 _METHODS.update({f"r{name}": _reflected(name) for name in ARITHMETIC.split()})
-_METHODS.update(iter=_iterate, next=_next, contains=_contains, call=_call_object, exit=_leave)
+_METHODS.update(iter=_iterate, next=_next, contains=_contains, call=_call_object, exit=_leave, format=_format)
 _LOCAL = (
     ORDER
     | {"hash", "index", "int", "float", "complex", "bool"}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from enum import Enum
 
 from evalrun_executor.calls import values
 from evalrun_executor.calls.originals import Json, Value
 from evalrun_judge.function_tests.harness.current import Ended, asked
 from evalrun_judge.function_tests.harness.placeholders import ARITHMETIC, MAX_STEPS, Placeholder, derived
-from evalrun_judge.function_tests.harness.proxies import CONVERSIONS, ORDER, Proxy, proxy_class
+from evalrun_judge.function_tests.harness.proxies import ORDER, Proxy, proxy_class
+from evalrun_judge.function_tests.harness.source import TEST
 from evalrun_judge.function_tests.harness.stand_ins import StandIn, name_of
 
 TYPE_CHECKING = False  # as typing's, without its import
@@ -24,14 +24,6 @@ FORESEEN = 16
 """Steps of an iteration that are asked for at once, at least."""
 MAX_CALLS = 20_000
 """Calls recorded of one test; more is a loop that waits for a value."""
-
-
-class Maker(Enum):
-    """Origin of a program's object: it decides whether the object may define its own comparison."""
-
-    FUNCTION = "a function"
-    ENTRY_POINT = "the entry point, whose name is a class's, but which no test shows to be one"
-    CLASS = "a class, or an object that one made"
 
 
 class Run:
@@ -62,10 +54,14 @@ class Run:
         self._values: list[Value] = []
         self._held: list[Value] = []
         """Values known to the test that the program holds: if the test changes one, the next call reports it."""
-        self._trusted: set[int] = set()
-        self._of_entry: set[int] = set()
-        """Trusted objects that the entry point made."""
-        self._tainted: set[int] = set()
+        self._made: set[int] = set()
+        """Objects that the test makes from a class of the program, and what operators between such objects give."""
+        self._decisive: set[int] = set()
+        """Methods of opaque objects that compare: nothing may call them."""
+        self._told: dict[tuple[str, int], Value] = {}
+        """Plain answers of objects, until the program is asked for anything else."""
+        self.own_answer_line = 0
+        """Line of the test at which an answer of the program's own operators first counted; 0: none did."""
         self._functions: dict[int, tuple[Value, Json]] = {}
 
     def end(self, status: str, reason: str, cause: str = "") -> Ended:
@@ -86,50 +82,66 @@ class Run:
 
     def attribute(self, thing: Value, name: str) -> Value:
         """Return an attribute of a name or an object of the program."""
-        return self.call(".getattr", (thing, name), {})
+        found = self.call(".getattr", (thing, name), {})
+        if name in DECISIVE_NAMES and isinstance(thing, Proxy):
+            if id(thing) in self._made:
+                self.rests_on_own_answer()
+            elif isinstance(found, Proxy):
+                self._decisive.add(id(found))
+        return found
 
-    def answers_for_itself(self, thing: Value) -> bool:
-        """Return whether an object may decide how it compares with the test's values.
-
-        What the test makes by a name that it treats as a class may: its operators are what is tested. What a function
-        returned may not: an object that agrees with everything would pass any test. Nor may what the entry point
-        made, unless the test's text shows a class: 25 of MBPP's functions have names with a capital.
-        """
-        return id(thing) in self._trusted and id(thing) not in self._of_entry
+    def is_made(self, thing: Value) -> bool:
+        """Return whether the test made an object from a class of the program: its operators are what is tested."""
+        return id(thing) in self._made
 
     def asked(self, operation: str, thing: Value, args: tuple[Value, ...]) -> Value:
-        """Return the program's answer to an operation, and check that it decides nothing that only the tests may
-        decide."""
-        own = next((one for one in (thing, *args) if id(one) in self._trusted), None)
-        if own is None and id(thing) in self._tainted and operation in CONVERSIONS | ORDER:
-            raise self._forbidden(thing)
-        found = self.call(f".{operation}", (thing, *args), {})
-        mixed = not all(_is_the_programs(one) for one in (thing, *args))
-        if type(found) is Placeholder or not mixed or operation in CONVERSIONS or operation not in _DECIDING:
-            return found
-        if own is not None and (operation not in ORDER or self.answers_for_itself(own)):
-            return found
-        if operation in ORDER:
-            if found is (operation == "ne"):
-                return found
-        elif isinstance(found, Proxy) or found is NotImplemented:
-            self._tainted.add(id(found))
-            return found
-        raise self._forbidden(thing if _is_the_programs(thing) else args[0])
+        """Return the program's answer to an operation, unless it would decide about a value of the test."""
+        if operation in _PLAIN_ANSWERS:
+            key = operation, id(thing)
+            if key not in self._told:
+                answer = self.call(f".{operation}", (thing,), {})
+                if type(answer) is Placeholder:
+                    return answer
+                self._told[key] = answer
+            return self._told[key]
+        deciding = operation in DECIDING
+        both = (thing, *args)
+        if deciding and not all(_may_answer(one, self._made) for one in both):
+            alone = len(both) == 1 or operation == "round"
+            if alone or not all(map(_is_the_programs, both)):
+                raise self.stands_for_a_value()
+        found = self.call(f".{operation}", both, {})
+        if deciding and type(found) is not Placeholder:
+            self.rests_on_own_answer()
+            if isinstance(found, Proxy) and any(id(one) in self._made for one in both):
+                self._made.add(id(found))
+        return found
 
-    def _forbidden(self, thing: Value) -> Ended:
-        return self.end(
-            "wrong_answer",
-            f"a {type(thing).__name__} of the program itself decides how it compares with the test's value",
-        )
+    def rests_on_own_answer(self) -> None:
+        """Note that the program itself decides here: the verdict can be forged."""
+        if self.own_answer_line or self._recording:
+            return
+        frame: Value = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename != TEST:
+            frame = frame.f_back
+        self.own_answer_line = frame.f_lineno if frame is not None else 1
+
+    def stands_for_a_value(self) -> Ended:
+        """Fail the test: no object of the program is told a value of the test, or decides about it."""
+        return self.end("wrong_answer", "an object of the program's own stands where a value is expected")
 
     def call(self, callee: str, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
         """Replay a call, record it, or end the test."""
         self._may_call()
+        if callee[0] != "." or callee[1:] not in _PLAIN_ANSWERS:
+            self._told.clear()
+        if callee == ".call" and id(args[0]) in self._decisive:
+            raise self.stands_for_a_value()
         likely = callee[0] == "." or callee[0].isupper()
         if self._stopped:
             if len(self.calls) >= MAX_CALLS:
                 raise Ended
+            self._check_later(callee, args, kwargs)
             return Placeholder()
         try:
             wanted = self._wanted(callee, args, kwargs)
@@ -137,19 +149,9 @@ class Run:
             self._stopped = True  # what it is called with will be known once the calls so far are
             return Placeholder()
         except values.ValueRefusedError as error:
-            # Too large or too deep by what the program returned: its own doing, and no way out of being judged.
-            own_doing = self.valued and not isinstance(error, values.TypeRefusedError)
-            status = "runtime_error" if own_doing else "api_error"
-            raise self.end(status, f"the test calls {callee} with a {error}, which cannot cross") from None
-        while len(self.calls) < len(self._results):
-            number = len(self.calls)
-            same = self._same(self._known[number], wanted)
-            if same or self._results[number][0] != "S":
-                break
-            self.calls.append(self._known[number])  # it was asked for once too often, and nothing was done
-            self._values.append(None)
-        number = len(self.calls)
-        if number < len(self._results) and same:
+            raise self._uncrossed(callee, error) from None
+        number, same = self._next_known(wanted)
+        if same:
             self.calls.append(self._known[number])
             return self._replay(number, callee, args)
         if not self._recording:
@@ -162,6 +164,37 @@ class Run:
         if number >= MAX_CALLS:
             self._stopped = True
         return Placeholder(number, object=likely)
+
+    def _next_known(self, wanted: Json) -> tuple[int, bool]:
+        """Return the next call's number and whether its result is known, past those asked for once too often."""
+        same = False
+        while len(self.calls) < len(self._results):
+            number = len(self.calls)
+            same = self._same(self._known[number], wanted)
+            if same or self._results[number][0] != "S":
+                break
+            self.calls.append(self._known[number])  # nothing was done
+            self._values.append(None)
+        return len(self.calls), same and len(self.calls) < len(self._results)
+
+    def _uncrossed(self, callee: str, error: values.ValueRefusedError) -> Ended:
+        """End the test by an argument that cannot cross.
+
+        Before any answer has run it is the test's own. Later an answer led to it, and must not leave the score so.
+        """
+        status = "runtime_error" if self._results else "api_error"
+        return self.end(status, f"the test calls {callee} with a {error}, which cannot cross")
+
+    def _check_later(self, callee: str, args: tuple[Value, ...], kwargs: dict[str, Value]) -> None:
+        """Find arguments that can never cross also after the point up to which calls are known."""
+        if self._results:
+            return
+        try:
+            self._wanted(callee, args, kwargs)
+        except values.TypeRefusedError as error:
+            raise self._uncrossed(callee, error) from None
+        except (_Derived, values.ValueRefusedError):
+            pass
 
     def _may_call(self) -> None:
         if self._decoding:
@@ -246,14 +279,15 @@ class Run:
         kind, payload = self._results[number]
         if kind == "D":
             raise self.end(*payload)
-        if kind == "S":
+        if kind == "S" and callee == ".next":
             self._values.append(None)
             raise StopIteration
-        maker = self._maker(callee, args)
-        decoder = values.Decoder(self.heap, None, lambda told, content: self._object(told, content, maker))
+        decoder = values.Decoder(self.heap, None, _object)
         value: Value = None
         self._decoding = True
         try:
+            if kind == "S":
+                raise ValueError(payload)
             if kind == "E":
                 error = values.exception_from(payload, decoder)
                 changed, held, printed = payload.get("changes"), payload.get("held"), payload.get("printed")
@@ -272,6 +306,8 @@ class Run:
         finally:
             self._decoding = False
         self._values.append(value)
+        if isinstance(value, Proxy) and self._problem.is_class(callee):
+            self._made.add(id(value))
         if kind == "E":
             raise self._raised(error, callee)
         self.valued = True
@@ -296,37 +332,41 @@ class Run:
             return made
         return error
 
-    def _maker(self, callee: str, args: tuple[Value, ...]) -> Maker:
-        """Return what makes the objects that a call gives."""
-        if callee[0] != ".":
-            return self._named_maker(callee)
-        first = args[0] if args else None
-        if id(first) in self._trusted:
-            return Maker.ENTRY_POINT if id(first) in self._of_entry else Maker.CLASS
-        return self._named_maker(name_of(first)) if type(first) is StandIn else Maker.FUNCTION
 
-    def _named_maker(self, name: str) -> Maker:
-        if not name[0].isupper():
-            return Maker.FUNCTION
-        return Maker.ENTRY_POINT if name == self._problem.entry and not self._problem.entry_is_class else Maker.CLASS
-
-    def _object(self, description: Json, content: Value, maker: Maker) -> Value:
-        """Return a proxy of an object of the program."""
-        base: Value = None if content is None else type(content)
-        if content is None:
-            made: Value = object.__new__(proxy_class(description, None))
-        elif base in (list, dict, set, bytearray):
-            made = base.__new__(proxy_class(description, base))
-        else:
-            made = base.__new__(proxy_class(description, base), content)
-        if maker is not Maker.FUNCTION:
-            self._trusted.add(id(made))
-        if maker is Maker.ENTRY_POINT:
-            self._of_entry.add(id(made))
-        return made
+def _object(description: Json, content: Value) -> Value:
+    """Return a proxy of an object of the program."""
+    base: Value = None if content is None else type(content)
+    if content is None:
+        return object.__new__(proxy_class(description, None))
+    if base in (list, dict, set, bytearray):
+        return base.__new__(proxy_class(description, base))
+    return base.__new__(proxy_class(description, base), content)
 
 
-_DECIDING = ORDER | {prefix + name for name in ARITHMETIC.split() for prefix in ("", "r", "i")}
+_PLAIN_ANSWERS = frozenset(("bool", "len", "str", "repr", "hash"))
+"""Operations by which an object gives a plain value, once."""
+DECIDING = frozenset(
+    (
+        *ORDER,
+        *(prefix + name for name in ARITHMETIC.split() for prefix in ("", "r", "i")),
+        *("int", "float", "complex", "index", "abs", "round", "trunc", "floor", "ceil", "neg", "pos", "invert"),
+        "format",
+    )
+)
+"""Operations that compare, compute or convert."""
+DECISIVE_NAMES = frozenset(
+    (
+        *(f"__{name}__" for name in DECIDING),
+        *("issubset", "issuperset", "isdisjoint", "union", "intersection", "difference", "symmetric_difference"),
+    )
+)
+"""Their names, and those of sets' methods that do the same."""
+
+
+def _may_answer(thing: Value, made: set[int]) -> bool:
+    """Return whether an operand lets the program decide: what the test made of its class does, and plain operands
+    beside it."""
+    return id(thing) in made or not isinstance(thing, Proxy)
 
 
 def _is_the_programs(thing: Value) -> bool:
