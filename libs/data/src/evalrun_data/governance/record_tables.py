@@ -60,7 +60,7 @@ def schema_of(role: str) -> pa.Schema:
 
 def columns_of(problem: Problem, index: int, solution: str) -> Columns:
     """Return a problem's row in the layout of its role. Raises BadInputError if that layout cannot hold it."""
-    return _verl_row(problem, index, solution) if problem.role == "train" else _record_row(problem, solution)
+    return verl_row(problem, index, solution) if problem.role == "train" else _record_row(problem, solution)
 
 
 def table_of(rows: Sequence[Columns], role: str) -> pa.Table:
@@ -76,7 +76,8 @@ def _record_row(problem: Problem, solution: str) -> Columns:
     return {**record, "reference_solution": solution or None}
 
 
-def _verl_row(problem: Problem, index: int, solution: str) -> Columns:
+def verl_row(problem: Problem, index: int, solution: str) -> dict[str, Any]:
+    """Return a problem in verl's layout. Raises BadInputError if verl's rewards cannot run its tests."""
     source = problem.data_source.lower()
     return {
         "data_source": source if source in _VERL_SOURCES else "codecontests",

@@ -3,7 +3,7 @@
 What a command runs is imported inside its function, to keep `evalrun --help` fast.
 """
 
-from evalrun_cli.commands import compare, convert, datasets, init, judge, plan, run, schedule, serve
+from evalrun_cli.commands import compare, convert, datasets, export, init, judge, plan, run, schedule, serve
 from evalrun_cli.commands.group import evalrun
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "convert",
     "datasets",
     "evalrun",
+    "export",
     "init",
     "judge",
     "plan",

@@ -1,0 +1,58 @@
+"""A run's answers as examples for training: accepted ones, chosen and rejected pairs, and all of a problem's. Pure.
+
+An answer that was not judged is no example of anything; a result that can be forged shows no right answer.
+Only first turns count: the feedback that later ones answer is not stored.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from evalrun_results.samples import SampleResult
+
+ProblemKey = tuple[str, str]
+"""Dataset and problem."""
+
+
+@dataclass(slots=True)
+class Answers:
+    """The answers to one problem, by verdict, in the order of their samples."""
+
+    accepted: list[SampleResult] = field(default_factory=list)
+    """Each program once."""
+    rejected: list[SampleResult] = field(default_factory=list)
+    """Each program once."""
+    every: list[SampleResult] = field(default_factory=list)
+    """All, also those that are not judged and those that repeat a program."""
+
+    def pairs(self, limit: int) -> list[tuple[SampleResult, SampleResult]]:
+        """Return at most `limit` pairs of chosen and rejected; no answer is in two pairs."""
+        return list(zip(self.accepted, self.rejected, strict=False))[:limit]
+
+
+def answers_by_problem(results: Iterable[SampleResult]) -> Mapping[ProblemKey, Answers]:
+    """Return the answers of each problem."""
+    found: dict[ProblemKey, Answers] = {}
+    seen: set[tuple[ProblemKey, str]] = set()
+    for result in sorted(results, key=lambda each: (each.dataset, each.problem_id, each.sample)):
+        if result.turn or result.repeat:
+            continue
+        key = (result.dataset, result.problem_id)
+        answers = found.setdefault(key, Answers())
+        answers.every.append(result)
+        program = _program(result)
+        if not result.judged or result.verdict is None or (key, program) in seen:
+            continue
+        if result.accepted and not result.verdict.forgeable:
+            answers.accepted.append(result)
+        elif result.accepted is False:
+            answers.rejected.append(result)
+        else:
+            continue
+        seen.add((key, program))
+    return found
+
+
+def _program(result: SampleResult) -> str:
+    """Return the program of an answer without blank lines and trailing blanks; its text where none was found."""
+    text = (result.verdict.code if result.verdict is not None else "") or result.response
+    return "\n".join(line.rstrip() for line in text.splitlines() if line.strip())
