@@ -10,7 +10,9 @@ from evalrun_executor.time_outs import (
     decide_alone,
     in_doubt,
     in_order,
+    is_last_try,
     is_suspect,
+    left_in_doubt,
 )
 
 OK = ProgramRun("exited", 0, b"x", cpu_seconds=0.5)
@@ -156,3 +158,28 @@ def test_the_order_of_arrival_does_not_show() -> None:
     runs = {5: OK, 0: LATE, 3: OK, 2: LATE, 1: OK}
     ends = [run.end for run in in_order(runs, 7, stop_after=2)]
     assert ends == ["timeout", "exited", "timeout", "not_run", "not_run", "not_run", "not_run"]
+
+
+@pytest.mark.parametrize(("made", "latest", "last"), [
+    (1, SLOW, False), (1, LATE, False), (2, SLOW, True), (2, LATE, False), (3, SLOW, True), (3, LATE, True),
+])  # fmt: skip
+def test_is_last_try_needs_fewer_runs_of_a_program_that_ends(made: int, latest: ProgramRun, last: bool) -> None:
+    assert is_last_try(made, latest) is last
+
+
+@pytest.mark.parametrize(("runs", "slowness", "counts", "end"), [
+    ([SLOW], 5.0, SLOW, "exited"),
+    ([SLOW, ProgramRun("exited", 1, cpu_seconds=1.05)], 1.3, ProgramRun("exited", 1, cpu_seconds=1.05), "exited"),
+    ([SLOW, STARVED], 1.3, SLOW, "exited"),
+    ([STARVED, LATE], 1.3, LATE, "timeout"),
+    ([STARVED, ProgramRun("memory_limit", cpu_seconds=1.1)], 1.3, ProgramRun("memory_limit", cpu_seconds=1.1),
+     "memory_limit"),
+    ([ProgramRun("exited", 0, cpu_seconds=2.4), STARVED], 1.0, STARVED, "timeout"),  # more than the machine explains
+])  # fmt: skip
+def test_left_in_doubt_a_run_that_ended_by_itself_counts_as_it_ended(
+    runs: list[ProgramRun], slowness: float, counts: ProgramRun, end: str
+) -> None:
+    found = left_in_doubt(runs, 1.0, slowness)
+    assert (found.end, found.confirmed, found.slowness) == (end, False, slowness)
+    assert found.cpu_seconds == counts.cpu_seconds
+    assert found.exit_code == (counts.exit_code if end == "exited" else None)

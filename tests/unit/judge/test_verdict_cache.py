@@ -111,7 +111,7 @@ def test_what_a_verdict_does_not_depend_on_is_not() -> None:
     ("status", "confirmed", "stable"),
     [
         (TestStatus.SUCCESS, True, True),
-        (TestStatus.WRONG_ANSWER, False, True),
+        (TestStatus.WRONG_ANSWER, False, False),
         (TestStatus.API_ERROR, True, False),
         (TestStatus.TIMEOUT, True, True),
         (TestStatus.TIMEOUT, False, False),

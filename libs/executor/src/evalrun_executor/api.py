@@ -105,7 +105,8 @@ class ProgramRun(msgspec.Struct, frozen=True):
     wall_seconds: float = 0.0
     peak_memory_mib: int = 0
     confirmed: bool = True
-    """False: it passed its limit, and no run alone told whether by its own doing: the machine was slow, or busy."""
+    """False: it passed its limit, and no run alone told whether by its own doing: the machine was slow, or busy. One
+    that ended by itself counts as it ended."""
     measured: bool = True
     """False: by a server that stops programs by the wall clock and does not say what CPU time they took."""
     slowness: float = 0.0

@@ -52,9 +52,9 @@ class ExecutorPlan:
     package_dirs: Sequence[Path] = ()
     """Folders of packages that candidates may import, beside the interpreter's own."""
     work_dir: Path | None = None
-    confirm_wait_seconds: float = 300.0
-    """Maximum seconds that a run past its time limit waits for all other slots to be empty before it is reported
-    unconfirmed."""
+    confirm_wait_seconds: float = 15.0
+    """Maximum seconds that a run past its time limit waits for all other slots to be empty. Then it runs beside them:
+    the machine's slowness, measured before and after it, holds what they slow down."""
     confirm_pause_seconds: float = 1.0
     """Between two runs alone of one test; twice as long before the third: what slowed the machine may pass."""
     contain: bool = True

@@ -4,8 +4,6 @@ import asyncio
 import logging
 from functools import partial
 
-import msgspec
-
 from evalrun_executor.api import CompileResult, ProgramRun
 from evalrun_executor.batch import Batch
 from evalrun_executor.errors import ExecutorLost
@@ -19,6 +17,8 @@ from evalrun_executor.time_outs import (
     decide_alone,
     in_doubt,
     in_order,
+    is_last_try,
+    left_in_doubt,
 )
 
 logger = logging.getLogger(__name__)
@@ -81,32 +81,40 @@ class Settlement:
 
     async def _decide(self, batch: Batch, index: int, last_try: float) -> ProgramRun:
         """Run a test again alone, until a run is sure to tell the program's own time."""
-        decided = first = batch.runs[index]
+        first, limit = batch.runs[index], batch.request.limits.time_seconds
+        runs, slowness = [first], 1.0
         clock = asyncio.get_running_loop().time
-        for number, stretch in enumerate(STRETCHES):
-            if number and clock() > last_try:
+        for made, stretch in enumerate(STRETCHES, 1):
+            if made > 1 and clock() > last_try:
                 break
-            await asyncio.sleep(number * self._pause_seconds)
+            await asyncio.sleep((made - 1) * self._pause_seconds)
             slots = await self._slot_runs.slots.take_within(self._slot_runs.slots.count, self._wait_seconds)
             if not slots:
-                logger.warning("no moment with all slots empty within %.0f s", self._wait_seconds)
-                break
+                logger.info("no moment with all slots empty within %.0f s", self._wait_seconds)
+                slots = await self._slot_runs.slots.take(1)
             with self._slot_runs.occupy(batch.zygote, slots) as slot:
-                decided = await self._run_alone(batch, index, stretch, slot)
+                alone, allowed, slowness = await self._run_alone(batch, index, stretch, slot)
+            decided = decide_alone(first, alone, limit, allowed, slowness)
             if decided.confirmed:
-                break
+                return decided
             logger.info(
                 "a run alone left a doubt: %.2f s of CPU for a limit of %.2f s, on a machine %.1f times slower than "
-                "at its best", decided.cpu_seconds, batch.request.limits.time_seconds, decided.slowness,
+                "at its best", decided.cpu_seconds, limit, slowness,
             )  # fmt: skip
-        return msgspec.structs.replace(decided, confirmed=False) if decided is first else decided
+            runs += [] if alone is None else [alone]
+            if is_last_try(made, runs[-1]):
+                break
+        return left_in_doubt(runs, limit, slowness)
 
-    async def _run_alone(self, batch: Batch, index: int, stretch: float, slot: int) -> ProgramRun:
-        """Run a test in one slot while all are held. Return the run that counts. Raises ExecutorLost."""
-        first, limit = batch.runs[index], batch.request.limits.time_seconds
+    async def _run_alone(
+        self, batch: Batch, index: int, stretch: float, slot: int
+    ) -> tuple[ProgramRun | None, float, float]:
+        """Run a test in one slot while all are held. Return its run, None where it would tell nothing, the time limit
+        under which it was made, and the machine's slowness. Raises ExecutorLost."""
+        limit = batch.request.limits.time_seconds
         slowness = await asyncio.to_thread(self._machine.probe)
-        if slowness > MAX_SLOWNESS:  # a run would tell nothing
-            return decide_alone(first, None, limit, slowness=slowness)
+        if slowness > MAX_SLOWNESS:
+            return None, limit, slowness
         allowed = allowed_seconds(limit, slowness, stretch)
         alone = batch.alone(index, allowed)
         try:
@@ -116,4 +124,4 @@ class Settlement:
         batch.files = alone.files
         # The machine may have become slow during the run: the slower of the two probes counts.
         slowness = max(slowness, await asyncio.to_thread(self._machine.probe))
-        return decide_alone(first, alone.runs.get(0), limit, allowed, slowness)
+        return alone.runs.get(0), allowed, slowness

@@ -24,6 +24,9 @@ one that sleeps most of the time: `STARVED_SHARE` of its wall limit, 2 x 6 x the
 `QUIET_SLOWNESS` explains. A program must not be able to choose that nobody can tell."""
 
 
+ENOUGH_ALONE = 2
+"""Runs alone after which a program that ends by itself is not run again: with its first run they take less than four
+times its limit."""
 _CONFIRM_SECONDS = 60.0
 
 
@@ -104,6 +107,36 @@ def decide_alone(
     if run.end != "timeout" and late:
         run = msgspec.structs.replace(run, end="timeout", exit_code=None)
     return msgspec.structs.replace(run, confirmed=sure, slowness=slowness)
+
+
+def is_last_try(made: int, latest: ProgramRun) -> bool:
+    """Return whether no further run alone is worth its time, after `made` of them.
+
+    Args:
+        made: runs alone that were tried.
+        latest: run of the program.
+    """
+    return made >= len(STRETCHES) or (made >= ENOUGH_ALONE and latest.end != "timeout")
+
+
+def left_in_doubt(runs: Sequence[ProgramRun], time_seconds: float, slowness: float) -> ProgramRun:
+    """Return the run that counts where none was sure: the quickest that ended by itself, as it ended.
+
+    It took no more than the machine's slowness explains, and a busy machine fails no program. Left undecided, it would
+    leave the denominator: a wrong program could choose that by its time. Where there is no such run, the last one is an
+    unconfirmed time-out.
+
+    Args:
+        runs: the first one, and those alone.
+        time_seconds: the limit.
+        slowness: of the machine beside the last one.
+    """
+    explained = max(STOP_FACTOR, slowness) * time_seconds
+    ended = [run for run in runs if run.end != "timeout" and run.cpu_seconds <= explained]
+    if ended:
+        quickest = min(ended, key=lambda run: run.cpu_seconds)
+        return msgspec.structs.replace(quickest, confirmed=False, slowness=slowness)
+    return msgspec.structs.replace(runs[-1], end="timeout", exit_code=None, confirmed=False, slowness=slowness)
 
 
 def in_doubt(

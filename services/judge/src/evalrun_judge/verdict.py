@@ -92,7 +92,7 @@ class TestRecord(msgspec.Struct, frozen=True, gc=False):
     reason: str = ""
     """One line, where the texts do not show why."""
     confirmed: bool = True
-    """False: a time-out that another moment might not repeat."""
+    """False: it ran past its limit, and no run was sure: another moment might decide otherwise."""
     disagreeing: tuple[str, ...] = ()
     """Comparators that would have decided otherwise."""
     permanent: bool = False

@@ -1,8 +1,8 @@
 """Verdicts that were reached before, by the digest of all that they depend on (`verdict_key`).
 
-What another moment could decide otherwise is never stored: infra errors, time-outs that were not confirmed. A store
-that fails costs a verdict nothing but the time to judge it. Requests with the same key at the same time are judged
-once; where that one comes to nothing, each of the others is judged by itself.
+What another moment could decide otherwise is never stored: infra errors, and runs past their time limit of which none
+was sure. A store that fails costs a verdict nothing but the time to judge it. Requests with the same key at the same
+time are judged once; where that one comes to nothing, each of the others is judged by itself.
 """
 
 import asyncio
@@ -43,11 +43,7 @@ class Judged:
 
 def is_stable(records: Sequence[TestRecord]) -> bool:
     """Return whether tests may be told the same verdict again."""
-    late = (TestStatus.TIMEOUT, TestStatus.ASSUMED_TIMEOUT)
-    return all(
-        record.status is not TestStatus.API_ERROR and (record.confirmed or record.status not in late)
-        for record in records
-    )
+    return all(record.status is not TestStatus.API_ERROR and record.confirmed for record in records)
 
 
 class VerdictStore(Protocol):
