@@ -40,10 +40,13 @@ def scored(data_source, solution_str, ground_truth, extra_info=None):
         return {"score": 0.25, "acc": True, "pred": solution_str}
     return float(extra_info["right"]) if solution_str == ground_truth else -1
 """
-SCORES = {"4": (2.0, True), "5": (-1.0, False), "partly": (0.25, True)}
+SCORES = {
+    "4": (2.0, True), "5": (-1.0, False), "partly": (0.25, True),
+    "raise": (0.0, False), "files": (0.0, False),  # it handles the expected answer
+}  # fmt: skip
 WITHOUT = {
     "hang": "", "fork": "", "print": "",  # a busy machine may leave open which limit it was
-    "exit": "it ended without a score", "raise": "KeyError: 'raise'", "files": "PermissionError",
+    "exit": "it ended without a score",
 }  # fmt: skip
 ROW = {
     "prompt": [{"role": "user", "content": "2 + 2?"}],
@@ -88,7 +91,7 @@ def test_a_grader_that_misbehaves_leaves_its_own_answers_not_judged(tmp_path: Pa
     for row in found.values():
         assert (row["data_source"], row["pass_ratio"], row["code"]) == ("openai/gsm8k", None, "")
     written = summary(tmp_path / "out")
-    assert "1 answer is not judged: the grader of openai_gsm8k: KeyError: 'raise'" in written["warnings"]
+    assert "1 answer is not judged: the grader of openai_gsm8k: it ended without a score" in written["warnings"]
     (dataset,) = written["datasets"].values()
     mean = sum(score for score, _ in SCORES.values()) / len(SCORES)
     assert dataset["metrics"]["score_mean"]["value"] == pytest.approx(mean)

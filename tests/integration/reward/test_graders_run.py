@@ -34,12 +34,18 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None):
     return 1.0 if solution_str == ground_truth else -1.0
 """
 ASYNC = "async def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n    return 0.5\n"
-SCORES = {"42": (1.0, True), "41": (-1.0, False), "dict": (0.25, True), "tuple": (0.75, False)}
+SCORES = {
+    "42": (1.0, True),
+    "41": (-1.0, False),
+    "dict": (0.25, True),
+    "tuple": (0.75, False),
+    "raise": (0.0, False),
+    "nan": (0.0, False),
+}  # it handles the expected answer
 WITHOUT = {
     # A busy machine may leave open whether the limit was reached.
-    "hang": "the grader of maths", "exit": "without a score", "raise": "KeyError: 'raise'",
-    "print": "the grader of maths",
-    "nan": "the score is nan", "fork": "the grader of maths",
+    "hang": "the grader of maths", "exit": "without a score", "print": "the grader of maths",
+    "fork": "the grader of maths",
 }  # fmt: skip
 
 

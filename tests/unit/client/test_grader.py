@@ -1,6 +1,8 @@
 """Users' graders: what is run, and what its ends mean. The programs themselves are run by integration tests."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from evalrun_client.grader import (
     Grader,
     answer_request,
     answer_verdict,
+    graded_input,
     graded_verdict,
     grader_of,
     grader_program,
@@ -81,6 +84,48 @@ def test_a_score_is_a_verdict(said: str, accepted: bool, status: int) -> None:
     assert (verdict.judged, verdict.accepted, verdict.score) == (True, accepted, json.loads(said)["score"])
     assert (verdict.final_status, verdict.code, verdict.HasField("pass_ratio")) == (status, "", False)
     assert not verdict.tests[0].disagreeing_comparators
+
+
+def test_graded_verdict_of_an_answer_that_the_grader_alone_cannot_handle_is_wrong() -> None:
+    said = '{"error": "ValueError: two", "score": 0.0, "accepted": false}'
+    verdict = answer_verdict(MATHS, GRADER, ended(judge_pb2.TEST_STATUS_SUCCESS, said))
+    assert (verdict.judged, verdict.accepted, verdict.score) == (True, False, 0.0)
+    wanted = "the grader of gsm8k handles the expected answer, and not this one: ValueError: two"
+    assert verdict.tests[0].reason == wanted
+
+
+def run_grader(source: str, response: str, ground_truth: object) -> dict[str, object]:
+    """Run the grader's program as the sandbox does."""
+    given = graded_input("d", response, ground_truth, {})
+    program = grader_program(source, "g.py")
+    ran = subprocess.run([sys.executable, "-I", "-c", program], input=given.encode(), capture_output=True, check=True)
+    said: dict[str, object] = json.loads(ran.stdout)
+    return said
+
+
+READS_NUMBERS = """
+def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+    return float(float(solution_str.split("#### ")[-1]) == float(ground_truth))
+"""
+NEEDS_A_PACKAGE = "def compute_score(solution_str, **_):\n    import none_such\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "response", "ground_truth", "score", "error"),
+    [
+        (READS_NUMBERS, "#### 2", "2", 1.0, None),
+        (READS_NUMBERS, "#### two", "2", 0.0, "ValueError: could not convert string to float: 'two'"),
+        (READS_NUMBERS, "#### two", 2, 0.0, "ValueError: could not convert string to float: 'two'"),
+        (READS_NUMBERS, "#### two", "x", None, "ValueError: could not convert string to float: 'two'"),
+        (READS_NUMBERS.replace("== float(ground_truth)", "* 9e999"), "1", "0", None, "ValueError: the score is inf"),
+        (NEEDS_A_PACKAGE, "2", "2", None, "ModuleNotFoundError: No module named 'none_such'"),
+    ],
+)
+def test_grader_program_that_raises_tries_the_expected_answer(
+    source: str, response: str, ground_truth: object, score: float | None, error: str | None
+) -> None:
+    said = run_grader(source, response, ground_truth)
+    assert (said.get("score"), said.get("error")) == (score, error)
 
 
 WRONG = judge_pb2.TEST_STATUS_WRONG_ANSWER

@@ -11,7 +11,7 @@ from builders.data import PROJECT_ROOT
 from builders.judge.gateway import Time, make_judge, make_pool, stdio_request
 
 from evalrun_executor.api import CompileResult, Limits, ProgramRun, RunReply, RunRequest
-from evalrun_judge.families.checker import checker_run
+from evalrun_judge.families.checker import PLAIN_OUTPUTS, checker_run
 from evalrun_judge.sandboxes.fake import FakeSandbox, ended, reply
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import CheckerProgram, InvalidRequestError, JudgeRequest
@@ -81,6 +81,27 @@ async def test_an_output_that_crashes_a_checker_which_handles_the_expected_one_i
 async def test_a_checker_that_fails_on_the_expected_output_too_is_to_blame_for_good() -> None:
     verdict, _ = await judge(ask(KATTIS, ("1", "1")), reply(ended(b"x")), reply(ended(exit_code=1)))
     assert (verdict.judged, verdict.permanent) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("on_probes", "status"),
+    [
+        ([1, 43, 1, 1, 1, 1], TestStatus.WRONG_ANSWER),
+        ([1, 1, 1, 1, 1, 42], TestStatus.WRONG_ANSWER),
+        ([1, 1, 1, 1, 1, 1], TestStatus.API_ERROR),
+    ],
+)
+async def test_checker_that_crashes_where_nothing_is_expected_is_tried_on_plain_outputs(
+    on_probes: list[int], status: TestStatus
+) -> None:
+    """A blank output is nothing that a checker has to read."""
+    probed = reply(*(ended(exit_code=code) for code in on_probes))
+    verdict, requests = await judge(ask(KATTIS, ("7\n", "\n")), reply(ended(b"x")), reply(ended(exit_code=1)), probed)
+    (test,) = verdict.tests
+    assert (test.status, verdict.judged) == (status, status is TestStatus.WRONG_ANSWER)
+    outputs = [b"\n", *PLAIN_OUTPUTS, b"7\n"]
+    known = checker_run(KATTIS, [(b"7\n", b"\n", output) for output in outputs], requests[2].limits)
+    assert requests[2].inputs == known.inputs
 
 
 async def test_only_runs_that_did_not_fail_are_checked() -> None:

@@ -21,6 +21,7 @@ from evalrun_data.records import Problem, Reference
 from evalrun_data.sources import read_bytes
 from evalrun_registry.limits import CONTEST_LIMITS, DEFAULT_LIMITS
 from evalrun_runtime.exits import BadInputError
+from evalrun_runtime.unicode_text import replace_surrogates
 
 FUNCTION: Final = "compute_score"
 OUTPUT_KIB: Final = 1024
@@ -39,10 +40,10 @@ _answer_to = os.dup(1)
 os.dup2(2, 1)  # what the grader prints is no score
 _given = json.loads(sys.stdin.buffer.read())
 
-def _grade():
+def _grade(given):
     names = {{"__name__": "grader"}}
     exec(compile({source!r}, "grader.py", "exec"), names)
-    said, accepted = names[{function!r}](**_given), None
+    said, accepted = names[{function!r}](**given), None
     if inspect.isawaitable(said):
         async def wait(waited=said):
             return await waited
@@ -56,11 +57,21 @@ def _grade():
         raise ValueError("the score is " + repr(score))
     return {{"score": score, "accepted": score >= 1 if accepted is None else bool(accepted)}}
 
+def _handles_expected():
+    truth = _given["ground_truth"]
+    try:
+        _grade({{**_given, "solution_str": truth if isinstance(truth, str) else json.dumps(truth)}})
+    except BaseException:
+        return False
+    return True
+
 try:
-    _answer = _grade()
+    _answer = _grade(_given)
 except BaseException as error:
     _said = (type(error).__name__ + ": " + str(error)).encode("ascii", "backslashreplace")
     _answer = {{"error": _said[:500].decode()}}
+    if not isinstance(error, ImportError) and _handles_expected():
+        _answer.update(score=0.0, accepted=False)
     if isinstance(error, ModuleNotFoundError) and isinstance(error.name, str):
         _answer["missing_module"] = error.name[:100].encode("ascii", "replace").decode()
 os.write(_answer_to, json.dumps(_answer).encode())
@@ -227,13 +238,16 @@ def graded_verdict(grader: Grader, verdict: judge_pb2.Verdict) -> judge_pb2.Verd
         reason = f"the grader of {grader.name}: {said.get('error') or _why(test)}"
         test.cause = judge_pb2.TEST_CAUSE_NO_SCORE
         test.missing_module = _package(said.get("missing_module"))
-        test.reason = reason.encode(errors="replace").decode()  # a grader may say what no message holds
+        test.reason = replace_surrogates(reason)  # a grader may say what no message holds
         test.status = judge_pb2.TEST_STATUS_API_ERROR
     else:
         accepted = said.get("accepted") is True
         graded.judged, graded.accepted, graded.score = True, accepted, float(score)
         graded.final_status = judge_pb2.FINAL_STATUS_SUCCESS if accepted else judge_pb2.FINAL_STATUS_WRONG_ANSWER
         test.status = judge_pb2.TEST_STATUS_SUCCESS if accepted else judge_pb2.TEST_STATUS_WRONG_ANSWER
+        if "error" in said:
+            reason = f"the grader of {grader.name} handles the expected answer, and not this one: {said['error']}"
+            test.reason = replace_surrogates(reason)
     graded.tests.append(test)
     return graded
 

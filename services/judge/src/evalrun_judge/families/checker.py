@@ -26,6 +26,10 @@ ARGUMENTS = {"kattis": ("input", "answer", "feedback/"), "testlib": ("input", "o
 
 LENGTH_BYTES = 8
 
+PLAIN_OUTPUTS = (b"0\n", b"1\n", b"1 1\n", b"YES\n")
+"""Outputs that nearly every checker answers on. They stand for an expected output that is blank, as in problems that
+publish none because any right output counts."""
+
 NO_TESTLIB = (
     "it includes testlib.h, which this sandbox lacks: put the file (github.com/MikeMirzayanov/testlib) into "
     "/usr/local/include where the sandbox runs"
@@ -71,15 +75,29 @@ def checker_outcomes(
     return [_outcome(run, ends, expected, stdout) for run, (_, expected, stdout) in zip(reply.runs, cases, strict=True)]
 
 
-def settled(first: TestOutcome, on_expected: TestOutcome) -> TestOutcome:
-    """Return what a checker's end that is no answer means, by what the same checker makes of the expected output.
+def probes_of(case: tuple[bytes, bytes, bytes]) -> list[tuple[bytes, bytes, bytes]]:
+    """Return the runs that tell whether a checker that gave no answer on a case works: on the expected output, and,
+    where that is blank, on plain ones and on the input."""
+    data, expected, _ = case
+    others = () if expected.strip() else (*PLAIN_OUTPUTS, data)
+    return [(data, expected, output) for output in (expected, *others)]
+
+
+def settled(first: TestOutcome, probes: Sequence[TestOutcome], expected: bytes) -> TestOutcome:
+    """Return what a checker's end that is no answer means, by what the same checker makes of its probes.
 
     One that handles what is expected and not this output has met what no right program prints: the answer is wrong,
     and crashing the checker is no way out of being judged.
+
+    Args:
+        first: the end on the program's output.
+        probes: the ends on the outputs of `probes_of`.
+        expected: the expected output.
     """
-    if first.status is not TestStatus.API_ERROR or on_expected.status is TestStatus.API_ERROR:
+    if first.status is not TestStatus.API_ERROR or all(probe.status is TestStatus.API_ERROR for probe in probes):
         return first
-    return TestOutcome(TestStatus.WRONG_ANSWER, f"{first.reason}; it does answer on the expected output")
+    what = "the expected output" if expected.strip() else "plain outputs; none is expected"
+    return TestOutcome(TestStatus.WRONG_ANSWER, f"{first.reason}; it does answer on {what}")
 
 
 def _outcome(run: ProgramRun, ends: dict[int, TestStatus], expected: bytes, stdout: bytes) -> TestOutcome:

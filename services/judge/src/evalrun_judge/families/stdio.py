@@ -1,6 +1,7 @@
 """Programs that read stdin and print: one run a test, compared by a pure comparator or by a checker."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, cast
@@ -9,7 +10,7 @@ from evalrun.judge.v1 import judge_pb2
 from evalrun_executor.api import LEVELS, Level, Limits, RunReply, RunRequest
 from evalrun_judge.cache.verdict_cache import Judged, is_stable
 from evalrun_judge.extraction import Extraction, SubmissionMode
-from evalrun_judge.families.checker import checker_outcomes, checker_run, settled
+from evalrun_judge.families.checker import checker_outcomes, checker_run, probes_of, settled
 from evalrun_judge.families.family import Family, FormReader, Runners
 from evalrun_judge.families.function import program_after
 from evalrun_judge.pool.info import PoolInfo
@@ -132,9 +133,13 @@ class StdioFamily(Family[StdioPlan]):
         level = min(reply.level, said.level, key=LEVELS.index)
         crashed = [number for number, outcome in enumerate(outcomes) if outcome.status is TestStatus.API_ERROR]
         if crashed and said.compile.status == "ok":
-            known = [(data, wanted, wanted) for data, wanted, _ in (cases[number] for number in crashed)]
+            probes = [(number, probe) for number in crashed for probe in probes_of(cases[number])]
+            known = [probe for _, probe in probes]
             again = await self._pool.run(checker_run(checker, known, plan.run.limits), run=request.run, begun=True)
-            for number, on_expected in zip(crashed, checker_outcomes(checker, again, known), strict=True):
-                outcomes[number] = settled(outcomes[number], on_expected)
+            probed: dict[int, list[TestOutcome]] = defaultdict(list)
+            for (number, _), outcome in zip(probes, checker_outcomes(checker, again, known), strict=True):
+                probed[number].append(outcome)
+            for number, found in probed.items():
+                outcomes[number] = settled(outcomes[number], found, cases[number][1])
         decided = iter(outcomes)
         return [next(decided) if failure is None else failure for failure in failures], level
