@@ -200,6 +200,26 @@ def test_gateways_that_watch_endpoint_slices_may_read_those_and_nothing_else(cha
     assert servers == {"to": there}
 
 
+def test_scrapers_send_a_token_where_its_digest_is_given(chart: Chart) -> None:
+    digests = ["ab" * 32, "cd" * 32]
+    monitored = VALUE_SETS["monitored"]
+    metrics = {**monitored["metrics"], "tokenSha256": digests}
+    metrics["serviceMonitor"] = {**metrics["serviceMonitor"], "tokenSecret": "scraper"}
+    objects = chart.render({**monitored, "metrics": metrics})
+    for name in ("evalrun-judge", "evalrun-sandbox", "evalrun-reward"):
+        (container,) = named(objects, "Deployment", name)["spec"]["template"]["spec"]["containers"]
+        assert f"--metrics-token-sha256={','.join(digests)}" in container["args"]
+    (operator,) = named(objects, "Deployment", "evalrun-operator")["spec"]["template"]["spec"]["containers"]
+    given = environment(operator)
+    assert given["EVALRUN_OPERATOR_METRICS_TOKEN_SHA256"] == ",".join(digests)
+    assert given["EVALRUN_OPERATOR_SCRAPE_TOKEN_SHA256"] == ",".join(digests)
+    monitors = of_kind(objects, "ServiceMonitor")
+    assert len(monitors) == 2
+    for monitor in monitors:
+        (endpoint,) = monitor["spec"]["endpoints"]
+        assert endpoint["authorization"] == {"credentials": {"name": "scraper", "key": "token"}}
+
+
 def test_only_the_scrapers_that_are_named_read_metrics(chart: Chart) -> None:
     objects = chart.render(VALUE_SETS["monitored"])
     for part in MONITORS:

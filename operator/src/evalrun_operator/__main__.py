@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Sequence
 
 import kopf
-from prometheus_client import start_http_server
 
 from evalrun_operator.aggregator_client import Aggregators
 from evalrun_operator.app import build_operator
@@ -14,6 +13,7 @@ from evalrun_operator.handlers import build_registry
 from evalrun_operator.settings import OperatorSettings
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.logs import configure_logging
+from evalrun_runtime.metrics_server import start_metrics_server
 from evalrun_runtime.settings import load_settings
 
 TALKATIVE = ("aiohttp.access", "httpx2", "kopf.activities", "kopf.objects")
@@ -37,7 +37,7 @@ def main(argv: Sequence[str], aggregators: Callable[[], Aggregators] | None = No
         for name in TALKATIVE:
             logging.getLogger(name).setLevel(logging.WARNING)
     if settings.metrics_port is not None:
-        start_http_server(settings.metrics_port, addr=settings.host)
+        start_metrics_server(settings.metrics_port, settings.host, settings.metrics_token_sha256)
     return ExitCode.SUCCEEDED if asyncio.run(serve(settings, aggregators)) else ExitCode.FAILED
 
 

@@ -121,6 +121,11 @@ class RunDefaults(ServiceSettings):
         32, ge=1, description="Default memory of a worker in GiB per GPU; weights pass through it when they are loaded."
     )
 
+    scrape_token_sha256: str | None = Field(
+        None,
+        pattern=r"^[0-9a-f]{64}(,[0-9a-f]{64})*$",
+        description="SHA-256, in hex, of the bearer tokens that the runs' scrapers send. Unset: runs ask for none.",
+    )
     otlp_endpoint: str | None = Field(
         None, description="OTLP gRPC endpoint for the runs' spans, e.g. http://collector.tracing:4317."
     )

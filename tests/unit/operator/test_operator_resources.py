@@ -99,6 +99,31 @@ def test_a_run_that_is_not_scraped_opens_and_marks_nothing() -> None:
     assert {port["name"] for service in services for port in service["spec"]["ports"]} == {"grpc", "http"}
 
 
+@pytest.mark.parametrize("backend", ["Evalrun", "SandboxFusion"])
+def test_every_part_that_shows_metrics_asks_its_scrapers_for_a_token(backend: str) -> None:
+    digest = "ab" * 32
+    run = evalrun({"spec.judge": {"sandbox": {"backend": backend}}}, rollout=False)
+    for digests, wanted in ((digest, [f"--metrics-token-sha256={digest}"]), (None, [])):
+        made = objects(plan_of(run, scrape_token_sha256=digests))
+        shown = [container["args"] for _, pod in pods(made) for container in pod["containers"]
+                 if any(port["name"] == "metrics" for port in container.get("ports", ()))]  # fmt: skip
+        assert len(shown) == 4
+        assert all([arg for arg in args if arg.startswith("--metrics-token")] == wanted for args in shown)
+
+
+def test_metrics_are_open_to_those_who_scrape_alone() -> None:
+    def callers(**settings: Any) -> list[object]:
+        walled = policies(objects(plan_of(evalrun(rollout=False), **settings)))
+        rules = [rule for policy in walled.values() for rule in policy["ingress"]]
+        return [rule.get("from") for rule in rules if [port["port"] for port in rule.get("ports", ())] == [9090]]
+
+    monitoring = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+    assert callers() == [monitoring] * 4
+    peers = [{"podSelector": {"matchLabels": {"app": "prometheus"}}}]
+    assert callers(metrics_clients=peers) == [peers] * 4
+    assert callers(metrics_clients=[]) == [None] * 4
+
+
 @pytest.mark.parametrize("rollout", [True, False])
 def test_every_pod_is_restricted_and_has_no_service_account_token(rollout: bool) -> None:
     for name, pod in pods(objects(plan_of(evalrun(rollout=rollout)))):

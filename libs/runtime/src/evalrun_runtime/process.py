@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Protocol
 
 import uvloop
-from prometheus_client import start_http_server
 
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.logs import configure_logging
+from evalrun_runtime.metrics_server import start_metrics_server
 from evalrun_runtime.ready_line import ready_line
 from evalrun_runtime.settings import ServiceSettings
 from evalrun_runtime.tracing import start_tracing, stop_tracing
@@ -107,7 +107,7 @@ def serve_metrics(settings: ServiceSettings) -> None:
     if settings.metrics_port is None:
         return
     try:
-        start_http_server(settings.metrics_port, addr=settings.host)
+        start_metrics_server(settings.metrics_port, settings.host, settings.metrics_token_sha256)
     except OSError as error:
         raise _bind_error("--metrics-port", settings.host, settings.metrics_port, error) from error
 

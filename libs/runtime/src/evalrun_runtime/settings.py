@@ -23,6 +23,23 @@ from pydantic_settings import (
 from evalrun_runtime.exits import BadInputError
 
 
+def split_commas(value: object) -> object:
+    """Return `a,b`, or a list whose entries may be such texts, as one list of texts; anything else as it is."""
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, list):
+        return value
+    return [part.strip() for entry in value for part in str(entry).split(",") if part.strip()]
+
+
+ItemT = TypeVar("ItemT")
+
+CommaSeparated = Annotated[list[ItemT], NoDecode, BeforeValidator(split_commas)]
+"""A list that a flag takes several times, or once with commas, and a variable with commas."""
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
 class ServiceSettings(BaseSettings):
     """Settings of every service. Subclasses set `env_prefix` and add their own fields."""
 
@@ -35,6 +52,11 @@ class ServiceSettings(BaseSettings):
     host: str = Field("127.0.0.1", description="Address to listen on. Any address except loopback requires a token.")
     port: int = Field(0, ge=0, le=65535, description="Port to listen on; 0 picks a free port and prints it when ready.")
     metrics_port: int | None = Field(None, ge=0, le=65535, description="Port for Prometheus metrics; none by default.")
+    metrics_token_sha256: CommaSeparated[Sha256] = Field(
+        default_factory=list,
+        max_length=8,
+        description="SHA-256, in hex, of a bearer token that scrapers may send. Repeatable. None: no token is needed.",
+    )
     token: SecretStr | None = Field(
         None, description="Bearer token that callers must send. Set it in the environment: flags are visible in ps."
     )
@@ -110,20 +132,6 @@ def is_loopback(host: str) -> bool:
     except ValueError:
         return False
 
-
-def split_commas(value: object) -> object:
-    """Return `a,b`, or a list whose entries may be such texts, as one list of texts; anything else as it is."""
-    if isinstance(value, str):
-        value = [value]
-    if not isinstance(value, list):
-        return value
-    return [part.strip() for entry in value for part in str(entry).split(",") if part.strip()]
-
-
-ItemT = TypeVar("ItemT")
-
-CommaSeparated = Annotated[list[ItemT], NoDecode, BeforeValidator(split_commas)]
-"""A list that a flag takes several times, or once with commas, and a variable with commas."""
 
 SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
 

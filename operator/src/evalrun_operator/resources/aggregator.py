@@ -15,6 +15,7 @@ from evalrun_operator.resources.pods import (
     headless_service,
     health_flags,
     held_tokens,
+    metrics_flags,
     order_volume,
     pod_spec,
     pod_template,
@@ -93,7 +94,7 @@ def _pod(plan: RunPlan) -> Object:
         args=[
             f"--work-order={names.ORDER_FOLDER}/{names.ORDER_FILE}", f"--ledger={names.LEDGER_FOLDER}/ledger.sqlite",
             f"--judge={judge_address(plan)}", "--host=0.0.0.0", f"--port={names.GRPC_PORT}",
-            f"--metrics-port={names.METRICS_PORT}", *health_flags(plan), "--log-format=json",
+            *metrics_flags(plan), *health_flags(plan), "--log-format=json",
         ],
         env=[*tokens.env, *_environment(plan), *tracing_env(plan)],
         envFrom=_environment_from(plan),

@@ -230,6 +230,13 @@ METRICS = {"name": "metrics", "containerPort": names.METRICS_PORT}
 GRPC = {"name": "grpc", "containerPort": names.GRPC_PORT}
 
 
+def metrics_flags(plan: RunPlan) -> list[str]:
+    """Return the flags of the port that shows a part's metrics. A digest is no secret."""
+    digests = plan.settings.scrape_token_sha256
+    port = f"--metrics-port={names.METRICS_PORT}"
+    return [port] if digests is None else [port, f"--metrics-token-sha256={digests}"]
+
+
 def health_port(plan: RunPlan, port: int) -> int:
     """Return the port that a part's probes ask: its own, or where that takes TLS the one for health alone."""
     return names.HEALTH_PORT if plan.tls else port

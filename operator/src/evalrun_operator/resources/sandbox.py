@@ -16,6 +16,7 @@ from evalrun_operator.resources.pods import (
     health_flags,
     health_port,
     held_tokens,
+    metrics_flags,
     pod_spec,
     pod_template,
     resources_of,
@@ -83,7 +84,7 @@ def _executor(plan: RunPlan, judge: Judge, tokens: HeldTokens) -> Object:
         command=["python", "-m", "evalrun_sandbox"],
         args=[
             "--host=0.0.0.0", f"--port={names.SANDBOX_PORT}", f"--slots={slots}",
-            f"--required-level={required_level(judge)}", f"--metrics-port={names.METRICS_PORT}", "--log-format=json",
+            f"--required-level={required_level(judge)}", *metrics_flags(plan), "--log-format=json",
             *health_flags(plan), *judge.sandbox.package_flags,
         ],
         mounts=tokens.mounts,
@@ -107,7 +108,7 @@ def _slot_proxy(plan: RunPlan, judge: Judge, tokens: HeldTokens) -> Object:
         command=["python", "-m", "evalrun_sandbox.slot_proxy"],
         args=[
             "--host=0.0.0.0", f"--port={names.SANDBOX_PORT}", f"--slots={slots}",
-            f"--upstream=http://127.0.0.1:{FUSION_PORT}", f"--metrics-port={names.METRICS_PORT}", "--log-format=json",
+            f"--upstream=http://127.0.0.1:{FUSION_PORT}", *metrics_flags(plan), "--log-format=json",
             *health_flags(plan),
         ],
         mounts=tokens.mounts,
