@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from builders.cluster.chart import PLACED, VALUE_SETS, Chart, Object, named, workloads
 
+from evalrun_operator.resources.pods import LOST_NODE
+
 IMAGE = re.compile(r"^[a-zA-Z0-9._:/-]+(:[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{64})$")
 
 VOLUMES = {"configMap", "emptyDir", "persistentVolumeClaim", "projected", "secret"}
@@ -100,7 +102,9 @@ def test_what_users_add_to_the_operators_pod_gets_there(chart: Chart) -> None:
     template = named(objects, "Deployment", "evaluations-operator")["spec"]["template"]
     assert template["metadata"]["labels"]["team"] == "quality"
     assert template["metadata"]["annotations"]["prometheus.io/scrape"] == "false"
-    assert template["spec"]["tolerations"] == [{"key": "dedicated", "operator": "Exists"}]
+    own, *lost = template["spec"]["tolerations"]
+    assert own == {"key": "dedicated", "operator": "Exists"}
+    assert lost == list(LOST_NODE)
     assert {"name": "HTTPS_PROXY", "value": "http://proxy:3128"} in template["spec"]["containers"][0]["env"]
 
 

@@ -41,10 +41,14 @@ annotations:
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .tolerations }}
 tolerations:
+  {{- with .tolerations }}
   {{- toYaml . | nindent 2 }}
-{{- end }}
+  {{- end }}
+  # Kubernetes' own default is five minutes on a node that is lost.
+  {{- range tuple "not-ready" "unreachable" }}
+  - {key: node.kubernetes.io/{{ . }}, operator: Exists, effect: NoExecute, tolerationSeconds: 60}
+  {{- end }}
 {{- with .affinity }}
 affinity:
   {{- toYaml . | nindent 2 }}

@@ -1136,6 +1136,17 @@ def test_a_run_that_says_nothing_of_tls_has_it_if_it_began_when_that_was_the_def
     assert world.status.settings == kept  # no word is added to a run that goes on
 
 
+def test_pods_of_a_run_that_began_before_they_left_lost_nodes_are_not_made_again() -> None:
+    world = generating()
+    kept = {key: value for key, value in world.status.settings.items() if key != "lostNodes"}
+    world.run = world.run.model_copy(update={"status": world.status.model_copy(update={"settings": kept})})
+    del world.objects[ObjectKey("Deployment", "run-sandbox")]
+    (made,) = (
+        item for item in world.step().apply if item["kind"] == "Deployment" and "sandbox" in item["metadata"]["name"]
+    )
+    assert "tolerations" not in made["spec"]["template"]["spec"]
+
+
 def test_words_of_a_later_operator_stay_in_a_run_that_an_earlier_one_looks_after_for_a_while() -> None:
     world = generating()
     kept = {**world.status.settings, "ofALaterOperator": "word"}

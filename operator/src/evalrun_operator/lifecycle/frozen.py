@@ -34,6 +34,11 @@ TLS = "tls"
 """By this name in the status, what an unset `spec.tls` means. Runs that began when it meant plain text go on so: a port
 that takes TLS alone would turn the pods away that are there already, and their images may know of none."""
 ISSUED = "issued"
+LOST_NODES = "lostNodes"
+"""By this name in the status, whether gateways and sandboxes leave a lost node soon. Pods of runs that began before are
+not made again for that.
+"""
+LEFT_SOON = "leftSoon"
 
 
 class ThawedSettings(OperatorSettings):
@@ -64,7 +69,7 @@ def frozen(settings: OperatorSettings) -> dict[str, str]:
     values = settings.model_dump(mode="json", include=set(FROZEN.values()))
     given = {key: values[name] for key, name in FROZEN.items() if values[name] is not None}
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in given.items()}
-    return {**texts, TOKENS: PER_HOP, WEIGHTS: ON_CLAIM, TLS: ISSUED}
+    return {**texts, TOKENS: PER_HOP, WEIGHTS: ON_CLAIM, TLS: ISSUED, LOST_NODES: LEFT_SOON}
 
 
 def has_hop_tokens(kept: Mapping[str, str]) -> bool:
@@ -80,6 +85,11 @@ def has_weights_on_claim(kept: Mapping[str, str]) -> bool:
 def has_tls_unless_disabled(kept: Mapping[str, str]) -> bool:
     """Return whether a run that says nothing of TLS has it, by the settings that it has kept."""
     return kept.get(TLS) == ISSUED
+
+
+def leaves_lost_nodes(kept: Mapping[str, str]) -> bool:
+    """Return whether a run's stateless pods leave a lost node soon, by the settings that it has kept."""
+    return kept.get(LOST_NODES) == LEFT_SOON
 
 
 def thawed(settings: OperatorSettings, kept: Mapping[str, str]) -> OperatorSettings:

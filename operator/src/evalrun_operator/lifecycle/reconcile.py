@@ -17,6 +17,7 @@ from evalrun_operator.lifecycle.frozen import (
     has_hop_tokens,
     has_tls_unless_disabled,
     has_weights_on_claim,
+    leaves_lost_nodes,
     thawed,
 )
 from evalrun_operator.lifecycle.progress import advance
@@ -51,6 +52,7 @@ def decide(run: EvalRun, observed: Observed, settings: OperatorSettings, now: da
         hop_tokens=per_hop, new_tokens=tokens if observed.tokens is None else None,
         weights_on_claim=has_weights_on_claim(before.settings),
         tls_unless_disabled=has_tls_unless_disabled(before.settings),
+        leaves_lost_nodes=leaves_lost_nodes(before.settings),
     )  # fmt: skip
     if plan.tls and plan.new_tokens is not None and run.spec.tls_secret_refs is None:
         plan = replace(plan, new_tokens=tokens.with_certificates(new_certificates(plan.run, fresh_token)))

@@ -32,6 +32,8 @@ class RunPlan:
     """Whether the claim of the model cache keeps a bucket's model too; False for a run that began without."""
     tls_unless_disabled: bool = True
     """Whether an unset `spec.tls` means Issued; False for a run that began when it meant Disabled."""
+    leaves_lost_nodes: bool = True
+    """Whether stateless pods leave a lost node soon; False for a run that began before they did."""
     judge_authority: str = ""
     """Fingerprint of the authority of the chart's judge; empty where the run has another judge, or it is not known."""
     new_judge_certificate: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -30,6 +30,19 @@ RAY_NODE: Mapping[Part, dict[str, str]] = {
 """KubeRay's label, which tells the pods of one component apart."""
 UNMOVABLE = frozenset({names.RAY, names.GENERATOR, names.AGGREGATOR})
 """Components whose pods must not be moved: that would lose minutes of GPU work or delay the whole run."""
+STATELESS = frozenset({names.JUDGE, names.SANDBOX})
+"""Components whose pods lose nothing when another pod takes their place."""
+LOST_NODE_SECONDS = 60
+"""Kubernetes' own default is five minutes, for which a run would wait for verdicts."""
+LOST_NODE: tuple[Object, ...] = tuple(
+    {
+        "key": f"node.kubernetes.io/{state}",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": LOST_NODE_SECONDS,
+    }
+    for state in ("not-ready", "unreachable")
+)
 SHARED_TOKEN = "shared-judge-token"  # noqa: S105 - the name of a file
 CONTAINER_SECURITY: Object = {
     "allowPrivilegeEscalation": False,
@@ -59,7 +72,10 @@ def pod_template(
     notes = reduce(or_, (layer.annotations for layer in layers), settings.pod_annotations) | notes
     selector = plan.selector(component) | RAY_NODE.get(part, {})
     fields = (layer.pod_fields(selector) for layer in (chart, *own))
-    return {"metadata": {"labels": labels, "annotations": notes}, "spec": reduce(or_, fields, pod_spec)}
+    spec = reduce(or_, fields, pod_spec)
+    if component in STATELESS and plan.leaves_lost_nodes:
+        spec = {**spec, "tolerations": [*spec.get("tolerations", ()), *LOST_NODE]}
+    return {"metadata": {"labels": labels, "annotations": notes}, "spec": spec}
 
 
 def pod_spec(
