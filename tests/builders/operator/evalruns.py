@@ -386,6 +386,12 @@ REFUSED: tuple[Refused, ...] = (
         "training data is never evaluated",
     ),
     Refused(
+        "gate on data that is sampled for training",
+        {"spec.gate": GATE, "spec.datasets.0.role": "train", "spec.datasets.0.purpose": "Sampling"},
+        "spec.gate.dataset",
+        "purpose: Sampling has no figures",
+    ),
+    Refused(
         "gate on test data",
         {"spec.gate": GATE, "spec.datasets.0.role": "test"},
         "spec.gate.dataset",
@@ -854,7 +860,7 @@ REFUSED: tuple[Refused, ...] = (
         "gate on forgeable results",
         {"spec.gate": GATE, "spec.datasets.0.judgeMode": "Submit"},
         "spec.gate.dataset",
-        "write judgeMode: RunCode for this dataset",
+        "results of judgeMode: Submit can be forged and feed no gate",
     ),
     Refused(
         "gate on an unknown metric",

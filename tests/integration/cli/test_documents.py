@@ -9,6 +9,8 @@ import pytest
 import yaml
 from builders.command_line import Command
 
+from evalrun_api.v1alpha1 import API_VERSION, KIND
+
 PHASE0_EVAL: dict[str, Any] = {
     "actor_rollout_ref": {
         "model": {"path": "Qwen/Qwen2.5-Coder-7B-Instruct", "trust_remote_code": False},
@@ -46,7 +48,17 @@ ANSWERS: list[dict[str, Any]] = [
 ]
 AIME: list[dict[str, Any]] = [{"ID": "2024-I-1", "Problem": "How many?", "Solution": "Count.", "Answer": 204}]
 PLAN: dict[str, Any] = {"datasets": [{"name": "codecontests_valid", "source": "codecontests_valid.jsonl"}]}
+SAMPLING: dict[str, Any] = {
+    "apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "sampling"},
+    "spec": {
+        "model": {"path": "org/model"}, "endpoints": [{"url": "http://localhost:8000/v1"}], "output": {"retain": True},
+        "datasets": [{"name": "codecontests_train", "source": "codecontests_valid.jsonl", "role": "train",
+                      "purpose": "Sampling"}],
+        "protocol": {"name": "EVAL@k", "temperature": "0.8", "samples": 8, "k": [1]},
+    },
+}  # fmt: skip
 FILES = {
+    "sampling.yaml": SAMPLING,
     "phase0_eval.yaml": PHASE0_EVAL, "generation.yaml": GENERATION, "codecontests_valid.jsonl": FETCHED,
     "auto_eval.jsonl": AUTO_EVAL, "answers.jsonl": ANSWERS, "aime.jsonl": AIME, "plan.yaml": PLAN,
 }  # fmt: skip
@@ -70,6 +82,7 @@ COMMANDS = (
     Row("convert verl phase0_eval.yaml actor_rollout_ref.rollout.load_format=dummy", 2, ("answer noise",)),
     Row("convert verl generation.yaml", 2, ("dummy_dtensor reads no weights", "write auto")),
     Row("convert verl generation.yaml rollout.load_format=auto", 0, ("name: EVAL@1",), ("# unknown",)),
+    Row("validate --local sampling.yaml", 0, ("valid",)),
     Row("data prepare plan.yaml --output eval-data", 0, ("codecontests_valid: 1 records", "role dev, audit passed")),
     Row("judge --problems aime.jsonl --responses answers.jsonl --output out", 2, ("add --grader builtin:verl",)),
     Row("judge --problems auto_eval.jsonl --responses answers.jsonl --output out", 0, ("Succeeded",)),

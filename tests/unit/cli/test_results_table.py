@@ -127,3 +127,9 @@ def test_why_answers_were_not_judged_is_listed_by_cause() -> None:
         "contest 2 api_error: the test uses [red]patch",
         "contest 1 no verdict came",
     ]
+
+
+def test_results_tables_dataset_without_metrics_shows_its_counts() -> None:
+    lines = shown(summary(metrics={}))
+    assert "contest 4 - - - 100.0 %" in lines
+    assert any(line.startswith("contest 2 2") for line in lines)

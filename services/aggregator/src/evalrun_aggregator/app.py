@@ -203,7 +203,9 @@ class Aggregator:
     def _telemetry(self, order: WorkOrder, opened: OpenedRun, replicas: ReplicaRegistry) -> Telemetry:
         cost, clocks = order.spec.cost, self._clocks
         price = None if cost is None else (float(cost.gpu_hour_value), cost.currency)
-        telemetry = Telemetry(order.run, order.namespace, self._registry, clocks.now(), price)
+        telemetry = Telemetry(
+            order.run, order.namespace, self._registry, clocks.now(), price, order.spec.sampled_datasets
+        )
         for dataset, tallies in opened.tallies.items():
             for tally in tallies:
                 telemetry.restore(dataset, tally)

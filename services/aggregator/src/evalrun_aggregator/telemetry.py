@@ -42,6 +42,7 @@ class Telemetry(Collector):
         registry: where the series are registered.
         started_at: Unix seconds; the last progress until there is any.
         price: of a GPU hour, and its currency; None where the run says none.
+        sampled: datasets that are drawn from for training: they have no headline figure.
     """
 
     def __init__(
@@ -51,7 +52,9 @@ class Telemetry(Collector):
         registry: CollectorRegistry,
         started_at: float,
         price: tuple[float, str] | None = None,
+        sampled: frozenset[str] = frozenset(),
     ) -> None:
+        self._sampled = sampled
         self._price = price
         self._labels = [run, namespace]
         self._registry = registry
@@ -133,7 +136,8 @@ class Telemetry(Collector):
         help_text = "Mean over problems of accepted / judged samples so far; 0 before any."
         family = GaugeMetricFamily(HEADLINE.series(), help_text, labels=labels)
         for counts in datasets:
-            family.add_metric([*self._labels, counts.name], counts.accepted_at_1 or 0.0)
+            if counts.name not in self._sampled:
+                family.add_metric([*self._labels, counts.name], counts.accepted_at_1 or 0.0)
         return family
 
     def _finished(self, datasets: list[DatasetCounts]) -> Metric:

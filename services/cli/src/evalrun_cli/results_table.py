@@ -73,7 +73,7 @@ def _more_figures(summary: Mapping[str, Any]) -> Table:
             left_out = counts.get("left_out_problems", {}).get(metric.name, 0)
             problems = f"{figure['n']}, {left_out} left out" if left_out else str(figure["n"])
             table.add_row(name, metric.heading(column), percent(figure["value"]), _interval(figure), problems)
-        if counts.get("not_judged"):
+        if counts.get("not_judged") and metrics:
             low, high = dataset["accepted_bounds"]
             bounds = f"{percent(low)} to {percent(high)}"
             table.add_row(name, f"{HEADLINE.title}, bounds", "", bounds, str(counts["problems"]))
@@ -112,11 +112,14 @@ def _disagreements(summary: Mapping[str, Any]) -> Table:
 def _figures(dataset: Mapping[str, Any]) -> list[str]:
     counts = dataset["counts"]
     problems = counts["problems"]
-    judged = dataset["metrics"][HEADLINE.name].get("n", problems)
+    metrics = dataset["metrics"]  # empty with purpose: Sampling
+    judged = metrics.get(HEADLINE.name, {}).get("n", problems)
     cells = [str(problems) if judged == problems else f"{judged} of {problems}"]
     for metric, column in metrics_in(MetricTable.END):
-        figure = dataset["metrics"][metric.name]
-        cells += [percent(figure["value"]), *([_interval(figure)] if column.prominent else [])]
+        figure = metrics.get(metric.name)
+        cells.append("-" if figure is None else percent(figure["value"]))
+        if column.prominent:
+            cells.append("-" if figure is None else _interval(figure))
     return [*cells, percent(dataset["coverage"])]
 
 

@@ -338,3 +338,10 @@ def test_metrics_of_several_datasets_stand_apart() -> None:
     found = compute_metrics(rows, MetricOptions())
     assert list(found) == ["humaneval", "mbpp_reg"]
     assert [metrics.figures["accepted_at_1"].value for metrics in found.values()] == [1.0, 0.0]
+
+
+def test_finish_dataset_sampled_for_training_has_counts_and_no_metrics() -> None:
+    found = measured(greedy_run(), MetricOptions(sampled=frozenset({"humaneval"})))
+    assert (found.figures, found.counts["judged"]) == ({}, 8)
+    assert not found.complete
+    assert measured(greedy_run(), MetricOptions(sampled=frozenset({"mbpp"}))).figures

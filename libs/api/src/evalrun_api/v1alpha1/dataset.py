@@ -241,6 +241,11 @@ class Dataset(ApiModel):
         description="The dataset's purpose: a gate may use a test dataset only if allowTestRole names it. Unset: the "
         "role in its audit or its records.",
     )
+    purpose: Literal["Evaluation", "Sampling"] = Field(
+        "Evaluation",
+        description="Sampling: answers are drawn and judged for training, e.g. `evalrun export pairs`; the dataset has "
+        "counts and no metrics, and no gate may use it. Required for role: train.",
+    )
     feedback: Literal["PublicTests", "Wrong"] = Field(
         "PublicTests",
         description="EVAL@turns: what a failed answer is told. PublicTests: how it failed, and failed public tests; "
@@ -267,8 +272,9 @@ class Dataset(ApiModel):
             ".auditPolicy",
         ),
         Rule(
-            "!has(self.role) || self.role != 'train'",
-            "training data is never evaluated: write the dev or test split, or role: dev",
+            "!has(self.role) || self.role != 'train' || self.purpose == 'Sampling'",
+            "training data is never evaluated: write the dev or test split, role: dev, or purpose: Sampling to draw "
+            "answers for training",
             ".role",
         ),
         Rule(

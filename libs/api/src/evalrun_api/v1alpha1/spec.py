@@ -234,9 +234,10 @@ class EvalRunSpec(ApiModel):
             "dataset",
         ),
         *_gate_rules(
-            "self.datasets.all(d, d.judgeMode == 'RunCode' || ((!has(g.dataset) || d.name != g.dataset) && "
-            "g.datasets.all(p, p.name != d.name)))",
-            "results of judgeMode: Submit can be forged and feed no gate: write judgeMode: RunCode for this dataset",
+            "self.datasets.all(d, (d.judgeMode == 'RunCode' && d.purpose == 'Evaluation') || "
+            "((!has(g.dataset) || d.name != g.dataset) && g.datasets.all(p, p.name != d.name)))",
+            "results of judgeMode: Submit can be forged and feed no gate, and purpose: Sampling has no figures: write "
+            "judgeMode: RunCode and purpose: Evaluation for this dataset",
             "dataset",
         ),
         *_gate_rules(
@@ -278,6 +279,11 @@ class EvalRunSpec(ApiModel):
     def all_gates(self) -> tuple[Gate, ...]:
         """The gates, however they are written."""
         return (*self.gates,) if self.gate is None else (self.gate,)
+
+    @property
+    def sampled_datasets(self) -> frozenset[str]:
+        """Names of the datasets that answers are drawn from for training."""
+        return frozenset(dataset.name for dataset in self.datasets if dataset.purpose == "Sampling")
 
     @property
     def baseline_run(self) -> str | None:

@@ -57,6 +57,8 @@ class MetricOptions:
     throughput: bool = True
     """False: answers of an earlier run were judged again. From their requests to these verdicts is no one stretch."""
     seed: int = SEED
+    sampled: frozenset[str] = frozenset()
+    """Datasets with `purpose: Sampling`: they have counts and no metrics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +127,11 @@ class MetricsAccumulator:
         datasets = {name: self._datasets[name] for name in self._datasets if self._datasets[name].problems}
         shares = gpu_shares(datasets, options.gpu_seconds)
         work = self._work_shares(datasets) if options.throughput else None
-        return {name: dataset_metrics(totals, options, shares.get(name), work) for name, totals in datasets.items()}
+        found = {name: dataset_metrics(totals, options, shares.get(name), work) for name, totals in datasets.items()}
+        return {
+            name: replace(metrics, figures={}, score_means={}) if name in options.sampled else metrics
+            for name, metrics in found.items()
+        }
 
     def _work_shares(self, datasets: Mapping[str, DatasetTotals]) -> WorkShares | None:
         problems = [problem for totals in datasets.values() for problem in totals.problems.values()]

@@ -51,6 +51,7 @@ def write_run_outputs(job: OutputJob) -> RunEnd:
             gpu_seconds=job.gpu_seconds,
             gpu_hour_price=None if spec.cost is None else float(spec.cost.gpu_hour_value),
             throughput=job.order.rejudge is None,
+            sampled=spec.sampled_datasets,
         ),
         qa=QaOptions(
             temperature=None if made_elsewhere else spec.protocol.temperature_value,
