@@ -1,5 +1,6 @@
 """The CRD on a real API server: taken as it is, it refuses with the very words of the offline check."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,12 @@ from builders.operator.evalruns import (
     Refused,
     change,
     evalrun_manifest,
+    largest_evalrun,
 )
 
 from evalrun_api.checks import with_defaults
 from evalrun_api.manifest import load_manifest, schema_for
+from evalrun_api.v1alpha1 import EvalRunSpec
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = sorted((ROOT / "k8s" / "samples").glob("*.yaml"))
@@ -103,6 +106,16 @@ def test_deeply_nested_affinity_is_not_stored(api: ControlPlane) -> None:
     assert created_dry(api, manifest).status in {400, 422}  # strict, as kubectl asks
     lenient = api.request("POST", RUNS, manifest, dryRun="All", fieldValidation="Ignore")
     assert lenient.body["spec"]["placement"]["aggregator"]["affinity"] == {}
+
+
+def test_largest_spec_is_stored_and_a_byte_more_is_refused(api: ControlPlane) -> None:
+    assert EvalRunSpec.MAX_BYTES is not None
+    manifest = largest_evalrun(EvalRunSpec.MAX_BYTES)
+    answer = created_dry(api, manifest)
+    assert answer.status == 201, answer.message
+    assert len(json.dumps(answer.body["spec"], separators=(",", ":"), ensure_ascii=False).encode()) <= 64 * 1024
+    manifest["spec"]["datasets"][15]["systemPrompt"] += "xxx"
+    assert "the spec is too large" in created_dry(api, manifest).message
 
 
 @pytest.mark.parametrize("case", BAD_METADATA, ids=lambda case: case.name)

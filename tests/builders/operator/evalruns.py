@@ -7,6 +7,11 @@ import copy
 from dataclasses import dataclass
 from typing import Any
 
+from evalrun_api.cel_rules import holds
+from evalrun_api.checks import with_defaults
+from evalrun_api.structural import structural_schema
+from evalrun_api.v1alpha1 import EvalRun
+
 ABSENT = object()
 """In a change: take the field away."""
 
@@ -50,6 +55,46 @@ def change(manifest: dict[str, Any], path: str, value: object) -> None:
         target[last] = copy.deepcopy(value)
 
 
+def large_evalrun(prompt_characters: int) -> dict[str, Any]:
+    """Return a manifest with all sixteen datasets, the last of which has a system prompt of three bytes per character.
+
+    Most of the rest is lists and maps, in which the most is hidden beside the texts.
+    """
+    ids = [f"problem/{number}" for number in range(1000)]
+    datasets = [{"name": f"set-{number}", "source": f"pvc://data/{number}.jsonl"} for number in range(16)]
+    first = {**datasets[0], "excludeProblems": ids}
+    last = {**datasets[15], "systemPrompt": "\u20ac" * prompt_characters}
+    notes = {f"example.com/note-{number}": "x" * 500 for number in range(16)}
+    placement = {
+        part: {"nodeSelector": {f"{part}-{one}": "y" * 63 for one in range(16)}} for part in ("gateway", "sandbox")
+    }
+    return evalrun_manifest(
+        {
+            "spec.datasets": [first, *datasets[1:15], last],
+            "spec.pods": {"annotations": notes},
+            "spec.placement": placement,
+        }
+    )
+
+
+def largest_evalrun(max_bytes: int) -> dict[str, Any]:
+    """Return a manifest whose spec has, by the rule on its size, exactly `max_bytes` or up to two less."""
+    schema = structural_schema(EvalRun)
+    spare = max_bytes - spec_bytes(with_defaults(schema, large_evalrun(1)))
+    return large_evalrun(1 + spare // 3)
+
+
+def spec_bytes(manifest: dict[str, Any]) -> int:
+    """Return what the rule on the spec's size makes of a manifest with its defaults."""
+    rule = structural_schema(EvalRun)["properties"]["spec"]["x-kubernetes-validations"][-1]["rule"]
+    expression, _, limit = rule.rpartition(" <= ")
+    low, high = 0, 16 * int(limit)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(f"{expression} <= {middle}", manifest["spec"]) else (middle + 1, high)
+    return low
+
+
 @dataclass(frozen=True)
 class Refused:
     """One kind of manifest that must be refused."""
@@ -84,6 +129,13 @@ DATASET = "spec.datasets.0.source"
 TLS_SECRETS = {part: {"name": f"{part}-tls"} for part in ("aggregator", "gateway", "sandbox", "generator", "operator")}
 GATE = {"baseline": "last-good", "dataset": "humaneval"}
 
+LARGE = {
+    f"spec.datasets.0.{field}": value
+    for field, value in {
+        "excludeProblems": [f"{number:0>100}" for number in range(500)],
+    }.items()
+}
+
 REFUSED: tuple[Refused, ...] = (
     Refused(
         "LastGood in a run",
@@ -98,6 +150,7 @@ REFUSED: tuple[Refused, ...] = (
         "LastGood is known to an EvalSchedule only",
     ),
     Refused("phase with a blank", {"spec.lineage": {"phase": "a b"}}, "spec.lineage.phase", "becomes a label"),
+    Refused("spec too large", LARGE, "spec", "the spec is too large, at most 48 KiB as JSON"),
     # Protocol
     Refused("greedy with samples", protocol(samples=4), "spec.protocol.samples", "write samples: 1, or name: EVAL@k"),
     Refused("greedy at a temperature", protocol(temperature="0.8"), "spec.protocol.temperature", "EVAL@1 is greedy"),

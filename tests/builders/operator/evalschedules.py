@@ -49,6 +49,12 @@ class RefusedSchedule:
 
 
 REFUSED_SCHEDULES = [
+    RefusedSchedule(
+        "too large",
+        {"spec.template.datasets.0.excludeProblems": [f"{number:0>140}" for number in range(500)]},
+        "spec",
+        "the spec is too large, at most 64 KiB as JSON",
+    ),
     RefusedSchedule("long name", {"metadata.name": "a" * 20}, "metadata.name", "write at most 19"),
     RefusedSchedule("dotted name", {"metadata.name": "n.1"}, "metadata.name", "a letter first, no dots"),
     RefusedSchedule("macro", {"spec.schedule": "@daily...."}, "spec.schedule", "write five fields"),

@@ -54,8 +54,9 @@ def test_the_template_has_every_field_of_a_run_but_the_models_path() -> None:
     spec, template = run["properties"]["spec"], schedule["properties"]["spec"]["properties"]["template"]
     assert template["properties"].keys() == spec["properties"].keys()
     assert "path" not in template["properties"]["model"]["properties"]
-    rules = [rule["rule"] for rule in template["x-kubernetes-validations"]]
-    of_a_run = ("LastGood", "a LoRA adapter")
+    made = "the spec is too large"  # from the fields, of which a template lacks one
+    rules = [rule["rule"] for rule in template["x-kubernetes-validations"] if not rule["message"].startswith(made)]
+    of_a_run = ("LastGood", "a LoRA adapter", made)
     inherited = [rule["rule"] for rule in spec["x-kubernetes-validations"] if not rule["message"].startswith(of_a_run)]
     assert inherited == rules[: len(rules) - 2]
 

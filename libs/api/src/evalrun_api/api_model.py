@@ -17,6 +17,9 @@ VALIDATIONS = "x-kubernetes-validations"
 PLACE = "x-evalrun-place"
 """Marks, inside the model's own schema only, a rule that a cluster alone can break; the CRD does not show it."""
 
+MAX_BYTES = "x-evalrun-max-bytes"
+"""Marks, inside the model's own schema only, an object that is bounded as a whole; it becomes a rule."""
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -70,6 +73,8 @@ class ApiModel(BaseModel):
 
     RULES: ClassVar[tuple[Rule, ...]] = ()
     """Rules for the object as a whole."""
+    MAX_BYTES: ClassVar[int | None] = None
+    """Bound of the object as a whole, as JSON; None: the bounds of its fields are enough."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -78,6 +83,8 @@ class ApiModel(BaseModel):
         schema = handler.resolve_ref_schema(reference)
         if cls.RULES:
             schema[VALIDATIONS] = [rule.as_schema() for rule in cls.RULES]
+        if cls.MAX_BYTES is not None:
+            schema[MAX_BYTES] = cls.MAX_BYTES
         return reference
 
     def to_wire(self) -> dict[str, Any]:

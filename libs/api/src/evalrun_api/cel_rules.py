@@ -60,7 +60,7 @@ def holds(expression: str, self_value: Value, old_value: Value = None) -> bool:
         RuntimeError, KeyError, TypeError, ValueError, ArithmeticError: the expression cannot be evaluated for these
             values, e.g. since it reads a field that is absent.
     """
-    context: dict[str, Any] = {"self": self_value}
+    context: dict[str, Any] = {"self": self_value, "sum": sum}  # Kubernetes has it, the library has not
     if old_value is not None:
         context["oldSelf"] = old_value
     return compiled(expression).execute(context) is True

@@ -10,7 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from evalrun_api.api_model import PLACE, VALIDATIONS
+from evalrun_api.api_model import MAX_BYTES, PLACE, VALIDATIONS
+from evalrun_api.size_rule import size_rule
 
 Schema = dict[str, Any]
 """A node of a JSON schema: JSON by nature."""
@@ -93,6 +94,7 @@ class _Converter:
     def convert(self, node: Schema, path: str) -> Schema:
         """Return the structural form of one node and all below it."""
         node = self._resolved(node, path)
+        max_bytes = node.pop(MAX_BYTES, None)
         kind = node.get("type")
         if kind not in KEPT:
             raise UnsupportedSchemaError(f"{path}: type {kind!r} has no place in a CRD; use {', '.join(KEPT)}")
@@ -111,6 +113,8 @@ class _Converter:
             self._convert_array(result, path)
         elif kind == "string":
             _convert_string(result, path)
+        if max_bytes is not None:
+            result[VALIDATIONS] = [*result.get(VALIDATIONS, []), size_rule(result, max_bytes).as_schema()]
         return _ordered(result)
 
     def _resolved(self, node: Schema, path: str) -> Schema:

@@ -1,7 +1,7 @@
 """The EvalSchedule: looks for new checkpoints at scheduled times and evaluates each of them once."""
 
 from decimal import Decimal
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -176,6 +176,8 @@ class RunTemplate(EvalRunSpec):
 
 class EvalScheduleSpec(ApiModel):
     """The times, the folder of the checkpoints, and how each of them is evaluated."""
+
+    MAX_BYTES: ClassVar[int | None] = 64 * 1024
 
     schedule: Annotated[
         str,

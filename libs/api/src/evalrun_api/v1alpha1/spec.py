@@ -166,6 +166,7 @@ class EvalRunSpec(ApiModel):
         json_schema_extra=list_type("map", "name"),
     )
 
+    MAX_BYTES: ClassVar[int | None] = 48 * 1024
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "has(self.rollout) != has(self.endpoints)",
