@@ -67,6 +67,7 @@ class ListingAnswer(_Message):
     ready: list[ReadyCheckpoint] = Field([], description="By step.")
     troubles: list[Trouble] = Field([], description="By step, the newest last.")
     more: bool = Field(default=False, description="There are more than the answer, or the limit, holds.")
+    newest: int | None = Field(None, description="The highest step in the folder, whatever was asked for.")
     note: Annotated[str, Field(max_length=512)] = Field(
         "", description="What else to know, e.g. that nothing is there."
     )

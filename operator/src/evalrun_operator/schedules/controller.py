@@ -1,7 +1,7 @@
 """Works on schedules: gathers what is observed, has `reconcile` decide, writes. Knows no framework."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
@@ -29,6 +29,12 @@ from evalrun_operator.settings import OperatorSettings
 logger = logging.getLogger(__name__)
 
 JOB = "Job"
+ScheduleUid = tuple[str, str]
+"""A schedule's namespace and uid."""
+
+
+def _uid_of(schedule: EvalSchedule) -> ScheduleUid:
+    return schedule.metadata.namespace or "", schedule.metadata.uid or ""
 
 
 class ScheduleController(Reconciler):
@@ -53,17 +59,16 @@ class ScheduleController(Reconciler):
         super().__init__(SCHEDULE_KIND, cluster, {}, wake, now)
         self._settings = settings
         self._metrics = metrics
-        self._runs: dict[str, dict[str, ScheduledRun]] = {}
-        """By the schedule's uid and the run's."""
+        self._runs: dict[ScheduleUid, dict[str, ScheduledRun]] = {}
+        """By the schedule's namespace and uid, and the run's uid."""
 
     def saw_run(self, manifest: Object, *, gone: bool = False) -> None:
         """Take over an EvalRun as it was seen; one that no schedule made is passed over."""
-        uid = manifest["metadata"]["uid"]
+        uid, namespace = manifest["metadata"]["uid"], manifest["metadata"]["namespace"]
         if gone:
-            for runs in self._runs.values():
-                if uid in runs:
-                    runs[uid] = replace(runs[uid], gone=True)
-                    self._wake_owner(runs)
+            for owner_uid, runs in list(self._runs.items()):
+                if owner_uid[0] == namespace and uid in runs:
+                    self._run_went(owner_uid, runs, uid)
             return
         owner = schedule_of(manifest)
         if owner is None:
@@ -73,10 +78,11 @@ class ScheduleController(Reconciler):
         except ValidationError as error:
             logger.warning("EvalRun %s cannot be read: %s", manifest["metadata"]["name"], error.errors()[0]["msg"])
             return
-        runs = self._runs.setdefault(owner[1], {})
+        # An owner reference names no namespace: a run of another namespace could name any schedule's uid.
+        runs = self._runs.setdefault((namespace, owner[1]), {})
         if seen is not None and runs.get(uid) != seen:
             runs[uid] = seen
-            self._wake((manifest["metadata"]["namespace"], owner[0]), 0.0)
+            self._wake((namespace, owner[0]), 0.0)
 
     def _asks_for_more(self, manifest: Object, known: Object) -> bool:
         notes = [(one["metadata"].get("annotations") or {}).get(names.TRIGGER_ANNOTATION) for one in (known, manifest)]
@@ -100,7 +106,7 @@ class ScheduleController(Reconciler):
             decision = merged_runs_refused(decision, unmade, schedule, now)
         if not await self._write_status(key, manifest, decision.status):
             return PassResult()
-        self._forget_gone(schedule.metadata.uid or "", observed)
+        self._forget_gone(_uid_of(schedule), observed)
         self._metrics.show(key, decision.status)
         metadata = schedule.metadata
         identity = RunIdentity(metadata.name, metadata.namespace or "", metadata.uid or "", now)
@@ -112,7 +118,7 @@ class ScheduleController(Reconciler):
         return PassResult(decision.requeue_after)
 
     async def _observe(self, schedule: EvalSchedule) -> ObservedSchedule:
-        runs = tuple(self._runs.get(schedule.metadata.uid or "", {}).values())
+        runs = tuple(self._runs.get(_uid_of(schedule), {}).values())
         start = None if schedule.status is None else schedule.status.start
         job = None if start is None or start.job is None else await self._job(schedule, start.job)
         merge = None if schedule.status is None else waiting_merge(schedule.status)
@@ -194,19 +200,25 @@ class ScheduleController(Reconciler):
                 failures[one.digest] = str(error)
         return failures
 
-    def _forget_gone(self, uid: str, observed: ObservedSchedule) -> None:
+    def _forget_gone(self, uid: ScheduleUid, observed: ObservedSchedule) -> None:
         """Forget deleted runs that are completely recorded in the status."""
         runs = self._runs.get(uid, {})
         for run in observed.runs:
             if run.gone:
                 runs.pop(run.uid, None)
 
-    def _wake_owner(self, runs: Mapping[str, ScheduledRun]) -> None:
+    def _run_went(self, owner: ScheduleUid, runs: dict[str, ScheduledRun], uid: str) -> None:
+        """Keep what a run was until its schedule has recorded it; without such a schedule, forget it."""
         for key, manifest in self._known.items():
-            if self._runs.get(manifest["metadata"]["uid"]) is runs:
+            if (key[0], manifest["metadata"]["uid"]) == owner:
+                runs[uid] = replace(runs[uid], gone=True)
                 self._wake(key, 0.0)
+                return
+        del runs[uid]
+        if not runs:
+            del self._runs[owner]
 
     def _on_forgotten(self, key: Key, uid: str, *, replaced: bool) -> None:
-        self._runs.pop(uid, None)
+        self._runs.pop((key[0], uid), None)
         if not replaced:
             self._metrics.forget(key)

@@ -29,7 +29,15 @@ from evalrun_operator.schedules.job_state import ListingJob
 from evalrun_operator.schedules.merge_step import DONE, added, merge_step, room_for
 from evalrun_operator.schedules.objects import checkpoint_url, run_name
 from evalrun_operator.schedules.refusals import FIRST_LOOK_SECONDS, MAX_LOOK_SECONDS, failed_listing
-from evalrun_operator.schedules.run_history import newest, remembered, taken_over, used_today
+from evalrun_operator.schedules.run_history import (
+    healed,
+    newest,
+    own_runs,
+    remembered,
+    taken_over,
+    used_today,
+    without_absent,
+)
 from evalrun_operator.schedules.runs import ScheduledRun
 from evalrun_operator.schedules.words import gate_words, said, shown_columns
 from evalrun_runtime.backoff import backoff_seconds
@@ -81,7 +89,8 @@ def decide(schedule: EvalSchedule, observed: ObservedSchedule, now: datetime) ->
         says = {Kind.ACCEPTED: ScheduleText("False", Why.INVALID_SCHEDULE, str(error))}
         status = before.model_copy(update={"next_schedule_time": None, "next": None})
         return ScheduleDecision(said(before, status, says, schedule, now))
-    work = _Pass(schedule, cron, observed, now, taken_over(before, observed.runs, cron, now))
+    observed = replace(observed, runs=own_runs(schedule.metadata.name, before, observed.runs))
+    work = _Pass(schedule, cron, observed, now, taken_over(healed(schedule, before), observed.runs, cron, now))
     work.says[Kind.ACCEPTED] = ScheduleText("True", Why.SPEC_ACCEPTED, "")
     suspended = schedule.spec.suspend
     work.says[Kind.SUSPENDED] = (
@@ -247,6 +256,12 @@ def _take_answer(work: _Pass, start: OpenStart, job: ListingJob) -> None:
 
 def _conclude(work: _Pass, start: OpenStart, answer: ListingAnswer) -> None:
     """Start what is new, and end the start, or let it look again."""
+    there = work.status.evaluated if answer.newest is None else without_absent(work.status.evaluated, answer.newest)
+    if there != work.status.evaluated:  # what was listed was chosen by them
+        work.status = healed(work.schedule, work.status.model_copy(update={"evaluated": there}))
+        work.update(start=start.model_copy(update={"next_look_time": None}))
+        work.delays.append(0.0)
+        return
     status, spec = work.status, work.spec
     text = f"{answer.folders} checkpoints. {answer.note}".strip()
     work.says[Kind.DISCOVERED] = ScheduleText("True", Why.LISTED, text)

@@ -6,7 +6,9 @@ from decimal import Decimal
 
 from evalrun_api.v1alpha1 import (
     MAX_EVALUATED,
+    MAX_MERGES,
     Checkpoint,
+    EvalSchedule,
     EvalScheduleStatus,
     Evaluated,
     EvaluatedDigest,
@@ -15,10 +17,13 @@ from evalrun_api.v1alpha1 import (
     RunUsage,
 )
 from evalrun_operator.schedules.cron import Cron
+from evalrun_operator.schedules.objects import run_name
 from evalrun_operator.schedules.runs import ScheduledRun
 
 MAX_ACTIVE = 64
 MAX_USAGE = 64
+DELETED_RUNS = "deleted runs of "
+"""Before a day, in place of a run's name: what the day's deleted runs have used."""
 
 
 def remembered(evaluated: Evaluated, checkpoints: Iterable[tuple[int, str]]) -> Evaluated:
@@ -26,15 +31,82 @@ def remembered(evaluated: Evaluated, checkpoints: Iterable[tuple[int, str]]) -> 
 
     Beyond `MAX_EVALUATED` the lowest steps are let go; the high-water step says of them that they are done.
     """
-    known = {one.digest: one.step for one in evaluated.digests}
+    known = {one.digest: one for one in evaluated.digests}
     high = evaluated.high_water_step
-    known |= {digest: step for step, digest in checkpoints if high is None or step > high}
-    kept = sorted(known.items(), key=lambda item: (item[1], item[0]))
+    for step, digest in checkpoints:
+        if digest not in known and (high is None or step > high):
+            known[digest] = EvaluatedDigest(digest=digest, step=step)
+    kept = sorted(known.values(), key=lambda one: (one.step, one.digest))
     dropped = kept[: max(0, len(kept) - MAX_EVALUATED)]
     if dropped:
-        high = max(step for _, step in dropped)
-    digests = [EvaluatedDigest(digest=digest, step=step) for digest, step in kept[len(dropped) :]]
-    return Evaluated(high_water_step=high, digests=digests)
+        high = dropped[-1].step
+    return Evaluated(high_water_step=high, digests=kept[len(dropped) :])
+
+
+def own_runs(schedule: str, status: EvalScheduleStatus, runs: Iterable[ScheduledRun]) -> tuple[ScheduledRun, ...]:
+    """Return the runs that the status records: of a checkpoint that was chosen, and of the uid that was seen first.
+
+    Owner references and annotations are written by whoever creates a run.
+    """
+    recorded = {one.digest: one for one in status.evaluated.digests}
+
+    def is_own(run: ScheduledRun) -> bool:
+        one = recorded.get(run.digest)
+        if run.name != run_name(schedule, run.digest):
+            return False
+        if one is None:  # an active run outlives its digest, of which so many are remembered
+            return run.name in status.active and run.step <= (status.evaluated.high_water_step or 0)
+        return one.step == run.step and one.run_uid in {None, run.uid}
+
+    return tuple(run for run in runs if is_own(run))
+
+
+def healed(schedule: EvalSchedule, status: EvalScheduleStatus) -> EvalScheduleStatus:
+    """Return the status without what it does not itself vouch for, such as figures of a run that was never made.
+
+    What decides is derived from the checkpoints that have been evaluated, so that a status which somebody has written
+    to, or an earlier release was deceived about, comes right again.
+    """
+    name, evaluated = schedule.metadata.name, status.evaluated
+    # Digests are let go only where there are too many.
+    if evaluated.high_water_step is not None and len(evaluated.digests) < MAX_EVALUATED - MAX_MERGES:
+        evaluated = evaluated.model_copy(update={"high_water_step": None})
+    known = {(one.step, one.digest) for one in evaluated.digests}
+    names = {(run_name(name, digest), step) for step, digest in known}
+    high = -1 if evaluated.high_water_step is None else evaluated.high_water_step
+    last, good, latest = status.last_checkpoint, status.last_good, status.latest_result
+    if last is None or (last.step > high and (last.step, last.digest) not in known):
+        step, digest = max(known, default=(-1, ""))
+        last = Checkpoint(url=schedule.spec.checkpoints.url, step=step, digest=digest) if digest else None
+    if good is not None and good.step > high and (good.step, good.digest) not in known:
+        good = None
+    if latest is not None and latest.step > high and (latest.run, latest.step) not in names:
+        latest = None
+    usage = [one for one in status.usage if one.run.startswith((f"{name}-", DELETED_RUNS))]
+    return status.model_copy(
+        update={
+            "evaluated": evaluated, "last_checkpoint": last, "last_good": good, "latest_result": latest, "usage": usage
+        }
+    )  # fmt: skip
+
+
+def without_absent(evaluated: Evaluated, newest_step: int) -> Evaluated:
+    """Return what has been evaluated without checkpoints that nobody has ever seen: above the newest that is there, and
+    without a run that was seen."""
+    kept = [one for one in evaluated.digests if one.step <= newest_step or one.run_uid is not None]
+    return evaluated.model_copy(update={"digests": kept})
+
+
+def with_uids(evaluated: Evaluated, runs: Iterable[ScheduledRun]) -> Evaluated:
+    """Return what has been evaluated with the uids of the runs, once they are known."""
+    uids = {run.digest: run.uid for run in runs}
+    digests = [
+        one
+        if one.run_uid is not None or one.digest not in uids
+        else one.model_copy(update={"run_uid": uids[one.digest]})
+        for one in evaluated.digests
+    ]
+    return evaluated.model_copy(update={"digests": digests})
 
 
 def is_evaluated(evaluated: Evaluated, step: int, digest: str) -> bool:
@@ -61,7 +133,7 @@ def taken_over(
         last = newest(last, run.step, run.url, run.digest)
     return status.model_copy(
         update={
-            "evaluated": remembered(status.evaluated, ((run.step, run.digest) for run in runs)),
+            "evaluated": with_uids(status.evaluated, runs),
             "last_checkpoint": last,
             "active": sorted(run.name for run in runs if not run.complete and not run.gone)[:MAX_ACTIVE],
             "last_good": _last_good(status.last_good, runs),
@@ -122,7 +194,7 @@ def _usage(before: Iterable[RunUsage], runs: Iterable[ScheduledRun], cron: Cron,
 
 def _sum(day: str, usage: Iterable[RunUsage]) -> RunUsage:
     hours = sum((Decimal(one.gpu_hours) for one in usage), Decimal(0))
-    return RunUsage(run=f"deleted runs of {day}", day=day, gpu_hours=f"{hours:.2f}", final=True)
+    return RunUsage(run=f"{DELETED_RUNS}{day}", day=day, gpu_hours=f"{hours:.2f}", final=True)
 
 
 def _last_measured(runs: Iterable[ScheduledRun], now: datetime) -> str | None:

@@ -144,6 +144,9 @@ class EvaluatedDigest(ApiModel):
 
     digest: Digest = Field(description="The checkpoint's digest.")
     step: Step = Field(description="The training step.")
+    run_uid: str | None = Field(
+        None, max_length=64, description="The uid of its run; another run of that name is not the schedule's."
+    )
 
 
 class Evaluated(ApiModel):

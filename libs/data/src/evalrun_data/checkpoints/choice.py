@@ -44,7 +44,8 @@ def list_checkpoints(request: ListingRequest, store: CheckpointStore, now: datet
     reason = "has no step: no number in its name"
     troubles += [Trouble(name=name[:255], broken=True, reason=reason) for name in stepless]
     note = "" if matching else f"{len(names)} folders, none of which matches {request.pattern}"
-    return ListingAnswer(folders=len(matching), ready=ready, troubles=troubles, more=more, note=note)
+    newest = max((step for name in matching if (step := step_of(name)) is not None), default=None)
+    return ListingAnswer(folders=len(matching), ready=ready, troubles=troubles, more=more, newest=newest, note=note)
 
 
 def _looked_at(

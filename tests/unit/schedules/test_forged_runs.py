@@ -1,0 +1,144 @@
+"""Runs that claim to be a schedule's, and a status that they have deceived: neither changes what is evaluated."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import httpx2
+import pytest
+from builders.operator.schedule_world import BEGIN, ScheduleWorld, evalschedule, write_checkpoint
+from builders.operator.world import operator_settings
+from lightkube import KubeConfig
+from lightkube.config.models import Cluster as ClusterConfig
+from lightkube.config.models import User
+from prometheus_client import CollectorRegistry
+
+from evalrun_api.checkpoint_listing import ReadyCheckpoint
+from evalrun_api.v1alpha1 import (
+    Checkpoint,
+    EvalScheduleStatus,
+    Evaluated,
+    EvaluatedDigest,
+    GoodCheckpoint,
+    LatestResult,
+    RunUsage,
+    ScheduleCondition,
+)
+from evalrun_cluster.client import Cluster, ExactClient
+from evalrun_operator.schedules.controller import ScheduleController
+from evalrun_operator.schedules.metrics import ScheduleMetrics
+from evalrun_operator.schedules.objects import eval_run
+from evalrun_operator.schedules.runs import ScheduledRun
+
+LONG_AGO = BEGIN - timedelta(days=1)
+FAR, FORGED_DIGEST = 999_999_999, "f" * 32
+CONFIG = KubeConfig.from_one(cluster=ClusterConfig(server="http://api"), user=User()).get()
+FORGED = ScheduledRun(
+    name="forged", uid="forged", url="pvc://evil/own", step=FAR, digest=FORGED_DIGEST, start="", created=BEGIN,
+    complete=True, succeeded=True, output_url="s3://evil/outputs", started=BEGIN, released=BEGIN, gpus=8,
+)  # fmt: skip
+
+
+def world(folder: Path) -> ScheduleWorld:
+    write_checkpoint(folder, 40, LONG_AGO)
+    return ScheduleWorld(folder, evalschedule({"spec.timeZone": "Etc/UTC"}))
+
+
+@pytest.mark.parametrize(
+    "forged", [FORGED, replace(FORGED, complete=False), replace(FORGED, name="nightly-ffffffffff")]
+)
+def test_run_of_a_checkpoint_that_was_never_chosen_is_not_the_schedules(tmp_path: Path, forged: ScheduledRun) -> None:
+    nightly = world(tmp_path)
+    nightly.runs[forged.uid] = forged
+    nightly.wait(hours=16)
+    assert nightly.steps == [40]
+    assert nightly.status.checkpoint == "step 40"
+    assert (nightly.status.last_good, nightly.status.latest_result, nightly.status.usage) == (None, None, [])
+    assert forged.uid in nightly.runs  # nor is it deleted as history
+
+
+def test_run_that_took_the_name_of_a_deleted_run_is_not_the_schedules(tmp_path: Path) -> None:
+    nightly = world(tmp_path).wait(hours=16).end().wait(hours=1)
+    (real,) = nightly.runs.values()
+    good = nightly.status.last_good
+    nightly.runs.clear()
+    nightly.runs["other"] = replace(real, uid="other", output_url="s3://evil/outputs")
+    nightly.wait(hours=24)
+    assert nightly.status.last_good == good
+    assert nightly.status.evaluated.digests[0].run_uid == real.uid
+
+
+def poisoned(**more: object) -> EvalScheduleStatus:
+    return EvalScheduleStatus.model_validate(
+        {
+            "evaluated": Evaluated(digests=[EvaluatedDigest(digest=FORGED_DIGEST, step=FAR)]),
+            "last_checkpoint": Checkpoint(url="pvc://evil/own", step=FAR, digest=FORGED_DIGEST),
+            "last_good": GoodCheckpoint(url="pvc://evil/own", step=FAR, digest=FORGED_DIGEST, output_url="s3://evil"),
+            "latest_result": LatestResult(run="forged", step=FAR),
+            "active": ["forged"],
+            "usage": [RunUsage(run="forged", day="2026-05-02", gpu_hours="1000.00")],
+            **more,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        poisoned(),
+        poisoned(evaluated=Evaluated()),
+        poisoned(evaluated=Evaluated(high_water_step=FAR)),
+        poisoned(evaluated=Evaluated(high_water_step=FAR, digests=[EvaluatedDigest(digest="e" * 32, step=FAR)])),
+    ],
+)
+def test_poisoned_status_heals_and_the_newest_checkpoint_is_evaluated(
+    tmp_path: Path, status: EvalScheduleStatus
+) -> None:
+    nightly = world(tmp_path)
+    nightly.schedule = nightly.schedule.model_copy(update={"status": status})
+    nightly.wait(hours=16)
+    assert nightly.steps == [40]
+    assert nightly.status.last_checkpoint is not None
+    assert (nightly.status.last_checkpoint.step, nightly.status.usage) == (40, [])
+    nightly.end().wait(hours=1)
+    assert nightly.status.last_good is not None
+    assert nightly.status.last_good.url == "s3://training/grpo/global_step_40"
+    assert nightly.status.latest_result is not None
+    assert nightly.status.latest_result.step == 40
+    nightly.wait(hours=48)
+    assert (nightly.steps, nightly.said(ScheduleCondition.STARTED)) == ([40], ("True", "NothingNew"))
+
+
+def test_deleted_newest_checkpoint_whose_run_was_seen_leads_back_to_no_older_one(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, 50, LONG_AGO)
+    nightly = world(tmp_path).wait(hours=16).end().wait(hours=1)
+    for file in (tmp_path / "global_step_50").iterdir():
+        file.unlink()
+    (tmp_path / "global_step_50").rmdir()
+    assert nightly.wait(hours=48).steps == [50]
+
+
+async def test_controller_run_of_another_namespace_is_not_the_schedules() -> None:
+    """Its owner reference had named the schedule's uid, and nothing asked for the namespace."""
+    schedule = evalschedule()
+    forged = eval_run(schedule, ReadyCheckpoint(path="x", step=FAR, digest=FORGED_DIGEST), BEGIN, None)
+    forged["metadata"] |= {
+        "namespace": "tenant-b", "uid": "forged", "resourceVersion": "1", "creationTimestamp": BEGIN.isoformat(),
+    }  # fmt: skip
+    woken: list[tuple[str, str]] = []
+    client = ExactClient(CONFIG, field_manager="x", transport=httpx2.MockTransport(lambda _: httpx2.Response(500)))
+    async with client:
+        metrics = ScheduleMetrics(CollectorRegistry())
+        controller = ScheduleController(
+            operator_settings(), Cluster(client), metrics, lambda key, _: woken.append(key), lambda: BEGIN
+        )
+        controller.saw({**schedule.to_wire(), "metadata": {**schedule.metadata.to_wire(), "resourceVersion": "1"}})
+        woken.clear()
+        controller.saw_run(forged)
+        assert (await controller._observe(schedule)).runs == ()
+        assert ("evals", "nightly") not in woken
+        ours = {**forged, "metadata": {**forged["metadata"], "namespace": "evals"}}
+        controller.saw_run(ours)
+        assert [run.uid for run in (await controller._observe(schedule)).runs] == ["forged"]
+        controller.saw_run(forged, gone=True)
+        assert controller._runs.keys() == {("evals", schedule.metadata.uid)}
