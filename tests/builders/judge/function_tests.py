@@ -21,6 +21,7 @@ from evalrun_judge.function_tests.session import (
     FunctionTestSession,
     RunAssertions,
     RunCalls,
+    RunTogether,
 )
 
 TIME_SECONDS = 10
@@ -190,6 +191,10 @@ class Judged:
         self.replies: list[ProgramRun] = []
 
     @property
+    def forgeable(self) -> list[str]:
+        return sorted({str(outcome.forgeable) for outcome in self.outcomes if outcome.forgeable is not None})
+
+    @property
     def statuses(self) -> list[str]:
         return [str(outcome.status) for outcome in self.outcomes]
 
@@ -203,7 +208,7 @@ def judge(
     stop_after_timeouts: int = 3,
 ) -> Judged:
     """Judges a program, each step in a process of its own."""
-    session = FunctionTestSession(tests, code, 7, recorded, stop_after_timeouts)
+    session = FunctionTestSession(tests, code, 7, recorded, stop_after_timeouts, "5ec2e7")
     judged = Judged((), session)
     while True:
         match session.next_step():
@@ -217,6 +222,9 @@ def judge(
                     session.calls_done(judged.replies[-1], compiled)
                 else:
                     session.calls_done(ProgramRun("not_run"), compiled)
+            case RunTogether(code=text, inputs=inputs):
+                judged.replies += [run_plainly(text, stdin) for stdin in inputs]
+                session.together_done(judged.replies, COMPILED)
             case Finished(tests=outcomes):
                 judged.outcomes, judged.recording = outcomes, session.recording
                 return judged

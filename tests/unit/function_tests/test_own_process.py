@@ -1,15 +1,21 @@
-"""Tests that change or watch their own process, where the program is not: nobody is judged by them."""
+"""Tests that change or watch their own process run in the program's, as their text decides."""
 
 from collections.abc import Iterator
 
 import pytest
 from builders.judge.function_tests import WarmForks, judge
 
-from evalrun_judge.function_tests.session import AssertTests, CheckTest
+from evalrun_judge.function_tests.session import (
+    AssertTests,
+    CheckTest,
+    FunctionTestSession,
+    RunAssertions,
+    RunTogether,
+)
 
 CASE = "import unittest\nt = unittest.TestCase()\n"
 
-REFUSED = {
+WATCHING = {
     "mock.patch": "from unittest import mock\nwith mock.patch('time.sleep'): f(1)",
     "mock.patch.object": "from unittest import mock\nimport time\nwith mock.patch.object(time, 'sleep'): f(1)",
     "patch": "from unittest.mock import patch\nwith patch('time.sleep') as p: f(1)",
@@ -43,6 +49,14 @@ REFUSED = {
     "a file": "with open('x.txt', 'w') as file: file.write('3')\nassert f('x.txt') == 3",
     "a fixture": "def test(monkeypatch): monkeypatch.setattr('time.sleep', print)\nf(1)",
     "captured output": "def test(capsys): f(1)\ntest(None)",
+    "os.environ is read": "import os\nf(1)\nassert os.environ.get('A') == '1'",
+    "a clock": "from time import perf_counter\nt = perf_counter()\nf(1)\nassert perf_counter() - t < 0.5",
+    "today": "import datetime\nassert f() == datetime.date.today()",
+    "memory": "import tracemalloc\ntracemalloc.start()\nf(1)",
+    "modules": "import sys\nf(1)\nassert 'sqlite3' not in sys.modules",
+    "the state of random": "import random\ns = random.getstate()\nf(1)\nassert random.getstate() == s",
+    "threads": "import threading\nf(1)\nassert threading.active_count() == 1",
+    "a file that is there": "from pathlib import Path\nf('x')\nassert Path('x').exists()",
     "a signal": "import signal\nsignal.alarm(1)\nf(1)",
 }
 JUDGED = {
@@ -51,7 +65,7 @@ JUDGED = {
     "a variable": ("mock = f(1)\npatch = mock\nassert patch == 1", "def f(x): return x"),
     "stdout": (("import io, sys\nkept = sys.stdout\nsys.stdout = io.StringIO()\nf(1)\nsaid = sys.stdout.getvalue()\n"
                "sys.stdout = kept\nassert said == '1\\n'"), "def f(x): print(x)"),
-    "os.environ is read": ("import os\nassert f(os.environ.get('NO_SUCH', 'x')) == 'x'", "def f(x): return x"),
+    "a path is joined": ("import os\nassert f(os.path.join('a', 'b')) == 'a/b'", "def f(x): return x"),
     "an object of the program is changed": ("o = f()\no.patch = 3\nassert o.patch == 3",
                                             "class O: pass\ndef f(): return O()"),
     "a dict of the test": ("d = {}\nd.update(a=1)\nd['b'] = 2\nassert f(d) == 2", "def f(d): return len(d)"),
@@ -66,25 +80,30 @@ def forks() -> Iterator[WarmForks]:
     warm.close()
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_no_answer_is_judged_whatever_it_does_and_the_reason_is_named(forks: WarmForks, name: str) -> None:
-    """For the whole problem: the other assert is not judged either, and no program is run."""
-    tests = AssertTests(["assert f(1) == 1", REFUSED[name]], "", "f")
-    for program in ("def f(*args): return 1", "def f(*args): raise ValueError"):
-        found = judge(tests, program, execute=forks.run)
-        assert found.statuses == ["api_error", "api_error"]
-        assert all("which does not reach the program" in each.reason for each in found.outcomes)
-        assert all(each.permanent for each in found.outcomes)
-        assert found.batches == []
+def first_run(tests: AssertTests | CheckTest, forks: WarmForks) -> object:
+    """What a session runs after its recording."""
+    session = FunctionTestSession(tests, "def f(*args): return 1")
+    step = session.next_step()
+    assert isinstance(step, RunAssertions)
+    session.assertions_done(forks.run("assertions", "", step.stdin))
+    return session.next_step()
 
 
-def test_in_the_form_of_humaneval_too(forks: WarmForks) -> None:
-    body = "".join(f"    {line}\n" for line in REFUSED["mock.patch"].replace("f(1)", "candidate(1)").splitlines())
+@pytest.mark.parametrize("name", WATCHING)
+def test_a_problem_of_which_one_test_watches_its_process_runs_together_as_a_whole(forks: WarmForks, name: str) -> None:
+    step = first_run(AssertTests(["assert f(1) == 1", WATCHING[name]], "", "f"), forks)
+    assert isinstance(step, RunTogether)
+    assert len(step.inputs) == 2
+
+
+def test_a_check_that_watches_its_process_runs_together(forks: WarmForks) -> None:
+    body = "".join(f"    {line}\n" for line in WATCHING["mock.patch"].replace("f(1)", "candidate(1)").splitlines())
     tests = CheckTest("def f(x):\n", f"def check(candidate):\n{body}", "f")
-    assert judge(tests, "def f(x): return 1", execute=forks.run).statuses == ["api_error"]
+    assert isinstance(first_run(tests, forks), RunTogether)
 
 
 @pytest.mark.parametrize("name", JUDGED)
 def test_what_only_looks_like_it_is_judged(forks: WarmForks, name: str) -> None:
     test, program = JUDGED[name]
-    assert judge(AssertTests([test], "", "f"), program, execute=forks.run).statuses == ["success"]
+    (outcome,) = judge(AssertTests([test], "", "f"), program, execute=forks.run).outcomes
+    assert (outcome.status, outcome.forgeable) == ("success", None)

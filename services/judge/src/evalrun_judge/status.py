@@ -27,6 +27,18 @@ class ForgeableCause(StrEnum):
     """Every test of the family shares a process, or a disk, with the program."""
     OWN_OPERATORS = "own_operators"
     """An operator of the program's own class decided."""
+    PROCESS = "process"
+    """The tests change or watch their own process, so they run in the program's; as for all causes below."""
+    ARGUMENTS = "arguments"
+    """They pass what cannot cross: generators, sentinels, objects with methods."""
+    CLASSES = "classes"
+    """They derive classes from the program's."""
+    PROMPT = "prompt"
+    """They use exceptions, flags or variables that the prompt defines, or the program continues its class."""
+    EVALUATION = "evaluation"
+    """They evaluate text."""
+    CASES = "cases"
+    """They are a file of unittest or pytest."""
 
 
 class TestCause(StrEnum):

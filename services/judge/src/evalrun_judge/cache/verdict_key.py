@@ -12,7 +12,7 @@ import msgspec
 from evalrun_judge.pool.info import PoolInfo
 from evalrun_judge.submission import JudgeRequest
 
-FORMAT = 4
+FORMAT = 5
 """Raised by a change of the judge or the stored form that makes what is stored useless, where the version stays."""
 
 

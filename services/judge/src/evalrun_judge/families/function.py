@@ -5,6 +5,7 @@ Drives the steps of a `FunctionTestSession`, each where it belongs. Decides noth
 
 import asyncio
 import re
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +22,7 @@ from evalrun_judge.function_tests.session import (
     FunctionTestOutcome,
     FunctionTestSession,
     RunAssertions,
+    RunTogether,
     recording_key,
 )
 from evalrun_judge.pool.info import PoolInfo
@@ -101,15 +103,22 @@ class FunctionFamily(Family[FunctionPlan]):
     Args:
         runners: what runs programs and assertions.
         recordings: what is known of problems' calls; None: nothing yet.
+        secret: returns another text at each call, which a program cannot know.
     """
 
     FORMS: ClassVar[Mapping[str, FormReader]] = {"check": read_check, "asserts": read_asserts}
     TESTS: ClassVar[tuple[type, ...]] = (CheckTest, AssertTests)
     FORGEABLE: ClassVar[bool] = False
 
-    def __init__(self, runners: Runners, recordings: Recordings | None = None) -> None:
+    def __init__(
+        self,
+        runners: Runners,
+        recordings: Recordings | None = None,
+        secret: Callable[[], str] = secrets.token_hex,
+    ) -> None:
         self._pool = runners.pool
         self._assertions = runners.assertions
+        self._secret = secret
         self._recordings = Recordings(RECORDINGS_BYTES, len) if recordings is None else recordings
 
     def check(self, request: JudgeRequest, sandboxes: PoolInfo | None) -> None:
@@ -139,7 +148,7 @@ class FunctionFamily(Family[FunctionPlan]):
         tests = cast(CheckTest | AssertTests, request.tests)
         key = recording_key(tests, SEED)
         recorded = self._recordings.get(key)
-        session = FunctionTestSession(tests, plan.program, SEED, recorded, request.stop_after_timeouts)
+        session = FunctionTestSession(tests, plan.program, SEED, recorded, request.stop_after_timeouts, self._secret())
         limits = Limits(request.limits.time_seconds, request.limits.memory_mib, OUTPUT_KIB)
         level = self._assertions.level
         compile_seconds, compile_stderr = 0.0, b""
@@ -152,6 +161,11 @@ class FunctionFamily(Family[FunctionPlan]):
                 if recorded is None and session.recording is not None:
                     recorded = session.recording
                     self._recordings.put(key, recorded)
+            elif isinstance(step, RunTogether):
+                together = RunRequest("python", step.code, list(step.inputs), limits)
+                reply = await self._pool.run(together, run=request.run, begun=begun, on_slot=on_begin)
+                level = min(level, reply.level, key=LEVELS.index)
+                session.together_done(reply.runs, reply.compile)
             else:
                 time_limits = short_limits(limits) if step.short else limits
                 calls = RunRequest("python", step.code, [step.stdin], time_limits, mode="calls")

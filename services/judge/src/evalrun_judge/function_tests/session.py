@@ -9,6 +9,9 @@ A session says what to run next, and is told what came of it:
         else:
             session.calls_done(reply.runs[0], reply.compile)                    # sandbox, mode "calls"
 
+A `RunTogether`, for tests that cannot be judged apart, is run in the sandbox as any program, and told by
+`together_done`.
+
 1. Record (once a problem: pass `session.recording` on as `recorded`): tests against placeholders, to learn the calls.
 2. Calls: all tests' calls in order in one process of the sandbox. Where the process ends in a call, that test has its
    end, and the later tests go into a fresh process.
@@ -30,11 +33,13 @@ returns something else each time, so that the calls never settle, is runtime_err
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from evalrun_executor.api import CompileResult, ProgramRun
 from evalrun_judge.cpython_texts import package_of
 from evalrun_judge.function_tests.call_answers import BatchAnswers, Ending, read_answers
+from evalrun_judge.function_tests.together import read_together, together_program
 from evalrun_judge.status import ForgeableCause, TestCause, TestStatus
 from evalrun_judge.submission import AssertTests, CheckTest
 from evalrun_judge.verdict import ASSUMED, UNCONFIRMED
@@ -47,6 +52,7 @@ __all__ = [
     "FunctionTestSession",
     "RunAssertions",
     "RunCalls",
+    "RunTogether",
     "recording_key",
 ]
 
@@ -65,7 +71,7 @@ OUTPUT_KIB = 64 * 1024
 REASON_LIMIT = 2000
 """Characters kept of why a test failed: it may quote the program."""
 WORD = re.compile(r"\w+")
-FORMAT = 6
+FORMAT = 7
 """Of recordings; a change of the harness that makes old ones useless raises it."""
 
 
@@ -86,6 +92,14 @@ class RunCalls:
     code: str
     short: bool = False
     """With the short time limit: enough tests have timed out."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunTogether:
+    """Run this program in the sandbox on each input, as any program: it holds the candidate and runs one test each."""
+
+    code: str
+    inputs: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +177,7 @@ class FunctionTestSession:
         seed: of `random` on the assertions' side.
         recorded: an earlier session's `recording` of the same tests and seed.
         stop_after_timeouts: 0: never.
+        secret: that no program knows, for tests that run in its process.
     """
 
     def __init__(
@@ -172,8 +187,12 @@ class FunctionTestSession:
         seed: int = 0,
         recorded: bytes | None = None,
         stop_after_timeouts: int = 3,
+        secret: str = "",
     ) -> None:
         self._problem = tests
+        self._secret = secret
+        self._together: ForgeableCause | None = None
+        """Why the tests run in the program's process; None: they do not."""
         self._program = program
         self._seed = seed
         self._stop_after = stop_after_timeouts
@@ -189,7 +208,7 @@ class FunctionTestSession:
         if recorded is not None:
             self._take_recording(recorded)
 
-    def next_step(self) -> RunAssertions | RunCalls | Finished:
+    def next_step(self) -> RunAssertions | RunCalls | RunTogether | Finished:
         """Return what to run next."""
         while True:
             open_tests = [test for test in self._tests if test.outcome is None]
@@ -197,6 +216,8 @@ class FunctionTestSession:
                 return Finished(tuple(test.outcome for test in self._tests if test.outcome is not None))
             if self.recording is None:
                 return RunAssertions(self._header("record", open_tests), shareable=True)  # it says if it is not
+            if self._together is not None:
+                return RunTogether(together_program(self._program), tuple(map(self._request_together, open_tests)))
             wanting = [test for test in open_tests if test.lines is None]
             if wanting and not self._stopped(open_tests):
                 self._batch = wanting[:1] if wanting[0].alone else [test for test in wanting if not test.alone]
@@ -260,6 +281,31 @@ class FunctionTestSession:
             test.lines, test.printed = lines, given.printed
         for test in self._batch[stopped + 1 :]:
             test.alone = test.alone or run.end == "timeout"
+
+    def together_done(self, runs: Sequence[ProgramRun], compiled: CompileResult) -> None:
+        """Take what the last `RunTogether` came to."""
+        open_tests = [test for test in self._tests if test.outcome is None]
+        for test, run in zip(open_tests, runs, strict=True):
+            test.run = run
+            end = read_together(run, self._secret)
+            self._end(
+                test, end.status, end.reason, cause=end.cause, missing_module=end.missing_module,
+                ran=end.status is not TestStatus.COMPILE_ERROR, forgeable=self._together,
+            )  # fmt: skip
+
+    def _request_together(self, test: _Test) -> bytes:
+        problem = self._problem
+        form = "asserts" if isinstance(problem, AssertTests) else "check"
+        before = self._learned.get("before")
+        request = {
+            "secret": self._secret,
+            "entry": problem.entry_point,
+            "form": "cases" if self._together is ForgeableCause.CASES else form,
+            "setup": problem.setup_code if isinstance(problem, AssertTests) else "",
+            "before": before.get(str(test.index), "") if isinstance(before, dict) else "",
+            "test": test.source,
+        }
+        return json.dumps(request).encode()
 
     def _not_loaded(self, run: ProgramRun, answers: BatchAnswers) -> None:
         """End the other tests as well, since the program cannot be loaded; not if a first batch of it could be."""
@@ -328,7 +374,10 @@ class FunctionTestSession:
             test.refusal = None if isinstance(calls, list) else _ending(report, TestStatus.API_ERROR)
         self.recording = recorded
         refusal = next((test.refusal for test in self._tests if test.refusal is not None), None)
-        if refusal is not None:
+        cause = next((str(report["together"]) for report in reports if report.get("together")), "")
+        if cause:
+            self._together = ForgeableCause(cause)  # for the whole problem, before any answer runs
+        elif refusal is not None:
             # For the whole problem: whether an answer is judged must not hang on what it gets wrong elsewhere.
             self._end_all(refusal, ran=False)
         return True

@@ -145,6 +145,11 @@ def _holds_data_alone(node: ast.ClassDef) -> bool:
     return not any(isinstance(inner, _COMPUTES) or _is_table(inner) or _holds_number(inner) for inner in nodes)
 
 
+def is_shared_kind(base: Value) -> bool:
+    """Return whether a class with this base cannot be copied by its attributes: exceptions and flags."""
+    return _last_name(base).endswith(("Exception", "Error", "Warning", "Flag"))
+
+
 def _last_name(node: Value) -> str:
     return str(getattr(node, "id", "") or getattr(node, "attr", ""))
 

@@ -18,7 +18,8 @@ The answer, a JSON line each: for record first `{"names": [...], "modules": [...
 names of the program that the tests use beside the entry point, standard modules that they use without importing them,
 the setup's imports (the only part of it that the program may see: a reference solution may stand beside them), and
 whether the tests leave a process as they found it, as far as their text shows; then for each test
-`{"test": id, "calls": [...], "reached": calls that the replay came to}` or
+`{"test": id, "calls": [...], "reached": calls that the replay came to}`, or with `together` the cause why it has to run
+in the program's process, or
 `{"test": id, "status", "reason", "input", "expected", "actual"}`, with `cause` and `missing_module` if known, and
 `own_answer`, the statement in which an operator of the program's own class decided, where a success rests on that.
 
@@ -52,8 +53,12 @@ if TYPE_CHECKING:
 
 def record(problem: Problem, source: str) -> Json:
     """Run a test against placeholders; gives its calls, or why it cannot be judged."""
-    reason = problem.unsupported(source)
-    return {"status": "api_error", "reason": reason} if reason else _calls(problem, source, [], [])
+    cause, reason = problem.why_together(source)
+    return _together(cause, reason) if cause else _calls(problem, source, [], [])
+
+
+def _together(cause: str, reason: str) -> Json:
+    return {"status": "api_error", "reason": f"{reason}, which does not reach the program", "together": cause}
 
 
 def replay(problem: Problem, source: str, calls: list[Json], results: list[Result]) -> Json:
@@ -150,7 +155,8 @@ def _dumped(structure: Json, *, recording: bool) -> str:
     except values.ValueRefusedError as error:
         status = "api_error" if recording else "runtime_error"
         reason = f"the test's calls hold a {error}"
-        return values.dumps({"test": structure["test"], "status": status, "reason": reason})
+        together = {"together": "arguments"} if recording else {}
+        return values.dumps({"test": structure["test"], "status": status, "reason": reason, **together})
 
 
 def main(code: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Uses of a test's own process, which cannot be judged: the program runs in another process.
+"""What a test changes or watches in its own process: the program has to be there, too.
 
 Found in the text, before any answer runs, so for the whole problem: an answer cannot bring it about.
 """
@@ -13,25 +13,42 @@ if TYPE_CHECKING:
 else:
     import _ast as ast
 
-_MOCKS = ("mock", "unittest.mock")
-_FROM = {
-    **dict.fromkeys(_MOCKS, ("patch",)),
-    "unittest": ("mock",),
-    "warnings": ("catch_warnings",),
-    "os": ("environ", "chdir", "putenv", "unsetenv"),
-    "sys": ("setrecursionlimit", "settrace", "setprofile"),
-    "logging": ("disable",),
-    "locale": ("setlocale",),
-    "signal": ("signal", "alarm", "setitimer"),
+_ALL = """_thread cProfile concurrent ctypes faulthandler fcntl filecmp fileinput gc getpass glob inspect linecache
+    locale logging mmap mock multiprocessing pathlib pickle platform profile psutil pty resource select selectors shelve
+    shutil signal site socket sqlite3 ssl subprocess tempfile termios threading time timeit trace traceback tracemalloc
+    unittest.mock warnings weakref"""
+_WATCHED = frozenset(_ALL.split())
+"""Modules by which a test watches or changes a process, its machine or the program's own objects."""
+_HARMLESS = {
+    "asyncio": "run gather iscoroutine iscoroutinefunction sleep TimeoutError CancelledError",
+    "builtins": "",
+    "os": "path sep linesep altsep extsep curdir pardir pathsep devnull name fspath fsencode fsdecode PathLike",
+    "os.path": "join basename dirname splitext split normpath commonprefix commonpath isabs sep splitdrive normcase",
+    "sys": """maxsize maxunicode float_info int_info version version_info byteorder getsizeof stdout stdlib_module_names
+        getrecursionlimit implementation hexversion""",
 }
-"""Names of modules by which a process is changed or watched; `mock.patch` of `unittest` is any."""
+"""Of modules that do so in part, the names that do not."""
+_NAMES = {
+    "random": "getstate setstate",
+    "decimal": "getcontext setcontext localcontext",
+    "contextlib": "redirect_stderr chdir",
+    "dataclasses": "asdict astuple replace fields is_dataclass",
+    "copyreg": "pickle",
+    "unittest": "mock",
+    "uuid": "getnode",
+}
+"""Of other modules, the names that do."""
 _METHODS = ("assertLogs", "assertNoLogs", "assertWarns", "assertWarnsRegex", "addHandler", "addFilter")
+_CLOCKS = ("now", "utcnow", "today")
 _FIXTURES = ("monkeypatch", "capsys", "capfd", "caplog", "recwarn", "tmp_path", "tmpdir", "mocker")
-_CHANGES = ("clear", "pop", "setdefault", "update", "__setitem__")
+_TEXT = ("eval", "exec", "compile", "__import__")
+_FILES = ("open", "input", "breakpoint")
+
+EVALUATION, PROCESS = "evaluation", "process"
 
 
-def unshared(nodes: list[Value], implied: list[str]) -> str:
-    """Return what of these nodes the program would have to see, as a reason; empty if there is nothing.
+def why_together(nodes: list[Value], implied: list[str]) -> tuple[str, str]:
+    """Return the cause and a reason why these nodes need the program's own process; empty if nothing does.
 
     Args:
         nodes: of a test and what comes before it.
@@ -39,63 +56,55 @@ def unshared(nodes: list[Value], implied: list[str]) -> str:
     """
     modules, names = _imported(nodes)
     modules.update((name, name) for name in implied)
+    bound = {node.name for node in nodes if type(node) is ast.FunctionDef}
+    for node in nodes:
+        if type(node) is ast.Name and node.id in _TEXT and node.id not in bound:
+            return EVALUATION, f"the test uses {node.id}"
     for node in nodes:
         found = _found(node, modules, names)
         if found:
-            return f"the test {found}, which does not reach the program"
-    return ""
+            return PROCESS, f"the test {found}"
+    return "", ""
 
 
 def _found(node: Value, modules: dict[str, str], names: dict[str, str]) -> str:
     kind = type(node)
-    if kind is ast.Name and node.id in names and names[node.id] != "os.environ":
-        return f"uses {names[node.id]}"
+    if kind is ast.Name:
+        if node.id in _FILES and node.id not in names:
+            return f"uses {node.id}"
+        return f"uses {names[node.id]}" if names.get(node.id) else ""
     if kind is ast.arg and node.arg in _FIXTURES:
         return f"uses {node.arg}"
+    if kind in (ast.AsyncFor, ast.AsyncWith) or (kind is ast.comprehension and node.is_async):
+        return "iterates asynchronously"
     if kind is ast.Attribute:
-        return _of_attribute(node, modules)
-    if kind is ast.Subscript and type(node.ctx) is not ast.Load and _is_environment(node.value, names):
-        return "sets os.environ"
-    return _of_call(node, modules, names) if kind is ast.Call else ""
-
-
-def _of_attribute(node: ast.Attribute, modules: dict[str, str]) -> str:
-    path = _path(node)
-    module = modules.get(path[0], "") if path else ""
-    if type(node.ctx) is not ast.Load:
-        if not module:
-            return "sets the decimal context" if _calls(node.value, "getcontext") else ""
-        return "" if path == ["sys", "stdout"] else f"sets {'.'.join(path)}"
-    if node.attr in _METHODS:
-        return f"uses {node.attr}"
-    if not module:
-        return ""
-    inside = ".".join([module, *path[1:-1]])
-    return f"uses {inside}.{node.attr}" if node.attr in _FROM.get(inside, ()) and node.attr != "environ" else ""
-
-
-def _of_call(node: ast.Call, modules: dict[str, str], names: dict[str, str]) -> str:
-    called = node.func
-    if type(called) is ast.Name:
-        if called.id == "open":
-            return "opens a file"
+        return _of_attribute(node, modules, names)
+    if kind is ast.Call and type(node.func) is ast.Name and node.func.id in ("setattr", "delattr"):
         path = _path(node.args[0]) if node.args else []
-        if called.id in ("setattr", "delattr") and path and path[0] in modules:
-            return f"sets an attribute of {'.'.join(path)}"
-    if type(called) is ast.Attribute and called.attr in _CHANGES and _is_environment(called.value, names):
-        return "sets os.environ"
+        return f"sets an attribute of {'.'.join(path)}" if path and path[0] in modules else ""
     return ""
 
 
-def _is_environment(node: Value, names: dict[str, str]) -> bool:
-    if type(node) is ast.Attribute:
-        return node.attr == "environ"
-    return type(node) is ast.Name and names.get(node.id) == "os.environ"
+def _of_attribute(node: ast.Attribute, modules: dict[str, str], names: dict[str, str]) -> str:
+    path = _path(node)
+    module = modules.get(path[0], "") if path else ""
+    if type(node.ctx) is not ast.Load:
+        return f"sets {'.'.join(path)}" if module and path != ["sys", "stdout"] else ""
+    if node.attr in _METHODS:
+        return f"uses {node.attr}"
+    if node.attr in _CLOCKS and (module == "datetime" or "datetime" in names):
+        return f"uses {node.attr}"
+    inside = ".".join([module, *path[1:-1]])
+    return f"uses {inside}.{node.attr}" if module and _watches(inside, node.attr) else ""
 
 
-def _calls(node: Value, name: str) -> bool:
-    called = node.func if type(node) is ast.Call else None
-    return type(called) in (ast.Name, ast.Attribute) and getattr(called, "id", getattr(called, "attr", "")) == name
+def _watches(module: str, name: str) -> bool:
+    if module in _WATCHED or module.partition(".")[0] in _WATCHED:
+        return (module, name) != ("time", "sleep")
+    harmless = _HARMLESS.get(module)
+    if harmless is not None:
+        return name not in harmless.split()
+    return name in _NAMES.get(module, "").split()
 
 
 def _path(node: Value) -> list[str]:
@@ -109,7 +118,8 @@ def _path(node: Value) -> list[str]:
 
 
 def _imported(nodes: list[Value]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the modules that these nodes import, by the names that they give them, and the names of `_FROM`."""
+    """Return the modules that these nodes import, by the names that they give them, and the names of modules that
+    watch a process; `datetime` where one of its classes is among the names."""
     modules = {
         (alias.asname or alias.name.partition(".")[0]): alias.name if alias.asname else alias.name.partition(".")[0]
         for node in nodes
@@ -120,8 +130,10 @@ def _imported(nodes: list[Value]) -> tuple[dict[str, str], dict[str, str]]:
     for node in nodes:
         for alias in node.names if type(node) is ast.ImportFrom else ():
             name = f"{node.module}.{alias.name}"
-            if alias.name in _FROM.get(node.module or "", ()) and name not in _MOCKS:
-                names[alias.asname or alias.name] = name
-            elif name in _MOCKS:
+            if node.module == "datetime":
+                names["datetime"] = ""
+            elif name in _HARMLESS or name in _WATCHED:
                 modules[alias.asname or alias.name] = name
+            elif _watches(node.module or "", alias.name):
+                names[alias.asname or alias.name] = name
     return modules, names

@@ -13,11 +13,12 @@ from evalrun_judge.function_tests.harness.findings import (
     attribute_owners,
     caught_in,
     is_pure,
+    is_shared_kind,
     shared_data_classes,
     shared_part,
     shows_a_class,
 )
-from evalrun_judge.function_tests.harness.own_process import unshared
+from evalrun_judge.function_tests.harness.own_process import why_together
 from evalrun_judge.function_tests.harness.source import (
     BEFORE,
     PROMPT,
@@ -137,9 +138,27 @@ class Problem:
         """Turn to another test: `execute` runs it after what it needs of earlier ones."""
         self._preamble = self._before.get(str(index), "")
 
-    def unsupported(self, source: str) -> str:
-        """Return what a test does to its own process that the program would have to see; empty where nothing."""
-        return unshared(walk(parse(source)) + walk(parse(self._setup)), self.modules)
+    def why_together(self, source: str) -> tuple[str, str]:
+        """Return the cause and a reason why a test needs the program in its own process; empty if nothing does."""
+        nodes = walk(parse(source)) + walk(parse(self._setup))
+        if self.check and not any(type(node) is ast.FunctionDef and node.name == "check" for node in nodes):
+            return "cases", "the test is a file of test cases"
+        cause, reason = why_together(nodes, self.modules)
+        return (cause, reason) if cause or not self.check else self._why_the_prompt(nodes)
+
+    def _why_the_prompt(self, nodes: list[Value]) -> tuple[str, str]:
+        """Return why a test shares more than values with the prompt's definitions."""
+        prompt = parse(self._prompt_that_compiles()).body
+        used = names_in(nodes, set())
+        for node in prompt:
+            if type(node) is ast.ClassDef:
+                if node.name == self.entry:
+                    return "prompt", f"the program continues the class {node.name}"
+                if node.name in used and any(is_shared_kind(base) for base in node.bases):
+                    return "prompt", f"the test uses the prompt's {node.name}"
+            elif type(node) in (ast.Assign, ast.AnnAssign) and not bound_by(node).isdisjoint(used):
+                return "prompt", f"the test uses the prompt's {', '.join(sorted(bound_by(node) & used))}"
+        return "", ""
 
     def text_of(self, function: Value) -> tuple[str, list[str]]:
         """Return the source of a function that recreates a function of the test, and the names it uses.

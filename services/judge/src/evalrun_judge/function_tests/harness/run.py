@@ -178,12 +178,20 @@ class Run:
         return len(self.calls), same and len(self.calls) < len(self._results)
 
     def _uncrossed(self, callee: str, error: values.ValueRefusedError) -> Ended:
-        """End the test by an argument that cannot cross.
+        reason = f"the test calls {callee} with a {error}, which cannot cross"
+        return self.needs_the_program("arguments", reason)
 
-        Before any answer has run it is the test's own. Later an answer led to it, and must not leave the score so.
+    def needs_the_program(self, cause: str, reason: str) -> Ended:
+        """End the test, which has to run in the program's process.
+
+        That is so before any answer has run; what an answer led to later fails it.
         """
-        status = "runtime_error" if self._results else "api_error"
-        return self.end(status, f"the test calls {callee} with a {error}, which cannot cross")
+        if self._results:
+            return self.end("runtime_error", reason)
+        ended = self.end("api_error", reason)
+        if self.ending is not None:
+            self.ending["together"] = cause
+        return ended
 
     def _check_later(self, callee: str, args: tuple[Value, ...], kwargs: dict[str, Value]) -> None:
         """Find arguments that can never cross also after the point up to which calls are known."""

@@ -26,6 +26,10 @@ class StandIn:
     def __getattribute__(self, name: str) -> Value:
         if name == "__class__":
             return StandIn
+        if name == "__mro_entries__":
+            raise CURRENT[-1].needs_the_program(
+                "classes", f"the test derives a class from the program's {name_of(self)}"
+            )
         if name == "__name__" and CURRENT[-1].frozen:
             return name_of(self)
         return CURRENT[-1].attribute(self, name)
@@ -53,9 +57,6 @@ class StandIn:
 
     def __repr__(self) -> str:
         return repr(_resolved(self))
-
-    def __mro_entries__(self, bases: Value) -> Value:
-        raise CURRENT[-1].end("api_error", f"the test derives a class from the program's {name_of(self)}")
 
 
 name_of: Callable[[StandIn], str] = vars(StandIn)["_evalrun_name"].__get__

@@ -1,0 +1,57 @@
+"""Tests that run in the program's own process: what to run, and what its end means. Pure.
+
+For tests that cannot be judged apart. They are chosen by the tests' text, before any answer runs, and every verdict is
+`forgeable`. A sandbox runs an ordinary program of ours, so that a stock SandboxFusion does as well.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from evalrun_executor.api import ProgramRun
+from evalrun_executor.harness import Harness, modules_of
+from evalrun_judge.cpython_texts import package_of
+from evalrun_judge.function_tests.call_answers import Ending, end_of
+from evalrun_judge.function_tests.programs import program
+from evalrun_judge.status import TestStatus
+
+HARNESS: Final = Harness(
+    modules_of("evalrun_judge.function_tests", Path(__file__).parent, ("together_harness",)),
+)
+REASON_LIMIT: Final = 2000
+_STATUSES: Final = (
+    *(TestStatus.SUCCESS, TestStatus.WRONG_ANSWER, TestStatus.RUNTIME_ERROR),
+    *(TestStatus.MEMORY_LIMIT, TestStatus.COMPILE_ERROR),
+)
+
+
+def together_program(code: str) -> str:
+    """Return the program that runs a candidate's code and one test, which it reads on stdin."""
+    return program(HARNESS, code)
+
+
+def read_together(run: ProgramRun, secret: str) -> Ending:
+    """Return how one test ended; a process that did not report has failed."""
+    report = _report(run.stdout, secret)
+    if report is None or run.end != "exited":
+        if run.end == "exited":
+            return Ending(TestStatus.RUNTIME_ERROR, "the program ended the process of its test")
+        return end_of(run)
+    status = str(report.get("status"))
+    if status not in _STATUSES:
+        return Ending(TestStatus.RUNTIME_ERROR, "the program wrote into the judge's channel")
+    reason = str(report.get("reason") or "")[:REASON_LIMIT]
+    return Ending(TestStatus(status), reason, missing_module=package_of(report.get("missing_module")))
+
+
+def _report(stdout: bytes, secret: str) -> Mapping[str, object] | None:
+    head = f"{secret} ".encode()
+    lines = [line for line in stdout.split(b"\n") if line.startswith(head)]
+    if len(lines) != 1:
+        return None
+    try:
+        parsed = json.loads(lines[0][len(head) :])
+    except (ValueError, RecursionError):
+        return None
+    return parsed if isinstance(parsed, dict) else None

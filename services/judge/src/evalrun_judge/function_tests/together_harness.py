@@ -1,0 +1,145 @@
+"""Runs one test of a problem in the program's own process, and reports how it ended. Shipped as text.
+
+Standard library only. The request, JSON on stdin: `{"secret", "entry", "form", "setup", "before", "test"}`; `form` is
+`check` (HumanEval's), `asserts` or `cases` (unittest's classes and functions called `test...`). The answer is one line
+on a private copy of stdout: the secret and the outcome as JSON. A process that ends without that line has failed,
+whatever its exit code. The program can look for the secret in this process: that is why such verdicts are forgeable.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import sys
+import unittest
+from types import FunctionType, ModuleType
+
+TYPE_CHECKING = False  # as typing's, without its import
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+PROGRAM, TEST = "<program>", "<test>"
+TEXT_LIMIT = 500
+
+
+class _UnmetError(Exception):
+    """A test case of unittest that did not pass; the message is its traceback's end."""
+
+
+def _read_all(descriptor: int) -> bytes:
+    parts = []
+    while part := os.read(descriptor, 1 << 20):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _run(text: str, file: str, space: dict[str, object]) -> None:
+    exec(compile(text, file, "exec", dont_inherit=True), space)  # noqa: S102 - what it is for
+
+
+def _run_tolerantly(text: str, space: dict[str, object]) -> None:
+    """Execute earlier tests, which are judged by themselves: their failed asserts stop nothing."""
+    for statement in ast.parse(text).body:
+        try:
+            exec(compile(ast.Module([statement], []), "<before>", "exec", dont_inherit=True), space)  # noqa: S102
+        except AssertionError:
+            continue
+
+
+def _run_cases(space: dict[str, object], earlier: set[str]) -> None:
+    """Run what a unittest or pytest file defines."""
+    made = {name: thing for name, thing in space.items() if name not in earlier}
+    kinds = [kind for kind in made.values() if isinstance(kind, type) and issubclass(kind, unittest.TestCase)]
+    suite = unittest.TestSuite(map(unittest.defaultTestLoader.loadTestsFromTestCase, dict.fromkeys(kinds)))
+    functions: list[Callable[..., object]] = [
+        thing for name, thing in made.items() if name.startswith("test") and isinstance(thing, FunctionType)
+    ]
+    result = unittest.TestResult()
+    suite.run(result)
+    for case, trace in (*result.failures, *result.errors):
+        raise _UnmetError(f"{case}: {trace.strip().rpartition(chr(10))[2]}")
+    if result.unexpectedSuccesses or result.skipped or result.testsRun + len(functions) == 0:
+        raise _UnmetError("not every test case ran")
+    for function in functions:
+        function()
+
+
+def _judged(code: str, request: dict[str, str]) -> dict[str, str]:
+    module = ModuleType("program")
+    sys.modules["program"] = module
+    space = vars(module)
+    try:
+        compiled = compile(code, PROGRAM, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as error:
+        return {"status": "compile_error", "reason": _line_of(error)}
+    try:
+        exec(compiled, space)  # noqa: S102 - what it is for
+    except BaseException as error:  # noqa: BLE001 - a program may raise anything
+        return _failed(error, "while it was loaded", loading=True)
+    try:
+        _run_test(space, request)
+    except BaseException as error:  # noqa: BLE001 - a test may raise anything
+        return _failed(error, "", loading=False)
+    return {"status": "success", "reason": ""}
+
+
+def _run_test(space: dict[str, object], request: dict[str, str]) -> None:
+    entry = request["entry"]
+    under_test = space.get(entry)
+    _run(request["setup"], "<setup>", space)
+    _run_tolerantly(request["before"], space)
+    earlier = {*space}
+    _run(request["test"], TEST, space)
+    if request["form"] == "check":
+        check: Callable[[object], object] = space["check"]  # type: ignore[assignment]  # the test's
+        check(under_test if entry == "check" else space[entry])
+    elif request["form"] == "cases":
+        _run_cases(space, earlier)
+
+
+def _failed(error: BaseException, when: str, *, loading: bool) -> dict[str, str]:
+    missing = error.name if isinstance(error, ModuleNotFoundError) else ""
+    said = {"reason": f"{_line_of(error)} {when}".strip(), "missing_module": missing or ""}
+    if isinstance(error, MemoryError):
+        return {"status": "memory_limit", **said}
+    if isinstance(error, SystemExit) or loading or _is_the_programs(error.__traceback__):
+        return {"status": "runtime_error", **said, "reason": f"the program raised {said['reason']}"}
+    if type(error) is AssertionError or isinstance(error, _UnmetError):
+        return {"status": "wrong_answer", **said, "reason": f"the assertion failed: {_text_of(error)}".strip(": ")}
+    return {"status": "wrong_answer", **said, "reason": f"the assertion raised {said['reason']}"}
+
+
+def _is_the_programs(trace: TracebackType | None) -> bool:
+    """Return whether an exception came from the program: its frame is below the test's."""
+    file = ""
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        file = name if name in (PROGRAM, TEST) else file
+        trace = trace.tb_next
+    return file == PROGRAM
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)[:TEXT_LIMIT].replace("\n", " ")
+    except BaseException:  # noqa: BLE001 - the program's own __str__
+        return ""
+
+
+def _line_of(error: BaseException) -> str:
+    text = _text_of(error)
+    return type(error).__name__ + (f": {text}" if text else "")
+
+
+def main(code: str) -> None:
+    """Run the test on stdin with the program `code`; ends the process."""
+    request = json.loads(_read_all(0))
+    secret = request.pop("secret")
+    write, leave, dumps = os.write, os._exit, json.dumps  # a program may replace them
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    outcome = dumps(_judged(code, request))
+    write(answers, f"\n{secret} {outcome}\n".encode())
+    leave(0)
