@@ -9,7 +9,14 @@ from builders.judge.sandbox import started
 from evalrun_executor.api import Limits, RunRequest
 from evalrun_executor.executor import Executor, ExecutorPlan
 from evalrun_judge.function_tests.assertions import ASSERTION_HARNESS, MODE
-from evalrun_judge.function_tests.session import OUTPUT_KIB, AssertTests, Finished, FunctionTestSession, RunAssertions
+from evalrun_judge.function_tests.session import (
+    OUTPUT_KIB,
+    AssertTests,
+    Finished,
+    FunctionTestSession,
+    RunAssertions,
+    RunCalls,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -64,6 +71,7 @@ async def judged(executor: Executor, tests: AssertTests, program: str) -> list[t
             reply = await executor.run(RunRequest("python", "", [step.stdin], LIMITS, mode=MODE))
             session.assertions_done(reply.runs[0])
         else:
+            assert isinstance(step, RunCalls)
             reply = await executor.run(RunRequest("python", step.code, [step.stdin], LIMITS, mode="calls"))
             session.calls_done(reply.runs[0], reply.compile)
     return [(str(test.status), test.reason) for test in step.tests]

@@ -115,7 +115,7 @@ def test_a_right_program_is_accepted(forks: WarmForks, asserts: str, code: str) 
         ("assert f(1) == 1", "def f(x) return x", "compile_error", ""),
         ("assert f(1) == 1", "x = '\\ud800'\nx = 'a\0b'", "compile_error", ""),
         ("assert undefined_here.thing == f(1)", TWICE, "runtime_error", "name 'undefined_here' is not defined"),
-        ("import time\nx = time.time_ns()\nassert f(x) == 2 * x", TWICE, "runtime_error", "something else each time"),
+        ("import time\nx = time.time_ns()\nassert f(x) == 2 * x", TWICE, "success", ""),
         ("undefined + 1", TWICE, "runtime_error", "name 'undefined' is not defined"),
         (MANY_CALLS, "import time\ndef f(x):\n    return time.time_ns()", "runtime_error", "something else each time"),
     ],
