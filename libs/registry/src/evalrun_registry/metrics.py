@@ -75,6 +75,21 @@ METRICS: Final = (
         "ended as `runtime_error`, and a test was stopped at the memory limit",
         falls=True,
     ),
+    Metric(
+        "guardrail_rate",
+        "guardrail",
+        "nothing to run, no code found, answer cut, or generation truncated",
+        falls=True,
+        gates=True,
+    ),
+    Metric("forgeable_rate", "forgeable", "the verdict could be forged ([why](verdicts.md))", falls=True),
+    Metric(
+        "extraction_fallback_rate",
+        "program not in a code block",
+        "the program was not in a tagged code block: an untagged or unclosed one, the whole text, or none",
+        falls=True,
+        gates=True,
+    ),
     Metric("api_error_rate", "not judged", "not judged / all", falls=True),
     _ended(
         "zero_reward_rate",

@@ -19,7 +19,7 @@ TOTALS_COLUMNS: Final = (
     "assumed_timeouts", "score", "final_status", "not_judged_reason", "data_source", "forgeable",
     "forgeable_cause", "cached", "rests_on",
     "finish_reason", "output_tokens", "gen_time", "total_judge_time", "started_at", "judged_at",
-    "tests.list.element.status", "tests.list.element.cpu_time",
+    "guardrails", "extraction", "tests.list.element.status", "tests.list.element.cpu_time",
 )  # fmt: skip
 """Columns that totals by problem need: a Parquet file's texts, nearly all of it, stay unread."""
 

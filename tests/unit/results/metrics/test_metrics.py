@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import pytest
 from builders.results.samples import EPOCH, compute_metrics, sample_result, with_changes
 
+from evalrun.judge.v1 import judge_pb2 as pb
 from evalrun_results.metrics.accumulator import DatasetMetrics, MetricOptions
 from evalrun_results.metrics.figures import Figure
 from evalrun_results.metrics.intervals import wilson
@@ -53,6 +54,9 @@ def test_every_figure_of_a_greedy_run() -> None:
             "wrong_answer_rate": 1 / 8,
             "empty_output_rate": 1 / 8,
             "memory_limit_rate": 1 / 8,
+            "guardrail_rate": 0.0,
+            "forgeable_rate": 0.0,
+            "extraction_fallback_rate": 1 / 8,
             "api_error_rate": 2 / 10,
             "zero_reward_rate": 4 / 8,
             "avg_total_gen_tokens": 450.0,
@@ -117,7 +121,8 @@ def test_proportions_at_one_sample_have_wilsons_interval_and_means_the_bootstrap
     assert (accepted.low, accepted.high, accepted.method, accepted.n) == (*wilson(2, 8), "wilson", 8)
     assert {name for name, figure in figures.items() if figure.method == "wilson"} == {
         "accepted_at_1", "exec_success_rate", "syntax_error_rate", "runtime_error_rate", "timeout_rate",
-        "wrong_answer_rate", "empty_output_rate", "memory_limit_rate", "api_error_rate", "zero_reward_rate",
+        "wrong_answer_rate", "empty_output_rate", "memory_limit_rate", "guardrail_rate",
+        "forgeable_rate", "extraction_fallback_rate", "api_error_rate", "zero_reward_rate",
     }  # fmt: skip
     assert figures["api_error_rate"].n == 10
 
@@ -345,3 +350,19 @@ def test_finish_dataset_sampled_for_training_has_counts_and_no_metrics() -> None
     assert (found.figures, found.counts["judged"]) == ({}, 8)
     assert not found.complete
     assert measured(greedy_run(), MetricOptions(sampled=frozenset({"mbpp"}))).figures
+
+
+def test_rates_of_guardrails_and_of_forgeable_verdicts_are_shares_of_the_judged() -> None:
+    results = [sample_result(number, 0, ["success"]) for number in range(4)]
+    for result, guardrails, forgeable, extraction in (
+        (results[0], [pb.GUARDRAIL_NO_CODE_FOUND, pb.GUARDRAIL_ANSWER_CUT], False, pb.EXTRACTION_METHOD_WHOLE_TEXT),
+        (results[1], [], True, pb.EXTRACTION_METHOD_UNTAGGED_BLOCK),
+        (results[2], [], False, pb.EXTRACTION_METHOD_VERBATIM),
+    ):
+        assert result.verdict is not None
+        result.verdict.guardrails.extend(guardrails)
+        result.verdict.forgeable = forgeable
+        result.verdict.extraction = extraction
+    found = values(measured(results).figures)
+    rates = ("guardrail_rate", "forgeable_rate", "extraction_fallback_rate")
+    assert [found[name] for name in rates] == [1 / 4, 1 / 4, 2 / 4]

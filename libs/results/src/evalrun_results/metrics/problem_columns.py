@@ -30,6 +30,9 @@ class ProblemColumns:
     statuses: dict[str, Counts]
     """Judged samples by final status."""
     memory_limit: Counts
+    guarded: Counts
+    forgeable: Counts
+    extraction_fallbacks: Counts
     pass_ratio_sum: Floats
     pass_ratio_high_sum: Floats
     pass_ratio_count: Counts
@@ -64,6 +67,9 @@ class ProblemColumns:
             accepted=_counts(problem.outcomes.accepted.bit_count() for problem in problems),
             statuses={name: _counts(problem.statuses.get(name, 0) for problem in problems) for name in FINAL_STATUSES},
             memory_limit=_counts(problem.memory_limit for problem in problems),
+            guarded=_counts(problem.guarded for problem in problems),
+            forgeable=_counts(problem.forgeable for problem in problems),
+            extraction_fallbacks=_counts(problem.extraction_fallbacks for problem in problems),
             pass_ratio_sum=_floats(problem.pass_ratio_sum for problem in problems),
             pass_ratio_high_sum=_floats(problem.pass_ratio_high_sum for problem in problems),
             pass_ratio_count=_counts(problem.pass_ratio_count for problem in problems),

@@ -23,6 +23,16 @@ FORGED_WHERE: Final = "judgeMode: Submit, tests beside the program, or operators
 NO_CAUSE: Final = "shared_process"
 """The cause of verdicts that were stored before causes were."""
 
+FALLBACKS: Final = frozenset(
+    {
+        pb.EXTRACTION_METHOD_UNTAGGED_BLOCK,
+        pb.EXTRACTION_METHOD_UNCLOSED_BLOCK,
+        pb.EXTRACTION_METHOD_WHOLE_TEXT,
+        pb.EXTRACTION_METHOD_NONE,
+    }
+)
+"""Ways in which a program is found where no tagged code block holds it."""
+
 OTHER_CAUSES: Final = "other causes"
 MAX_CAUSES: Final = 1000
 """Different causes that are kept of a dataset."""
@@ -78,6 +88,11 @@ class ProblemTotals:
     statuses: dict[str, int] = field(default_factory=dict)
     """Judged samples by final status."""
     memory_limit: int = 0
+    guarded: int = 0
+    """Judged samples with a guardrail: nothing to run, no code found, cut or truncated."""
+    forgeable: int = 0
+    extraction_fallbacks: int = 0
+    """Judged samples whose program was not in a tagged code block, and had to be looked for elsewhere."""
     pass_ratio_sum: float = 0.0
     pass_ratio_high_sum: float = 0.0
     """The same had every assumed time-out passed."""
@@ -155,6 +170,10 @@ class ProblemTotals:
         status = result.final_status
         self.statuses[status] = self.statuses.get(status, 0) + 1
         self.memory_limit += status == "runtime_error" and has_memory_limit(result)
+        if result.verdict is not None:
+            self.guarded += len(result.verdict.guardrails) > 0
+            self.forgeable += result.verdict.forgeable
+            self.extraction_fallbacks += result.verdict.extraction in FALLBACKS
         if result.pass_ratio is not None:
             self.pass_ratio_sum += result.pass_ratio
             self.pass_ratio_high_sum += result.pass_ratio_high or 0.0
