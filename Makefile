@@ -16,7 +16,7 @@ SERVICE_LEVELS := $(filter-out $(COMMAND_LEVELS) $(JUDGE_LEVELS),$(PROCESS_LEVEL
 TYPES = $(or $(EVALRUN_CACHE),$(HOME)/.cache/evalrun)/mypy/$(shell cat requirements/base.txt requirements/dev.txt | sha256sum | cut -c 1-16).tar
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-all-data test-e2e-rollout test-e2e-faults check docs unit test test-e2e test-images test-services test-judge test-commands test-cluster test-chart bench bench-schedules test-autoscaling kill-gates kill-runs sbom release clean
+.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-all-data test-e2e-rollout test-e2e-faults test-e2e-nodes check docs unit test test-e2e test-images test-services test-judge test-commands test-cluster test-chart bench bench-schedules test-autoscaling kill-gates kill-runs sbom release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ unit: $(VENV)/.dev ## the tests that need nothing but this checkout: two minutes
 
 test-e2e-faults: $(VENV)/.dev ## upgrades, refusals, strangers, thirty runs at once on the real pods of KUBECONFIG's cluster
 	EVALRUN_TEST_E2E_FAULTS=required CI=true $(BIN)/pytest tests/e2e/faults -s
+
+test-e2e-nodes: $(VENV)/.dev ## lose a node in the middle of a run, where EVALRUN_NODE_FAULTS can crash and boot nodes of KUBECONFIG's cluster
+	CI=true $(BIN)/pytest tests/e2e/nodes -s
 
 # Byte code is kept even where the environment says otherwise (PYTHONDONTWRITEBYTECODE): tests start many hundred processes,
 # and one that compiles all that it imports takes, on a busy machine, 2.1 s of CPU to start an aggregator instead of 1.2.

@@ -44,9 +44,12 @@ def conditions(install: Installed, run: str) -> str:
 
 
 def shown_and_logged(install: Installed, run: str, gateway: str) -> tuple[str, str]:
-    """Return the certificate that the gateway shows now, and its log; a handshake makes it look at its files."""
+    """Return the certificate that the gateway shows now, and its log; a handshake makes it look at its files.
+
+    The gateway's own pod asks: no policy lets others in.
+    """
     host = f"{run}-judge.{install.runs}.svc"
-    shown = install.cluster.python(install.runs, "files", ASKS_WHAT_IS_SHOWN.replace("HOST", repr(host)))
+    shown = install.cluster.python(install.runs, gateway, ASKS_WHAT_IS_SHOWN.replace("HOST", repr(host)))
     return shown, install.cluster.kubectl("logs", "--namespace", install.runs, gateway)
 
 

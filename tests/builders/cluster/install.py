@@ -26,9 +26,9 @@ RESULTS = "results"
 VALUES: Object = {
     "operator": {"pollSeconds": 1},
     "runDefaults": {"sandboxSlotMilliCpu": 100, "gatewayCpu": "100m", "generatorCpu": "100m"},
-    "admission": {"allowed": {"backends": ["Evalrun", "SandboxFusion"]}},
+    "admission": {"allowed": {"backends": ["Evalrun", "SandboxFusion"], "nodeLabels": ["kubernetes.io/hostname"]}},
 }
-"""So that three runs fit on a node of two CPUs, and a stock server may be used."""
+"""So that three runs fit on a node of two CPUs, a stock server may be used, and runs may choose their node."""
 SHARED_JUDGE: Object = {
     "enabled": True,
     "gateway": {
@@ -104,6 +104,17 @@ class Installed:
             yield
         finally:
             self.roll_back()
+
+    @contextmanager
+    def open_to_all(self, namespace: str) -> Iterator[None]:
+        """Let everybody connect to the pods of a namespace, so that tokens and certificates alone close their ports."""
+        spec = {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": [{}]}
+        policy = {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy", "metadata": {"name": "open-to-all"}}
+        self.cluster.apply(namespace, {**policy, "spec": spec})
+        try:
+            yield
+        finally:
+            self.cluster.kubectl("delete", "networkpolicy", "open-to-all", "--namespace", namespace)
 
     def upgrade(self, values: Object) -> None:
         """Upgrade the release by further values; wait until the operator's pods are new. Raises CommandFailedError."""

@@ -11,7 +11,10 @@ from builders.cluster.controlplane import until
 from builders.cluster.install import Installed
 from builders.cluster.runs import kill, progress
 
-METRICS_PORT = 9090
+READS_METRICS = (
+    "import urllib.request as u; print(u.urlopen('http://127.0.0.1:9090/metrics', timeout=10).read().decode())"
+)
+"""Run in a pod: no policy lets the API server read metrics."""
 RAN = re.compile(r"^(?:evalrun_sandbox_runs_total|evalrun_judge_tests_total)\{.*\} (\S+)$", re.MULTILINE)
 """Programs that a sandbox ran, tests that a gateway judged."""
 SECONDS = 60.0
@@ -51,9 +54,9 @@ class Pool:
 
     def ran(self, pod: str) -> int:
         """Return how many programs a sandbox ran, or how many tests a gateway judged; 0 where it does not answer."""
-        path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}:{METRICS_PORT}/proxy/metrics"
         try:
-            return int(sum(float(number) for number in RAN.findall(self.cluster.kubectl("get", "--raw", path))))
+            shown = self.cluster.python(self.namespace, pod, READS_METRICS)
+            return int(sum(float(number) for number in RAN.findall(shown)))
         except CommandFailedError:
             return 0
 
