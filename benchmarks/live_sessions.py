@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry
 
 from evalrun_executor.cpus import usable_cpus
 from evalrun_executor.executor import Executor, ExecutorPlan
-from evalrun_executor.interpreter import find_interpreter, unprivileged
+from evalrun_executor.interpreter import choose_identity, find_interpreter
 from evalrun_sandbox.sessions.policy import Budget
 from evalrun_sandbox.sessions.sessions import Execution, SessionLimits, Sessions
 from evalrun_sandbox.sessions.start import start_sessions
@@ -169,7 +169,7 @@ async def ours(options: argparse.Namespace) -> tuple[float, float]:
 
 async def bare(options: argparse.Namespace) -> tuple[float, float]:
     """Measure bare forked interpreters; gives p50 and p99 of an execution."""
-    interpreter = await find_interpreter(None, unprivileged())
+    interpreter = await find_interpreter(None, choose_identity())
     before = available_kib()
     process = subprocess.Popen(  # noqa: ASYNC220 - nothing else runs meanwhile
         [interpreter.path, "-I", "-S", "-c", BARE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -19,7 +19,7 @@ from evalrun_executor.api import RunRequest
 from evalrun_executor.cpus import usable_cpus
 from evalrun_executor.errors import Busy
 from evalrun_executor.executor import Executor, ExecutorPlan
-from evalrun_executor.interpreter import find_interpreter, unprivileged
+from evalrun_executor.interpreter import choose_identity, find_interpreter
 
 PROGRAM = """
 import sys
@@ -143,7 +143,7 @@ async def through_executor(executor: Executor, in_flight: int, seconds: float) -
 async def main(rounds: int, seconds: float) -> int:
     """Take turns, so that a busy machine slows both alike; print medians and their ratio."""
     cpus = usable_cpus()
-    interpreter = (await find_interpreter(None, unprivileged())).path
+    interpreter = (await find_interpreter(None, choose_identity())).path
     contained = Executor(ExecutorPlan(slots=cpus))
     bare_isolation = Executor(ExecutorPlan(slots=cpus, allow_uncontained=True, contain=False))
     await contained.start()

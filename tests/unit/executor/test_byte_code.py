@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalrun_executor.byte_code import byte_code
+from evalrun_executor.byte_code import load_byte_code
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def value_of(path: Path) -> object:
     namespace: dict[str, object] = {}
-    exec(marshal.loads(byte_code(path)), namespace)
+    exec(marshal.loads(load_byte_code(path)), namespace)
     return namespace["value"]
 
 

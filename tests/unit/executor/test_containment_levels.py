@@ -1,6 +1,6 @@
 import pytest
 
-from evalrun_executor.containment import PROBE, reached, read_probe, suffices
+from evalrun_executor.containment import PROBE, is_sufficient, rate_containment, read_probe
 
 ALL = ("memory", "socket", "fork", "signal", "execute", "read", "write", "root")
 
@@ -10,7 +10,7 @@ ALL = ("memory", "socket", "fork", "signal", "execute", "read", "write", "root")
     (("socket", "read"), "limits"), (("memory",), "none"), (ALL, "none"),
 ])  # fmt: skip
 def test_a_level_needs_everything_below_it(allowed: tuple[str, ...], level: str) -> None:
-    report = reached({name: name not in allowed for name in ALL})
+    report = rate_containment({name: name not in allowed for name in ALL})
     assert report.level == level
     assert len(report.missing) == len(allowed)
 
@@ -18,7 +18,7 @@ def test_a_level_needs_everything_below_it(allowed: tuple[str, ...], level: str)
 def test_an_attempt_without_an_answer_counts_as_allowed() -> None:
     """E.g. `execute`: where it works, the probe is gone before it could say so."""
     answers = "\n".join(f"{name} refused" for name in ALL if name != "execute")
-    assert reached(read_probe(answers)).level == "limits"
+    assert rate_containment(read_probe(answers)).level == "limits"
 
 
 def test_every_try_of_an_attempt_must_be_refused() -> None:
@@ -35,4 +35,4 @@ def test_the_probe_makes_every_attempt() -> None:
     ("full", "full", True), ("seccomp", "full", False), ("full", "none", True), ("limits", "seccomp", False),
 ])  # fmt: skip
 def test_levels_are_ordered(level: str, required: str, enough: bool) -> None:
-    assert suffices(level, required) is enough  # type: ignore[arg-type]  # literals in a table
+    assert is_sufficient(level, required) is enough  # type: ignore[arg-type]  # literals in a table

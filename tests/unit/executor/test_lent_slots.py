@@ -12,7 +12,7 @@ class QuietZygote:
     def __init__(self) -> None:
         self.lost = asyncio.get_running_loop().create_future()
 
-    def runner_in(self, slot: int) -> None:
+    def find_runner(self, slot: int) -> None:
         del slot
 
 

@@ -11,24 +11,24 @@ from evalrun_executor.contained import folder
 def test_a_modest_folder_is_within_bounds(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "b").write_bytes(b"x" * 1000)
-    assert folder.breach(str(tmp_path)) is None
+    assert folder.find_breach(str(tmp_path)) is None
 
 
 def test_too_many_files(tmp_path: Path) -> None:
     for number in range(folder.FILES + 1):
         (tmp_path / str(number)).touch()
-    assert "files" in (folder.breach(str(tmp_path)) or "")
+    assert "files" in (folder.find_breach(str(tmp_path)) or "")
 
 
 def test_sparse_files_count_what_they_take(tmp_path: Path) -> None:
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(1 << 40)
-    assert folder.breach(str(tmp_path)) is None
+    assert folder.find_breach(str(tmp_path)) is None
 
 
 def test_deep_folders(tmp_path: Path) -> None:
     (tmp_path / "/".join("d" * (folder.DEPTH + 2))).mkdir(parents=True)
-    assert "deeper" in (folder.breach(str(tmp_path)) or "")
+    assert "deeper" in (folder.find_breach(str(tmp_path)) or "")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads a folder without rights")
@@ -38,7 +38,7 @@ def test_folders_without_rights_are_measured_too(tmp_path: Path) -> None:
     for number in range(folder.FILES + 1):
         (hidden / str(number)).touch()
     hidden.chmod(0o300)
-    assert folder.breach(str(tmp_path)) is not None
+    assert folder.find_breach(str(tmp_path)) is not None
 
 
 def test_emptying_goes_deeper_than_paths_can_name(tmp_path: Path) -> None:

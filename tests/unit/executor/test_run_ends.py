@@ -5,14 +5,14 @@ import signal
 import pytest
 
 from evalrun_executor.contained.frames import NOT_STOPPED, STOPPED_OTHER, STOPPED_OUTPUT, STOPPED_TIME
-from evalrun_executor.zygotes.run_ends import UnexplainedKill, end_of
+from evalrun_executor.zygotes.run_ends import UnexplainedKill, classify_end
 
 MIB = 1024
 
 
 def end(status: int, *, stopped: int = NOT_STOPPED, cpu: float = 0.1, peak: int = 10 * MIB, stderr: bytes = b"",
         own_kill: bool = False) -> tuple[str, int | None]:  # fmt: skip
-    return end_of(
+    return classify_end(
         status=status, stopped=stopped, cpu_seconds=cpu, time_limit=1.0, peak_kib=peak, memory_mib=100,
         resident_mib=112, stderr=stderr, own_kill_possible=own_kill,
     )  # fmt: skip

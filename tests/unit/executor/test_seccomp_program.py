@@ -41,7 +41,7 @@ def answer(program: bytes, arch: int, number: int, *arguments: int) -> int:
 
 
 def candidate(machine: str, *, executable: bool = False) -> Filter:
-    return seccomp.program_filter(machine, executable=executable)
+    return seccomp.build_program_filter(machine, executable=executable)
 
 
 def for_own(found: Filter) -> bytes:
@@ -146,7 +146,7 @@ def test_a_compiled_program_may_execute_descriptor_three_only(arguments: tuple[i
 @pytest.mark.parametrize("machine", ARCHITECTURES)
 def test_both_parts_together_let_through_what_one_filter_of_all_would(machine: str, *, executable: bool) -> None:
     _, arch = ARCHITECTURES[machine]
-    rules = {**seccomp.COMMON, **seccomp.own_rules(executable=executable)}
+    rules = {**seccomp.COMMON, **seccomp.make_own_rules(executable=executable)}
     whole = Filter(*assemble(machine, PLAIN, rules))
     parts = candidate(machine, executable=executable)
     asked = [arguments for _, arguments, _ in CASES] + [(), (3, 1, 1, 1, 0x1000), (0, 0, 0, 0x22), (1, 1, 1, 0x21)]
@@ -184,7 +184,7 @@ def test_dangerous_calls_are_on_no_list(name: str) -> None:
 @pytest.mark.parametrize("machine", ARCHITECTURES)
 def test_a_session_is_refused_what_outlasts_an_execution(machine: str) -> None:
     column, arch = ARCHITECTURES[machine]
-    program = for_own(seccomp.session_filter(machine))
+    program = for_own(seccomp.build_session_filter(machine))
 
     def asked(name: str, *arguments: int) -> int:
         number = NUMBERS[name][column]
@@ -212,5 +212,5 @@ def test_memory_is_shared_through_files_only(machine: str, *, executable: bool) 
     expected = {0x22: ALLOW, 0x02: ALLOW, 0x4022: ALLOW, 0x01: ALLOW, 0x03: ALLOW, 0x21: REFUSED, 0x23: REFUSED}
     for flags, wanted in expected.items():
         assert answer_of_both(program, arch, number, 0, 4096, 3, flags) == wanted, hex(flags)
-    compiler = for_own(seccomp.compiler_filter(machine))
+    compiler = for_own(seccomp.build_compiler_filter(machine))
     assert answer(compiler, arch, number, 0, 4096, 3, 0x21) == ALLOW

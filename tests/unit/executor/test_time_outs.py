@@ -6,13 +6,13 @@ from evalrun_executor.time_outs import (
     MAX_SLOWNESS,
     STRETCHES,
     allowed_seconds,
-    cut_after,
     decide_alone,
-    in_doubt,
-    in_order,
+    find_cut,
+    find_doubt,
     is_last_try,
     is_suspect,
     left_in_doubt,
+    order_runs,
 )
 
 OK = ProgramRun("exited", 0, b"x", cpu_seconds=0.5)
@@ -136,7 +136,7 @@ def test_a_starved_run_that_no_run_alone_could_follow_is_not_sure() -> None:
 def test_nothing_counts_after_the_last_time_out_that_is_allowed(
     late: list[int], stop_after: int, cut: int | None
 ) -> None:
-    assert cut_after(dict.fromkeys(late, LATE), stop_after) == cut
+    assert find_cut(dict.fromkeys(late, LATE), stop_after) == cut
 
 
 @pytest.mark.parametrize(("runs", "decided", "stop_after", "index"), [
@@ -150,13 +150,13 @@ def test_nothing_counts_after_the_last_time_out_that_is_allowed(
 def test_what_counts_and_is_in_doubt_is_decided_in_order(
     runs: dict[int, ProgramRun], decided: list[int], stop_after: int, index: int | None
 ) -> None:
-    assert in_doubt(runs, decided, 1.0, stop_after) == index
+    assert find_doubt(runs, decided, 1.0, stop_after) == index
 
 
 def test_the_order_of_arrival_does_not_show() -> None:
     """Two slots finish 0, 1, 2, 3 and 5 before they learn that 0 and 2 timed out; one slot would have stopped at 2."""
     runs = {5: OK, 0: LATE, 3: OK, 2: LATE, 1: OK}
-    ends = [run.end for run in in_order(runs, 7, stop_after=2)]
+    ends = [run.end for run in order_runs(runs, 7, stop_after=2)]
     assert ends == ["timeout", "exited", "timeout", "not_run", "not_run", "not_run", "not_run"]
 
 

@@ -9,7 +9,7 @@ from evalrun_executor.api import RunRequest
 from evalrun_executor.contained import frames
 from evalrun_executor.contained.exchange import Exchange
 from evalrun_executor.errors import ExecutorLost
-from evalrun_executor.private_files import RequestWithFiles, contents, job_fields, read_files
+from evalrun_executor.private_files import RequestWithFiles, list_contents, list_job_fields, read_files
 
 
 def asking(*fetch: str, **files: bytes) -> RequestWithFiles:
@@ -19,14 +19,14 @@ def asking(*fetch: str, **files: bytes) -> RequestWithFiles:
 
 def exchange(folder: Path, request: RunRequest, before: bytes = b"") -> Exchange:
     blob = os.memfd_create("job")
-    os.write(blob, b"".join([before, *contents(request)]))
-    placed, wanted = job_fields(request)
+    os.write(blob, b"".join([before, *list_contents(request)]))
+    placed, wanted = list_job_fields(request)
     job = frames.Job("stdio", "", b"", 1.0, 64, 1024, [0], placed, wanted)
     return Exchange(str(folder), job, blob, len(before))
 
 
 def gathered(folder: Path, request: RunRequest) -> dict[str, bytes] | None:
-    found = exchange(folder, request).gather()
+    found = exchange(folder, request).gather_files()
     assert found is not None
     fd, payload = found
     read = read_files(payload, [fd], request)
@@ -35,7 +35,7 @@ def gathered(folder: Path, request: RunRequest) -> dict[str, bytes] | None:
 
 def test_files_are_placed_where_they_are_named(tmp_path: Path) -> None:
     request = asking(a=b"1", empty=b"", d__e__b=b"x" * 100_000)
-    exchange(tmp_path, request, before=b"the inputs").place()
+    exchange(tmp_path, request, before=b"the inputs").place_files()
     found = {str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert found == request.files
 
@@ -43,7 +43,7 @@ def test_files_are_placed_where_they_are_named(tmp_path: Path) -> None:
 def test_the_programs_text_lies_beside_them_under_a_name_of_its_own(tmp_path: Path) -> None:
     files = exchange(tmp_path, asking(**{"tmp_main.py": b"theirs"}))
     name = files.add("main.py", b"ours")
-    files.place()
+    files.place_files()
     assert (name, (tmp_path / name).read_bytes()) == ("_tmp_main.py", b"ours")
     assert (tmp_path / "tmp_main.py").read_bytes() == b"theirs"
 
@@ -56,7 +56,7 @@ def test_a_link_that_somebody_left_is_not_written_through(tmp_path: Path) -> Non
     (inside / "f").symlink_to(outside / "f")
     for name in ("d__x", "f"):
         with pytest.raises(OSError, match=r"d|f"):
-            exchange(inside, asking(**{name: b"1"})).place()
+            exchange(inside, asking(**{name: b"1"})).place_files()
     assert list(outside.iterdir()) == []
 
 
@@ -67,7 +67,7 @@ def test_what_is_wanted_comes_back(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     found = gathered(tmp_path, asking("d/b", "missing", "empty", "a", "no/such/folder"))
     assert found == {"d/b": b"d/b", "empty": b"", "a": b"a"}
-    assert exchange(tmp_path, asking(a=b"1")).gather() is None
+    assert exchange(tmp_path, asking(a=b"1")).gather_files() is None
 
 
 def test_only_regular_files_inside_the_folder_come_back(tmp_path: Path) -> None:

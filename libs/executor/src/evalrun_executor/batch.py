@@ -1,4 +1,4 @@
-"""One program on its inputs, run by as many runners as get a slot for it."""
+"""A batch: one program on its inputs, run by as many runners as get a slot for it."""
 
 import asyncio
 import errno
@@ -13,8 +13,8 @@ from evalrun_executor.api import CompileResult, ProgramRun, RunRequest
 from evalrun_executor.contained import frames
 from evalrun_executor.contained.limits import resident_limit_mib, wall_limit
 from evalrun_executor.errors import ExecutorLost
-from evalrun_executor.private_files import contents, job_fields, read_files
-from evalrun_executor.time_outs import cut_after
+from evalrun_executor.private_files import list_contents, list_job_fields, read_files
+from evalrun_executor.time_outs import find_cut
 from evalrun_executor.zygotes.frame_reader import (
     MAX_TEXT,
     FrameReader,
@@ -28,7 +28,7 @@ from evalrun_executor.zygotes.program_pipes import ProgramPipes
 from evalrun_executor.zygotes.zygote_process import ZygoteProcess
 
 MAX_OUTPUT_BYTES = 256 << 20
-"""Of stdout that one request's runs may hold together; what comes beyond it has printed too much."""
+"""Maximum bytes of stdout of one request's runs together. The run that passes it has printed too much."""
 MAX_INPUTS = 16384
 """Maximum inputs of a request: their indices fill a pipe of 64 KiB."""
 _SILENCE_SECONDS = 120.0
@@ -50,7 +50,7 @@ class Work:
         self.indices = self.queue(indices)
 
     def queue(self, indices: Sequence[int]) -> int:
-        """Return the read end of a pipe that holds `indices`, in place of the one before."""
+        """Replace the index pipe by a pipe that holds `indices`. Return its read end."""
         if self.indices >= 0:
             os.close(self.indices)
         self.indices, write_end = os.pipe()
@@ -59,12 +59,12 @@ class Work:
         return self.indices
 
     def stop(self) -> None:
-        """Take what nobody has begun away."""
+        """Empty the index pipe, so that no runner begins another test."""
         while os.read(self.indices, 1 << 16):
             pass
 
     def close(self) -> None:
-        """Free both."""
+        """Close both descriptors."""
         os.close(self.blob)
         os.close(self.indices)
 
@@ -84,11 +84,11 @@ class Batch:
         """Prepare the job.
 
         Args:
-            zygote: whose runners do it.
+            zygote: runs it.
             request: the program and its inputs.
             kind: a `frames.KIND_*`.
-            executable: of a compiled program.
-            allowed: the time limit under which it runs, where the machine is slow; None: the request's.
+            executable: descriptor of a compiled program, which the caller closes.
+            allowed: the time limit for these runs, longer than the request's on a slow machine; None: the request's.
         """
         limits = request.limits
         self.allowed = limits.time_seconds if allowed is None else allowed
@@ -99,9 +99,9 @@ class Batch:
         self._output_bytes = limits.output_kib * 1024
         job = frames.Job(
             request.mode, "", request.code.encode("utf-8", "surrogatepass"), self.allowed,
-            limits.memory_mib, self._output_bytes, [len(text) for text in request.inputs], *job_fields(request),
+            limits.memory_mib, self._output_bytes, [len(text) for text in request.inputs], *list_job_fields(request),
         )  # fmt: skip
-        self.work = Work(job, [*request.inputs, *contents(request)], range(len(request.inputs)))
+        self.work = Work(job, [*request.inputs, *list_contents(request)], range(len(request.inputs)))
         self._rules = RunRules(
             len(request.inputs),
             self._output_bytes,
@@ -113,16 +113,16 @@ class Batch:
         self._stopped = False
         self._pipes: ProgramPipes | None = None
         self._printed = 0
-        """Bytes of stdout that are held."""
+        """Bytes of stdout of all runs so far."""
         self.runs: dict[int, ProgramRun] = {}
         self.files: Mapping[str, bytes] | None = {}
-        """Of a request with files: those of its last run."""
+        """Files of the last run, for a `RequestWithFiles`; None: they are too large."""
         compiles = kind in (frames.KIND_PROGRAM, frames.KIND_PROGRAM_WORKER) or request.mode == "calls"
         self.compiled = None if compiles else CompileResult("ok")
 
     @property
     def left(self) -> int:
-        """Runs without a result; 0 where there will be none."""
+        """Number of runs that are still to come."""
         if self._stopped or (self.compiled is not None and self.compiled.status != "ok"):
             return 0
         return len(self.request.inputs) - len(self.runs)
@@ -133,19 +133,19 @@ class Batch:
         return Batch(self.zygote, request, self._kind, self._executable, allowed=allowed)
 
     def resume(self) -> bool:
-        """Queue what was left out after time-outs that proved to be none; says whether there is anything."""
+        """Queue the tests that were left out after timeouts which runs alone refuted. Return whether there are any."""
         left = [index for index in range(len(self.request.inputs)) if index not in self.runs]
-        if not left or cut_after(self.runs, self.request.stop_after_timeouts) is not None:
+        if not left or find_cut(self.runs, self.request.stop_after_timeouts) is not None:
             return False
         self._stopped = False
         self.work.queue(left)
         return True
 
     async def run_in(self, slot: int) -> None:
-        """Run what is left in `slot`; returns when nothing is left to begin.
+        """Run tests in `slot` until no test is left to begin.
 
         Raises:
-            ExecutorLost: the runner died or spoke nonsense.
+            ExecutorLost: the runner died or sent nonsense.
         """
         fds = [self.work.blob, self.work.indices]
         if self._kind == frames.KIND_HARNESS_WORKER:
@@ -186,7 +186,7 @@ class Batch:
         try:
             await self._run_kept(slot, [*fds, *pipes.ends])
             if self.compiled is not None and self.compiled.status == "error" and not self.compiled.stderr:
-                self.compiled = CompileResult("error", self.compiled.seconds, pipes.texts()[1])
+                self.compiled = CompileResult("error", self.compiled.seconds, pipes.read_texts()[1])
         finally:
             self._pipes = None
             pipes.close()
@@ -203,7 +203,7 @@ class Batch:
             if kind == frames.RUN:
                 self._take(*parse_run(payload, self._rules))
             elif kind == frames.FILED:
-                printed = None if self._pipes is None else self._pipes.texts()
+                printed = None if self._pipes is None else self._pipes.read_texts()
                 index, run = parse_filed(payload, reader.descriptors, self._rules, printed)
                 over = self._pipes is not None and self._pipes.is_over
                 self._take(index, msgspec.structs.replace(run, end="output_limit", exit_code=None) if over else run)
@@ -227,13 +227,12 @@ class Batch:
         if self._printed > MAX_OUTPUT_BYTES:
             run = msgspec.structs.replace(run, end="output_limit", exit_code=None, stdout=b"")
         self.runs[index] = run
-        if run.end == "timeout" and cut_after(self.runs, self.request.stop_after_timeouts) is not None:
+        if run.end == "timeout" and find_cut(self.runs, self.request.stop_after_timeouts) is not None:
             self.work.stop()
             self._stopped = True
 
     async def _explain_end(self, ended: asyncio.Future[int], *, compiled: bool) -> None:
-        """Raise the reason why a runner ended without DONE: the program killed the compiler in it, or the machine lost
-        it."""
+        """Record that the program killed the compiler in its runner. Raises ExecutorLost for any other end."""
         either: set[asyncio.Future[Any]] = {ended, self.zygote.lost}
         await asyncio.wait(either, timeout=_ENDED_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         if not ended.done():

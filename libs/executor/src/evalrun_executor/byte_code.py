@@ -17,7 +17,7 @@ _BY_TIME: Final = bytes(4)
 _UNCHECKED_HASH: Final = (1).to_bytes(4, "little")
 
 
-def byte_code(path: Path) -> bytes:
+def load_byte_code(path: Path) -> bytes:
     """Return a module's marshalled code for interpreters with our own magic number.
 
     It is read from the kept file, or else compiled and kept if the folder can be written to.
@@ -34,7 +34,7 @@ def byte_code(path: Path) -> bytes:
         return code
     code = marshal.dumps(compile(path.read_bytes(), str(path), "exec", dont_inherit=True, optimize=OPTIMIZATION))
     if not sys.dont_write_bytecode:
-        _keep(kept, MAGIC_NUMBER + _BY_TIME + fresh + code)
+        _store(kept, MAGIC_NUMBER + _BY_TIME + fresh + code)
     return code
 
 
@@ -45,8 +45,8 @@ def _read(file: Path) -> bytes:
         return b""
 
 
-def _keep(file: Path, content: bytes) -> None:
-    """Write a file, whole or not at all; without the right to, nothing is kept."""
+def _store(file: Path, content: bytes) -> None:
+    """Write a file, whole or not at all. Without the right to write, nothing is stored."""
     partial = file.with_name(f"{file.name}.{os.getpid()}")
     try:
         file.parent.mkdir(exist_ok=True)

@@ -8,7 +8,7 @@ from evalrun_executor.batch import Work
 from evalrun_executor.contained import frames
 from evalrun_executor.contained.compiler import BINARY_MIB, WALL_SECONDS
 from evalrun_executor.errors import ExecutorLost
-from evalrun_executor.private_files import contents, job_fields
+from evalrun_executor.private_files import list_contents, list_job_fields
 from evalrun_executor.toolchain import Toolchain, static_is_missing
 from evalrun_executor.zygotes.frame_reader import MAX_TEXT, FrameReader, parse_compiled
 from evalrun_executor.zygotes.zygote_process import ZygoteProcess
@@ -17,7 +17,7 @@ _OUTPUT_BYTES = 64 * 1024
 
 
 class CompileStage:
-    """Compiles one request's program. After `run_in`, `compiled` and `executable` say what came of it."""
+    """Compiles one request's program. `run_in` sets `compiled` and `executable`."""
 
     def __init__(self, zygote: ZygoteProcess, toolchain: Toolchain, request: RunRequest) -> None:
         self._zygote = zygote
@@ -25,7 +25,7 @@ class CompileStage:
         self._request = request
         self.compiled = CompileResult("error")
         self.executable: int | None = None
-        """A descriptor of the program, read-only; the caller closes it."""
+        """Read-only descriptor of the compiled program, which the caller closes; None: it did not compile."""
 
     async def run_in(self, slot: int) -> None:
         """Compile in `slot`, statically linked where that works. Raises ExecutorLost."""
@@ -39,10 +39,10 @@ class CompileStage:
     async def _try(self, slot: int, command: list[str]) -> tuple[CompileResult, int | None]:
         request = self._request
         code = request.code.encode("utf-8", "surrogatepass")
-        placed, _ = job_fields(request)
+        placed, _ = list_job_fields(request)
         source = self._toolchain.source(request.language)
         job = frames.Job("\n".join(command), source, code, 0.0, 0, _OUTPUT_BYTES, [], placed)
-        work = Work(job, contents(request), [])
+        work = Work(job, list_contents(request), [])
         try:
             runner, _ = self._zygote.spawn(slot, frames.KIND_COMPILE, [work.blob, work.indices])
         finally:

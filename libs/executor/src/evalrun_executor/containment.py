@@ -1,4 +1,4 @@
-"""Containment level of this machine: a real child tries what it must not do, and the outcome is read here."""
+"""Determines this machine's containment level from a probe: a real child that tries what programs must not do."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -44,7 +44,7 @@ attempt("signal", lambda: os.kill(os.getppid(), 0))
 attempt("memory", lambda: bytearray({2 * PROBE_MEMORY_MIB} << 20))
 attempt("execute", lambda: os.execv("/bin/echo", ["echo", "execute", "allowed"]))
 """
-"""Run as an ordinary program, by the ordinary way."""
+"""The probe, which runs as an ordinary program."""
 
 _MEANING = {
     "memory": "limits: RLIMIT_AS does not hold",
@@ -77,7 +77,7 @@ class ContainmentReport:
 
 
 def read_probe(stdout: str) -> dict[str, bool]:
-    """Return, by attempt, whether every try was refused. An attempt without an answer counts as allowed."""
+    """Return, by attempt, whether every try was refused. An attempt that printed nothing counts as allowed."""
     refused = dict.fromkeys(_MEANING, False)
     seen: set[str] = set()
     for line in stdout.splitlines():
@@ -88,8 +88,10 @@ def read_probe(stdout: str) -> dict[str, bool]:
     return refused
 
 
-def reached(attempts: Mapping[str, bool], landlock_abi: int = 0, python_version: str = "") -> ContainmentReport:
-    """Return the level whose every attempt, and every lower level's, was refused."""
+def rate_containment(
+    attempts: Mapping[str, bool], landlock_abi: int = 0, python_version: str = ""
+) -> ContainmentReport:
+    """Return the highest level whose attempts, and those of all lower levels, were refused."""
     level: Level = "none"
     complete = True
     for name, needed in _NEEDED:
@@ -100,6 +102,6 @@ def reached(attempts: Mapping[str, bool], landlock_abi: int = 0, python_version:
     return ContainmentReport(level, missing, landlock_abi, python_version, dict(attempts))
 
 
-def suffices(level: Level, required: Level) -> bool:
+def is_sufficient(level: Level, required: Level) -> bool:
     """Return whether `level` is at least `required`."""
     return LEVELS.index(level) >= LEVELS.index(required)

@@ -1,4 +1,4 @@
-"""The executor: an async client of the zygote, with slots of its own. The HTTP front and the judge both use it."""
+"""The executor: an async client of the zygote, with slots of its own. Sandbox and judge both use it."""
 
 import asyncio
 import logging
@@ -14,13 +14,20 @@ from evalrun_executor.api import Level, Limits, RunReply, RunRequest
 from evalrun_executor.batch import MAX_INPUTS, Batch
 from evalrun_executor.compile_stage import CompileStage
 from evalrun_executor.contained import frames
-from evalrun_executor.containment import PROBE, PROBE_MEMORY_MIB, ContainmentReport, reached, read_probe, suffices
+from evalrun_executor.containment import (
+    PROBE,
+    PROBE_MEMORY_MIB,
+    ContainmentReport,
+    is_sufficient,
+    rate_containment,
+    read_probe,
+)
 from evalrun_executor.cpus import usable_cpus
 from evalrun_executor.errors import Busy, ExecutorLost, RequestRefused, Unusable
 from evalrun_executor.harness import CALL_HARNESS, Harness
-from evalrun_executor.interpreter import find_interpreter, unprivileged
+from evalrun_executor.interpreter import choose_identity, find_interpreter
 from evalrun_executor.machine import Machine
-from evalrun_executor.private_files import ReplyWithFiles, RequestWithFiles, complaints
+from evalrun_executor.private_files import ReplyWithFiles, RequestWithFiles, find_complaints
 from evalrun_executor.settlement import Settlement
 from evalrun_executor.slot_runs import SlotRuns
 from evalrun_executor.time_outs import NOT_RUN
@@ -40,7 +47,7 @@ class ExecutorPlan:
     """Options of an executor."""
 
     slots: int = field(default_factory=usable_cpus)
-    """Programs that run at the same time; more than there are CPUs makes them wait for each other."""
+    """Programs that run at the same time. More of them than CPUs wait for each other."""
     queue: int | None = None
     """Requests admitted beyond the slots, so that no slot idles while the next one travels; None: as many as slots."""
     required: Level = "full"
@@ -56,13 +63,13 @@ class ExecutorPlan:
     """Maximum seconds that a run past its time limit waits for all other slots to be empty. Then it runs beside them:
     the machine's slowness, measured before and after it, holds what they slow down."""
     confirm_pause_seconds: float = 1.0
-    """Between two runs alone of one test; twice as long before the third: what slowed the machine may pass."""
+    """Pause before the second run alone of a test, doubled before the third: what slowed the machine may pass."""
     contain: bool = True
-    """False leaves Landlock and the filter out: for benchmarks, which show what they cost."""
+    """False leaves Landlock and the filter out, for benchmarks that show their cost."""
 
 
 class Executor:
-    """Runs programs. `start` first; safe to use from one event loop only."""
+    """Runs programs. Call `start` first. Safe to use from one event loop only."""
 
     def __init__(self, plan: ExecutorPlan | None = None, machine: Machine | None = None) -> None:
         self._plan = plan or ExecutorPlan()
@@ -101,22 +108,22 @@ class Executor:
 
     @property
     def zygote_pid(self) -> int | None:
-        """The zygote's process id, where one runs."""
+        """The zygote's process id, or None while no zygote runs."""
         return self._zygote.pid if self._zygote is not None and not self._zygote.lost.done() else None
 
     @property
     def zygote_plan(self) -> ZygotePlan:
-        """Plan by which its zygotes are started. Raises RuntimeError before `start`."""
+        """The plan of all zygotes of this executor. Raises RuntimeError before `start`."""
         if self._zygote_plan is None:
             raise RuntimeError("the executor has not started")
         return self._zygote_plan
 
     @asynccontextmanager
     async def slot(self, patience_seconds: float) -> AsyncIterator[None]:
-        """Wait for a slot, in line with everybody, and hold it inside the block: for what runs elsewhere.
+        """Wait for a slot, in line with all requests, and hold it inside the block, for work outside this executor.
 
         Raises:
-            Busy: none was free within `patience_seconds`.
+            Busy: no slot was free within `patience_seconds`.
         """
         slots = await self._slot_runs.slots.take_within(1, patience_seconds)
         if not slots:
@@ -132,17 +139,17 @@ class Executor:
         return [*self._toolchain.languages, *_INTERPRETED]
 
     async def start(self) -> None:
-        """Start the zygote and find out what containment it reaches.
+        """Start the zygote and determine the containment that its programs reach.
 
         Raises:
-            Unusable: the level is below the required one, or nothing can run at all.
+            Unusable: the level is below `required`, or no program can run at all.
         """
         if not hasattr(os, "pidfd_open") or not hasattr(os, "memfd_create"):
             raise Unusable(
                 "programs can be contained on Linux 5.13 or newer only: judge through a SandboxFusion endpoint"
             )
         plan = self._plan
-        identity = unprivileged()
+        identity = choose_identity()
         interpreter = await find_interpreter(plan.python, identity)
         harnesses = {"calls": CALL_HARNESS, **plan.preload}
         packages = [*interpreter.package_dirs, *(str(path.resolve()) for path in plan.package_dirs)]
@@ -150,9 +157,9 @@ class Executor:
             interpreter, identity, packages, plan.contain, harnesses, str(plan.work_dir) if plan.work_dir else None
         )
         try:
-            self._report = await self._probe(await self._live_zygote())
+            self._report = await self._probe(await self._get_zygote())
             await asyncio.to_thread(self._machine.probe)
-            if not suffices(self._report.level, plan.required) and not plan.allow_uncontained:
+            if not is_sufficient(self._report.level, plan.required) and not plan.allow_uncontained:
                 raise Unusable(
                     f"containment reaches level {self._report.level}, required is {plan.required}: "
                     + "; ".join(self._report.missing)
@@ -160,7 +167,7 @@ class Executor:
         except BaseException:
             await self.close()
             raise
-        log = logger.info if suffices(self._report.level, plan.required) else logger.warning
+        log = logger.info if is_sufficient(self._report.level, plan.required) else logger.warning
         log("containment: level %s, Landlock ABI %d, Python %s for candidates (%s)%s", self._report.level,
             self._report.landlock_abi, self._report.python_version, interpreter.path,
             "".join(f"; missing {line}" for line in self._report.missing))  # fmt: skip
@@ -176,19 +183,19 @@ class Executor:
         """Run a program on its inputs.
 
         Raises:
-            RequestRefused: it cannot be served, now or later.
+            RequestRefused: the request cannot be served, now or later.
             Busy: every slot and every place in the queue is taken.
-            ExecutorLost: the machinery died under it; nothing is known about the program.
+            ExecutorLost: the machinery died under the request; nothing is known about the program.
         """
         self._check(request)
         if self._admitted >= self._admitted_limit:
             raise Busy(self._slot_runs.slots.free, _RETRY_MS)
         self._admitted += 1
         try:
-            zygote = await self._live_zygote()
+            zygote = await self._get_zygote()
             allowed = self._settlement.allowed_seconds(request.limits.time_seconds)
             if LANGUAGES[request.language].driver is Driver.PYTHON:
-                return await self._reply(Batch(zygote, request, _kind_of(request, zygote), allowed=allowed))
+                return await self._settle(Batch(zygote, request, _choose_kind(request, zygote), allowed=allowed))
             return await self._compile_and_run(request, zygote, allowed)
         finally:
             self._admitted -= 1
@@ -201,12 +208,14 @@ class Executor:
         if stage.executable is None:
             return RunReply(compiled, [NOT_RUN] * len(request.inputs), self.report.level)
         try:
-            reply = await self._reply(Batch(zygote, request, frames.KIND_EXECUTABLE, stage.executable, allowed=allowed))
+            reply = await self._settle(
+                Batch(zygote, request, frames.KIND_EXECUTABLE, stage.executable, allowed=allowed)
+            )
         finally:
             os.close(stage.executable)
         return msgspec.structs.replace(reply, compile=compiled)
 
-    async def _reply(self, batch: Batch) -> RunReply:
+    async def _settle(self, batch: Batch) -> RunReply:
         """Settle the batch, free it, and return its results."""
         try:
             compiled, runs = await self._settlement.settle(batch)
@@ -217,7 +226,7 @@ class Executor:
         finally:
             batch.close()
 
-    async def _live_zygote(self) -> ZygoteProcess:
+    async def _get_zygote(self) -> ZygoteProcess:
         """Return the zygote; restart it if it has died."""
         async with self._starting:
             if self._zygote_plan is None:
@@ -231,15 +240,15 @@ class Executor:
             return self._zygote
 
     async def _probe(self, zygote: ZygoteProcess) -> ContainmentReport:
-        """Return the containment that a program reaches in a runner, and one of a single input in a worker."""
-        printed = [await self._probed(zygote, frames.KIND_PROGRAM)]
+        """Return the containment that programs reach in a runner and, for programs of one input, in a worker."""
+        printed = [await self._run_probe(zygote, frames.KIND_PROGRAM)]
         if zygote.is_filtered:
-            printed.append(await self._probed(zygote, frames.KIND_PROGRAM_WORKER))
+            printed.append(await self._run_probe(zygote, frames.KIND_PROGRAM_WORKER))
         abi, version = int(zygote.hello["abi"]), zygote.hello["python"]
         found = [read_probe(text) for text in printed]
-        return reached({name: all(one[name] for one in found) for name in found[0]}, abi, version)
+        return rate_containment({name: all(one[name] for one in found) for name in found[0]}, abi, version)
 
-    async def _probed(self, zygote: ZygoteProcess, kind: int) -> str:
+    async def _run_probe(self, zygote: ZygoteProcess, kind: int) -> str:
         request = RunRequest("python", PROBE, [b""], Limits(10.0, PROBE_MEMORY_MIB, 64))
         batch = Batch(zygote, request, kind)
         try:
@@ -256,11 +265,11 @@ class Executor:
         return run.stdout.decode(errors="replace")
 
     def _check(self, request: RunRequest) -> None:
-        """Refuse what can never be served. Raises RequestRefused."""
+        """Refuse a request that can never be served. Raises RequestRefused."""
         limits = request.limits
         modes = {"stdio", *(self._zygote_plan.harnesses if self._zygote_plan else ())}
         found = [
-            *complaints(request),
+            *find_complaints(request),
             (
                 request.language not in self.languages,
                 f"language {request.language} is not available here, only {', '.join(self.languages)}",
@@ -281,10 +290,11 @@ class Executor:
                 raise RequestRefused(message)
 
 
-def _kind_of(request: RunRequest, zygote: ZygoteProcess) -> int:
-    """Return what runs a Python program: a runner, for it compiles once for many inputs, or the slot's worker.
+def _choose_kind(request: RunRequest, zygote: ZygoteProcess) -> int:
+    """Return the kind of process for a Python program.
 
-    Without a filter a program may leave processes behind, which only the end of its runner ends.
+    A runner compiles a program once for many inputs. A worker saves its fork and preparations for a single input.
+    Without a filter a program may leave processes behind, which only the end of a runner ends.
     """
     if request.mode != "stdio":
         return frames.KIND_HARNESS_WORKER

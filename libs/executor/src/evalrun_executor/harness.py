@@ -1,4 +1,4 @@
-"""Harnesses: programs that a zygote preloads. Each is several modules, shipped as text and loaded in order."""
+"""Harnesses: programs that a zygote preloads. A harness is several modules, shipped as text and loaded in order."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Source = tuple[str, str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Harness:
-    """A harness's modules; the last one has `main(code)`. They import each other and the standard library."""
+    """A harness's modules; the last has `main(code)`. They import each other and the standard library only."""
 
     modules: tuple[tuple[str, Path], ...]
     """Name and file of each, in the order in which they are loaded."""
@@ -48,4 +48,4 @@ VALUES = modules_of(
 )
 """Modules that harnesses need to exchange values."""
 CALL_HARNESS = Harness((*VALUES, *modules_of("evalrun_executor.calls", _CALLS, ("call_harness",))))
-"""Runs a program's functions."""
+"""The harness that calls a program's functions."""

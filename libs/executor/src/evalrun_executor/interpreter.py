@@ -34,7 +34,7 @@ _PROBE_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class Identity:
-    """The user and group that candidates run as; None: our own, as we are no root."""
+    """The user and group that candidates run as; None: our own, because we are not root."""
 
     user: int | None
     group: int | None
@@ -52,16 +52,16 @@ class Interpreter:
     """Its own site-packages."""
 
 
-def unprivileged() -> Identity:
-    """Return whom candidates run as."""
+def choose_identity() -> Identity:
+    """Return the user that candidates run as: another than ours where we are root."""
     if os.geteuid() != 0:
         return Identity(None, None)
     user = FIRST_USER + os.getpid() % USERS
     return Identity(user, user)
 
 
-def candidates(configured: str | None) -> list[str]:
-    """Return the interpreters to try, best first; only the configured one where there is one."""
+def list_candidates(configured: str | None) -> list[str]:
+    """Return the interpreters to try, best first, or only the configured interpreter."""
     if configured is not None:
         return [configured]
     base = getattr(sys, "_base_executable", sys.executable)
@@ -70,9 +70,9 @@ def candidates(configured: str | None) -> list[str]:
 
 
 async def find_interpreter(configured: str | None, identity: Identity) -> Interpreter:
-    """Return the first interpreter that works. Raises Unusable, naming each that was tried and why it does not."""
+    """Return the first interpreter that works. Raises Unusable, with the reason for each interpreter that does not."""
     reasons = []
-    for path in candidates(configured):
+    for path in list_candidates(configured):
         found = await _probe(path, identity)
         if isinstance(found, Interpreter):
             return found

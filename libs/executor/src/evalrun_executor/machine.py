@@ -1,4 +1,4 @@
-"""Slowness of the machine now: the CPU time of a fixed workload, relative to the least that it ever took.
+"""Measures the machine's slowness: the CPU time of a fixed workload, relative to the least that it ever took.
 
 Neighbours inflate CPU time: they share caches, memory and, in a virtual machine, the core itself. On 2 virtual CPUs
 with a load of 10 the same 2.1 ms of work took up to 5.3 ms of CPU.
@@ -16,7 +16,7 @@ _ITEMS = 10007
 
 
 def work() -> int:
-    """Do what programs do: look-ups in a table that fills the nearest cache, arithmetic, a sort."""
+    """Do work like a program's: look-ups in a table that fills the nearest cache, arithmetic, a sort."""
     items = [(number * 7919) % _ITEMS for number in range(_ITEMS)]
     table: dict[int, int] = {}
     total = 0
@@ -28,11 +28,11 @@ def work() -> int:
 
 
 class Machine:
-    """The machine's speed, as far as it has been looked at. `probe` blocks for some 20 ms: call it in a thread.
+    """The machine's slowness at the last probe. `probe` blocks for some 20 ms: call it in a thread.
 
     Args:
         cpu_clock: CPU seconds of the calling thread.
-        clock: seconds that only go forward.
+        clock: monotonic seconds.
     """
 
     def __init__(
@@ -58,5 +58,5 @@ class Machine:
 
     @property
     def recent(self) -> float:
-        """The last probe's slowness; 1.0 where it is too old to tell."""
+        """The last probe's slowness, or 1.0 if the probe is older than `FRESH_SECONDS`."""
         return self._last if self._clock() - self._probed_at < FRESH_SECONDS else 1.0

@@ -1,6 +1,6 @@
-"""Files around a run: what a request puts into the private folder, and what it wants back. In this process only.
+"""Files around a run: those that a request puts into the private folder, and those that it wants back.
 
-The batch API has no such fields: its requests refuse what they do not know.
+Only callers in this process can name files: requests of the batch API have no such fields.
 """
 
 import os
@@ -22,27 +22,27 @@ class RequestWithFiles(RunRequest, frozen=True, forbid_unknown_fields=True):
 
 
 class ReplyWithFiles(RunReply, frozen=True):
-    """The answer to a `RequestWithFiles`."""
+    """The reply to a `RequestWithFiles`."""
 
     files: dict[str, bytes] | None = {}  # noqa: RUF012 - as above
-    """By path; without those that were not there. None: more than `frames.FILES_BYTES` together."""
+    """Contents by path, without the files that were not there. None: they exceed `frames.FILES_BYTES` together."""
 
 
-def job_fields(request: RunRequest) -> tuple[list[tuple[bytes, int]], list[bytes]]:
-    """Return what a `frames.Job` says of the request's files: those placed, and those wanted."""
+def list_job_fields(request: RunRequest) -> tuple[list[tuple[bytes, int]], list[bytes]]:
+    """Return the fields of a `frames.Job` for the request's files: those to place, and those wanted back."""
     if not isinstance(request, RequestWithFiles):
         return [], []
     placed = [(name.encode(), len(content)) for name, content in request.files.items()]
     return placed, [name.encode() for name in request.fetch]
 
 
-def contents(request: RunRequest) -> Sequence[bytes]:
+def list_contents(request: RunRequest) -> Sequence[bytes]:
     """Return the contents of the files to place, in order."""
     return [*request.files.values()] if isinstance(request, RequestWithFiles) else []
 
 
-def complaints(request: RunRequest) -> list[tuple[bool, str]]:
-    """Return what the executor cannot serve of the request's files: whether it is so, and how to put it."""
+def find_complaints(request: RunRequest) -> list[tuple[bool, str]]:
+    """Return checks of the request's files: whether the executor refuses the request, and with which message."""
     if not isinstance(request, RequestWithFiles):
         return []
     return [
@@ -52,16 +52,16 @@ def complaints(request: RunRequest) -> list[tuple[bool, str]]:
 
 
 def read_files(payload: bytes, descriptors: list[int], request: RunRequest) -> Mapping[str, bytes] | None:
-    """Read a FILES frame, and the memory file that comes with it, which is closed; None: they are too large.
+    """Read a FILES frame and its memory file, and close the memory file. Return None if the files are too large.
 
     Raises:
-        ExecutorLost: it cannot be.
+        ExecutorLost: the frame is malformed.
     """
     return read_parts(payload, descriptors, request.fetch if isinstance(request, RequestWithFiles) else [])
 
 
 def read_parts(payload: bytes, descriptors: list[int], wanted: Sequence[str]) -> Mapping[str, bytes] | None:
-    """Read a FILES frame for the files of these paths, as `read_files`. Raises ExecutorLost."""
+    """Read a FILES frame for the files of these paths, see `read_files`. Raises ExecutorLost."""
     if not descriptors or len(payload) % frames.INDEX.size or len(payload) > len(wanted) * frames.INDEX.size:
         raise ExecutorLost("a runner sent files that nobody asked for")
     fd = descriptors.pop(0)
@@ -79,7 +79,8 @@ def read_parts(payload: bytes, descriptors: list[int], wanted: Sequence[str]) ->
 
 def _read(fd: int, parts: Sequence[tuple[str, int]]) -> dict[str, bytes]:
     """Read the parts of a memory file, in order. Raises ExecutorLost."""
-    if not stat.S_ISREG(os.fstat(fd).st_mode):  # reading anything else might never end
+    # Reading anything but a file might never end: a runner that was taken over could send a pipe.
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
         raise ExecutorLost("a runner sent something else than a memory file")
     content = {}
     offset = 0

@@ -15,10 +15,10 @@ from evalrun_executor.time_outs import (
     allowed_seconds,
     confirm_seconds,
     decide_alone,
-    in_doubt,
-    in_order,
+    find_doubt,
     is_last_try,
     left_in_doubt,
+    order_runs,
 )
 
 logger = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ class Settlement:
                 if batch.compiled.status != "ok":
                     raise ExecutorLost("the program compiled once, and then no more")
                 await self._confirm(batch, decided, last_try)
-        return batch.compiled, list(in_order(batch.runs, count, request.stop_after_timeouts))
+        return batch.compiled, list(order_runs(batch.runs, count, request.stop_after_timeouts))
 
     async def _confirm(self, batch: Batch, decided: set[int], last_try: float) -> None:
         """Run every test again of which it is not sure whether it kept its time limit, and add it to `decided`."""
@@ -74,8 +74,8 @@ class Settlement:
         if any(run.end == "timeout" for index, run in batch.runs.items() if index not in decided):
             slowness = await asyncio.to_thread(self._machine.probe)
         stop_after = batch.request.stop_after_timeouts
-        find_doubt = partial(in_doubt, batch.runs, decided, limit, stop_after, batch.allowed, slowness)
-        while (index := find_doubt()) is not None:
+        find_next = partial(find_doubt, batch.runs, decided, limit, stop_after, batch.allowed, slowness)
+        while (index := find_next()) is not None:
             batch.runs[index] = await self._decide(batch, index, last_try)
             decided.add(index)
 
@@ -109,8 +109,10 @@ class Settlement:
     async def _run_alone(
         self, batch: Batch, index: int, stretch: float, slot: int
     ) -> tuple[ProgramRun | None, float, float]:
-        """Run a test in one slot while all are held. Return its run, None where it would tell nothing, the time limit
-        under which it was made, and the machine's slowness. Raises ExecutorLost."""
+        """Run a test in this slot. Return its run, its time limit, and the machine's slowness. Raises ExecutorLost.
+
+        There is no run if the machine is so slow that its time would tell nothing.
+        """
         limit = batch.request.limits.time_seconds
         slowness = await asyncio.to_thread(self._machine.probe)
         if slowness > MAX_SLOWNESS:

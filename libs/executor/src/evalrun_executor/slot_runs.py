@@ -69,7 +69,7 @@ class SlotRuns:
             yield held[0]
             clean = True
         finally:
-            ended = zygote.runner_in(held[0])
+            ended = zygote.find_runner(held[0])
             if clean or ended is None:
                 self.slots.give_back(held)
             else:

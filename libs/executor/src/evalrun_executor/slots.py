@@ -1,4 +1,4 @@
-"""Slots for runs: a fixed number, handed out first come, first served; one caller may ask for all of them."""
+"""Slots for runs: a fixed number, served first come, first served. A caller may ask for all of them."""
 
 import asyncio
 from collections import deque
@@ -18,14 +18,14 @@ class Slots:
         Args:
             count: how many.
             on_idle: called when slots are idle: free, with nobody waiting.
-            travel_seconds: how long a slot that was given back is free before it counts as idle: the next request may
-                be on its way.
+            travel_seconds: time for which a returned slot does not count as idle, because the next request may be on
+                its way.
         """
         self.count = count
         self._on_idle = on_idle
         self._travel_seconds = travel_seconds
         self._idle_at = 0.0
-        """By the event loop's clock."""
+        """Time at which free slots become idle, by the event loop's clock."""
         self._timer: asyncio.TimerHandle | None = None
         self._free = list(range(count - 1, -1, -1))
         self._waiters: deque[tuple[int, asyncio.Future[list[int]]]] = deque()
@@ -41,33 +41,34 @@ class Slots:
         return len(self._waiters)
 
     def take_idle(self) -> int | None:
-        """Take a slot that is idle."""
+        """Return an idle slot, which the caller gives back, or None."""
         if not self._free or self._waiters or asyncio.get_running_loop().time() < self._idle_at:
             return None
         return self._free.pop()
 
     def give_back(self, slots: list[int]) -> None:
-        """Free slots, serve whom they suffice, and tell `on_idle` where some are left idle."""
+        """Free slots, serve the waiting callers, and call `on_idle` if slots are left idle."""
         self._free.extend(slots)
         self._serve()
         if not self._travel_seconds:
-            self._tell()
+            self._tell_idle()
             return
         loop = asyncio.get_running_loop()
         self._idle_at = loop.time() + self._travel_seconds
         if self._timer is None:
-            self._timer = loop.call_at(self._idle_at, self._travelled)
+            self._timer = loop.call_at(self._idle_at, self._end_travel)
 
-    def _travelled(self) -> None:
+    def _end_travel(self) -> None:
         loop = asyncio.get_running_loop()
         self._timer = None
-        if loop.time() < self._idle_at - _EARLY_SECONDS:  # another was given back meanwhile
-            self._timer = loop.call_at(self._idle_at, self._travelled)
+        # Another slot may have been given back meanwhile, which moved the time.
+        if loop.time() < self._idle_at - _EARLY_SECONDS:
+            self._timer = loop.call_at(self._idle_at, self._end_travel)
             return
         self._idle_at = 0.0
-        self._tell()
+        self._tell_idle()
 
-    def _tell(self) -> None:
+    def _tell_idle(self) -> None:
         if self._free and not self._waiters:
             self._on_idle()
 
@@ -80,6 +81,7 @@ class Slots:
         try:
             return await waiter
         except asyncio.CancelledError:
+            # The slots may have been assigned in the very turn of the loop in which the caller was cancelled.
             if waiter.done() and not waiter.cancelled():
                 self.give_back(waiter.result())
             elif entry in self._waiters:

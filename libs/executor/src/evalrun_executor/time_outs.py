@@ -1,4 +1,4 @@
-"""Pure: which results stand, given the time limit and how many time-outs a problem may have."""
+"""Decides which results stand, given the time limit and the number of timeouts that a problem may have. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -10,18 +10,18 @@ from evalrun_executor.contained.limits import STOP_FACTOR, wall_limit
 NOT_RUN = ProgramRun("not_run")
 
 STARVED_SHARE = 0.1
-"""Of a CPU. A program stopped at its wall limit that had less of one slept or waited: another run would tell nothing
-new. One that had more may have lacked the rest for its neighbours' sake: a limit of 10 s is 25 s of wall time, within
-which a program of 9 s needs 0.36 of a CPU."""
+"""Share of a CPU. A program stopped at its wall limit that had a smaller share slept or waited, and another run would
+tell nothing new. A program with a larger share may have lacked the rest because of its neighbours: a limit of 10 s is
+25 s of wall time, within which a program of 9 s needs 0.36 of a CPU."""
 
 
 MAX_SLOWNESS = 4.0
-"""A machine that is slower tells nothing about a program."""
+"""On a machine that is slower than this, a run tells nothing about a program."""
 STRETCHES = (1.0, 2.0, 6.0)
-"""Factors by which each run alone may exceed what the machine's slowness allows: changing speed, or a CPU shared with
-many, leaves the first run in doubt. The last one identifies with certainty a program that is three times too slow, and
-one that sleeps most of the time: `STARVED_SHARE` of its wall limit, 2 x 6 x the limit + 5 s, is more CPU than
-`QUIET_SLOWNESS` explains. A program must not be able to choose that nobody can tell."""
+"""Factors by which each run alone may exceed what the machine's slowness allows. A machine that changes its speed, or a
+CPU shared with many, leaves the first run in doubt. The last factor identifies with certainty a program that is three
+times too slow, and a program that sleeps most of the time: `STARVED_SHARE` of its wall limit, 2 x 6 x the limit + 5 s,
+is more CPU than `QUIET_SLOWNESS` explains. A program must not be able to choose that it stays undecided."""
 
 
 ENOUGH_ALONE = 2
@@ -31,32 +31,34 @@ _CONFIRM_SECONDS = 60.0
 
 
 def allowed_seconds(time_seconds: float, slowness: float, stretch: float = 1.0) -> float:
-    """Return the time limit under which a run is made, so that its own limit can be told from a slow machine's."""
+    """Return the time limit of a run on a slow machine, long enough to tell a slow program from a slow machine."""
     return time_seconds * (min(slowness, MAX_SLOWNESS) if slowness > QUIET_SLOWNESS else 1.0) * stretch
 
 
 def confirm_seconds(time_seconds: float, inputs: int) -> float:
-    """Return the wall seconds after which a request's doubtful runs are not run alone once more."""
+    """Return the wall seconds after which no doubtful run of a request is run alone another time."""
     return wall_limit(time_seconds) * inputs + _CONFIRM_SECONDS
 
 
 def max_reply_seconds(time_seconds: float, inputs: int) -> float:
-    """Return the wall seconds that a request's runs may take, its runs alone included, once it has a slot."""
+    """Return the wall seconds that a request may take once it has a slot, its runs alone included."""
     most = allowed_seconds(time_seconds, MAX_SLOWNESS)
     last = wall_limit(allowed_seconds(time_seconds, MAX_SLOWNESS, STRETCHES[-1]))
     return wall_limit(most) * inputs + confirm_seconds(time_seconds, inputs) + last
 
 
 def is_suspect(run: ProgramRun, time_seconds: float, allowed: float | None = None, slowness: float = 1.0) -> bool:
-    """Return whether a run alone has to decide: it ended by itself past its limit, or its end says nothing sure.
+    """Return whether a run alone has to decide about a run.
 
-    Past 1.2 x the limit, and past what the machine's slowness explains, it is too slow.
+    It has to if the program ended by itself past its limit, or if the program may have been stopped because of the
+    machine. A program that was stopped past 1.2 x its limit, and past what the machine's slowness explains, is too
+    slow.
 
     Args:
-        run: the first one.
-        time_seconds: its limit.
-        allowed: the limit under which it was made; None: the same.
-        slowness: of the machine beside it.
+        run: the first run.
+        time_seconds: the program's limit.
+        allowed: the limit under which the run was made; None: the same.
+        slowness: the machine's, at the time of the run.
     """
     allowed = time_seconds if allowed is None else allowed
     if run.end != "timeout":
@@ -67,7 +69,7 @@ def is_suspect(run: ProgramRun, time_seconds: float, allowed: float | None = Non
 
 
 def _is_starved(run: ProgramRun, allowed: float) -> bool:
-    """Return whether the wall clock stopped it, and not for its own waiting."""
+    """Return whether the run was stopped by the wall clock though it did not wait by itself."""
     by_wall = run.wall_seconds >= wall_limit(allowed) and run.cpu_seconds < STOP_FACTOR * allowed
     return by_wall and run.cpu_seconds >= STARVED_SHARE * run.wall_seconds
 
@@ -79,17 +81,17 @@ def decide_alone(
     allowed: float | None = None,
     slowness: float = 1.0,
 ) -> ProgramRun:
-    """Return the run that counts: the one with all other slots empty; the first, unconfirmed, where there was none.
+    """Return the run that counts: the run alone or, without a run alone, the first run, marked unconfirmed.
 
-    Unconfirmed is also one whose end the machine may have brought about: it passed the limit by no more than the
-    machine is slower than at its best, or was starved by what else runs there.
+    A run is unconfirmed, too, if the machine may have caused its end: it passed the limit by no more than the machine
+    is slower than at its best, or other work on the machine took its CPU time.
 
     Args:
         first: the run that left a doubt.
-        alone: the run with all other slots empty.
+        alone: the run with all other slots empty; None: the machine was too slow for it.
         time_seconds: the limit.
         allowed: the limit under which `alone` was made; None: the same.
-        slowness: of the machine beside `alone`.
+        slowness: the machine's, at the time of `alone`.
     """
     run = first if alone is None else alone
     late = run.cpu_seconds > time_seconds
@@ -120,16 +122,16 @@ def is_last_try(made: int, latest: ProgramRun) -> bool:
 
 
 def left_in_doubt(runs: Sequence[ProgramRun], time_seconds: float, slowness: float) -> ProgramRun:
-    """Return the run that counts where none was sure: the quickest that ended by itself, as it ended.
+    """Return the run that counts where no run was sure: the quickest run that ended by itself, as it ended.
 
-    It took no more than the machine's slowness explains, and a busy machine fails no program. Left undecided, it would
-    leave the denominator: a wrong program could choose that by its time. Where there is no such run, the last one is an
-    unconfirmed time-out.
+    That run took no more than the machine's slowness explains, and a busy machine fails no program. An undecided run
+    would leave the denominator, which a wrong program could bring about by its time. Without such a run the last run is
+    an unconfirmed timeout.
 
     Args:
-        runs: the first one, and those alone.
+        runs: the first run, and the runs alone.
         time_seconds: the limit.
-        slowness: of the machine beside the last one.
+        slowness: the machine's, at the time of the last run.
     """
     explained = max(STOP_FACTOR, slowness) * time_seconds
     ended = [run for run in runs if run.end != "timeout" and run.cpu_seconds <= explained]
@@ -139,7 +141,7 @@ def left_in_doubt(runs: Sequence[ProgramRun], time_seconds: float, slowness: flo
     return msgspec.structs.replace(runs[-1], end="timeout", exit_code=None, confirmed=False, slowness=slowness)
 
 
-def in_doubt(
+def find_doubt(
     runs: Mapping[int, ProgramRun],
     decided: Collection[int],
     time_seconds: float,
@@ -147,17 +149,14 @@ def in_doubt(
     allowed: float | None = None,
     slowness: float = 1.0,
 ) -> int | None:
-    """Return the first run that counts and that a run alone has to decide and has not yet; None: there is none.
-
-    See `is_suspect`.
-    """
-    cut = cut_after(runs, stop_after)
+    """Return the first index, among the runs that count, that a run alone has to decide (see `is_suspect`), or None."""
+    cut = find_cut(runs, stop_after)
     open_runs = {index: run for index, run in runs.items() if index not in decided}
     suspects = (index for index, run in open_runs.items() if is_suspect(run, time_seconds, allowed, slowness))
     return min((index for index in suspects if cut is None or index <= cut), default=None)
 
 
-def cut_after(runs: Mapping[int, ProgramRun], stop_after: int) -> int | None:
+def find_cut(runs: Mapping[int, ProgramRun], stop_after: int) -> int | None:
     """Return the index of the `stop_after`-th timeout, or None. Later results are ignored."""
     if stop_after <= 0:
         return None
@@ -165,9 +164,9 @@ def cut_after(runs: Mapping[int, ProgramRun], stop_after: int) -> int | None:
     return late[stop_after - 1] if len(late) >= stop_after else None
 
 
-def in_order(runs: Mapping[int, ProgramRun], count: int, stop_after: int) -> Sequence[ProgramRun]:
+def order_runs(runs: Mapping[int, ProgramRun], count: int, stop_after: int) -> Sequence[ProgramRun]:
     """Return one result per input, the same however the runs were spread over slots."""
-    cut = cut_after(runs, stop_after)
+    cut = find_cut(runs, stop_after)
     return [
         runs.get(index, NOT_RUN) if cut is None or index <= cut else NOT_RUN for index in range(count)
     ]  # fmt: skip

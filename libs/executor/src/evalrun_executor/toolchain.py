@@ -13,7 +13,7 @@ COMPILERS: Mapping[str, str] = {name: each.compiler for name, each in _COMPILATI
 
 
 class Toolchain:
-    """The compilers found, and whether static linking works, which the first program of a language finds out.
+    """The compilers found, and whether they can link statically, which the first program of a language shows.
 
     Args:
         compilers: path by language; None: those that are on this machine.
@@ -31,7 +31,7 @@ class Toolchain:
         return sorted(self._commands)
 
     def commands(self, language: str) -> list[list[str]]:
-        """Return the command lines to try in order; the names of the source and the output are yet to be filled in."""
+        """Return the command lines to try in order, with placeholders for the names of source and output."""
         return self._commands[language]
 
     def source(self, language: str) -> str:
@@ -39,7 +39,7 @@ class Toolchain:
         return _COMPILATIONS[language].source
 
     def learn(self, language: str, command: list[str]) -> None:
-        """Note that this command worked: those before it failed for want of static libraries, and will again."""
+        """Note that this command worked. The commands before it need static libraries that are missing here."""
         commands = self._commands[language]
         if command in commands:
             self._commands[language] = commands[commands.index(command) :]

@@ -1,7 +1,7 @@
 """The first lines of a zygote, executed with its modules and its settings, which came over a descriptor.
 
-Registers the modules, and then does one step after another: each forked process gets its next step from here, with
-nothing below it on the stack.
+Registers the modules, and then runs one step after another. A function that forks returns the child's next step, which
+runs from here: so nothing of ours lies below it on the stack.
 
 Modules come as byte code or, for another version of Python than the front's, as text. Texts are compiled in a process
 of their own: what a compiler leaves behind are 400 pages, and each page that a zygote holds costs 0.2 us in a fork and
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Source = tuple[str, str, str | bytes | None]
 
 
-def _compiled(sources: "list[Source]") -> "list[tuple[str, str, object]]":
+def _compile_modules(sources: "list[Source]") -> "list[tuple[str, str, object]]":
     import marshal
 
     if not any(isinstance(source, str) for _, _, source in sources):
@@ -27,6 +27,7 @@ def _compiled(sources: "list[Source]") -> "list[tuple[str, str, object]]":
         ]
     import os
 
+    # The compiler runs in a child, which takes the pages that it leaves behind with it.
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -53,13 +54,14 @@ def _boot(
     harnesses: "list[Source]",
     settings: dict[str, object],
 ) -> object:
-    compiled = _compiled([*modules, *harnesses])
+    compiled = _compile_modules([*modules, *harnesses])
     for name, path, code in compiled[: len(modules)]:
         module = type(sys)(name)
         module.__file__ = path
         module.__package__ = name.rpartition(".")[0]
         sys.modules[name] = module
-        if code is None:  # a package
+        if code is None:
+            # A module without code is a package.
             module.__path__ = []
             continue
         exec(code, module.__dict__)  # type: ignore[arg-type]  # noqa: S102 - our own modules
@@ -68,6 +70,8 @@ def _boot(
     return step
 
 
+# Each step ends before the next begins, so a child's stack holds this loop alone and a program has (almost) all of its
+# recursion limit.
 step = _boot(*rest)  # type: ignore[name-defined]  # noqa: F821 - set by the command line, see zygote_process
 while callable(step):
     step = step()

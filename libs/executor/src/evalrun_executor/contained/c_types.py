@@ -18,7 +18,7 @@ from _ctypes import (
     get_errno,
 )
 
-__all__ = ("Char", "Function", "Int", "Long", "Pointer", "Text", "ULong", "addressof", "function", "get_errno")
+__all__ = ("Char", "Function", "Int", "Long", "Pointer", "Text", "ULong", "addressof", "get_errno", "load_function")
 
 
 class Char(_SimpleCData):
@@ -58,7 +58,7 @@ class Text(_SimpleCData):
 
 
 class Function(CFuncPtr):
-    """A function of the C library; gives an int, and keeps errno apart."""
+    """A function of the C library that returns an int and keeps errno apart."""
 
     _flags_ = FUNCFLAG_CDECL | FUNCFLAG_USE_ERRNO
     _restype_ = Int
@@ -67,6 +67,6 @@ class Function(CFuncPtr):
 _LIBRARY = dlopen(None, 0)  # type: ignore[arg-type]  # None: what this process has loaded
 
 
-def function(name: str) -> Function:
+def load_function(name: str) -> Function:
     """Return a function of the C library. Raises OSError."""
     return Function(dlsym(_LIBRARY, name))

@@ -42,18 +42,19 @@ class Stage:
     def finish(self, supervisor: ChildSupervisor) -> Compiled:
         """Wait for the compiler and all that it started. Raises FrontGoneError."""
         try:
-            outcome = supervisor.child(self._pid, self._pipes, self._started, (CPU_SECONDS, WALL_SECONDS))
+            outcome = supervisor.watch_child(self._pid, self._pipes, self._started, (CPU_SECONDS, WALL_SECONDS))
         finally:
+            # The driver may leave stages behind (`cc1`, `ld`). They would write on while the next test runs.
             _reap_all(self._pid)
         seconds = time.monotonic() - self._started
         if outcome.cpu_seconds >= CPU_SECONDS or outcome.stopped == STOPPED_TIME:
             return Compiled(2, seconds, outcome.stderr, None)
         if outcome.status != 0 or not os.path.isfile(_OUTPUT):
             return Compiled(1, seconds, outcome.stderr or b"the compiler failed without a word\n", None)
-        return Compiled(0, seconds, outcome.stderr, _as_memory_file())
+        return Compiled(0, seconds, outcome.stderr, _copy_to_memory_file())
 
 
-def start(site: Site, job: Job, source: str) -> Stage:
+def start_compiler(site: Site, job: Job, source: str) -> Stage:
     """Start the compiler in the current folder, the slot's private one, on a file named `source`.
 
     `job.mode` is the command line, split at newlines, as a language's `Compilation` describes it, but with the
@@ -71,6 +72,7 @@ def start(site: Site, job: Job, source: str) -> Stage:
     if pid == 0:
         die_with(runner)
         expect_none()
+        # The driver and its stages are one group, which `_reap_all` kills as a whole.
         os.setpgid(0, 0)
         for place in (0, 1, 2):
             os.dup2(pipes[place], place)
@@ -79,6 +81,7 @@ def start(site: Site, job: Job, source: str) -> Stage:
         if site.compiler_filter is not None:
             site.compiler_filter.install()
         environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "TMPDIR": os.getcwd()}
+        # Without the `finally` a failed start would run on as a second runner.
         try:
             os.execve(command[0], command, environment)  # noqa: S606
         finally:
@@ -87,7 +90,7 @@ def start(site: Site, job: Job, source: str) -> Stage:
 
 
 def _reap_all(group: int) -> None:
-    """End the stages that the driver left behind: they come to us, as we are their subreaper."""
+    """Kill and reap the stages that the driver left behind. This process inherits them as their subreaper."""
     while True:
         try:
             os.killpg(group, 9)
@@ -99,7 +102,7 @@ def _reap_all(group: int) -> None:
             return
 
 
-def _as_memory_file() -> int | None:
+def _copy_to_memory_file() -> int | None:
     with open(_OUTPUT, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > BINARY_MIB * MIB:

@@ -19,30 +19,35 @@ HIGHEST_FD = 256
 """Above all that a runner holds: it may open `limits.OPEN_FILES`."""
 
 
-def entrance(*, watched: bool) -> Enter:
-    """Return what a child of this process does first, with the descriptors of its stdin, stdout, stderr, and one more.
+def prepare_entrance(*, watched: bool) -> Enter:
+    """Return the first step of each child of this process.
 
-    It dies with its parent, and holds these descriptors and nothing else; the last, where there is one (-1), as number
-    3, closed when it executes another program.
+    The step takes the descriptors of stdin, stdout and stderr, and a further descriptor or -1, which becomes number 3
+    and closes when the child executes another program. The child then dies with its parent and holds no descriptor but
+    these.
 
     Args:
-        watched: it may be looked into by its own user, as its parent does (`folder.hidden_breach`); only where Landlock
-            keeps programs of the same user from each other.
+        watched: let the child's own user look into it, as its parent does (`folder.find_hidden_breach`); only where
+            Landlock keeps programs of the same user from each other.
     """
-    close_from(HIGHEST_FD)  # nothing that this process needs lies there, and no child may find it
+    # This process needs nothing from there on, and its children close up to there only.
+    close_from(HIGHEST_FD)
     parent = os.getpid()
     prctl, getppid, dup2, closerange, leave = plain_prctl, os.getppid, os.dup2, os.closerange, os._exit
     dies, kill, highest, inheritable = PR_SET_PDEATHSIG, 9, HIGHEST_FD, False
     dumpable = PR_SET_DUMPABLE
 
     def enter(stdin: int, stdout: int, stderr: int, more: int) -> None:
-        if prctl(dies, kill, 0, 0, 0) != 0 or getppid() != parent:  # it ended before the request was made
+        # The kernel reports only an end after this request: a parent that had ended before it shows by `getppid`.
+        if prctl(dies, kill, 0, 0, 0) != 0 or getppid() != parent:
             leave(1)
         if watched:
+            # The zygote made itself undumpable, which a fork inherits and which hides /proc/PID/fd.
             prctl(dumpable, 1, 0, 0, 0)
         dup2(stdin, 0)
         dup2(stdout, 1)
         dup2(stderr, 2)
+        # Everything else goes, above all the runner's socket: a program could write results into it.
         if more < 0:
             closerange(3, highest)
         else:
@@ -52,14 +57,14 @@ def entrance(*, watched: bool) -> Enter:
     return enter
 
 
-def confinement(confine: Filter | None) -> Callable[[], None]:
-    """Put this process under the part of the filter that stands ahead, and return what puts a child under the rest.
+def prepare_confinement(confine: Filter | None) -> Callable[[], None]:
+    """Put this process under the first part of the filter. Return the step that puts a child under the rest.
 
     The kernel translates a filter and tries it for every call there is, each time: at least 96 us for the whole and 31
     for the rest, of a test's 1,400.
 
-    Without a filter it leads a group, so that what it starts can be killed with it, and blocks no signals; with one it
-    can have no children whose SIGCHLD it could miss.
+    A child without a filter may start processes: it leads a group, so that they can be killed with it, and it blocks no
+    signals, because a blocked SIGCHLD would keep it from noticing their ends.
     """
     if confine is None:
         return _lead_a_group
@@ -70,6 +75,7 @@ def confinement(confine: Filter | None) -> Callable[[], None]:
     seccomp, mode = PR_SET_SECCOMP, MODE_FILTER
 
     def install() -> None:
+        # The filter lets a process signal itself only, so each child writes its own process id into the program first.
         own = getpid()
         for place in places:
             words[place] = own

@@ -38,7 +38,7 @@ class Exchange:
         """The names right in the folder, of files and of folders."""
         return sorted({os.fsdecode(name.split(b"/")[0]) for name, _ in self._placed})
 
-    def free_name(self, name: str) -> str:
+    def find_free_name(self, name: str) -> str:
         """Return a name for the program's own text that no file of the request has, and hardly one of the program's."""
         name = f"tmp_{name}"
         while name in self.names:
@@ -46,16 +46,16 @@ class Exchange:
         return name
 
     def add(self, name: str, text: bytes) -> str:
-        """Place `text` too, under a name like `name`; gives the name."""
-        name = self.free_name(name)
+        """Add `text` to the files to place, under a name like `name`. Return the name."""
+        name = self.find_free_name(name)
         self._texts.append((name, text))
         return name
 
-    def place(self) -> None:
+    def place_files(self) -> None:
         """Write the files into the folder, which is empty. Raises OSError."""
         offset = self._offset
         for name, size in self._placed:
-            parent, last = _parent(self._folder, name, make=True)
+            parent, last = _open_parent(self._folder, name, make=True)
             try:
                 fd = os.open(last, _NEW, 0o644, dir_fd=parent)
             finally:
@@ -69,7 +69,7 @@ class Exchange:
             with open(f"{self._folder}/{script}", "xb") as file:
                 file.write(text)
 
-    def gather(self) -> tuple[int, bytes] | None:
+    def gather_files(self) -> tuple[int, bytes] | None:
         """Return what is wanted: a memory file of all contents, and the payload of a FILES frame; None: nothing is.
 
         A file that is not there, is no regular file or may not be read has the size `frames.ABSENT`.
@@ -81,7 +81,7 @@ class Exchange:
         together = os.memfd_create("files")
         try:
             for name in self._wanted:
-                size = self._append(together, name, left)
+                size = self._append_file(together, name, left)
                 sizes.append(size)
                 if size == frames.TOO_LARGE:
                     os.ftruncate(together, 0)
@@ -92,9 +92,9 @@ class Exchange:
             raise
         return together, b"".join(frames.INDEX.pack(size) for size in sizes)
 
-    def _append(self, together: int, name: bytes, max_bytes: int) -> int:
+    def _append_file(self, together: int, name: bytes, max_bytes: int) -> int:
         try:
-            parent, last = _parent(self._folder, name, make=False)
+            parent, last = _open_parent(self._folder, name, make=False)
         except OSError:
             return frames.ABSENT
         try:
@@ -111,14 +111,16 @@ class Exchange:
                 return frames.TOO_LARGE
             try:
                 frames.copy(together, fd, 0, found.st_size)
-            except EOFError:  # only where programs may fork can one be left that shortens it
+            except EOFError:
+                # The file became shorter while it was read. Only a process that outlived its program does that, where
+                # programs may fork.
                 return frames.ABSENT
             return found.st_size
         finally:
             os.close(fd)
 
 
-def _parent(folder: str, name: bytes, *, make: bool) -> tuple[int, bytes]:
+def _open_parent(folder: str, name: bytes, *, make: bool) -> tuple[int, bytes]:
     """Return a descriptor of the folder that a path lies in, and the path's last part. Raises OSError."""
     *above, last = name.split(b"/")
     fd = os.open(folder, _FOLDER)

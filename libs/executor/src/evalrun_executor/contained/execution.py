@@ -15,13 +15,12 @@ _AT_EMPTY_PATH = 0x1000
 
 
 def prepare_execution(machine: str) -> Callable[[], object]:
-    """Return the step that becomes the program on descriptor 3; it never returns.
-
-    Python ignores SIGPIPE and SIGXFSZ; a program of its own expects the defaults.
-    """
+    """Return the step that becomes the program on descriptor 3; it never returns."""
+    # Python ignores these two, and an executed program inherits that. Programs expect the defaults.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     call = _EXECVEAT[machine]
+    # All arguments are made before the fork: making them in each child would cost it page faults.
     place, flags = Int(EXECUTABLE_FD), Int(_AT_EMPTY_PATH)
     pointers = (Text * 2)(b"main", None)
     environment = (Text * 3)(b"PATH=/usr/bin:/bin", b"LANG=C.UTF-8", None)

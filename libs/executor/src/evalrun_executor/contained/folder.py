@@ -19,18 +19,19 @@ DEPTH = 16
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def breach(folder: str) -> str | None:
-    """Return how the folder passes its bounds; None where it does not."""
+def find_breach(folder: str) -> str | None:
+    """Return how the folder exceeds its bounds, or None."""
     return measure(folder)[0]
 
 
 def measure(folder: str) -> tuple[str | None, int]:
-    """Return how the folder passes its bounds, None where it does not, and the bytes of its files."""
+    """Return how the folder exceeds its bounds, or None, and the bytes of its files."""
     totals = [0, 0]
     root = os.open(folder, _OPEN)
     try:
         deeper = _measure(root, totals, DEPTH)
-    except OSError:  # it changed underneath us: the next look will tell
+    except OSError:
+        # The program changed the folder during the measurement. The next check, 20 ms later, finds a breach.
         return None, totals[1]
     finally:
         os.close(root)
@@ -44,13 +45,13 @@ def measure(folder: str) -> tuple[str | None, int]:
     return reason, totals[1]
 
 
-def free_bytes(folder: str) -> int:
+def count_free_bytes(folder: str) -> int:
     """Return the room that is left on the folder's file system."""
     found = os.statvfs(folder)
     return found.f_bfree * found.f_frsize
 
 
-def hidden_breach(folder: str, pid: int) -> str | None:
+def find_hidden_breach(folder: str, pid: int) -> str | None:
     """Return the complaint if a process holds more than the folder's bound in open files without a name, else None.
 
     The kernel shows a process's descriptors to the process's own user as long as the process is dumpable. A process
@@ -61,7 +62,8 @@ def hidden_breach(folder: str, pid: int) -> str | None:
         os.stat(f"/proc/{pid}/exe")
     except FileNotFoundError:
         return f"more than {TOTAL_MIB} MiB in files without a name, as far as can be seen"
-    except OSError:  # it may not be dumped, or its user is not ours
+    except OSError:
+        # The process is not dumpable, or belongs to another user.
         return None
     sizes: dict[int, int] = {}
     for fd in range(OPEN_FILES):
@@ -88,8 +90,9 @@ def _measure(fd: int, totals: list[int], depth: int) -> bool:
                     continue
                 if depth == 0:
                     return False
-                child = _enter(entry.name, fd)
-            except OSError:  # it has gone, or become something else: what is beside it still counts
+                child = _open_folder(entry.name, fd)
+            except OSError:
+                # The entry has gone, or has become something else. The entries beside it still count.
                 continue
             try:
                 if not _measure(child, totals, depth - 1):
@@ -99,10 +102,11 @@ def _measure(fd: int, totals: list[int], depth: int) -> bool:
     return True
 
 
-def _enter(name: str, parent: int) -> int:
+def _open_folder(name: str, parent: int) -> int:
     try:
         return os.open(name, _OPEN, dir_fd=parent)
     except PermissionError:
+        # A program may take its own rights to a folder away.
         os.chmod(name, 0o700, dir_fd=parent)
         return os.open(name, _OPEN, dir_fd=parent)
 
@@ -111,11 +115,13 @@ def empty(folder: str) -> None:
     """Remove everything in the folder. Raises OSError."""
     fd = os.open(folder, _OPEN)
     try:
-        names: list[str] = []  # from the folder down to `fd`
+        # One descriptor walks down and up again: a descriptor per level would run out in a deep nest, and paths longer
+        # than PATH_MAX cannot be opened. `names` leads from the folder down to `fd`.
+        names: list[str] = []
         while True:
             inner = _remove_flat(fd)
             if inner is not None:
-                deeper = _enter(inner, fd)
+                deeper = _open_folder(inner, fd)
                 os.close(fd)
                 fd = deeper
                 names.append(inner)
@@ -131,7 +137,7 @@ def empty(folder: str) -> None:
 
 
 def _remove_flat(fd: int) -> str | None:
-    """Remove the files and the empty folders in `fd`; gives a folder that is not empty, if there is one."""
+    """Remove the files and the empty folders in `fd`. Return a folder that is not empty, or None."""
     os.fchmod(fd, 0o700)
     inner = None
     with os.scandir(fd) as entries:

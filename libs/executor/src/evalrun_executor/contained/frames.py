@@ -16,21 +16,21 @@ from _collections_abc import Callable
     KIND_PROGRAM, KIND_HARNESS, KIND_COMPILE, KIND_EXECUTABLE, KIND_HARNESS_WORKER, KIND_SESSION, KIND_PROGRAM_WORKER,
 ) = range(7)  # fmt: skip
 """Kinds of spawned processes: a runner of a Python program, harness, compiler or executable; a harness worker; the
-worker of a live session; one for Python programs of one input."""
+worker of a live session; a worker for Python programs of one input."""
 
 FRAME = struct.Struct("<BI")
 """Type of frame, payload bytes."""
 COMPILED, RUN, DONE, FAULT, BINARY, FILED, COMPLAINT, FILES, EXECUTED = 1, 2, 3, 4, 5, 6, 7, 8, 9
-"""A RUN is one test's result; DONE ends the job; FAULT is text on why the runner could not go on; with a BINARY, which
-is empty, comes the descriptor of a compiled program. A FILED is a RUN whose texts come as descriptors of memory files,
-one for each that is not empty: so a harness worker never holds what a program wrote. A program worker's comes with
-none: the program writes to pipes whose other ends the front has.
-A COMPLAINT (its size, an `INDEX`) is what the compiler said, as a descriptor too; it follows its COMPILED.
-A FILES holds the size (an `INDEX`) of each file that the job wants back, up to the first that is `TOO_LARGE`; with it
-comes the descriptor of a memory file with their contents, one after another."""
+"""A RUN is one test's result. DONE ends the job. FAULT is a text: why the runner could not go on. BINARY is empty and
+comes with the descriptor of a compiled program. FILED is a RUN whose texts come as descriptors of memory files, one per
+text that is not empty: so a harness worker never holds what a program wrote. A program worker's FILED comes without
+descriptors, because its program writes to pipes whose other ends the front has.
+COMPLAINT holds the size (an `INDEX`) of the compiler's message, which comes as a descriptor; it follows its COMPILED.
+FILES holds the size (an `INDEX`) of each file that the job wants back, up to the first that is `TOO_LARGE`, and comes
+with the descriptor of a memory file that holds their contents, one after another. EXECUTED: see `EXECUTED_HEAD`."""
 
 FILES_BYTES = 64 << 20
-"""Of the files that come back from one run, together."""
+"""Maximum bytes of the files that come back from one run, together."""
 ABSENT, TOO_LARGE = 0xFFFFFFFF, 0xFFFFFFFE
 """In place of a size in FILES."""
 
@@ -39,10 +39,10 @@ COMPILED_HEAD = struct.Struct("<Bd")
 COMPILE_STATUS = ("ok", "error", "timeout")
 
 RUN_HEAD = struct.Struct("<IBiddQI")
-"""Index, why the runner stopped it (see `NOT_STOPPED`), wait status, CPU seconds, wall seconds, peak KiB, bytes of
-stdout; stdout and stderr follow. Raw: what it means, the front says."""
+"""Index, why the runner stopped the child (see `NOT_STOPPED`), wait status, CPU seconds, wall seconds, peak KiB, bytes
+of stdout; stdout and stderr follow. The front interprets these facts, see `run_ends`."""
 NOT_STOPPED, STOPPED_TIME, STOPPED_OUTPUT, STOPPED_OTHER = range(4)
-"""`STOPPED_OTHER`: the reason stands at the end of stderr."""
+"""Why a child was stopped. With `STOPPED_OTHER` the reason stands at the end of stderr."""
 
 FILED_HEAD = struct.Struct("<IBiddQII")
 """As `RUN_HEAD`, then bytes of stderr."""
@@ -107,11 +107,11 @@ class Job:
 
 
 def decode_job(read_at: Callable[[int, int], bytes], *, with_code: bool = True) -> tuple[Job, int, list[int]]:
-    """Read a job; gives it, and the offsets of the program's text and of each input.
+    """Read a job. Return the job, the offset of the program's text, and the offset of each input.
 
     Args:
         read_at: `read_at(size, offset)` reads the memory file.
-        with_code: False leaves the text where it is: what a harness worker held, each later program might find.
+        with_code: False leaves the text in the memory file: what a harness worker holds, each later program might find.
     """
     (length,) = struct.unpack("<Q", read_at(8, 0))
     mode, source, size, *limits = marshal.loads(read_at(length, 8))  # noqa: S302 - by the front, whom we trust
@@ -127,27 +127,31 @@ def decode_job(read_at: Callable[[int, int], bytes], *, with_code: bool = True) 
 
 
 JOB, STOP = b"J", b"S"
-"""Messages of the front to a worker: a job, whose descriptors come with it; stop the program that runs, it has printed
-too much."""
+"""Messages from the front to a worker: a job, whose descriptors come with the message, and the order to stop the
+running program, which has printed too much."""
 
 
-def plain_memory(name: str) -> int:
-    """Return an empty memory file that nobody may execute: a program that may start one may not write another."""
+def make_plain_memory(name: str) -> int:
+    """Return an empty memory file that nobody may execute.
+
+    A compiled program may execute a file by its descriptor: it must not be able to write an executable file.
+    """
     fd = os.memfd_create(name)
-    os.fchmod(fd, 0o600)  # MFD_NOEXEC_SEAL would say it, from Linux 6.3 on
+    # From Linux 6.3 on MFD_NOEXEC_SEAL would do this.
+    os.fchmod(fd, 0o600)
     return fd
 
 
-def memory_file(blob: int, offset: int, size: int) -> int:
+def make_memory_file(blob: int, offset: int, size: int) -> int:
     """Return a memory file with a copy of a piece of `blob`, rewound: stdin, as if it were `< file`."""
-    fd = plain_memory("stdin")
+    fd = make_plain_memory("stdin")
     copy(fd, blob, offset, size)
     os.lseek(fd, 0, os.SEEK_SET)
     return fd
 
 
 def copy(to: int, source: int, offset: int, size: int) -> None:
-    """Append a piece of `source` to `to`, through no memory of ours. Raises EOFError where it is shorter."""
+    """Append a piece of `source` to `to` without reading it into this process. Raises EOFError where it is shorter."""
     while size > 0:
         moved = os.sendfile(to, source, offset, size)
         if moved == 0:
@@ -157,7 +161,7 @@ def copy(to: int, source: int, offset: int, size: int) -> None:
 
 
 def read_at(fd: int, size: int, offset: int) -> bytes:
-    """Read a piece of a memory file."""
+    """Read a piece of a memory file. Raises OSError where the file is shorter."""
     data = bytearray()
     while len(data) < size:
         piece = os.pread(fd, size - len(data), offset + len(data))

@@ -1,9 +1,9 @@
 """A harness worker: one long-lived process per slot that forks a child for each input of a preloaded harness.
 
-Unlike a runner it serves many programs, so it must not hold any of their data: a later program could find
-in its own memory. It reads limits and sizes only. A program's text goes from the job's memory file into the child, and
-what the child writes goes in memory files to the front, or in pipes whose other ends the front has; its own child
-compiles it, once it stands alone.
+Unlike a runner the worker serves many programs, so it must not hold any of their data: a later program could find the
+data in its own memory, which is a copy of the worker's. The worker reads limits and sizes only. The child reads the
+program's text from the job's memory file, and compiles it once it holds no descriptor but its own. What the child
+prints goes to the front in memory files, or in pipes whose other ends the front has.
 """
 
 # ruff: noqa: SIM105
@@ -21,9 +21,15 @@ from resource import setrlimit
 from types import CodeType
 
 from evalrun_executor.contained import folder, frames, landlock, program, python_source
-from evalrun_executor.contained.entrance import Enter, confinement, entrance
+from evalrun_executor.contained.entrance import Enter, prepare_confinement, prepare_entrance
 from evalrun_executor.contained.kernel import die_with
-from evalrun_executor.contained.limits import STOP_FACTOR, CompileLimits, job_limits, limit_harness_worker, wall_limit
+from evalrun_executor.contained.limits import (
+    STOP_FACTOR,
+    CompileLimits,
+    compute_job_limits,
+    limit_harness_worker,
+    wall_limit,
+)
 from evalrun_executor.contained.site import Site
 from evalrun_executor.contained.supervision import (
     CHILD_ENDED,
@@ -42,7 +48,7 @@ _COMPILATION = struct.Struct("<?dd")
 """Report of a child: whether the program compiles, CPU seconds until then, seconds it took."""
 _CRASHES = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 _FDS = 4
-"""That come with a job, at most."""
+"""Maximum descriptors that come with a job."""
 _KEPT: list[object] = []
 
 
@@ -63,41 +69,41 @@ class HarnessWorker:
         self._pending = bytearray()
         self._blob = self._indices = -1
         self._outputs: list[int] = []
-        """Pipes of the front's that the next program writes to; none: memory files."""
+        """The front's pipes that the next program writes to; without them it writes to memory files."""
         self._offsets: list[int] = []
         self._compiles = False
         self._compiled = False
         self._next = b""
-        """The index of the next test, as it was read; empty at the end."""
+        """The packed index of the next test; empty at the end."""
         self._index = 0
         self._complaint = 0
         self._files = (-1, -1, -1)
-        self._said = self._says = -1
+        self._compilation_in = self._compilation_out = -1
         self._compilation = b""
         self._main_path = "<harness>"
 
     def _open(self) -> None:
-        """Open what lies outside the Landlock ruleset."""
+        """Open files that the Landlock ruleset will not grant."""
 
     def _prepare(self) -> None:
-        """Prepare what every child shares, once this process is confined."""
+        """Prepare what all children share. This process is confined already."""
 
     def _take_program(self) -> bool:
-        """Return whether the job's text is a program, which a child compiles before it runs it."""
+        """Return whether the job's text is a program, which the child compiles first."""
         return self._job.mode == "calls"
 
-    def _step(self, code: CodeType) -> Next:
-        """Prepare, in the child, to run the compiled program; return the step that runs it."""
+    def _make_step(self, code: CodeType) -> Next:
+        """Return the step that runs the compiled program; called in the child."""
         harness, namespace = self._site.harnesses[self._job.mode], self._namespace
         return lambda: program.run_harness(harness, code, namespace)
 
     def begin(self, zygote: int) -> Next | None:
-        """Confine this process, as all that it forks; gives the next step, see `boot`."""
+        """Confine this process and with it all that it forks. Return the next step, see `boot`."""
         try:
             die_with(zygote)
             os.setsid()
             self._open()
-            ruleset = self._site.ruleset(self._slot, self.PURPOSE)
+            ruleset = self._site.open_ruleset(self._slot, self.PURPOSE)
             if ruleset is not None:
                 landlock.restrict_self(ruleset)
             self._site.forget_rulesets()
@@ -110,58 +116,73 @@ class HarnessWorker:
             expect_children()
             gc.freeze()
         except Exception as error:  # noqa: BLE001 - its last words: the front takes them as an infra error
-            self._fault(f"worker: {type(error).__name__}: {error}")
+            self._report_fault(f"worker: {type(error).__name__}: {error}")
             os._exit(FAULTY)
         return self.serve
 
     def serve(self) -> Next | None:
-        """Do jobs until the front leaves; gives a child's next step.
+        """Do jobs until the front leaves. Return the next step, in a forked child.
 
-        Forks here, right below `boot`, so that a child leaves one frame behind, and this is kept from being freed.
+        The fork stands here, right below `boot`, so that a child leaves one frame behind.
         """
-        enter, confine = entrance(watched=self._site.landlock_abi > 0), confinement(self._site.program_filter)
+        enter, confine = (
+            prepare_entrance(watched=self._site.landlock_abi > 0),
+            prepare_confinement(self._site.program_filter),
+        )
         fork, clock, wait, reap, listing = os.fork, time.monotonic, wait_for_signal, os.wait4, os.listdir
         work = self._work
+        # A child leaves this frame behind. Freeing what the frame holds would cost the child page faults, and the
+        # socket's destructor would close whatever has its number by then.
         _KEPT.extend((enter, confine, self))
         status = 0
         try:
             while self._take_job():
-                become, limits, has_code = self._future(), self._limits, self._job.code_size > 0 or self._compiles
-                while self._next_test():
+                become, limits, has_code = (
+                    self._make_harness_step(),
+                    self._limits,
+                    self._job.code_size > 0 or self._compiles,
+                )
+                while self._take_test():
                     stdin, stdout, stderr = self._files
                     started = clock()
                     pid = fork()
                     if pid == 0:
+                        # From here on every page that the child touches is copied for it: see `entrance`.
                         if has_code:
-                            become = self._future_of_code(enter)
+                            become = self._make_code_step(enter)
                         else:
                             enter(stdin, stdout, stderr, -1)
                         for what, limit in limits:
                             setrlimit(what, limit)
                         confine()
                         return become
+                    # Most children end within the first wait, which costs less than a supervisor's look.
                     if wait(CHILD_ENDED, QUICK_SECONDS) is None:
-                        outcome = self._supervisor.filed_child(pid, (stdout, stderr), started, self._stop_at)
+                        outcome = self._supervisor.watch_filed_child(
+                            pid, (stdout, stderr), started, self._compute_stop_times
+                        )
                     else:
                         _, ended, usage = reap(pid, 0)
                         outcome = ChildResult(
                             0, ended, usage.ru_utime + usage.ru_stime, clock() - started, usage.ru_maxrss
                         )
-                    if listing(work):  # its mtime would not do: two tests may share a tick of the clock
+                    # The folder's mtime would not do: two tests may share a tick of the clock.
+                    if listing(work):
                         folder.empty(work)
                     self._report(outcome)
                 self._end_job()
         except (FrontGoneError, BrokenPipeError, ConnectionResetError):
             status = FRONT_GONE
         except Exception as error:  # noqa: BLE001 - its last words: the front takes them as an infra error
-            self._fault(f"worker: {type(error).__name__}: {error}")
+            self._report_fault(f"worker: {type(error).__name__}: {error}")
             status = FAULTY
         os._exit(status)
 
     def _take_job(self) -> bool:
-        """Wait for a job; False at the front's end of file."""
+        """Wait for a job. Return False at the front's end of file."""
         message, ancillary, _, _ = self._front.recvmsg(1, socket.CMSG_SPACE(4 * _FDS))
-        while message == frames.STOP:  # its program had ended meanwhile
+        # A STOP that arrives between two jobs was meant for a program that had ended meanwhile.
+        while message == frames.STOP:
             message, ancillary, _, _ = self._front.recvmsg(1, socket.CMSG_SPACE(4 * _FDS))
         if not message:
             return False
@@ -170,47 +191,52 @@ class HarnessWorker:
         self._job, self._code, self._offsets = frames.decode_job(self._read_at, with_code=False)
         self._supervisor.output_bytes = self._job.output_bytes
         file_bytes = 0 if self._outputs else self._job.output_bytes
-        self._limits = job_limits(self._job.time_seconds, self._job.memory_mib, file_bytes)
+        self._limits = compute_job_limits(self._job.time_seconds, self._job.memory_mib, file_bytes)
         self._compiles = self._take_program()
         self._compiled = False
         self._next = os.read(self._indices, frames.INDEX.size)
-        if not self._next:  # other slots have taken all
-            self._say(frames.DONE, b"")
+        if not self._next:
+            # Other slots have taken all tests.
+            self._queue_frame(frames.DONE, b"")
             self._send([])
         return True
 
-    def _future(self) -> Next | None:
-        """Return what a child becomes where there is no program's text."""
+    def _make_harness_step(self) -> Next | None:
+        """Return the step of a child that runs a harness without a program, or None where the child compiles one."""
         if self._compiles:
             return None
         harness, namespace = self._site.harnesses[self._job.mode], self._namespace
         return lambda: program.run_harness(harness, "", namespace)
 
-    def _next_test(self) -> bool:
+    def _take_test(self) -> bool:
         """Prepare the next test. Returns False if there is none."""
         if not self._next:
             return False
         (self._index,) = frames.INDEX.unpack(self._next)
-        stdin = frames.memory_file(self._blob, self._offsets[self._index], self._job.sizes[self._index])
-        stdout, stderr = self._outputs or (frames.plain_memory("stdout"), frames.plain_memory("stderr"))
+        stdin = frames.make_memory_file(self._blob, self._offsets[self._index], self._job.sizes[self._index])
+        stdout, stderr = self._outputs or (frames.make_plain_memory("stdout"), frames.make_plain_memory("stderr"))
         self._outputs = []
         self._files = (stdin, stdout, stderr)
         if self._compiles:
-            self._said, self._says = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+            self._compilation_in, self._compilation_out = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
             self._compilation = b""
         return True
 
-    def _future_of_code(self, enter: Enter) -> Next:
-        """Confine this child, read the text and compile it for `calls`; ends the child if the text is no program."""
+    def _make_code_step(self, enter: Enter) -> Next:
+        """Enter this child, read the text, compile it if it is a program, and return the step that runs it.
+
+        A text that does not compile ends the child.
+        """
+        # The child reads the text itself, before it closes the job's memory file: the worker never holds the text.
         text = self._read_at(self._job.code_size, self._code)
         stdin, stdout, stderr = self._files
-        enter(stdin, stdout, stderr, self._says if self._compiles else -1)
+        enter(stdin, stdout, stderr, self._compilation_out if self._compiles else -1)
         if not self._compiles:
             harness, namespace = self._site.harnesses[self._job.mode], self._namespace
             return lambda: program.run_harness(harness, text.decode(), namespace)
         started = time.monotonic()
         checked = python_source.check(text, self.CODE_NAME)
-        step = None if checked.code is None else self._step(checked.code)
+        step = None if checked.code is None else self._make_step(checked.code)
         seconds = time.monotonic() - started
         os.write(3, _COMPILATION.pack(step is not None, time.process_time(), seconds))
         os.close(3)
@@ -219,23 +245,24 @@ class HarnessWorker:
             os._exit(0)
         return step
 
-    def _stop_at(self) -> tuple[float, float]:
-        """Return the CPU and wall seconds at which a child is stopped; compiling has its own on top."""
+    def _compute_stop_times(self) -> tuple[float, float]:
+        """Return the CPU and wall seconds at which a child is stopped, those of its compilation included."""
         seconds = self._job.time_seconds
         cpu: float = 0
         wall: float = 0
         if self._compiles:
-            self._listen()
+            self._read_compilation()
+            # The child compiles under `CompileLimits`. Once it has reported, what it really took replaces them.
             cpu, wall = CompileLimits.CPU_SECONDS, 2 * CompileLimits.CPU_SECONDS
             if self._compilation:
                 _, cpu, wall = _COMPILATION.unpack(self._compilation)
         return STOP_FACTOR * seconds + cpu, wall_limit(seconds) + wall
 
-    def _listen(self) -> None:
-        """Take what the child has said of its compilation, if it has."""
+    def _read_compilation(self) -> None:
+        """Read the child's report on its compilation, if it has written one."""
         if not self._compilation:
             try:
-                self._compilation = os.read(self._said, _COMPILATION.size)
+                self._compilation = os.read(self._compilation_in, _COMPILATION.size)
             except BlockingIOError:
                 return
 
@@ -247,20 +274,20 @@ class HarnessWorker:
         self._next = os.read(self._indices, frames.INDEX.size) if good else b""
         files = [stdout, stderr]
         if good:
-            files = self._say_end(outcome)
+            files = self._queue_end(outcome)
         elif self._complaint:
-            self._say(frames.COMPLAINT, frames.INDEX.pack(self._complaint))
+            self._queue_frame(frames.COMPLAINT, frames.INDEX.pack(self._complaint))
             files = [stderr]
         else:
             files = []
         if not self._next:
-            self._say(frames.DONE, b"")
+            self._queue_frame(frames.DONE, b"")
         self._send(files)
         os.close(stdout)
         os.close(stderr)
 
-    def _say_end(self, outcome: ChildResult) -> list[int]:
-        """Return how a program ended; gives the outputs that go with it."""
+    def _queue_end(self, outcome: ChildResult) -> list[int]:
+        """Queue the frame that tells how a program ended. Return the outputs that go with it."""
         outputs = [(fd, os.fstat(fd).st_size) for fd in self._files[1:]]
         max_bytes = self._job.output_bytes
         if any(size > max_bytes for _, size in outputs):
@@ -269,14 +296,14 @@ class HarnessWorker:
             self._index, outcome.stopped, outcome.status, outcome.cpu_seconds, outcome.wall_seconds, outcome.peak_kib,
             *(min(size, max_bytes) for _, size in outputs),
         )  # fmt: skip
-        self._say(frames.FILED, head)
+        self._queue_frame(frames.FILED, head)
         return [fd for fd, size in outputs if size > 0]
 
     def _take_compilation(self, outcome: ChildResult) -> bool:
-        """Return how compiling went, once; False where there is nothing else to say about the child."""
-        os.close(self._says)
-        self._listen()
-        os.close(self._said)
+        """Queue the result of the compilation, once per job. Return whether the program ran."""
+        os.close(self._compilation_out)
+        self._read_compilation()
+        os.close(self._compilation_in)
         error = b""
         self._complaint = 0
         if self._compilation:
@@ -291,7 +318,8 @@ class HarnessWorker:
             ended_by = os.WTERMSIG(outcome.status) if os.WIFSIGNALED(outcome.status) else 0
             if outcome.stopped == frames.STOPPED_TIME or ended_by == signal.SIGXCPU:
                 status, error = 2, b"the interpreter took too long to compile the program\n"
-            elif outcome.stopped != frames.NOT_STOPPED:  # by us, for what the text made the compiler do
+            elif outcome.stopped != frames.NOT_STOPPED:
+                # The supervisor stopped the child for what the text made the compiler do, e.g. fill the folder.
                 status, error = 1, b"the interpreter was stopped while it compiled the program\n"
             elif ended_by in _CRASHES:
                 status, error = 1, b"the program crashes the interpreter's compiler\n"
@@ -299,7 +327,7 @@ class HarnessWorker:
                 raise OSError(f"a child ended with wait status {outcome.status} before it had compiled the program")
         if not self._compiled:
             self._compiled = True
-            self._say(frames.COMPILED, frames.COMPILED_HEAD.pack(status, seconds) + error)
+            self._queue_frame(frames.COMPILED, frames.COMPILED_HEAD.pack(status, seconds) + error)
         return bool(good)
 
     def _end_job(self) -> None:
@@ -307,7 +335,7 @@ class HarnessWorker:
             os.close(fd)
         self._outputs = []
 
-    def _say(self, frame: int, payload: bytes) -> None:
+    def _queue_frame(self, frame: int, payload: bytes) -> None:
         self._pending += frames.FRAME.pack(frame, len(payload)) + payload
 
     def _send(self, fds: list[int]) -> None:
@@ -320,9 +348,9 @@ class HarnessWorker:
             self._front.sendall(self._pending)
             self._pending.clear()
 
-    def _fault(self, text: str) -> None:
+    def _report_fault(self, text: str) -> None:
         self._pending.clear()
-        self._say(frames.FAULT, text.encode(errors="replace")[:2000])
+        self._queue_frame(frames.FAULT, text.encode(errors="replace")[:2000])
         try:
             self._front.sendall(self._pending)
         except OSError:

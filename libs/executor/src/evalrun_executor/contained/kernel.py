@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from evalrun_executor.contained.c_types import Int, Long, Pointer, ULong, function, get_errno
+from evalrun_executor.contained.c_types import Int, Long, Pointer, ULong, get_errno, load_function
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
@@ -13,10 +13,10 @@ PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 CLOSE_RANGE = 436  # the same number on every architecture, like all calls since Linux 5.1
 
-_syscall = function("syscall")
+_syscall = load_function("syscall")
 _syscall.restype = Long
-_prctl, plain_prctl = function("prctl"), function("prctl")
-"""prctl(2) without conversions: ints that fit a C int, or bytes for a pointer; gives 0, or -1 where it failed."""
+_prctl, plain_prctl = load_function("prctl"), load_function("prctl")
+"""prctl(2) without conversions: takes ints that fit a C int, or bytes for a pointer. Returns 0, or -1 on failure."""
 _prctl.argtypes = [Int, ULong, Pointer, ULong, ULong]
 
 
@@ -39,7 +39,7 @@ def prctl(option: int, argument: int, pointer: object = None) -> None:
 def trim_heap() -> None:
     """Give unused pages of the C library's heap back to the kernel: every mapped page makes each fork dearer."""
     try:
-        function("malloc_trim")(0)
+        load_function("malloc_trim")(0)
     except OSError:  # a C library other than glibc
         return
 
@@ -47,7 +47,8 @@ def trim_heap() -> None:
 def close_from(first: int) -> None:
     """Close every descriptor from `first` on."""
     if _syscall(Long(CLOSE_RANGE), ULong(first), ULong(0xFFFFFFFF), ULong(0)) != 0:
-        os.closerange(first, os.sysconf("SC_OPEN_MAX"))  # Linux before 5.9
+        # Linux before 5.9 lacks the call.
+        os.closerange(first, os.sysconf("SC_OPEN_MAX"))
 
 
 def die_with(parent: int) -> None:
@@ -56,5 +57,6 @@ def die_with(parent: int) -> None:
     `parent` must be single-threaded, because the kernel watches the thread that forked.
     """
     prctl(PR_SET_PDEATHSIG, 9)
-    if os.getppid() != parent:  # it ended before the request was made
+    # The kernel reports only an end after the request: a parent that had ended before it shows here.
+    if os.getppid() != parent:
         os._exit(1)

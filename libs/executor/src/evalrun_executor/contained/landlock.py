@@ -23,7 +23,8 @@ PRIVATE = READ | WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | R
 """No sockets, pipes, links or devices in the private folder."""
 
 _TCP = 0b11
-_SCOPES = 0b11  # abstract unix sockets, signals
+_SCOPES = 0b11
+"""Abstract unix sockets, signals."""
 
 
 def abi() -> int:
@@ -34,7 +35,7 @@ def abi() -> int:
         return 0
 
 
-def handled_rights(version: int) -> int:
+def compute_handled_rights(version: int) -> int:
     """Return the file rights that this version can refuse; all of them are refused unless a rule grants them."""
     if version >= 5:
         return (1 << 16) - 1
@@ -46,7 +47,7 @@ def make_ruleset(version: int, rules: list[tuple[str, int]]) -> int:
 
     Paths that do not exist are left out. Raises OSError.
     """
-    handled = handled_rights(version)
+    handled = compute_handled_rights(version)
     attributes = struct.pack("<Q", handled)
     if version >= 4:
         attributes += struct.pack("<Q", _TCP)
@@ -59,6 +60,7 @@ def make_ruleset(version: int, rules: list[tuple[str, int]]) -> int:
         except OSError:
             continue
         is_folder = stat.S_ISDIR(os.fstat(parent).st_mode)
+        # The kernel refuses a rule with rights that it does not handle, or with rights of folders on a file.
         granted = rights & handled & (-1 if is_folder else _FILE_RIGHTS)
         rule = struct.pack("<Qi", granted, parent)
         try:

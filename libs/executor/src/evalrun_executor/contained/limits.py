@@ -40,7 +40,10 @@ SESSION_PENDING_SIGNALS = 64
 
 
 def wall_limit(time_seconds: float) -> float:
-    """Return the wall seconds after which a program is stopped whatever it does; alone again where it was starved."""
+    """Return the wall seconds after which a program is stopped whatever it does.
+
+    A program that lacked CPU time until then is run again alone, see `time_outs`.
+    """
     return 2 * time_seconds + 5
 
 
@@ -54,12 +57,12 @@ def resident_limit_mib(memory_mib: int, *, compiled: bool) -> int:
     return memory_mib + INTERPRETER_RESIDENT_MIB
 
 
-def _ceil(seconds: float) -> int:
-    """Return what `math.ceil` does: the module `math` is a file of its own to load."""
+def _round_up(seconds: float) -> int:
+    """Round up as `math.ceil` does, without the module `math`, which is a file of its own to load."""
     return -int(-seconds // 1)
 
 
-def _set(what: int, value: int) -> None:
+def _set_limit(what: int, value: int) -> None:
     _, hard = resource.getrlimit(what)
     if hard != resource.RLIM_INFINITY:
         value = min(value, hard)
@@ -67,11 +70,13 @@ def _set(what: int, value: int) -> None:
 
 
 def limit_program(time_seconds: float, memory_mib: int, max_input_bytes: int, *, compiled: bool) -> None:
-    """Limit this process, a runner, and with it the children that it forks: once, for ten calls in each cost 0.2 ms.
+    """Limit this process, a runner, and with it the children that it forks.
+
+    The limits are set once, because ten calls in each child would take 0.2 ms.
 
     The filter lets a child change its stack limit only, so soft limits hold where a runner needs the hard one.
     """
-    _set(resource.RLIMIT_AS, (memory_mib + (COMPILED_MIB if compiled else INTERPRETER_MIB)) * MIB)
+    _set_limit(resource.RLIMIT_AS, (memory_mib + (COMPILED_MIB if compiled else INTERPRETER_MIB)) * MIB)
     _limit_common(max(FILE_MIB, max_input_bytes // MIB + 1))
     _, max_bytes = resource.getrlimit(resource.RLIMIT_STACK)
     if compiled and max_bytes == resource.RLIM_INFINITY:
@@ -86,7 +91,8 @@ def limit_program(time_seconds: float, memory_mib: int, max_input_bytes: int, *,
 def _limit_stack(stack_mib: int) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_STACK)
     wanted = stack_mib * MIB if hard == resource.RLIM_INFINITY else min(stack_mib * MIB, hard)
-    resource.setrlimit(resource.RLIMIT_STACK, (wanted, hard))  # the hard one stays: programs do ask for more
+    # The hard limit stays, because programs do ask for more.
+    resource.setrlimit(resource.RLIMIT_STACK, (wanted, hard))
 
 
 def limit_session(memory_mib: int, max_file_bytes: int) -> None:
@@ -95,12 +101,12 @@ def limit_session(memory_mib: int, max_file_bytes: int) -> None:
     No CPU limit: the kernel's counts a process's whole life, and a session's has no end. The worker watches each
     execution.
     """
-    _set(resource.RLIMIT_AS, (memory_mib + INTERPRETER_MIB) * MIB)
+    _set_limit(resource.RLIMIT_AS, (memory_mib + INTERPRETER_MIB) * MIB)
     _limit_common(max(FILE_MIB, max_file_bytes // MIB + 1))
     _limit_stack(PYTHON_STACK_MIB)
-    _set(resource.RLIMIT_NOFILE, SESSION_OPEN_FILES)
-    _set(resource.RLIMIT_NPROC, SESSION_TASKS_PER_USER)
-    _set(resource.RLIMIT_SIGPENDING, SESSION_PENDING_SIGNALS)
+    _set_limit(resource.RLIMIT_NOFILE, SESSION_OPEN_FILES)
+    _set_limit(resource.RLIMIT_NPROC, SESSION_TASKS_PER_USER)
+    _set_limit(resource.RLIMIT_SIGPENDING, SESSION_PENDING_SIGNALS)
 
 
 def limit_harness_worker() -> None:
@@ -109,12 +115,12 @@ def limit_harness_worker() -> None:
     _limit_stack(PYTHON_STACK_MIB)
 
 
-def job_limits(time_seconds: float, memory_mib: int, output_bytes: int) -> list[tuple[int, tuple[int, int]]]:
-    """Return the soft and hard limits that a harness worker's child sets itself."""
+def compute_job_limits(time_seconds: float, memory_mib: int, output_bytes: int) -> list[tuple[int, tuple[int, int]]]:
+    """Return the soft and hard limits that a harness worker's child sets for itself."""
     wanted = (
         (resource.RLIMIT_AS, (memory_mib + INTERPRETER_MIB) * MIB),
         (resource.RLIMIT_FSIZE, max(FILE_MIB * MIB, output_bytes + MIB)),
-        (resource.RLIMIT_CPU, _ceil(time_seconds * STOP_FACTOR) + CompileLimits.CPU_SECONDS + CPU_SLACK_SECONDS),
+        (resource.RLIMIT_CPU, _round_up(time_seconds * STOP_FACTOR) + CompileLimits.CPU_SECONDS + CPU_SLACK_SECONDS),
     )
     found = []
     for what, value in wanted:
@@ -130,26 +136,27 @@ def refresh_cpu_limit(time_seconds: float) -> None:
     The runner counts its own seconds against it, so it has to move on as they pass.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    wanted = int(time.process_time()) + _ceil(time_seconds * STOP_FACTOR) + CPU_SLACK_SECONDS
+    wanted = int(time.process_time()) + _round_up(time_seconds * STOP_FACTOR) + CPU_SLACK_SECONDS
     if hard == resource.RLIM_INFINITY or wanted <= hard:
         resource.setrlimit(resource.RLIMIT_CPU, (wanted, hard))
 
 
 def limit_compiler(cpu_seconds: int, memory_mib: int, file_mib: int) -> None:
     """Limit this process and each stage that it starts as a compiler."""
-    _set(resource.RLIMIT_AS, memory_mib * MIB)
+    _set_limit(resource.RLIMIT_AS, memory_mib * MIB)
     resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
     _limit_common(file_mib)
 
 
 def _limit_common(file_mib: int) -> None:
-    _set(resource.RLIMIT_FSIZE, file_mib * MIB)
-    _set(resource.RLIMIT_NOFILE, OPEN_FILES)
-    _set(resource.RLIMIT_NPROC, TASKS_PER_USER)
-    _set(resource.RLIMIT_CORE, 1)  # unlike 0, also no dump to a program of the machine's that reads it from a pipe
-    _set(resource.RLIMIT_MEMLOCK, 0)
-    _set(resource.RLIMIT_MSGQUEUE, 0)
-    _set(resource.RLIMIT_SIGPENDING, 256)
+    _set_limit(resource.RLIMIT_FSIZE, file_mib * MIB)
+    _set_limit(resource.RLIMIT_NOFILE, OPEN_FILES)
+    _set_limit(resource.RLIMIT_NPROC, TASKS_PER_USER)
+    # With 0 the kernel would still pipe a dump to the machine's own program for dumps, where it has one.
+    _set_limit(resource.RLIMIT_CORE, 1)
+    _set_limit(resource.RLIMIT_MEMLOCK, 0)
+    _set_limit(resource.RLIMIT_MSGQUEUE, 0)
+    _set_limit(resource.RLIMIT_SIGPENDING, 256)
 
 
 class CompileLimits:
@@ -160,7 +167,7 @@ class CompileLimits:
 
     def __enter__(self) -> None:
         used = resource.getrusage(resource.RUSAGE_SELF)
-        spent = _ceil(used.ru_utime + used.ru_stime)
+        spent = _round_up(used.ru_utime + used.ru_stime)
         self._memory = resource.getrlimit(resource.RLIMIT_AS)
         self._cpu = resource.getrlimit(resource.RLIMIT_CPU)
         resource.setrlimit(resource.RLIMIT_AS, (self.MEMORY_MIB * MIB, self._memory[1]))

@@ -29,10 +29,11 @@ _leave = os._exit  # before a program can replace it
 def prepare_streams() -> None:
     """Recreate sys.stdin, stdout and stderr on descriptors 0, 1 and 2, as Python does at start in C.UTF-8.
 
-    Done in the runner, for all tests at once (300 us of page faults in a child): the descriptors stand for ones of the
-    same kinds, a file and two pipes, that a child puts in their places. Not in the zygote: what a child touches lies
-    on fewer pages when it was made last (25 faults of 330).
+    The runner does it for all tests at once, which saves 300 us of page faults in each child. The zygote does not do it
+    for all runners: what a child touches lies on fewer pages when it was made last (25 faults of 330).
     """
+    # Python asks a descriptor for its kind when it makes a stream. A child later replaces these by a file and two pipes
+    # of its own.
     nothing = os.memfd_create("stdin")
     keep_open, pipe = os.pipe()
     for fd, place in ((nothing, 0), (pipe, 1), (pipe, 2)):
@@ -52,22 +53,22 @@ def prepare_streams() -> None:
 
 
 def prepare_main(path: str) -> dict[str, object]:
-    """Put a fresh `__main__` in place and give its globals; take our own modules out of sight."""
+    """Put a fresh `__main__` in place. Return its globals."""
     module = type(sys)("__main__")
     module.__dict__.update(__file__=path, __cached__=None, __builtins__=builtins, __annotations__={})
     sys.modules["__main__"] = module
-    sys.argv = [path if path.startswith("/") else SCRIPT]  # `open(sys.argv[0])` finds the text, as under any judge
+    # `open(sys.argv[0])` finds the text, as under any judge.
+    sys.argv = [path if path.startswith("/") else SCRIPT]
     return module.__dict__
 
 
 _FORGOTTEN: list[object] = []
 
 
-def forget_ours() -> None:
-    """Take our own modules out of sight; what they hold goes on working.
-
-    They are kept: else a child that leaves the last function of one behind would take the module apart, page by page.
-    """
+def forget_own_modules() -> None:
+    """Remove our own modules from `sys.modules`, so that a program does not see that it is judged."""
+    # The list keeps the modules alive: a child that leaves the last function of a module behind would else take the
+    # module apart, page by page.
     _FORGOTTEN.extend(sys.modules.pop(name) for name in [*sys.modules] if name.startswith(OWN_MODULES))
 
 
@@ -77,16 +78,17 @@ def run_program(code: CodeType, namespace: dict[str, object], *, thorough: bool)
     Args:
         code: compiled.
         namespace: of `prepare_main`.
-        thorough: destroy its objects at the end, for that may be seen, see `python_source.needs_teardown`.
+        thorough: destroy its objects at the end, which may be seen from outside, see `python_source.needs_teardown`.
     """
     status = 0
     if hasattr(sys, "set_int_max_str_digits"):
-        sys.set_int_max_str_digits(0)  # contest judges have no such limit; CPU time is limited anyway
+        # Contest judges have no such limit, and CPU time is limited anyway.
+        sys.set_int_max_str_digits(0)
     try:
         exec(code, namespace)  # noqa: S102 - what a child is for
     except BaseException as error:  # noqa: BLE001 - the program's own, whatever it is
-        status = _status_after(error)
-    _end(status, namespace if thorough else None)
+        status = _report_exception(error)
+    _end_process(status, namespace if thorough else None)
 
 
 _AT_START = (
@@ -97,11 +99,11 @@ _NEVER_SHADOWED = frozenset(_AT_START.split())
 imported."""
 
 
-def run_beside(code: CodeType, namespace: dict[str, object], folder: str, names: list[str]) -> None:
+def run_beside_files(code: CodeType, namespace: dict[str, object], folder: str, names: list[str]) -> None:
     """Run the program as one that lies among files, in `folder`; never returns.
 
-    It imports those before any module of the same name: of what the zygote has imported ahead, those are forgotten.
-    Done here, in the child: the runner imports nothing that a request brings.
+    An import prefers these files to any module of the same name, so the modules of these names that the zygote has
+    imported ahead are forgotten. The child does it: the runner imports nothing that a request brings.
     """
     shadowed = {name[:-3] if name.endswith(".py") else name for name in names} - _NEVER_SHADOWED
     hidden = [name for name in sys.modules if name.partition(".")[0] in shadowed.difference(sys.builtin_module_names)]
@@ -116,16 +118,16 @@ def run_harness(main: Callable[..., None], code: object, namespace: dict[str, ob
     try:
         main(code)
     except BaseException as error:  # noqa: BLE001 - the program's own, whatever it is
-        status = _status_after(error)
-    _end(status, namespace)
+        status = _report_exception(error)
+    _end_process(status, namespace)
 
 
-def _status_after(error: BaseException) -> int:
-    """Return the exit status that Python would end with, having printed what it would print."""
-    return _system_exit(error.code) if isinstance(error, SystemExit) else _uncaught(error)
+def _report_exception(error: BaseException) -> int:
+    """Print what Python would print after this exception. Return the exit status that it would end with."""
+    return _report_exit_code(error.code) if isinstance(error, SystemExit) else _report_uncaught(error)
 
 
-def _system_exit(code: object) -> int:
+def _report_exit_code(code: object) -> int:
     if code is None:
         return 0
     if isinstance(code, int):
@@ -137,66 +139,74 @@ def _system_exit(code: object) -> int:
     return 1
 
 
-def _uncaught(error: BaseException) -> int:
+def _report_uncaught(error: BaseException) -> int:
     trace: TracebackType | None = error.__traceback__
-    trace = trace.tb_next if trace is not None else None  # the first frame is ours
+    # The first frame is ours, and Python's own traceback has no such frame.
+    trace = trace.tb_next if trace is not None else None
     error = error.with_traceback(trace)
     try:
         sys.excepthook(type(error), error, trace)
     except SystemExit as end:
-        return _system_exit(end.code)
+        return _report_exit_code(end.code)
     except BaseException:  # noqa: BLE001 - a hook of the program's
         sys.__excepthook__(type(error), error, trace)
     if isinstance(error, KeyboardInterrupt):
-        _flush()
+        # Python ends by the signal itself, so that its parent sees that it was interrupted.
+        _flush_streams()
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
     return 1
 
 
-def _end(status: int, namespace: dict[str, object] | None) -> None:
-    """End as Py_FinalizeEx does, but for what nobody can see: threads, atexit, flush, the globals' destructors."""
+def _end_process(status: int, namespace: dict[str, object] | None) -> None:
+    """End the process as Py_FinalizeEx does: threads, atexit, flush, the globals' destructors.
+
+    The rest of Python's own tear-down is left out: nobody sees it, and it would touch every page once more.
+    """
     threading = sys.modules.get("threading")
     if threading is not None:
-        _quietly(threading._shutdown)
+        _call_quietly(threading._shutdown)
     atexit._run_exitfuncs()
-    status = _flush() or status
-    if namespace is not None:  # e.g. a file on descriptor 1 that was never closed is flushed by its destructor
-        for name in ("stdin", "stdout", "stderr"):  # a stdout of its own may need its globals to flush
+    status = _flush_streams() or status
+    if namespace is not None:
+        # Destructors print and flush: a file on descriptor 1 that was never closed is written by its own. A stdout that
+        # the program put in place may need globals to flush, so it goes while they are there.
+        for name in ("stdin", "stdout", "stderr"):
             setattr(sys, name, getattr(sys, f"__{name}__", None))
-        gc.collect()  # cycles that nothing refers to: their destructors find every name
+        # Cycles that nothing refers to go first: their destructors find every name.
+        gc.collect()
         for last in (False, True):
             for name in [*namespace]:
                 if name != "__builtins__" and isinstance(namespace[name], _WITHOUT_END) is last:
                     namespace[name] = None
         gc.collect()
-        status = _flush() or status
+        status = _flush_streams() or status
     _leave(status)
 
 
-_WITHOUT_END = (int, float, complex, str, bytes, type(None), type, type(sys), type(_system_exit), type(len))
+_WITHOUT_END = (int, float, complex, str, bytes, type(None), type, type(sys), type(_report_exit_code), type(len))
 """Values whose end nobody sees. They go last: Python's own end runs destructors and clean-ups of generators while every
 global is still there."""
 
 
-def _quietly(call: Callable[[], object]) -> None:
+def _call_quietly(call: Callable[[], object]) -> None:
     try:
         call()
     except BaseException as error:  # noqa: BLE001 - Python prints it as unraisable and goes on
         sys.__excepthook__(type(error), error, error.__traceback__)
 
 
-def _flush() -> int:
-    """Flush stdout and stderr; gives 120 where that fails, as Python does."""
+def _flush_streams() -> int:
+    """Flush stdout and stderr. Return 120 if that fails, as Python ends with, else 0."""
     try:
         sys.stdout.flush()
         sys.stderr.flush()
     except Exception:  # noqa: BLE001 - looked at again, one by one
-        return _flush_one_by_one()
+        return _flush_each_stream()
     return 0
 
 
-def _flush_one_by_one() -> int:
+def _flush_each_stream() -> int:
     status = 0
     for stream in (sys.stdout, sys.stderr):
         try:

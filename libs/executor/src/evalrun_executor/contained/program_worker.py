@@ -32,22 +32,24 @@ class ProgramWorker(HarnessWorker):
         self._source = -1
 
     def _open(self) -> None:
-        """Open the file of the program's text, which the ruleset lets nobody write who opens it later."""
+        """Open the file of the program's text. Once the ruleset holds, nobody can open it for writing."""
         self._source = os.open(self._main_path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def _prepare(self) -> None:
         sys.path.insert(0, self._folder)
-        program.forget_ours()
+        program.forget_own_modules()
 
     def _take_program(self) -> bool:
-        """Copy the text to where the program and its tracebacks find it, through no memory of ours."""
+        """Copy the text to where the program and its tracebacks find it."""
+        # The text passes through no memory of this process, where a later program could find it.
         os.ftruncate(self._source, 0)
         os.lseek(self._source, 0, os.SEEK_SET)
         frames.copy(self._source, self._blob, self._code, self._job.code_size)
         return True
 
-    def _step(self, code: CodeType) -> Next:
-        """Import what every program may import ahead: by the program's clock only its own imports count."""
+    def _make_step(self, code: CodeType) -> Next:
+        """Import ahead what the program names, and return the step that runs it."""
+        # The child imports before it reports its compilation: the program's clock counts only its own imports.
         python_source.import_ahead(code)
         gc.freeze()
         namespace, thorough = self._namespace, python_source.needs_teardown(code)

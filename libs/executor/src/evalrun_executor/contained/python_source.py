@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from _warnings import filters as _warning_filters  # `warnings` takes them over when somebody imports it
+from _warnings import filters as _warning_filters  # `warnings` adopts this list on import
 from opcode import opmap
 
 from evalrun_executor.contained.limits import CompileLimits
@@ -30,7 +30,7 @@ _warning_filters.insert(0, ("ignore", None, SyntaxWarning, None, 0))
 
 
 class Checked:
-    """The compiler's answer."""
+    """Result of compiling a text."""
 
     def __init__(self, code: CodeType | None, stderr: bytes, seconds: float) -> None:
         self.code = code
@@ -56,7 +56,7 @@ def check(source: bytes, name: str = SCRIPT) -> Checked:
         except Exception as error:  # noqa: BLE001 - whatever it is, the text made the compiler raise it
             if isinstance(error, SyntaxError):
                 error.filename = SCRIPT
-            stderr = _describe(error)
+            stderr = _describe_error(error)
     return Checked(code, stderr[:MAX_COMPLAINT], time.monotonic() - started)
 
 
@@ -76,14 +76,14 @@ def needs_teardown(code: CodeType) -> bool:
     waiting = [code]
     while waiting:
         part = waiting.pop()
-        if not _SEEN_AT_THE_END.isdisjoint(part.co_names) or _may_be_left_open(part):
+        if not _SEEN_AT_THE_END.isdisjoint(part.co_names) or _may_be_suspended(part):
             return True
         for constant in part.co_consts:
             if isinstance(constant, _CODE):
                 waiting.append(constant)
             elif "__del__" in repr(constant):
                 return True
-        if any(name not in AHEAD and name not in ("sys", "os") for name in _imported(part)):
+        if any(name not in AHEAD and name not in ("sys", "os") for name in _list_imports(part)):
             return True
     return False
 
@@ -93,8 +93,8 @@ _GENERATORS = 0x20 | 0x80 | 0x200
 """CO_GENERATOR, CO_COROUTINE, CO_ASYNC_GENERATOR."""
 
 
-def _may_be_left_open(code: CodeType) -> bool:
-    """Return whether it is a generator, or the like, with a `finally` or a `with` that its destruction leads through.
+def _may_be_suspended(code: CodeType) -> bool:
+    """Return whether the code is a generator, or the like, with a `finally` or a `with` that its destruction runs.
 
     Python 3.9 and 3.10 do not say; from 3.12 on every generator looks as if it had one.
     """
@@ -105,7 +105,7 @@ def _may_be_left_open(code: CodeType) -> bool:
     )
 
 
-def _imported(code: CodeType) -> list[str]:
+def _list_imports(code: CodeType) -> list[str]:
     """Return the top-level packages that IMPORT_NAME instructions of the code object name."""
     operations = code.co_code[::2]
     arguments = code.co_code[1::2]
@@ -121,7 +121,7 @@ def _imported(code: CodeType) -> list[str]:
     return names
 
 
-def _describe(error: Exception) -> bytes:
+def _describe_error(error: Exception) -> bytes:
     import traceback  # costs 10 ms, so only where a program needs it
 
     try:
@@ -132,7 +132,7 @@ def _describe(error: Exception) -> bytes:
 
 
 def import_ahead(code: CodeType) -> None:
-    """Import what the program's top level names; what fails, the program will see for itself."""
+    """Import the modules that the program's top level names. A failure is left to the program, which meets it again."""
     for name in AHEAD.intersection(code.co_names):
         try:
             __import__(name)

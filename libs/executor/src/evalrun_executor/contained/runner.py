@@ -1,8 +1,8 @@
-"""A runner: one program. It compiles the program once, then forks one child a test and reports each.
+"""A runner: the process of one program. It compiles the program once, then forks one child per test and reports each.
 
-It never runs the program itself. It stands under the slot's Landlock ruleset before it looks at the program's text.
-Functions that fork give what the process does next: the child's stack unwinds to the top before the program starts, so
-that a program finds (almost) all of its recursion limit.
+The runner never runs the program itself, and restricts itself by the slot's Landlock ruleset before it looks at the
+program's text. Functions that fork return the process's next step: the child's stack unwinds to the top before the
+program starts, so that a program finds (almost) all of its recursion limit.
 """
 
 # ruff: noqa: PTH123
@@ -18,7 +18,7 @@ import time
 from _collections_abc import Callable  # `collections.abc` imports `collections` too: 4 ms of each such call
 
 from evalrun_executor.contained import compiler, folder, frames, landlock, program, python_source
-from evalrun_executor.contained.entrance import confinement, entrance
+from evalrun_executor.contained.entrance import prepare_confinement, prepare_entrance
 from evalrun_executor.contained.exchange import Exchange
 from evalrun_executor.contained.execution import prepare_execution
 from evalrun_executor.contained.kernel import die_with
@@ -81,7 +81,7 @@ class Runner:
         self._exchange: Exchange | None = None
 
     def run(self, zygote: int) -> Next | None:
-        """Do what there is to do before the tests, in the runner itself; gives the next step, see `boot`."""
+        """Prepare the tests in the runner itself. Return the next step, see `boot`."""
         status = 0
         try:
             die_with(zygote)
@@ -93,7 +93,7 @@ class Runner:
         except (FrontGoneError, BrokenPipeError, ConnectionResetError):
             status = FRONT_GONE
         except Exception as error:  # noqa: BLE001 - its last words: the front takes them as an infra error
-            status = self._fault(f"runner: {type(error).__name__}: {error}")
+            status = self._report_fault(f"runner: {type(error).__name__}: {error}")
         os._exit(status)
 
     def _prepare(self) -> None:
@@ -106,7 +106,7 @@ class Runner:
         path = f"{self._site.source_folder(self._slot)}/{program.SCRIPT}"
         if self._kind == frames.KIND_PROGRAM and self._exchange is None:
             _write(path, job.code)
-        ruleset = self._site.ruleset(self._slot, PURPOSES[self._kind])
+        ruleset = self._site.open_ruleset(self._slot, PURPOSES[self._kind])
         if ruleset is not None:
             landlock.restrict_self(ruleset)
         os.chdir(work)
@@ -124,7 +124,9 @@ class Runner:
         if self._kind == frames.KIND_PROGRAM or job.mode == "calls":
             stdio = self._kind == frames.KIND_PROGRAM
             checked = python_source.check(job.code, script if stdio else "<program>")
-            self._send(frames.COMPILED, frames.COMPILED_HEAD.pack(checked.status, checked.seconds) + checked.stderr)
+            self._queue_frame(
+                frames.COMPILED, frames.COMPILED_HEAD.pack(checked.status, checked.seconds) + checked.stderr
+            )
             if checked.code is None:
                 return
             code = checked.code
@@ -133,49 +135,53 @@ class Runner:
                 python_source.import_ahead(code)
         self._supervisor = supervisor
         compiled = self._kind == frames.KIND_EXECUTABLE
-        self._become = self._future(code, path)
+        self._become = self._make_child_step(code, path)
         largest = max(job.sizes) if self._exchange is None else max(*job.sizes, self._exchange.largest)
         limit_program(job.time_seconds, job.memory_mib, largest, compiled=compiled)
 
     def serve(self) -> Next | None:
-        """Fork a child a test; gives a child's next step. What can be done before, is: each page costs a child 2 us.
+        """Fork a child per test. Return the next step, in a forked child.
 
-        It stands right below `boot`, and what its frame holds is kept: a child leaves it behind, and freeing that
-        would cost it page faults, and the socket's destructor would close whatever has its number by then.
+        All that can be done before the fork is done before: each page that a child touches costs it 2 us.
         """
         job, supervisor, become, more = self._job, self._supervisor, self._become, self._executable
         filters = self._site.executable_filter, self._site.program_filter
         enter, confine = (
-            entrance(watched=self._site.landlock_abi > 0),
-            confinement(filters[self._kind != frames.KIND_EXECUTABLE]),
+            prepare_entrance(watched=self._site.landlock_abi > 0),
+            prepare_confinement(filters[self._kind != frames.KIND_EXECUTABLE]),
         )
         fork, clock, wait, reap, listing = os.fork, time.monotonic, wait_for_signal, os.wait4, os.listdir
         work, exchange = self._site.work_folder(self._slot), self._exchange
         limits = (STOP_FACTOR * job.time_seconds, wall_limit(job.time_seconds))
+        # A child leaves this frame behind. Freeing what the frame holds would cost the child page faults, and the
+        # socket's destructor would close whatever has its number by then.
         _KEPT.extend((self, enter, confine, limits, work))
         status = 0
         try:
             expect_children()
             gc.freeze()
-            while group := self._next_group():
+            while group := self._take_group():
                 _KEPT.append(group)
                 ended: list[Ended | ChildResult] = []
                 for _, pipes in group:
                     if exchange is not None:
-                        exchange.place()
+                        exchange.place_files()
                     started = clock()
                     pid = fork()
                     if pid == 0:
+                        # From here on every page that the child touches is copied for it: see `entrance`.
                         enter(pipes[0], pipes[1], pipes[2], more)
                         confine()
                         return become
+                    # Most children end within the first wait, which costs less than a supervisor's look.
                     if wait(CHILD_ENDED, supervisor.quick_seconds) is None:
-                        ended.append(supervisor.child(pid, pipes, started, limits))
+                        ended.append(supervisor.watch_child(pid, pipes, started, limits))
                     else:
                         _, code, usage = reap(pid, 0)
                         ended.append((code, usage, clock() - started))
-                    if listing(work):  # its mtime would not do: two tests may share a tick of the clock
-                        self._give_back(exchange)
+                    # The folder's mtime would not do: two tests may share a tick of the clock.
+                    if listing(work):
+                        self._send_files(exchange)
                         folder.empty(work)
                 _KEPT.pop()
                 self._report(supervisor, group, ended)
@@ -183,16 +189,16 @@ class Runner:
             self._finish()
         except (FrontGoneError, BrokenPipeError, ConnectionResetError):
             status = FRONT_GONE
-        except Exception as error:  # noqa: BLE001 - as in `begin`
-            status = self._fault(f"runner: {type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001 - as in `run`
+            status = self._report_fault(f"runner: {type(error).__name__}: {error}")
         os._exit(status)
 
     def _finish(self) -> None:
-        self._send(frames.DONE, b"")
+        self._queue_frame(frames.DONE, b"")
         self._flush()
 
-    def _future(self, code: CodeType | None, path: str) -> Next:
-        """Prepare what every test's child becomes, and give the step that becomes it."""
+    def _make_child_step(self, code: CodeType | None, path: str) -> Next:
+        """Prepare what the children of all tests share. Return the step that runs the program in a child."""
         if self._kind == frames.KIND_EXECUTABLE:
             return prepare_execution(self._site.machine)
         namespace = program.prepare_main(path)
@@ -200,23 +206,24 @@ class Runner:
         if self._kind == frames.KIND_HARNESS or code is None:
             harness, text = self._site.harnesses[self._job.mode], code or self._job.code.decode()
             return lambda: program.run_harness(harness, text, namespace)
-        program.forget_ours()
+        program.forget_own_modules()
         if self._exchange is not None:
             place, names = self._site.work_folder(self._slot), self._exchange.names
-            return lambda: program.run_beside(code, namespace, place, names)
+            return lambda: program.run_beside_files(code, namespace, place, names)
         thorough = python_source.needs_teardown(code)
         return lambda: program.run_program(code, namespace, thorough=thorough)
 
-    def _next_group(self) -> list[tuple[int, Pipes]]:
-        """Take the next tests, with all that they need: what is done for several at once, without a fork in between,
-        finds its pages its own again only once.
+    def _take_group(self) -> list[tuple[int, Pipes]]:
+        """Take the next tests from the index pipe, and open what they need.
 
-        Several only where tests are quick and many are left, so that runners end at about the same time.
+        After a fork the first touch of each page copies it for this process too. Tests are therefore prepared in
+        groups, without a fork in between, where they are quick and many are left: runners then still end at about the
+        same time.
         """
         data = os.read(self._indices, frames.INDEX.size * self._group)
         group = []
         for (index,) in frames.INDEX.iter_unpack(data):
-            stdin = frames.memory_file(self._blob, self._offsets[index], self._job.sizes[index])
+            stdin = frames.make_memory_file(self._blob, self._offsets[index], self._job.sizes[index])
             group.append((index, open_pipes(stdin)))
             self._left = len(self._offsets) - index - 1
         return group
@@ -226,47 +233,48 @@ class Runner:
     ) -> None:
         slow = False
         for (index, pipes), end in zip(group, ended):  # noqa: B905 - equal lengths; Python 3.9 has no strict
-            outcome = end if isinstance(end, ChildResult) else supervisor.outcome(end, pipes)
+            outcome = end if isinstance(end, ChildResult) else supervisor.read_outcome(end, pipes)
             slow = slow or outcome.cpu_seconds > _QUICK_CPU_SECONDS
             stdout, stderr = outcome.stdout, outcome.stderr
             head = frames.RUN_HEAD.pack(
                 index, outcome.stopped, outcome.status, outcome.cpu_seconds, outcome.wall_seconds, outcome.peak_kib,
                 len(stdout),
             )  # fmt: skip
-            self._send(frames.RUN, head + stdout + stderr)
+            self._queue_frame(frames.RUN, head + stdout + stderr)
         self._group = 1 if slow else max(1, min(2 * self._group, _MAX_GROUP, self._left // _SHARE))
         if slow or len(self._pending) > _FLUSH_BYTES or time.monotonic() - self._flushed > _FLUSH_SECONDS:
             self._flush()
 
-    def _give_back(self, exchange: Exchange | None) -> None:
+    def _send_files(self, exchange: Exchange | None) -> None:
         """Send the files that the job wants back; they come before their test's RUN."""
-        found = exchange.gather() if exchange is not None else None
+        found = exchange.gather_files() if exchange is not None else None
         if found is None:
             return
         together, payload = found
         self._flush()
-        self._send_with(frames.FRAME.pack(frames.FILES, len(payload)), together)
+        self._send_with_descriptor(frames.FRAME.pack(frames.FILES, len(payload)), together)
         os.close(together)
         self._front.sendall(payload)
 
     def _compile(self, job: frames.Job, supervisor: ChildSupervisor) -> None:
         source = job.source
         if self._exchange is not None:
-            source = self._exchange.free_name(source)
-            self._exchange.place()
-        result = compiler.start(self._site, job, source).finish(supervisor)
-        self._send(frames.COMPILED, frames.COMPILED_HEAD.pack(result.status, result.seconds) + result.stderr)
+            source = self._exchange.find_free_name(source)
+            self._exchange.place_files()
+        result = compiler.start_compiler(self._site, job, source).finish(supervisor)
+        self._queue_frame(frames.COMPILED, frames.COMPILED_HEAD.pack(result.status, result.seconds) + result.stderr)
         self._flush()
         if result.binary is not None:
             message = frames.FRAME.pack(frames.BINARY, 0)
-            self._send_with(message, result.binary)
-            os.close(result.binary)  # a file that somebody may write cannot be executed
+            self._send_with_descriptor(message, result.binary)
+            # A file that a process holds open for writing cannot be executed.
+            os.close(result.binary)
         folder.empty(self._site.work_folder(self._slot))
 
-    def _send(self, frame: int, payload: bytes) -> None:
+    def _queue_frame(self, frame: int, payload: bytes) -> None:
         self._pending += frames.FRAME.pack(frame, len(payload)) + payload
 
-    def _send_with(self, message: bytes, fd: int) -> None:
+    def _send_with_descriptor(self, message: bytes, fd: int) -> None:
         self._front.sendmsg([message], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("i", fd))])
 
     def _flush(self) -> None:
@@ -274,8 +282,8 @@ class Runner:
         self._pending.clear()
         self._flushed = time.monotonic()
 
-    def _fault(self, text: str) -> int:
-        self._send(frames.FAULT, text.encode(errors="replace")[:2000])
+    def _report_fault(self, text: str) -> int:
+        self._queue_frame(frames.FAULT, text.encode(errors="replace")[:2000])
         try:
             self._flush()
         except OSError:

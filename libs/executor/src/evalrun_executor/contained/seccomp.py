@@ -3,8 +3,9 @@
 A candidate's is in two parts, and a call passes if both let it: its parent, which forks many, installs the larger one,
 and each child the rest, which tells it from its parent (see `entrance`).
 
-A refused call gives EPERM, which ordinary programs see as an ordinary OSError. clone3 gives ENOSYS, so that libc falls
-back to clone, whose flags a filter can read: threads pass, processes do not. A call of another architecture kills.
+A refused call fails with EPERM, which ordinary programs see as an ordinary OSError. clone3 fails with ENOSYS, so that
+libc falls back to clone, whose flags a filter can read: threads pass, processes do not. A call of another architecture
+kills the process.
 """
 
 from __future__ import annotations
@@ -70,54 +71,54 @@ COMMON: Rules = {
 """Rules of everything but compilers."""
 
 
-def program_filter(machine: str, *, executable: bool) -> Filter:
-    """Return the filter of a candidate, see `program_assembly`."""
-    return Filter(*program_assembly(machine, executable=executable))
+def build_program_filter(machine: str, *, executable: bool) -> Filter:
+    """Return the filter of a candidate, see `assemble_program`."""
+    return Filter(*assemble_program(machine, executable=executable))
 
 
-def program_assembly(machine: str, *, executable: bool) -> tuple[bytes, list[int], bytes]:
-    """Assemble the filter of a candidate, see `Filter`; `executable`: it may start, once, what descriptor 3 holds.
+def assemble_program(machine: str, *, executable: bool) -> tuple[bytes, list[int], bytes]:
+    """Assemble the filter of a candidate, see `Filter`. With `executable` it may start, once, what descriptor 3 holds.
 
     The descriptor closes with that start. Landlock lets no file be executed, and memory files, which it does not see,
-    come without the right to (`frames.plain_memory`).
+    come without the right to (`frames.make_plain_memory`).
     """
-    rules = {**COMMON, **own_rules(executable=executable)}
+    rules = {**COMMON, **make_own_rules(executable=executable)}
     ahead, _ = assemble(machine, PLAIN | PARENTS, {name: rule for name, rule in rules.items() if name not in PARENTS})
     own, places = _assemble_rest(machine, {name: rules.get(name) for name in PARENTS})
     return own, places, ahead
 
 
-def own_rules(*, executable: bool) -> Rules:
+def make_own_rules(*, executable: bool) -> Rules:
     """Return the rules that hold for each candidate by itself: signals to nobody else, and what it may execute."""
     own_signal: list[Condition] = [(0, None, _SELF)]
     rules = {"kill": [own_signal], "tgkill": [own_signal]}
     return rules | {"execveat": [[(0, None, EXECUTABLE_FD), (4, None, _AT_EMPTY_PATH)]]} if executable else rules
 
 
-def session_filter(machine: str) -> Filter:
+def build_session_filter(machine: str) -> Filter:
     """Return the filter of a live session's interpreter."""
-    return Filter(*session_assembly(machine))
+    return Filter(*assemble_session(machine))
 
 
-def session_assembly(machine: str) -> tuple[bytes, list[int]]:
-    """Assemble it: as a candidate's, without what would outlast an execution unseen.
+def assemble_session(machine: str) -> tuple[bytes, list[int]]:
+    """Assemble the filter of a session: a candidate's, without the calls whose effects outlast an execution unseen.
 
     A POSIX timer may send SIGCONT, which would let a stopped session run. File locks are kernel memory without a limit
     (630,000 of them in 10 s). A shared mapping of a removed file would keep its pages.
     """
-    rules = {**COMMON, **own_rules(executable=False)}
+    rules = {**COMMON, **make_own_rules(executable=False)}
     rules["fcntl"] = [[(1, None, command)] for command in _FCNTL if command not in _LOCKS]
     rules["mmap"] = [[(3, _MAP_TYPE, _MAP_PRIVATE)]]
     return assemble(machine, PLAIN - {"timer_create"}, rules)
 
 
-def compiler_filter(machine: str) -> Filter:
+def build_compiler_filter(machine: str) -> Filter:
     """Return the filter of a compiler driver and its stages."""
-    return Filter(*compiler_assembly(machine))
+    return Filter(*assemble_compiler(machine))
 
 
-def compiler_assembly(machine: str) -> tuple[bytes, list[int]]:
-    """Assemble it."""
+def assemble_compiler(machine: str) -> tuple[bytes, list[int]]:
+    """Assemble the filter of a compiler driver and its stages."""
     rules = {name: alternatives for name, alternatives in COMMON.items() if name not in COMPILERS}
     return assemble(machine, COMPILERS, rules)
 
@@ -142,28 +143,30 @@ def assemble(machine: str, allowed: frozenset[str], rules: Rules) -> tuple[bytes
             targets[number] = name
     code: list[Instruction] = [(_LOAD, 0, 0, 4), (_EQUAL, 1, 0, audit_arch), (_RETURN, 0, 0, KILL_PROCESS)]
     code += [(_LOAD, 0, 0, 0), (_AT_LEAST, 0, 1, X32_BIT), (_RETURN, 0, 0, KILL_PROCESS)]
-    return _program(code, _segments(targets, "refuse"), rules)
+    return _assemble_search(code, _find_segments(targets, "refuse"), rules)
 
 
 def _assemble_rest(machine: str, decided: Mapping[str, list[list[Condition]] | None]) -> tuple[bytes, list[int]]:
-    """Return the same as `assemble` of a program that decides these calls, None being refused, and lets all others
-    pass: it stands behind one that has decided those, and the architecture."""
+    """Assemble a filter that decides these calls (None: refuse it) and lets all others pass.
+
+    It stands behind a filter that has decided the others, and the architecture.
+    """
     column, _ = ARCHITECTURES[machine]
     numbers = {NUMBERS[name][column]: name if rule else "refuse" for name, rule in decided.items()}
     targets = {number: target for number, target in numbers.items() if number is not None}
     rules = {name: rule for name, rule in decided.items() if rule}
-    return _program([(_LOAD, 0, 0, 0)], _segments(targets, "allow"), rules)
+    return _assemble_search([(_LOAD, 0, 0, 0)], _find_segments(targets, "allow"), rules)
 
 
-def _program(code: list[Instruction], segments: list[tuple[int, str]], rules: Rules) -> tuple[bytes, list[int]]:
-    """Append to what loads the number a search of its segment, and the rules; return as `assemble` does."""
+def _assemble_search(code: list[Instruction], segments: list[tuple[int, str]], rules: Rules) -> tuple[bytes, list[int]]:
+    """Append a search for the loaded number's segment, and the rules. Return the same as `assemble`."""
     jumps: list[tuple[int, str]] = []
-    _search(segments, code, jumps)
+    _append_search(segments, code, jumps)
     self_offsets: list[int] = []
     places: dict[str, int] = {}
     for name, alternatives in sorted(rules.items()):
         places[name] = len(code)
-        for instruction, is_self in _block(name, alternatives):
+        for instruction, is_self in _make_block(name, alternatives):
             if is_self:
                 self_offsets.append(len(code) * 8 + 4)
             code.append(instruction)
@@ -172,8 +175,8 @@ def _program(code: list[Instruction], segments: list[tuple[int, str]], rules: Ru
     return b"".join(struct.pack("<HBBI", *instruction) for instruction in code), self_offsets
 
 
-def _segments(targets: dict[int, str], otherwise: str) -> list[tuple[int, str]]:
-    """Return where each run of equal targets begins, from 0 on; what is not named gets the answer `otherwise`."""
+def _find_segments(targets: dict[int, str], otherwise: str) -> list[tuple[int, str]]:
+    """Return where each run of equal targets begins, from 0 on. A number without a target gets `otherwise`."""
     segments = [(0, otherwise)]
     for number in sorted(targets):
         if segments[-1][1] != targets[number]:
@@ -183,7 +186,7 @@ def _segments(targets: dict[int, str], otherwise: str) -> list[tuple[int, str]]:
     return segments[1:] if segments[1][0] == 0 else segments
 
 
-def _search(segments: list[tuple[int, str]], code: list[Instruction], jumps: list[tuple[int, str]]) -> None:
+def _append_search(segments: list[tuple[int, str]], code: list[Instruction], jumps: list[tuple[int, str]]) -> None:
     """Append a binary search for the segment of the number that is loaded."""
     if len(segments) == 1:
         target = segments[0][1]
@@ -195,13 +198,14 @@ def _search(segments: list[tuple[int, str]], code: list[Instruction], jumps: lis
         return
     middle = len(segments) // 2
     here = len(code)
+    # The jump's distance is known once the lower half has been appended, so a placeholder keeps its place.
     code.append((_AT_LEAST, 0, 0, segments[middle][0]))
-    _search(segments[:middle], code, jumps)
+    _append_search(segments[:middle], code, jumps)
     code[here] = (_AT_LEAST, len(code) - here - 1, 0, segments[middle][0])
-    _search(segments[middle:], code, jumps)
+    _append_search(segments[middle:], code, jumps)
 
 
-def _block(name: str, alternatives: list[list[Condition]]) -> list[tuple[Instruction, bool]]:
+def _make_block(name: str, alternatives: list[list[Condition]]) -> list[tuple[Instruction, bool]]:
     """Return the instructions that decide one call by its arguments; the bool marks the caller's process id."""
     block: list[tuple[Instruction, bool]] = []
     if name in ("kill", "tgkill"):

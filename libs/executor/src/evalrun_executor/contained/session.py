@@ -1,7 +1,7 @@
 """The interpreter of a live session: it executes one piece of code after another, in one namespace.
 
-It runs in the same process as the code, which can therefore change or forge all that it says. That is why no verdict is
-made of a session's answer.
+It runs in the same process as the code, which can therefore change or forge everything that it reports. That is why no
+verdict is made of a session's answer.
 """
 
 # ruff: noqa: S102
@@ -23,10 +23,11 @@ _read, _write, _leave = os.read, os.write, os._exit  # before the code can repla
 
 
 class Session:
-    """Executes what comes over the channel until it closes."""
+    """Executes the code that comes over the channel, until the channel closes."""
 
     def __init__(self, namespace: dict[str, object]) -> None:
-        import _ast  # here, as the zygote of programs needs none of them
+        # Imported here: the zygote, whose pages every program pays for, needs none of these.
+        import _ast
         import linecache
         import traceback
 
@@ -37,12 +38,13 @@ class Session:
         self._number = 0
 
     def run(self) -> None:
-        """Announce itself, then execute each piece of code and reply to it; never returns."""
+        """Announce that the session waits for code, then execute each piece and reply to it; never returns."""
         try:
+            # Programs have no such limit either, and CPU time is limited anyway.
             if hasattr(sys, "set_int_max_str_digits"):
-                sys.set_int_max_str_digits(0)  # as for programs; CPU time is limited anyway
+                sys.set_int_max_str_digits(0)
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            _write_all(_reply(b"", None))
+            _write_all(_pack_reply(b"", None))
             while True:
                 (size,) = SIZE.unpack(_read_exactly(SIZE.size))
                 _write_all(self._execute(_read_exactly(size)))
@@ -50,28 +52,31 @@ class Session:
             _leave(1)
 
     def _execute(self, text: bytes) -> bytes:
-        """Execute the code; return the reply."""
+        """Execute the code. Return the reply."""
         self._number += 1
         name = f"<cell {self._number}>"
         result, error = b"", None
         try:
             try:
                 signal.signal(signal.SIGINT, signal.default_int_handler)
-                result = self._value(text.decode(), name)
+                result = self._evaluate(text.decode(), name)
             finally:
-                signal.signal(signal.SIGINT, signal.SIG_IGN)  # ignore a late SIGINT
+                # The worker's SIGINT may come late. It must not interrupt our own code below.
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
         except BaseException as raised:  # noqa: BLE001 - the code's own, whatever it is
+            # A SIGINT may have struck within the `finally`, before it took effect.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            error = self._described(raised)
+            error = self._describe_error(raised)
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
             except Exception:  # noqa: BLE001, S112 - the code has closed or replaced it
                 continue
-        return _reply(result, error)
+        return _pack_reply(result, error)
 
-    def _value(self, source: str, name: str) -> bytes:
-        """Execute the source; return the text of its last expression's value, if it ends in one that is not None."""
+    def _evaluate(self, source: str, name: str) -> bytes:
+        """Execute the source. Return the text of its last expression's value, empty for None and for no expression."""
+        # Tracebacks quote the source's lines from here.
         self._sources[name] = (len(source), None, source.splitlines(keepends=True), name)
         tree = compile(source, name, "exec", _ONLY_AST, dont_inherit=True)
         last = None
@@ -84,29 +89,30 @@ class Session:
         if value is None:
             return b""
         self._namespace["_"] = value
-        return _bytes(repr(value))
+        return _cut_text(repr(value))
 
-    def _described(self, error: BaseException) -> tuple[bytes, bytes, bytes]:
+    def _describe_error(self, error: BaseException) -> tuple[bytes, bytes, bytes]:
         """Return the name, the text and the traceback of an exception."""
         name = type(error).__name__
         try:
             trace = error.__traceback__
-            while trace is not None and trace.tb_frame.f_code.co_filename == __file__:  # ours
+            # The first frames are ours, and a traceback of the code's has none of them.
+            while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
                 trace = trace.tb_next
             lines = self._format(type(error), error, trace)
-            return _bytes(name), _bytes(str(error)), _bytes("".join(lines), end=True)
+            return _cut_text(name), _cut_text(str(error)), _cut_text("".join(lines), end=True)
         except BaseException:  # noqa: BLE001 - a __str__ of the code's, or no memory left
-            return _bytes(name), b"", _bytes(f"{name}: (no text: formatting it failed)\n")
+            return _cut_text(name), b"", _cut_text(f"{name}: (no text: formatting it failed)\n")
 
 
-def _bytes(text: str, *, end: bool = False) -> bytes:
+def _cut_text(text: str, *, end: bool = False) -> bytes:
     """Return the text's start, or its end, in UTF-8."""
     cut = text[-MAX_REPLY_TEXT:] if end else text[:MAX_REPLY_TEXT]
     data = cut.encode("utf-8", "backslashreplace")
     return data[-MAX_REPLY_TEXT:] if end else data[:MAX_REPLY_TEXT]
 
 
-def _reply(result: bytes, error: tuple[bytes, bytes, bytes] | None) -> bytes:
+def _pack_reply(result: bytes, error: tuple[bytes, bytes, bytes] | None) -> bytes:
     name, text, trace = error or (b"", b"", b"")
     head = REPLY_HEAD.pack(error is not None, len(result), len(name), len(text), len(trace))
     return head + result + name + text + trace

@@ -1,8 +1,8 @@
 """The worker of a live session: forks its interpreter once, hands it code, and stops it between two executions.
 
-A stopped interpreter (SIGSTOP) holds memory but uses no CPU, whatever threads the code has left behind. The worker is
-like a runner: under the session's Landlock ruleset and limits, beside hostile code, and without any of its own. Unlike
-a runner's child the interpreter outlives its answer, so what it holds outside its memory is counted after each one.
+A stopped interpreter (SIGSTOP) holds memory but uses no CPU, whatever threads the code has left behind. Like a runner,
+the worker stands under the session's Landlock ruleset and limits and runs no code of others itself. Unlike a runner's
+child the interpreter outlives its answer, so what it holds outside its memory is counted after each answer.
 
 Front to worker: one byte with the descriptor of a memory file, a `frames.Job`. The first is the session's: memory limit
 and files to place. Of the others, mode `execute` brings code and limits, mode `fetch` names files. Worker to front:
@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable
 
 from evalrun_executor.contained import folder, frames, landlock, program
-from evalrun_executor.contained.entrance import confinement, entrance
+from evalrun_executor.contained.entrance import prepare_confinement, prepare_entrance
 from evalrun_executor.contained.exchange import Exchange
 from evalrun_executor.contained.kernel import die_with
 from evalrun_executor.contained.limits import MIB, SESSION_OPEN_FILES, STOP_FACTOR, limit_session, wall_limit
@@ -36,8 +36,8 @@ from evalrun_executor.contained.supervision import (
     FRONT_GONE,
     TICK_SECONDS,
     FrontGoneError,
-    cpu_seconds_of,
-    threads_of,
+    count_threads,
+    read_cpu_seconds,
 )
 
 Next = Callable[[], "object"]
@@ -50,12 +50,12 @@ _SIGINT, _SIGKILL, _SIGCONT, _SIGSTOP = 2, 9, 18, 19
 _ENDING_MS = 1000
 _CHUNK = 1 << 16
 _PIPE_BYTES, _SOCKET_BYTES = 1 << 16, 1 << 19
-"""The most that the kernel holds for one: of a socket, what its user may make of it with SO_SNDBUF."""
+"""Maximum bytes that the kernel holds for a pipe, and for a socket whose user has raised SO_SNDBUF."""
 _KEPT: list[object] = []
 
 
 class _LostError(Exception):
-    """The interpreter cannot be used any more; the text says why."""
+    """The interpreter cannot be used any more; the message is the reason that callers see."""
 
 
 class _Execution:
@@ -84,8 +84,8 @@ class _Execution:
             self.texts[stream].extend(data[:room])
 
     @property
-    def replied(self) -> bool:
-        """Whether the reply is complete. Raises _LostError where it cannot be one."""
+    def is_replied(self) -> bool:
+        """Whether the reply is complete. Raises _LostError where the bytes cannot be a reply."""
         head = frames.REPLY_HEAD
         if len(self.reply) < head.size:
             return False
@@ -108,10 +108,10 @@ class SessionWorker:
         self._own: set[tuple[int, int]] = set()
         self._free = 0
         self._used = 0.0
-        """CPU seconds of the interpreter, when it was last looked at."""
+        """CPU seconds of the interpreter at the last check."""
 
     def begin(self, zygote: int) -> Next | None:
-        """Confine this process, and with it all that it forks; gives the next step, see `boot`."""
+        """Confine this process and with it all that it forks. Return the next step, see `boot`."""
         try:
             die_with(zygote)
             os.setsid()
@@ -123,33 +123,33 @@ class SessionWorker:
             folder.empty(self._work)
             job, exchange, blob = self._take_job()
             limit_session(job.memory_mib, exchange.largest)
-            exchange.place()
+            exchange.place_files()
             os.close(blob)
             sys.path.insert(0, self._work)
             namespace = program.prepare_main("<session>")
             del namespace["__file__"]
             program.prepare_streams()
-            program.forget_ours()
+            program.forget_own_modules()
             self._session = Session(namespace)
             gc.freeze()
         except FrontGoneError:
             os._exit(FRONT_GONE)
         except Exception as error:  # noqa: BLE001 - its last words: the front takes them as an infra error
-            self._fault(f"session: {type(error).__name__}: {error}")
+            self._report_fault(f"session: {type(error).__name__}: {error}")
             os._exit(FAULTY)
         return self.serve
 
     def _ruleset(self) -> int:
-        ruleset = self._site.ruleset(self._slot, "harness")
+        ruleset = self._site.open_ruleset(self._slot, "harness")
         if ruleset is None:
             raise OSError("live sessions need Landlock, and this machine lacks it")
         return ruleset
 
     def serve(self) -> Next | None:
-        """Fork the interpreter and do jobs until the front leaves; gives the interpreter's next step."""
+        """Fork the interpreter and do jobs until the front leaves. Return the next step, in the interpreter."""
         status = FRONT_GONE
         try:
-            enter, confine = entrance(watched=True), confinement(self._site.session_filter)
+            enter, confine = prepare_entrance(watched=True), prepare_confinement(self._site.session_filter)
             stdin = os.open("/dev/null", os.O_RDONLY)
             out, out_end = os.pipe()
             err, err_end = os.pipe()
@@ -161,20 +161,20 @@ class SessionWorker:
                 enter(stdin, out_end, err_end, channel)
                 confine()
                 return self._session.run
-            self._own = {_identity(fd) for fd in (out_end, err_end, channel)}
+            self._own = {_identify(fd) for fd in (out_end, err_end, channel)}
             for fd in (stdin, out_end, err_end, theirs.detach()):
                 os.close(fd)
             self._pid, self._pidfd, self._out, self._err = pid, os.pidfd_open(pid), out, err
             self._channel = ours.fileno()
             for fd in (out, err, self._channel):
                 os.set_blocking(fd, False)
-            self._do(b"", START_SECONDS, 0)
+            self._execute(b"", START_SECONDS, 0)
             while True:
                 self._wait_for_job()
         except (FrontGoneError, BrokenPipeError, ConnectionResetError):
             pass
         except Exception as error:  # noqa: BLE001 - its last words: the front takes them as an infra error
-            self._fault(f"session: {type(error).__name__}: {error}")
+            self._report_fault(f"session: {type(error).__name__}: {error}")
             status = FAULTY
         self._end()
         os._exit(status)
@@ -185,13 +185,14 @@ class SessionWorker:
         poller.register(self._front.fileno(), select.POLLIN)
         poller.register(self._pidfd, select.POLLIN)
         if any(fd == self._pidfd for fd, _ in poller.poll()):
-            raise FrontGoneError  # the end of our socket tells it
+            # The interpreter has ended. The front learns it from the end of our socket.
+            raise FrontGoneError
         job, exchange, blob = self._take_job()
         os.close(blob)
         if job.mode == "fetch":
-            self._fetch(exchange)
+            self._send_files(exchange)
             return
-        self._do(SIZE.pack(len(job.code)) + job.code, job.time_seconds, job.output_bytes)
+        self._execute(SIZE.pack(len(job.code)) + job.code, job.time_seconds, job.output_bytes)
 
     def _take_job(self) -> tuple[frames.Job, Exchange, int]:
         """Wait for a job. Raises FrontGoneError."""
@@ -203,8 +204,8 @@ class SessionWorker:
         job, code_at, _ = frames.decode_job(lambda size, offset: frames.read_at(blob, size, offset))
         return job, Exchange(self._work, job, blob, code_at + job.code_size), blob
 
-    def _fetch(self, exchange: Exchange) -> None:
-        found = exchange.gather()
+    def _send_files(self, exchange: Exchange) -> None:
+        found = exchange.gather_files()
         if found is None:
             raise OSError("a job wants no file")
         together, payload = found
@@ -213,28 +214,29 @@ class SessionWorker:
         os.close(together)
         self._front.sendall(payload)
 
-    def _do(self, message: bytes, seconds: float, output_bytes: int) -> None:
+    def _execute(self, message: bytes, seconds: float, output_bytes: int) -> None:
         """Run the interpreter until it has replied to the message, stop it, and report."""
-        execution = _Execution(message, seconds, output_bytes, cpu_seconds_of(self._pid))
+        execution = _Execution(message, seconds, output_bytes, read_cpu_seconds(self._pid))
         reason, held = "", 0
         try:
             os.kill(self._pid, _SIGCONT)
-            self._free = folder.free_bytes(self._work)
-            self._until_replied(execution)
-            os.kill(self._pid, _SIGSTOP)  # which cannot be blocked; nor can its own code send SIGCONT then
+            self._free = folder.count_free_bytes(self._work)
+            self._run_until_replied(execution)
+            # SIGSTOP cannot be blocked, and a stopped process cannot send itself SIGCONT.
+            os.kill(self._pid, _SIGSTOP)
             status = self._wait(os.WUNTRACED)
             if not os.WIFSTOPPED(status):
-                raise _LostError(_ending(status))
+                raise _LostError(_describe_end(status))
             self._drain(execution)
-            held = self._held()
+            held = self._count_held_bytes()
         except _LostError as lost:
             reason = str(lost)
         if reason:
             self._kill()
             self._drain(execution)
         else:
-            self._used = cpu_seconds_of(self._pid)
-        threads = 0 if reason else threads_of(self._pid)
+            self._used = read_cpu_seconds(self._pid)
+        threads = 0 if reason else count_threads(self._pid)
         out, err = execution.texts
         reply = b"" if reason else execution.reply
         used, wall = max(0.0, self._used - execution.cpu_before), time.monotonic() - execution.started
@@ -246,17 +248,17 @@ class SessionWorker:
         if reason:
             raise FrontGoneError
 
-    def _until_replied(self, execution: _Execution) -> None:
+    def _run_until_replied(self, execution: _Execution) -> None:
         """Exchange bytes with the interpreter and hold it to its limits. Raises _LostError, FrontGoneError."""
         poller = select.poll()
         for fd in (self._front.fileno(), self._pidfd, self._out, self._err):
             poller.register(fd, select.POLLIN)
         poller.register(self._channel, select.POLLIN | (select.POLLOUT if execution.message else 0))
         next_look = time.monotonic() + TICK_SECONDS
-        while not execution.replied:
+        while not execution.is_replied:
             left = next_look - time.monotonic()
             if left <= 0:
-                used = self._look()
+                used = self._check_use()
                 if used >= execution.cpu_stop or time.monotonic() >= execution.wall_stop:
                     self._interrupt(execution, frames.STOPPED_TIME)
                 left = min(TICK_SECONDS, max((execution.cpu_stop - used) / self._site.cpus, 0.001))
@@ -269,11 +271,12 @@ class SessionWorker:
         if fd == self._front.fileno():
             raise FrontGoneError
         if fd == self._pidfd:
-            raise self._ended()
+            raise self._reap()
         if fd != self._channel:
             stream = int(fd == self._err)
-            if _take(execution, stream, fd) == 0:
-                poller.unregister(fd)  # closed by the code
+            if _take_output(execution, stream, fd) == 0:
+                # The code has closed the stream. The poller would report that again and again.
+                poller.unregister(fd)
             elif execution.printed[stream] > execution.output_bytes and not execution.stopped:
                 self._interrupt(execution, frames.STOPPED_OUTPUT)
             return
@@ -290,29 +293,29 @@ class SessionWorker:
         except ConnectionResetError:
             data = b""
         if not data:
-            raise self._closed()
+            raise self._explain_close()
         execution.reply += data
-        if execution.replied and execution.message:
+        if execution.is_replied and execution.message:
             raise _LostError("the code broke the interpreter's channel")
 
     def _write(self, piece: memoryview) -> int:
         try:
             return os.write(self._channel, piece)
         except BrokenPipeError:
-            raise self._closed() from None
+            raise self._explain_close() from None
 
-    def _closed(self) -> _LostError:
-        """Return why the channel has closed: mostly as the interpreter is ending."""
+    def _explain_close(self) -> _LostError:
+        """Return why the channel has closed. Mostly the interpreter is ending, which takes it a moment."""
         poller = select.poll()
         poller.register(self._pidfd, select.POLLIN)
-        return self._ended() if poller.poll(_ENDING_MS) else _LostError("the code closed the interpreter's channel")
+        return self._reap() if poller.poll(_ENDING_MS) else _LostError("the code closed the interpreter's channel")
 
-    def _ended(self) -> _LostError:
-        """Reap the interpreter, which has ended."""
-        return _LostError(_ending(self._wait()))
+    def _reap(self) -> _LostError:
+        """Reap the interpreter, which has ended, and return how it ended."""
+        return _LostError(_describe_end(self._wait()))
 
     def _wait(self, options: int = 0) -> int:
-        """Wait until the interpreter has ended, or for what the options name; gives its wait status."""
+        """Wait until the interpreter has ended, or for what the options name. Return its wait status."""
         _, status, usage = os.wait4(self._pid, options)
         if not os.WIFSTOPPED(status):
             self._pid = -1
@@ -329,29 +332,30 @@ class SessionWorker:
             raise _LostError("the code went on after it was interrupted")
         execution.stopped = why
         os.kill(self._pid, _SIGINT)
-        execution.cpu_stop = self._look() + GRACE_SECONDS
+        execution.cpu_stop = self._check_use() + GRACE_SECONDS
         execution.wall_stop = time.monotonic() + 2 * GRACE_SECONDS
 
-    def _look(self) -> float:
-        """Return the CPU seconds that the interpreter has used. Raises _LostError where it takes too much else."""
+    def _check_use(self) -> float:
+        """Return the CPU seconds that the interpreter has used. Raises _LostError where it exceeds another limit."""
         try:
-            used = cpu_seconds_of(self._pid)
-        except OSError:  # it has just ended: its descriptor tells
+            used = read_cpu_seconds(self._pid)
+        except OSError:
+            # The interpreter has just ended, which the poller reports by its descriptor.
             return 0.0
-        if threads_of(self._pid) > MAX_THREADS:
+        if count_threads(self._pid) > MAX_THREADS:
             raise _LostError(f"more than {MAX_THREADS} threads")
-        reason = folder.breach(self._work)
-        if reason is None and self._free - folder.free_bytes(self._work) > folder.TOTAL_MIB * MIB:
-            reason = folder.hidden_breach(self._work, self._pid)
+        reason = folder.find_breach(self._work)
+        if reason is None and self._free - folder.count_free_bytes(self._work) > folder.TOTAL_MIB * MIB:
+            reason = folder.find_hidden_breach(self._work, self._pid)
         if reason is not None:
             raise _LostError(reason)
         return used
 
-    def _held(self) -> int:
+    def _count_held_bytes(self) -> int:
         """Return the bytes that the stopped interpreter holds in files, pipes and sockets.
 
         Raises:
-            _LostError: too much, or it cannot be seen.
+            _LostError: it holds too much, or this machine hides what it holds.
         """
         try:
             os.stat(f"/proc/{self._pid}/exe")
@@ -359,7 +363,7 @@ class SessionWorker:
             raise _LostError("its first thread has ended") from None
         except OSError:
             raise _LostError("this machine hides what it holds") from None
-        if threads_of(self._pid) > MAX_THREADS:
+        if count_threads(self._pid) > MAX_THREADS:
             raise _LostError(f"more than {MAX_THREADS} threads")
         reason, total = folder.measure(self._work)
         sizes: dict[tuple[int, int], int] = {}
@@ -382,10 +386,10 @@ class SessionWorker:
         return total
 
     def _drain(self, execution: _Execution) -> None:
-        """Take what the stopped interpreter has printed and we have not read."""
+        """Read what the stopped interpreter has printed and nobody has read yet."""
         for stream, fd in enumerate((self._out, self._err)):
             try:
-                while _take(execution, stream, fd):
+                while _take_output(execution, stream, fd):
                     pass
             except BlockingIOError:
                 pass
@@ -393,7 +397,8 @@ class SessionWorker:
     def _kill(self) -> None:
         """End the interpreter where it lives."""
         if self._pid > 0:
-            os.kill(self._pid, _SIGKILL)  # not reaped yet, so the number is still its own
+            # The interpreter is not reaped yet, so nobody else can have its process id.
+            os.kill(self._pid, _SIGKILL)
             self._wait()
 
     def _end(self) -> None:
@@ -401,32 +406,33 @@ class SessionWorker:
         try:
             self._kill()
             folder.empty(self._work)
-        except OSError:  # the slot's next session empties the folder
+        except OSError:
+            # The slot's next session empties the folder.
             pass
 
     def _send(self, frame: int, payload: bytes) -> None:
         self._front.sendall(frames.FRAME.pack(frame, len(payload)) + payload)
 
-    def _fault(self, text: str) -> None:
+    def _report_fault(self, text: str) -> None:
         try:
             self._send(frames.FAULT, text.encode(errors="replace")[:2000])
         except OSError:
             pass
 
 
-def _identity(fd: int) -> tuple[int, int]:
+def _identify(fd: int) -> tuple[int, int]:
     found = os.fstat(fd)
     return found.st_dev, found.st_ino
 
 
-def _take(execution: _Execution, stream: int, fd: int) -> int:
-    """Read what is there; 0 at the end."""
+def _take_output(execution: _Execution, stream: int, fd: int) -> int:
+    """Read what is there into the execution. Return the number of bytes, 0 at the end."""
     data = os.read(fd, _CHUNK)
     execution.take(stream, data)
     return len(data)
 
 
-def _ending(status: int) -> str:
+def _describe_end(status: int) -> str:
     if os.WIFSIGNALED(status):
         return f"the interpreter was ended by signal {os.WTERMSIG(status)}"
     return f"the interpreter ended with status {os.WEXITSTATUS(status)}"

@@ -28,7 +28,7 @@ class Site:
         self.machine = os.uname().machine
         self.cpus = len(os.sched_getaffinity(0))
         self.landlock_abi = 0
-        """0: no Landlock, and no filter where one is None: whoever makes it says which there are."""
+        """0 without Landlock. The zygote sets it, and the filters below, if the machine has them."""
         self.program_filter: Filter | None = None
         self.executable_filter: Filter | None = None
         self.session_filter: Filter | None = None
@@ -50,8 +50,8 @@ class Site:
         for folder in (self.work_folder(slot), self.source_folder(slot)):
             os.makedirs(folder, mode=0o700, exist_ok=True)
 
-    def ruleset(self, slot: int, purpose: str) -> int | None:
-        """Return the Landlock ruleset for a runner of the slot; None where there is no Landlock.
+    def open_ruleset(self, slot: int, purpose: str) -> int | None:
+        """Return the descriptor of the Landlock ruleset for a runner of the slot, or None without Landlock.
 
         Args:
             slot: whose folders it grants.
@@ -61,17 +61,17 @@ class Site:
             return None
         key = (purpose, slot)
         if key not in self._rulesets:
-            self._rulesets[key] = landlock.make_ruleset(self.landlock_abi, self._rules(slot, purpose))
+            self._rulesets[key] = landlock.make_ruleset(self.landlock_abi, self._list_rules(slot, purpose))
         return self._rulesets[key]
 
     def forget_rulesets(self, but: int | None = None) -> None:
-        """Close them all, `but` one."""
+        """Close all rulesets, `but` this one."""
         for key, ruleset in [*self._rulesets.items()]:
             if ruleset != but:
                 os.close(ruleset)
                 del self._rulesets[key]
 
-    def _rules(self, slot: int, purpose: str) -> list[tuple[str, int]]:
+    def _list_rules(self, slot: int, purpose: str) -> list[tuple[str, int]]:
         rules = [(path, landlock.READ) for path in _SYSTEM_READABLE]
         rules.append((self.work_folder(slot), landlock.PRIVATE))
         rules.append(("/dev/null", landlock.READ_FILE | landlock.WRITE_FILE))
@@ -79,9 +79,11 @@ class Site:
             rules += [(path, landlock.READ | landlock.EXECUTE) for path in _TOOLCHAIN]
             rules += [(path, landlock.READ) for path in _HEADERS]
             return rules
-        if purpose == "python":  # to the others it would be the text of the last Python program that ran in the slot
+        if purpose == "python":
+            # Other programs would find the text of the last Python program that ran in the slot there.
             rules.append((self.source_folder(slot), landlock.READ))
-        if purpose == "executable":  # the program itself is a memory file, which Landlock exempts
+        if purpose == "executable":
+            # The program itself is a memory file, to which Landlock does not apply. Its loader is a file.
             rules += [(path, landlock.READ_FILE | landlock.EXECUTE) for path in _LOADERS]
             return rules
         interpreter = {os.path.dirname(os.__file__), *(path for path in sys.path if path.startswith("/"))}

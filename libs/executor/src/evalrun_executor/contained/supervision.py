@@ -1,4 +1,4 @@
-"""The runner's watch over one child: drain what it prints, hold it to its limits, reap it."""
+"""Supervises one child at a time: drains what the child prints, holds it to its limits, and reaps it."""
 
 # ruff: noqa: PTH116, SIM105
 # Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
@@ -26,7 +26,7 @@ TICK_SECONDS = 0.02
 QUICK_SECONDS = 0.04
 THREADS = 256
 KEPT_STDERR = 1 << 16
-"""Bytes at the end of stderr that are kept, where its traceback stands. Nobody compares it, so more is no failure."""
+"""Bytes at the end of stderr that are kept: a traceback stands there. Nobody compares stderr, so more is no failure."""
 _FRONT_LEFT = -1
 _CHUNK = 1 << 18
 _PIPE_BYTES = 1 << 16
@@ -37,7 +37,7 @@ FRONT_GONE, FAULTY = 3, 4
 
 
 def expect_children() -> None:
-    """Block SIGCHLD in this process, so that it can be waited for; `expect_none` undoes it in a child."""
+    """Block SIGCHLD in this process, so that `sigtimedwait` can wait for it. `expect_none` undoes it in a child."""
     pthread_sigmask(SIG_BLOCK, CHILD_ENDED)
 
 
@@ -47,7 +47,7 @@ def expect_none() -> None:
 
 
 class FrontGoneError(Exception):
-    """The front closed its end: nobody wants the answer."""
+    """The front closed its end, so nobody waits for the answer."""
 
 
 class _Stop(Exception):  # noqa: N818 - an order, not an error
@@ -105,17 +105,17 @@ class ChildSupervisor:
         self._poller = select.poll()
         self._poller.register(front, select.POLLIN | select.POLLRDHUP)
 
-    def outcome(self, ended: Ended, pipes: Pipes) -> ChildResult:
-        """Return what a child did that `quick` saw end; closes its pipes."""
+    def read_outcome(self, ended: Ended, pipes: Pipes) -> ChildResult:
+        """Return what a child did that ended within `quick_seconds`, and close its pipes."""
         status, usage, wall = ended
         outcome = ChildResult(NOT_STOPPED, status, usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss)
         for fd in pipes[:3]:
             os.close(fd)
-        outcome.stdout = self._rest(pipes[3], b"", outcome)
-        outcome.stderr = self._end_of(pipes[4], b"")
+        outcome.stdout = self._read_rest(pipes[3], b"", outcome)
+        outcome.stderr = self._read_end(pipes[4], b"")
         return outcome
 
-    def child(self, pid: int, pipes: Pipes, started: float, limits: tuple[float, float]) -> ChildResult:
+    def watch_child(self, pid: int, pipes: Pipes, started: float, limits: tuple[float, float]) -> ChildResult:
         """Watch `pid` to its end and reap it.
 
         Args:
@@ -135,9 +135,9 @@ class ChildSupervisor:
         self._poller.register(pidfd, select.POLLIN)
         texts = {out: bytearray(), err: bytearray()}
         stopped, reason = NOT_STOPPED, ""
-        self._free = folder.free_bytes(self._folder)
+        self._free = folder.count_free_bytes(self._folder)
         try:
-            self._until_ended(pid, pidfd, texts, started, lambda: limits)
+            self._watch(pid, pidfd, texts, started, lambda: limits)
         except _Stop as stop:
             stopped, reason = stop.why, stop.reason
         finally:
@@ -146,12 +146,15 @@ class ChildSupervisor:
         if stopped != NOT_STOPPED:
             _kill(pid)
         _, status, usage = os.wait4(pid, 0)
-        sigtimedwait(CHILD_ENDED, 0)  # or the next child would seem to have ended
+        # Take this child's SIGCHLD, or the next child would seem to have ended at once.
+        sigtimedwait(CHILD_ENDED, 0)
         wall = time.monotonic() - started
         outcome = ChildResult(stopped, status, usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss)
-        outcome.stdout = self._rest(out, bytes(texts[out]), outcome)
-        outcome.stderr = self._end_of(err, bytes(texts[err]))
-        if len(outcome.stdout) + len(outcome.stderr) >= _PIPE_BYTES:  # it waited for us to read
+        outcome.stdout = self._read_rest(out, bytes(texts[out]), outcome)
+        outcome.stderr = self._read_end(err, bytes(texts[err]))
+        if len(outcome.stdout) + len(outcome.stderr) >= _PIPE_BYTES:
+            # The child filled a pipe and waited for us to read. The next children of this program will too, so they are
+            # read from their start.
             self.quick_seconds = 0.0
         if stopped == _FRONT_LEFT:
             raise FrontGoneError
@@ -159,15 +162,15 @@ class ChildSupervisor:
             outcome.stderr += f"\nstopped by the sandbox: {reason}\n".encode()
         return outcome
 
-    def filed_child(self, pid: int, files: tuple[int, ...], started: float, limits: Limits) -> ChildResult:
-        """Supervise like `child`, for a child that writes into open files: in memory, or the front's pipes."""
+    def watch_filed_child(self, pid: int, files: tuple[int, ...], started: float, limits: Limits) -> ChildResult:
+        """Supervise like `watch_child`, for a child that writes into open files: in memory, or the front's pipes."""
         pidfd = os.pidfd_open(pid)
         self._poller.register(pidfd, select.POLLIN)
         self._files = files
         stopped, reason = NOT_STOPPED, ""
-        self._free = folder.free_bytes(self._folder)
+        self._free = folder.count_free_bytes(self._folder)
         try:
-            self._until_ended(pid, pidfd, {}, started, limits)
+            self._watch(pid, pidfd, {}, started, limits)
         except _Stop as stop:
             stopped, reason = stop.why, stop.reason
         finally:
@@ -177,24 +180,25 @@ class ChildSupervisor:
         if stopped != NOT_STOPPED:
             _kill(pid)
         _, status, usage = os.wait4(pid, 0)
-        sigtimedwait(CHILD_ENDED, 0)  # or the next child would seem to have ended
+        # Take this child's SIGCHLD, or the next child would seem to have ended at once.
+        sigtimedwait(CHILD_ENDED, 0)
         if stopped == _FRONT_LEFT:
             raise FrontGoneError
         if stopped == STOPPED_OTHER:
             try:
                 os.lseek(files[1], 0, os.SEEK_END)
-            except OSError:  # a pipe
+            except OSError:
+                # A pipe has no position.
                 pass
             os.set_blocking(files[1], True)
             os.write(files[1], f"\nstopped by the sandbox: {reason}\n".encode())
         cpu = usage.ru_utime + usage.ru_stime
         return ChildResult(stopped, status, cpu, time.monotonic() - started, usage.ru_maxrss)
 
-    def _rest(self, fd: int, text: bytes, outcome: ChildResult) -> bytes:
-        """Return all that the dead child wrote, up to the cap, and close our end.
-
-        Nobody holds the other end any more, so reading ends; but where programs may fork, a straggler might.
-        """
+    def _read_rest(self, fd: int, text: bytes, outcome: ChildResult) -> bytes:
+        """Return all that the dead child wrote, up to the cap, and close our end."""
+        # Reading ends because nobody holds the other end any more. Where programs may fork, a process that outlived the
+        # child might hold it: reading must not wait for that process.
         cap = self.output_bytes
         if self._may_fork:
             os.set_blocking(fd, False)
@@ -209,8 +213,8 @@ class ChildSupervisor:
             return text[:cap]
         return text
 
-    def _end_of(self, fd: int, text: bytes) -> bytes:
-        """Return the end of what the dead child wrote, and close our end; see `_rest`."""
+    def _read_end(self, fd: int, text: bytes) -> bytes:
+        """Return the end of what the dead child wrote, and close our end; see `_read_rest`."""
         if self._may_fork:
             os.set_blocking(fd, False)
         try:
@@ -221,8 +225,8 @@ class ChildSupervisor:
         os.close(fd)
         return text[-self._kept :]
 
-    def _until_ended(self, pid: int, pidfd: int, texts: dict[int, bytearray], started: float, limits: Limits) -> None:
-        """Drain and look, until the child has ended. Raises _Stop where it has to be stopped."""
+    def _watch(self, pid: int, pidfd: int, texts: dict[int, bytearray], started: float, limits: Limits) -> None:
+        """Drain the pipes and check the child at each tick until it has ended. Raises _Stop to have it stopped."""
         next_look = time.monotonic() + TICK_SECONDS
         open_ends = set(texts)
         for fd in texts:
@@ -232,14 +236,15 @@ class ChildSupervisor:
                 left = next_look - time.monotonic()
                 if left <= 0:
                     stop_at, wall = limits()
-                    used = self._look(pid, stop_at, started + wall)
+                    used = self._check_child(pid, stop_at, started + wall)
+                    # Threads on all CPUs together reach the limit no sooner than this.
                     left = min(TICK_SECONDS, max((stop_at - used) / self._cpus, 0.001))
                     next_look = time.monotonic() + left
                 for fd, events in self._poller.poll(left * 1000):
                     if fd == pidfd:
                         return
                     if fd == self._front:
-                        raise _Stop(self._order())
+                        raise _Stop(self._read_order())
                     if _read_some(fd, texts[fd], events) == 0:
                         self._poller.unregister(fd)
                         open_ends.discard(fd)
@@ -252,40 +257,42 @@ class ChildSupervisor:
             for fd in open_ends:
                 self._poller.unregister(fd)
 
-    def _order(self) -> int:
+    def _read_order(self) -> int:
         """Return why the front wants the child stopped."""
         try:
             return STOPPED_OUTPUT if os.read(self._front, 1) == STOP else _FRONT_LEFT
         except ConnectionResetError:
             return _FRONT_LEFT
 
-    def _look(self, pid: int, stop_at: float, deadline: float) -> float:
-        """Return the CPU seconds that the child has used. Raises _Stop where that, or something else, is too much."""
+    def _check_child(self, pid: int, stop_at: float, deadline: float) -> float:
+        """Return the CPU seconds that the child has used. Raises _Stop where the child exceeds a limit."""
         try:
-            used = cpu_seconds_of(pid)
-        except OSError:  # it has just ended
+            used = read_cpu_seconds(pid)
+        except OSError:
+            # The child has just ended.
             return 0.0
-        threads = threads_of(pid)
+        threads = count_threads(pid)
         if used >= stop_at or time.monotonic() >= deadline:
             raise _Stop(STOPPED_TIME)
         if threads > THREADS:
             raise _Stop(STOPPED_OTHER, f"more than {THREADS} threads")
         if any(os.fstat(fd).st_size > self.output_bytes for fd in self._files):
             raise _Stop(STOPPED_OUTPUT)
-        reason = folder.breach(self._folder)
-        if reason is None and self._free - folder.free_bytes(self._folder) > folder.TOTAL_MIB * MIB:
-            reason = folder.hidden_breach(self._folder, pid)  # 1 ms: only where somebody has filled the disk meanwhile
+        reason = folder.find_breach(self._folder)
+        if reason is None and self._free - folder.count_free_bytes(self._folder) > folder.TOTAL_MIB * MIB:
+            # This takes 1 ms, so it is done only where somebody has filled the disk meanwhile.
+            reason = folder.find_hidden_breach(self._folder, pid)
         if reason is not None:
             raise _Stop(STOPPED_OTHER, reason)
         return used
 
 
-def cpu_seconds_of(pid: int) -> float:
+def read_cpu_seconds(pid: int) -> float:
     """Return the CPU seconds that a process has used. Raises OSError where it has ended."""
     return time.clock_gettime((~pid << 3) | 2)  # the process's own CPU clock: include/linux/posix-timers.h
 
 
-def threads_of(pid: int) -> int:
+def count_threads(pid: int) -> int:
     """Return how many threads a process has; 0 where it has ended or this machine hides processes."""
     try:
         return os.stat(f"/proc/{pid}/task").st_nlink - 2  # Landlock lets us stat, not read
@@ -294,7 +301,7 @@ def threads_of(pid: int) -> int:
 
 
 def _read_some(fd: int, text: bytearray, events: int) -> int:
-    """Read what is there; 0 at the end."""
+    """Append what is there to `text`. Return the number of bytes read, 0 at the end."""
     if not events & select.POLLIN:
         return 0
     data = os.read(fd, _CHUNK)
@@ -303,8 +310,10 @@ def _read_some(fd: int, text: bytearray, events: int) -> int:
 
 
 def _kill(pid: int) -> None:
-    os.kill(pid, 9)  # not reaped yet, so the number is still its own
+    # The child is not reaped yet, so nobody else can have its process id.
+    os.kill(pid, 9)
     try:
         os.killpg(pid, 9)
-    except ProcessLookupError:  # no group of its own
+    except ProcessLookupError:
+        # The child leads no group.
         pass

@@ -1,11 +1,11 @@
 """The zygote: a small single-threaded process that forks a runner for each program.
 
-It starts with a bare interpreter (`-s -S`, an empty environment), holds no secret, no expected output and no other
-program's text, and is never root: started by root it was given another user before it began. Its modules come from the
-front over a pipe, so they need not be readable by its user.
+It starts as a bare interpreter (`-s -S`, an empty environment) and holds no secret, no expected output and no program's
+text. It is never root: a front that is root starts it as another user. Its modules come from the front over a
+descriptor, so they need not be readable by its user.
 
-Preloaded harnesses: the front gives name, file name and source of their modules, which are executed in that order,
-under their own names. A harness's main module has `main(code: str) -> None`, which reads stdin and writes stdout.
+Preloaded harnesses: the front sends name, file name and code of their modules, which are executed in that order, under
+their own names. A harness's main module has `main(code: str) -> None`, which reads stdin and writes stdout.
 
 Control socket (SOCK_SEQPACKET). Front to zygote: `SPAWN` (id, slot, kind) with the descriptors of the runner: its
 socket, the job's memory file, the index pipe and, for a compiled program, the executable. Zygote to front: one hello
@@ -81,7 +81,7 @@ class Zygote:
         self._poller.register(control, select.POLLIN)
 
     def serve(self) -> Next | None:
-        """Fork runners until the front leaves; gives the next step in a forked process, None in the zygote."""
+        """Fork runners until the front leaves. Return the next step in a forked process, None in the zygote."""
         while True:
             for fd, _ in self._poller.poll():
                 if fd != self._control.fileno():
@@ -111,8 +111,9 @@ class Zygote:
             for fd in self._runners:
                 os.close(fd)
             if max(fds) >= _LOW_FDS:
+                # Its children close descriptors up to `HIGHEST_FD` only, so a runner's must not lie above.
                 if kind != frames.KIND_SESSION:
-                    self._site.forget_rulesets(but=self._site.ruleset(slot, PURPOSES[kind]))
+                    self._site.forget_rulesets(but=self._site.open_ruleset(slot, PURPOSES[kind]))
                 fds = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 0) for fd in fds]
             if kind in _WORKERS:
                 worker = _WORKERS[kind](self._site, slot, fds[0])
@@ -131,10 +132,11 @@ class Zygote:
         return None
 
     def _prepare_ruleset(self, slot: int, kind: int) -> None:
-        """Build the ruleset here, once a slot, rather than in each runner. A session needs its ruleset once."""
+        """Build the slot's ruleset in the zygote, so that not each runner has to."""
         if kind == frames.KIND_SESSION:
+            # A slot's session needs its ruleset once.
             return
-        self._site.ruleset(slot, PURPOSES[kind])
+        self._site.open_ruleset(slot, PURPOSES[kind])
 
     def _reap(self, pidfd: int) -> None:
         runner_id, pid = self._runners.pop(pidfd)
@@ -146,20 +148,20 @@ class Zygote:
             self._control.send(ENDED.pack(runner_id, status))
 
     def _end_orphans(self) -> None:
-        """End what a runner left behind when it died: it comes to us, as we are its subreaper."""
+        """Kill and reap the processes that a dead runner left behind. The zygote inherits them as their subreaper."""
         runners = {pid for _, pid in self._runners.values()}
-        for orphan in _children():
+        for orphan in _list_children():
             if orphan not in runners:
                 os.kill(orphan, signal.SIGKILL)
                 os.waitpid(orphan, 0)
 
     def _end_all(self) -> None:
-        """Kill runners, and what a compiler's driver left to us as their subreaper; remove the place."""
+        """Kill the runners and the processes that they left behind, and remove the place."""
         for _, pid in self._runners.values():
             os.kill(pid, signal.SIGKILL)
         try:
             while True:
-                for orphan in _children():
+                for orphan in _list_children():
                     os.kill(orphan, signal.SIGKILL)
                 os.waitpid(-1, 0)
         except ChildProcessError:
@@ -168,27 +170,28 @@ class Zygote:
         os.rmdir(self._site.place)
 
 
-def _children() -> list[int]:
+def _list_children() -> list[int]:
     try:
         with open(f"/proc/self/task/{os.getpid()}/children") as file:
             return [int(pid) for pid in file.read().split()]
-    except OSError:  # no CONFIG_PROC_CHILDREN
+    except OSError:
+        # The kernel was built without CONFIG_PROC_CHILDREN.
         return []
 
 
-def _contain(site: Site) -> None:
-    """Prepare all that this machine has for confining programs."""
+def _prepare_filters(site: Site) -> None:
+    """Build the filters for this machine, and ask the kernel for its Landlock version."""
     site.landlock_abi = landlock.abi()
     machine = site.machine
     if machine in ARCHITECTURES:
-        site.program_filter = seccomp.program_filter(machine, executable=False)
-        site.executable_filter = seccomp.program_filter(machine, executable=True)
-        site.session_filter = seccomp.session_filter(machine)
-        site.compiler_filter = seccomp.compiler_filter(machine)
+        site.program_filter = seccomp.build_program_filter(machine, executable=False)
+        site.executable_filter = seccomp.build_program_filter(machine, executable=True)
+        site.session_filter = seccomp.build_session_filter(machine)
+        site.compiler_filter = seccomp.build_compiler_filter(machine)
 
 
 def main(settings: dict[str, object], harnesses: list[tuple[str, str, CodeType | None]]) -> Next | None:
-    """Set up and serve; gives the next step in a forked process, None at the zygote's own end.
+    """Set up and serve. Return the next step in a forked process, None at the zygote's own end.
 
     Args:
         settings: `control` (descriptor), `place` (folder for private folders, made here), `package_dirs`,
@@ -205,17 +208,21 @@ def main(settings: dict[str, object], harnesses: list[tuple[str, str, CodeType |
     package_dirs = [str(path) for path in settings["package_dirs"]]  # type: ignore[attr-defined]  # list of str
     site = Site(place, package_dirs)
     if settings["contain"]:
-        _contain(site)
+        _prepare_filters(site)
     for name, path, code in harnesses:
-        if name not in sys.modules:  # a package above it may be there
+        # A package above a harness's module may be one of ours, which is there already.
+        if name not in sys.modules:
             load_module(name, path, code)
     for mode, name in settings["harnesses"].items():  # type: ignore[attr-defined]  # dict of str
         site.harnesses[mode] = sys.modules[name].main
     for name in settings["imports"]:  # type: ignore[attr-defined]  # list of str
         __import__(name)
-    _look_ordinary(package_dirs)
+    _imitate_site(package_dirs)
     _thread.stack_size(_THREAD_STACK)
-    compile("", "", "exec")  # the first call makes the types of `ast`: 1.5 ms that each runner would spend by itself
+    # The first call makes the types of `ast`, for which each runner would spend 1.5 ms by itself.
+    compile("", "", "exec")
+    # Each page that the zygote holds makes each fork dearer. A child's garbage collector does not touch frozen objects,
+    # which would copy their pages.
     harnesses.clear()
     gc.collect()
     trim_heap()
@@ -228,7 +235,7 @@ def main(settings: dict[str, object], harnesses: list[tuple[str, str, CodeType |
 
 
 def load_module(name: str, path: str, code: CodeType | None) -> None:
-    """Execute the module `name`, or register a package. What it raises ends the zygote: its traceback says where."""
+    """Execute the module `name`, or register a package. An exception ends the zygote, and its traceback says where."""
     module = type(sys)(name)
     module.__file__ = path
     sys.modules[name] = module
@@ -238,7 +245,7 @@ def load_module(name: str, path: str, code: CodeType | None) -> None:
         exec(code, module.__dict__)  # noqa: S102 - our own module, from the front
 
 
-def _look_ordinary(package_dirs: list[str]) -> None:
+def _imitate_site(package_dirs: list[str]) -> None:
     """Install what `site` normally provides: exit, quit and help, and the import path of a script."""
     import site
 

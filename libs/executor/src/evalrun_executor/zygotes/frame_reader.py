@@ -1,4 +1,4 @@
-"""Frames from a runner, read as what they are: bytes from a process that stands beside hostile code."""
+"""Reads frames from a runner. Every byte is checked, because the runner stands beside hostile code."""
 
 import asyncio
 import math
@@ -11,7 +11,7 @@ from typing import Any
 from evalrun_executor.api import CompileResult, ProgramRun
 from evalrun_executor.contained import frames
 from evalrun_executor.errors import ExecutorLost
-from evalrun_executor.zygotes.run_ends import end_of
+from evalrun_executor.zygotes.run_ends import classify_end
 
 _CHUNK = 1 << 18
 _MAX_STATUS = 0xFFFF
@@ -24,7 +24,7 @@ class FrameReader:
     """Reads whole frames from a non-blocking socket."""
 
     def __init__(self, runner: socket.socket, max_payload: int, descriptors: int = 1) -> None:
-        """Read from `runner`, which sends no frame larger than `max_payload` bytes, and so many descriptors at once."""
+        """Read from `runner`. A frame of more than `max_payload` bytes, or more descriptors at once, is refused."""
         self._socket = runner
         self._max_payload = max_payload
         self._buffer = bytearray()
@@ -36,7 +36,7 @@ class FrameReader:
         """Return the next frame's type and payload; None at the end of the stream.
 
         Raises:
-            ExecutorLost: nonsense, or nothing for `silence_seconds`.
+            ExecutorLost: the runner sent nonsense, or nothing for `silence_seconds`.
         """
         head = frames.FRAME.size
         while True:
@@ -70,33 +70,33 @@ class FrameReader:
     async def _wait(self, silence_seconds: float) -> None:
         try:
             async with asyncio.timeout(silence_seconds):
-                await _readable(self._socket)
+                await _wait_until_readable(self._socket)
         except TimeoutError as error:
             raise ExecutorLost(f"a runner said nothing for {silence_seconds:.0f} s") from error
 
     def close(self) -> None:
-        """Close the socket and what came over it."""
+        """Close the socket, and the descriptors that came over it and were not taken."""
         self._socket.close()
         self.close_descriptors()
 
     def close_descriptors(self) -> None:
-        """Close what came over it and was not taken."""
+        """Close the descriptors that came over the socket and were not taken."""
         for fd in self.descriptors:
             os.close(fd)
         self.descriptors.clear()
 
 
-async def _readable(runner: socket.socket) -> None:
+async def _wait_until_readable(runner: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(runner, _set, ready)
+    loop.add_reader(runner, _set_ready, ready)
     try:
         await ready
     finally:
         loop.remove_reader(runner)
 
 
-def _set(ready: asyncio.Future[None]) -> None:
+def _set_ready(ready: asyncio.Future[None]) -> None:
     if not ready.done():
         ready.set_result(None)
 
@@ -127,51 +127,51 @@ class RunRules:
 
 
 def parse_run(payload: bytes, rules: RunRules) -> tuple[int, ProgramRun]:
-    """Read a RUN frame; gives the index and the run.
+    """Read a RUN frame. Return the test's index and its run.
 
     Raises:
-        ExecutorLost: it cannot be.
+        ExecutorLost: the frame is malformed.
         UnexplainedKill: the machine ran out of memory.
     """
     head = frames.RUN_HEAD
     if len(payload) < head.size:
         raise ExecutorLost("a runner sent a short frame")
     *facts, out_size = head.unpack_from(payload)
-    if not _possible(facts, out_size, len(payload) - head.size - out_size, rules):
+    if not _is_possible(facts, out_size, len(payload) - head.size - out_size, rules):
         raise ExecutorLost("a runner sent a result that cannot be")
-    return _run(facts, payload[head.size : head.size + out_size], payload[head.size + out_size :], rules)
+    return _make_run(facts, payload[head.size : head.size + out_size], payload[head.size + out_size :], rules)
 
 
 def parse_filed(
     payload: bytes, descriptors: list[int], rules: RunRules, printed: tuple[bytes, bytes] | None = None
 ) -> tuple[int, ProgramRun]:
-    """Read a FILED frame; gives the index and the run, closes the descriptors that it takes. Raises as `parse_run`.
+    """Read a FILED frame, and close the descriptors that belong to it. Return as `parse_run`, and raise as it does.
 
     Args:
         payload: of the frame.
-        descriptors: what came with it.
-        rules: what it has to keep to.
-        printed: stdout and stderr if they came by pipes of ours; None: by descriptors.
+        descriptors: the descriptors that came over the socket, in order.
+        rules: the bounds of a possible result.
+        printed: stdout and stderr, where they came by pipes of ours; None: they come by descriptors.
     """
     if len(payload) != frames.FILED_HEAD.size:
         raise ExecutorLost("a harness worker sent a short frame")
     *facts, out_size, err_size = frames.FILED_HEAD.unpack(payload)
-    if not _possible(facts, out_size, err_size, rules):
+    if not _is_possible(facts, out_size, err_size, rules):
         raise ExecutorLost("a harness worker sent an impossible result")
     if printed is not None:
-        return _run(facts, *printed, rules)
+        return _make_run(facts, *printed, rules)
     stdout = _take_text(descriptors, out_size)
-    return _run(facts, stdout, _take_text(descriptors, err_size), rules)
+    return _make_run(facts, stdout, _take_text(descriptors, err_size), rules)
 
 
 def parse_complaint(payload: bytes, descriptors: list[int]) -> bytes:
-    """Return a compiler's complaint, and close the descriptor with which it came. Raises ExecutorLost."""
+    """Read a compiler's message from its descriptor, and close the descriptor. Raises ExecutorLost."""
     if len(payload) != frames.INDEX.size:
         raise ExecutorLost("a harness worker sent a short frame")
     return _take_text(descriptors, min(MAX_TEXT, *frames.INDEX.unpack(payload)))
 
 
-def _possible(facts: list[Any], out_size: int, err_size: int, rules: RunRules) -> bool:
+def _is_possible(facts: list[Any], out_size: int, err_size: int, rules: RunRules) -> bool:
     index, stopped, status, cpu, wall, _ = facts
     max_bytes = rules.output_bytes
     return (
@@ -186,9 +186,9 @@ def _possible(facts: list[Any], out_size: int, err_size: int, rules: RunRules) -
     )  # fmt: skip
 
 
-def _run(facts: list[Any], stdout: bytes, stderr: bytes, rules: RunRules) -> tuple[int, ProgramRun]:
+def _make_run(facts: list[Any], stdout: bytes, stderr: bytes, rules: RunRules) -> tuple[int, ProgramRun]:
     index, stopped, status, cpu, wall, peak_kib = facts
-    end, code = end_of(
+    end, code = classify_end(
         status=status, stopped=stopped, cpu_seconds=cpu, time_limit=rules.time_seconds, peak_kib=peak_kib,
         memory_mib=rules.memory_mib, resident_mib=rules.resident_mib, stderr=stderr,
         own_kill_possible=rules.own_kill_possible,
@@ -197,14 +197,15 @@ def _run(facts: list[Any], stdout: bytes, stderr: bytes, rules: RunRules) -> tup
 
 
 def _take_text(descriptors: list[int], size: int) -> bytes:
-    """Read a memory file to `size`; nothing of that size has no file. Raises ExecutorLost."""
+    """Read a memory file of `size` bytes; an empty text has no file. Raises ExecutorLost."""
     if size == 0:
         return b""
     if not descriptors:
         raise ExecutorLost("a harness worker sent a result without its texts")
     fd = descriptors.pop(0)
     try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):  # reading anything else might never end
+        # Reading anything but a file might never end: a runner that was taken over could send a pipe.
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise ExecutorLost("a harness worker sent a descriptor that is not a memory file")
         text = bytearray()
         while len(text) < size and (part := os.pread(fd, size - len(text), len(text))):

@@ -1,4 +1,4 @@
-"""The pipes that a program of a program worker writes to, read here: the worker holds nothing of it."""
+"""Pipes that a program worker's program writes to. The front reads them, so that the worker holds no output."""
 
 import asyncio
 import os
@@ -10,15 +10,15 @@ _CHUNK = 1 << 18
 
 
 class ProgramPipes:
-    """Stdout and stderr of one program. What fits into the pipes waits in them until its end."""
+    """Stdout and stderr of one program. Output that fits into the pipes waits in them until the program ends."""
 
     def __init__(self, output_bytes: int, owner: int, stop: Callable[[], None]) -> None:
         """Open the pipes.
 
         Args:
-            output_bytes: of stdout that are kept; of stderr the end is.
-            owner: the program's user, who may open them again, as /dev/stdout.
-            stop: called once if the program prints more.
+            output_bytes: maximum bytes of stdout that are kept. Of stderr the end is kept.
+            owner: the program's user, who may open the pipes again, as /dev/stdout.
+            stop: called once if the program prints more to stdout.
         """
         self._loop = asyncio.get_running_loop()
         self._max_bytes = output_bytes
@@ -33,7 +33,7 @@ class ProgramPipes:
         self._stdout = bytearray()
         self._stderr = bytearray()
         self.is_over = False
-        """It printed more than is kept."""
+        """Whether the program printed more than is kept."""
         self._watched = False
         self._timer = self._loop.call_later(QUICK_SECONDS, self._watch)
 
@@ -43,13 +43,13 @@ class ProgramPipes:
         return self._out_end, self._err_end
 
     def hand_over(self) -> None:
-        """Close the program's ends, once they are sent."""
+        """Close our copies of the program's ends, once these are sent: reading would never end while we hold them."""
         for fd in self.ends:
             os.close(fd)
         self._out_end = self._err_end = -1
 
-    def texts(self) -> tuple[bytes, bytes]:
-        """Return what the program has written so far to stdout, at most what is kept, and the end of stderr."""
+    def read_texts(self) -> tuple[bytes, bytes]:
+        """Return the start of stdout and the end of stderr, as far as the program has written."""
         self._read_out()
         self._read_err()
         return bytes(self._stdout), bytes(self._stderr[-self._kept_stderr :])
@@ -65,13 +65,13 @@ class ProgramPipes:
                 os.close(fd)
 
     def _watch(self) -> None:
-        """Read as it comes: a program that runs longer may wait for us to."""
+        """Read output as it comes from now on: a program that fills a pipe waits for its reader."""
         self._watched = True
         self._loop.add_reader(self._out, self._read_out)
         self._loop.add_reader(self._err, self._read_err)
 
     def _read_out(self) -> None:
-        while data := self._piece(self._out):
+        while data := self._read_piece(self._out):
             self._stdout += data
             if len(self._stdout) > self._max_bytes:
                 del self._stdout[self._max_bytes :]
@@ -80,16 +80,17 @@ class ProgramPipes:
                     self._stop()
 
     def _read_err(self) -> None:
-        while data := self._piece(self._err):
+        while data := self._read_piece(self._err):
             self._stderr += data
             if len(self._stderr) > 2 * self._kept_stderr:
                 del self._stderr[: -self._kept_stderr]
 
-    def _piece(self, fd: int) -> bytes:
+    def _read_piece(self, fd: int) -> bytes:
         try:
             data = os.read(fd, _CHUNK)
         except BlockingIOError:
             return b""
-        if not data and self._watched:  # else it would be reported again and again
+        if not data and self._watched:
+            # The end of a pipe is readable for good: the loop would report it again and again.
             self._loop.remove_reader(fd)
         return data

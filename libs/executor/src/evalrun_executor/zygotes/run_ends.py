@@ -1,4 +1,4 @@
-"""Pure: how a run ended, from what the kernel said about it."""
+"""Classifies how a run ended, from what the kernel reported. Pure."""
 
 import os
 import signal
@@ -17,10 +17,13 @@ _OUT_OF_MEMORY_LINES = (b"MemoryError", b"numpy.core._exceptions._ArrayMemoryErr
 
 
 class UnexplainedKill(ExecutorLost):
-    """SIGKILL that neither the runner nor the program can have sent: the machine ran out of memory."""
+    """The program was ended by a SIGKILL that neither the runner nor the program can have sent.
+
+    The machine ran out of memory, so nothing is known about the program.
+    """
 
 
-def end_of(
+def classify_end(
     *,
     status: int,
     stopped: int,
@@ -46,7 +49,7 @@ def end_of(
         own_kill_possible: the program could have sent itself SIGKILL (no seccomp filter).
 
     Raises:
-        UnexplainedKill: see there.
+        UnexplainedKill: the machine ran out of memory.
     """
     code = os.waitstatus_to_exitcode(status)
     if stopped == STOPPED_OUTPUT:
@@ -57,7 +60,7 @@ def end_of(
         return "exited", code
     if peak_kib * 1024 > resident_mib * MIB:
         return "memory_limit", None
-    if code == 1 and _last_line(stderr).startswith(_OUT_OF_MEMORY_LINES):
+    if code == 1 and _find_last_line(stderr).startswith(_OUT_OF_MEMORY_LINES):
         return "memory_limit", None
     if code == -signal.SIGABRT and b"std::bad_alloc" in stderr:
         return "memory_limit", None
@@ -68,5 +71,5 @@ def end_of(
     return "exited", code
 
 
-def _last_line(text: bytes) -> bytes:
+def _find_last_line(text: bytes) -> bytes:
     return text.rstrip()[-1000:].rpartition(b"\n")[2]

@@ -1,4 +1,4 @@
-"""The front's handle of one zygote: starts it, requests runners, learns how they ended, ends it."""
+"""The front's handle of one zygote: starts the zygote, requests runners, learns how they ended, and ends the zygote."""
 
 import asyncio
 import marshal
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
-from evalrun_executor.byte_code import byte_code
+from evalrun_executor.byte_code import load_byte_code
 from evalrun_executor.contained.frames import JOB, KIND_HARNESS_WORKER, KIND_PROGRAM_WORKER, STOP
 from evalrun_executor.contained.zygote import ENDED, SPAWN
 from evalrun_executor.errors import ExecutorLost, Unusable
@@ -33,17 +33,19 @@ _ENVIRONMENT = {
     "HOME": "/nonexistent",
     "LANG": "C.UTF-8",
     "PYTHONHASHSEED": "0",
-    "MALLOC_ARENA_MAX": "2",  # an arena a thread reserves 64 MiB of address space, which the memory limit counts
-    "LD_BIND_NOW": "1",  # or each child would resolve the functions that it calls, for itself
+    # An arena per thread would reserve 64 MiB of address space each, which the memory limit counts.
+    "MALLOC_ARENA_MAX": "2",
+    # Without it each child would resolve the functions that it calls for itself.
+    "LD_BIND_NOW": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
 }
-"""All that candidates see of an environment."""
+"""The whole environment of candidates."""
 
 
 @dataclass(frozen=True)
 class ZygotePlan:
-    """All that starting a zygote takes."""
+    """Options of a zygote's start."""
 
     interpreter: Interpreter
     identity: Identity
@@ -54,22 +56,22 @@ class ZygotePlan:
     work_dir: str | None
     """Folder of the private folders; None: the first temporary folder that the candidates' user can write to."""
     imports: Sequence[str] = ()
-    """Modules of the standard library that it imports ahead of every fork."""
+    """Modules of the standard library that the zygote imports ahead of every fork."""
 
 
 @dataclass(frozen=True, eq=False)
 class WorkerHandle:
-    """The front's handle of a slot's worker. Between two jobs nothing is in transit to us."""
+    """The front's handle of a slot's worker. Between two jobs no frame is on its way from the worker."""
 
     socket: socket.socket
     ended: asyncio.Future[int]
-    """Its wait status, if that is not 0."""
+    """Done with the worker's wait status once it has ended, if the status is not 0."""
 
     def ask(self, fds: Sequence[int]) -> None:
-        """Send it a job: the memory file, the index pipe's read end, and the pipes that a program writes to.
+        """Send the worker a job: the memory file, the index pipe's read end, and the pipes that a program writes to.
 
         Raises:
-            ExecutorLost: it is gone.
+            ExecutorLost: the worker is gone.
         """
         try:
             socket.send_fds(self.socket, [JOB], fds)
@@ -80,12 +82,13 @@ class WorkerHandle:
         """Stop the running program, which has printed too much."""
         try:
             self.socket.send(STOP)
-        except OSError:  # it is gone, or leaves nothing to stop
+        except OSError:
+            # The worker is gone, and its program with it.
             return
 
 
 class ZygoteProcess:
-    """A running zygote. `lost` is done once it has died, for whatever reason."""
+    """A running zygote. `lost` is done once the zygote has ended, for whatever reason."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", control: socket.socket, place: str) -> None:
         self._process = process
@@ -116,9 +119,11 @@ class ZygoteProcess:
                 "harnesses": {mode: harness.main for mode, harness in plan.harnesses.items()},
                 "imports": list(plan.imports),
             }
-            modules, harnesses = _module_sources(), sources(plan.harnesses.values())
+            modules, harnesses = _read_modules(), sources(plan.harnesses.values())
             if plan.interpreter.magic_number == MAGIC_NUMBER.hex():
-                file.write(marshal.dumps((boot_source, _as_byte_code(modules), _as_byte_code(harnesses), settings), 2))
+                file.write(
+                    marshal.dumps((boot_source, _compile_sources(modules), _compile_sources(harnesses), settings), 2)
+                )
             else:
                 file.write(marshal.dumps((boot_source, modules, harnesses, settings), 2))
             file.flush()
@@ -175,10 +180,10 @@ class ZygoteProcess:
         return self._process.pid
 
     def spawn(self, slot: int, kind: int, fds: Sequence[int]) -> tuple[socket.socket, asyncio.Future[int]]:
-        """Ask for a runner in `slot`; gives our end of its socket, and what its wait status will be if it is not 0.
+        """Ask for a runner in `slot`. Return our end of its socket, and a future of its wait status, if that is not 0.
 
         Args:
-            slot: nobody else may use it until the runner has ended or said DONE.
+            slot: held by the caller until the runner has ended or said DONE.
             kind: a `frames.KIND_*`.
             fds: the job's memory file, the index pipe's read end and, for a compiled program, the executable; a worker
                 gets them with each job.
@@ -199,36 +204,37 @@ class ZygoteProcess:
         self._ends[self._next_id] = ended
         runner_id = self._next_id
         ended.add_done_callback(lambda _: self._ends.pop(runner_id, None))
-        self._now_in(slot, ended)
+        self._note_runner(slot, ended)
         return ours, ended
 
     def worker(self, slot: int, kind: int) -> WorkerHandle:
-        """Return the slot's worker of a kind; start it if there is none. Raises ExecutorLost."""
+        """Return the slot's worker of a kind, and start it if there is none. Raises ExecutorLost."""
         found = self._workers.get((slot, kind))
         if found is None or found.ended.done():
             if found is not None:
                 found.socket.close()
             found = WorkerHandle(*self.spawn(slot, kind, ()))
             self._workers[slot, kind] = found
-        self._now_in(slot, found.ended)
+        self._note_runner(slot, found.ended)
         return found
 
     def drop_worker(self, slot: int, kind: int) -> None:
-        """Abandon a slot's worker during a job: it sees our end close, kills its child and ends."""
+        """Abandon a slot's worker during a job. The worker sees our end close, kills its child and ends."""
         self._workers.pop((slot, kind)).socket.close()
 
-    def _now_in(self, slot: int, ended: asyncio.Future[int]) -> None:
+    def _note_runner(self, slot: int, ended: asyncio.Future[int]) -> None:
         previous = self._in_slot.get(slot)
         if previous is not None and previous is not ended and not self._is_worker(slot, previous):
-            previous.cancel()  # it said DONE: how it ended does not matter
+            # The previous runner said DONE, so nobody needs its wait status.
+            previous.cancel()
         self._in_slot[slot] = ended
 
     def _is_worker(self, slot: int, ended: asyncio.Future[int]) -> bool:
         found = (self._workers.get((slot, kind)) for kind in (KIND_HARNESS_WORKER, KIND_PROGRAM_WORKER))
         return any(worker is not None and worker.ended is ended for worker in found)
 
-    def runner_in(self, slot: int) -> asyncio.Future[int] | None:
-        """Return what will hold the wait status of the slot's last runner; None where that has ended, or is lost."""
+    def find_runner(self, slot: int) -> asyncio.Future[int] | None:
+        """Return the future of the wait status of the slot's last runner; None: the runner or the zygote has ended."""
         ended = self._in_slot.get(slot)
         return None if ended is None or ended.done() or self.lost.done() else ended
 
@@ -263,21 +269,22 @@ class ZygoteProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             await asyncio.to_thread(self._process.wait)
-        await asyncio.to_thread(shutil.rmtree, self._place, ignore_errors=True)  # where it could not do so itself
+        # The zygote removes its place itself, unless it was killed.
+        await asyncio.to_thread(shutil.rmtree, self._place, ignore_errors=True)
 
 
 def _choose_place(plan: ZygotePlan) -> str:
-    """Return a fresh folder's path, which the zygote then makes."""
+    """Return the path of a fresh folder, which the zygote makes itself, as its own user."""
     parent = plan.work_dir
     if parent is None:
         parents = [tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm"]  # noqa: S108 - a fresh name of mode 0700 in it
-        parent = next((path for path in parents if _open_to(path, plan.identity)), None)
+        parent = next((path for path in parents if _is_open_to(path, plan.identity)), None)
     if parent is None:
         raise Unusable("no temporary folder is open to the candidates' user: name one with --work-dir")
     return f"{parent}/evalrun-sandbox-{os.getpid()}-{os.urandom(6).hex()}"
 
 
-def _open_to(path: str, identity: Identity) -> bool:
+def _is_open_to(path: str, identity: Identity) -> bool:
     """Return whether the candidates' user can make a folder in `path`."""
     if identity.user is None:
         return os.access(path, os.W_OK | os.X_OK)
@@ -289,7 +296,7 @@ def _open_to(path: str, identity: Identity) -> bool:
         return False
 
 
-def _module_sources() -> list[Source]:
+def _read_modules() -> list[Source]:
     found: list[Source] = [("evalrun_executor", "", None), ("evalrun_executor.contained", "", None)]
     for name in MODULES:
         path = _PACKAGE / "contained" / f"{name}.py"
@@ -297,5 +304,5 @@ def _module_sources() -> list[Source]:
     return found
 
 
-def _as_byte_code(modules: Sequence[Source]) -> list[tuple[str, str, bytes | None]]:
-    return [(name, path, None if text is None else byte_code(Path(path))) for name, path, text in modules]
+def _compile_sources(modules: Sequence[Source]) -> list[tuple[str, str, bytes | None]]:
+    return [(name, path, None if text is None else load_byte_code(Path(path))) for name, path, text in modules]

@@ -16,9 +16,9 @@ from typing import Self
 import msgspec
 
 from evalrun_executor.api import CompileResult, Level, Limits, ProgramRun, RunReply, RunRequest, SandboxInfo
-from evalrun_executor.containment import PROBE, PROBE_MEMORY_MIB, ContainmentReport, reached, read_probe
+from evalrun_executor.containment import PROBE, PROBE_MEMORY_MIB, ContainmentReport, rate_containment, read_probe
 from evalrun_executor.slots import Slots
-from evalrun_executor.time_outs import NOT_RUN, cut_after, decide_alone, in_doubt, in_order
+from evalrun_executor.time_outs import NOT_RUN, decide_alone, find_cut, find_doubt, order_runs
 from evalrun_judge.sandboxes import (
     Backend,
     RunRefusedError,
@@ -198,9 +198,9 @@ class FusionSandbox:
             logger.warning("%s: one call a test, as the harness does not run there: %s", self.address, error)
             plain = await self._server.run_code(fusion_plain.body(probe, 0), PROBE_SECONDS)
             stdout = (plain.run_result.stdout if plain.run_result else None) or ""
-            return _Stock(Slots(slots), reached(read_probe(stdout), 0, seen.version))
+            return _Stock(Slots(slots), rate_containment(read_probe(stdout), 0, seen.version))
         printed = said.runs.get(0, NOT_RUN).stdout.decode(errors="replace")
-        report = reached(read_probe(printed), int(said.hello.get("abi", "0")), machine.version)
+        report = rate_containment(read_probe(printed), int(said.hello.get("abi", "0")), machine.version)
         logger.info("%s: a stock SandboxFusion, level %s", self.address, report.level)
         turns = Slots(slots)
         max_programs = MAX_PROGRAMS if report.level == "full" else 1  # elsewhere nothing would keep them apart
@@ -247,7 +247,7 @@ class FusionSandbox:
         compiled: CompileResult | None = None
         alone = False
         decided: set[int] = set()
-        while left and cut_after(runs, request.stop_after_timeouts) is None:
+        while left and find_cut(runs, request.stop_after_timeouts) is None:
             with self._checked():
                 said = await calls.answer(self._part(request, left), again=alone)
             answer = BatchAnswer() if said is None else self._as_found(said, stock)
@@ -259,15 +259,15 @@ class FusionSandbox:
             runs |= answer.runs
             left = [index for index in left if index not in runs]
             alone = True  # what one call did not finish is slow, or was held up by its neighbours
-            if left and cut_after(runs, request.stop_after_timeouts) is None:
+            if left and find_cut(runs, request.stop_after_timeouts) is None:
                 continue
             seconds, stop_after = request.limits.time_seconds, request.stop_after_timeouts
-            while (index := in_doubt(runs, decided, seconds, stop_after)) is not None:
+            while (index := find_doubt(runs, decided, seconds, stop_after)) is not None:
                 runs[index] = await self._decided(
                     runs[index], request, stock, partial(self._again, request, index, stock, machine)
                 )
                 decided.add(index)
-        ordered = in_order(runs, len(request.inputs), request.stop_after_timeouts)
+        ordered = order_runs(runs, len(request.inputs), request.stop_after_timeouts)
         return RunReply(compiled or _OK, list(ordered), stock.report.level)
 
     async def _again(self, request: RunRequest, index: int, stock: _Stock, machine: Machine) -> ProgramRun | None:
@@ -339,9 +339,9 @@ class FusionSandbox:
             if run.end == "timeout":  # by the server's wall clock, with whatever else ran there
                 run = await self._decided(run, request, stock, partial(self._plain_again, request, index))
             runs[index] = run
-            if cut_after(runs, request.stop_after_timeouts) is not None:
+            if find_cut(runs, request.stop_after_timeouts) is not None:
                 break
-        ordered = in_order(runs, len(request.inputs), request.stop_after_timeouts)
+        ordered = order_runs(runs, len(request.inputs), request.stop_after_timeouts)
         return RunReply(compiled, list(ordered), stock.report.level)
 
     async def _plain(self, request: RunRequest, index: int) -> tuple[CompileResult, ProgramRun | None]:

@@ -245,7 +245,7 @@ def _filters(
     """Return what programs' and compilers' filters are made of; None for an architecture without them."""
     if architecture not in ARCHITECTURES:
         return None
-    return seccomp.program_assembly(architecture, executable=executable), seccomp.compiler_assembly(architecture)
+    return seccomp.assemble_program(architecture, executable=executable), seccomp.assemble_compiler(architecture)
 
 
 @cache
