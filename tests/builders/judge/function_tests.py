@@ -23,6 +23,7 @@ from evalrun_judge.function_tests.session import (
     RunCalls,
     RunTogether,
 )
+from evalrun_judge.submission import FunctionTestMode
 
 TIME_SECONDS = 10
 MEMORY_BYTES = 1 << 30
@@ -206,9 +207,10 @@ def judge(
     execute: Execute = standalone,
     recorded: bytes | None = None,
     stop_after_timeouts: int = 3,
+    mode: FunctionTestMode = FunctionTestMode.AUTO,
 ) -> Judged:
     """Judges a program, each step in a process of its own."""
-    session = FunctionTestSession(tests, code, 7, recorded, stop_after_timeouts, "5ec2e7")
+    session = FunctionTestSession(tests, code, 7, recorded, stop_after_timeouts, "5ec2e7", mode)
     judged = Judged((), session)
     while True:
         match session.next_step():

@@ -8,6 +8,7 @@ from builders.judge.function_tests import WarmForks, judge
 from evalrun_executor.api import ProgramRun
 from evalrun_judge.function_tests.session import AssertTests, CheckTest
 from evalrun_judge.function_tests.together import read_together
+from evalrun_judge.submission import FunctionTestMode
 
 SECRET = "5ec2e7"
 CASES = "import unittest\nclass Cases(unittest.TestCase):\n    def test_one(self): self.assertEqual(f(1), 2)\n"
@@ -116,3 +117,21 @@ def test_asserts_that_hang_on_earlier_ones_run_after_them(forks: WarmForks) -> N
 def test_only_one_report_with_the_secret_counts(stdout: bytes, status: str) -> None:
     assert read_together(ProgramRun("exited", 0, stdout), SECRET).status == status
     assert read_together(ProgramRun("timeout", None, stdout), SECRET).status == "timeout"
+
+
+@pytest.mark.parametrize(
+    ("mode", "test", "status", "cause"),
+    [
+        ("auto", "assert f(1) == 1", "success", None),
+        ("apart", "assert f(1) == 1", "success", None),
+        ("together", "assert f(1) == 1", "success", "asked"),
+        ("together", "assert f(iter([1]))", "success", "arguments"),
+        ("apart", "assert f(iter([1]))", "api_error", None),
+    ],
+)
+def test_a_data_set_may_say_where_its_tests_run(
+    forks: WarmForks, mode: str, test: str, status: str, cause: str | None
+) -> None:
+    tests = AssertTests([test], "", "f")
+    (outcome,) = judge(tests, "def f(x): return x", execute=forks.run, mode=FunctionTestMode(mode)).outcomes
+    assert (outcome.status, outcome.forgeable) == (status, cause)

@@ -42,6 +42,7 @@ def judge_request(run: str, dataset: Dataset, problem: Problem, answer: Answer) 
         ),
         limits=test_limits(dataset, problem),
         stop_after_timeouts=dataset.stop_after_timeouts,
+        function_tests="" if dataset.function_tests == "auto" else dataset.function_tests,
     )
     if dataset.judge_mode == "Submit":
         request.submit.dataset = problem.sandbox_dataset

@@ -37,6 +37,8 @@ class ForgeableCause(StrEnum):
     """They use exceptions, flags or variables that the prompt defines, or the program continues its class."""
     EVALUATION = "evaluation"
     """They evaluate text."""
+    ASKED = "asked"
+    """The data set says `functionTests: together`."""
     CASES = "cases"
     """They are a file of unittest or pytest."""
 

@@ -6,6 +6,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
 from itertools import chain
 from typing import Protocol
@@ -152,6 +153,15 @@ def _bytes(text: str) -> bytes:
 STANDARD = Comparator()
 
 
+class FunctionTestMode(StrEnum):
+    """Where the assertions of function tests run."""
+
+    AUTO = "auto"
+    """Apart unless the tests' text shows that they need the program's process."""
+    APART = "apart"
+    TOGETHER = "together"
+
+
 class JudgeRequest(msgspec.Struct, frozen=True):
     """One submission and what to judge it with."""
 
@@ -161,6 +171,7 @@ class JudgeRequest(msgspec.Struct, frozen=True):
     comparator: Comparator = STANDARD
     checker: CheckerProgram | None = None
     stop_after_timeouts: int = 0
+    function_tests: FunctionTestMode = FunctionTestMode.AUTO
     request_id: str = ""
     run: str = ""
     fresh: bool = False

@@ -156,6 +156,8 @@ def test_results_that_can_be_forged_feed_no_gate(forged: str) -> None:
     runs = (bad, good) if forged == "baseline" else (good, bad)
     with pytest.raises(UnusableGateError, match=f"3 results of humaneval in the {forged} can be forged"):
         gated(*runs)
+    gate = a_gate().model_copy(update={"allow_forgeable": True})
+    assert decide_gate(gate, totals_of(runs[0]), totals_of(runs[1])).difference == 0.0
 
 
 def test_a_dataset_that_a_run_lacks_is_named_with_what_it_has() -> None:

@@ -251,6 +251,12 @@ class Dataset(ApiModel):
         description="EVAL@turns: what a failed answer is told. PublicTests: how it failed, and failed public tests; "
         "private and generated ones never. Wrong: nothing but that it is wrong, as a control.",
     )
+    function_tests: Literal["auto", "apart", "together"] = Field(
+        "auto",
+        description="Where the assertions of function tests run. apart: not in the program's process, and tests that "
+        "need it are not judged. together: in the program's process, where a verdict can be forged. auto: apart unless "
+        "the tests' text shows that they need the program's process.",
+    )
     stop_after_timeouts: int = Field(
         3,
         ge=0,

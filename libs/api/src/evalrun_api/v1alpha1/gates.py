@@ -104,6 +104,10 @@ class Gate(ApiModel):
         description="Datasets of role test that this gate may use nevertheless; they are not meant for tuning.",
         json_schema_extra=list_type("set"),
     )
+    allow_forgeable: bool = Field(
+        default=False,
+        description="Use verdicts that a program could have forged, such as those of tests that run in its process.",
+    )
     max_regression: FractionText = Field(
         "0.0", description='Maximum deterioration of the metric, in quotes: "0.02" is two percentage points.'
     )

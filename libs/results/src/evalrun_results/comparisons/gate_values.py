@@ -65,19 +65,20 @@ def compared_values(
     Raises:
         UnusableGateError: a run lacks a dataset, or results that can be forged would feed the gate.
     """
-    return [_compared(gate, name, baseline, usable(candidate, name, "candidate")) for name in gate.dataset_names]
+    return [_compared(gate, name, baseline, usable(candidate, name, "candidate", gate)) for name in gate.dataset_names]
 
 
-def usable(run: Mapping[str, DatasetTotals], dataset: str, role: str) -> DatasetTotals:
+def usable(run: Mapping[str, DatasetTotals], dataset: str, role: str, gate: Gate) -> DatasetTotals:
     """Return a dataset's totals. Raises UnusableGateError where a gate can have none of them."""
     totals = run.get(dataset)
     if totals is None:
         known = f"it has {', '.join(sorted(run))}" if run else "it has no results at all"
         raise UnusableGateError(f"the {role} has no results of dataset {dataset}: {known}")
     forgeable = totals.flags["forgeable"]
-    if forgeable:
+    if forgeable and not gate.allow_forgeable:
         raise UnusableGateError(
-            f"{forgeable} results of {dataset} in the {role} can be forged ({FORGED_WHERE}) and feed no gate"
+            f"{forgeable} results of {dataset} in the {role} can be forged ({FORGED_WHERE}) and feed no gate: "
+            "write allowForgeable: true to use them nevertheless"
         )
     return totals
 
@@ -165,7 +166,7 @@ def _compared(
             return GateDataset(None, len(names), None)
         readings = PairedReadings(_anchored(gate.anchor_value or 0.0, len(names)), found)
         return GateDataset(readings, len(names) - int(found.members.sum()), None)
-    known = usable(baseline, name, "baseline")
+    known = usable(baseline, name, "baseline", gate)
     paired = pair(known, with_unanswered(candidate, known))
     unpaired = paired.only_in_baseline + paired.only_in_candidate
     both = paired_readings(paired, gate.metric)

@@ -55,8 +55,8 @@ def decide_sequentially(
         UnusableGateError: a run lacks the dataset, or results that can be forged would feed the gate.
     """
     name, confidence = gate.dataset_names[0], confidence_of(gate, family)
-    earlier = None if baseline is None else usable(baseline, name, "baseline")
-    totals = usable(candidate, name, "candidate")
+    earlier = None if baseline is None else usable(baseline, name, "baseline", gate)
+    totals = usable(candidate, name, "candidate", gate)
     seen = sequential_values(gate, earlier, totals, problem_ids, seed)
     values, without = seen.values, seen.without
     if not len(values.floors):

@@ -226,6 +226,7 @@ class JudgeRequest(_message.Message):
     SUITE_DIGEST_FIELD_NUMBER: _builtins.int
     FRESH_FIELD_NUMBER: _builtins.int
     DEADLINE_SECONDS_FIELD_NUMBER: _builtins.int
+    FUNCTION_TESTS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Chosen by the caller, unique within a stream."""
     run: _builtins.str
@@ -247,6 +248,10 @@ class JudgeRequest(_message.Message):
     """Seconds that the caller waits for the verdict, from when the gateway reads the request; 0: as long as it takes. Then
     whatever is done for it ends, down to the program in the sandbox, and the answer is DEADLINE_EXCEEDED. A unary call's
     own deadline holds beside it. Seconds that are left, as in gRPC's own header, for clocks differ.
+    """
+    function_tests: _builtins.str
+    """Where `check` and `asserts` run. apart: never in the program's process; together: always there; empty: apart unless
+    their text shows that they need it.
     """
     @_builtins.property
     def submission(self) -> Global___Submission: ...
@@ -284,10 +289,11 @@ class JudgeRequest(_message.Message):
         suite_digest: _builtins.bytes = ...,
         fresh: _builtins.bool = ...,
         deadline_seconds: _builtins.float = ...,
+        function_tests: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "check", b"check", "comparator", b"comparator", "limits", b"limits", "main", b"main", "stdio", b"stdio", "submission", b"submission", "submit", b"submit", "tests", b"tests"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "check", b"check", "comparator", b"comparator", "deadline_seconds", b"deadline_seconds", "fresh", b"fresh", "limits", b"limits", "main", b"main", "request_id", b"request_id", "run", b"run", "stdio", b"stdio", "stop_after_timeouts", b"stop_after_timeouts", "submission", b"submission", "submit", b"submit", "suite_digest", b"suite_digest", "tests", b"tests", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "check", b"check", "comparator", b"comparator", "deadline_seconds", b"deadline_seconds", "fresh", b"fresh", "function_tests", b"function_tests", "limits", b"limits", "main", b"main", "request_id", b"request_id", "run", b"run", "stdio", b"stdio", "stop_after_timeouts", b"stop_after_timeouts", "submission", b"submission", "submit", b"submit", "suite_digest", b"suite_digest", "tests", b"tests", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_tests: _TypeAlias = _typing.Literal["stdio", "check", "asserts", "submit", "main"]  # noqa: Y015
     _WhichOneofArgType_tests: _TypeAlias = _typing.Literal["tests", b"tests"]  # noqa: Y015

@@ -50,6 +50,7 @@ def identity_of(order: WorkOrder, datasets: Sequence[RunDataset], responses_sha2
             None if d.spec.comparator is None else d.spec.comparator.to_wire(),
             d.records_sha256,
             *([] if d.grader is None else [d.grader.sha256, d.grader.program]),
+            *([] if d.spec.function_tests == "auto" else [d.spec.function_tests]),
         ]
         for d in datasets
     ]

@@ -141,14 +141,15 @@ class FunctionFamily(Family[FunctionPlan]):
 
     def key(self, plan: FunctionPlan, request: JudgeRequest) -> object:
         """Return program and tests; see `Family.key`."""
-        return ("python", plan.program, "calls"), request.tests
+        return ("python", plan.program, "calls"), request.tests, request.function_tests
 
     async def judge(self, plan: FunctionPlan, request: JudgeRequest, on_begin: Callable[[], None]) -> Judged:
         """Drive a session of calls and assertions to its end; see `Family.judge`."""
         tests = cast(CheckTest | AssertTests, request.tests)
         key = recording_key(tests, SEED)
         recorded = self._recordings.get(key)
-        session = FunctionTestSession(tests, plan.program, SEED, recorded, request.stop_after_timeouts, self._secret())
+        stop_after, mode = request.stop_after_timeouts, request.function_tests
+        session = FunctionTestSession(tests, plan.program, SEED, recorded, stop_after, self._secret(), mode)
         limits = Limits(request.limits.time_seconds, request.limits.memory_mib, OUTPUT_KIB)
         level = self._assertions.level
         compile_seconds, compile_stderr = 0.0, b""

@@ -41,7 +41,7 @@ from evalrun_judge.cpython_texts import package_of
 from evalrun_judge.function_tests.call_answers import BatchAnswers, Ending, read_answers
 from evalrun_judge.function_tests.together import read_together, together_program
 from evalrun_judge.status import ForgeableCause, TestCause, TestStatus
-from evalrun_judge.submission import AssertTests, CheckTest
+from evalrun_judge.submission import AssertTests, CheckTest, FunctionTestMode
 from evalrun_judge.verdict import ASSUMED, UNCONFIRMED
 
 __all__ = [
@@ -178,6 +178,7 @@ class FunctionTestSession:
         recorded: an earlier session's `recording` of the same tests and seed.
         stop_after_timeouts: 0: never.
         secret: that no program knows, for tests that run in its process.
+        mode: where the data set has them run.
     """
 
     def __init__(
@@ -188,9 +189,11 @@ class FunctionTestSession:
         recorded: bytes | None = None,
         stop_after_timeouts: int = 3,
         secret: str = "",
+        mode: FunctionTestMode = FunctionTestMode.AUTO,
     ) -> None:
         self._problem = tests
         self._secret = secret
+        self._mode = mode
         self._together: ForgeableCause | None = None
         """Why the tests run in the program's process; None: they do not."""
         self._program = program
@@ -375,8 +378,9 @@ class FunctionTestSession:
         self.recording = recorded
         refusal = next((test.refusal for test in self._tests if test.refusal is not None), None)
         cause = next((str(report["together"]) for report in reports if report.get("together")), "")
-        if cause:
-            self._together = ForgeableCause(cause)  # for the whole problem, before any answer runs
+        if self._mode is FunctionTestMode.TOGETHER or (cause and self._mode is FunctionTestMode.AUTO):
+            # For the whole problem, before any answer runs.
+            self._together = ForgeableCause(cause) if cause else ForgeableCause.ASKED
         elif refusal is not None:
             # For the whole problem: whether an answer is judged must not hang on what it gets wrong elsewhere.
             self._end_all(refusal, ran=False)

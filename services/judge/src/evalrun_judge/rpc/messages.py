@@ -8,6 +8,7 @@ from evalrun_judge.status import TestCause, TestStatus
 from evalrun_judge.submission import (
     STANDARD,
     CheckerProgram,
+    FunctionTestMode,
     InvalidRequestError,
     JudgeRequest,
     Submission,
@@ -52,11 +53,20 @@ def request_from(message: judge_pb2.JudgeRequest, suites: Suites | None = None) 
         comparator=comparator,
         checker=checker,
         stop_after_timeouts=message.stop_after_timeouts,
+        function_tests=_function_tests_from(message.function_tests),
         request_id=message.request_id,
         run=message.run,
         fresh=message.fresh,
         size=message.ByteSize(),
     )
+
+
+def _function_tests_from(name: str) -> FunctionTestMode:
+    try:
+        return FunctionTestMode(name or FunctionTestMode.AUTO)
+    except ValueError:
+        known = ", ".join(FunctionTestMode)
+        raise InvalidRequestError(f"function_tests: {name!r} is not one of {known}") from None
 
 
 def _limits_from(message: judge_pb2.JudgeRequest) -> TestLimits:
