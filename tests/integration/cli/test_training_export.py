@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,14 @@ def test_export_refuses_other_files_and_evaluation_data(
     assert done.returncode == 0, done.stderr
     refused = evalrun_here("export", "sft", tmp_path / "run", "--output", tmp_path / output)
     assert (refused.returncode, message in refused.stderr) == (2, True), refused.stderr
+
+
+def test_export_pruned_run_is_refused(evalrun_here: Command, judged: Path, tmp_path: Path) -> None:
+    shutil.copytree(judged, tmp_path / "run")
+    pruned = evalrun_here("prune", tmp_path, "--retain-completions-days", "0")
+    assert pruned.returncode == 0, pruned.stderr
+    refused = evalrun_here("export", "sft", tmp_path / "run", "--output", tmp_path / "x.jsonl")
+    assert (refused.returncode, "its answers are gone" in refused.stderr) == (2, True), refused.stderr
 
 
 MAIN_EVAL = """

@@ -10,6 +10,7 @@ import click
 
 from evalrun_aggregator.start.datasets import RunDataset, load_datasets
 from evalrun_cli.local.workspace import order_in
+from evalrun_cli.retention import MARKER
 from evalrun_data.governance.record_tables import verl_row
 from evalrun_data.records import Problem
 from evalrun_results.samples import SampleResult
@@ -74,6 +75,8 @@ def _asked(run: Path, *, is_training: bool) -> Iterator[tuple[list[dict[str, str
     Raises:
         BadInputError: answers to evaluation data are asked for training.
     """
+    if (run / MARKER).exists():
+        raise BadInputError(f"{run}: its answers are gone: `evalrun prune` removed them ({MARKER})")
     order = order_in(run.resolve())
     answers = answers_by_problem(StoredRun.open(str(run)).results(_COLUMNS))
     for dataset in load_datasets(order.spec, order.base_dir, order.sources):

@@ -3,7 +3,7 @@
 What a command runs is imported inside its function, to keep `evalrun --help` fast.
 """
 
-from evalrun_cli.commands import compare, convert, datasets, export, init, judge, plan, run, schedule, serve
+from evalrun_cli.commands import compare, convert, datasets, export, init, judge, plan, retention, run, schedule, serve
 from evalrun_cli.commands.group import evalrun
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "init",
     "judge",
     "plan",
+    "retention",
     "run",
     "schedule",
     "serve",

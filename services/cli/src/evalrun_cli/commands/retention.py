@@ -1,0 +1,31 @@
+"""The command `prune`."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from evalrun_cli.commands.group import EXIT_CODES, evalrun
+from evalrun_runtime.exits import ExitCode
+
+
+@evalrun.command(epilog=EXIT_CODES)
+@click.argument("places", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--retain-completions-days",
+    "days",
+    required=True,
+    type=click.IntRange(min=0),
+    help="Keep the answers of runs that ended within this many days.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+def prune(places: tuple[Path, ...], days: int, dry_run: bool) -> ExitCode:
+    """Remove what models wrote from old runs on this machine.
+
+    DIR is the folder of a run, or of runs. Answers, programs, what they printed, QA logs and the ledger go; summary,
+    figures and verdicts stay, so that the run is compared, gated and shown as before. It can no longer be resumed,
+    judged again or exported.
+    """
+    from evalrun_cli.retention import prune as prune_runs
+
+    return prune_runs(places, days=days, now=datetime.now(UTC), is_dry=dry_run)
