@@ -14,6 +14,8 @@ def auto(text: str, language: str = "python") -> Extraction:
     return extract(text, language=language, mode=SubmissionMode.AUTO)
 
 
+USES_IT = "```python\nprint(double(2))\n```"
+
 # what, answer, program, where it was found
 ANSWERS: list[tuple[str, str, str, ExtractionMethod]] = [
     ("one block", "Here:\n```python\nprint(1)\n```\nDone.", "print(1)\n", TAGGED),
@@ -122,9 +124,82 @@ def test_a_truncated_generation_is_recorded_and_still_judged() -> None:
     assert (found.code, found.guardrails) == ("print(1)\n", (Guardrail.TRUNCATED_GENERATION,))
 
 
+CODE = "def double(x):\n    return 2 * x\n"
+FENCED, TAGGED_ONE = (
+    f'def double(x):\n    """Double it.\n{fence}\ndouble(1)\n```\n    """\n    return 2 * x\n'
+    for fence in ("```", "```python")
+)
+BROKEN_OFF = '```python\ndef double(x):\n    """Dou\n```\nAgain:\n'
+DRAFT = "```python\ndef double(x): return x\n```"
+FINAL = "<|start|>assistant<|channel|>final"
+
+# what, answer, program, where it was found
+OF_FUNCTIONS: list[tuple[str, str, str, ExtractionMethod]] = [
+    ("a fence in a docstring", f"```python\n{FENCED}```\n", FENCED, TAGGED),
+    ("a tagged one", f"```python\n{TAGGED_ONE}```\nDone.", TAGGED_ONE, TAGGED),
+    ("a fence in a string", f'```python\nS = """\n```\n"""\n{CODE}```\n', f'S = """\n```\n"""\n{CODE}', TAGGED),
+    ("a draft that breaks off in a docstring", f"{BROKEN_OFF}```python\n{CODE}```", CODE, TAGGED),
+    ("a special token after the fence", f"```python\n{CODE}```<|im_end|>", CODE, TAGGED),
+    ("another one, and a next turn", f"```python\n{CODE}```</s>\n<|im_start|>user\nThanks", CODE, TAGGED),
+    ("a byte order mark", f"\ufeff```python\n{CODE}```", CODE, TAGGED),
+    ("one in the block", f"```python\n\ufeff{CODE}```", CODE, TAGGED),
+    ("an unclosed block after a draft", f"{DRAFT}\nBetter:\n```python\n{CODE}", CODE + "\n", UNCLOSED),
+    ("one that breaks off", f"```python\n{CODE}```\nBetter:\n```python\ndef double(x):\n    return (2 *", CODE, TAGGED),
+    ("a closing fence of two backticks", f"```python\n{CODE}``", CODE, TAGGED),
+    ("prose after the closing fence", f"```python\n{CODE}``` This doubles it.\n", CODE, TAGGED),
+    ("words before the opening fence", f"Solution: ```python\n{CODE}```\n", CODE, TAGGED),
+    ("a quoted block", "> ```python\n> def double(x):\n>     return 2 * x\n> ```\n", CODE, TAGGED),
+    ("a block in a longer one", f"````markdown\n# Solution\n```python\n{CODE}```\n````", CODE, TAGGED),
+    ("a block in tildes", f"~~~\n```python\n{CODE}```\n~~~", CODE, TAGGED),
+    ("channels", f"<|channel|>analysis<|message|>{DRAFT}<|end|>{FINAL}<|message|>```python\n{CODE}```<|return|>",
+     CODE, TAGGED),
+    ("a definition under if", f"```python\nif True:\n    def double(x): ...\n```\n{USES_IT}",
+     "if True:\n    def double(x): ...\n", TAGGED),
+    ("a method is none", "```python\nif True:\n    class A:\n        def double(self): ...\n```\n```python\nx\n```",
+     "x\n", TAGGED),
+    ("marks that are no fences", f"[PYTHON]\n{CODE}[/PYTHON]", CODE, WHOLE),
+    ("no opening fence", f"{CODE}```\nThis works.", CODE.rstrip("\n"), WHOLE),
+    ("a special token without a fence", f"{CODE}<|endoftext|>\n", CODE, WHOLE),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("what", "answer", "code", "method"), OF_FUNCTIONS, ids=[row[0] for row in OF_FUNCTIONS])
+def test_extract_of_a_function_finds_it_as_models_write_it(
+    what: str, answer: str, code: str, method: ExtractionMethod
+) -> None:
+    found = extract(answer, language="python", mode=SubmissionMode.AUTO, entry_point="double")
+    assert (found.code, found.method) == (code, method), what
+
+
+@pytest.mark.parametrize(
+    ("answer", "otherwise"),
+    [
+        (f"The solution:\n\nimport math\n\n{CODE}\nIt doubles.\n", f"import math\n\n{CODE}"),
+        (f"```python\n{CODE}\ndef test():\n    assert double(2) ==", CODE),
+        (f"```python\n{CODE}\n@cache\ndef more(x):\n    return {{", CODE),
+        ("```python\ndef double(x):\n    return (2 *", ""),
+        (f"```python\n{CODE}```", ""),
+        (CODE, ""),
+        ("I cannot double it.", ""),
+    ],
+)
+def test_extract_of_a_text_that_may_not_compile_offers_its_definitions(answer: str, otherwise: str) -> None:
+    found = extract(answer, language="python", mode=SubmissionMode.AUTO, entry_point="double")
+    assert found.otherwise == otherwise
+    assert found.fall_back().code == otherwise
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        '"""\n```\n' * 300_000,
+        "> ```\n" * 200_000,
+        "a ```b\n" * 200_000,
+        "def f(\n" * 200_000,
+        "```python\n" + "    def f(x): pass\n" * 100_000,
+        "<|a|>" * 300_000,
+        "[PYTHON]\n" * 100_000,
+        "x = '\\" * 200_000,
         "`" * 2_000_000,
         "```python\n" * 200_000,
         "```\n" * 500_000,
@@ -136,7 +211,7 @@ def test_a_truncated_generation_is_recorded_and_still_judged() -> None:
 )
 def test_hostile_texts_take_linear_time(text: str) -> None:
     started = time.process_time()
-    auto(text)
+    extract(text, language="python", mode=SubmissionMode.AUTO, entry_point="f")
     assert time.process_time() - started < 3.0
 
 

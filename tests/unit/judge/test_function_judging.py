@@ -134,6 +134,17 @@ async def test_judge_reason_with_lone_surrogates_is_cached_and_sent() -> None:
         assert message.tests[0].reason == "ValueError: \ufffd"
 
 
+async def test_judge_text_that_does_not_compile_judges_its_definitions() -> None:
+    def compiled_without_prose(request: RunRequest) -> RunReply:
+        return uncompiled(request) if "doubles" in request.code else values(request)
+
+    answer = "This doubles:\n\ndef f(x): return 2\n\nIt doubles x.\n"
+    sandbox = FakeSandbox(compiled_without_prose)
+    (verdict, _) = await judge_twice(JudgeRequest(Submission(answer), ASSERTS), sandbox, ScriptedAssertions(all_pass))
+    assert [request.code for request in sandbox.requests[:2]] == [answer, "def f(x): return 2\n"]
+    assert (verdict.accepted, verdict.code, verdict.guardrails) == (True, "def f(x): return 2\n", ())
+
+
 async def test_prose_is_no_code_for_function_tests_either() -> None:
     request = JudgeRequest(Submission("Sorry, no."), ASSERTS)
     verdicts = await judge_twice(request, FakeSandbox(uncompiled), ScriptedAssertions(all_pass))

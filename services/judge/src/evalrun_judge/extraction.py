@@ -11,12 +11,23 @@ from enum import StrEnum
 
 import msgspec
 
-from evalrun_judge.fences import Block, blocks_of
+from evalrun_judge.bare_code import defines, definitions_in, looks_whole
+from evalrun_judge.fences import SPECIAL_TOKEN, Block, before_first_fence, blocks_of
 from evalrun_registry.languages import LANGUAGES
 
 START_OF_THOUGHT, END_OF_THOUGHT = "<think>", "</think>"
 MARKS_LOOKED_AT = 20
 """Each is looked at with all of the text before it."""
+MAX_TOKEN = 100
+"""Characters of a special token, with some blanks after it."""
+FINAL_CHANNEL = "<|channel|>final<|message|>"
+"""What follows it is the answer, in the format that gpt-oss writes."""
+MARKED = re.compile(
+    r"(?:\[PYTHON\]|\[BEGIN\]|<code>|<answer>|<solution>)[ \t]*\n(?P<code>.*?)"
+    r"(?:\[/PYTHON\]|\[DONE\]|\[END\]|</code>|</answer>|</solution>|\Z)",
+    re.DOTALL,
+)
+"""Marks around a program that are no fences."""
 
 
 class SubmissionMode(StrEnum):
@@ -56,6 +67,12 @@ class Extraction(msgspec.Struct, frozen=True):
     guardrails: tuple[Guardrail, ...] = ()
     must_compile: bool = False
     """The whole text is taken for code only if it compiles; if it does not, there was no code: see `without_code`."""
+    otherwise: str = ""
+    """What is judged instead of `code` where that does not compile; empty: nothing."""
+
+    def fall_back(self) -> "Extraction":
+        """Return the extraction that is judged once `code` has turned out not to compile."""
+        return Extraction(self.otherwise, self.method, self.guardrails, self.must_compile)
 
     def without_code(self) -> "Extraction":
         """Return what this extraction is once its text has turned out not to compile."""
@@ -87,15 +104,62 @@ def extract(
         text = text[:max_characters]
         guardrails.append(Guardrail.ANSWER_CUT)
     if mode is SubmissionMode.AUTO:
-        text = _after_thought(text)
+        text = _answer_in(text)
     if not text.strip():
         return Extraction("", ExtractionMethod.NONE, (*guardrails, Guardrail.NOTHING_TO_RUN))
     if mode is not SubmissionMode.AUTO:
         return Extraction(text, ExtractionMethod.VERBATIM, tuple(guardrails))
-    code, method = _choose(blocks_of(text), language, entry_point)
+    code, method = _choose(blocks_of(text), language, entry_point, truncated=truncated)
+    sought = entry_point if language == "python" else ""
+    if (
+        sought
+        and code is not None
+        and not defines(code, sought)
+        and defines(opened := before_first_fence(text), sought)
+    ):
+        # The prompt, or a stop sequence, has taken the opening fence.
+        return Extraction(
+            opened,
+            ExtractionMethod.WHOLE_TEXT,
+            tuple(guardrails),
+            must_compile=True,
+            otherwise=_rest_of(opened, sought, opened),
+        )
     if code is not None:
-        return Extraction(code, method, tuple(guardrails))
-    return Extraction(text, ExtractionMethod.WHOLE_TEXT, tuple(guardrails), must_compile=True)
+        sought = sought if method is ExtractionMethod.UNCLOSED_BLOCK else ""
+        return Extraction(code, method, tuple(guardrails), otherwise=_rest_of(code, sought, code))
+    marked = MARKED.search(text)
+    code = marked["code"] if marked is not None and marked["code"].strip() else text
+    rest = _rest_of(text, sought, code)
+    return Extraction(code, ExtractionMethod.WHOLE_TEXT, tuple(guardrails), must_compile=True, otherwise=rest)
+
+
+def _rest_of(text: str, sought: str, code: str) -> str:
+    """Return the definitions in a text that are worth a try where `code` does not compile."""
+    rest = definitions_in(text, sought) if sought else ""
+    return "" if rest.strip() == code.strip() else rest
+
+
+def _answer_in(text: str) -> str:
+    """Return an answer without its thoughts, byte order mark and the special tokens at its end."""
+    _, final, after = text.rpartition(FINAL_CHANNEL)
+    text = _after_thought(after if final else text.removeprefix("\ufeff")).removeprefix("\ufeff")
+    end = len(text)
+    for _ in range(MARKS_LOOKED_AT):
+        start = _token_before(text, end)
+        if start is None:
+            break
+        end = start
+    return text[:end]
+
+
+def _token_before(text: str, end: int) -> int | None:
+    """Return where the special token begins that ends at a place of a text, but for blanks; None if there is none."""
+    tail = text[max(0, end - MAX_TOKEN) : end].rstrip()
+    if not tail.endswith(">"):
+        return None
+    last = next((match for match in SPECIAL_TOKEN.finditer(tail) if match.end() == len(tail)), None)
+    return None if last is None else max(0, end - MAX_TOKEN) + last.start()
 
 
 def _after_thought(text: str) -> str:
@@ -121,20 +185,20 @@ def _after_thought(text: str) -> str:
     return text
 
 
-def _defines(code: str, name: str) -> bool:
-    """Return whether a text defines a name at its top level, as far as a line shows it."""
-    own = re.escape(name)
-    pattern = rf"^(?:(?:async[ \t]+)?def[ \t]+{own}[ \t]*[(\[]|class[ \t]+{own}\b|{own}[ \t]*(?::[^=\n]*)?=(?!=))"
-    return re.search(pattern, code, re.MULTILINE) is not None
-
-
-def _choose(blocks: list[Block], language: str, entry_point: str) -> tuple[str | None, ExtractionMethod]:
+def _choose(
+    blocks: list[Block], language: str, entry_point: str, *, truncated: bool
+) -> tuple[str | None, ExtractionMethod]:
     """Take the last closed tagged block, else the last closed untagged one, else an unclosed last one.
 
-    Of the closed ones, those that define the entry point go first, where there are any.
+    Of the closed ones, those that define the entry point go first, where there are any. An unclosed last one that
+    defines it goes before them if it does not break off: a stop sequence has taken its fence, and they were drafts.
     """
     if entry_point:
-        defining = [block for block in blocks if _defines(block.body, entry_point)]
+        defining = [block for block in blocks if defines(block.body, entry_point)]
+        last = defining[-1] if defining else None
+        fits = last is not None and (not last.tag or _speaks(last.tag, language))
+        if last is not None and fits and not last.closed and (len(defining) == 1 or _stands(last, truncated)):
+            return last.body, ExtractionMethod.UNCLOSED_BLOCK
         if _last_closed(defining, lambda tag: not tag or _speaks(tag, language)) is not None:
             blocks = defining
     tagged = _last_closed(blocks, lambda tag: _speaks(tag, language))
@@ -147,6 +211,11 @@ def _choose(blocks: list[Block], language: str, entry_point: str) -> tuple[str |
     if unclosed is not None and unclosed.body.strip() and (not unclosed.tag or _speaks(unclosed.tag, language)):
         return unclosed.body, ExtractionMethod.UNCLOSED_BLOCK
     return None, ExtractionMethod.NONE
+
+
+def _stands(block: Block, truncated: bool) -> bool:
+    """Return whether an unclosed block is whole."""
+    return not truncated and looks_whole(block.body)
 
 
 def _last_closed(blocks: list[Block], wanted: Callable[[str], bool]) -> Block | None:

@@ -1,8 +1,10 @@
 """Fenced code blocks of a Markdown text, as models write them. Pure.
 
-CommonMark's rules, with three leniences for what models write: once there was a list item a fence may be indented to
-any depth, a tagged fence inside an open block of the same kind opens the next block (the first was never closed), and a
-fence at the end of a line of code closes a block that nothing else closes.
+CommonMark's rules, with leniences for what models write: once there was a list item a fence may be indented to any
+depth; an opening fence may follow a few words on its line; a tagged fence inside an open block of the same kind opens
+the next block (the first was never closed); a fence inside a triple-quoted string closes nothing; a closing fence may
+be followed by prose or special tokens, stand at the end of a line of code, or have lost a backtick; a quoted block
+counts as one that is not; and a block that only wraps others stands for those.
 """
 
 import re
@@ -11,9 +13,24 @@ import msgspec
 
 OPENING = re.compile(r"(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[^\n]*)")
 
+AFTER_WORDS = re.compile(r"[^`~]+(?P<fence>`{3,})[ \t]*(?P<info>[\w+#.-]+)")
+"""`Solution: ```python`, `<answer>```python`."""
+
 TAG_END = re.compile(r"[,:;{]")
 
 LIST_ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]")
+
+QUOTED_FENCE = re.compile(r"^ {0,3}> ?[ \t]*(?:`{3}|~{3})", re.MULTILINE)
+QUOTE = re.compile(r" {0,3}>(?!>>) ?")
+
+SPECIAL_TOKEN = re.compile(r"<\|[^<>|\n]{1,64}\|>|</s>|<eos>|<end_of_turn>|<\uff5c[^<>\uff5c\n]{1,64}\uff5c>")
+"""Such as `<|im_end|>`: they stand where an answer ends."""
+
+TRIPLE_QUOTE = re.compile(r"#|\\.|\"\"\"|'''|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
+"""What may begin or end a triple-quoted string in a line of Python, and what may hide such a mark."""
+
+WRAPPERS = frozenset({"", "markdown", "md", "text", "txt", "plaintext"})
+"""Tags of blocks that may only wrap others."""
 
 OPENING_INDENT = 3
 """Without a list, what is indented deeper is no fence: most often it stands in a docstring."""
@@ -21,6 +38,12 @@ OPENING_INDENT = 3
 CLOSING_INDENT = 3
 """A closing fence may stand this much deeper than its opening one (CommonMark 0.31, 4.5): a docstring's own fences,
 indented as its function's body, close nothing."""
+
+PROSE_WORDS = 3
+"""So many words after a fence are a sentence, not the tag of a next block."""
+
+STRINGS_LOOKED_AT, STRING_LINES = 50, 200
+"""Bounds of the look ahead for the end of a triple-quoted string with a fence in it."""
 
 
 class Block(msgspec.Struct, frozen=True, gc=False):
@@ -34,59 +57,150 @@ class Block(msgspec.Struct, frozen=True, gc=False):
 
 def blocks_of(text: str) -> list[Block]:
     """Return the blocks of a text, in order."""
-    blocks: list[Block] = []
-    opening: re.Match[str] | None = None
-    body: list[str] = []
-    in_list = False
-    for raw in text.split("\n"):
-        line = raw.removesuffix("\r")
-        fence = _fence(line)
-        if opening is None:
-            in_list = in_list or LIST_ITEM.match(line) is not None
-            if fence is not None and (in_list or len(fence["indent"]) <= OPENING_INDENT):
-                opening, body = fence, []
-        elif fence is None or not _same_kind(opening, fence):
+    if QUOTED_FENCE.search(text):
+        text = "\n".join(QUOTE.sub("", line, count=1) for line in text.split("\n"))
+    found: list[Block] = []
+    for block in _Reader(text).blocks():
+        inner = _Reader(block.body).blocks() if block.tag.lower() in WRAPPERS and "```" in block.body else []
+        found += inner if any(each.tag for each in inner) else [block]
+    return found
+
+
+def before_first_fence(text: str) -> str:
+    """Return what stands before the first fence of a text; all of it where there is none."""
+    lines = text.split("\n")
+    first = next(
+        (number for number, line in enumerate(lines) if _fence(line.removesuffix("\r")) is not None), len(lines)
+    )
+    return "\n".join(lines[:first])
+
+
+class _Fence(msgspec.Struct, frozen=True, gc=False):
+    indent: str
+    fence: str
+    info: str
+
+
+class _Reader:
+    """Reads the blocks of one text."""
+
+    def __init__(self, text: str) -> None:
+        self._lines = [line.removesuffix("\r") for line in text.split("\n")]
+        self._looks_left = STRINGS_LOOKED_AT
+
+    def blocks(self) -> list[Block]:
+        """Return the blocks, in order."""
+        blocks: list[Block] = []
+        opening: _Fence | None = None
+        body: list[str] = []
+        quote, string_end = "", -1
+        in_list = False
+        for number, line in enumerate(self._lines):
+            fence = _fence(line)
+            if opening is None:
+                in_list = in_list or LIST_ITEM.match(line) is not None
+                if fence is None:
+                    fence = _fence_after_words(line)
+                if fence is not None and (in_list or len(fence.indent) <= OPENING_INDENT):
+                    opening, body, quote = fence, [], ""
+                continue
+            if fence is not None and fence.fence.startswith(opening.fence) and number > string_end:
+                if quote:
+                    string_end = self._end_of_string(number, quote, opening)
+                if number > string_end:
+                    next_opening = _opens_next(fence)
+                    if next_opening:
+                        blocks.append(_unclosed(opening, body))
+                        opening, body, quote = fence, [], ""
+                        continue
+                    if len(fence.indent) <= len(opening.indent) + CLOSING_INDENT:
+                        blocks.append(_block(opening, body, closed=True))
+                        opening = None
+                        continue
             body.append(line)
-        elif fence["info"].strip():
+            if '"""' in line or "'''" in line:
+                quote = _quote_after(line, quote)
+        if opening is not None:
             blocks.append(_unclosed(opening, body))
-            opening, body = fence, []
-        elif len(fence["indent"]) <= len(opening["indent"]) + CLOSING_INDENT:
-            blocks.append(_block(opening, body, closed=True))
-            opening = None
-        else:
-            body.append(line)
-    if opening is not None:
-        blocks.append(_unclosed(opening, body))
-    return blocks
+        return blocks
+
+    def _end_of_string(self, number: int, quote: str, opening: _Fence) -> int:
+        """Return the line in which the triple-quoted string around a fence ends; -1 if the fence is the block's own.
+
+        Fences inside a string come in pairs, the second one bare, or there are bare ones alone; and a fence follows
+        that closes the block.
+        """
+        if not self._looks_left:
+            return -1
+        self._looks_left -= 1
+        inner_is_open, tagged = False, False
+        for at in range(number, min(len(self._lines), number + STRING_LINES)):
+            line = self._lines[at]
+            fence = _fence(line)
+            if fence is not None and fence.fence.startswith(opening.fence):
+                if inner_is_open and fence.info:
+                    return -1
+                inner_is_open, tagged = not inner_is_open, tagged or bool(fence.info)
+            elif quote in line:
+                return -1 if inner_is_open and tagged else at
+        return -1
 
 
-def _fence(line: str) -> re.Match[str] | None:
+def _fence(line: str) -> _Fence | None:
     if "```" not in line and "~~~" not in line:
         return None  # most lines, at a third of what the pattern takes
     found = OPENING.fullmatch(line)
     if found is None or (found["fence"][0] == "`" and "`" in found["info"]):
         return None  # an inline code span
-    return found
+    return _Fence(found["indent"], found["fence"], SPECIAL_TOKEN.split(found["info"], maxsplit=1)[0].strip())
 
 
-def _same_kind(opening: re.Match[str], fence: re.Match[str]) -> bool:
-    return fence["fence"].startswith(opening["fence"])
+def _fence_after_words(line: str) -> _Fence | None:
+    """Return the opening fence at the end of a line that begins with words."""
+    if "```" not in line or line.count("`") > 2 * len("```"):
+        return None
+    found = AFTER_WORDS.fullmatch(line.rstrip())
+    return None if found is None else _Fence("", found["fence"], found["info"])
 
 
-def _unclosed(opening: re.Match[str], body: list[str]) -> Block:
+def _opens_next(fence: _Fence) -> bool:
+    """Return whether a fence within an open block opens the next one, by what stands after it."""
+    words = fence.info.split()
+    return bool(words) and (len(words) < PROSE_WORDS or any(sign in fence.info for sign in "={:"))
+
+
+def _quote_after(line: str, quote: str) -> str:
+    """Return the mark of the triple-quoted string that is open after a line of code; empty if none is."""
+    at = 0
+    while True:
+        if quote:
+            end = line.find(quote, at)
+            if end < 0:
+                return quote
+            quote, at = "", end + len(quote)
+        found = TRIPLE_QUOTE.search(line, at)
+        if found is None or found[0] == "#":
+            return ""
+        quote, at = (found[0] if found[0] in ('"""', "'''") else ""), found.end()
+
+
+def _unclosed(opening: _Fence, body: list[str]) -> Block:
     for index, line in enumerate(body):
-        code, fence, rest = line.rstrip().rpartition(opening["fence"])
+        code, fence, rest = SPECIAL_TOKEN.split(line, maxsplit=1)[0].rstrip().rpartition(opening.fence)
         if fence and not rest:
-            return _block(opening, [*body[:index], code.rstrip(opening["fence"][0])], closed=True)
+            return _block(opening, [*body[:index], code.rstrip(opening.fence[0])], closed=True)
+    last = next((index for index in range(len(body) - 1, -1, -1) if body[index].strip()), -1)
+    if last >= 0 and body[last].strip() in (opening.fence[0], 2 * opening.fence[0]):
+        return _block(opening, body[:last], closed=True)
     return _block(opening, body, closed=False)
 
 
-def _block(opening: re.Match[str], body: list[str], *, closed: bool) -> Block:
-    words = opening["info"].strip().split(maxsplit=1)
+def _block(opening: _Fence, body: list[str], *, closed: bool) -> Block:
+    words = opening.info.split(maxsplit=1)
     tag = TAG_END.split(words[0].lstrip("{"), maxsplit=1)[0].strip("{}.") if words else ""
-    margin = opening["indent"]
+    margin = opening.indent
     lines = [_without_margin(line, len(margin)) for line in body] if margin else body
-    return Block(tag, "\n".join([*lines, ""]), closed)
+    return Block(tag, "\n".join([*lines, ""]).removeprefix("\ufeff"), closed)
 
 
 def _without_margin(line: str, width: int) -> str:

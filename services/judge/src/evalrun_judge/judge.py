@@ -107,12 +107,13 @@ class Judge:
         self._families.of(request.tests).check(request, info)
 
     async def _judge_admitted(self, request: JudgeRequest, ticket: Ticket) -> Verdict:
-        family, extraction = (
-            self._families.of(request.tests),
-            extraction_of(request.submission, request.tests.sought_function),
-        )
+        extraction = extraction_of(request.submission, request.tests.sought_function)
         if not extraction.code.strip():
             return self._empty(request, extraction)
+        return await self._judge_extracted(request, ticket, extraction)
+
+    async def _judge_extracted(self, request: JudgeRequest, ticket: Ticket, extraction: Extraction) -> Verdict:
+        family = self._families.of(request.tests)
         plan = family.plan(request, extraction)
         if plan is None:
             return self._empty(request, extraction.without_code())
@@ -125,6 +126,8 @@ class Judge:
         else:
             key = verdict_key(depends, request, self._identity, info, must_compile=extraction.must_compile)
             judged, cached = await self._cache.through(key, lambda: family.judge(plan, request, ticket.begin))
+        if extraction.otherwise and not judged.compiled:
+            return await self._judge_extracted(request, ticket, extraction.fall_back())
         if extraction.must_compile and not judged.compiled:
             return self._empty(request, extraction.without_code())
         if judged.code is not None:
