@@ -56,7 +56,7 @@ from evalrun_judge.families.checker import checker_run
 from evalrun_judge.rpc.messages import request_from
 from evalrun_judge.submission import CheckerProgram, check_request
 from evalrun_results.report.highlighter import answer, guess_language
-from evalrun_sandbox.fusion.demand import to_executor
+from evalrun_sandbox.fusion.demand import make_run_request
 from evalrun_sandbox.fusion.schemas import RunCodeRequest
 
 CODE = '#include <stdio.h>\\nint MAIN(void) { int n; scanf("%d", &n); printf("%d", 2 * n); }\\n'
@@ -86,7 +86,7 @@ print(json.dumps({
     "checker": checker_run(CheckerProgram("testlib", "quiet", "int x;"), [], Limits()).code,
     "guess": guess_language(CODE.partition("\\n")[2]),
     "report": str(answer("```quiet\\nint x;\\n```")),
-    "fusion": to_executor(RunCodeRequest(code="", language="racket")).language,
+    "fusion": make_run_request(RunCodeRequest(code="", language="racket")).language,
     "offered": "quiet" in Toolchain().languages,
     "printed": asyncio.run(run()) if shutil.which("gcc", path="/usr/bin:/bin") else None,
 }))

@@ -15,7 +15,7 @@ from evalrun_client.judge_request import Answer, judge_request
 from evalrun_data.records import CheckTest, Problem
 from evalrun_executor.api import Limits
 from evalrun_judge.rpc.messages import request_from
-from evalrun_sandbox.fusion.demand import to_executor
+from evalrun_sandbox.fusion.demand import make_run_request
 from evalrun_sandbox.fusion.schemas import RunCodeRequest
 
 problem = Problem("d", "p", "def f():", CheckTest("def f():", "def check(c): pass", "f"))
@@ -26,7 +26,7 @@ print(json.dumps({
     "sent": sent.limits.memory_mib,
     "judged": request_from(bare).limits.memory_mib,
     "run": Limits().memory_mib,
-    "fusion": to_executor(RunCodeRequest(code="", language="python", memory_limit_MB=None)).limits.memory_mib,
+    "fusion": make_run_request(RunCodeRequest(code="", language="python", memory_limit_MB=None)).limits.memory_mib,
     "crd": json.dumps(evalrun_crd()),
 }))
 """

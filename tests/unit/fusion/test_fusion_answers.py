@@ -5,7 +5,7 @@ from builders.fusion.clients import OK, exited
 
 from evalrun_executor.api import UNKNOWN_LANGUAGE, CompileResult, ProgramRun
 from evalrun_sandbox.fusion.answer_body import pieces
-from evalrun_sandbox.fusion.answers import no_time, refused, response, sandbox_error, text
+from evalrun_sandbox.fusion.answers import answer_without_time, make_sandbox_error, refused, response, text
 from evalrun_sandbox.fusion.refusals import TryAgain
 
 FINISHED, LATE = "Finished", "TimeLimitExceeded"
@@ -79,7 +79,7 @@ def test_a_time_out_has_the_stock_servers_shape_on_a_busy_machine_too(confirmed:
 
 def test_no_time_is_too_late_at_once() -> None:
     for language, compile_timeout, in_compiler in (("python", 0.0, False), ("cpp", 0.0, True), ("cpp", 5.0, False)):
-        answer = no_time(language, compile_timeout)
+        answer = answer_without_time(language, compile_timeout)
         results = (answer.compile_result, answer.run_result)
         late, absent = results if in_compiler else results[::-1]
         assert answer.status == "Failed"
@@ -95,6 +95,6 @@ def test_text_that_is_not_utf_8_becomes_a_complaint() -> None:
 
 def test_refused_answer_has_a_cause_and_any_other_is_the_stock_servers() -> None:
     told = json.loads(b"".join(pieces(refused(UNKNOWN_LANGUAGE, "no go here"), {})))
-    stock = json.loads(b"".join(pieces(sandbox_error("no go here"), {})))
+    stock = json.loads(b"".join(pieces(make_sandbox_error("no go here"), {})))
     assert told == {**stock, "cause": "unknown_language"}
     assert "cause" not in stock

@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from evalrun_sandbox.fusion.bodies import InvalidBody, as_fastapi, read
+from evalrun_sandbox.fusion.bodies import InvalidBody, answer_as_fastapi, read
 from evalrun_sandbox.fusion.refusals import BadRequest
 from evalrun_sandbox.fusion.schemas import RunCodeRequest
 
@@ -81,7 +81,7 @@ async def test_what_no_route_answers_is_said_in_json(
     async def handler(_: web.Request) -> web.StreamResponse:
         raise raised
 
-    answer = await as_fastapi(make_mocked_request("GET", "/"), handler)
+    answer = await answer_as_fastapi(make_mocked_request("GET", "/"), handler)
     assert isinstance(answer, web.Response)
     assert answer.text is not None
     assert (answer.status, json.loads(answer.text)) == (status, {"detail": detail})

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from evalrun_runtime.exits import BadInputError
-from evalrun_sandbox.fusion.credentials import as_bearer
+from evalrun_sandbox.fusion.credentials import convert_to_bearer
 from evalrun_sandbox.fusion.dataset_rows import RowFolder
 from evalrun_sandbox.fusion.refusals import BadRequest, NotHere
 from evalrun_sandbox.fusion.schemas import GetPromptByIdRequest, GetPromptsRequest
@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> RowFolder:
     return RowFolder.open(tmp_path)
 
 
-def several(dataset: str = "mbpp", **fields: Any) -> GetPromptsRequest:
+def read_rows(dataset: str = "mbpp", **fields: Any) -> GetPromptsRequest:
     return GetPromptsRequest.model_validate({"dataset": dataset, "config": {}, **fields})
 
 
@@ -33,42 +33,42 @@ def one(wanted: int | str, dataset: str = "mbpp", **config: Any) -> GetPromptByI
 
 
 async def test_rows_come_by_id_within_offset_and_limit(folder: RowFolder) -> None:
-    assert [row["id"] for row in await folder.several(several())] == [9, 11, 12]
-    assert [row["id"] for row in await folder.several(several(offset=1, limit=1))] == [11]
-    assert await folder.several(several(offset=5)) == []
+    assert [row["id"] for row in await folder.read_rows(read_rows())] == [9, 11, 12]
+    assert [row["id"] for row in await folder.read_rows(read_rows(offset=1, limit=1))] == [11]
+    assert await folder.read_rows(read_rows(offset=5)) == []
 
 
 async def test_names_are_those_whose_family_is_known(folder: RowFolder) -> None:
     assert folder.names == ["humaneval_python", "mbpp"]
-    assert await folder.several(several("mine")) == [{"id": "a"}]
+    assert await folder.read_rows(read_rows("mine")) == [{"id": "a"}]
 
 
 async def test_an_id_is_found_as_a_number_and_as_a_text(folder: RowFolder) -> None:
     for wanted in (12, "12"):
-        assert await folder.one(one(wanted), wanted) == {"id": 12, "content": "é"}
+        assert await folder.read_row(one(wanted), wanted) == {"id": 12, "content": "é"}
     with pytest.raises(NotHere, match=r"mbpp has no row .*OR id=12"):
-        await folder.one(one("x"), "x' OR id=12 --")
+        await folder.read_row(one("x"), "x' OR id=12 --")
 
 
 async def test_rows_that_the_request_brings_come_first(folder: RowFolder) -> None:
-    assert await folder.one(one(1, provided_data={"id": 3}), 1) == {"id": 3}
-    request = several(config={"provided_data": [{"id": 3}, {"id": 1}]}, limit=1)
-    assert await folder.several(request) == [{"id": 3}, {"id": 1}]
+    assert await folder.read_row(one(1, provided_data={"id": 3}), 1) == {"id": 3}
+    request = read_rows(config={"provided_data": [{"id": 3}, {"id": 1}]}, limit=1)
+    assert await folder.read_rows(request) == [{"id": 3}, {"id": 1}]
     with pytest.raises(BadRequest, match="should be a dict"):
-        await folder.one(one(1, provided_data=[{"id": 3}]), 1)
+        await folder.read_row(one(1, provided_data=[{"id": 3}]), 1)
     with pytest.raises(BadRequest, match="should be a list"):
-        await folder.several(several(config={"provided_data": {"id": 3}}))
+        await folder.read_rows(read_rows(config={"provided_data": {"id": 3}}))
 
 
 @pytest.mark.parametrize("dataset", ["../mbpp", "/etc/passwd", "nosuch"])
 async def test_a_name_is_never_a_path(folder: RowFolder, dataset: str) -> None:
     with pytest.raises(NotHere, match="no rows of dataset"):
-        await folder.several(several(dataset))
+        await folder.read_rows(read_rows(dataset))
 
 
 async def test_counting_backwards_is_refused(folder: RowFolder) -> None:
     with pytest.raises(BadRequest, match="offset and limit"):
-        await folder.several(several(offset=-1))
+        await folder.read_rows(read_rows(offset=-1))
 
 
 def test_bad_files_are_named_by_line(tmp_path: Path) -> None:
@@ -93,4 +93,4 @@ def test_bad_files_are_named_by_line(tmp_path: Path) -> None:
     ],
 )
 def test_a_password_is_a_token(header: str, bearer: str) -> None:
-    assert as_bearer(header) == bearer
+    assert convert_to_bearer(header) == bearer

@@ -19,11 +19,11 @@ def test_defaults_are_the_stock_servers() -> None:
 
 def test_numbers_may_be_texts_and_unknown_fields_are_ignored() -> None:
     request = wanted(run_timeout="2.5", memory_limit_MB="64", who="cares")
-    assert demand.to_executor(request).limits == Limits(2.5, 64, 64 * 1024)
+    assert demand.make_run_request(request).limits == Limits(2.5, 64, 64 * 1024)
 
 
 def test_stdin_and_code_cross_as_they_are() -> None:
-    request = demand.to_executor(wanted(code="print(input())", stdin="é\r\n", language="cpp"))
+    request = demand.make_run_request(wanted(code="print(input())", stdin="é\r\n", language="cpp"))
     assert (request.language, request.code, request.inputs) == ("cpp", "print(input())", ["é\r\n".encode()])
 
 

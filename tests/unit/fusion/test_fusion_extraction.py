@@ -1,6 +1,6 @@
 import pytest
 
-from evalrun_sandbox.fusion.extraction import first_of_any, first_of_language
+from evalrun_sandbox.fusion.extraction import find_first_block, find_first_of_language
 
 TWO = "```python\nfirst\n```\nand\n```python\nsecond\n```"
 
@@ -30,7 +30,7 @@ TWO = "```python\nfirst\n```\nand\n```python\nsecond\n```"
     ],
 )  # fmt: skip
 def test_the_first_block_of_the_language_wins(completion: str, language: str, code: str) -> None:
-    assert first_of_language(completion, language) == code
+    assert find_first_of_language(completion, language) == code
 
 
 @pytest.mark.parametrize(
@@ -45,4 +45,4 @@ def test_the_first_block_of_the_language_wins(completion: str, language: str, co
     ],
 )
 def test_the_first_block_of_any_language_wins_without_its_main_guard(completion: str, code: str) -> None:
-    assert first_of_any(completion) == code
+    assert find_first_block(completion) == code

@@ -4,10 +4,10 @@ from typing import Any
 import pytest
 from builders.fusion.clients import ADD, STDIO_ROW, fenced
 
-from evalrun_sandbox.fusion.families.common_oj import shortened
+from evalrun_sandbox.fusion.families.common_oj import shorten_case
 from evalrun_sandbox.fusion.families.program_plan import ProgramPlan
 from evalrun_sandbox.fusion.refusals import BadRequest
-from evalrun_sandbox.fusion.registry import FAMILIES, family_of
+from evalrun_sandbox.fusion.registry import FAMILIES, find_family
 from evalrun_sandbox.fusion.schemas import Row, SubmitRequest, TestConfig
 
 HUMANEVAL_ROW: Row = {
@@ -32,7 +32,7 @@ def submission(dataset: str, completion: str, row: Row, **config: Any) -> tuple[
 
 def plan(dataset: str, completion: str, row: Row, **config: Any) -> ProgramPlan:
     request, row = submission(dataset, completion, row, **config)
-    return family_of(request).plan(row, request)
+    return find_family(request).plan(row, request)
 
 
 def test_stdio_has_a_run_a_case_and_the_languages_own_time() -> None:
@@ -69,7 +69,7 @@ def test_the_statement_ends_with_a_sentence_on_the_language() -> None:
 
 def test_long_texts_of_a_passed_case_are_cut_in_the_middle() -> None:
     case = {"input": {"stdin": "x" * 1000}, "output": {"stdout": "a" * 600 + "b" * 600}}
-    cut = shortened(case)
+    cut = shorten_case(case)
     assert cut["input"]["stdin"] == "x" * 1000
     assert cut["output"]["stdout"] == "a" * 498 + "..." + "b" * 498
     assert len(case["output"]["stdout"]) == 1200
@@ -127,8 +127,8 @@ def config_of(**fields: Any) -> SubmitRequest:
 
 
 def test_a_name_that_is_not_registered_is_judged_by_its_type() -> None:
-    assert family_of(config_of(dataset_type="CommonOJDataset")) is FAMILIES["CommonOJDataset"]
-    assert family_of(config_of(dataset_type="MBPPDataset")) is FAMILIES["MBPPDataset"]
+    assert find_family(config_of(dataset_type="CommonOJDataset")) is FAMILIES["CommonOJDataset"]
+    assert find_family(config_of(dataset_type="MBPPDataset")) is FAMILIES["MBPPDataset"]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_a_name_that_is_not_registered_is_judged_by_its_type() -> None:
 )
 def test_what_the_stock_server_would_run_or_never_test_is_refused(fields: dict[str, Any], complaint: str) -> None:
     with pytest.raises(BadRequest, match=complaint):
-        family_of(config_of(**fields))
+        find_family(config_of(**fields))
 
 
 @pytest.mark.parametrize(

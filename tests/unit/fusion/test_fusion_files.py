@@ -11,8 +11,8 @@ from evalrun_executor.contained.folder import DEPTH
 from evalrun_executor.private_files import ReplyWithFiles, RequestWithFiles
 from evalrun_sandbox.fusion import demand
 from evalrun_sandbox.fusion.answer_body import pieces
-from evalrun_sandbox.fusion.answers import no_time, response, with_files
-from evalrun_sandbox.fusion.files import MAX_FILES, Files, Unplaceable, files_of
+from evalrun_sandbox.fusion.answers import add_files, answer_without_time, response
+from evalrun_sandbox.fusion.files import MAX_FILES, Files, Unplaceable, parse_files
 from evalrun_sandbox.fusion.refusals import BadRequest
 from evalrun_sandbox.fusion.schemas import RunCodeRequest, RunCodeResponse
 
@@ -36,14 +36,14 @@ def asked(**fields: object) -> RunCodeRequest:
     ],
 )
 def test_files_are_read_as_the_stock_server_reads_them(files: dict[str, str | None], placed: dict[str, bytes]) -> None:
-    assert files_of(asked(files=files)).placed == placed
+    assert parse_files(asked(files=files)).placed == placed
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../x", "a/../../x", "..", "//x", "/"])
 @pytest.mark.parametrize("field", ["files", "fetch_files"])
 def test_a_path_out_of_the_folder_is_refused_by_name(field: str, name: str) -> None:
     with pytest.raises(BadRequest, match=f"^{field}: .* leaves the program's private folder"):
-        files_of(asked(**{field: {name: YES} if field == "files" else [name]}))
+        parse_files(asked(**{field: {name: YES} if field == "files" else [name]}))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_path_out_of_the_folder_is_refused_by_name(field: str, name: str) -> N
 )  # fmt: skip
 def test_what_the_stock_server_fails_to_place_is_its_sandbox_error(files: dict[str, str]) -> None:
     with pytest.raises(Unplaceable, match=r"^files: "):
-        files_of(asked(files=files))
+        parse_files(asked(files=files))
 
 
 @pytest.mark.parametrize(
@@ -69,24 +69,24 @@ def test_what_the_stock_server_fails_to_place_is_its_sandbox_error(files: dict[s
 )
 def test_what_would_stop_the_program_at_once_is_refused(files: dict[str, str], complaint: str) -> None:
     with pytest.raises(BadRequest, match=complaint):
-        files_of(asked(files=files))
+        parse_files(asked(files=files))
 
 
 def test_just_enough_is_placed() -> None:
-    assert len(files_of(asked(files={str(n): "" for n in range(MAX_FILES)})).placed) == MAX_FILES
-    assert files_of(asked(files={"d/" * DEPTH + "x": ""})).placed
+    assert len(parse_files(asked(files={str(n): "" for n in range(MAX_FILES)})).placed) == MAX_FILES
+    assert parse_files(asked(files={"d/" * DEPTH + "x": ""})).placed
 
 
 def test_what_cannot_be_there_is_not_fetched() -> None:
     names = ["a", "./a", "", ".", "a\0", "x" * 256, "d//b/"]
-    assert files_of(asked(fetch_files=names)).fetched == {"a": "a", "./a": "a", "d//b/": "d/b"}
+    assert parse_files(asked(fetch_files=names)).fetched == {"a": "a", "./a": "a", "d//b/": "d/b"}
 
 
 def test_a_request_without_files_is_the_ordinary_one() -> None:
     request = asked(stdin="1", files={"a": None})
-    plain = demand.to_executor(request, files_of(request))
+    plain = demand.make_run_request(request, parse_files(request))
     assert type(plain) is RunRequest
-    filed = demand.to_executor(request, Files({"a": b"1"}, {"./x": "x", "x": "x"}))
+    filed = demand.make_run_request(request, Files({"a": b"1"}, {"./x": "x", "x": "x"}))
     assert isinstance(filed, RequestWithFiles)
     assert (filed.files, filed.fetch, filed.inputs) == ({"a": b"1"}, ["x"], plain.inputs)
 
@@ -102,18 +102,18 @@ def answered(compiled: CompileResult = OK, code: int = 0) -> RunCodeResponse:
 @pytest.mark.parametrize("code", [0, 3])
 def test_files_come_back_under_the_names_that_were_asked_for(code: int) -> None:
     reply = ReplyWithFiles(OK, [], "full", {"a": b"yes", "b": b""})
-    assert with_files(answered(code=code), FILED, reply) == (answered(code=code), {"./a": b"yes", "b": b""})
-    assert with_files(answered(), Files(FILED.placed), reply) == (answered(), {})
+    assert add_files(answered(code=code), FILED, reply) == (answered(code=code), {"./a": b"yes", "b": b""})
+    assert add_files(answered(), Files(FILED.placed), reply) == (answered(), {})
 
 
 def test_where_nothing_ran_the_folder_holds_what_was_placed() -> None:
     broken = CompileResult("error", stderr=b"no")
-    assert with_files(answered(broken), FILED, ReplyWithFiles(broken, [], "full"))[1] == PLACED
-    assert with_files(no_time("python", 1), FILED, None)[1] == PLACED
+    assert add_files(answered(broken), FILED, ReplyWithFiles(broken, [], "full"))[1] == PLACED
+    assert add_files(answer_without_time("python", 1), FILED, None)[1] == PLACED
 
 
 def test_too_much_in_files_fails_as_too_much_output_does() -> None:
-    answer, files = with_files(answered(), FILED, ReplyWithFiles(OK, [], "full", None))
+    answer, files = add_files(answered(), FILED, ReplyWithFiles(OK, [], "full", None))
     assert answer.run_result is not None
     assert (answer.status, answer.run_result.return_code, files) == ("Failed", -25, {})
     assert "64 MiB" in (answer.run_result.stderr or "")

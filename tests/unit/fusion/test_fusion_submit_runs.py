@@ -6,7 +6,7 @@ from evalrun_executor.errors import ExecutorLost
 from evalrun_sandbox.fusion.dispatch import Dispatcher
 from evalrun_sandbox.fusion.families.program_plan import ProgramPlan
 from evalrun_sandbox.fusion.refusals import BadRequest, TryAgain
-from evalrun_sandbox.fusion.submit_runs import Submissions, batches
+from evalrun_sandbox.fusion.submit_runs import Submissions, divide_cases
 
 CASES = STDIO_ROW["test"]
 
@@ -32,7 +32,7 @@ def judge_with(executor: ScriptedExecutor) -> Submissions:
     [(1, False, [1]), (3, False, [3]), (5, False, [3, 2]), (5, True, [5]), (5000, True, [4096, 904])],
 )
 def test_the_first_cases_run_before_the_others(count: int, together: bool, sizes: list[int]) -> None:
-    found = batches(count, together=together)
+    found = divide_cases(count, together=together)
     assert [len(batch) for batch in found] == sizes
     assert [index for batch in found for index in batch] == list(range(count))
 

@@ -30,8 +30,8 @@ from evalrun_runtime.connections.http_site import HttpServer
 from evalrun_runtime.deadlines import DeadlineError, deadline_of, until
 from evalrun_runtime.distribution import own_version
 from evalrun_runtime.tracing import HEADER, span
-from evalrun_sandbox.fusion.bodies import as_fastapi
-from evalrun_sandbox.fusion.credentials import as_bearer
+from evalrun_sandbox.fusion.bodies import answer_as_fastapi
+from evalrun_sandbox.fusion.credentials import convert_to_bearer
 from evalrun_sandbox.fusion.dataset_rows import RowFolder
 from evalrun_sandbox.fusion.dispatch import Dispatcher
 from evalrun_sandbox.fusion.front import FusionFront
@@ -122,7 +122,7 @@ class SandboxService:
         )
         application = web.Application(
             client_max_size=self._settings.max_request_mib * 1024 * 1024,
-            middlewares=[as_fastapi, self._check_token, without_last_slash],
+            middlewares=[answer_as_fastapi, self._check_token, without_last_slash],
         )
         application.router.add_get(PING_PATH, self._ping)
         application.router.add_get(HEALTH_PATH, self._health)
@@ -138,7 +138,7 @@ class SandboxService:
         tokens = self._tokens
         if tokens is None or request.path in _OPEN_PATHS:
             return await handler(request)
-        if tokens.accept(as_bearer(request.headers.get("Authorization", ""))):
+        if tokens.accept(convert_to_bearer(request.headers.get("Authorization", ""))):
             return await handler(request)
         return web.json_response({"message": "send the sandbox's token as 'Authorization: Bearer ...'"}, status=401)
 

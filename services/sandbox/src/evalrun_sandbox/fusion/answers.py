@@ -37,18 +37,18 @@ def response(language: str, compiled: CompileResult, run: ProgramRun, pod_name: 
     compile_result: CommandRunResult | None = None
     run_result: CommandRunResult | None = None
     if LANGUAGES[language].is_compiled:
-        compile_result = _of_compiler(compiled)
+        compile_result = _describe_compilation(compiled)
     elif compiled.status != "ok":
-        run_result = _of_compiler(compiled)
+        run_result = _describe_compilation(compiled)
     if compiled.status == "ok":
-        run_result = _of_run(run)
-    status = _status([result for result in (compile_result, run_result) if result is not None])
+        run_result = _describe_run(run)
+    status = _choose_status([result for result in (compile_result, run_result) if result is not None])
     return RunCodeResponse(
         status=status, compile_result=compile_result, run_result=run_result, executor_pod_name=pod_name
     )
 
 
-def no_time(language: str, compile_timeout: float, pod_name: str | None = None) -> RunCodeResponse:
+def answer_without_time(language: str, compile_timeout: float, pod_name: str | None = None) -> RunCodeResponse:
     """Return the answer to a request without any time to compile or run: an immediate time-out, as in the stock
     server.
 
@@ -73,7 +73,7 @@ Answer = tuple[RunCodeResponse, Mapping[str, bytes]]
 """The answer without files, and its files."""
 
 
-def with_files(answer: RunCodeResponse, files: Files, reply: RunReply | None) -> Answer:
+def add_files(answer: RunCodeResponse, files: Files, reply: RunReply | None) -> Answer:
     """Return an answer with the files that its request fetches.
 
     Args:
@@ -86,7 +86,7 @@ def with_files(answer: RunCodeResponse, files: Files, reply: RunReply | None) ->
     if isinstance(reply, ReplyWithFiles) and reply.compile.status == "ok":
         found = reply.files
     if found is not None:
-        return answer, files.given_back(found)
+        return answer, files.select_fetched(found)
     run = answer.run_result
     if run is None or run.status != CommandRunStatus.FINISHED:
         return answer, {}
@@ -94,7 +94,7 @@ def with_files(answer: RunCodeResponse, files: Files, reply: RunReply | None) ->
     return answer.model_copy(update={"status": RunStatus.FAILED, "run_result": run.model_copy(update=over)}), {}
 
 
-def sandbox_error(message: str, pod_name: str | None = None) -> RunCodeResponse:
+def make_sandbox_error(message: str, pod_name: str | None = None) -> RunCodeResponse:
     """Return the answer for a request that was not run."""
     return RunCodeResponse(status=RunStatus.SANDBOX_ERROR, message=message, executor_pod_name=pod_name)
 
@@ -114,7 +114,7 @@ def text(data: bytes) -> str:
         return f"[DecodeError] {error}"
 
 
-def _of_compiler(compiled: CompileResult) -> CommandRunResult:
+def _describe_compilation(compiled: CompileResult) -> CommandRunResult:
     late = compiled.status == "timeout"
     return CommandRunResult(
         status=CommandRunStatus.TIME_LIMIT_EXCEEDED if late else CommandRunStatus.FINISHED,
@@ -125,11 +125,11 @@ def _of_compiler(compiled: CompileResult) -> CommandRunResult:
     )
 
 
-def _of_run(run: ProgramRun) -> CommandRunResult:
+def _describe_run(run: ProgramRun) -> CommandRunResult:
     if run.end == "not_run":
         raise TryAgain("the sandbox did not run the program: send it again")
     late = run.end == "timeout"
-    code, remark = _return_code(run)
+    code, remark = _choose_return_code(run)
     return CommandRunResult(
         status=CommandRunStatus.TIME_LIMIT_EXCEEDED if late else CommandRunStatus.FINISHED,
         execution_time=run.wall_seconds,
@@ -139,7 +139,7 @@ def _of_run(run: ProgramRun) -> CommandRunResult:
     )
 
 
-def _return_code(run: ProgramRun) -> tuple[int | None, str]:
+def _choose_return_code(run: ProgramRun) -> tuple[int | None, str]:
     """Return the return code, and a text to append to the program's stderr."""
     if run.end == "output_limit":
         return -signal.SIGXFSZ, "\nstopped by the sandbox: more output than it keeps\n"
@@ -152,7 +152,7 @@ def _return_code(run: ProgramRun) -> tuple[int | None, str]:
     return (None if run.end == "timeout" else run.exit_code), ""
 
 
-def _status(results: list[CommandRunResult]) -> RunStatus:
+def _choose_status(results: list[CommandRunResult]) -> RunStatus:
     if any(result.status != CommandRunStatus.FINISHED or result.return_code != 0 for result in results):
         return RunStatus.FAILED
     return RunStatus.SUCCESS

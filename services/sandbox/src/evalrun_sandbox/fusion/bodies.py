@@ -36,13 +36,16 @@ def read(model: type[RequestT], body: bytes, content_type: str | None) -> Reques
         BadRequest: the body cannot be parsed at all.
     """
     try:
-        value: Any = _parsed(body) if _is_json(content_type) else body.decode()
+        value: Any = _parse_json(body) if _is_json(content_type) else body.decode()
     except json.JSONDecodeError as error:
-        raise InvalidBody([_complaint("json_invalid", "JSON decode error", {}, error.pos, error=error.msg)]) from error
-    except (ValueError, RecursionError) as error:  # not UTF-8, a number of thousands of digits, nested without end
+        raise InvalidBody(
+            [_make_complaint("json_invalid", "JSON decode error", {}, error.pos, error=error.msg)]
+        ) from error
+    except (ValueError, RecursionError) as error:
+        # The body is not UTF-8, holds a number of thousands of digits, or is nested without end.
         raise BadRequest("There was an error parsing the body") from error
     if value is None or not body:
-        raise InvalidBody([_complaint("missing", "Field required", None)])
+        raise InvalidBody([_make_complaint("missing", "Field required", None)])
     try:
         return model.model_validate(value, from_attributes=True)
     except ValidationError as error:
@@ -61,7 +64,7 @@ def _is_json(content_type: str | None) -> bool:
     return message.get_content_maintype() == "application" and (kind == "json" or kind.endswith("+json"))
 
 
-def _parsed(body: bytes) -> object:
+def _parse_json(body: bytes) -> object:
     """Parse JSON. Reports lone surrogates, which no source file or stdin can contain. Raises ValueError."""
     if not body:
         return None
@@ -72,17 +75,17 @@ def _parsed(body: bytes) -> object:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             what = "Input should be a valid string, unable to parse raw data as a unicode string"
-            raise InvalidBody([_complaint("string_unicode", what, {})]) from error
+            raise InvalidBody([_make_complaint("string_unicode", what, {})]) from error
     return value
 
 
-def _complaint(kind: str, message: str, given: object, *place: int, **context: str) -> dict[str, Any]:
+def _make_complaint(kind: str, message: str, given: object, *place: int, **context: str) -> dict[str, Any]:
     found = {"type": kind, "loc": ["body", *place], "msg": message, "input": given}
     return {**found, "ctx": context} if context else found
 
 
 @web.middleware
-async def as_fastapi(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def answer_as_fastapi(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Answer requests without a route (404, 405, 413) in JSON, with the reason as `detail`."""
     try:
         return await handler(request)

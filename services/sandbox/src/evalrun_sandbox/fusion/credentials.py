@@ -4,7 +4,7 @@ import base64
 import binascii
 
 
-def as_bearer(header: str) -> str:
+def convert_to_bearer(header: str) -> str:
     """Return an Authorization header as `Bearer TOKEN`; converts Basic with the token as its password.
 
     `http://evalrun:TOKEN@HOST:PORT` as an endpoint, or a .netrc entry, makes requests and aiohttp send Basic.

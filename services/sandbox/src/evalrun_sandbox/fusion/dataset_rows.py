@@ -46,19 +46,20 @@ class RowFolder:
         """Datasets in the folder that need no `dataset_type`."""
         return sorted(name for name in self._files if name in REGISTERED)
 
-    async def several(self, request: GetPromptsRequest) -> list[Row]:
+    async def read_rows(self, request: GetPromptsRequest) -> list[Row]:
         """Return the requested rows by id. Raises BadRequest or NotHere."""
         provided = request.config.provided_data
         if provided:
             if not isinstance(provided, list):
                 raise BadRequest("request.config.provided_data should be a list of str -> str | int")
-            return provided  # all, whatever offset and limit say, as the stock server does
+            # The stock server returns all provided rows, whatever offset and limit are.
+            return provided
         if request.offset < 0 or request.limit < 0:
             raise BadRequest("offset and limit must be 0 or more")
         path, places = self._find(request.dataset)
         return await asyncio.to_thread(_read, path, places[request.offset : request.offset + request.limit])
 
-    async def one(self, request: DatasetRequest, wanted: int | str) -> Row:
+    async def read_row(self, request: DatasetRequest, wanted: int | str) -> Row:
         """Return the row that a request names or contains. Raises BadRequest or NotHere."""
         provided = request.config.provided_data
         if provided:
@@ -86,12 +87,12 @@ def _index(path: Path) -> list[Place]:
         offset = 0
         for number, line in enumerate(file, 1):
             if line.strip():
-                places.append((_id_in(line, f"{path}:{number}"), offset))
+                places.append((_read_id(line, f"{path}:{number}"), offset))
             offset += len(line)
     return sorted(places, key=lambda place: (isinstance(place[0], str), place[0]))
 
 
-def _id_in(line: bytes, where: str) -> int | str:
+def _read_id(line: bytes, where: str) -> int | str:
     try:
         row: Any = json.loads(line)
     except ValueError as error:

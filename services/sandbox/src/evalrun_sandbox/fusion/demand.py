@@ -33,7 +33,7 @@ def memory_mib(asked: int | None) -> int:
     return min(max(asked, _MIN_MEMORY_MIB), _MAX_MEMORY_MIB)
 
 
-def to_executor(request: RunCodeRequest, files: Files | None = None) -> RunRequest:
+def make_run_request(request: RunCodeRequest, files: Files | None = None) -> RunRequest:
     """Return the executor's request: one run, `run_timeout` as CPU seconds. Raises BadRequest for another language."""
     language = find_fusion(request.language)
     if language is None:

@@ -52,8 +52,8 @@ class _Job:
         """Time at which its caller stops waiting for it to start."""
         self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.task: asyncio.Task[RunReply]
-        self.given_up: asyncio.TimerHandle | None = None
-        """While nobody waits for it."""
+        self.abandon_timer: asyncio.TimerHandle | None = None
+        """Ends the job if its caller does not return in time."""
 
 
 class Dispatcher:
@@ -92,7 +92,7 @@ class Dispatcher:
             TryAgain: no slot became free in time, or the executor failed during the run.
         """
         deadline = self._clock() + patience_seconds
-        job = self._taken_up(request, deadline) or self._begin(request, weight, deadline)
+        job = self._resume(request, deadline) or self._begin(request, weight, deadline)
         try:
             either: set[asyncio.Future[None] | asyncio.Task[RunReply]] = {job.task, job.started}
             await asyncio.wait(either, timeout=patience_seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -115,7 +115,8 @@ class Dispatcher:
             while True:
                 try:
                     return await self._executor.run(request)
-                except Busy as busy:  # callers of the batch API hold every place
+                except Busy as busy:
+                    # Callers of the batch API hold every place of the executor's queue.
                     delay = busy.retry_after_ms / 1000
                     if self._clock() + delay > job.deadline:
                         raise TryAgain("no turn came in time: every slot is busy") from busy
@@ -128,29 +129,32 @@ class Dispatcher:
 
     def _leave(self, request: RunRequest, job: _Job) -> None:
         """Keep the job of a caller that was told to retry, until it returns or the grace period ends."""
-        key = _key(request)
+        key = _hash_request(request)
         self._left[key].append(job)
         job.deadline = self._clock() + self._grace_seconds
-        job.given_up = asyncio.get_running_loop().call_later(self._grace_seconds, self._give_up, key, job)
+        job.abandon_timer = asyncio.get_running_loop().call_later(self._grace_seconds, self._give_up, key, job)
 
     def _give_up(self, key: bytes, job: _Job) -> None:
         if job not in self._left.get(key, ()):
-            return  # its caller returned
+            # The job's caller has returned, or the job was dropped.
+            return
         self._drop(key, job)
         if not job.task.cancel() and not job.task.cancelled():
-            job.task.exception()  # retrieved, so that asyncio does not report it
+            # An exception that nobody retrieves is reported by asyncio.
+            job.task.exception()
 
-    def _taken_up(self, request: RunRequest, deadline: float) -> _Job | None:
+    def _resume(self, request: RunRequest, deadline: float) -> _Job | None:
         """Return the oldest kept job of an equal request. A job has one caller at a time: programs may be random."""
         if not self._left:
             return None
-        key = _key(request)
+        key = _hash_request(request)
         if key not in self._left:
             return None
         job = self._left[key][0]
         self._drop(key, job)
-        if job.given_up is not None:
-            job.given_up.cancel()  # or it would cut the time short that its caller has after the next attempt
+        if job.abandon_timer is not None:
+            # The old timer would cut short the time that the caller has after the next attempt.
+            job.abandon_timer.cancel()
         job.deadline = deadline
         failed = job.task.done() and job.task.exception() is not None
         return None if failed else job
@@ -161,5 +165,5 @@ class Dispatcher:
             del self._left[key]
 
 
-def _key(request: RunRequest) -> bytes:
+def _hash_request(request: RunRequest) -> bytes:
     return hashlib.sha256(msgspec.msgpack.encode(request)).digest()

@@ -24,22 +24,22 @@ Block = tuple[str, str]
 """Language ("" if the tag names none that can run here) and text."""
 
 
-def first_of_language(completion: str, language: str) -> str:
+def find_first_of_language(completion: str, language: str) -> str:
     """Return the first block of the language, else the first block; closed blocks, then unclosed, then a definition.
 
     The stock server's `default_extract_helper`: CommonOJ, and HumanEval's free form.
     """
-    blocks = _blocks(completion, language)
+    blocks = _find_blocks(completion, language)
     matching = [text for tag, text in blocks if tag == language]
     return (matching or [text for _, text in blocks] or [""])[0]
 
 
-def first_of_any(completion: str) -> str:
+def find_first_block(completion: str) -> str:
     """Return the first block of any language, cut at Python's main guard and at example usage.
 
     The stock server's `extract_code_from_freeform_completion` for Python: MBPP, and shadow HumanEval's free form.
     """
-    blocks = _blocks(completion, "python")
+    blocks = _find_blocks(completion, "python")
     code = blocks[0][1].replace("\r", "") if blocks else ""
     for end in ('if __name__ == "__main__":', "# Example usage"):
         if end in code:
@@ -47,7 +47,7 @@ def first_of_any(completion: str) -> str:
     return code
 
 
-def _blocks(completion: str, language: str) -> list[Block]:
+def _find_blocks(completion: str, language: str) -> list[Block]:
     found = _FENCED.findall(completion) or _UNCLOSED.findall(completion)
     if found or language != "python":
         return [(_LANGUAGE_OF.get(tag.strip(), ""), text) for tag, text in found]

@@ -15,7 +15,7 @@ from evalrun_sandbox.fusion.refusals import BadRequest
 from evalrun_sandbox.fusion.schemas import RequestWithFiles
 
 IGNORED = "IGNORE_THIS_FILE"
-"""Maximum length of a name in a path; the stock server does not place longer ones."""
+"""Part of the names of files that the stock server does not place."""
 MAX_FILES, MAX_MIB = FILES * 9 // 10, TOTAL_MIB * 3 // 4
 """Part of the folder's capacity; the rest is for the compiler and the program."""
 _BLOCK = 4096
@@ -41,12 +41,12 @@ class Files:
         """Normal paths, each once."""
         return sorted(set(self.fetched.values()))
 
-    def given_back(self, found: Mapping[str, bytes]) -> dict[str, bytes]:
+    def select_fetched(self, found: Mapping[str, bytes]) -> dict[str, bytes]:
         """Return the files found, by the names used in the request."""
         return {asked: found[path] for asked, path in self.fetched.items() if path in found}
 
 
-def files_of(request: RequestWithFiles) -> Files:
+def parse_files(request: RequestWithFiles) -> Files:
     """Parse a request's files.
 
     Raises:
@@ -58,15 +58,15 @@ def files_of(request: RequestWithFiles) -> Files:
     given = {name: text for name, text in request.files.items() if text is not None and IGNORED not in name}
     if len(given) > MAX_FILES or len(request.fetch_files) > MAX_FILES:
         raise BadRequest(f"files, fetch_files: at most {MAX_FILES} each")
-    placed = {_place("files", name): text for name, text in given.items()}
-    folders = _folders(placed)
-    contents = {path: _decoded(path, text) for path, text in placed.items()}
+    placed = {_parse_placed_path("files", name): text for name, text in given.items()}
+    folders = _find_folders(placed)
+    contents = {path: _decode(path, text) for path, text in placed.items()}
     _refuse_excess(contents, folders)
-    fetched = {name: _normal("fetch_files", name) for name in request.fetch_files}
-    return Files(contents, {name: path for name, path in fetched.items() if _can_be(path)})
+    fetched = {name: _normalize("fetch_files", name) for name in request.fetch_files}
+    return Files(contents, {name: path for name, path in fetched.items() if _is_file_path(path)})
 
 
-def _normal(where: str, name: str) -> str:
+def _normalize(where: str, name: str) -> str:
     """Return a path without `.`, `..` and doubled slashes. Raises BadRequest if it leaves the folder."""
     path = posixpath.normpath(name)
     if path.startswith("/") or path.split("/")[0] == "..":
@@ -76,21 +76,21 @@ def _normal(where: str, name: str) -> str:
     return path
 
 
-def _can_be(path: str) -> bool:
+def _is_file_path(path: str) -> bool:
     """Return whether a file can have this path."""
     return path != "." and "\0" not in path and all(len(part.encode()) <= _MAX_NAME_BYTES for part in path.split("/"))
 
 
-def _place(where: str, name: str) -> str:
-    path = _normal(where, name)
+def _parse_placed_path(where: str, name: str) -> str:
+    path = _normalize(where, name)
     if path == "." or name.endswith("/"):
         raise Unplaceable(f"{where}: {name[:200]!r} is a folder")
-    if not _can_be(path):
+    if not _is_file_path(path):
         raise Unplaceable(f"{where}: {name[:200]!r} cannot be a file's name")
     return path
 
 
-def _folders(paths: Mapping[str, str]) -> set[str]:
+def _find_folders(paths: Mapping[str, str]) -> set[str]:
     """Return the folders of the files. Raises Unplaceable if a file has the path of a folder."""
     found = {"/".join(path.split("/")[:depth]) for path in paths for depth in range(1, path.count("/") + 1)}
     for path in sorted(found.intersection(paths)):
@@ -98,7 +98,7 @@ def _folders(paths: Mapping[str, str]) -> set[str]:
     return found
 
 
-def _decoded(path: str, text: str) -> bytes:
+def _decode(path: str, text: str) -> bytes:
     try:
         return base64.b64decode(text)
     except ValueError as error:
@@ -111,9 +111,9 @@ def _refuse_excess(contents: Mapping[str, bytes], folders: set[str]) -> None:
         raise BadRequest(f"files: at most {MAX_FILES} files and folders")
     if any(path.count("/") > DEPTH for path in contents):
         raise BadRequest(f"files: at most {DEPTH} folders deep")
-    if _bytes_on_disk([len(content) for content in contents.values()]) > MAX_MIB << 20:
+    if _sum_disk_bytes([len(content) for content in contents.values()]) > MAX_MIB << 20:
         raise BadRequest(f"files: at most {MAX_MIB} MiB in all")
 
 
-def _bytes_on_disk(sizes: Sequence[int]) -> int:
+def _sum_disk_bytes(sizes: Sequence[int]) -> int:
     return sum(-(-size // _BLOCK) * _BLOCK for size in sizes)

@@ -46,7 +46,7 @@ class Notebooks:
         try:
             session = await self._sessions.create(files.placed, memory)
             try:
-                outcomes = await self._outcomes(session, request)
+                outcomes = await self._run_cells(session, request)
                 lost = bool(outcomes) and bool(outcomes[-1].lost)
                 wanted = files.wanted if not lost else []
                 found = await self._sessions.fetch(session, wanted) if wanted else {}
@@ -59,9 +59,9 @@ class Notebooks:
         answer = response(request, outcomes, self._clock() - started, self._pod_name)
         if found is None:
             return answer.model_copy(update={"status": RunStatus.FAILED, "message": TOO_LARGE.strip()}), {}
-        return answer, files.given_back(found)
+        return answer, files.select_fetched(found)
 
-    async def _outcomes(self, session: str, request: RunJupyterRequest) -> list[Outcome]:
+    async def _run_cells(self, session: str, request: RunJupyterRequest) -> list[Outcome]:
         """Execute cells until one has taken the time that is left, or has ended the session."""
         outcomes: list[Outcome] = []
         left = demand.seconds(request.total_timeout)

@@ -23,7 +23,7 @@ REGISTERED: Mapping[str, str] = {
 """Datasets whose family follows from their name, as in the stock server."""
 
 
-def family_of(request: DatasetRequest) -> Family:
+def find_family(request: DatasetRequest) -> Family:
     """Return the family for a request.
 
     Raises:
@@ -36,16 +36,16 @@ def family_of(request: DatasetRequest) -> Family:
     if name is not None:
         return FAMILIES[name]
     if config.dataset_type is None:
-        raise BadRequest(f"no eval class found for dataset {request.dataset[:200]}: {_known()}")
+        raise BadRequest(f"no eval class found for dataset {request.dataset[:200]}: {_list_known()}")
     if config.dataset_type == "HumanEvalDataset":
         raise BadRequest(
             "HumanEvalDataset is served as humaneval_python and shadow_humaneval_python only: under another name its "
             "tests would never be called"
         )
     if config.dataset_type not in FAMILIES:
-        raise BadRequest(f"eval class {config.dataset_type[:200]} not found: {_known()}")
+        raise BadRequest(f"eval class {config.dataset_type[:200]} not found: {_list_known()}")
     return FAMILIES[config.dataset_type]
 
 
-def _known() -> str:
+def _list_known() -> str:
     return f"this server judges {', '.join(REGISTERED)}, and rows of CommonOJDataset or MBPPDataset"

@@ -9,7 +9,7 @@ from evalrun_registry.languages import LANGUAGES, find_fusion
 from evalrun_registry.limits import DEFAULT_LIMITS
 from evalrun_sandbox.fusion import answers, demand
 from evalrun_sandbox.fusion.dispatch import Dispatcher
-from evalrun_sandbox.fusion.families.common_oj import shortened
+from evalrun_sandbox.fusion.families.common_oj import shorten_case
 from evalrun_sandbox.fusion.families.program_plan import Case, ProgramPlan
 from evalrun_sandbox.fusion.refusals import BadRequest
 from evalrun_sandbox.fusion.schemas import EvalResult, EvalTestCase, RunCodeResponse, RunStatus
@@ -21,7 +21,7 @@ _FIRST_CASES = 3
 _MAX_CASES = 4096
 
 
-def batches(count: int, *, together: bool) -> list[range]:
+def divide_cases(count: int, *, together: bool) -> list[range]:
     """Return the ranges of cases for each call of the executor, in order.
 
     Args:
@@ -49,7 +49,7 @@ class Submissions:
                 f"config.language: {plan.language} is not one of {', '.join(sorted(self._dispatcher.languages))}"
             )
         plan = replace(plan, language=language.name)
-        tests = await (self._by_status(plan) if plan.cases is None else self._by_output(plan, plan.cases))
+        tests = await (self._judge_by_status(plan) if plan.cases is None else self._judge_by_output(plan, plan.cases))
         return EvalResult(
             id=submission_id,
             accepted=all(test.passed for test in tests),
@@ -58,16 +58,16 @@ class Submissions:
             tests=tests,
         )
 
-    async def _by_status(self, plan: ProgramPlan) -> list[EvalTestCase]:
+    async def _judge_by_status(self, plan: ProgramPlan) -> list[EvalTestCase]:
         [answer] = await self._run(plan, [b""])
         return [EvalTestCase(passed=answer.status == RunStatus.SUCCESS, exec_info=answer)]
 
-    async def _by_output(self, plan: ProgramPlan, cases: Sequence[Case]) -> list[EvalTestCase]:
+    async def _judge_by_output(self, plan: ProgramPlan, cases: Sequence[Case]) -> list[EvalTestCase]:
         tests: list[EvalTestCase] = []
-        for batch in batches(len(cases), together=LANGUAGES[plan.language].is_compiled or plan.run_all_cases):
+        for batch in divide_cases(len(cases), together=LANGUAGES[plan.language].is_compiled or plan.run_all_cases):
             inputs = [cases[index]["input"]["stdin"].encode() for index in batch]
             for index, answer in zip(batch, await self._run(plan, inputs), strict=False):
-                tests.append(_verdict(cases[index], answer, full=plan.full_cases))
+                tests.append(_decide_case(cases[index], answer, full=plan.full_cases))
                 if not tests[-1].passed and not plan.run_all_cases:
                     return tests
         return tests
@@ -76,7 +76,7 @@ class Submissions:
         """Return one answer per input, in order; inputs that were not run after a time-out have none."""
         seconds = demand.seconds(plan.run_timeout)
         if seconds == 0 or (LANGUAGES[plan.language].is_compiled and demand.seconds(plan.compile_timeout) == 0):
-            return [answers.no_time(plan.language, plan.compile_timeout, self._pod_name)] * len(inputs)
+            return [answers.answer_without_time(plan.language, plan.compile_timeout, self._pod_name)] * len(inputs)
         request = RunRequest(
             plan.language,
             plan.program,
@@ -86,9 +86,9 @@ class Submissions:
         )
         weight = len(plan.program) + sum(map(len, inputs))
         reply = await self._dispatcher.run(request, weight, PATIENCE_SECONDS)
-        return self._answers(plan, reply)
+        return self._make_answers(plan, reply)
 
-    def _answers(self, plan: ProgramPlan, reply: RunReply) -> list[RunCodeResponse]:
+    def _make_answers(self, plan: ProgramPlan, reply: RunReply) -> list[RunCodeResponse]:
         found = []
         for run in reply.runs:
             if reply.compile.status == "ok" and run.end == "not_run":
@@ -97,8 +97,8 @@ class Submissions:
         return found
 
 
-def _verdict(case: Case, answer: RunCodeResponse, *, full: bool) -> EvalTestCase:
+def _decide_case(case: Case, answer: RunCodeResponse, *, full: bool) -> EvalTestCase:
     stdout = answer.run_result.stdout if answer.run_result is not None else None
     passed = answer.status == RunStatus.SUCCESS and match_lines(case["output"]["stdout"], stdout or "")
-    shown = {"input": case["input"], "output": case["output"]} if full or not passed else shortened(case)
+    shown = {"input": case["input"], "output": case["output"]} if full or not passed else shorten_case(case)
     return EvalTestCase(passed=passed, exec_info=answer, test_info=shown)

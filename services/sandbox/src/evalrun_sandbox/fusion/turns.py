@@ -35,13 +35,13 @@ class Turns:
         Raises:
             TryAgain: the queue is full.
         """
-        slot = await self._take(weight)
+        slot = await self._take_slot(weight)
         try:
             yield
         finally:
             self._slots.give_back(slot)
 
-    async def _take(self, weight: int) -> list[int]:
+    async def _take_slot(self, weight: int) -> list[int]:
         idle = self._slots.take_idle()
         if idle is not None:
             return [idle]

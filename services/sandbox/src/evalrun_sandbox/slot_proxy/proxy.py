@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
 
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
 from evalrun_runtime.connections.http_site import HttpServer
-from evalrun_sandbox.fusion.credentials import as_bearer
+from evalrun_sandbox.fusion.credentials import convert_to_bearer
 from evalrun_sandbox.slot_proxy.settings import SlotProxySettings
 
 logger = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class SlotProxy:
         tokens = self._tokens
         if tokens is None or request.path in OPEN_PATHS:
             return await handler(request)
-        if tokens.accept(as_bearer(request.headers.get("Authorization", ""))):
+        if tokens.accept(convert_to_bearer(request.headers.get("Authorization", ""))):
             return await handler(request)
         return web.json_response({"detail": "send the sandbox's token as 'Authorization: Bearer ...'"}, status=401)
 

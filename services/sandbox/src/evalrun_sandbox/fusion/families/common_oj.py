@@ -3,9 +3,9 @@
 from typing import Any
 
 from evalrun_registry.languages import LANGUAGES
-from evalrun_sandbox.fusion.extraction import first_of_language
+from evalrun_sandbox.fusion.extraction import find_first_of_language
 from evalrun_sandbox.fusion.families.program_plan import Case, ProgramPlan
-from evalrun_sandbox.fusion.families.row_fields import id_of, list_of, mapping_of, text_of
+from evalrun_sandbox.fusion.families.row_fields import read_id, read_list, read_mapping, read_text
 from evalrun_sandbox.fusion.refusals import BadRequest
 from evalrun_sandbox.fusion.schemas import Prompt, Row, SubmitRequest, TestConfig
 
@@ -48,18 +48,20 @@ class CommonOJ:
     def prompt(self, row: Row, dataset: str, config: TestConfig) -> Prompt:
         """Return the statement and a sentence on the language."""
         del dataset
-        sentence = _sentence(config.language, config.locale)
+        sentence = _choose_sentence(config.language, config.locale)
         return Prompt(
-            id=id_of(row, "id"), prompt=f"{text_of(row, 'content')}\n\n{sentence}", labels=mapping_of(row, "labels")
-        )  # fmt: skip
+            id=read_id(row, "id"),
+            prompt=f"{read_text(row, 'content')}\n\n{sentence}",
+            labels=read_mapping(row, "labels"),
+        )
 
     def plan(self, row: Row, request: SubmitRequest) -> ProgramPlan:
         """Plan one run per case. Raises BadRequest."""
         config = request.config
         if config.language is None:
             raise BadRequest("config.language field must exist for CommonOJDataset, got None")
-        cases = [_case(value, number) for number, value in enumerate(list_of(row, "test"))]
-        code = first_of_language(request.completion, config.language)
+        cases = [_parse_case(value, number) for number, value in enumerate(read_list(row, "test"))]
+        code = find_first_of_language(request.completion, config.language)
         return ProgramPlan(
             language=config.language,
             program=code,
@@ -72,19 +74,19 @@ class CommonOJ:
         )
 
 
-def shortened(case: Case) -> Case:
+def shorten_case(case: Case) -> Case:
     """Shorten each long text of a case in the middle, as the stock server does for passed cases."""
     return {
-        side: {name: _cut(text) if isinstance(text, str) else text for name, text in case[side].items()}
+        side: {name: _cut_middle(text) if isinstance(text, str) else text for name, text in case[side].items()}
         for side in ("input", "output")
     }
 
 
-def _cut(text: str) -> str:
+def _cut_middle(text: str) -> str:
     return text if len(text) <= 2 * _KEPT + 4 else f"{text[:_KEPT]}...{text[-_KEPT:]}"
 
 
-def _case(value: Any, number: int) -> Case:  # noqa: ANN401 - the row's own JSON
+def _parse_case(value: Any, number: int) -> Case:  # noqa: ANN401 - the row's own JSON
     """Validate one case. Files other than the two streams are kept and ignored, as in the stock server."""
     case = {}
     for side, stream in (("input", "stdin"), ("output", "stdout")):
@@ -95,7 +97,7 @@ def _case(value: Any, number: int) -> Case:  # noqa: ANN401 - the row's own JSON
     return case
 
 
-def _sentence(language: str | None, locale: str | None) -> str:
+def _choose_sentence(language: str | None, locale: str | None) -> str:
     if locale == "zh":
         return _ZH.get(language or "", _ZH_OTHER.format(language=language))
     first = _EN.get(language or "", _EN_OTHER.format(language=language))

@@ -5,9 +5,9 @@ Only the names for which the stock server calls `check`: under other names it ac
 
 import re
 
-from evalrun_sandbox.fusion.extraction import first_of_any, first_of_language
+from evalrun_sandbox.fusion.extraction import find_first_block, find_first_of_language
 from evalrun_sandbox.fusion.families.program_plan import ProgramPlan
-from evalrun_sandbox.fusion.families.row_fields import id_of, text_of
+from evalrun_sandbox.fusion.families.row_fields import read_id, read_text
 from evalrun_sandbox.fusion.schemas import Prompt, Row, SubmitRequest, TestConfig
 
 PLAIN = "humaneval_python"
@@ -50,29 +50,28 @@ class HumanEval:
     """The family's rules."""
 
     def prompt(self, row: Row, dataset: str, config: TestConfig) -> Prompt:
-        """Return the function's head, or the head and what to do with it. Labels are all other
-        fields, the tests too."""
+        """Return the function's head, and an instruction in the free form. All other fields are labels."""
         del dataset
-        prompt = text_of(row, "prompt")
+        prompt = read_text(row, "prompt")
         if _is_free_form(config):
             instruction = _FREE_FORM["zh" if config.locale == "zh" else "en"]
             prompt = f"```python\n{prompt}\n```\n\n{instruction}"
         name = "task_id" if "task_id" in row else "name"
         return Prompt(
-            id=id_of(row, name), prompt=prompt, labels={key: value for key, value in row.items() if key != "prompt"}
+            id=read_id(row, name), prompt=prompt, labels={key: value for key, value in row.items() if key != "prompt"}
         )
 
     def plan(self, row: Row, request: SubmitRequest) -> ProgramPlan:
         """Plan imports, program, tests and the call of `check` as one program."""
-        tests, entry_point = text_of(row, "test"), text_of(row, "entry_point")
+        tests, entry_point = read_text(row, "test"), read_text(row, "entry_point")
         config = request.config
         if not _is_free_form(config):
-            extracted = _function(request.completion)
-            body = f"{text_of(row, 'prompt')}\n{extracted}"
+            extracted = _cut_function(request.completion)
+            body = f"{read_text(row, 'prompt')}\n{extracted}"
         elif request.dataset == PLAIN:
-            extracted = body = first_of_language(request.completion, "python")
+            extracted = body = find_first_of_language(request.completion, "python")
         else:
-            extracted = body = _function(first_of_any(request.completion))
+            extracted = body = _cut_function(find_first_block(request.completion))
         program = f"{_IMPORTS}{body}\n{tests}\ncheck({entry_point})"
         return ProgramPlan(
             language="python",
@@ -88,7 +87,7 @@ def _is_free_form(config: TestConfig) -> bool:
     return bool(config.extra.get("is_freeform"))
 
 
-def _function(completion: str) -> str:
-    """Cut what follows the function: at the first line that is not indented."""
+def _cut_function(completion: str) -> str:
+    """Cut the text at the first line that is not indented, which ends the function."""
     found = _AFTER_FUNCTION.search(completion)
     return completion[: found.start()] if found else completion

@@ -1,8 +1,8 @@
 """MBPPDataset: a function and assertions, which stand in its prompt. The program's exit status is the verdict."""
 
-from evalrun_sandbox.fusion.extraction import first_of_any
+from evalrun_sandbox.fusion.extraction import find_first_block
 from evalrun_sandbox.fusion.families.program_plan import ProgramPlan
-from evalrun_sandbox.fusion.families.row_fields import id_of, list_of, mapping_of, text_of
+from evalrun_sandbox.fusion.families.row_fields import read_id, read_list, read_mapping, read_text
 from evalrun_sandbox.fusion.refusals import BadRequest
 from evalrun_sandbox.fusion.schemas import Prompt, Row, SubmitRequest, TestConfig
 
@@ -20,20 +20,20 @@ class Mbpp:
         del dataset
         if config.is_fewshot:
             raise BadRequest("config.is_fewshot: this server does not hold MBPP's three shots; prepend them yourself")
-        tests = "\n".join(_assertions(row))
+        tests = "\n".join(_read_assertions(row))
         return Prompt(
-            id=id_of(row, "id"),
-            prompt=f"{_TASK}{text_of(row, 'content')}{_TESTS}{tests}",
-            labels=mapping_of(row, "labels"),
+            id=read_id(row, "id"),
+            prompt=f"{_TASK}{read_text(row, 'content')}{_TESTS}{tests}",
+            labels=read_mapping(row, "labels"),
         )
 
     def plan(self, row: Row, request: SubmitRequest) -> ProgramPlan:
         """Plan setup code, program and assertions as one program; a few-shot prompt shows all but the last one."""
-        completion = first_of_any(_before(request.completion, "[DONE]"))
-        completion = _before(_before(completion, "\nassert"), '\n"""')
-        setup = mapping_of(row, "labels").get("test_setup_code", "")
-        code = _before(f"{setup}\n{completion}", _GUARD)
-        assertions = _assertions(row)
+        completion = find_first_block(_cut_before(request.completion, "[DONE]"))
+        completion = _cut_before(_cut_before(completion, "\nassert"), '\n"""')
+        setup = read_mapping(row, "labels").get("test_setup_code", "")
+        code = _cut_before(f"{setup}\n{completion}", _GUARD)
+        assertions = _read_assertions(row)
         judged = assertions[-1:] if request.config.is_fewshot else assertions
         program = code + "".join(f"\n{assertion}\n" for assertion in judged)
         return ProgramPlan(
@@ -46,13 +46,13 @@ class Mbpp:
         )
 
 
-def _assertions(row: Row) -> list[str]:
-    assertions = list_of(row, "test_list")
+def _read_assertions(row: Row) -> list[str]:
+    assertions = read_list(row, "test_list")
     if not all(isinstance(assertion, str) for assertion in assertions):
         raise BadRequest("row: test_list must hold texts")
     return assertions
 
 
-def _before(text: str, end: str) -> str:
+def _cut_before(text: str, end: str) -> str:
     """Return the text before the first `end`, or all of it if there is none."""
     return text.partition(end)[0]

@@ -7,36 +7,36 @@ from evalrun_sandbox.fusion.refusals import BadRequest
 from evalrun_sandbox.fusion.schemas import Row
 
 
-def id_of(row: Row, name: str) -> int | str:
+def read_id(row: Row, name: str) -> int | str:
     """Return the field that names the row. Raises BadRequest."""
-    value = _given(row, name)
+    value = _read_field(row, name)
     if not isinstance(value, int | str):
         raise BadRequest(f"row: {name} must be a number or a text, not {type(value).__name__}")
     return value
 
 
-def text_of(row: Row, name: str) -> str:
+def read_text(row: Row, name: str) -> str:
     """Return a text field. Raises BadRequest."""
-    value = _given(row, name)
+    value = _read_field(row, name)
     if not isinstance(value, str):
         raise BadRequest(f"row: {name} must be a text, not {type(value).__name__}")
     return value
 
 
-def mapping_of(row: Row, name: str) -> dict[str, Any]:
+def read_mapping(row: Row, name: str) -> dict[str, Any]:
     """Return an object field. Raises BadRequest."""
-    value = _parsed(row, name)
+    value = _parse_field(row, name)
     if not isinstance(value, dict):
         raise BadRequest(f"row: {name} must be an object, not {type(value).__name__}")
     return value
 
 
-def list_of(row: Row, name: str) -> list[Any]:
+def read_list(row: Row, name: str) -> list[Any]:
     """Return a list field that is not empty. Raises BadRequest.
 
     A problem without tests accepts every answer in the stock server.
     """
-    value = _parsed(row, name)
+    value = _parse_field(row, name)
     if not isinstance(value, list):
         raise BadRequest(f"row: {name} must be a list, not {type(value).__name__}")
     if not value:
@@ -44,14 +44,14 @@ def list_of(row: Row, name: str) -> list[Any]:
     return value
 
 
-def _given(row: Row, name: str) -> Any:  # noqa: ANN401 - whatever JSON the row's makers chose
+def _read_field(row: Row, name: str) -> Any:  # noqa: ANN401 - whatever JSON the row's makers chose
     if name not in row:
         raise BadRequest(f"row: {name} is missing")
     return row[name]
 
 
-def _parsed(row: Row, name: str) -> Any:  # noqa: ANN401 - as above
-    value = _given(row, name)
+def _parse_field(row: Row, name: str) -> Any:  # noqa: ANN401 - as above
+    value = _read_field(row, name)
     if not isinstance(value, str):
         return value
     try:
