@@ -18,6 +18,7 @@ class Reply:
     status: int = 200
     body: str | Mapping[str, Any] = ""
     headers: Mapping[str, str] = field(default_factory=dict)
+    delay_seconds: float = 0.0
 
 
 def completion(content: str | None, finish_reason: str = "stop") -> Reply:
@@ -41,6 +42,8 @@ def model_server(reply: Reply, models: Reply | None = None) -> Iterator[ModelSer
     """Serve until the end of the block."""
     served = ModelServer(reply) if models is None else ModelServer(reply, models)
 
+    closing = threading.Event()
+
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -52,6 +55,7 @@ def model_server(reply: Reply, models: Reply | None = None) -> Iterator[ModelSer
             self._send(served.reply)
 
         def _send(self, reply: Reply) -> None:
+            closing.wait(reply.delay_seconds)
             body = (reply.body if isinstance(reply.body, str) else json.dumps(reply.body)).encode()
             self.send_response(reply.status)
             for name, value in {**reply.headers, "Content-Length": str(len(body))}.items():
@@ -69,6 +73,7 @@ def model_server(reply: Reply, models: Reply | None = None) -> Iterator[ModelSer
     try:
         yield served
     finally:
+        closing.set()
         server.shutdown()
         thread.join()
         server.server_close()

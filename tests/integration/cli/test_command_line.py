@@ -136,7 +136,7 @@ def test_problems_may_be_left_out_with_their_answers(tmp_path: Path) -> None:
     done = evalrun("judge", *files, "--exclude-problems", "weak", "--output", tmp_path / "out")
     assert done.returncode == 0, done.stdout + done.stderr
     assert [found["problem_id"] for found in results(tmp_path / "out")] == ["a", "c"]
-    assert "1 problem is excluded" in done.stdout
+    assert "1 problem is excluded" in done.stderr
     assert summary(tmp_path / "out")["partial"] == "contest: 1 problem is excluded (excludeProblems)"
 
 

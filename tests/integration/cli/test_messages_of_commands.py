@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -46,7 +47,7 @@ def test_answers_without_any_text_are_warned_of_and_change_no_exit_code(tmp_path
     assert done.returncode == 0, done.stdout + done.stderr
     [warning] = summary(tmp_path / "out")["warnings"]
     assert warning.startswith("sums: 2 of 2 answers hold no program (2 have no text at all")
-    assert f"warning: {warning}" in done.stdout.splitlines()
+    assert f"warning: {warning}" in done.stderr.splitlines()
     assert "2 of 2 answers hold no program" in (tmp_path / "out" / "report.html").read_text()
 
 
@@ -54,7 +55,7 @@ def test_a_server_without_a_list_of_models_is_used_with_a_warning(tmp_path: Path
     with model_server(RIGHT, models=Reply(404, {"detail": "Not Found"})) as server:
         done = run(written_run(tmp_path), server.url, tmp_path / "out")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"warning: endpoint {server.url} does not list its models (HTTP 404" in done.stdout
+    assert f"warning: endpoint {server.url} does not list its models (HTTP 404" in done.stderr
     assert summary(tmp_path / "out")["counts"]["accepted"] == 2
 
 
@@ -113,6 +114,30 @@ def test_a_dataset_that_is_not_there_is_named_before_anything_starts(evalrun_her
     assert done.returncode == 2
     assert done.stdout == ""  # nothing was started
     assert done.stderr.startswith(f"evalrun: {file}: spec.datasets[0].source: problems.jsonl: no such file")
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_says_at_once_what_it_waits_for_and_twice_waits_no_longer(presses: int, tmp_path: Path) -> None:
+    """A hanging server: 20 s of silence, although it was pressed twice."""
+    with model_server(Reply(200, RIGHT.body, delay_seconds=600.0 if presses == 2 else 3.0)) as server:
+        command = ("run", written_run(tmp_path), "--local", "--endpoint", server.url, "--output", tmp_path / "out")
+        with evalrun_started(*command) as process:
+            assert process.stdout is not None
+            while len(server.requests) < 2:
+                time.sleep(0.01)
+            pressed = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            said = next(line for line in process.stdout if line.startswith("stopping"))
+            answered = time.monotonic() - pressed
+            assert re.match(r"stopping: .*requests?.* finished first, up to 60 s; press Ctrl-C again to stop now", said)
+            if presses == 2:
+                process.send_signal(signal.SIGINT)
+            rest = process.stdout.read()
+            ended = time.monotonic() - pressed
+            assert process.wait(60) == 130, rest
+    assert answered < 1.0  # 0.3 s on a machine of its own
+    assert ended < (10.0 if presses == 1 else 5.0)
+    assert "--resume" in rest
 
 
 def test_ctrl_c_while_the_services_start_ends_the_command_soon(tmp_path: Path) -> None:
@@ -240,7 +265,7 @@ def test_a_test_that_lacks_a_module_is_named_at_once_and_holds_up_nothing(tmp_pa
     done = evalrun("judge", *files, "--output", tmp_path / "out")
     assert done.returncode == 3, done.stdout + done.stderr
     said = "warning: sums lacking cannot be judged: the test itself fails: ModuleNotFoundError: No module named"
-    assert f"{said} 'no_such'. Data error: " in done.stdout
+    assert f"{said} 'no_such'. Data error: " in done.stderr
     found = summary(tmp_path / "out")
     assert found["datasets"]["sums"]["metrics"]["accepted_at_1"]["value"] == 1.0  # of those that were judged
     assert (found["counts"]["judged"], found["counts"]["not_judged"]) == (2, 1)

@@ -5,6 +5,7 @@ from rich.console import Console
 from evalrun.ledger.v1 import ledger_pb2
 from evalrun_cli.clock import stopwatch
 from evalrun_cli.local.display import LiveDisplay, PlainDisplay, display_for, progress_line
+from evalrun_cli.local.pace import OpenRequests, Pace
 
 FULL = "disk full: /data/ledger.sqlite3: completions and verdicts wait until there is room"
 
@@ -28,9 +29,11 @@ def printed(*statuses: ledger_pb2.GetStatusResponse) -> list[str]:
 
 
 def test_a_line_says_state_counts_and_what_the_run_waits_for() -> None:
-    counts = "[    7.5 s] judging | demo: 32/32 generated, 3 judged, 2 accepted, 1 NOT JUDGED"
-    assert progress_line(status(99.0), 7.5) == counts
-    assert progress_line(status(99.0, FULL), 7.5) == f"{counts} | {FULL}"
+    counts = "[    7.5 s] judging | demo: 32/32 generated, 3 judged, 2 accepted (66.7 %), 1 NOT JUDGED"
+    assert progress_line(status(99.0), 7.5, Pace(), OpenRequests()) == counts
+    assert progress_line(status(99.0, FULL), 7.5, Pace(), OpenRequests()) == f"{counts} | {FULL}"
+    shown = progress_line(status(99.0), 7.5, Pace(350.4, 700.0), OpenRequests(12, 45.0, 410.0))
+    assert shown == f"{counts} | 12 requests open, the oldest 45 of 410 s | 350 tokens/s, about 12 min left"
 
 
 def test_what_went_wrong_in_a_run_that_has_ended_is_the_commands_to_say() -> None:
@@ -39,28 +42,31 @@ def test_what_went_wrong_in_a_run_that_has_ended_is_the_commands_to_say() -> Non
     assert "wandb" not in printed(ended)[0]
 
 
-def test_lines_come_every_few_seconds_and_at_once_where_the_run_waits_for_something() -> None:
-    lines = printed(status(0.0), status(1.0), status(2.0, FULL), status(2.2, ""), status(2.4, FULL), status(9.0))
-    assert [line[:11] for line in lines] == ["[    0.0 s]", "[    2.0 s]", "[    9.0 s]"]
+def test_lines_come_at_once_where_the_run_waits_for_something_and_else_seldom_and_with_news() -> None:
+    statuses = [status(0.0), status(1.0), status(2.0, FULL), status(2.2, ""), status(2.4, FULL), status(9.0)]
+    later = [status(20.0, judged=5), status(32.1, judged=6), status(63.0, judged=6), status(900.0, judged=6)]
+    lines = printed(*statuses, *later)
+    assert [line[:11] for line in lines] == ["[    0.0 s]", "[    2.0 s]", "[   32.1 s]"]
     assert lines[1].endswith(FULL)
+
+
+def test_a_request_that_is_never_answered_is_told_again_and_again_but_more_and_more_seldom() -> None:
+    waiting = ledger_pb2.Replica(in_flight=1, oldest_request_at=1000.0, oldest_request_limit_seconds=410.0)
+    console, now = Console(width=60), [0.0]
+    with console.capture() as capture:
+        display = PlainDisplay(console, lambda: now[0], lambda: 1000.0 + now[0])
+        for second in range(400):
+            now[0] = float(second)
+            asked = status(now[0])
+            asked.replicas.append(waiting)
+            display.update(asked)
+    told = [line.partition("the oldest ")[2].partition(" of")[0] for line in capture.get().splitlines()]
+    assert told == ["0", "30", "60", "120", "240"]
 
 
 def test_what_another_wait_is_for_is_said_too() -> None:
     lines = printed(status(0.0, FULL), status(0.2, "waiting for the judge: Connection refused"))
     assert [line.rpartition(" | ")[2] for line in lines] == [FULL, "waiting for the judge: Connection refused"]
-
-
-def test_the_rate_is_that_of_the_generation_alone() -> None:
-    console = Console(width=100, force_terminal=True, legacy_windows=False)
-    with console.capture() as capture:
-        display = display_for(console, stopwatch())
-        for seconds, generated in ((1.0, 0), (5.0, 31), (10.0, 32), (1000.0, 32)):
-            update = status(seconds)
-            update.output_tokens = 100 * generated
-            update.datasets[0].generated = generated
-            display.update(update)
-        display.close()
-    assert "320 tokens/s" in capture.get().splitlines()[-3]
 
 
 def test_a_terminal_has_bars_and_above_them_what_the_run_waits_for_once() -> None:

@@ -14,7 +14,7 @@ from rich.text import Text
 from evalrun_cli.__main__ import main
 from evalrun_cli.local.run_session import RunSession
 from evalrun_cli.printable_text import PrintableFormatter
-from evalrun_cli.terminal import Terminal
+from evalrun_cli.terminal import Terminal, open_console
 from evalrun_runtime.exits import ExitCode
 
 HOSTILE = "a\x1b]0;title\x1b[0mb\x1b[2Jc\x9b1md\u202ee\ud800"
@@ -66,3 +66,15 @@ def test_main_with_an_error_that_quotes_data_spells_escapes_out(
     said = capsys.readouterr().err
     assert "no\\x1b[2J.yaml" in said
     assert "\x1b" not in said
+
+
+def test_no_color_styles_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    open_console(environment={"NO_COLOR": "1"}).print("x", style="bold red")
+    assert capsys.readouterr().out == "x\n"
+
+
+def test_width_without_a_terminal_is_that_of_columns_or_the_given_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    assert open_console(width=100, environment={"COLUMNS": "60"}).width == 60
+    monkeypatch.delenv("COLUMNS")
+    assert open_console(width=100, environment={}).width == 100

@@ -10,7 +10,7 @@ from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun_generator.app import work_and_report
 from evalrun_generator.endpoint_reports import replicas
 from evalrun_generator.endpoints.balancer import BalancerLimits
-from evalrun_generator.endpoints.completion_client import RequestPolicy
+from evalrun_generator.endpoints.completion_client import OpenRequest, RequestPolicy
 from evalrun_generator.endpoints.endpoint_admission import EndpointAdmission
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
 from evalrun_generator.endpoints.fake_endpoint import FakeEndpoint
@@ -74,7 +74,8 @@ async def test_a_server_without_a_list_of_models_is_used_with_a_warning(status: 
 @pytest.mark.parametrize("status", [401, 403])
 async def test_a_server_that_refuses_the_key_ends_the_run_at_once(status: int) -> None:
     gate, _ = admission(FakeEndpoint("a", models=from_status(status, {}, b"", datetime.now(UTC))))
-    with pytest.raises(BadInputError, match=f"endpoint a refuses to list its models: HTTP {status}"):
+    said = f"endpoint a refuses to list its models: HTTP {status}.*EVALRUN_GENERATOR_API_KEY or OPENAI_API_KEY"
+    with pytest.raises(BadInputError, match=said):
         await gate.run(60)
 
 
@@ -108,7 +109,7 @@ async def test_the_run_begins_with_the_first_and_says_who_is_missing() -> None:
     fleet.on_join.append(joined.set)
     running = asyncio.create_task(gate.run(1))
     await joined.wait()
-    report = {replica.name: replica for replica in replicas(gate, fleet)}
+    report = {replica.name: replica for replica in replicas(gate, fleet, {})}
     assert (report["a"].up, list(report["a"].models)) == (True, ["model"])
     assert (report["b"].up, report["b"].error) == (False, "Connection refused")
     running.cancel()
@@ -128,4 +129,12 @@ async def test_each_endpoint_has_slots_of_its_own_and_tells_its_version() -> Non
     gate = EndpointAdmission(fleet, endpoints, model="model", slots=[3, 5], verify=True, rng=rng)
     await gate.run(1)
     assert {state.name: state.slots for state in fleet.states} == {"a": 3, "b": 5}
-    assert [dict(replica.engine) for replica in replicas(gate, fleet)] == [{"engine_version": "0.11.0"}, {}]
+    assert [dict(replica.engine) for replica in replicas(gate, fleet, {})] == [{"engine_version": "0.11.0"}, {}]
+
+
+async def test_the_oldest_request_is_told_with_its_limit() -> None:
+    gate, fleet = admission(FakeEndpoint("a"), FakeEndpoint("b"))
+    await gate.run(1)
+    first, second = replicas(gate, fleet, {"a": OpenRequest("a", 1000.0, 410.0)})
+    assert (first.oldest_request_at, first.oldest_request_limit_seconds) == (1000.0, 410.0)
+    assert (second.oldest_request_at, second.oldest_request_limit_seconds) == (0.0, 0.0)

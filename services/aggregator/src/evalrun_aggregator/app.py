@@ -38,6 +38,7 @@ from evalrun_aggregator.start.problems import RunProblems, draws_by_chance, turn
 from evalrun_aggregator.start.responses import GivenResponses, read_responses
 from evalrun_aggregator.start.start_warnings import start_warnings
 from evalrun_aggregator.status_report import StatusReport
+from evalrun_aggregator.storage_watch import StorageWatch
 from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
 from evalrun_aggregator.token_budget import TokenBudget, TokenBudgets
 from evalrun_aggregator.turns.policy import TurnPolicy
@@ -194,7 +195,12 @@ class Aggregator:
         leases = Leases(board, settings.lease_seconds)
         gates = None if watch is None else GateStop(watch, state, ledger, leases)
         intake = Intake(state, ledger, leases, replicas, budget, dispatcher.wake)
-        driver = RunDriver(state, ledger, dispatcher, judges, finisher, gates)
+        storage = None
+        if settings.storage_seconds is not None:
+            storage = StorageWatch(
+                lambda: intake.storage_trouble or dispatcher.storage_trouble, settings.storage_seconds, clocks.monotonic
+            )
+        driver = RunDriver(state, ledger, dispatcher, judges, finisher, gates, storage)
         warnings = start_warnings(problems.datasets, order.spec)
         status = StatusReport(state, intake, dispatcher, judges, replicas, finisher, warnings, watch)
         work_items = WorkItems(problems, ledger, budget, traces)

@@ -13,6 +13,7 @@ from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.progress import may_write_outputs
 from evalrun_aggregator.run_end import OutputError, Outputs
 from evalrun_aggregator.run_state import RunState
+from evalrun_aggregator.storage_watch import StorageWatch
 from evalrun_client.judge_client import JudgeRefusedError
 
 logger = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ class RunDriver:
         judges: asked what they are while the run goes on.
         outputs: written once everything is decided.
         gates: stops what the sequential gates do not need; None: the run has none that may stop it.
+        storage: fails the run if the disk stays full; None: it waits.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class RunDriver:
         judges: JudgeDescriptions,
         outputs: Outputs,
         gates: GateStop | None,
+        storage: StorageWatch | None = None,
     ) -> None:
         self._state = state
         self._ledger = ledger
@@ -49,6 +52,7 @@ class RunDriver:
         self._judges = judges
         self._outputs = outputs
         self._gates = gates
+        self._storage = storage
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -62,6 +66,8 @@ class RunDriver:
         self._drive("describe", self._judges.run)
         if self._gates is not None:
             self._drive("gates", self._gates.run)
+        if self._storage is not None:
+            self._drive("storage", self._storage.run)
 
     async def stop(self) -> None:
         """Stop driving."""

@@ -21,6 +21,8 @@ RETRY_MILLISECONDS = 500
 VERDICT_RETRY_MILLISECONDS = 50
 """The same while a verdict may open a turn: until it is asked for, a replica may wait."""
 
+REPLICA_NUMBERS = ("started_at", "released_at", "oldest_request_at", "oldest_request_limit_seconds")
+
 Context = grpc.aio.ServicerContext[object, object]
 
 
@@ -87,7 +89,7 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         """Keep what a worker says of its replicas."""
         wrong = not_finite(request, "gpu_seconds", "reported_at")
         for replica in request.replicas:
-            if not wrong and (of_replica := not_finite(replica, "started_at", "released_at")):
+            if not wrong and (of_replica := not_finite(replica, *REPLICA_NUMBERS)):
                 wrong = f"replica {replica.name}: {of_replica}"
         if wrong:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, wrong)

@@ -81,6 +81,11 @@ class AggregatorSettings(ServiceSettings):
         description="Maximum seconds for which writing outputs to an object store is tried again. Then the run fails; "
         "its ledger stays, and the next start goes on.",
     )
+    storage_seconds: float | None = Field(
+        None,
+        gt=0,
+        description="Seconds for which the disk may be full before the run fails, to be resumed. Default: it waits.",
+    )
     lease_seconds: float = Field(
         900.0, gt=0, description="Seconds after which unanswered work is leased to another worker."
     )

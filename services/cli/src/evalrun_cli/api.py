@@ -229,7 +229,7 @@ def compare(
 def _result_of(work: Callable[[RunSession], RunOutcome], *, progress: bool) -> RunResult:
     # Plain lines: a live display would draw from another thread, and into a notebook's own widgets.
     console = Terminal(quiet=not progress, force_terminal=False, force_jupyter=False)
-    outcome = _to_its_end(work, RunSession(console=console))
+    outcome = _to_its_end(work, RunSession(console=console, progress=console))
     if outcome.code is ExitCode.STOPPED:
         raise KeyboardInterrupt
     if outcome.summary is None:

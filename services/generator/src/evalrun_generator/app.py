@@ -149,7 +149,7 @@ async def work_and_report(
     Raises:
         GenerationStoppedError: the run cannot continue now, or the reports have ended.
     """
-    reporting = asyncio.create_task(report_until_cancelled(ledger_client, admission, fleet, report_seconds))
+    reporting = asyncio.create_task(report_until_cancelled(ledger_client, admission, fleet, work, report_seconds))
     working = asyncio.create_task(work.run())
     try:
         await asyncio.wait({working, reporting}, return_when=asyncio.FIRST_COMPLETED)
@@ -158,7 +158,8 @@ async def work_and_report(
         working.result()
     finally:
         await cancelled(working, reporting)
-        last = asyncio.create_task(ledger_client.report(replicas(admission, fleet), admission.warnings))
+        current = replicas(admission, fleet, work.oldest_requests())
+        last = asyncio.create_task(ledger_client.report(current, admission.warnings))
         await asyncio.wait([last], timeout=LAST_REPORT_SECONDS)
         await cancelled(last)
 

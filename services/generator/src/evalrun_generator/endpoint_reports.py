@@ -2,16 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from prometheus_client import Gauge
 
 from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun_generator.endpoints.balancer import trouble
+from evalrun_generator.endpoints.completion_client import OpenRequest
 from evalrun_generator.endpoints.endpoint_admission import EndpointAdmission
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
 from evalrun_generator.ledger.ledger_client import LedgerClient
 from evalrun_generator.outcomes import GenerationStoppedError
+from evalrun_generator.work_loop import WorkLoop
 
 logger = logging.getLogger(__name__)
 
@@ -21,19 +23,29 @@ MIN_REPORT_SECONDS = 0.5
 UP = Gauge("evalrun_generator_replica_up", "1 if the endpoint answers.", ["replica"])
 
 
-def replicas(admission: EndpointAdmission, fleet: EndpointFleet) -> list[ledger.Replica]:
-    """Return the state of every endpoint, admitted or not, in the given order."""
+def replicas(
+    admission: EndpointAdmission, fleet: EndpointFleet, oldest: Mapping[str, OpenRequest]
+) -> list[ledger.Replica]:
+    """Return the state of every endpoint, admitted or not, in the given order.
+
+    Args:
+        admission: knows the endpoints.
+        fleet: knows those that are admitted.
+        oldest: the oldest request in flight at each endpoint that has one.
+    """
     states = {state.name: state for state in fleet.states}
     reported = []
     for name in admission.names:
         state = states.get(name)
-        version = admission.versions.get(name)
+        version, request = admission.versions.get(name), oldest.get(name)
         reported.append(
             ledger.Replica(
                 name=name,
                 address=name,
                 up=state is not None and state.failing_since is None,
                 in_flight=state.in_flight if state else 0,
+                oldest_request_at=request.sent_at if request else 0.0,
+                oldest_request_limit_seconds=request.limit_seconds if request else 0.0,
                 models=admission.models.get(name, []),
                 engine={"engine_version": version} if version else {},
                 error=trouble(state) if state else admission.errors.get(name, ""),
@@ -43,7 +55,7 @@ def replicas(admission: EndpointAdmission, fleet: EndpointFleet) -> list[ledger.
 
 
 async def report_until_cancelled(
-    ledger_client: LedgerClient, admission: EndpointAdmission, fleet: EndpointFleet, seconds: float
+    ledger_client: LedgerClient, admission: EndpointAdmission, fleet: EndpointFleet, work: WorkLoop, seconds: float
 ) -> None:
     """Report until cancelled: at once, whenever an endpoint joins, fails or recovers, and at least every `seconds`."""
     news = asyncio.Event()
@@ -51,7 +63,7 @@ async def report_until_cancelled(
         callbacks.append(news.set)
     while True:
         news.clear()
-        current = replicas(admission, fleet)
+        current = replicas(admission, fleet, work.oldest_requests())
         export(current)
         await ledger_client.report(current, admission.warnings)
         await asyncio.sleep(min(seconds, MIN_REPORT_SECONDS))

@@ -1,5 +1,6 @@
 """Settings of the generator: endpoints, concurrency, retries, time limits."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Self
 
@@ -9,6 +10,12 @@ from pydantic_settings import SettingsConfigDict
 from evalrun_generator.endpoints.base_url import base_url
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.settings import CommaSeparated, ServiceSettings
+
+
+def openai_api_key() -> SecretStr | None:
+    """Return the key that OpenAI's own clients would use."""
+    key = os.environ.get("OPENAI_API_KEY", "").strip()
+    return SecretStr(key) if key else None
 
 
 class WorkSettings(ServiceSettings):
@@ -47,7 +54,12 @@ class WorkSettings(ServiceSettings):
     )
     backoff_seconds: float = Field(0.1, gt=0, description="First wait before a retry, in seconds; doubles.")
     max_backoff_seconds: float = Field(10.0, gt=0, description="Maximum wait before a retry, in seconds.")
-    request_seconds: float = Field(120.0, gt=0, description="Minimum timeout of a request, in seconds.")
+    request_seconds: float = Field(
+        120.0,
+        gt=0,
+        description="Minimum timeout of a request, in seconds. After 20 answers it falls to five times the slowest, at "
+        "least 60 s; a request that timed out gets twice the time, at most four times.",
+    )
     request_seconds_per_token: float = Field(
         0.2, ge=0, description="Timeout per token of max_tokens, in seconds; the larger of the two applies."
     )
@@ -100,7 +112,9 @@ class GeneratorSettings(WorkSettings):
         description="Refuse endpoints whose /v1/models lacks the model. Disable only for servers without that list.",
     )
     api_key: SecretStr | None = Field(
-        None, description="API key of the endpoints. Set it in the environment: flags are visible in ps."
+        default_factory=openai_api_key,
+        description="API key of the endpoints. Set it in the environment: flags are visible in ps. Default: "
+        "OPENAI_API_KEY, as OpenAI's own clients read it.",
     )
     concurrency: CommaSeparated[Annotated[int, Field(ge=1, le=65536)]] = Field(
         [256],

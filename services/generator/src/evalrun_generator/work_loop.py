@@ -7,13 +7,14 @@ Each item has a task that gets its completion from the completion client and pas
 import asyncio
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun_generator.endpoints.completion_client import (
     CompletionClient,
     ItemGivenUpError,
     ItemRefusedError,
+    OpenRequest,
     RequestPolicy,
 )
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
@@ -93,10 +94,14 @@ class WorkLoop:
             await asyncio.gather(leasing, return_exceptions=True)
             await self._end(submitting)
 
+    def oldest_requests(self) -> Mapping[str, OpenRequest]:
+        """Return the oldest request in flight at each endpoint that has one."""
+        return self._client.oldest_requests()
+
     async def drain(self, seconds: float) -> None:
         """Stop leasing and wait up to `seconds` until requests in flight are stored. `run` must be running."""
         self._draining = self._client.draining = True
-        for task in self._tasks - self._client.sending:
+        for task in self._tasks - self._client.sending.keys():
             task.cancel()
         try:
             async with asyncio.timeout(seconds):

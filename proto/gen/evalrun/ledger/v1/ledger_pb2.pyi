@@ -446,6 +446,8 @@ class Replica(_message.Message):
     RELEASED_AT_FIELD_NUMBER: _builtins.int
     LOAD_FORMAT_FIELD_NUMBER: _builtins.int
     ENGINE_FIELD_NUMBER: _builtins.int
+    OLDEST_REQUEST_AT_FIELD_NUMBER: _builtins.int
+    OLDEST_REQUEST_LIMIT_SECONDS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     address: _builtins.str
     up: _builtins.bool
@@ -461,6 +463,11 @@ class Replica(_message.Message):
     """When it gave them back, by the same clock; 0 while it holds them."""
     load_format: _builtins.str
     """How its engine says that it loaded the weights (auto, safetensors, dummy, ...); empty where it does not say."""
+    oldest_request_at: _builtins.float
+    """Unix seconds of the worker's clock at which its oldest request in flight was sent, and after how many seconds that
+    request times out; 0: none is in flight, or the worker does not say.
+    """
+    oldest_request_limit_seconds: _builtins.float
     @_builtins.property
     def models(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Ids of /v1/models."""
@@ -485,10 +492,12 @@ class Replica(_message.Message):
         released_at: _builtins.float = ...,
         load_format: _builtins.str = ...,
         engine: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        oldest_request_at: _builtins.float = ...,
+        oldest_request_limit_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "engine", b"engine", "error", b"error", "gpus", b"gpus", "in_flight", b"in_flight", "load_format", b"load_format", "models", b"models", "name", b"name", "released_at", b"released_at", "started_at", b"started_at", "up", b"up"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "engine", b"engine", "error", b"error", "gpus", b"gpus", "in_flight", b"in_flight", "load_format", b"load_format", "models", b"models", "name", b"name", "oldest_request_at", b"oldest_request_at", "oldest_request_limit_seconds", b"oldest_request_limit_seconds", "released_at", b"released_at", "started_at", b"started_at", "up", b"up"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

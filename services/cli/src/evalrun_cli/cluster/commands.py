@@ -21,7 +21,7 @@ from evalrun_cli.cluster.run_display import RunDisplay, run_display_for
 from evalrun_cli.cluster.run_view import exit_code, is_complete, reason_line, status_of, status_tables
 from evalrun_cli.results_table import results_tables
 from evalrun_cli.run_gate import gate_line
-from evalrun_cli.terminal import Terminal
+from evalrun_cli.terminal import open_console
 from evalrun_cluster.errors import UnreachableError
 from evalrun_runtime.distribution import describe_install
 from evalrun_runtime.exits import BadInputError, ExitCode
@@ -162,7 +162,7 @@ def with_cluster(namespace: str | None, work: Work, *, otherwise: str = "") -> E
     async def connected() -> ExitCode:
         runs = connect(namespace)
         try:
-            return await work(runs, Terminal())
+            return await work(runs, open_console())
         finally:
             await runs.close()
 

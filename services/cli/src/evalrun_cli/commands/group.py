@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from evalrun_cli.clock import stopwatch
-from evalrun_cli.local.options import LocalOptions
+from evalrun_cli.local.options import LocalOptions, Printing
 from evalrun_runtime.distribution import NAME
 
 SINCE_START = stopwatch()
@@ -64,6 +64,18 @@ def judged_here(command: Command) -> Command:
         return command(options=LocalOptions(slots, allow_uncontained, sandbox_fusion, packages), **others)
 
     return with_options
+
+
+def reported(command: Command) -> Command:
+    """Add the flags for what a run prints; the command receives them as `printing`."""
+
+    @click.option("-q", "--quiet", is_flag=True, help="Print the results alone: no progress and no warnings.")
+    @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON: summary.json and its directory.")
+    @wraps(command)
+    def with_printing(*, quiet: bool, as_json: bool, **others: Any) -> int:  # noqa: ANN401 - the command's own flags
+        return command(printing=Printing(quiet, as_json), **others)
+
+    return with_printing
 
 
 def shown(command: Command) -> Command:

@@ -6,8 +6,8 @@ from typing import Literal
 
 import click
 
-from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, SINCE_START, evalrun, judged_here
-from evalrun_cli.local.options import LocalOptions
+from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, SINCE_START, evalrun, judged_here, reported
+from evalrun_cli.local.options import LocalOptions, Printing
 from evalrun_registry.comparators import COMPUTED
 from evalrun_runtime.exits import ExitCode
 
@@ -94,6 +94,7 @@ class AnswersPerProblem(click.ParamType[int | Literal["AsGiven"]]):
     "`data audit-tests --output` wrote. May be repeated.",
 )
 @click.option("--resume", is_flag=True, help="Resume an interrupted judgement with the same arguments.")
+@reported
 @judged_here
 def judge(
     problems: Sequence[str],
@@ -110,6 +111,7 @@ def judge(
     exclude_problems: Sequence[str],
     resume: bool,
     options: LocalOptions,
+    printing: Printing,
 ) -> ExitCode:
     """Judge existing answers. Nothing is generated.
 
@@ -125,7 +127,7 @@ def judge(
     # before the imports that take longest
     with launched_early(needed_parts(options), [*problems, *responses]) as launched:
         from evalrun_api.v1alpha1 import Grader
-        from evalrun_cli.local.run_session import RunSession
+        from evalrun_cli.local.run_session import session_for
         from evalrun_cli.local.runs import judge_files
 
         own = None
@@ -148,7 +150,7 @@ def judge(
             model=model,
             resume=resume,
             options=options,
-            session=RunSession(clock=SINCE_START, launched=launched),
+            session=session_for(printing, SINCE_START, launched),
         ).code
 
 
@@ -157,8 +159,9 @@ def judge(
 @click.option(
     "--output", type=click.Path(path_type=Path), help="Folder for the new results. Default: DIRECTORY_rejudged."
 )
+@reported
 @judged_here
-def rejudge(directory: Path, output: Path | None, options: LocalOptions) -> ExitCode:
+def rejudge(directory: Path, output: Path | None, options: LocalOptions, printing: Printing) -> ExitCode:
     """Judge the completions of the run in DIRECTORY again. Nothing is generated and no GPU is needed.
 
     The run's folder is not changed; the new verdicts are written to a separate folder.
@@ -166,10 +169,10 @@ def rejudge(directory: Path, output: Path | None, options: LocalOptions) -> Exit
     from evalrun_cli.local.parts import launched_early, needed_parts
 
     with launched_early(needed_parts(options), [str(directory)]) as launched:
-        from evalrun_cli.local.run_session import RunSession
+        from evalrun_cli.local.run_session import session_for
         from evalrun_cli.local.runs import rejudge_directory
 
-        session = RunSession(clock=SINCE_START, launched=launched)
+        session = session_for(printing, SINCE_START, launched)
         return rejudge_directory(directory, output=output, options=options, session=session).code
 
 

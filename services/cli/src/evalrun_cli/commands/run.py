@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, NAMESPACE, SINCE_START, evalrun, judged_here
-from evalrun_cli.local.options import LocalOptions
+from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, NAMESPACE, SINCE_START, evalrun, judged_here, reported
+from evalrun_cli.local.options import LocalOptions, Printing
 from evalrun_runtime.exits import ExitCode
 
 
@@ -26,7 +26,7 @@ from evalrun_runtime.exits import ExitCode
     multiple=True,
     metavar="URL",
     help="With --local: an OpenAI-compatible server of the model; may be repeated. `builtin:demo` serves the demo's "
-    "recorded answers. Set its API key in EVALRUN_GENERATOR_API_KEY.",
+    "recorded answers. Its API key is read from EVALRUN_GENERATOR_API_KEY or OPENAI_API_KEY.",
 )
 @click.option("--model", metavar="NAME", help="Without FILE: the model's id in the server's /v1/models.")
 @click.option(
@@ -45,6 +45,14 @@ from evalrun_runtime.exits import ExitCode
 )
 @click.option("--wandb", metavar="PROJECT", help="Without FILE: export the run to this project of Weights & Biases.")
 @click.option("--resume", type=click.Path(path_type=Path), help="With --local: resume the run in this folder.")
+@click.option(
+    "--request-timeout",
+    type=click.FloatRange(min=1.0),
+    metavar="SECONDS",
+    help="With --local: how long a request may take. Default: 0.2 s per token of maxNewTokens, at least 120 s; once 20 "
+    "answers have come, five times the slowest if that is less. What timed out is sent again, with twice the time.",
+)
+@reported
 @judged_here
 def run(
     file: Path | None,
@@ -59,7 +67,9 @@ def run(
     temperature: float | None,
     wandb: str | None,
     resume: Path | None,
+    request_timeout: float | None,
     options: LocalOptions,
+    printing: Printing,
 ) -> ExitCode:
     """Run the EvalRun of FILE and show its results.
 
@@ -74,7 +84,13 @@ def run(
     With --local, the services run on this machine. A spec with `rollout` then needs --endpoint. Ctrl-C stops the run
     cleanly, and --resume continues it, also after a crash.
     """
-    here = {"--output": output, "--endpoint": endpoints, "--resume": resume, **options.flags}
+    here: dict[str, object] = {"--output": output, "--endpoint": endpoints, "--resume": resume}
+    here |= {
+        "--request-timeout": request_timeout,
+        "--quiet": printing.quiet,
+        "--json": printing.as_json,
+        **options.flags,
+    }
     given = [flag for flag, value in here.items() if value]
     asked = {
         "--model": model,
@@ -101,14 +117,24 @@ def run(
     names = needed_parts(options, generates=True, plays_back=plays_back) if file or endpoints else []
     with launched_early(names, [] if resume is None else [str(resume)]) as launched:  # before the longest imports
         from evalrun_cli.local.quick_run import QuickRun
-        from evalrun_cli.local.run_session import RunSession
+        from evalrun_cli.local.run_session import session_for
         from evalrun_cli.local.runs import run_file, run_quickly
 
-        session = RunSession(clock=SINCE_START, launched=launched)
+        session = session_for(printing, SINCE_START, launched)
         if file is None:
             wanted = QuickRun(endpoints, model, datasets, samples or 1, temperature, wandb)
-            return run_quickly(wanted, output=output, options=options, session=session).code
-        ended = run_file(file, output=output, endpoints=endpoints, resume=resume, options=options, session=session)
+            return run_quickly(
+                wanted, output=output, request_seconds=request_timeout, options=options, session=session
+            ).code
+        ended = run_file(
+            file,
+            output=output,
+            endpoints=endpoints,
+            resume=resume,
+            request_seconds=request_timeout,
+            options=options,
+            session=session,
+        )
         return ended.code
 
 

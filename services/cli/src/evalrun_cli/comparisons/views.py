@@ -16,7 +16,7 @@ from evalrun_cli.comparisons import text as words
 from evalrun_cli.comparisons.gate_policy import read_policy
 from evalrun_cli.comparisons.page import comparison_page, gate_page
 from evalrun_cli.printable_text import printable
-from evalrun_cli.terminal import Terminal
+from evalrun_cli.terminal import open_console
 from evalrun_results.comparisons.comparison import Comparison, DatasetComparison, Flip, RunFacts, compare_runs
 from evalrun_results.comparisons.gate import GateDecision, GateResult
 from evalrun_results.comparisons.gate_values import UnusableGateError
@@ -246,13 +246,7 @@ def plain(text: str, style: str = "") -> Text:
 
 def terminal() -> Console:
     """Return what lays text out for the terminal, or for a file of some width."""
-    given = Terminal()
-    return Terminal(
-        width=given.width if given.is_terminal else SOME_WIDTH,
-        force_terminal=given.is_terminal,
-        no_color=given.no_color,
-        highlight=False,
-    )
+    return open_console(width=SOME_WIDTH)
 
 
 def _table(each: DatasetComparison) -> Table:

@@ -1,5 +1,7 @@
 """Shows a run's progress: live bars on a terminal, plain lines elsewhere."""
 
+import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Protocol
 
@@ -8,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from evalrun.ledger.v1 import ledger_pb2
 from evalrun_cli.clock import Clock
+from evalrun_cli.local.pace import OpenRequests, Pace, PaceMeter, duration
 
 STATE_NAMES = {
     ledger_pb2.RUN_STATE_PREPARING: "preparing",
@@ -20,8 +23,10 @@ STATE_NAMES = {
 
 ENDED = (ledger_pb2.RUN_STATE_SUCCEEDED, ledger_pb2.RUN_STATE_DEGRADED, ledger_pb2.RUN_STATE_FAILED)
 
-PLAIN_SECONDS = 5.0
+PLAIN_SECONDS = 30.0
 """Seconds between two plain lines of the same state, so that a log of a night stays readable."""
+LONG_WAIT_SECONDS = 30.0
+"""Age of the oldest request from which a plain line is worth printing, and again at each doubling."""
 
 
 class Display(Protocol):
@@ -31,23 +36,47 @@ class Display(Protocol):
         """Show the newest status."""
         ...
 
+    def say(self, line: str) -> None:
+        """Show a line at once."""
+        ...
+
     def close(self) -> None:
         """Leave the terminal as it was."""
         ...
 
 
-def progress_line(status: ledger_pb2.GetStatusResponse, seconds: float) -> str:
-    """Return one line: time, state, what of each data set is generated, judged, accepted and not judged, and what the
-    run waits for.
+def progress_line(status: ledger_pb2.GetStatusResponse, seconds: float, pace: Pace, requests: OpenRequests) -> str:
+    """Return one line: time, state, counts and score of each data set, open requests, pace, and what the run waits for.
+
+    Args:
+        status: newest.
+        seconds: since the command began.
+        pace: of the run.
+        requests: that are open.
     """
     parts = [STATE_NAMES.get(status.state, "starting")]
     for dataset in status.datasets:
         line = f"{dataset.name}: {dataset.generated}/{dataset.total} generated, {dataset.judged} judged"
-        line += f", {dataset.accepted} accepted"
+        line += f", {accepted_text(dataset)}"
         parts.append(line + (f", {dataset.not_judged} NOT JUDGED" if dataset.not_judged else ""))
+    if status.state not in ENDED:
+        parts += [part for part in (requests.text(), pace_text(pace)) if part]
     if waits_for(status):
         parts.append(status.message)
     return f"[{seconds:7.1f} s] " + " | ".join(parts)
+
+
+def accepted_text(dataset: ledger_pb2.DatasetStatus) -> str:
+    """Return how many answers were accepted, with their share of those judged so far."""
+    share = f" ({100 * dataset.accepted / dataset.judged:.1f} %)" if dataset.judged else ""
+    return f"{dataset.accepted} accepted{share}"
+
+
+def pace_text(pace: Pace) -> str:
+    """Return tokens per second and the estimated rest; empty if neither is known."""
+    parts = [f"{pace.tokens_per_second:,.0f} tokens/s"] if pace.tokens_per_second >= 1 else []
+    parts += [f"about {duration(pace.seconds_left)} left"] if pace.seconds_left is not None else []
+    return ", ".join(parts)
 
 
 def waits_for(status: ledger_pb2.GetStatusResponse) -> str:
@@ -83,13 +112,16 @@ class Warnings:
 
 
 class PlainDisplay:
-    """A line at each change of state and at whatever the run waits for, and every few seconds between."""
+    """A line at each change of state and at whatever the run waits for; between them, where something has changed."""
 
-    def __init__(self, console: Console, clock: Clock) -> None:
+    def __init__(self, console: Console, clock: Clock, unix_clock: Callable[[], float] = time.time) -> None:
         self._console = console
         self._clock = clock
+        self._unix_clock = unix_clock
         self._state: ledger_pb2.RunState.ValueType | None = None
+        self._facts: object = None
         self._printed_at = 0.0
+        self._pace = PaceMeter()
         self._news = NewMessages()
         self._warnings = Warnings()
 
@@ -98,20 +130,34 @@ class PlainDisplay:
         self._warnings.show(self._console, status)
         same = status.state == self._state and not self._news.is_new(waits_for(status))
         now = self._clock()
-        if same and now - self._printed_at < PLAIN_SECONDS:
+        pace, requests = self._pace.read(status, now), OpenRequests.of(status, self._unix_clock())
+        facts = _facts(status, requests)
+        if same and (facts == self._facts or now - self._printed_at < PLAIN_SECONDS):
             return
-        self._state, self._printed_at = status.state, now
-        self._console.print(progress_line(status, now), markup=False, highlight=False, soft_wrap=True)
+        self._state, self._facts, self._printed_at = status.state, facts, now
+        self.say(progress_line(status, now, pace, requests))
+
+    def say(self, line: str) -> None:
+        """Print a line."""
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
         """Do nothing: lines stay."""
 
 
+def _facts(status: ledger_pb2.GetStatusResponse, requests: OpenRequests) -> object:
+    """Return what makes a line worth printing again if it changes."""
+    long_waits = int(requests.oldest_seconds // LONG_WAIT_SECONDS).bit_length()
+    counts = [(each.generated, each.judged, each.accepted, each.not_judged) for each in status.datasets]
+    return counts, requests.count, long_waits
+
+
 class LiveDisplay:
     """A bar for generation and one for judging, for each dataset; above them a line for what the run waits for."""
 
-    def __init__(self, console: Console, clock: Clock) -> None:
+    def __init__(self, console: Console, clock: Clock, unix_clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
+        self._unix_clock = unix_clock
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=30),
@@ -123,7 +169,7 @@ class LiveDisplay:
         self._bars: dict[str, tuple[TaskID, TaskID]] = {}
         self._news = NewMessages()
         self._warnings = Warnings()
-        self._generating, self._rate = True, 0.0  # the rate stands still while the judge goes on
+        self._pace = PaceMeter()
         self._progress.start()
 
     def update(self, status: ledger_pb2.GetStatusResponse) -> None:
@@ -131,9 +177,9 @@ class LiveDisplay:
         self._warnings.show(self._progress.console, status)
         if self._news.is_new(waits_for(status)):
             self._progress.console.print(status.message, markup=False, highlight=False, soft_wrap=True)
-        if self._generating:
-            self._rate = status.output_tokens / status.elapsed_seconds if status.elapsed_seconds else 0.0
-            self._generating = not status.datasets or any(each.generated < each.total for each in status.datasets)
+        now = self._clock()
+        pace, requests = self._pace.read(status, now), OpenRequests.of(status, self._unix_clock())
+        rest = "" if pace.seconds_left is None else f", about {duration(pace.seconds_left)} left"
         for dataset in status.datasets:
             if dataset.name not in self._bars:
                 self._bars[dataset.name] = (
@@ -141,14 +187,20 @@ class LiveDisplay:
                     self._progress.add_task(f"{dataset.name} judged", note="", time=""),
                 )
             generated, judged = self._bars[dataset.name]
-            self._progress.update(
-                generated, total=dataset.total, completed=dataset.generated, note=f"{self._rate:,.0f} tokens/s"
-            )
-            note = f"{dataset.accepted} accepted"
+            # One queue serves all data sets: its requests stand beside the first that waits for answers.
+            waits = dataset.generated < dataset.total
+            parts = [requests.text(), f"{pace.tokens_per_second:,.0f} tokens/s"] if waits else []
+            asked, requests = ", ".join(part for part in parts if part), OpenRequests() if waits else requests
+            self._progress.update(generated, total=dataset.total, completed=dataset.generated, note=asked)
+            note = accepted_text(dataset)
             note += f", [red]{dataset.not_judged} not judged[/red]" if dataset.not_judged else ""
             done = dataset.judged + dataset.not_judged
-            shown = str(timedelta(seconds=int(self._clock())))
+            shown = f"{timedelta(seconds=int(now))}{rest if done < dataset.total else ''}"
             self._progress.update(judged, total=dataset.total, completed=done, note=note, time=shown)
+
+    def say(self, line: str) -> None:
+        """Print a line above the bars."""
+        self._progress.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
         """Stop redrawing; the last state stays on the screen."""
@@ -156,5 +208,5 @@ class LiveDisplay:
 
 
 def display_for(console: Console, clock: Clock) -> Display:
-    """Return the display for this stdout."""
+    """Return the display for this console."""
     return LiveDisplay(console, clock) if console.is_terminal else PlainDisplay(console, clock)

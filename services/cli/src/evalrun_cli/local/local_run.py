@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 import grpc
+from rich.console import Console
 
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_api.v1alpha1.model_servers import DEFAULT_CONCURRENT_REQUESTS
@@ -35,6 +36,12 @@ ENDPOINT_SECONDS = 15
 """Seconds for which an endpoint may be unreachable at first. A wrong URL should show within a minute."""
 STOP_SECONDS = 20.0
 """Programs that are being judged when Ctrl-C comes may use their time limit before they are cut off."""
+REQUEST_STOP_SECONDS = 60.0
+"""Requests in flight when Ctrl-C comes may be answered before they are given up."""
+URGENT_STOP_SECONDS = {"generator": 0.5, "aggregator": 0.7}
+"""After the second Ctrl-C: the answers that have come are stored; the parts that store nothing are killed at once."""
+STORAGE_SECONDS = 570
+"""Seconds for which the disk may be full: less than the generator's patience, so that the cause is told."""
 
 START_STOP_SECONDS = 0.5
 """That a part which is still starting gets to end: it has judged nothing yet."""
@@ -63,6 +70,8 @@ class CompletionSource:
     """Arguments of a recorded-completions server that is started as one more endpoint; empty for none."""
     concurrency: Mapping[str, int] = field(default_factory=dict)
     """Requests in flight at an endpoint, if its entry in the spec says."""
+    request_seconds: float | None = None
+    """Timeout of a request; None: by its max_tokens."""
 
 
 class LocalRun:
@@ -86,6 +95,9 @@ class LocalRun:
         for name, service in self._services.items():
             service.log = workspace.logs / f"{name}.log"
         self._stopped = asyncio.Event()
+        self._urgent = asyncio.Event()
+        self._open_requests = 0
+        self._generates = generation is not None
         self._stop_seconds = START_STOP_SECONDS
         self._is_under_way = False
         self.problem = "it was stopped"
@@ -102,8 +114,8 @@ class LocalRun:
         # Elsewhere Python hands out no signals.
         signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
         for number in signals:
-            loop.add_signal_handler(number, self._stopped.set)
-        self._switch.connect(lambda: loop.call_soon_threadsafe(self._stopped.set))
+            loop.add_signal_handler(number, self._interrupt, display)
+        self._switch.connect(lambda: loop.call_soon_threadsafe(self._interrupt, display))
         starting = asyncio.create_task(self._start_all())
         stop = asyncio.create_task(self._stopped.wait())
         try:
@@ -125,6 +137,15 @@ class LocalRun:
             for number in signals:
                 loop.remove_signal_handler(number)
 
+    def _interrupt(self, display: Display) -> None:
+        """Stop the run, and say at once what is waited for; a second time: wait no longer."""
+        if self._stopped.is_set():
+            display.say("stopping now: what is stored stays")
+            self._urgent.set()
+            return
+        display.say(stopping_line(self._open_requests, generates=self._generates) if self._is_under_way else "stopping")
+        self._stopped.set()
+
     async def _stop_all(self) -> None:
         """End every part: each before those that it calls while answers may be in flight, else all at once."""
         services = [*reversed(self._services.values())]
@@ -132,7 +153,20 @@ class LocalRun:
             await asyncio.gather(*(service.stop(self._stop_seconds) for service in services))
             return
         for service in services:
-            await service.stop(self._stop_seconds)
+            await self._stop_gently(service)
+
+    async def _stop_gently(self, service: ServiceProcess) -> None:
+        """End a part, at once after a second Ctrl-C."""
+        seconds = REQUEST_STOP_SECONDS if service.name == "generator" else self._stop_seconds
+        stopping = asyncio.create_task(service.stop(seconds))
+        urgent = asyncio.create_task(self._urgent.wait())
+        await asyncio.wait({stopping, urgent}, return_when=asyncio.FIRST_COMPLETED)
+        if not stopping.done():
+            stopping.cancel()
+            await asyncio.gather(stopping, return_exceptions=True)
+            await service.stop(URGENT_STOP_SECONDS.get(service.name, 0.0))
+        urgent.cancel()
+        await asyncio.gather(stopping, urgent, return_exceptions=True)
 
     async def _start_all(self) -> tuple[str, Sequence[str]]:
         """Return the ledger's address and the endpoints."""
@@ -148,6 +182,7 @@ class LocalRun:
         judge = await self._start_judge()
         order, ledger = str(self._workspace.work_order), str(self._workspace.ledger)
         arguments = ["--work-order", order, "--ledger", ledger, "--judge", judge, "--retry-not-judged"]
+        arguments += ["--storage-seconds", str(STORAGE_SECONDS)]
         return await self._start("aggregator", arguments)
 
     async def _start_judge(self) -> str:
@@ -189,7 +224,9 @@ class LocalRun:
     ) -> ServiceProcess:
         arguments = ["--ledger", ledger, "--model", generation.model, "--worker-id", "generator-0"]
         arguments += ["--tokenizer", generation.tokenizer]
-        arguments += ["--start-seconds", str(ENDPOINT_SECONDS)]
+        arguments += ["--start-seconds", str(ENDPOINT_SECONDS), "--drain-seconds", str(REQUEST_STOP_SECONDS)]
+        if generation.request_seconds is not None:
+            arguments += ["--request-seconds", str(generation.request_seconds), "--request-seconds-per-token", "0"]
         for endpoint in endpoints:
             arguments += ["--endpoint", endpoint]
             arguments += ["--concurrency", str(generation.concurrency.get(endpoint, DEFAULT_CONCURRENT_REQUESTS))]
@@ -242,6 +279,10 @@ class LocalRun:
                         ) from error
                 else:
                     display.update(status)
+                    self._open_requests = sum(replica.in_flight for replica in status.replicas)
+                    self._generates = self._generation is not None and any(
+                        each.generated < each.total for each in status.datasets
+                    )
                     if status.state in END_STATES:
                         if status.message:
                             logger.warning("%s", status.message)
@@ -254,6 +295,20 @@ class LocalRun:
 def poll_seconds(elapsed: float) -> float:
     """Return how long to wait before a run that has been followed for `elapsed` seconds is asked again."""
     return min(max(POLL_SHARE * elapsed, MIN_POLL_SECONDS), MAX_POLL_SECONDS)
+
+
+def stopping_line(open_requests: int, *, generates: bool) -> str:
+    """Return what is said when a run is told to stop.
+
+    Args:
+        open_requests: in flight, as last reported.
+        generates: answers are still missing.
+    """
+    waits, seconds = "programs that are being judged are", STOP_SECONDS
+    if generates:
+        requests = {0: "requests in flight are", 1: "1 request is"}
+        waits, seconds = requests.get(open_requests, f"{open_requests} requests are"), REQUEST_STOP_SECONDS
+    return f"stopping: {waits} finished first, up to {seconds:.0f} s; press Ctrl-C again to stop now"
 
 
 def run_to_end(
@@ -276,17 +331,17 @@ def run_to_end(
         BadInputError: a part refuses what it was given.
     """
     session = session or RunSession()
-    console = session.console
+    console, progress = session.console, session.progress
 
     launched = session.launched
     services = {} if launched is None else launched.services
     local = LocalRun(workspace, options, generation, session.stop, services)
 
     async def run() -> ExitCode:
-        return await local.run(display_for(console, session.clock))
+        return await local.run(display_for(progress, session.clock))
 
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
+    def say(text: str, where: Console = progress) -> None:
+        where.print(text, markup=False, highlight=False, soft_wrap=True)
 
     try:
         say(f"results: {workspace.directory}")
@@ -307,9 +362,12 @@ def run_to_end(
             say(f"nothing is lost; go on with: {resume_with}")
         return RunOutcome(code, workspace.directory, problem=local.problem)
     summary = json.loads(workspace.summary.read_text())
+    if session.as_json:
+        console.out(json.dumps({"directory": str(workspace.directory), **summary}, indent=2), highlight=False)
+        return RunOutcome(gated_code(code, summary), workspace.directory, summary)
     for table in results_tables(summary):
         console.print(table)
     if (decided := gate_line(summary)) is not None:
-        say(decided)
-    say(f"results: {workspace.directory}")
+        say(decided, console)
+    say(f"results: {workspace.directory}", console)
     return RunOutcome(gated_code(code, summary), workspace.directory, summary)

@@ -13,6 +13,16 @@ from evalrun_runtime.exits import BadInputError
 
 
 @dataclass(frozen=True)
+class Printing:
+    """What a run prints."""
+
+    quiet: bool = False
+    """No progress."""
+    as_json: bool = False
+    """Results as JSON."""
+
+
+@dataclass(frozen=True)
 class LocalOptions:
     """Options of judging on this machine."""
 

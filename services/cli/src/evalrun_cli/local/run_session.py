@@ -3,14 +3,16 @@
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from evalrun_cli.clock import Clock, stopwatch
+from evalrun_cli.local.options import Printing
 from evalrun_cli.local.parts import LaunchedParts
-from evalrun_cli.terminal import Terminal
+from evalrun_cli.terminal import open_console
 from evalrun_runtime.exits import ExitCode
 
 
@@ -41,14 +43,25 @@ class StopSwitch:
 
 @dataclass(frozen=True)
 class RunSession:
-    """Clock, console and stop switch of a run."""
+    """Clock, consoles and stop switch of a run."""
 
     clock: Clock = field(default_factory=stopwatch)
     """Seconds since the command began."""
-    console: Console = field(default_factory=Terminal)
+    console: Console = field(default_factory=open_console)
+    """Gets the results."""
+    progress: Console = field(default_factory=partial(open_console, stderr=True))
+    """Gets progress, warnings and what to do next."""
+    as_json: bool = False
+    """Whether the results are printed as JSON instead of tables."""
     stop: StopSwitch = field(default_factory=StopSwitch)
     launched: LaunchedParts | None = None
     """Parts that the command launched before it knew the run."""
+
+
+def session_for(printing: Printing, clock: Clock, launched: LaunchedParts) -> RunSession:
+    """Return the session of a run that a command starts."""
+    progress = open_console(stderr=True, quiet=printing.quiet)
+    return RunSession(clock=clock, progress=progress, as_json=printing.as_json, launched=launched)
 
 
 @dataclass(frozen=True)

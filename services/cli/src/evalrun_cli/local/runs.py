@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -40,6 +40,7 @@ def run_file(
     output: Path | None,
     endpoints: Sequence[str],
     resume: Path | None,
+    request_seconds: float | None = None,
     options: LocalOptions,
     session: RunSession | None = None,
 ) -> RunOutcome:
@@ -54,11 +55,17 @@ def run_file(
     for gate in manifest.spec.all_gates:
         check_baseline(gate, file)
     ready = _prepared(manifest, file, endpoints, output=output, resume=resume, options=options)
-    return run_to_end(ready.workspace, options, ready.generation, ready.again, session)
+    generation = replace(ready.generation, request_seconds=request_seconds)
+    return run_to_end(ready.workspace, options, generation, ready.again, session)
 
 
 def run_quickly(
-    asked: QuickRun, *, output: Path | None, options: LocalOptions, session: RunSession | None = None
+    asked: QuickRun,
+    *,
+    output: Path | None,
+    request_seconds: float | None = None,
+    options: LocalOptions,
+    session: RunSession | None = None,
 ) -> RunOutcome:
     """Run what flags alone ask for, and leave the file that does the same in the outputs.
 
@@ -74,7 +81,8 @@ def run_quickly(
     file = ready.workspace.directory / FILE_NAME
     file.write_text(file_text(document, asked))
     again = ready.again.replace(f"run {name} ", f"run {_shown(file)} ", 1)
-    return run_to_end(ready.workspace, options, ready.generation, again, session)
+    generation = replace(ready.generation, request_seconds=request_seconds)
+    return run_to_end(ready.workspace, options, generation, again, session)
 
 
 def _quick_sources(wanted: str) -> list[tuple[str, str]]:

@@ -3,13 +3,15 @@
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun_generator.endpoints.endpoint import Timed
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet, Permit
 from evalrun_generator.endpoints.openai_api import ModelRequest, request_for
+from evalrun_generator.endpoints.request_timeout import RequestTimeout
 from evalrun_generator.endpoints.retry import Backoff, RequestFailure, RetryAction
 from evalrun_generator.ledger.keys import describe, key_of
 from evalrun_generator.outcomes import GenerationStoppedError
@@ -44,6 +46,16 @@ class RequestPolicy:
     """Counts the tokens of answers without `usage`."""
 
 
+@dataclass(frozen=True, slots=True)
+class OpenRequest:
+    """A request that is not answered yet."""
+
+    endpoint: str
+    sent_at: float
+    """Unix seconds."""
+    limit_seconds: float
+
+
 @dataclass(slots=True)
 class AttemptHistory:
     """The attempts at one item so far."""
@@ -52,6 +64,7 @@ class AttemptHistory:
     failed: int = 0
     counted: int = 0
     """Failures that count as attempts."""
+    timeouts: int = 0
     first_failure_at: float | None = None
     avoid: str | None = None
     """The endpoint of the last failure."""
@@ -60,16 +73,30 @@ class AttemptHistory:
 class CompletionClient:
     """Requests completions from the endpoint fleet."""
 
-    def __init__(self, fleet: EndpointFleet, plan: RequestPolicy, rng: random.Random) -> None:
+    def __init__(
+        self, fleet: EndpointFleet, plan: RequestPolicy, rng: random.Random, clock: Callable[[], float] = time.time
+    ) -> None:
+        """`clock`: Unix seconds."""
         self._fleet = fleet
         self._plan = plan
+        self._timeout = RequestTimeout(plan.deadline_for)
+        self._clock = clock
         self._rng = rng
         self._now = asyncio.get_running_loop().time
         self._last_answer_at = float("-inf")
-        self.sending: set[asyncio.Task[object]] = set()
+        self.sending: dict[asyncio.Task[object], OpenRequest] = {}
         """Tasks whose request is in flight."""
         self.draining = False
         """If set, requests in flight may finish and no new ones are sent."""
+
+    def oldest_requests(self) -> Mapping[str, OpenRequest]:
+        """Return the oldest request in flight at each endpoint that has one."""
+        oldest: dict[str, OpenRequest] = {}
+        for request in self.sending.values():
+            known = oldest.get(request.endpoint)
+            if known is None or request.sent_at < known.sent_at:
+                oldest[request.endpoint] = request
+        return oldest
 
     async def complete(self, item: ledger.WorkItem) -> ledger.Completion | None:
         """Return an item's completion, or None if draining started first.
@@ -83,11 +110,11 @@ class CompletionClient:
             request = request_for(item, self._plan.model)
         except ValueError as error:
             raise ItemGivenUpError(str(error)) from error
-        deadline = self._plan.deadline_for(item.sampling.max_tokens)
         history = AttemptHistory()
         while not self.draining:
             permit = await self._fleet.acquire(history.avoid, first=history.sent > 0)
             history.sent += 1
+            deadline = self._timeout.limit(item.sampling.max_tokens, history.timeouts)
             with span("generate", item.traceparent, {"endpoint": permit.endpoint.name, "attempt": history.sent}):
                 outcome = await self._send(permit, request, deadline)
             if isinstance(outcome, Timed):
@@ -97,6 +124,7 @@ class CompletionClient:
                     outcome = replace(
                         outcome, answer=replace(answer, output_tokens=await self._plan.tokens.count(answer.text))
                     )
+                self._timeout.note_answer(outcome.seconds, outcome.answer.output_tokens)
                 return _completion(item.key, outcome, permit.endpoint.name, history.sent)
             where, what = permit.endpoint.name, describe(key_of(item.key))
             logger.debug("%s: attempt %d at %s: %s", what, history.sent, where, outcome.reason)
@@ -108,7 +136,7 @@ class CompletionClient:
     async def _send(self, permit: Permit, request: ModelRequest, deadline: float) -> Timed | RequestFailure:
         task = asyncio.current_task()
         if task is not None:
-            self.sending.add(task)
+            self.sending[task] = OpenRequest(permit.endpoint.name, self._clock(), deadline)
         try:
             outcome = await permit.endpoint.ask(request, deadline)
         except asyncio.CancelledError:
@@ -116,7 +144,7 @@ class CompletionClient:
             raise
         finally:
             if task is not None:
-                self.sending.discard(task)
+                self.sending.pop(task, None)
         if isinstance(outcome, Timed):
             self._fleet.succeeded(permit)
         else:
@@ -127,13 +155,14 @@ class CompletionClient:
         """Count a failure. Raises if it ends the item or the whole run."""
         reason = f"{endpoint}: {failure.reason}"
         if failure.action is RetryAction.ABORT:
-            raise BadInputError(f"endpoint {reason}")
+            raise BadInputError(f"endpoint {reason}{failure.remedy}")
         if failure.action is RetryAction.REJECT:
             raise ItemRefusedError(reason)
         now = self._now()
         history.avoid = endpoint
         history.failed += 1
         history.counted += failure.counted
+        history.timeouts += failure.timed_out
         history.first_failure_at = now if history.first_failure_at is None else history.first_failure_at
         outage = self._fleet.outage_seconds()
         if outage >= self._plan.outage_seconds:

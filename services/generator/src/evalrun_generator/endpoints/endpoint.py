@@ -147,7 +147,7 @@ class HttpEndpoint:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             return unreachable(_cause(error))
         except TimeoutError:
-            return broken_off(f"no answer within {deadline:g} s")
+            return replace(broken_off(f"no answer within {deadline:g} s"), timed_out=True)
         except aiohttp.InvalidURL as error:
             return RequestFailure(RetryAction.ABORT, Blame.DOWN, counted=True, reason=f"not a usable URL: {error}")
         except (aiohttp.ClientError, OSError) as error:

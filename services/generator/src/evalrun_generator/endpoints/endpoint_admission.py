@@ -86,7 +86,9 @@ class EndpointAdmission:
                 )
                 break
             if answer.action is not RetryAction.RETRY:
-                raise BadInputError(f"endpoint {endpoint.name} refuses to list its models: {answer.reason}")
+                raise BadInputError(
+                    f"endpoint {endpoint.name} refuses to list its models: {answer.reason}{answer.remedy}"
+                )
             attempt += 1
             self._note(endpoint.name, answer.reason)
             await asyncio.sleep(PROBE_BACKOFF.delay(attempt, self._rng))

@@ -22,6 +22,10 @@ MAX_MESSAGE_CHARACTERS = 300
 MAX_RETRY_AFTER_SECONDS = 600.0
 
 
+KEY_REFUSED = frozenset({401, 403})
+"""Statuses of a server that refuses the API key."""
+
+
 class RetryAction(Enum):
     """Next step for the item."""
 
@@ -60,6 +64,15 @@ class RequestFailure:
     """Seconds the endpoint asked to wait."""
     status: int | None = None
     """HTTP status, if there was an answer."""
+    timed_out: bool = False
+    """Whether no answer came within the request's limit."""
+
+    @property
+    def remedy(self) -> str:
+        """What the user can do, to be appended to the reason; empty if nothing is known."""
+        if self.status not in KEY_REFUSED:
+            return ""
+        return ". Set the server's API key in EVALRUN_GENERATOR_API_KEY or OPENAI_API_KEY"
 
 
 def unreachable(cause: str) -> RequestFailure:

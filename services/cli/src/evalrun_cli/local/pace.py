@@ -1,0 +1,95 @@
+"""How fast a run goes, and when it will have ended at that pace. Pure: the time is an argument."""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from evalrun.ledger.v1 import ledger_pb2
+
+WINDOW_SECONDS: Final = 60.0
+"""A pace is that of the last minute: the first answers of a run take longest."""
+FIRST_ESTIMATE_SECONDS: Final = 5.0
+FIRST_ESTIMATE_ANSWERS: Final = 5
+"""What must have passed, and been decided, before an end is estimated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The pace of a run."""
+
+    tokens_per_second: float = 0.0
+    seconds_left: float | None = None
+    """None where nothing can be said yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    at: float
+    tokens: int
+    decided: int
+
+
+class PaceMeter:
+    """Takes readings of a run's status and tells its pace."""
+
+    def __init__(self) -> None:
+        self._readings: deque[_Reading] = deque()
+
+    def read(self, status: ledger_pb2.GetStatusResponse, now: float) -> Pace:
+        """Take a status and return the pace.
+
+        Args:
+            status: newest.
+            now: seconds of a clock that never runs backwards.
+        """
+        decided = sum(each.judged + each.not_judged for each in status.datasets)
+        total = sum(each.total for each in status.datasets)
+        self._readings.append(_Reading(now, status.output_tokens, decided))
+        while len(self._readings) > 1 and now - self._readings[1].at >= WINDOW_SECONDS:
+            self._readings.popleft()
+        first = self._readings[0]
+        elapsed, done = now - first.at, decided - first.decided
+        if elapsed <= 0:
+            return Pace()
+        tokens = (status.output_tokens - first.tokens) / elapsed
+        if elapsed < FIRST_ESTIMATE_SECONDS or done < FIRST_ESTIMATE_ANSWERS or decided >= total:
+            return Pace(tokens)
+        return Pace(tokens, (total - decided) * elapsed / done)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRequests:
+    """Requests in flight at the endpoints."""
+
+    count: int = 0
+    oldest_seconds: float = 0.0
+    limit_seconds: float = 0.0
+    """After which the oldest times out; 0 where it is not known."""
+
+    @classmethod
+    def of(cls, status: ledger_pb2.GetStatusResponse, unix_now: float) -> "OpenRequests":
+        """Return the requests that a status tells of."""
+        count = sum(replica.in_flight for replica in status.replicas)
+        sent = [replica for replica in status.replicas if replica.oldest_request_at]
+        if not count or not sent:
+            return cls(count)
+        oldest = min(sent, key=lambda replica: replica.oldest_request_at)
+        age = max(0.0, unix_now - oldest.oldest_request_at)
+        return cls(count, age, oldest.oldest_request_limit_seconds)
+
+    def text(self) -> str:
+        """Return one phrase; empty if no request is open."""
+        if not self.count:
+            return ""
+        many = f"{self.count} request{'' if self.count == 1 else 's'} open"
+        return many + (
+            f", the oldest {self.oldest_seconds:.0f} of {self.limit_seconds:.0f} s" if self.limit_seconds else ""
+        )
+
+
+def duration(seconds: float) -> str:
+    """Return a duration for people, such as `40 s`, `12 min` or `3 h 5 min`."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

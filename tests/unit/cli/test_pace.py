@@ -1,0 +1,42 @@
+"""Pace, estimated end and open requests of a run."""
+
+import pytest
+
+from evalrun.ledger.v1 import ledger_pb2
+from evalrun_cli.local.pace import OpenRequests, Pace, PaceMeter, duration
+
+
+def status(decided: int, tokens: int = 0, total: int = 100) -> ledger_pb2.GetStatusResponse:
+    dataset = ledger_pb2.DatasetStatus(name="demo", total=total, generated=decided, judged=decided)
+    return ledger_pb2.GetStatusResponse(output_tokens=tokens, datasets=[dataset])
+
+
+def test_pace_is_that_of_the_last_minute() -> None:
+    meter = PaceMeter()
+    assert meter.read(status(0), 0.0) == Pace()
+    assert meter.read(status(2, 100), 2.0) == Pace(50.0)
+    assert meter.read(status(10, 1000), 10.0) == Pace(100.0, 90.0)
+    for second in range(20, 130, 10):
+        last = meter.read(status(10 + (second - 10) // 10, 1000 + 2 * second), float(second))
+    assert last.tokens_per_second == pytest.approx(2.0)
+    assert last.seconds_left == pytest.approx(790.0)
+    assert meter.read(status(100, 2000), 130.0).seconds_left is None
+
+
+def test_open_requests_name_the_oldest_and_its_limit() -> None:
+    replicas = [
+        ledger_pb2.Replica(in_flight=3, oldest_request_at=1000.0, oldest_request_limit_seconds=410.0),
+        ledger_pb2.Replica(in_flight=9, oldest_request_at=1030.0, oldest_request_limit_seconds=60.0),
+    ]
+    found = OpenRequests.of(ledger_pb2.GetStatusResponse(replicas=replicas), 1045.0)
+    assert found.text() == "12 requests open, the oldest 45 of 410 s"
+    of_rollout = ledger_pb2.GetStatusResponse(replicas=[ledger_pb2.Replica(in_flight=1)])
+    assert OpenRequests.of(of_rollout, 1.0).text() == "1 request open"
+    assert OpenRequests.of(ledger_pb2.GetStatusResponse(), 1.0).text() == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(40.4, "40 s"), (89.0, "89 s"), (700.0, "12 min"), (11_100.0, "3 h 5 min")]
+)
+def test_durations_are_rounded_for_people(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
