@@ -180,10 +180,11 @@ def test_ctrl_c_stops_cleanly_and_the_run_goes_on_later(demo: Path, tmp_path: Pa
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
         assert process.wait(60) == 130, rest
-        assert "--resume" in rest
+        assert f"evalrun resume {output}" in rest
     assert processes_with(str(output)) == []
-    done = evalrun(*run, "--resume", output)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = evalrun("resume", output, "--quiet", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == {"directory": str(output), **summary(output)}
     found = verdicts(output)
     assert len(found) == 16
     assert found.items() <= verdicts(demo).items()
@@ -283,12 +284,13 @@ def test_a_rollout_needs_an_endpoint_on_one_machine(evalrun_here: Command, tmp_p
     assert "--endpoint" in done.stderr
 
 
-def test_an_unreachable_endpoint_is_named_and_the_run_can_be_resumed(tmp_path: Path) -> None:
+def test_an_unreachable_endpoint_is_named_and_blocks_no_corrected_command(tmp_path: Path) -> None:
     demo, output = quick_demo(tmp_path, problems=8), tmp_path / "out"
     done = evalrun("run", demo, "--local", "--endpoint", "http://127.0.0.1:9/v1", "--output", output)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "http://127.0.0.1:9" in done.stderr
-    done = evalrun(*run_of(demo), "--resume", output)
+    assert not output.exists()
+    done = evalrun(*run_of(demo), "--output", output)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

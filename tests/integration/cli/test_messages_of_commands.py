@@ -137,7 +137,7 @@ def test_ctrl_c_says_at_once_what_it_waits_for_and_twice_waits_no_longer(presses
             assert process.wait(60) == 130, rest
     assert answered < 1.0  # 0.3 s on a machine of its own
     assert ended < (10.0 if presses == 1 else 5.0)
-    assert "--resume" in rest
+    assert "evalrun resume " in rest
 
 
 def test_ctrl_c_while_the_services_start_ends_the_command_soon(tmp_path: Path) -> None:

@@ -32,12 +32,34 @@ def test_flags_become_a_valid_protocol(samples: int, temperature: float | None, 
     assert [(dataset.name, dataset.source) for dataset in run.spec.datasets] == SUMS
 
 
-def test_several_greedy_samples_are_refused_as_a_file_would_be() -> None:
-    document = manifest_of(QuickRun([URL], "m", ["sums.jsonl"], 4, 0.0).checked(), SUMS)
-    with pytest.raises(
-        BadInputError, match=r"--temperature: spec\.protocol\.temperature: at temperature 0 every sample"
-    ):
-        evalrun_of(document, where="--temperature", place="machine")
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (QuickRun([URL], "m", ["s"], 4, 0.0), "--temperature 0: 4 samples would be equal"),
+        (QuickRun([URL], "m", ["s"], 4, k=[1, 10]), "--k 10: needs as many samples: add --samples 10"),
+        (QuickRun([URL], "m", ["s"], 4, protocol="EVAL@1"), "--protocol EVAL@1: has one sample"),
+        (QuickRun([URL], "m", ["s"], protocol="EVAL@turns", k=[1]), "--k: EVAL@turns reports figures by turn"),
+    ],
+)
+def test_flags_that_exclude_each_other_name_themselves(asked: QuickRun, says: str) -> None:
+    with pytest.raises(BadInputError, match=says):
+        asked.checked()
+
+
+def test_flags_set_what_a_file_would() -> None:
+    asked = QuickRun(
+        [URL], "m", ["s"], 10, name="nightly", k=[10, 1], max_problems=20, step=300, labels={"team": "code"}
+    ).checked()
+    run = evalrun_of(manifest_of(asked, SUMS), where="flags", place="machine")
+    assert (run.metadata.name, run.metadata.labels) == ("nightly", {"team": "code"})
+    assert run.spec.datasets[0].max_problems == 20
+    assert (run.spec.protocol.k, run.spec.protocol.samples) == ([1, 10], 10)
+    assert run.spec.lineage is not None
+    assert run.spec.lineage.step == 300
+    turns = QuickRun([URL], "m", ["s"], protocol="EVAL@turns").checked()
+    found = evalrun_of(manifest_of(turns, SUMS), where="flags", place="machine").spec.protocol.turns
+    assert found is not None
+    assert found.limit == 4
 
 
 @pytest.mark.parametrize(

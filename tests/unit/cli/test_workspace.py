@@ -38,15 +38,19 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_with_a_run_in_it_is_refused_with_the_way_on(tmp_path: Path) -> None:
     create(tmp_path, ORDER)
-    with pytest.raises(BadInputError, match=f"add --resume {tmp_path}"):
+    with pytest.raises(BadInputError, match=f"go on with its run by evalrun resume {tmp_path}"):
         create(tmp_path, ORDER)
 
 
-def test_the_way_on_is_the_commands_own_flag(tmp_path: Path) -> None:
-    order = changed("responses", ["answers.jsonl"])
-    create(tmp_path / "out", order)
-    with pytest.raises(BadInputError, match=r"not empty: add --resume$"):
-        create(tmp_path / "out", order)
+def test_a_folder_whose_run_has_no_answer_is_taken_away_by_the_command_that_made_it(tmp_path: Path) -> None:
+    workspace = create(tmp_path / "out", ORDER)
+    (workspace.directory / "evalrun.yaml").write_text("")
+    with closing(sqlite3.connect(workspace.ledger)) as ledger, ledger:
+        ledger.execute("CREATE TABLE completions (row INTEGER PRIMARY KEY)")
+    reopen(workspace.directory, ORDER).discard_unused()
+    assert workspace.ledger.exists()
+    workspace.discard_unused()
+    assert not workspace.directory.exists()
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:

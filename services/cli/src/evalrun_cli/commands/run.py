@@ -2,12 +2,41 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import click
 
 from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, NAMESPACE, SINCE_START, evalrun, judged_here, reported
 from evalrun_cli.local.options import LocalOptions, Printing
 from evalrun_runtime.exits import ExitCode
+
+
+class Numbers(click.ParamType[Sequence[int]]):
+    """Whole numbers with commas between them."""
+
+    name = "numbers"
+
+    def convert(
+        self, value: str | Sequence[int], param: click.Parameter | None, ctx: click.Context | None
+    ) -> Sequence[int]:
+        """Return the numbers."""
+        if not isinstance(value, str):
+            return value
+        parts = value.split(",")
+        if not all(part.strip().isdecimal() and int(part) for part in parts):
+            self.fail(f"{value!r}: write numbers from 1 with commas between them, e.g. 1,10", param, ctx)
+        return [int(part) for part in parts]
+
+
+def labels_of(written: Sequence[str]) -> dict[str, str]:
+    """Return labels by name. Raises click.BadParameter."""
+    labels = {}
+    for each in written:
+        key, sign, value = each.partition("=")
+        if not sign or not key:
+            raise click.BadParameter(f"{each!r}: write KEY=VALUE", param_hint="--label")
+        labels[key] = value
+    return labels
 
 
 @evalrun.command(epilog=EXIT_CODES)
@@ -43,6 +72,23 @@ from evalrun_runtime.exits import ExitCode
     type=click.FloatRange(0.0, 2.0),
     help="Without FILE: sampling temperature. Default: 0 for one sample, 0.8 for several.",
 )
+@click.option(
+    "--protocol",
+    type=click.Choice(["EVAL@1", "EVAL@k", "EVAL@turns"]),
+    help="Without FILE. EVAL@turns: up to 4 answers, each after feedback. Default: EVAL@1; for several samples EVAL@k.",
+)
+@click.option(
+    "--k",
+    metavar="NUMBER,...",
+    type=Numbers(),
+    help="Without FILE: the k of pass@k, e.g. 1,10. Default: 1 and the number of samples.",
+)
+@click.option(
+    "--max-problems", type=click.IntRange(min=1), help="Without FILE: only the first problems of each dataset."
+)
+@click.option("--name", help="Without FILE: name of the run in report and comparisons. Default: the model's.")
+@click.option("--step", type=click.IntRange(min=0), help="Without FILE: training step of the checkpoint.")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Without FILE: a label; may be repeated.")
 @click.option("--wandb", metavar="PROJECT", help="Without FILE: export the run to this project of Weights & Biases.")
 @click.option("--resume", type=click.Path(path_type=Path), help="With --local: resume the run in this folder.")
 @click.option(
@@ -65,6 +111,12 @@ def run(
     datasets: Sequence[str],
     samples: int | None,
     temperature: float | None,
+    protocol: Literal["EVAL@1", "EVAL@k", "EVAL@turns"] | None,
+    k: Sequence[int] | None,
+    max_problems: int | None,
+    name: str | None,
+    step: int | None,
+    labels: Sequence[str],
     wandb: str | None,
     resume: Path | None,
     request_timeout: float | None,
@@ -82,7 +134,7 @@ def run(
     following; the run continues.
 
     With --local, the services run on this machine. A spec with `rollout` then needs --endpoint. Ctrl-C stops the run
-    cleanly, and --resume continues it, also after a crash.
+    cleanly, and `evalrun resume DIR` continues it, also after a crash.
     """
     here: dict[str, object] = {"--output": output, "--endpoint": endpoints, "--resume": resume}
     here |= {
@@ -97,6 +149,12 @@ def run(
         "--dataset": datasets,
         "--samples": samples,
         "--temperature": temperature,
+        "--protocol": protocol,
+        "--k": k,
+        "--max-problems": max_problems,
+        "--name": name,
+        "--step": step,
+        "--label": labels,
         "--wandb": wandb,
     }
     if file is None and (namespace is not None or no_follow or resume is not None):
@@ -122,7 +180,20 @@ def run(
 
         session = session_for(printing, SINCE_START, launched)
         if file is None:
-            wanted = QuickRun(endpoints, model, datasets, samples or 1, temperature, wandb)
+            wanted = QuickRun(
+                endpoints,
+                model,
+                datasets,
+                samples or 1,
+                temperature,
+                wandb,
+                name,
+                protocol,
+                k or (),
+                max_problems,
+                step,
+                labels_of(labels),
+            )
             return run_quickly(
                 wanted, output=output, request_seconds=request_timeout, options=options, session=session
             ).code
@@ -136,6 +207,22 @@ def run(
             session=session,
         )
         return ended.code
+
+
+@evalrun.command(epilog=EXIT_CODES)
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--endpoint", "endpoints", multiple=True, metavar="URL", help="Server of the model, if it serves elsewhere now."
+)
+@click.option("--request-timeout", type=click.FloatRange(min=1.0), metavar="SECONDS", help="As in `evalrun run`.")
+@reported
+def resume(directory: Path, endpoints: Sequence[str], request_timeout: float | None, printing: Printing) -> ExitCode:
+    """Go on with the run in DIR, whichever command started it on this machine. Nothing stored is done again."""
+    from evalrun_cli.local.runs import resume_directory
+
+    return resume_directory(
+        directory, endpoints=endpoints, request_seconds=request_timeout, printing=printing, clock=SINCE_START
+    ).code
 
 
 @evalrun.command(epilog=EXIT_CODES)

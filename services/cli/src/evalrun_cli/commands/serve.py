@@ -45,7 +45,7 @@ for _name, _summary in SERVICES.items():
 
 
 @serve.command(
-    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": ["--help"]},
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
     short_help=SERVICES["reward"][0].upper() + SERVICES["reward"][1:] + ".",
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import shlex
 import signal
 import threading
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ from evalrun_cli.local.options import LocalOptions
 from evalrun_cli.local.parts import needed_parts, part
 from evalrun_cli.local.processes import Restarts, ServiceFailedError, ServiceProcess, keep_running
 from evalrun_cli.local.run_session import RunOutcome, RunSession, StopSwitch
-from evalrun_cli.local.workspace import Workspace
+from evalrun_cli.local.workspace import Workspace, shown_path
 from evalrun_cli.results_table import results_tables
 from evalrun_cli.run_gate import gate_line, gated_code
 from evalrun_runtime.connections.grpc_channel import open_channel
@@ -315,7 +316,6 @@ def run_to_end(
     workspace: Workspace,
     options: LocalOptions,
     generation: CompletionSource | None,
-    resume_with: str,
     session: RunSession | None = None,
 ) -> RunOutcome:
     """Run, then show the table and where everything lies.
@@ -324,7 +324,6 @@ def run_to_end(
         workspace: the run's folder.
         options: what the user says about this machine.
         generation: where completions come from; None: nothing is generated.
-        resume_with: the command that goes on with the run.
         session: how it is watched; None: on the terminal, from now on.
 
     Raises:
@@ -359,7 +358,7 @@ def run_to_end(
             workspace.discard_unused()
             say("stopped before the run began: nothing was written")
         else:
-            say(f"nothing is lost; go on with: {resume_with}")
+            say(f"nothing is lost; go on with: evalrun resume {shlex.quote(str(shown_path(workspace.directory)))}")
         return RunOutcome(code, workspace.directory, problem=local.problem)
     summary = json.loads(workspace.summary.read_text())
     if session.as_json:

@@ -1,12 +1,11 @@
 """Options of judging on this machine. Imported with every command, so it imports little."""
 
 import os
-import shlex
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from evalrun_runtime.exits import BadInputError
@@ -20,6 +19,9 @@ class Printing:
     """No progress."""
     as_json: bool = False
     """Results as JSON."""
+
+
+PRINT_ALL: Final = Printing()
 
 
 @dataclass(frozen=True)
@@ -42,12 +44,6 @@ class LocalOptions:
             "--sandbox-fusion": self.sandbox_fusion,
             "--packages": self.packages,
         }
-
-    @property
-    def resumed_with(self) -> str:
-        """The flags that a resuming command must repeat to judge in the same place."""
-        there = "" if self.sandbox_fusion is None else f" --sandbox-fusion {self.sandbox_fusion}"
-        return there + "".join(f" --packages {shlex.quote(str(folder))}" for folder in self.packages)
 
     @property
     def containment_flags(self) -> list[str]:

@@ -3,8 +3,8 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
 
 import yaml
 
@@ -20,6 +20,8 @@ DEMO_SERVER: Final = "http://127.0.0.1:8000/v1"
 SAMPLING_TEMPERATURE: Final = 0.8
 """Of several samples, unless another one is asked for: greedy ones would be equal."""
 FILE_NAME: Final = "evalrun.yaml"
+TURN_LIMIT: Final = 4
+"""Answers per sample of EVAL@turns."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,15 @@ class QuickRun:
     temperature: float | None = None
     wandb: str | None = None
     """Project of Weights & Biases that receives the run; None: none does."""
+    name: str | None = None
+    protocol: Literal["EVAL@1", "EVAL@k", "EVAL@turns"] | None = None
+    """None: as the samples have it."""
+    k: Sequence[int] = ()
+    """Of pass@k; empty: 1 and the samples."""
+    max_problems: int | None = None
+    step: int | None = None
+    """Training step of the checkpoint."""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def checked(self) -> "QuickRun":
         """Return it with the demo's own model and data set filled in. Raises BadInputError if something is missing."""
@@ -46,7 +57,21 @@ class QuickRun:
             raise BadInputError("--model is missing: write the id that the server shows at /v1/models")
         if not datasets:
             raise BadInputError(f"--dataset is missing: name a file of problems, or one of {', '.join(EVALUATED)}")
+        self._check_sampling()
         return replace(self, model=model, datasets=datasets)
+
+    def _check_sampling(self) -> None:
+        """Raise BadInputError for flags that exclude each other."""
+        if self.samples > 1 and self.temperature == 0:
+            raise BadInputError(
+                f"--temperature 0: {self.samples} samples would be equal: leave it away (0.8), or write --samples 1"
+            )
+        if self.k and max(self.k) > self.samples:
+            raise BadInputError(f"--k {max(self.k)}: needs as many samples: add --samples {max(self.k)}")
+        if self.protocol == "EVAL@1" and (self.samples > 1 or self.k):
+            raise BadInputError("--protocol EVAL@1: has one sample: leave --samples and --k away, or write EVAL@k")
+        if self.protocol == "EVAL@turns" and self.k:
+            raise BadInputError("--k: EVAL@turns reports figures by turn: leave it away")
 
 
 def manifest_of(asked: QuickRun, sources: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -60,11 +85,22 @@ def manifest_of(asked: QuickRun, sources: Sequence[tuple[str, str]]) -> dict[str
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "metadata": {"name": _name(str(asked.model))},
+        "metadata": {
+            "name": asked.name or _name(str(asked.model)),
+            **({"labels": dict(asked.labels)} if asked.labels else {}),
+        },
         "spec": {
             "model": {"path": asked.model},
-            "datasets": [{"name": name, "source": source} for name, source in sources],
-            "protocol": _protocol(asked.samples, asked.temperature),
+            "datasets": [
+                {
+                    "name": name,
+                    "source": source,
+                    **({} if asked.max_problems is None else {"maxProblems": asked.max_problems}),
+                }
+                for name, source in sources
+            ],
+            "protocol": _protocol(asked),
+            **({} if asked.step is None else {"lineage": {"step": asked.step}}),
             "endpoints": [{"url": url} for url in urls],
             **({} if asked.wandb is None else {"exports": {"wandb": {"project": asked.wandb}}}),
             "output": {"retain": True},  # a cluster asks where the results go; one machine ignores it
@@ -79,11 +115,16 @@ def file_text(manifest: Mapping[str, Any], asked: QuickRun) -> str:
     return f"# Again: {shlex.join(again)}\n{yaml.safe_dump(dict(manifest), sort_keys=False, allow_unicode=True)}"
 
 
-def _protocol(samples: int, temperature: float | None) -> dict[str, Any]:
+def _protocol(asked: QuickRun) -> dict[str, Any]:
+    samples, temperature = asked.samples, asked.temperature
     warmth = temperature if temperature is not None else SAMPLING_TEMPERATURE if samples > 1 else 0.0
-    if samples == 1 and warmth == 0:
+    if asked.protocol == "EVAL@turns":
+        return {
+            "name": "EVAL@turns", "temperature": f"{warmth:g}", "samples": samples, "turns": {"limit": TURN_LIMIT},
+        }  # fmt: skip
+    if asked.protocol != "EVAL@k" and samples == 1 and warmth == 0:
         return {"name": "EVAL@1"}
-    k = [1] if samples == 1 else [1, samples]
+    k = sorted(set(asked.k)) or ([1] if samples == 1 else [1, samples])
     return {"name": "EVAL@k", "temperature": f"{warmth:g}", "samples": samples, "k": k}
 
 

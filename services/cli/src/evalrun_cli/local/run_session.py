@@ -58,7 +58,7 @@ class RunSession:
     """Parts that the command launched before it knew the run."""
 
 
-def session_for(printing: Printing, clock: Clock, launched: LaunchedParts) -> RunSession:
+def session_for(printing: Printing, clock: Clock, launched: LaunchedParts | None) -> RunSession:
     """Return the session of a run that a command starts."""
     progress = open_console(stderr=True, quiet=printing.quiet)
     return RunSession(clock=clock, progress=progress, as_json=printing.as_json, launched=launched)

@@ -3,19 +3,20 @@
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from evalrun_api.manifest import evalrun_of, load_manifest
 from evalrun_api.v1alpha1 import Dataset, EvalRun, Grader
-from evalrun_api.work_order import WorkOrder, parse_work_order
+from evalrun_api.work_order import EvalRunSpec, WorkOrder, parse_work_order
+from evalrun_cli.clock import Clock, stopwatch
 from evalrun_cli.local.exclusions import exclusions_of
 from evalrun_cli.local.local_run import CompletionSource, run_to_end
-from evalrun_cli.local.options import LocalOptions
+from evalrun_cli.local.options import PRINT_ALL, LocalOptions, Printing
 from evalrun_cli.local.quick_run import FILE_NAME, QuickRun, file_text, manifest_of
-from evalrun_cli.local.run_session import RunOutcome, RunSession
+from evalrun_cli.local.run_session import RunOutcome, RunSession, session_for
+from evalrun_cli.local.start_settings import StartSettings, read_start_settings
 from evalrun_cli.local.workspace import Workspace, create, default_directory, order_in, reopen
 from evalrun_cli.run_gate import check_baseline
 from evalrun_client.grader import grader_of
@@ -25,7 +26,7 @@ from evalrun_data.readers import load_problem_files, merged
 from evalrun_data.records import Problem
 from evalrun_data.responses import load_responses
 from evalrun_data.shards import files_of
-from evalrun_data.sources import Source
+from evalrun_data.sources import Source, open_source
 from evalrun_generator.endpoints.base_url import base_url
 from evalrun_runtime.exits import BadInputError
 
@@ -54,9 +55,9 @@ def run_file(
     manifest = load_manifest(file, place="machine")
     for gate in manifest.spec.all_gates:
         check_baseline(gate, file)
-    ready = _prepared(manifest, file, endpoints, output=output, resume=resume, options=options)
-    generation = replace(ready.generation, request_seconds=request_seconds)
-    return run_to_end(ready.workspace, options, generation, ready.again, session)
+    settings = StartSettings.of(options, tuple(endpoints), request_seconds)
+    workspace, generation = _prepared(manifest, file, settings, output=output, resume=resume)
+    return run_to_end(workspace, options, generation, session)
 
 
 def run_quickly(
@@ -73,21 +74,55 @@ def run_quickly(
         BadInputError: a flag, a dataset or an endpoint cannot be used.
     """
     asked = asked.checked()
+    for url in asked.endpoints:
+        check_endpoint(url)
     sources = [found for wanted in dict.fromkeys(asked.datasets) for found in _quick_sources(wanted)]
     document = manifest_of(asked, sources)
-    manifest = evalrun_of(document, where="--dataset, --model, --samples, --temperature", place="machine")
-    name = Path(FILE_NAME)
-    ready = _prepared(manifest, name, asked.endpoints, output=output, resume=None, options=options)
-    file = ready.workspace.directory / FILE_NAME
-    file.write_text(file_text(document, asked))
-    again = ready.again.replace(f"run {name} ", f"run {_shown(file)} ", 1)
-    generation = replace(ready.generation, request_seconds=request_seconds)
-    return run_to_end(ready.workspace, options, generation, again, session)
+    manifest = evalrun_of(document, where="--dataset, --model, --name, --label and other flags", place="machine")
+    settings = StartSettings.of(options, tuple(asked.endpoints), request_seconds)
+    workspace, generation = _prepared(manifest, Path(FILE_NAME), settings, output=output, resume=None)
+    (workspace.directory / FILE_NAME).write_text(file_text(document, asked))
+    return run_to_end(workspace, options, generation, session)
+
+
+def resume_directory(
+    directory: Path,
+    *,
+    endpoints: Sequence[str] = (),
+    request_seconds: float | None = None,
+    printing: Printing = PRINT_ALL,
+    clock: Clock | None = None,
+) -> RunOutcome:
+    """Go on with the run in a folder, as it was started.
+
+    Args:
+        directory: of a run, a judgement or a rejudging.
+        endpoints: instead of those that the run was started with, which may serve elsewhere now.
+        request_seconds: instead of that of the start.
+        printing: what is printed.
+        clock: of the command; None: it begins now.
+
+    Raises:
+        BadInputError: no run lies there, or it cannot go on here.
+    """
+    place = directory.resolve()
+    order, settings = order_in(place), read_start_settings(place)
+    changes = {"endpoints": tuple(endpoints), "request_seconds": request_seconds}
+    settings = settings.model_copy(update={name: value for name, value in changes.items() if value})
+    options = settings.options
+    options.check(order.spec.to_wire())
+    generation = None
+    if order.responses is None and order.rejudge is None:
+        generation = _generation(order.spec, settings, str(directory))
+    workspace = reopen(place, order)
+    settings.write(place)
+    return run_to_end(workspace, options, generation, session_for(printing, clock or stopwatch(), None))
 
 
 def _quick_sources(wanted: str) -> list[tuple[str, str]]:
     """Return name and source of the datasets that `--dataset` names: a published one, or all that a file holds."""
     if wanted in EVALUATED and not Path(wanted).exists():
+        _check_reachable(wanted, PUBLISHED[wanted].source)
         return [(wanted, PUBLISHED[wanted].source)]
     if "://" not in wanted and not wanted.startswith(BUILTIN) and not Path(wanted).exists():
         known = ", ".join(EVALUATED)
@@ -95,30 +130,35 @@ def _quick_sources(wanted: str) -> list[tuple[str, str]]:
     return [(name, places[0]) for name, places in read_problems([wanted])[1].items()]
 
 
-@dataclass(frozen=True)
-class _Prepared:
-    """A run whose folder is there, and that nothing has been done for."""
+def _check_reachable(name: str, source: str) -> None:
+    """Raise BadInputError if a published file cannot be downloaded: the user may have a copy."""
+    if not source.startswith("https://"):
+        return
+    try:
+        with open_source(source, Path()):
+            return
+    except BadInputError as error:
+        raise BadInputError(
+            f"--dataset {name}: {error}. Without a network, name a copy of that file: --dataset FILE"
+        ) from error
 
-    workspace: Workspace
-    generation: CompletionSource
-    again: str
-    """The command that goes on with it."""
+
+def check_endpoint(url: str) -> None:
+    """Raise BadInputError for an address that `--endpoint` cannot be."""
+    try:
+        (demo.check_name if url.startswith(BUILTIN) else base_url)(url)
+    except BadInputError as error:
+        raise BadInputError(f"--endpoint {error}") from error
 
 
 def _prepared(
-    manifest: EvalRun,
-    file: Path,
-    endpoints: Sequence[str],
-    *,
-    output: Path | None,
-    resume: Path | None,
-    options: LocalOptions,
-) -> _Prepared:
+    manifest: EvalRun, file: Path, settings: StartSettings, *, output: Path | None, resume: Path | None
+) -> tuple[Workspace, CompletionSource]:
     """Check a run, and make its folder. Raises BadInputError."""
     spec = manifest.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
-    options.check(spec)
+    settings.options.check(spec)
     _check_sources(manifest, file)
-    generation = _generation(manifest, endpoints, file)
+    generation = _generation(manifest.spec, settings, str(file))
     now = datetime.now(UTC)
     directory = (resume or output or default_directory(manifest.metadata.name, now)).resolve()
     order = WorkOrder(
@@ -128,10 +168,8 @@ def _prepared(
         base_dir=file.resolve().parent,
         output_dir=str(directory),
     )
-    workspace = _open(directory, order, resume=resume is not None)
-    again = f"evalrun run {file} --local --resume {_shown(directory)}"
-    again += "".join(f" --endpoint {endpoint}" for endpoint in endpoints) + options.resumed_with
-    return _Prepared(workspace, generation, again)
+    workspace = _open(directory, order, settings, resume=resume is not None)
+    return workspace, generation
 
 
 def judge_files(
@@ -196,8 +234,8 @@ def judge_files(
         },
         "judge",
     )
-    workspace = _open(directory, order, resume=resume)
-    return run_to_end(workspace, options, None, "the same command with --resume", session)
+    workspace = _open(directory, order, StartSettings.of(options), resume=resume)
+    return run_to_end(workspace, options, None, session)
 
 
 def _check_submits(comparator: str | None, options: LocalOptions) -> None:
@@ -227,11 +265,10 @@ def rejudge_directory(
     target = (output or directory.with_name(f"{directory.resolve().name}_rejudged")).resolve()
     changes = {"created": datetime.now(UTC), "rejudge": "rejudge", "output_dir": str(target)}
     order = order.model_copy(update=changes)
-    workspace = _open(target, order, resume=Workspace(target).work_order.exists())
+    workspace = _open(target, order, StartSettings.of(options), resume=Workspace(target).work_order.exists())
     if not workspace.has_completions:  # the folder is new, or an earlier try was stopped before it had the ledger
         _copy_ledger(source.ledger, workspace.ledger)
-    again = f"evalrun rejudge {directory} --output {_shown(target)}{options.resumed_with}"
-    return run_to_end(workspace, options, None, again, session)
+    return run_to_end(workspace, options, None, session)
 
 
 def _check_sources(manifest: EvalRun, file: Path) -> None:
@@ -248,12 +285,14 @@ def _check_sources(manifest: EvalRun, file: Path) -> None:
                 raise BadInputError(f"{file}: spec.datasets[{index}].{field}: {error}") from error
 
 
-def _open(directory: Path, order: WorkOrder, *, resume: bool) -> Workspace:
-    return reopen(directory, order) if resume else create(directory, order)
+def _open(directory: Path, order: WorkOrder, settings: StartSettings, *, resume: bool) -> Workspace:
+    workspace = reopen(directory, order) if resume else create(directory, order)
+    settings.write(directory)
+    return workspace
 
 
-def _generation(manifest: EvalRun, endpoints: Sequence[str], file: Path) -> CompletionSource:
-    spec = manifest.spec
+def _generation(spec: EvalRunSpec, settings: StartSettings, file: str) -> CompletionSource:
+    endpoints = settings.endpoints
     if not endpoints and spec.rollout is not None:
         raise BadInputError(
             f"{file}: spec.rollout: replicas need a cluster with GPUs: name a server of the model with --endpoint URL"
@@ -264,9 +303,10 @@ def _generation(manifest: EvalRun, endpoints: Sequence[str], file: Path) -> Comp
         raise BadInputError(f"{file}: spec.endpoints: one run asks for one model, here are {', '.join(sorted(models))}")
     named = list(endpoints) or [endpoint.url for endpoint in own]
     builtin = [url for url in named if url.startswith(BUILTIN)]
-    for url in named:
-        check = demo.check_name if url in builtin else base_url
-        check(url)
+    for url in endpoints:
+        check_endpoint(url)
+    for url in () if endpoints else named:
+        base_url(url)
     recorded = ("--problems", builtin[0], "--responses", builtin[0]) if builtin else ()
     return CompletionSource(
         endpoints=[url for url in named if not url.startswith(BUILTIN)],
@@ -274,6 +314,7 @@ def _generation(manifest: EvalRun, endpoints: Sequence[str], file: Path) -> Comp
         tokenizer=spec.model.path,
         recorded=recorded,
         concurrency={endpoint.url: endpoint.max_concurrent_requests for endpoint in own},
+        request_seconds=settings.request_seconds,
     )
 
 
@@ -320,11 +361,6 @@ def judge_spec(
 def _located(source: str) -> str | Path:
     """Return a path as it is from anywhere; a URL stays as it is."""
     return source if "://" in source or source.startswith(BUILTIN) else Path(source).resolve()
-
-
-def _shown(directory: Path) -> Path:
-    """Return a path as short as it can be typed here."""
-    return directory.relative_to(Path.cwd()) if directory.is_relative_to(Path.cwd()) else directory
 
 
 def _copy_ledger(source: Path, target: Path) -> None:

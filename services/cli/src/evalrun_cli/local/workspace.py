@@ -1,6 +1,7 @@
 """The folder of a run on one machine: its work order, ledger, logs and results."""
 
 import json
+import shlex
 import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from evalrun_api.work_order import WorkOrder, read_work_order
+from evalrun_cli.local.quick_run import FILE_NAME as QUICK_FILE
+from evalrun_cli.local.start_settings import FILE_NAME as START_SETTINGS
 from evalrun_runtime.exits import BadInputError
 
 WORK_ORDER = "work_order.json"
@@ -26,6 +29,8 @@ class Workspace:
     """Paths of one run's files."""
 
     directory: Path
+    is_new: bool = False
+    """Whether this command made it."""
 
     @property
     def work_order(self) -> Path:
@@ -72,13 +77,28 @@ class Workspace:
         temporary.replace(self.work_order)
 
     def discard_unused(self) -> None:
-        """Remove the folder if it has no ledger: nothing was done in it, and the user can repeat the command."""
+        """Remove what the command made if no answer is stored: the user can correct the command and repeat it."""
         if self.ledger.exists():
-            return
+            if not self.is_new or self._may_have_completions():
+                return
+            for name in ("", "-wal", "-shm"):
+                self.ledger.with_name(self.ledger.name + name).unlink(missing_ok=True)
         shutil.rmtree(self.logs, ignore_errors=True)
-        self.work_order.unlink(missing_ok=True)
+        for name in (WORK_ORDER, START_SETTINGS, *([QUICK_FILE] if self.is_new else [])):
+            (self.directory / name).unlink(missing_ok=True)
         if not any(self.directory.iterdir()):
             self.directory.rmdir()
+
+    def _may_have_completions(self) -> bool:
+        try:
+            return self.has_completions
+        except BadInputError:
+            return True
+
+
+def shown_path(directory: Path) -> Path:
+    """Return a path as short as it can be typed here."""
+    return directory.relative_to(Path.cwd()) if directory.is_relative_to(Path.cwd()) else directory
 
 
 def default_directory(run: str, now: datetime) -> Path:
@@ -92,13 +112,11 @@ def create(directory: Path, order: WorkOrder) -> Workspace:
     Raises:
         BadInputError: the folder is not empty, or cannot be created.
     """
-    workspace = Workspace(directory)
+    workspace = Workspace(directory, is_new=True)
     try:
         if directory.exists() and any(directory.iterdir()):
-            resume = (
-                "--resume" if order.responses is not None else f"--resume {directory}"
-            )  # judge names it by --output
-            advice = f"add {resume}" if workspace.work_order.exists() else "name another folder"
+            resume = f"go on with its run by evalrun resume {shlex.quote(str(shown_path(directory)))}"
+            advice = resume if workspace.work_order.exists() else "name another folder"
             raise BadInputError(f"--output {directory}: the folder is not empty: {advice}")
         workspace.logs.mkdir(parents=True)
         workspace.write_order(order)

@@ -1,0 +1,59 @@
+"""What a run on one machine was started with beside its work order: `evalrun resume DIR` needs nothing else."""
+
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from evalrun_cli.local.options import LocalOptions
+from evalrun_runtime.atomic_files import write_atomically
+from evalrun_runtime.exits import BadInputError
+
+FILE_NAME: Final = "start_settings.json"
+
+
+class StartSettings(BaseModel):
+    """Flags of the command that started a run, as far as a later one must repeat them."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    endpoints: tuple[str, ...] = ()
+    request_seconds: float | None = None
+    slots: int | None = None
+    allow_uncontained: bool = False
+    sandbox_fusion: str | None = None
+    packages: tuple[Path, ...] = ()
+
+    @classmethod
+    def of(
+        cls, options: LocalOptions, endpoints: tuple[str, ...] = (), request_seconds: float | None = None
+    ) -> "StartSettings":
+        """Return the settings of a command."""
+        return cls(
+            endpoints=endpoints,
+            request_seconds=request_seconds,
+            slots=options.slots,
+            allow_uncontained=options.allow_uncontained,
+            sandbox_fusion=options.sandbox_fusion,
+            packages=tuple(folder.resolve() for folder in options.packages),
+        )
+
+    @property
+    def options(self) -> LocalOptions:
+        """How programs are judged."""
+        return LocalOptions(self.slots, self.allow_uncontained, self.sandbox_fusion, self.packages)
+
+    def write(self, directory: Path) -> None:
+        """Store the settings in a run's folder."""
+        write_atomically(directory / FILE_NAME, self.model_dump_json(indent=2).encode() + b"\n")
+
+
+def read_start_settings(directory: Path) -> StartSettings:
+    """Return the settings of the run in a folder; an earlier version left none. Raises BadInputError."""
+    path = directory / FILE_NAME
+    try:
+        return StartSettings.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return StartSettings()
+    except (OSError, ValidationError) as error:
+        raise BadInputError(f"{path}: cannot be used: {' '.join(str(error).split())[:200]}: delete it") from error
