@@ -41,7 +41,7 @@ def results_tables(summary: Mapping[str, Any]) -> Iterator[Table]:
         figures.add_row(name, *_figures(dataset))
         counts = dataset["counts"]["final_status"]
         ends.add_row(name, *(str(counts.get(status, 0)) for status in ENDS))
-    tables = (figures, _more_figures(summary), ends, _causes(summary), _disagreements(summary))
+    tables = (figures, _more_figures(summary), ends, _failures(summary), _causes(summary), _disagreements(summary))
     return iter([table for table in tables if table.row_count or table in (figures, ends)])
 
 
@@ -77,6 +77,22 @@ def _more_figures(summary: Mapping[str, Any]) -> Table:
             low, high = dataset["accepted_bounds"]
             bounds = f"{percent(low)} to {percent(high)}"
             table.add_row(name, f"{HEADLINE.title}, bounds", "", bounds, str(counts["problems"]))
+    return table
+
+
+def _failures(summary: Mapping[str, Any]) -> Table:
+    """Return the classes of failed answers, with an example and what to do; no rows where none was recognized."""
+    table = _table("Why answers failed")
+    _add_names(table, summary)
+    table.add_column("answers", justify="right", no_wrap=True)
+    for heading in ("are", "such as", "what to do"):
+        table.add_column(heading, overflow="fold")
+    for name, dataset in summary["datasets"].items():
+        for found in dataset.get("failures", ()):
+            example = found["examples"][0]["problem_id"] if found["examples"] else ""
+            samples = dataset["counts"].get("samples", 0)
+            count = f"{found['answers']} of {samples}" if samples else str(found["answers"])
+            table.add_row(name, count, Text(found["says"]), Text(str(example)), Text(found["advice"]))
     return table
 
 

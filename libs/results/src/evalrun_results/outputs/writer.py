@@ -19,6 +19,7 @@ from evalrun_data.sources import check_inside_volume
 from evalrun_data.store_problems import Kind, store_problem
 from evalrun_results.comparisons.gate import GateResult, overall
 from evalrun_results.exports.run_exports import ExportReport, RunExports
+from evalrun_results.failure_classes import FailureLog
 from evalrun_results.json_text import json_document, json_line
 from evalrun_results.metrics.accumulator import DatasetMetrics, MetricOptions, MetricsAccumulator
 from evalrun_results.metrics.problem_totals import DatasetTotals
@@ -96,6 +97,8 @@ class RunSummary:
     """Busy and idle seconds of its replicas; None if not measured."""
     exports: ExportReport | None = None
     """Results of its exports; written to run_info.json only."""
+    failures: FailureLog = field(default_factory=FailureLog)
+    """Classes of failed answers."""
 
     def as_json(self) -> JsonObject:
         """Return summary.json."""
@@ -118,7 +121,11 @@ class RunSummary:
             "warnings": list(self.warnings),
             "counts": dict(counts),
             "datasets": {
-                name: {**metrics.summary(), "comparators": self._comparators(name, metrics)}
+                name: {
+                    **metrics.summary(),
+                    "comparators": self._comparators(name, metrics),
+                    "failures": self.failures.as_json(name),
+                }
                 for name, metrics in self.datasets.items()
             },
             **generation,
@@ -223,20 +230,21 @@ def write_folder(results: Iterable[SampleResult], folder: Path, plan: OutputPlan
     (folder / "qa_logs").mkdir(parents=True, exist_ok=True)
     (folder / SUMMARY).unlink(missing_ok=True)
     metrics, qa_logs, disagreements = MetricsAccumulator(), QaLogs(plan.qa), DisagreementLog()
-    warnings = RunWarnings()
+    warnings, failures = RunWarnings(), FailureLog()
     with result_table(folder / "results.jsonl", folder / "results.parquet") as table:
         for result in results:
             metrics.add(result)
             qa_logs.add(result)
             disagreements.add(result)
             warnings.add(result)
+            failures.add(result)
             table.add(result)
     for name, content in plan.audit_files.items():
         (folder / "audit" / name).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / "audit" / name, content)
     records = _write_qa_logs(qa_logs, folder / "qa_logs")
     summary = summarise(metrics, disagreements, plan)
-    summary = replace(summary, warnings=[*_partial_lines(summary), *warnings.lines()])
+    summary = replace(summary, warnings=[*_partial_lines(summary), *warnings.lines()], failures=failures)
     run_info = plan.run_info
     if plan.export is not None:
         exported = plan.export(run_info, summary.datasets, records, folder)

@@ -11,7 +11,7 @@ from evalrun_results.report import quantities as shown
 from evalrun_results.report.disagreements import Disagreements
 from evalrun_results.report.distributions import amount_bars, share_bars
 from evalrun_results.report.headline import interval_text
-from evalrun_results.report.json_access import Json, amount, count, mapping
+from evalrun_results.report.json_access import Json, amount, count, inside, mapping, text
 from evalrun_results.report.markup import Child, Markup, element, joined
 from evalrun_results.report.page import folded, table
 from evalrun_results.report.plots import histogram, stacked_bar
@@ -40,11 +40,12 @@ def dataset_section(
         generation = [each.gen_seconds for each in problems.values() if each.with_gen_seconds == each.answers]
         plots += [
             _panel("Tests passed, share of each problem", histogram(share_bars(ratios), "pass ratio by problem")),
-            _panel("Generation time a problem", _times(generation, "answers made elsewhere carry no time")),
-            _panel("Judge time a problem, CPU", _times(judging, "nothing was judged")),
+            _panel("Generation time per problem", _times(generation, "answers made elsewhere carry no time")),
+            _panel("Judge time per problem, CPU", _times(judging, "nothing was judged")),
         ]
     return joined(
         element("div", plots, class_="grid plots"),
+        _failures(dataset),
         _turns(mapping(dataset, "metrics")),
         element("div", *_lists(problems), class_="grid"),
         _disagreements(disagreements) if disagreements is not None else None,
@@ -58,6 +59,19 @@ def _mono(text: str) -> Markup:
 
 def _panel(title: str, *content: Child) -> Markup:
     return element("div", element("h3", title), *content, class_="panel")
+
+
+def _failures(dataset: Json) -> Markup | None:
+    """Return the classes of failed answers; None where none was recognized."""
+    listed = inside(dataset, "failures")
+    rows: list[list[Child]] = []
+    for found in listed if isinstance(listed, list) else []:
+        examples = inside(found, "examples")
+        names = [text(each, "problem_id") for each in examples] if isinstance(examples, list) else []
+        rows.append([text(found, "answers"), text(found, "says"), _mono(", ".join(names)), text(found, "advice")])
+    if not rows:
+        return None
+    return _panel("Why answers failed", table(["Answers", "Are", "Such as", "What to do"], rows, right=frozenset({0})))
 
 
 def _times(values: list[float], otherwise: str) -> Markup:
