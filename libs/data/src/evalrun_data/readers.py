@@ -176,6 +176,20 @@ def _rows_of_files(
             yield parser(row, problem.dataset + BASE_SUFFIX), row  # the other figure that EvalPlus reports
 
 
+def format_of(row: Row, source: str) -> Parser:
+    """Return what parses the rows of a file whose first row this is. Raises BadInputError if the format is unknown."""
+    published = _PUBLISHED_NAME.search(source)
+    return _format_of(row, published.group(1).lower() if published else None)
+
+
+def named_by_file(row: Row, source: str) -> str | None:
+    """Return the dataset of a row that does not say; None if it does."""
+    published = _PUBLISHED_NAME.search(source)
+    if published:
+        return published.group(1).lower()
+    return None if row.has("dataset") or row.has("data_source") else _file_stem(source)
+
+
 def _graded(parser: Parser, row: Row, name: str | None, graded: Graded) -> Problem:
     if parser is parse_aime:
         return parse_aime(row, name, graded=True)

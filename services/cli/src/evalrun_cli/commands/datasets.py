@@ -40,6 +40,32 @@ def prepare(plan: Path, output: Path, sandbox_fusion: str | None) -> ExitCode:
 
 
 @data.command(epilog=EXIT_CODES)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option(
+    "--map",
+    "renamed",
+    multiple=True,
+    metavar="THEIRS=OURS",
+    help="A column's name in the file and in a record: prompt, problem_id, test_list, entry_point, inputs, outputs, "
+    "dataset, ...; may be repeated. question, tests and the like are recognized without it.",
+)
+@click.option("--output", type=click.Path(path_type=Path), help="Write the problems as records to this file, as JSONL.")
+def check(files: tuple[str, ...], renamed: tuple[str, ...], output: Path | None) -> ExitCode:
+    """Check the problems of each FILE and list every mistake, with its line.
+
+    Found are rows that cannot be read, misspelt fields, an entry_point that no assert calls, tests that do not compile,
+    and repeated problems. Exit code 2 if there are any.
+
+    \b
+    Example:
+      evalrun data check mine.jsonl --map question=prompt --map checks=test_list --output problems.jsonl
+    """
+    from evalrun_cli.problem_check import check_files
+
+    return check_files(files, renamed, output)
+
+
+@data.command(epilog=EXIT_CODES)
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--allow", type=EXISTING_FILE, help="YAML list of accepted overlaps, each with a reason.")
 def audit(directory: Path, allow: Path | None) -> ExitCode:

@@ -1,0 +1,160 @@
+"""Checks a file of problems as a whole: every mistake is found, not the first alone; near misses are converted."""
+
+import ast
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from evalrun_data.families.asserts import AssertTests
+from evalrun_data.families.check import CheckTest
+from evalrun_data.readers import Parser, format_of, named_by_file
+from evalrun_data.records import Problem
+from evalrun_data.rows import Row
+from evalrun_data.sources import Source
+from evalrun_runtime.exits import BadInputError
+
+RECORD_FIELDS: Final = (
+    "dataset", "problem_id", "prompt", "ground_truth", "split", "data_source", "difficulty", "sandbox_dataset",
+    "sandbox_id", "language", "limits", "comparator", "messages", "role", "date",
+)  # fmt: skip
+TEST_FIELDS: Final = ("test_list", "test_setup_code", "entry_point", "inputs", "outputs", "test")
+"""Fields of tests that a row may hold at its top level, from which `ground_truth` is made."""
+ALIASES: Final[Mapping[str, str]] = {
+    "question": "prompt", "task": "prompt", "instruction": "prompt", "description": "prompt", "id": "problem_id",
+    "task_id": "problem_id", "name": "problem_id", "tests": "test_list", "asserts": "test_list", "input": "inputs",
+    "output": "outputs", "function_name": "entry_point",
+}  # fmt: skip
+"""What near misses call our fields."""
+EXAMPLE: Final = (
+    '{"dataset": "ours", "problem_id": "add", "prompt": "Write add(a, b).", '
+    '"ground_truth": {"test_list": ["assert add(1, 2) == 3"]}}'
+)
+SIMILAR: Final = 0.8
+
+
+@dataclass
+class CheckedFile:
+    """What was found in a file."""
+
+    problems: list[Problem] = field(default_factory=list)
+    """Those that can be used."""
+    mistakes: list[str] = field(default_factory=list)
+    """One line each, with file and line."""
+    rows: int = 0
+    mapped: Mapping[str, str] = field(default_factory=dict)
+    """Columns that were read by another name: theirs -> ours."""
+
+
+def check_file(source: str, renamed: Mapping[str, str], base_dir: Path = Path()) -> CheckedFile:
+    """Check every row of a file.
+
+    Args:
+        source: of problems.
+        renamed: what the file calls our fields: theirs -> ours.
+        base_dir: where a relative path starts.
+    """
+    checked, seen = CheckedFile(), dict[tuple[str, str], str]()
+    parser: Parser | None = None
+    rows = _rows(source, base_dir, checked)
+    for row in rows:
+        checked.rows += 1
+        try:
+            converted = converted_row(row, renamed, checked)
+            parser = parser or format_of(converted, source)
+            problem = parser(converted, named_by_file(converted, source))
+        except BadInputError as error:
+            text = str(error)
+            checked.mistakes.append(text if parser else f"{text}. A right row: {EXAMPLE}")
+            if parser is None and checked.rows == 1:
+                break
+            continue
+        checked.mistakes += mistakes_in(problem, converted)
+        if (first := seen.setdefault(problem.key, row.where)) != row.where:
+            checked.mistakes.append(f"{row.where}: problem '{problem.problem_id}' is there twice (first {first})")
+        checked.problems.append(problem)
+    return checked
+
+
+def _rows(source: str, base_dir: Path, checked: CheckedFile) -> Iterator[Row]:
+    """Yield the rows of a file until one cannot be read."""
+    try:
+        with Source(source, base_dir) as opened:
+            yield from opened.rows()
+    except BadInputError as error:
+        checked.mistakes.append(str(error))
+
+
+def converted_row(row: Row, renamed: Mapping[str, str], checked: CheckedFile) -> Row:
+    """Return the row with our names; a near miss becomes a record, anything else stays as it is."""
+    missing = [theirs for theirs in renamed if theirs not in row.values]
+    if missing and not any(row.has(ours) for ours in renamed.values()):
+        raise row.error(f"--map {missing[0]}: there is no such column (columns: {', '.join(row.values)})")
+    names = {theirs: ours for theirs, ours in ALIASES.items() if theirs in row.values and ours not in row.values}
+    near_miss = not row.has("ground_truth") and any(name in row.values for name in ("tests", "question", *renamed))
+    if not near_miss or row.has("canonical_solution") or row.has("reward_model"):
+        return row
+    names |= renamed
+    values = {names.get(name, name): value for name, value in row.values.items()}
+    values["ground_truth"] = _tests_of({name: values.pop(name) for name in TEST_FIELDS if name in values})
+    values.setdefault("problem_id", str(row.number))
+    checked.mapped = {**checked.mapped, **{theirs: ours for theirs, ours in names.items() if theirs in row.values}}
+    return Row(values, row.source, row.number, row.unit, row.path)
+
+
+def _tests_of(tests: Mapping[str, object]) -> dict[str, object]:
+    """Return tests as a record holds them: asserts as one text become a list, pairs become inputs and outputs."""
+    given = dict(tests)
+    listed = given.get("test_list")
+    if isinstance(listed, str):
+        given["test_list"] = [line for line in listed.splitlines() if line.strip()]
+    elif isinstance(listed, list) and listed and all(isinstance(each, dict) for each in listed):
+        del given["test_list"]
+        for ours, theirs in (("inputs", ("input", "stdin")), ("outputs", ("output", "expected", "stdout"))):
+            given[ours] = [next((each[name] for name in theirs if name in each), None) for each in listed]
+    return given
+
+
+def mistakes_in(problem: Problem, row: Row) -> Iterator[str]:
+    """Yield what is wrong with a problem that can be read, one line each."""
+    for name in row.values:
+        similar = difflib.get_close_matches(name, RECORD_FIELDS, 1, SIMILAR) if row.has("ground_truth") else []
+        if name not in RECORD_FIELDS and similar:
+            yield f"{row.where}: field '{name}' is not known: did you mean '{similar[0]}'?"
+    tests = problem.ground_truth
+    if problem.language != "python" or not isinstance(tests, AssertTests | CheckTest):
+        return
+    texts = tests.test_list if isinstance(tests, AssertTests) else (tests.test,)
+    yield from _compile_errors(problem, row, texts)
+    if isinstance(tests, AssertTests) and not any(_names(tests.entry_point, text) for text in texts):
+        yield (
+            f"{row.where}: problem '{problem.problem_id}': no assert calls the entry_point '{tests.entry_point}': "
+            "correct the name, or leave entry_point away"
+        )
+
+
+def _compile_errors(problem: Problem, row: Row, texts: Sequence[str]) -> Iterator[str]:
+    for number, text in enumerate(texts):
+        try:
+            ast.parse(text)
+        except (SyntaxError, ValueError) as error:
+            line = getattr(error, "lineno", None)
+            said = f"line {line}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
+            which = f"test {number}" if len(texts) > 1 else "the test"
+            yield f"{row.where}: problem '{problem.problem_id}': {which} does not compile: {said}"
+
+
+def _names(name: str, text: str) -> bool:
+    try:
+        return any(isinstance(node, ast.Name | ast.Attribute) and _text_of(node) == name for node in _nodes(text))
+    except (SyntaxError, ValueError):
+        return True
+
+
+def _nodes(text: str) -> Iterator[ast.AST]:
+    return ast.walk(ast.parse(text))
+
+
+def _text_of(node: ast.Name | ast.Attribute) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr

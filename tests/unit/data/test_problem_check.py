@@ -1,0 +1,84 @@
+"""A file of problems is checked as a whole."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalrun_data.families.asserts import AssertTests
+from evalrun_data.problem_check import CheckedFile, check_file
+from evalrun_data.records import StdioTests
+
+RIGHT: dict[str, Any] = {
+    "dataset": "ours", "problem_id": "add", "prompt": "Write add(a, b).",
+    "ground_truth": {"test_list": ["assert add(1, 2) == 3"], "entry_point": "add"},
+}  # fmt: skip
+
+
+def checked(folder: Path, *rows: dict[str, Any], **renamed: str) -> CheckedFile:
+    file = folder / "mine.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return check_file(str(file), renamed)
+
+
+def with_tests(name: str, **tests: object) -> dict[str, Any]:
+    return {**RIGHT, "problem_id": name, "ground_truth": {**RIGHT["ground_truth"], **tests}}
+
+
+def test_every_mistake_is_listed_with_its_line(tmp_path: Path) -> None:
+    rows = [
+        RIGHT,
+        {**RIGHT, "problem_id": "typo", "diffculty": "easy"},
+        with_tests("wrong name", entry_point="totally_wrong"),
+        with_tests("broken", test_list=["assert add(1, 2 == 3"]),
+        {name: value for name, value in RIGHT.items() if name != "prompt"},
+        with_tests("none", test_list=[]),
+        RIGHT,
+    ]
+    found = checked(tmp_path, *rows)
+    said = [line.partition("mine.jsonl:")[2] for line in found.mistakes]
+    assert said == [
+        "2: field 'diffculty' is not known: did you mean 'difficulty'?",
+        (
+            "3: problem 'wrong name': no assert calls the entry_point 'totally_wrong': correct the name, or leave "
+            "entry_point away"
+        ),
+        "4: problem 'broken': the test does not compile: line 1: '(' was never closed",
+        "5: field 'prompt' is missing (expected text)",
+        "6: field 'ground_truth.test_list' is empty: a problem needs at least one test",
+        f"7: problem 'add' is there twice (first {tmp_path / 'mine.jsonl'}:1)",
+    ]
+    assert (found.rows, len(found.problems)) == (7, 5)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prompt": "Add.", "tests": ["assert add(1, 2) == 3"]},
+        {"prompt": "Add.", "tests": "assert add(1, 2) == 3\n"},
+        {"question": "Add.", "test_list": ["assert add(1, 2) == 3"], "id": "a"},
+    ],
+)
+def test_near_misses_become_records(row: dict[str, Any], tmp_path: Path) -> None:
+    found = checked(tmp_path, row)
+    assert found.mistakes == []
+    [problem] = found.problems
+    assert (problem.dataset, problem.problem_id, problem.prompt) == ("mine", row.get("id", "1"), "Add.")
+    assert problem.ground_truth == AssertTests(("assert add(1, 2) == 3",), "", "add")
+
+
+def test_named_columns_and_pairs_become_records(tmp_path: Path) -> None:
+    found = checked(tmp_path, {"Q": "Add.", "cases": [{"input": "1 2", "output": "3"}]}, Q="prompt", cases="test_list")
+    assert found.mistakes == []
+    tests = found.problems[0].ground_truth
+    assert isinstance(tests, StdioTests)
+    assert (tests.inputs, tests.outputs) == (("1 2",), ("3",))
+    assert found.mapped == {"Q": "prompt", "cases": "test_list"}
+
+
+def test_an_unknown_format_shows_a_right_row(tmp_path: Path) -> None:
+    found = checked(tmp_path, {"a": 1}, {"a": 2})
+    [mistake] = found.mistakes
+    assert "not a known problem format (fields: a)" in mistake
+    assert 'A right row: {"dataset": "ours"' in mistake
