@@ -63,7 +63,8 @@ def test_a_refused_key_ends_the_command_at_once(tmp_path: Path) -> None:
     with model_server(RIGHT, models=Reply(401, {"error": {"message": "wrong key"}})) as server:
         done = run(written_run(tmp_path), server.url, tmp_path / "out")
     assert done.returncode == 2
-    assert done.stderr == f"evalrun: endpoint {server.url} refuses to list its models: HTTP 401: wrong key\n"
+    said = f"evalrun: endpoint {server.url} refuses to list its models: HTTP 401: wrong key. Set the server's API key"
+    assert done.stderr.splitlines()[-1] == f"{said} in EVALRUN_GENERATOR_API_KEY or OPENAI_API_KEY"
 
 
 def test_what_no_retry_changes_ends_without_advice_to_resume_and_the_corrected_run_may_use_the_folder(
