@@ -77,7 +77,7 @@ def test_what_no_retry_changes_ends_without_advice_to_resume_and_the_corrected_r
         assert "resume" not in done.stdout + done.stderr
         assert len(server.requests) == 2  # each was asked once
         server.reply = RIGHT
-        done = run(written_run(tmp_path, maxNewTokens=512), server.url, tmp_path, "--resume", tmp_path / "out")
+        done = run(written_run(tmp_path, maxNewTokens=512), server.url, tmp_path / "out")
     assert done.returncode == 0, done.stdout + done.stderr
     assert server.requests[-1]["max_tokens"] == 512
 
