@@ -1,5 +1,7 @@
 """Classes of failed answers."""
 
+from typing import Any, cast
+
 import pytest
 from builders.results.samples import sample_result, with_changes
 
@@ -16,6 +18,10 @@ def failed(
         judged=True, final_status=pb.FinalStatus.Value(f"FINAL_STATUS_{status.upper()}"), code=code, tests=[test]
     )
     return with_changes(sample_result(0), verdict=verdict, response=response, finish_reason=finish_reason)
+
+
+def classes_in(log: FailureLog) -> list[dict[str, Any]]:
+    return cast("list[dict[str, Any]]", log.as_json("humaneval"))
 
 
 @pytest.mark.parametrize(
@@ -39,7 +45,7 @@ def failed(
 def test_a_failed_answer_has_the_first_class_that_holds(result: SampleResult, name: str | None) -> None:
     log = FailureLog()
     log.add(result)
-    assert [found["class"] for found in log.as_json("humaneval")] == ([] if name is None else [name])
+    assert [found["class"] for found in classes_in(log)] == ([] if name is None else [name])
 
 
 def test_classes_come_by_frequency_with_the_first_examples() -> None:
@@ -47,6 +53,6 @@ def test_classes_come_by_frequency_with_the_first_examples() -> None:
     for problem in range(9):
         log.add(with_changes(failed("empty_output", ""), problem_id=f"p{8 - problem}"))
     log.add(failed("empty_output", "Sorry."))
-    empty, prose = log.as_json("humaneval")
+    empty, prose = classes_in(log)
     assert (empty["class"], empty["answers"], prose["answers"]) == ("empty", 9, 1)
     assert empty["examples"] == [{"problem_id": f"p{number}", "sample": 0} for number in range(EXAMPLES)]

@@ -38,7 +38,7 @@ class RunFailedError(Exception):
         self.directory = directory
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunResult:
     """Results of a run."""
 
@@ -65,9 +65,27 @@ class RunResult:
         return list(self.summary["datasets"])
 
     def metric(self, dataset: str, name: str = HEADLINE.name) -> float | None:
-        """Return a figure, or None if it could not be measured. Raises KeyError if the run has no such figure."""
-        value = self.summary["datasets"][dataset]["metrics"][name]["value"]
+        """Return a figure, or None if it could not be measured.
+
+        Raises:
+            BadInputError: the run has no such data set or figure; the message lists those that it has.
+        """
+        datasets = self.summary["datasets"]
+        if dataset not in datasets:
+            raise BadInputError(f"{self.directory}: no dataset {dataset!r}: it has {', '.join(datasets)}")
+        metrics = datasets[dataset]["metrics"]
+        if name not in metrics:
+            raise BadInputError(f"{self.directory}: {dataset} has no metric {name!r}: it has {', '.join(metrics)}")
+        value = metrics[name]["value"]
         return None if value is None else float(value)
+
+    def __repr__(self) -> str:
+        figures = ", ".join(f"{name}: {self._shown(name)}" for name in self.datasets)
+        return f"<RunResult {self.state} {figures} in {self.directory}>"
+
+    def _shown(self, dataset: str) -> str:
+        value = self.metric(dataset)
+        return "-" if value is None else f"{100 * value:.1f} %"
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield the rows of results.jsonl: one answer each, with its tests."""
