@@ -42,6 +42,9 @@ class Clock:
         self.first = self.first or self.last
         self.accepted = sum(dataset.accepted for dataset in status.datasets)
 
+    def say(self, line: str) -> None:
+        pass
+
     def close(self) -> None:
         pass
 
