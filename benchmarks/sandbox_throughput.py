@@ -19,7 +19,6 @@ from evalrun_executor.api import RunRequest
 from evalrun_executor.cpus import usable_cpus
 from evalrun_executor.errors import Busy
 from evalrun_executor.executor import Executor, ExecutorPlan
-from evalrun_executor.interpreter import choose_identity, find_interpreter
 
 PROGRAM = """
 import sys
@@ -142,6 +141,9 @@ async def through_executor(executor: Executor, in_flight: int, seconds: float) -
 
 async def main(rounds: int, seconds: float) -> int:
     """Take turns, so that a busy machine slows both alike; print medians and their ratio."""
+    # Imported here: `cpu_of_runs --beside` takes the programs from this module beside the libraries of other commits.
+    from evalrun_executor.interpreter import choose_identity, find_interpreter
+
     cpus = usable_cpus()
     interpreter = (await find_interpreter(None, choose_identity())).path
     contained = Executor(ExecutorPlan(slots=cpus))
