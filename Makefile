@@ -16,7 +16,7 @@ SERVICE_LEVELS := $(filter-out $(COMMAND_LEVELS) $(JUDGE_LEVELS),$(PROCESS_LEVEL
 TYPES = $(or $(EVALRUN_CACHE),$(HOME)/.cache/evalrun)/mypy/$(shell cat requirements/base.txt requirements/dev.txt | sha256sum | cut -c 1-16).tar
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-all-data test-e2e-rollout test-e2e-faults test-e2e-nodes check docs unit test test-e2e test-images test-services test-judge test-commands test-cluster test-chart bench bench-schedules test-autoscaling kill-gates kill-runs sbom release clean
+.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-all-data test-e2e-rollout test-e2e-faults test-e2e-nodes check docs unit test test-e2e test-images test-services test-judge test-commands test-cluster test-chart bench bench-gates bench-schedules test-autoscaling kill-gates kill-runs sbom release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -109,6 +109,9 @@ test-cluster: $(VENV)/.dev ## the tests of the operator and the chart on a real 
 
 bench: $(VENV)/.dev ## run the benchmarks; benchmarks/README.md says what each one measures
 	$(BIN)/python benchmarks/run_all.py
+
+bench-gates: $(VENV)/.dev ## how often every kind of gate and interval errs and decides, in every setting: the table of docs/gates.md; 2 h of CPU
+	$(BIN)/python benchmarks/gate_characteristics.py
 
 bench-schedules: $(VENV)/.dev ## 60 nights and 1,000 checkpoints of a schedule on a real API server, the operator killed 50 times
 	$(BIN)/python benchmarks/schedule_nights.py
