@@ -116,6 +116,49 @@ def dataset(name: str, role: str, *texts: ProblemText) -> DatasetTexts:
     return DatasetTexts(name, role, texts)
 
 
+UPPER = "Write a function to convert the vowels of every second word of a given sentence to uppercase."
+LOWER = UPPER.replace("uppercase", "lowercase")
+
+
+def found_in(text: str, *references: str) -> list[tuple[str, str]]:
+    rows = [text_of(f"p{number}", each) for number, each in enumerate(references)]
+    overlaps = compare([dataset("train", "train", text_of("t", text)), dataset("test", "test", *rows)]).overlaps
+    return [(each.second, each.part) for each in overlaps]
+
+
+def test_statement_without_its_solution_in_a_template_is_found_by_its_part() -> None:
+    row = f"### Instruction:\nYou are an expert. {UPPER}\nThink step by step, and be brief.\n### Response:\nSure!"
+    assert found_in(row, f"{UPPER}\n{PROBLEM}", OTHER) == []
+    benchmark = ProblemText("p0", ("x",), f"{UPPER}\n{PROBLEM}", {"statement": UPPER, "solution": PROBLEM})
+    overlaps = compare([dataset("train", "train", text_of("t", row)), dataset("test", "test", benchmark)]).overlaps
+    assert [(each.kind, each.part, each.containment) for each in overlaps] == [("near", "statement", 1.0)]
+
+
+def test_sibling_of_the_problem_that_leaks_is_told_apart() -> None:
+    row = f"Please help me. {LOWER} Thank you very much for your time, and for all of your patience."
+    assert [name for name, _ in found_in(row, UPPER, LOWER)] == ["test/p1"]
+    assert [name for name, _ in found_in(f"{UPPER}\n\nAnd then the next task.\n\n{LOWER}", UPPER, LOWER)] == [
+        "test/p0",
+        "test/p1",
+    ]
+
+
+def test_texts_that_share_one_template_alone_are_not_near() -> None:
+    template = " ".join(f"instruction number {number} is for all of them" for number in range(12))
+    words = [f"{each} the {each}est of {each}s" for each in ("zebra", "quokka", "yacht", "violin", "walnut", "xylem")]
+    tests = dataset("test", "test", *(text_of(f"x{place}", f"{template} {each}") for place, each in enumerate(words)))
+    row = text_of("t", f"{template} write down what the weather will be like tomorrow in the mountains")
+    assert compare([dataset("train", "train", row), tests]).overlaps == []
+
+
+def test_stored_text_of_an_earlier_preparation_has_its_statement_found_in_the_text(tmp_path: Path) -> None:
+    file = tmp_path / "old.jsonl"
+    file.write_text(json.dumps({"problem_id": "p", "exact": ["x"], "text": PROBLEM}) + "\n")
+    (text,) = StoredTexts(file)
+    assert text.compared_parts["statement"].split()[:4] == ["Return", "the", "two", "numbers"]
+    assert ">>>" not in text.compared_parts["statement"]
+
+
 def test_every_pair_of_datasets_is_compared_once_but_two_training_splits() -> None:
     overlaps = compare(
         [

@@ -8,6 +8,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -16,15 +17,24 @@ from evalrun_data.governance.audit_report import report_markdown
 from evalrun_data.governance.audit_result import AuditedDataset, AuditResult, NgramCount, Overlap
 from evalrun_data.governance.compared_texts import ProblemText, StoredTexts, Texts
 from evalrun_data.governance.manifest import read_manifest
-from evalrun_data.governance.near_duplicates import ComparedText, Fingerprint, Matches, ReferenceIndex
+from evalrun_data.governance.near_duplicates import (
+    ComparedText,
+    Fingerprint,
+    Matches,
+    ReferenceIndex,
+    template_shingles,
+)
 from evalrun_data.governance.near_inside import InsideIndex, NearInside
 from evalrun_data.governance.prepared import AUDIT, MANIFESTS, REPORT, PreparedDataset, read_prepared
 from evalrun_runtime.atomic_files import write_text
 
 TRAIN: Final = "train"
 
-Found = tuple[int, OverlapKind, float, float]
-"""Position of the reference, kind, Jaccard, containment."""
+SAMPLED_ROWS: Final = 100
+"""First rows of each training split, in which templates are looked for."""
+
+Found = tuple[int, OverlapKind, float, float, str]
+"""Position of the reference, kind, Jaccard, containment, part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +86,11 @@ def compare(datasets: Sequence[DatasetTexts], allowed: Sequence[AllowedOverlap] 
     """Compare datasets with each other, and the problems of each among themselves. Pure over its texts."""
     held = [(dataset.name, list(dataset.texts)) for dataset in datasets if dataset.role != TRAIN]
     keys = [f"{name}/{text.problem_id}" for name, texts in held for text in texts]
-    index = ReferenceIndex([ComparedText(str(i), text.text) for i, text in enumerate(_all(held))])
+    references = [
+        ComparedText(str(position), text.text, name, text.compared_parts)
+        for position, (name, text) in enumerate((name, text) for name, texts in held for text in texts)
+    ]
+    index = ReferenceIndex(references, _templates(datasets))
     exact: defaultdict[str, list[int]] = defaultdict(list)
     for position, text in enumerate(_all(held)):
         for digest in text.exact:
@@ -89,16 +103,18 @@ def compare(datasets: Sequence[DatasetTexts], allowed: Sequence[AllowedOverlap] 
         inside = InsideIndex(name, lambda earlier: texts[earlier].text)
         for place, text in enumerate(texts):
             key, made = f"{name}/{text.problem_id}", Fingerprint.of(text.text)
-            if (near := inside.take(place, text.problem_id, made)) is not None:
-                near_inside.append(near)
+            if (earlier := inside.take(place, text.problem_id, made)) is not None:
+                near_inside.append(earlier)
             if first >= len(keys):
                 continue
             same = sorted({i for digest in text.exact for i in exact.get(digest, ()) if i >= first})
             matches = index.matches_of(key, made, first)
-            found: list[Found] = [(i, "exact", 1.0, 1.0) for i in same]
-            for position, kind, jaccard, contained in found + _near(matches, set(same)):
+            found: list[Found] = [(i, "exact", 1.0, 1.0, "whole") for i in same]
+            leaked = {references[i].dataset for i in same}
+            near = [each for each in _near(matches) if references[each[0]].dataset not in leaked]
+            for position, kind, jaccard, contained, part in found + near:
                 reason = _reason(allowed, kind, key, keys[position])
-                overlaps.append(Overlap(kind, key, keys[position], jaccard, contained, reason))
+                overlaps.append(Overlap(kind, key, keys[position], jaccard, contained, reason, part))
             for other in {keys[int(i)].partition("/")[0] for i in matches.ngram}:
                 counts[name, other] += 1
 
@@ -113,9 +129,15 @@ def compare(datasets: Sequence[DatasetTexts], allowed: Sequence[AllowedOverlap] 
     return ComparisonResult(overlaps, ngrams, near_inside)
 
 
-def _near(matches: Matches, same: set[int]) -> list[Found]:
-    pairs = ((int(pair.reference), pair) for pair in matches.near)
-    return [(i, "near", pair.jaccard, pair.containment) for i, pair in pairs if i not in same]
+def _near(matches: Matches) -> list[Found]:
+    return [(int(pair.reference), "near", pair.jaccard, pair.containment, pair.part) for pair in matches.near]
+
+
+def _templates(datasets: Sequence[DatasetTexts]) -> frozenset[str]:
+    """Return the shingles of the templates of the training splits."""
+    trains = [dataset.texts for dataset in datasets if dataset.role == TRAIN]
+    found = (template_shingles(each.text for each in islice(texts, SAMPLED_ROWS)) for texts in trains)
+    return frozenset().union(*found)
 
 
 def _all(held: Sequence[tuple[str, Sequence[ProblemText]]]) -> Iterator[ProblemText]:

@@ -10,6 +10,7 @@ from evalrun_data.formats.mbpp import REGRESSION_IDS
 from evalrun_data.governance.audit_result import AuditResult, Overlap
 from evalrun_data.governance.near_duplicates import MIN_CONTAINMENT, MIN_JACCARD
 from evalrun_data.governance.near_inside import MIN_INSIDE_JACCARD
+from evalrun_data.governance.part_matches import MIN_SHARE_WITH_NGRAM, MIN_SHARES
 from evalrun_data.governance.shingles import NGRAM_WORDS, SHINGLE_CHARACTERS
 from evalrun_runtime.distribution import own_version
 
@@ -18,10 +19,13 @@ MAX_LISTED: Final = 200
 
 _METHOD: Final = (
     f"Near: at least {MIN_JACCARD:g} of all shingles of {SHINGLE_CHARACTERS} word characters are shared (Jaccard), "
-    f"or at least {MIN_CONTAINMENT:g} of the second problem's shingles and a run of {NGRAM_WORDS} words. Candidates "
-    f"come from MinHash and from shared {NGRAM_WORDS}-grams, and each pair is verified exactly.\n\n"
-    "Not found by any of these: problems that were rephrased, or translated into another programming language. On "
-    "labelled data fewer than 1 in 100 of them were found, so an empty table is no proof that there are none.\n"
+    f"or at least {MIN_CONTAINMENT:g} of the second problem's shingles and a run of {NGRAM_WORDS} words; or a stretch "
+    f"of the first problem holds at least {MIN_SHARES['statement']:g} of the weight of the second's statement "
+    f"({MIN_SHARE_WITH_NGRAM:g} with a run of {NGRAM_WORDS} words), {MIN_SHARES['solution']:g} of its solution's or "
+    f"{MIN_SHARES['tests']:g} of its tests'. Text that many problems of a dataset have weighs nothing. Each pair is "
+    "verified exactly.\n\n"
+    "Seldom found by any of these: problems that were rephrased, or translated into another programming language. On "
+    "labelled data fewer than 1 in 5 of them were found, so an empty table is no proof that there are none.\n"
 )
 
 

@@ -23,6 +23,8 @@ class Overlap:
     containment: float
     allowed: str | None
     """The allow file's reason; None: not allowed, so the audit fails."""
+    part: str
+    """By which it was found: statement, solution or tests; whole, of all of them together."""
 
     @property
     def datasets(self) -> tuple[str, str]:

@@ -5,17 +5,24 @@ Training texts often hold a problem together with its solution, so a comparison 
 
 import hashlib
 import json
+import re
 from array import array
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, get_args
 
+from evalrun_data.governance.part_matches import PartName
+from evalrun_data.governance.shingles import words_of
 from evalrun_data.records import AssertTests, Problem, canonical_text
 from evalrun_data.rows import Row
 from evalrun_data.sources import open_source, rows_of_bytes
 from evalrun_runtime.exits import BadInputError
 
+MIN_STATEMENT_WORDS: Final = 6
+PARTS: Final[tuple[PartName, ...]] = get_args(PartName)
+_DOCSTRING: Final = re.compile(r'"""(.*?)"""|\'\'\'(.*?)\'\'\'', re.DOTALL)
+_EXAMPLES: Final = re.compile(r"^\s*(?:>>>|Examples?\b|For example)", re.MULTILINE)
 _SOLUTION_FIELDS: Final = ("canonical_solution", "code", "reference_solution")
 
 
@@ -27,11 +34,28 @@ class ProblemText:
     exact: tuple[str, ...]
     """SHA-256 of each canonical text that counts as this very problem: the prompt first."""
     text: str
+    """All of it: prompt, solution, asserts."""
+    parts: Mapping[PartName, str] = field(default_factory=dict)
+    """What is compared by itself. Without any, the statement is found in the text."""
+
+    @property
+    def compared_parts(self) -> Mapping[PartName, str]:
+        """The parts that are looked for in other texts."""
+        return self.parts or {"statement": statement_of(self.text)}
 
     @property
     def json_line(self) -> str:
         """The text as it stands in `data_manifests/texts/`, with its line break."""
-        return json.dumps({"problem_id": self.problem_id, "exact": self.exact, "text": self.text}) + "\n"
+        content = {"problem_id": self.problem_id, "exact": self.exact, "text": self.text}
+        return json.dumps(content | ({"parts": self.parts} if self.parts else {})) + "\n"
+
+
+def statement_of(prompt: str) -> str:
+    """Return what a prompt asks in words: its last docstring, or all of it, without examples."""
+    docstrings = [text for pair in _DOCSTRING.findall(prompt) for text in pair if text]
+    whole = docstrings[-1] if docstrings else prompt
+    words = _EXAMPLES.split(whole)[0]
+    return words if len(words_of(words)) >= MIN_STATEMENT_WORDS else whole
 
 
 def solution_of(row: Row) -> str:
@@ -51,7 +75,12 @@ def problem_text(problem: Problem, solution: str) -> ProblemText:
     # HumanEval's solution continues its prompt; MBPP's stands below the task.
     whole = (problem.prompt + solution, f"{problem.prompt}\n{solution}") if solution else ()
     exact = dict.fromkeys(text_sha256(text) for text in (problem.prompt, *whole))
-    return ProblemText(problem.problem_id, tuple(exact), "\n".join((problem.prompt, solution, *asserts)))
+    parts: dict[PartName, str] = {"statement": statement_of(problem.prompt)}
+    if solution:
+        parts["solution"] = solution
+    if asserts:
+        parts["tests"] = "\n".join(asserts)
+    return ProblemText(problem.problem_id, tuple(exact), "\n".join((problem.prompt, solution, *asserts)), parts)
 
 
 def text_sha256(text: str) -> str:
@@ -97,5 +126,7 @@ class StoredTexts:
 
     def _parsed(self, line: bytes, number: int) -> ProblemText:
         for row in rows_of_bytes(line, str(self._file)):
-            return ProblemText(row.name("problem_id"), row.texts("exact"), row.text("text"))
+            parts = row.values.get("parts")
+            known = {name: str(parts[name]) for name in PARTS if name in parts} if isinstance(parts, dict) else {}
+            return ProblemText(row.name("problem_id"), row.texts("exact"), row.text("text"), known)
         raise BadInputError(f"{self._file}:{number}: is blank: prepare the data again")

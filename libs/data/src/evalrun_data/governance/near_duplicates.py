@@ -1,21 +1,42 @@
-"""Finds near-duplicates of reference texts: candidates by MinHash and shared 13-grams, each verified exactly.
+"""Finds near-duplicates of reference texts, as a whole and by their parts; each candidate is verified exactly.
 
-The thresholds were measured on 2,225 labelled rows against HumanEval and MBPP 11-210; docs/data-governance.md has the
-figures by kind. Rephrasings and translations share too little text: they are not found, and the report says so.
+The thresholds were measured on labelled rows against HumanEval and MBPP 11-210; docs/data-governance.md has the figures
+by kind. Rephrasings and translations share too little text: they are not found, and the report says so.
 """
 
-from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from typing import Final
 
 from rensa import RMinHash, RMinHashLSH
 
-from evalrun_data.governance.shingles import containment, jaccard, ngrams_of, shingles_of
+from evalrun_data.governance.part_matches import (
+    MIN_COMMON,
+    PartIndex,
+    PartMatch,
+    PartName,
+    common_from,
+    common_shingles,
+    count_shingles,
+    without_siblings,
+)
+from evalrun_data.governance.shingles import (
+    containment,
+    jaccard,
+    ngrams_of,
+    shingle_runs,
+    shingles_of,
+    words_of,
+)
 
 MIN_JACCARD: Final = 0.4
 MIN_CONTAINMENT: Final = 0.6
 """Of the reference's shingles, for a pair that also shares a 13-gram: a problem quoted inside a longer text."""
+
+TEMPLATE_SHARE: Final = 0.5
+"""Of a training split's rows: text that more of them have is a template. Less would hide a problem that leaks often."""
 
 PERMUTATIONS: Final = 128
 # 64 bands of two: a pair at similarity 0.4 becomes a candidate with probability 1 - (1 - 0.4^2)^64 = 0.99998, one at
@@ -34,21 +55,29 @@ class ComparedText:
     key: str
     """Names the problem in a report: `DATASET/PROBLEM_ID` or a row of a text file."""
     text: str
+    """All of it."""
+    dataset: str = ""
+    parts: Mapping[PartName, str] = field(default_factory=dict)
+    """What is looked for by itself; nothing of a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
     """Features that a text is compared by."""
 
+    squeezed: str
+    """Its word characters, in lower case."""
     shingles: frozenset[str]
-    grams: frozenset[str]
+    grams: frozenset[int]
     signature: RMinHash
 
     @classmethod
     def of(cls, text: str) -> "Fingerprint":
         """Take the fingerprint of a text."""
-        shingles = shingles_of(text)
-        return cls(shingles, ngrams_of(text), _signature(shingles))
+        words = words_of(text)
+        squeezed = "".join(words)
+        shingles = frozenset(shingle_runs(squeezed))
+        return cls(squeezed, shingles, ngrams_of(words), _signature(shingles))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +88,9 @@ class NearPair:
     reference: str
     jaccard: float
     containment: float
-    """Share of the reference's shingles that the row has."""
+    """Share of the reference that the row has: of its shingles, or of the part's weight by which it was found."""
+    part: str
+    """By which it was found: statement, solution or tests; whole, of all of them together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,25 +100,51 @@ class Matches:
     near: tuple[NearPair, ...]
     """Verified pairs, most similar first."""
     ngram: tuple[str, ...]
-    """Keys of the references that share a 13-gram with the row, whether or not they are near."""
+    """Keys of the references that share a 13-gram with the row, but one of a template, whether or not they are near."""
 
 
 class ReferenceIndex:
     """Reference texts in memory, asked row by row: rows may be a stream of any length."""
 
-    def __init__(self, references: Sequence[ComparedText]) -> None:
-        """Index the references."""
+    def __init__(self, references: Sequence[ComparedText], templates: AbstractSet[str] = frozenset()) -> None:
+        """Index the references.
+
+        Args:
+            references: the problems that must not leak.
+            templates: shingles of the rows that say nothing, since most rows have them (`template_shingles`).
+        """
         self._keys = [reference.key for reference in references]
-        self._shingles = [shingles_of(reference.text) for reference in references]
+        names = {name: number for number, name in enumerate(dict.fromkeys(each.dataset for each in references))}
+        self._datasets = [names[reference.dataset] for reference in references]
+        whole = [shingles_of(reference.text) for reference in references]
+        common, counts = set(templates), []
+        for number in range(len(names)):
+            texts = [each for each, dataset in zip(whole, self._datasets, strict=True) if dataset == number]
+            counts.append(count_shingles(texts))
+            common |= common_shingles(counts[-1], len(texts))
+        self._common = frozenset(common)
+        self._shingles = [shingles - self._common for shingles in whole]
         self._signatures = [_signature(shingles) for shingles in self._shingles]
+        self._parts = PartIndex(
+            [reference.parts for reference in references], self._common, [counts[each] for each in self._datasets]
+        )
         self._lsh = RMinHashLSH(MIN_JACCARD, PERMUTATIONS, _BANDS)
-        by_ngram: defaultdict[str, list[int]] = defaultdict(list)
+        by_ngram: defaultdict[int, list[int]] = defaultdict(list)
         for position, reference in enumerate(references):
             if self._shingles[position]:
                 self._lsh.insert(position, self._signatures[position])
-            for ngram in ngrams_of(reference.text):
+            for ngram in ngrams_of(words_of(reference.text)):
                 by_ngram[ngram].append(position)
-        self._by_ngram = dict(by_ngram)
+        sizes = Counter(self._datasets)
+        self._by_ngram = {ngram: held for ngram, held in by_ngram.items() if not self._in_template(held, sizes)}
+        self._ngrams = frozenset(self._by_ngram)
+
+    def _in_template(self, references: Sequence[int], sizes: Mapping[int, int]) -> bool:
+        """Return whether many problems of a data set have what these references have."""
+        if len(references) < MIN_COMMON:
+            return False
+        counts = Counter(self._datasets[each] for each in references)
+        return any(count >= common_from(sizes[dataset]) for dataset, count in counts.items())
 
     def matches(self, row: ComparedText, first: int = 0) -> Matches:
         """Return what the row has in common with the references, skipping those before `first`."""
@@ -97,15 +154,32 @@ class ReferenceIndex:
         """Return the same for a row whose fingerprint was taken."""
         if not row.shingles:
             return Matches((), ())
-        shared = {position for ngram in row.grams for position in self._by_ngram.get(ngram, ()) if position >= first}
-        near = []
-        for position in sorted(shared | self._candidates(row.signature, first)):
+        ngrams = row.grams & self._ngrams
+        shared = {position for ngram in ngrams for position in self._by_ngram[ngram] if position >= first}
+        parts = {each.reference: each for each in self._parts.matches(row.squeezed, row.shingles, shared, first)}
+        near: dict[int, NearPair] = {}
+        candidates = shared | self._candidates(row.signature, first) | parts.keys()
+        telling = row.shingles - self._common if candidates else row.shingles
+        for position in sorted(candidates):
             reference = self._shingles[position]
-            similarity, contained = jaccard(row.shingles, reference), containment(reference, row.shingles)
-            if similarity >= MIN_JACCARD or (position in shared and contained >= MIN_CONTAINMENT):
-                near.append(NearPair(key, self._keys[position], similarity, contained))
-        near.sort(key=lambda pair: -pair.jaccard)
-        return Matches(tuple(near), tuple(self._keys[position] for position in sorted(shared)))
+            similarity, contained = jaccard(telling, reference), containment(reference, telling)
+            whole = similarity >= MIN_JACCARD or (position in shared and contained >= MIN_CONTAINMENT)
+            part = parts.get(position)
+            if part is not None and (not whole or part.share > contained):
+                near[position] = NearPair(key, self._keys[position], similarity, part.share, part.part)
+            elif whole:
+                near[position] = NearPair(key, self._keys[position], similarity, contained, "whole")
+        found = self._told_apart(near, parts, len(row.squeezed))
+        found.sort(key=lambda pair: -pair.jaccard)
+        return Matches(tuple(found), tuple(self._keys[position] for position in sorted(shared)))
+
+    def _told_apart(self, near: Mapping[int, NearPair], parts: Mapping[int, PartMatch], length: int) -> list[NearPair]:
+        """Return the pairs but those of siblings: problems that resemble the one that leaks."""
+        everywhere = [
+            parts.get(position) or PartMatch(position, "statement", pair.containment, 0.0, 0, length)
+            for position, pair in near.items()
+        ]
+        return [near[each.reference] for each in without_siblings(everywhere, self._datasets)]
 
     def _candidates(self, signature: RMinHash, first: int) -> set[int]:
         return {
@@ -113,6 +187,12 @@ class ReferenceIndex:
             for position in self._lsh.query(signature)
             if position >= first and signature.jaccard(self._signatures[position]) >= _MIN_ESTIMATE
         }
+
+
+def template_shingles(rows: Iterable[str]) -> frozenset[str]:
+    """Return the shingles that most of some rows have: of a template, or of a language."""
+    found = [shingles_of(row) for row in rows]
+    return common_shingles(count_shingles(found), len(found), TEMPLATE_SHARE)
 
 
 def _signature(shingles: frozenset[str]) -> RMinHash:

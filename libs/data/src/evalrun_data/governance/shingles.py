@@ -6,6 +6,7 @@ comment signs and markdown change nothing, and a renamed variable or a typing er
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -21,21 +22,27 @@ def words_of(text: str) -> list[str]:
     return _WORDS.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
+def squeeze(text: str) -> str:
+    """Return the word characters of a text."""
+    return "".join(words_of(text))
+
+
+def shingle_runs(squeezed: str) -> list[str]:
+    """Return every run of five of some word characters, in order; fewer are one run, and none have none."""
+    if not squeezed:
+        return []
+    last = max(1, len(squeezed) - SHINGLE_CHARACTERS + 1)
+    return [squeezed[start : start + SHINGLE_CHARACTERS] for start in range(last)]
+
+
 def shingles_of(text: str) -> frozenset[str]:
     """Return every run of five word characters; a shorter text is one shingle, an empty one has none."""
-    squeezed = "".join(words_of(text))
-    if not squeezed:
-        return frozenset()
-    last = max(1, len(squeezed) - SHINGLE_CHARACTERS + 1)
-    return frozenset([squeezed[start : start + SHINGLE_CHARACTERS] for start in range(last)])
+    return frozenset(shingle_runs(squeeze(text)))
 
 
-def ngrams_of(text: str) -> frozenset[str]:
-    """Return every run of thirteen words; a shorter text has none."""
-    words = words_of(text)
-    return frozenset(
-        " ".join(words[start : start + NGRAM_WORDS]) for start in range(max(0, len(words) - NGRAM_WORDS + 1))
-    )
+def ngrams_of(words: Sequence[str]) -> frozenset[int]:
+    """Return the hash of every run of thirteen words; a shorter text has none. Hashes hold within one process."""
+    return frozenset(map(hash, zip(*(words[start:] for start in range(NGRAM_WORDS)), strict=False)))
 
 
 def jaccard(first: AbstractSet[str], second: AbstractSet[str]) -> float:
