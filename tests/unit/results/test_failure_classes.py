@@ -32,6 +32,7 @@ def classes_in(log: FailureLog) -> list[dict[str, Any]]:
         (failed("empty_output", "Let me think", finish_reason="length"), "cut"),
         (failed("syntax_error", code="def f(x):", finish_reason="length"), "cut"),
         (failed("syntax_error", code=r"def f(x):\n    y = x\n    return y"), "escaped"),
+        (failed("empty_output", r"def f(x):\n    y = x\n    return y"), "escaped"),
         (failed("syntax_error", code="print('a\\n')\nprint('b\\n')\nprint("), None),
         (failed("runtime_error", stderr="NameError: name 'math' is not defined"), "import"),
         (failed("wrong_answer", stderr="NameError: name 'List' is not defined"), "import"),

@@ -45,8 +45,10 @@ def _is_cut(result: SampleResult) -> bool:
 
 
 def _is_escaped(result: SampleResult) -> bool:
-    code = "" if result.verdict is None else result.verdict.code or result.response
-    return result.final_status == "syntax_error" and code.count("\\n") >= MIN_ESCAPES and code.strip().count("\n") <= 1
+    if result.final_status not in {"syntax_error", "empty_output"}:
+        return False
+    code = (result.verdict.code if result.verdict is not None else "") or result.response
+    return code.count("\\n") >= MIN_ESCAPES and code.strip().count("\n") <= 1
 
 
 def _lacks_package(result: SampleResult) -> bool:
@@ -69,16 +71,16 @@ FAILURE_CLASSES: Final = (
     ),
     FailureClass("cut", "cut at the token limit", "raise maxNewTokens", _is_cut),
     FailureClass(
-        "prose",
-        "without a program",
-        "ask for a code block in the prompt, or name the mode of answers that are bare code",
-        lambda result: result.final_status == "empty_output",
-    ),
-    FailureClass(
         "escaped",
         r"with literal \n in place of line breaks",
         "unescape the answers: they were encoded twice",
         _is_escaped,
+    ),
+    FailureClass(
+        "prose",
+        "without a program",
+        "ask for a code block in the prompt, or name the mode of answers that are bare code",
+        lambda result: result.final_status == "empty_output",
     ),
     FailureClass(
         "package", "importing a package that the sandbox lacks", "give it the package: --packages DIR", _lacks_package

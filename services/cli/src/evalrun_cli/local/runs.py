@@ -148,7 +148,7 @@ def check_endpoint(url: str) -> None:
     try:
         (demo.check_name if url.startswith(BUILTIN) else base_url)(url)
     except BadInputError as error:
-        raise BadInputError(f"--endpoint {error}") from error
+        raise BadInputError(f"--endpoint: {error}") from error
 
 
 def _prepared(
