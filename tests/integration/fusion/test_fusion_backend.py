@@ -148,9 +148,11 @@ async def test_a_program_that_got_too_little_of_the_cpu_is_run_again_alone() -> 
     code = "import time\nwanted = float(input())\nwhile time.process_time() < wanted: pass\nprint('done')"
     async with client_of("double") as client:
         before = living_children(os.getpid())
-        wanted = asked(code, b"0.8", b"0", b"0", seconds=1.0, stop_after=1)
+        # Half the limit, because a busy machine makes CPU seconds longer. At the wall limit, after 11 s, the program
+        # must have had a tenth of a CPU, or it would count as asleep.
+        wanted = asked(code, b"1.5", b"0", b"0", seconds=3.0, stop_after=1)
         running = asyncio.create_task(client.run(wanted))
-        program = await until(lambda: busy_descendant(os.getpid(), 0.72, before))
+        program = await until(lambda: busy_descendant(os.getpid(), 1.15, before))
         os.kill(program, signal.SIGSTOP)
         runs = (await running).runs
     assert [(run.end, run.confirmed) for run in runs] == [("exited", True)] * 3
