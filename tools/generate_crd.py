@@ -23,8 +23,10 @@ def rendered() -> dict[Path, str]:
     for plural, crd in crds().items():
         plain += f"---\n{dumped(crd)}"
         kept = {**crd, "metadata": {**crd["metadata"], "annotations": {"helm.sh/resource-policy": "keep"}}}
+        name = crd["metadata"]["name"]
+        condition = f'{{{{- if include "evalrun.makesCrd" (dict "root" . "name" "{name}") }}}}'
         body = template_escaped(dumped(kept))
-        templates[TEMPLATES / f"{plural}.yaml"] = f"{HEADER}{{{{- if .Values.crds.create }}}}\n{body}{{{{- end }}}}\n"
+        templates[TEMPLATES / f"{plural}.yaml"] = f"{HEADER}{condition}\n{body}{{{{- end }}}}\n"
     return {PLAIN: plain, **templates}
 
 

@@ -167,11 +167,11 @@ def test_install_upgrade_and_uninstall(plane: ControlPlane, chart: Chart, tmp_pa
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "released"}}
     assert plane.request("POST", "/api/v1/namespaces", namespace).status == 201
 
-    def helm(command: str, *arguments: str, values: Values | None = None) -> str:
+    def helm(command: str, *arguments: str, values: Values | None = None, release: str = RELEASE) -> str:
         place = ["--namespace=released", f"--kubeconfig={plane.kubeconfig}"]
         environ = {**os.environ, "HELM_CACHE_HOME": str(tmp_path), "HELM_CONFIG_HOME": str(tmp_path)}
         done = subprocess.run(
-            [str(chart.helm), command, RELEASE, *arguments, *place],
+            [str(chart.helm), command, release, *arguments, *place],
             input=json.dumps(values or {}),
             env=environ,
             check=False,
@@ -207,8 +207,16 @@ def test_install_upgrade_and_uninstall(plane: ControlPlane, chart: Chart, tmp_pa
     helm("rollback", "1")  # to the revision before there was any token
     assert plane.request("GET", secret).body["data"]["token"] == token
 
+    second = helm(
+        "install", str(CHART), "--values=-", values={"operator": {"operatorClass": "second"}}, release="second"
+    )
+    assert f"The CRDs belong to release released/{RELEASE}" in second
+    helm("uninstall", release="second")
     helm("uninstall")
     assert plane.request("GET", "/apis/apps/v1/namespaces/released/deployments/probe-evalrun-operator").status == 404
+    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    for role in (f"{release}-evalrun-{verb}" for release in (RELEASE, "second") for verb in ("view", "edit")):
+        assert plane.request("DELETE", f"{roles}/{role}").status == 200  # kept: runs may live
     crd = plane.request("GET", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/evalruns.evalrun.dev")
     assert crd.status == 200
     assert "deletionTimestamp" not in crd.body["metadata"]

@@ -171,3 +171,19 @@ data:
       - secret: {name: {{ $secret.name | quote }}, items: [{key: {{ $secret.key | quote }}, path: {{ $file }}}]}
     {{- end }}
 {{- end }}
+
+{{/* The release that made a CRD, as namespace/name; empty if there is none, or no release made it. Call with the CRD's name. */}}
+{{- define "evalrun.crdOwner" -}}
+{{- $there := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" . | default dict }}
+{{- with dig "metadata" "annotations" "meta.helm.sh/release-name" "" $there -}}
+{{ dig "metadata" "annotations" "meta.helm.sh/release-namespace" "" $there }}/{{ . }}
+{{- end }}
+{{- end }}
+
+{{/* Whether this release makes a CRD: not where another release has made it already. Call with dict root and name. */}}
+{{- define "evalrun.makesCrd" -}}
+{{- $owner := include "evalrun.crdOwner" .name }}
+{{- if and .root.Values.crds.create (or (not $owner) (eq $owner (printf "%s/%s" .root.Release.Namespace .root.Release.Name))) -}}
+true
+{{- end }}
+{{- end }}

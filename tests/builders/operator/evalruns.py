@@ -150,6 +150,9 @@ REFUSED: tuple[Refused, ...] = (
         "LastGood is known to an EvalSchedule only",
     ),
     Refused("phase with a blank", {"spec.lineage": {"phase": "a b"}}, "spec.lineage.phase", "becomes a label"),
+    Refused(
+        "output on the web", {"spec.output": {"url": "http://x/y"}}, "spec.output.url", "a web server takes no results"
+    ),
     Refused("spec too large", LARGE, "spec", "the spec is too large, at most 48 KiB as JSON"),
     # Protocol
     Refused("greedy with samples", protocol(samples=4), "spec.protocol.samples", "write samples: 1, or name: EVAL@k"),

@@ -21,11 +21,14 @@ def test_the_plain_file_is_the_crds() -> None:
     assert list(yaml.safe_load_all(text)) == list(crds().values())
 
 
+CONDITION = '{{- if include "evalrun.makesCrd" (dict "root" . "name" "%s.evalrun.dev") }}'
+
+
 @pytest.mark.parametrize("plural", ["evalruns", "evalschedules"])
 def test_helm_keeps_the_crd_and_finds_one_switch_in_it(plural: str) -> None:
     text = (ROOT / "charts/evalrun/templates/crds" / f"{plural}.yaml").read_text(encoding="utf-8")
     header, switch, *lines, end = text.splitlines()
-    assert (header[0], switch, end) == ("#", "{{- if .Values.crds.create }}", "{{- end }}")
+    assert (header[0], switch, end) == ("#", CONDITION % plural, "{{- end }}")
     assert not [line for line in lines if "{{" in line]
     crd = yaml.safe_load("\n".join(lines))
     assert crd["metadata"].pop("annotations") == {"helm.sh/resource-policy": "keep"}

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import httpx2
+import pytest
 from builders.operator.schedule_world import BEGIN, evalschedule
 from builders.operator.world import operator_settings
 from lightkube import KubeConfig
@@ -56,3 +57,37 @@ async def test_a_listing_that_the_api_server_refuses_is_told_in_the_status_and_t
     assert said["Started"]["reason"] == "ListingFailed"
     assert "job" not in status["start"]
     assert datetime.fromisoformat(status["start"]["nextLookTime"]) == now + timedelta(seconds=30)
+
+
+@pytest.mark.parametrize(
+    ("image", "reason", "deleted"),
+    [("wrong:1", "ImagePullBackOff", True), ("wrong:1", "ContainerCreating", False), ("", "ImagePullBackOff", False)],
+)
+async def test_listing_job_that_waits_for_an_image_no_longer_named_is_replaced(
+    image: str, reason: str, deleted: bool
+) -> None:
+    """It had lived for 15 minutes, although the image had been corrected."""
+    settings = operator_settings()
+    container = {"name": "checkpoints", "image": image or settings.aggregator_image}
+    job = {
+        "metadata": {"name": "list-1", "namespace": "evals", "uid": "j"},
+        "spec": {"template": {"spec": {"containers": [container]}}},
+    }
+    waiting = {"state": {"waiting": {"reason": reason, "message": "not found"}}}
+    pod = {"metadata": {"name": "p", "namespace": "evals"}, "status": {"containerStatuses": [waiting]}}
+    deletions: list[str] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        if request.method == "DELETE":
+            deletions.append(request.url.params["uid"])
+            return httpx2.Response(200, json={"kind": "Status", "status": "Success"}, request=request)
+        items = [job] if request.url.path.endswith("/jobs") else [pod]
+        return httpx2.Response(200, json={"items": items}, request=request)
+
+    client = ExactClient(CONFIG, field_manager="x", transport=httpx2.MockTransport(answer))
+    async with client:
+        controller = ScheduleController(
+            settings, Cluster(client), ScheduleMetrics(CollectorRegistry()), lambda *_: None, lambda: BEGIN
+        )
+        found = await controller._listing(evalschedule(), "list-1")
+    assert (found is None, deletions) == (deleted, ["j"] if deleted else [])

@@ -45,6 +45,12 @@ def test_a_night_evaluates_the_newest_checkpoint_once(tmp_path: Path) -> None:
     assert nightly.steps == [20, 30]
 
 
+def test_suspended_schedule_shows_no_next_start(tmp_path: Path) -> None:
+    nightly = world(tmp_path).settle().change(suspend=True).settle()
+    assert (nightly.status.next, nightly.status.next_schedule_time) == (None, None)
+    assert nightly.change(suspend=False).settle().status.next == "2026-05-02 03:00 UTC"
+
+
 def test_the_run_says_where_its_model_comes_from(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, 10, LONG_AGO)
     nightly = world(tmp_path, {"spec.template.lineage": {"phase": "grpo"}}).wait(hours=16)

@@ -227,10 +227,10 @@ class Cluster:
         Raises:
             ClusterError: as the module `errors` says.
         """
-        runs = self._client.list(resource_of(EVAL_RUN), namespace=namespace or ALL_NS, chunk_size=1)
+        pages = self._client.list_pages(EVAL_RUN, namespace, {}, 1)
 
         async def first() -> bool:
-            async for _ in runs:
+            async for _ in pages:
                 break
             return True
 

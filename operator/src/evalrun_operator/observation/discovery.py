@@ -43,7 +43,8 @@ class ApiDiscovery:
                 logger.info("whether %s is served is not known: %s", name, error)
                 continue
             if served is (name in self._missing):
-                logger.info("API group %s is %s", name, "served" if served else "not served")
+                level = logging.INFO if served else logging.WARNING  # once here, not as an event of each run
+                logger.log(level, "API group %s is %s", name, "served" if served else "not served")
             if served:
                 self._missing.discard(name)
             else:

@@ -120,13 +120,21 @@ class ScheduleController(Reconciler):
     async def _observe(self, schedule: EvalSchedule) -> ObservedSchedule:
         runs = tuple(self._runs.get(_uid_of(schedule), {}).values())
         start = None if schedule.status is None else schedule.status.start
-        job = None if start is None or start.job is None else await self._job(schedule, start.job)
+        job = None if start is None or start.job is None else await self._listing(schedule, start.job)
         merge = None if schedule.status is None else waiting_merge(schedule.status)
         if merge is None:
             return ObservedSchedule(runs, job)
         metadata = schedule.metadata
         merge_name = merge_job_name(metadata.name, metadata.uid or "", merge.digest)
         return ObservedSchedule(runs, job, await self._job(schedule, merge_name))
+
+    async def _listing(self, schedule: EvalSchedule, name: str) -> ListingJob | None:
+        """Return a listing Job; None if it is gone, or waits with an image that the operator no longer names."""
+        job = await self._job(schedule, name)
+        if job is None or job.state != "Running" or not job.message or job.image == self._settings.aggregator_image:
+            return job
+        await self._cluster.delete(JOB, job.name, schedule.metadata.namespace or "", job.uid)
+        return None
 
     async def _job(self, schedule: EvalSchedule, name: str) -> ListingJob | None:
         namespace = schedule.metadata.namespace or ""

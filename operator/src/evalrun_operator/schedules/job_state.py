@@ -18,6 +18,8 @@ class ListingJob:
     state: Literal["Running", "Succeeded", "Failed"]
     message: str = ""
     """The answer; of one that failed the error, of one that waits what keeps it."""
+    image: str = ""
+    """Of its first container."""
 
 
 def listing_job_of(job: Manifest, pods: Iterable[Manifest]) -> ListingJob:
@@ -34,7 +36,9 @@ def listing_job_of(job: Manifest, pods: Iterable[Manifest]) -> ListingJob:
         kept = "; ".join(_waits(pods))
         why = _last_words(said) or kept or f"{failed.get('reason', '')}: {failed.get('message', '')}".strip(": ")
         return ListingJob(metadata["name"], metadata["uid"], "Failed", why)
-    return ListingJob(metadata["name"], metadata["uid"], "Running", "; ".join(_waits(pods)))
+    containers = job.get("spec", {}).get("template", {}).get("spec", {}).get("containers") or [{}]
+    image = str(containers[0].get("image", ""))
+    return ListingJob(metadata["name"], metadata["uid"], "Running", "; ".join(_waits(pods)), image)
 
 
 def _last_words(message: str) -> str:

@@ -103,9 +103,9 @@ def decide(schedule: EvalSchedule, observed: ObservedSchedule, now: datetime) ->
     if work.status.start is not None and (not suspended or work.status.start.trigger is not None):
         _go_on(work, work.status.start)
     _forget_history(work)
-    following = cron.next_after(now)
+    following = None if suspended else cron.next_after(now)
     work.update(next_schedule_time=following)
-    if following is not None and not suspended:
+    if following is not None:
         work.wait_until(following)
     work.says[Kind.GATE_PASSED] = gate_words(work.status)
     status = shown_columns(said(before, work.status, work.says, schedule, now), cron)

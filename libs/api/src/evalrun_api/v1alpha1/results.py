@@ -69,6 +69,10 @@ class Output(ApiModel):
             "a path of your machine means nothing in a pod: write s3://..., gs://... or pvc://CLAIM/DIR",
             place="cluster",
         ),
+        Rule(
+            "!self.matches('^https?://')",
+            "a web server takes no results: write s3://..., gs://... or pvc://CLAIM/DIR",
+        ),
     ] = None
     retain: bool = Field(default=False, description="Keep the aggregator's volume when the EvalRun is deleted.")
     credentials_secret_ref: SecretReference | None = Field(
