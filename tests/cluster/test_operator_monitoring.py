@@ -117,7 +117,10 @@ def remember_a_checkpoint(plane: ControlPlane) -> None:
     apply(plane, manifest)
     datasets = [{"name": "mbpp_reg", "total": 100, "acceptedAt1": "0.58"}]
     result = {"run": "nightly-0123456789", "step": 120, "gate": "False", "datasets": datasets}
-    status = {"latestResult": result, "lastScheduleTime": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
+    # A result that no evaluated checkpoint vouches for would be dropped.
+    evaluated = {"digests": [{"digest": "0123456789".ljust(32, "0"), "step": 120}]}
+    night = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    status = {"latestResult": result, "evaluated": evaluated, "lastScheduleTime": night}
     path = f"/apis/evalrun.dev/v1alpha1/namespaces/{NAMESPACE}/evalschedules/nightly/status"
     answer = plane.request("PATCH", path, {"status": status}, "application/merge-patch+json")
     assert answer.status == 200, answer.message
