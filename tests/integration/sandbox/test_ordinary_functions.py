@@ -87,7 +87,7 @@ async def test_what_a_test_prints_of_a_value_takes_no_answer_out_of_the_score(
     both: Executor, letter: str, status: str
 ) -> None:
     """It is printed in each round, by the replay and by each look ahead: 84 MB in the second, beyond the limit of output."""
-    test = "import sys\nfor n in range(3): sys.stderr.write(f(n) + '\\n')\nassert f(5)[0] == 'b'"
+    test = "for n in range(3): print(f(n))\nassert f(5)[0] == 'b'"
     program = f"def f(x): return {letter!r} * 14_000_000 if x < 3 else {letter!r}"
     found = await judged(both, AssertTests([test], "", "f"), program)
     assert [ended for ended, _ in found] == [status], found

@@ -59,7 +59,7 @@ def truth(**fields: object) -> dict[str, object]:
         ),
         (truth(inputs=["1"], outputs=["1"], groups=["public"] * 2), "field 'ground_truth' has 1 inputs but 2 groups"),
         (truth(test_list=[], entry_point="f"), "field 'ground_truth.test_list' is empty: a problem needs"),
-        (truth(test_list=["assert f()"]), "field 'ground_truth.entry_point' is missing"),
+        (truth(test_list=["assert 1"]), "field 'ground_truth.entry_point' is missing"),
         (truth(prompt="", test="", entry_point="f"), "field 'ground_truth.test' is empty"),
         ({**GOOD, "language": "cobol"}, "field 'language' is 'cobol' (known: python, c, cpp)"),
         ({**GOOD, "limits": {"time_seconds": 0}}, "field 'limits.time_seconds' should be more than 0, not 0"),
