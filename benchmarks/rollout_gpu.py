@@ -184,7 +184,7 @@ def offline_rate(model: Path, size: Size, tensor_parallel: int) -> tuple[float, 
 # The pipeline
 
 
-def work_order(folder: Path, model: Path, size: Size, gpus: int, tensor_parallel: int) -> Path:
+def run_config(folder: Path, model: Path, size: Size, gpus: int, tensor_parallel: int) -> Path:
     rollout = {
         "engine": "vllm", "replicas": gpus // tensor_parallel, "tensorParallel": tensor_parallel, "gpusPerNode": gpus,
         "dtype": size.dtype,
@@ -301,7 +301,7 @@ def pipeline(
     folder = Path(tempfile.mkdtemp(prefix="evalrun-rollout-"))
     variables = environment(size)
     write_problems(folder / "problems.jsonl", prompts(size, times))
-    order = work_order(folder, model, size, gpus, tensor_parallel)
+    order = run_config(folder, model, size, gpus, tensor_parallel)
     log, output = folder / "aggregator.log", folder / "rollout.log"
     serve = [aggregator_python, "-m", "evalrun_aggregator", f"--work-order={order}"]
     serve += [f"--ledger={folder / 'ledger.sqlite'}"]

@@ -122,7 +122,7 @@ class Run:
 
 @asynccontextmanager
 async def started(samples: int) -> AsyncIterator[tuple[Parts, Run]]:
-    """Start the three, with a work order of so many samples."""
+    """Start the three, with a run configuration of so many samples."""
     folder = Path(tempfile.mkdtemp(prefix="saturation-"))
     processes: list[ServiceProcess] = []
 

@@ -89,7 +89,7 @@ def write_baseline(folder: Path, accepted: list[bool]) -> None:
     write_outputs(rows(), str(folder), OutputPlan({}, MetricOptions(), QaOptions(0.0, 1)))
 
 
-def work_order(folder: Path, model: Path, size: Size, margin: str, *, stop: bool) -> Path:
+def run_config(folder: Path, model: Path, size: Size, margin: str, *, stop: bool) -> Path:
     """Write what is run: SAMPLES answers a problem on one GPU, gated."""
     spec = {
         "model": {"path": str(model)},
@@ -129,7 +129,7 @@ def run(
         helper = [python, __file__, "--helper", str(verdicts)]
         subprocess.run([*helper, "--helps", "baseline"], env=variables, check=True)
         judge_log = folder / "judge.log"
-        order = work_order(folder, model, size, margin, stop=stop)
+        order = run_config(folder, model, size, margin, stop=stop)
         log, output = folder / "aggregator.log", folder / "rollout.log"
         ledger_file = folder / "ledger.sqlite"
         serve = [python, "-m", "evalrun_aggregator", f"--work-order={order}", f"--ledger={ledger_file}"]

@@ -1,4 +1,5 @@
-"""A run to test the aggregator with: work orders, problem files, an in-memory judge, the real process, a worker."""
+"""A run to test the aggregator with: run configurations, problem files, an in-memory judge, the real process, a
+worker."""
 
 import asyncio
 import json
@@ -40,8 +41,8 @@ def write_problems(path: Path, dataset: str, count: int) -> Path:
     return path
 
 
-def write_work_order(folder: Path, *, problems: int = 4, datasets: Sequence[str] = ("first",), **changes: Any) -> Path:
-    """Write a work order and its problem files; `protocol` and `dataset` are merged into the spec."""
+def write_run_config(folder: Path, *, problems: int = 4, datasets: Sequence[str] = ("first",), **changes: Any) -> Path:
+    """Write a run configuration and its problem files; `protocol` and `dataset` are merged into the spec."""
     protocol, dataset = changes.pop("protocol", {}), changes.pop("dataset", {})
     for name in datasets:
         write_problems(folder / f"{name}.jsonl", name, problems)

@@ -30,8 +30,8 @@ RAY_PORTS = (
 ENGINE_ENVIRONMENT = ("VLLM_CPU_KVCACHE_SPACE=1", "OMP_NUM_THREADS=1", "VLLM_CPU_OMP_THREADS_BIND=nobind")
 
 
-def work_order(folder: Path, model: Path, **rollout: object) -> Path:
-    """Write a work order for replicas of a tiny model; `rollout` adds to its fields, or replaces them."""
+def run_config(folder: Path, model: Path, **rollout: object) -> Path:
+    """Write a run configuration for replicas of a tiny model; `rollout` adds to its fields, or replaces them."""
     order = {
         "schema": 1,
         "run": "tiny",

@@ -8,15 +8,15 @@ from typing import Any
 
 from wandb.proto import wandb_internal_pb2
 
-from evalrun_api.work_order import WorkOrder
+from evalrun_api.run_config import RunConfig
 
 BLOCK_BYTES = 32 * 1024
 HEADER_BYTES = 7
 FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
 
 
-def work_order(exports: dict[str, Any], **changes: Any) -> WorkOrder:
-    """Return the work order of a run with these exports."""
+def run_config(exports: dict[str, Any], **changes: Any) -> RunConfig:
+    """Return the run configuration of a run with these exports."""
     spec = {
         "model": {"path": "some/model"},
         "datasets": [{"name": "humaneval", "source": "humaneval.jsonl"}],
@@ -24,7 +24,7 @@ def work_order(exports: dict[str, Any], **changes: Any) -> WorkOrder:
         "exports": exports,
     }
     created = datetime(2026, 1, 2, tzinfo=UTC)
-    return WorkOrder.model_validate(
+    return RunConfig.model_validate(
         {"run": "nightly", "created": created, "spec": spec, "output_dir": "/out", "uid": "u-1", **changes}
     )
 

@@ -17,7 +17,7 @@ from builders.aggregator.process import (
     eventually,
     read_results,
     running,
-    write_work_order,
+    write_run_config,
 )
 
 from evalrun.judge.v1 import judge_pb2
@@ -44,7 +44,7 @@ def arguments(folder: Path, judge: str, *more: str) -> list[str]:
 
 async def test_a_run_goes_from_work_to_outputs(tmp_path: Path, judge: tuple[FakeJudge, str]) -> None:
     images = {"aggregator": "example.test/aggregator@sha256:12"}
-    write_work_order(tmp_path, problems=30, datasets=["first", "second"], images=images)
+    write_run_config(tmp_path, problems=30, datasets=["first", "second"], images=images)
     async with running(*arguments(tmp_path, judge[1])) as process:
         worker = Worker(process.address)
         assert (await worker.status()).state == ledger_pb2.RUN_STATE_PREPARING
@@ -74,7 +74,7 @@ async def test_a_run_goes_from_work_to_outputs(tmp_path: Path, judge: tuple[Fake
 
 async def test_work_holds_prompts_and_sampling_but_never_a_test(tmp_path: Path, judge: tuple[FakeJudge, str]) -> None:
     protocol = {"name": "EVAL@k", "temperature": "0.8", "samples": 3, "k": [1, 3], "seed": 100, "maxNewTokens": 77}
-    write_work_order(tmp_path, problems=2, protocol=protocol)
+    write_run_config(tmp_path, problems=2, protocol=protocol)
     async with running(*arguments(tmp_path, judge[1])) as process:
         worker = Worker(process.address)
         work = await worker.take(100)
@@ -88,7 +88,7 @@ async def test_work_holds_prompts_and_sampling_but_never_a_test(tmp_path: Path, 
 
 
 async def test_noise_floor_passes_are_kept_apart(tmp_path: Path, judge: tuple[FakeJudge, str]) -> None:
-    write_work_order(tmp_path, problems=6, protocol={"noiseFloorRepeats": 2})
+    write_run_config(tmp_path, problems=6, protocol={"noiseFloorRepeats": 2})
     fresh: list[bool] = []
     script = judge[0].script
 
@@ -111,7 +111,7 @@ async def test_noise_floor_passes_are_kept_apart(tmp_path: Path, judge: tuple[Fa
 async def test_64_submissions_at_once_of_the_same_work_store_it_once(
     tmp_path: Path, judge: tuple[FakeJudge, str]
 ) -> None:
-    write_work_order(tmp_path, problems=50)
+    write_run_config(tmp_path, problems=50)
     async with running(*arguments(tmp_path, judge[1])) as process:
         worker = Worker(process.address)
         items = (await worker.take(100)).items
@@ -124,7 +124,7 @@ async def test_64_submissions_at_once_of_the_same_work_store_it_once(
 
 
 async def test_bad_calls_get_the_contracts_codes(tmp_path: Path, judge: tuple[FakeJudge, str]) -> None:
-    write_work_order(tmp_path, problems=3)
+    write_run_config(tmp_path, problems=3)
     async with running(*arguments(tmp_path, judge[1])) as process:
         worker = Worker(process.address)
         items = list((await worker.take()).items)
@@ -163,7 +163,7 @@ async def test_kill_9_at_random_moments_loses_and_doubles_nothing(
 ) -> None:
     chance = random.Random(seed)
     judge[0].delay = 0.01
-    write_work_order(tmp_path, problems=120, datasets=["first", "second"])
+    write_run_config(tmp_path, problems=120, datasets=["first", "second"])
     moments = [chance.uniform(0.05, 0.6) for _ in range(4)]
     print(f"seed {seed}: killed after {moments} s")
     process = AggregatorProcess(arguments(tmp_path, judge[1], "--judge-in-flight", "8"))
@@ -197,7 +197,7 @@ def asked_for(judge: FakeJudge, requests: int) -> bool:
 
 
 async def test_the_judge_may_come_late_go_and_come_back(tmp_path: Path) -> None:
-    write_work_order(tmp_path, problems=60)
+    write_run_config(tmp_path, problems=60)
     fake = FakeJudge(delay=0.02)
     first = FakeJudgeServer(fake)
     address = await first.start()
@@ -226,7 +226,7 @@ async def test_the_judge_may_come_late_go_and_come_back(tmp_path: Path) -> None:
 async def test_a_full_disk_answers_resource_exhausted_and_the_run_resumes(
     tmp_path: Path, judge: tuple[FakeJudge, str]
 ) -> None:
-    write_work_order(tmp_path, problems=40)
+    write_run_config(tmp_path, problems=40)
     long = "accept " + "x" * 60_000
     async with running(*arguments(tmp_path, judge[1], "--ledger-max-mib", "1")) as process:
         worker = Worker(process.address)
@@ -259,7 +259,7 @@ async def test_a_full_disk_answers_resource_exhausted_and_the_run_resumes(
 async def test_what_the_judge_cannot_tell_degrades_the_run_and_a_retry_mends_it(
     tmp_path: Path, judge: tuple[FakeJudge, str]
 ) -> None:
-    write_work_order(tmp_path, problems=9)
+    write_run_config(tmp_path, problems=9)
     judge[0].script = lambda request: (
         unavailable() if request.submission.text.startswith("p4 ") else scripted_verdict(request)
     )
@@ -291,13 +291,13 @@ async def test_what_the_judge_cannot_tell_degrades_the_run_and_a_retry_mends_it(
 async def test_judging_anew_needs_no_generation_and_survives_a_kill(
     tmp_path: Path, judge: tuple[FakeJudge, str]
 ) -> None:
-    write_work_order(tmp_path, problems=40)
+    write_run_config(tmp_path, problems=40)
     async with running(*arguments(tmp_path, judge[1])) as process:
         worker = Worker(process.address)
         await worker.work()
         await worker.wait_for(*DONE)
         await worker.close()
-    write_work_order(
+    write_run_config(
         tmp_path, problems=40, rejudge="second look", output_dir=str(tmp_path / "again"),
         dataset={"comparator": {"name": "exact"}},
     )  # fmt: skip
@@ -332,7 +332,7 @@ async def test_answers_made_elsewhere_are_judged_and_only_they(tmp_path: Path, j
         {"problem_id": "p3", "response": "accept too", "mode": "append"},
     ]
     (tmp_path / "answers.jsonl").write_text("".join(json.dumps(answer) + "\n" for answer in answers))
-    write_work_order(tmp_path, problems=9, responses=["answers.jsonl"], answers_per_problem="AsGiven")
+    write_run_config(tmp_path, problems=9, responses=["answers.jsonl"], answers_per_problem="AsGiven")
     async with running(*arguments(tmp_path, judge[1])) as process:
         worker = Worker(process.address)
         assert (await worker.take()).remaining == 0
@@ -344,7 +344,7 @@ async def test_answers_made_elsewhere_are_judged_and_only_they(tmp_path: Path, j
 
 
 async def test_bad_input_is_one_line_and_exit_code_2(tmp_path: Path, judge: tuple[FakeJudge, str]) -> None:
-    write_work_order(tmp_path, responses=["nowhere.jsonl"])
+    write_run_config(tmp_path, responses=["nowhere.jsonl"])
     process = AggregatorProcess(arguments(tmp_path, judge[1]))
     with pytest.raises(AssertionError, match="exit code 2"):
         await process.start()

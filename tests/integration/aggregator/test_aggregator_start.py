@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
-from builders.aggregator.process import MemoryJudge, Worker, write_work_order
+from builders.aggregator.process import MemoryJudge, Worker, write_run_config
 from prometheus_client import CollectorRegistry
 from pydantic import SecretStr
 
@@ -57,29 +57,29 @@ async def started(
 async def test_what_cannot_be_used_is_refused_in_one_line_and_the_ledger_let_go(
     tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
-    write_work_order(tmp_path)
+    write_run_config(tmp_path)
     async with started(tmp_path):
         pass
-    write_work_order(tmp_path, **change)
+    write_run_config(tmp_path, **change)
     with pytest.raises(BadInputError) as error:
         async with started(tmp_path):
             pass
     assert message in str(error.value)
     assert "\n" not in str(error.value)
-    write_work_order(tmp_path)
+    write_run_config(tmp_path)
     async with started(tmp_path):
         pass
 
 
 async def test_nothing_can_be_judged_anew_in_an_empty_ledger(tmp_path: Path) -> None:
-    write_work_order(tmp_path, rejudge="again")
+    write_run_config(tmp_path, rejudge="again")
     with pytest.raises(BadInputError, match="nothing to judge again"):
         async with started(tmp_path):
             pass
 
 
 async def test_a_judge_that_refuses_the_token_fails_the_run_with_the_reason(tmp_path: Path) -> None:
-    write_work_order(tmp_path)
+    write_run_config(tmp_path)
     judge = MemoryJudge(refuse=[JudgeRefusedError("judge memory: UNAUTHENTICATED: send the token")])
     async with started(tmp_path, judge) as address:
         worker = Worker(address)
@@ -95,7 +95,7 @@ async def test_a_judge_that_refuses_the_token_fails_the_run_with_the_reason(tmp_
 
 
 async def test_a_judge_without_datasets_fails_a_run_that_submits_before_it_is_asked_anything(tmp_path: Path) -> None:
-    order = write_work_order(tmp_path, dataset={"judgeMode": "Submit"})
+    order = write_run_config(tmp_path, dataset={"judgeMode": "Submit"})
     rows = [json.loads(line) for line in (tmp_path / "first.jsonl").read_text().splitlines()]
     named = [{**row, "sandbox_dataset": "mbpp", "sandbox_id": str(number)} for number, row in enumerate(rows)]
     (tmp_path / "first.jsonl").write_text("".join(json.dumps(row) + "\n" for row in named))
@@ -117,7 +117,7 @@ async def test_a_judge_without_datasets_fails_a_run_that_submits_before_it_is_as
 
 
 async def test_callers_need_the_runs_token(tmp_path: Path) -> None:
-    write_work_order(tmp_path)
+    write_run_config(tmp_path)
     async with started(tmp_path, token=SecretStr("secret")) as address:
         worker = Worker(address)
         with pytest.raises(grpc.aio.AioRpcError) as refused:
@@ -127,7 +127,7 @@ async def test_callers_need_the_runs_token(tmp_path: Path) -> None:
 
 
 async def test_replicas_are_reported_exposed_and_kept(tmp_path: Path) -> None:
-    write_work_order(tmp_path)
+    write_run_config(tmp_path)
     registry = CollectorRegistry()
     async with started(tmp_path, registry=registry) as address:
         worker = Worker(address)
@@ -148,7 +148,7 @@ async def test_replicas_are_reported_exposed_and_kept(tmp_path: Path) -> None:
 
 
 async def test_an_export_that_fails_is_a_warning_of_a_run_that_succeeded(tmp_path: Path) -> None:
-    order = write_work_order(tmp_path)
+    order = write_run_config(tmp_path)
     content = json.loads(order.read_text())
     content["spec"]["exports"] = {"mlflow": {"trackingURI": "http://127.0.0.1:9"}}  # discard: nobody answers there
     order.write_text(json.dumps(content))
@@ -166,7 +166,7 @@ async def test_an_export_that_fails_is_a_warning_of_a_run_that_succeeded(tmp_pat
 
 
 async def test_counters_go_on_after_a_restart(tmp_path: Path) -> None:
-    write_work_order(tmp_path)
+    write_run_config(tmp_path)
     labels = {"run": "test-run", "namespace": "default"}
     for _ in range(2):
         registry = CollectorRegistry()

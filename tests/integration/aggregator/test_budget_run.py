@@ -4,7 +4,7 @@ import json
 import signal
 from pathlib import Path
 
-from builders.aggregator.process import Worker, read_results, running, write_work_order
+from builders.aggregator.process import Worker, read_results, running, write_run_config
 
 from evalrun.ledger.v1 import ledger_pb2
 from evalrun_client.fake_judge import FakeJudge, FakeJudgeServer
@@ -16,7 +16,7 @@ async def test_each_problem_is_sampled_until_its_tokens_are_spent(tmp_path: Path
     protocol = {
         "name": "EVAL@budget", "temperature": "0.8", "maxNewTokens": 20, "budget": {"outputTokensPerProblem": 45},
     }  # fmt: skip
-    path = write_work_order(tmp_path, problems=PROBLEMS, protocol=protocol)
+    path = write_run_config(tmp_path, problems=PROBLEMS, protocol=protocol)
     server = FakeJudgeServer(FakeJudge())
     arguments = ["--work-order", str(path), "--ledger", str(tmp_path / "l.sqlite3"), "--judge", await server.start()]
     async with running(*arguments) as process:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from builders.aggregator.process import Worker, read_results, running, write_work_order
+from builders.aggregator.process import Worker, read_results, running, write_run_config
 from builders.results.samples import sample_result
 from builders.results.stored_runs import write_run
 
@@ -23,7 +23,7 @@ def some_verdicts(request: judge_pb2.JudgeRequest) -> Answer:
 
 async def test_what_there_is_is_written_marked_partial_and_stays_as_it_ended(tmp_path: Path) -> None:
     write_run(tmp_path / "main", [sample_result("p0", 0, ["success"], dataset="first")])
-    path = write_work_order(tmp_path, problems=20)
+    path = write_run_config(tmp_path, problems=20)
     order = json.loads(path.read_text())
     order["spec"]["gate"] = {"baseline": "./main", "dataset": "first", "maxRegression": "0.02"}
     path.write_text(json.dumps(order))

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from builders.aggregator.process import Worker, running, write_work_order
+from builders.aggregator.process import Worker, running, write_run_config
 from builders.results.samples import sample_result
 from builders.results.stored_runs import write_run
 
@@ -32,7 +32,7 @@ async def test_a_gate_is_decided_at_the_end_and_never_stands_in_the_runs_way(
         solved = [["success"] if place in baseline else ["wrong_answer"] for place in range(PROBLEMS)]
         rows = (sample_result(f"p{place}", 0, statuses, dataset="first") for place, statuses in enumerate(solved))
         write_run(tmp_path / "main", rows)
-    path = write_work_order(tmp_path, problems=PROBLEMS)
+    path = write_run_config(tmp_path, problems=PROBLEMS)
     order = json.loads(path.read_text())
     order["spec"]["gate"] = {"baseline": "./main", "dataset": "first", "maxRegression": "0.02"}
     path.write_text(json.dumps(order))

@@ -5,7 +5,7 @@ import gc
 import types
 from pathlib import Path
 
-from builders.aggregator.process import MemoryJudge, write_work_order
+from builders.aggregator.process import MemoryJudge, write_run_config
 from prometheus_client import CollectorRegistry
 
 from evalrun_aggregator.app import Aggregator
@@ -45,7 +45,7 @@ def graph_from(root: object) -> dict[int, tuple[object, list[object]]]:
 
 async def test_aggregator_parts_of_a_run_under_way_hold_no_owner(tmp_path: Path) -> None:
     settings = AggregatorSettings(
-        work_order=write_work_order(tmp_path), ledger=tmp_path / "l.sqlite3", judge=["memory"], port=0
+        work_order=write_run_config(tmp_path), ledger=tmp_path / "l.sqlite3", judge=["memory"], port=0
     )
     aggregator = Aggregator(settings, open_judge=lambda *_: MemoryJudge(), registry=CollectorRegistry())
     await aggregator.start()

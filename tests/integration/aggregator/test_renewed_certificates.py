@@ -5,7 +5,7 @@ import asyncio
 import ssl
 from pathlib import Path
 
-from builders.aggregator.process import Worker, read_results, running, write_work_order
+from builders.aggregator.process import Worker, read_results, running, write_run_config
 from builders.tls_folders import TlsFolder, authority, shown
 
 from evalrun.ledger.v1 import ledger_pb2
@@ -23,7 +23,7 @@ async def test_an_aggregator_takes_renewed_certificates_in_mid_run(tmp_path: Pat
     fake = FakeJudge(delay=0.3)
     judge = FakeJudgeServer(fake, tls_folder=judge_tls)
     address = await judge.start()
-    write_work_order(tmp_path, problems=PROBLEMS)
+    write_run_config(tmp_path, problems=PROBLEMS)
     async with running(
         f"--work-order={tmp_path / 'work_order.json'}", f"--ledger={tmp_path / 'ledger.sqlite3'}",
         f"--judge={address}", f"--judge-tls-folder={own_tls}", f"--tls-folder={own_tls}", "--judge-stream-seconds=0.2",

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.aggregator.process import Worker, running, write_work_order
+from builders.aggregator.process import Worker, running, write_run_config
 from builders.results.samples import sample_result
 from builders.results.stored_runs import write_run
 
@@ -18,11 +18,11 @@ PROBLEMS = 120
 
 
 def a_run(folder: Path, solved: range, **gate: object) -> Path:
-    """Write a baseline that solved some problems, and a work order that is gated by it."""
+    """Write a baseline that solved some problems, and a run configuration that is gated by it."""
     statuses = [["success"] if place in solved else ["wrong_answer"] for place in range(PROBLEMS)]
     rows = (sample_result(f"p{place}", 0, each, dataset="first") for place, each in enumerate(statuses))
     write_run(folder / "main", rows)
-    path = write_work_order(folder, problems=PROBLEMS)
+    path = write_run_config(folder, problems=PROBLEMS)
     order = json.loads(path.read_text())
     asked = {"baseline": "./main", "dataset": "first", "maxRegression": "0.02", "sequential": True}
     order["spec"]["gate"] = asked | gate
@@ -33,7 +33,8 @@ def a_run(folder: Path, solved: range, **gate: object) -> Path:
 async def ended(
     path: Path, folder: Path, *, starts: int = 1
 ) -> tuple[list[ledger_pb2.GetStatusResponse], dict[str, Any]]:
-    """Run a work order to its end, and start it again as often; gives what each process said, and summary.json."""
+    """Run a run configuration to its end, and start it again as often; gives what each process said, and
+    summary.json."""
     server = FakeJudgeServer(FakeJudge())
     arguments = ["--work-order", str(path), "--ledger", str(folder / "l.sqlite3"), "--judge", await server.start()]
     answers = []

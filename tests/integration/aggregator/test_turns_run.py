@@ -6,7 +6,7 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from builders.aggregator.process import Worker, completion_for, read_results, running, write_work_order
+from builders.aggregator.process import Worker, completion_for, read_results, running, write_run_config
 
 from evalrun.ledger.v1 import ledger_pb2
 from evalrun_aggregator.turns.feedback import WRONG
@@ -62,7 +62,7 @@ def chat(item: ledger_pb2.WorkItem) -> list[tuple[str, str]]:
 
 def order(folder: Path, **dataset: str) -> list[str]:
     protocol = {"name": "EVAL@turns", "turns": {"limit": 3, "shownTests": 4}}
-    path = write_work_order(folder, problems=4, protocol=protocol, dataset=dataset)
+    path = write_run_config(folder, problems=4, protocol=protocol, dataset=dataset)
     records = [json.loads(line) for line in (folder / "first.jsonl").read_text().splitlines()]
     for record in records:
         record["ground_truth"] = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import aiohttp
 import grpc
 import pytest
-from builders.aggregator.process import running, write_work_order
+from builders.aggregator.process import running, write_run_config
 from builders.judge.services import services
 from builders.judge.steady_load import echo_request, steady_load
 from builders.tls_folders import TlsFolder, authority, shown
@@ -64,7 +64,7 @@ def all_have_read(folder: Path, times: int) -> bool:
 async def test_without_a_certificate_no_port_answers(tmp_path: Path) -> None:
     issued = authority()
     folder = TlsFolder(tmp_path / "gateway").write("gateway", issued)
-    write_work_order(tmp_path)
+    write_run_config(tmp_path)
     async with (
         services(
             tmp_path,

@@ -11,7 +11,7 @@ from pathlib import Path
 import aiohttp
 import grpc
 import pytest
-from builders.aggregator.process import running, write_work_order
+from builders.aggregator.process import running, write_run_config
 from builders.judge.services import services
 from builders.judge.steady_load import steady_load, until
 
@@ -70,7 +70,7 @@ async def opens_ledger(address: str, tokens: BearerTokens | None, method: str) -
 
 async def test_what_a_part_holds_opens_no_other_hop(tmp_path: Path) -> None:
     files = {hop: write(tmp_path / hop, f"{hop}-token") for hop in HOPS}
-    write_work_order(tmp_path)
+    write_run_config(tmp_path)
     async with (
         services(
             tmp_path,

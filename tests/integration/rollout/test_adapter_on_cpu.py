@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from builders.generator.rollout import make_tiny_model, ray_head, start_rollout, work_order
+from builders.generator.rollout import make_tiny_model, ray_head, run_config, start_rollout
 from builders.generator.work import ledger_server, work_item
 
 from evalrun_generator.rollout.adapter import adapter_facts
@@ -57,7 +57,7 @@ async def test_a_run_of_an_adapter_gets_the_adapters_answers(gen_cpu: Path, tmp_
     model, adapter = await make_tiny_model(gen_cpu, tmp_path / "model"), tmp_path / "adapter"
     answers = await answers_of(gen_cpu, model, adapter)
     assert answers["base"] != answers["adapter"]
-    path = work_order(tmp_path, model, replicas=1, gpusPerNode=1)
+    path = run_config(tmp_path, model, replicas=1, gpusPerNode=1)
     order = json.loads(path.read_text())
     order["spec"]["model"]["adapter"] = str(adapter)
     path.write_text(json.dumps(order))

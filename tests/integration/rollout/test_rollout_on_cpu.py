@@ -18,10 +18,10 @@ from builders.generator.rollout import (
     kill,
     make_tiny_model,
     ray_head,
+    run_config,
     send,
     start_rollout,
     title,
-    work_order,
 )
 from builders.generator.work import LedgerServer, ledger_server, work_items
 
@@ -87,7 +87,7 @@ def hang(head: RayHead) -> list[int]:
 
 async def test_a_replica_outlives_its_generator_and_is_ended_where_it_hangs(gen_cpu: Path, tmp_path: Path) -> None:
     model = await make_tiny_model(gen_cpu, tmp_path / "model")
-    order = work_order(tmp_path, model, replicas=1, gpusPerNode=1)
+    order = run_config(tmp_path, model, replicas=1, gpusPerNode=1)
     async with ledger_server(work_items(2000)) as server, ray_head(gen_cpu, tmp_path, gpus=1) as head:
         first = await start_rollout(head, order, server.address, tmp_path / "first.log", *PATIENCE)
         await until(server, "20 stored")
@@ -119,7 +119,7 @@ async def test_a_replica_outlives_its_generator_and_is_ended_where_it_hangs(gen_
 async def test_every_completion_once_though_replicas_and_generator_fail(gen_cpu: Path, tmp_path: Path) -> None:
     items = work_items(2000)
     model = await make_tiny_model(gen_cpu, tmp_path / "model")
-    order = work_order(tmp_path, model)
+    order = run_config(tmp_path, model)
     async with ledger_server(items) as server, ray_head(gen_cpu, tmp_path) as head:
         held = hold_back(server)
         # Enough to keep two replicas busy until the end; the rest is given up once everything has been seen.

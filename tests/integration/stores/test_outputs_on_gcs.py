@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from builders.aggregator.process import AggregatorProcess, Worker, running, write_work_order
+from builders.aggregator.process import AggregatorProcess, Worker, running, write_run_config
 from builders.gcs_double import EXPIRED, NO_BILLING, OVER_QUOTA, GcsDouble
 
 from evalrun.ledger.v1 import ledger_pb2
@@ -30,7 +30,7 @@ async def gcs() -> AsyncIterator[GcsDouble]:
 
 
 def arguments(folder: Path, judge: str, url: str) -> list[str]:
-    order = write_work_order(folder, problems=PROBLEMS, output_dir=url)
+    order = write_run_config(folder, problems=PROBLEMS, output_dir=url)
     return ["--work-order", str(order), "--ledger", str(folder / "ledger.sqlite3"), "--judge", judge]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.aggregator.process import AggregatorProcess, Worker, running, write_problems, write_work_order
+from builders.aggregator.process import AggregatorProcess, Worker, running, write_problems, write_run_config
 from builders.s3_server import CuttingProxy, S3Server
 from builders.tools import missing
 
@@ -35,7 +35,7 @@ def arguments(folder: Path, judge: str) -> list[str]:
 
 
 def order(folder: Path, **changes: Any) -> None:
-    write_work_order(folder, problems=PROBLEMS, output_dir="s3://results/run-1", **changes)
+    write_run_config(folder, problems=PROBLEMS, output_dir="s3://results/run-1", **changes)
 
 
 def check_outputs(server: S3Server) -> None:
@@ -86,7 +86,7 @@ async def test_problems_come_from_a_bucket_and_results_go_there_summary_last(
 async def test_a_place_that_refuses_is_named_before_anything_is_generated(
     tmp_path: Path, s3: S3Server, judge: str, url: str, key: str, words: str
 ) -> None:
-    write_work_order(tmp_path, output_dir=url)
+    write_run_config(tmp_path, output_dir=url)
     process = AggregatorProcess(arguments(tmp_path, judge), s3.environment(key))
     with pytest.raises(AssertionError, match="exit code 2"):
         await process.start()

@@ -10,7 +10,7 @@ from builders.operator.evalruns import evalrun_manifest
 
 from evalrun_aggregator.start.datasets import load_datasets
 from evalrun_aggregator.start.responses import read_responses
-from evalrun_api.work_order import EvalRunSpec, WorkOrder
+from evalrun_api.run_config import EvalRunSpec, RunConfig
 from evalrun_runtime.exits import BadInputError
 
 
@@ -81,9 +81,9 @@ def test_answers_to_excluded_problems_are_left_out_and_are_no_error(tmp_path: Pa
     answers = [{"problem_id": f"p{n}", "response": "print(1)"} for n in range(2)]
     datasets = load_datasets(spec, tmp_path, {})
 
-    def order(rows: list[dict[str, str]]) -> WorkOrder:
+    def order(rows: list[dict[str, str]]) -> RunConfig:
         file = write_rows(tmp_path / "answers.jsonl", rows)
-        return WorkOrder(run="r", created=datetime.now(UTC), spec=spec, responses=[str(file)], output_dir=str(tmp_path))
+        return RunConfig(run="r", created=datetime.now(UTC), spec=spec, responses=[str(file)], output_dir=str(tmp_path))
 
     problems, given = read_responses(order(answers), datasets)
     assert [problems.items.key_of(index).problem_id for index in range(2)] == ["p0", "p2"]

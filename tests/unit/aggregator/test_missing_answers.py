@@ -17,7 +17,7 @@ from evalrun_aggregator.ledger.items import DatasetItems, ItemKey, RunItems
 from evalrun_aggregator.start.datasets import RunDataset, load_datasets
 from evalrun_aggregator.start.problems import RunProblems
 from evalrun_aggregator.start.responses import asked_of, read_responses
-from evalrun_api.work_order import EvalRunSpec, WorkOrder
+from evalrun_api.run_config import EvalRunSpec, RunConfig
 from evalrun_data.responses import Response
 from evalrun_results.comparisons.gate import GateDecision
 from evalrun_results.comparisons.run_gate import decision_of
@@ -56,7 +56,7 @@ def test_an_answer_beyond_the_number_asked_is_refused(tmp_path: Path) -> None:
     rows = [{"problem_id": "p0", "response": "", "sample": sample} for sample in range(3)]
     file = write_rows(tmp_path / "answers.jsonl", rows)
     spec = EvalRunSpec.model_validate(evalrun_manifest({})["spec"])
-    order = WorkOrder(
+    order = RunConfig(
         run="r", created=datetime.now(UTC), spec=spec, responses=[str(file)], answers_per_problem=2,
         output_dir=str(tmp_path),
     )  # fmt: skip

@@ -13,7 +13,7 @@ from builders.operator.evalruns import evalrun_manifest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from evalrun_aggregator.start.datasets import load_datasets
-from evalrun_api.work_order import EvalRunSpec
+from evalrun_api.run_config import EvalRunSpec
 
 
 # fsspec has no types.

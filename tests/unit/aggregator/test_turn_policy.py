@@ -8,7 +8,7 @@ from evalrun_aggregator.ledger.entries import Exchange, StoredCompletion
 from evalrun_aggregator.ledger.items import DatasetItems, ItemKey, RunItems
 from evalrun_aggregator.turns.feedback import WRONG, FeedbackOptions
 from evalrun_aggregator.turns.policy import FRAME_TOKENS, TurnPolicy, conversation, turn_policy_of
-from evalrun_api.work_order import EvalRunSpec
+from evalrun_api.run_config import EvalRunSpec
 from evalrun_data.records import Message, Problem, StdioTests
 
 PROBLEM = Problem("d", "p", "Add.", StdioTests(("1\n",), ("1\n",), ("public",)))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evalrun_api.work_order import WorkOrder, parse_work_order
+from evalrun_api.run_config import RunConfig, parse_run_config
 from evalrun_cli.local.options import LocalOptions
 from evalrun_cli.local.runs import rejudge_directory
 from evalrun_cli.local.workspace import create, default_directory, order_in, reopen
@@ -22,7 +22,7 @@ SPEC = {
     "endpoints": [{"url": "http://a/v1"}],
 }
 DOCUMENT = {"run": "demo", "created": "2026-01-01T00:00:00Z", "spec": SPEC, "output_dir": "out"}
-ORDER = parse_work_order(DOCUMENT, "test")
+ORDER = parse_run_config(DOCUMENT, "test")
 
 
 def test_the_default_name_holds_the_run_and_the_time() -> None:
@@ -84,7 +84,7 @@ def with_answers(folder: Path) -> Path:
     return folder
 
 
-def changed(path: str, value: object) -> WorkOrder:
+def changed(path: str, value: object) -> RunConfig:
     """Return the order with one field changed."""
     order = copy.deepcopy(DOCUMENT)
     *parents, name = path.split(".")
@@ -92,7 +92,7 @@ def changed(path: str, value: object) -> WorkOrder:
     for parent in parents:
         inside = inside[int(parent)] if parent.isdigit() else inside.setdefault(parent, {})
     inside[name] = value
-    return parse_work_order(order, "test")
+    return parse_run_config(order, "test")
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_an_order_that_cannot_be_used_is_named(tmp_path: Path, spec: dict[str, o
 
 
 def test_an_order_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match=r"work order .*none\.json"):
+    with pytest.raises(BadInputError, match=r"run configuration .*none\.json"):
         read_rollout_order(tmp_path / "none.json")
 
 

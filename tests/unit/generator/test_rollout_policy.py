@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from evalrun_api.work_order import Rollout
+from evalrun_api.run_config import Rollout
 from evalrun_generator.rollout.policy import (
     Action,
     ActionKind,

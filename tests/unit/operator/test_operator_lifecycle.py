@@ -886,7 +886,7 @@ def test_a_gate_whose_baseline_still_runs_waits_for_it_and_is_never_complete_bef
     assert all((one := condition_of(step, Kind.COMPLETE)) and one.status == "False" for step in world.history)
 
 
-def test_a_baselines_outputs_are_found_once_and_stand_in_the_work_order() -> None:
+def test_a_baselines_outputs_are_found_once_and_stand_in_the_run_config() -> None:
     world = generating(changes=BASELINE, baseline=Baseline("Succeeded", "pvc://results/before_1"))
     assert world.status.baseline_url == "pvc://results/before_1"
     world.baseline = Baseline("")  # deleted since

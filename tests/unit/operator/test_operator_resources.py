@@ -17,8 +17,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from evalrun_aggregator.settings import AggregatorSettings
 from evalrun_api.replica_count import wanted_replicas
+from evalrun_api.run_config import read_run_config
 from evalrun_api.v1alpha1 import EvalRun, Rollout
-from evalrun_api.work_order import read_work_order
 from evalrun_cluster.objects import Object
 from evalrun_generator.rollout.engine import engine_plan
 from evalrun_generator.rollout.order import read_rollout_order
@@ -370,12 +370,12 @@ def test_ray_is_reached_by_its_own_pods_and_its_dashboard_by_kuberay() -> None:
     assert [port["port"] for port in kuberay["ports"]] == [8265]  # it asks for the cluster's token
 
 
-def test_the_aggregator_understands_its_work_order(tmp_path: Path) -> None:
+def test_the_aggregator_understands_its_run_config(tmp_path: Path) -> None:
     run = evalrun({"spec.output": {"url": "pvc://results/phase0"}, "spec.datasets.0.source": "pvc://data/a/b.jsonl"})
     data = of_kind(objects(plan_of(run)), "ConfigMap")["data"]
     file = tmp_path / "work-order.json"
     file.write_text(data["work-order.json"])
-    order = read_work_order(file)
+    order = read_run_config(file)
     assert order.run == "run"
     assert order.spec.datasets[0].source == "/mnt/claims/data/a/b.jsonl"
     assert order.output_dir == "/mnt/claims/results/phase0/run_20260131_120000"
@@ -394,7 +394,7 @@ VERLS = {"spec.datasets.0.grader": {"path": "builtin:verl"}}
     ("change", "rollout"),
     [({}, False), ({"spec.judge": STOCK}, False), ({"spec.judge": OWN_IMAGES}, False), ({}, True)],
 )
-def test_the_work_order_names_the_image_of_each_part_for_the_audit(change: dict[str, Any], rollout: bool) -> None:
+def test_the_run_config_names_the_image_of_each_part_for_the_audit(change: dict[str, Any], rollout: bool) -> None:
     made = objects(plan_of(evalrun(change, rollout=rollout)))
     order = json.loads(of_kind(made, "ConfigMap")["data"]["work-order.json"])
     used = {container["image"] for _, pod in pods(made) for container in pod["containers"]}
@@ -420,7 +420,7 @@ def test_verls_grader_gets_the_sandbox_that_has_its_scorers(
     assert container_of(objects(plan_of(evalrun(change), **settings)), "sandbox")["image"] == image
 
 
-def test_what_may_change_while_a_run_goes_on_is_not_in_its_work_order() -> None:
+def test_what_may_change_while_a_run_goes_on_is_not_in_its_run_config() -> None:
     before = of_kind(objects(plan_of(evalrun())), "ConfigMap")
     changed = evalrun({"spec.suspend": True, "spec.backoffLimit": 9, "spec.ttlSecondsAfterFinished": 5})
     assert of_kind(objects(plan_of(changed)), "ConfigMap") == before

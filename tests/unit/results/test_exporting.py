@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.results.exports import work_order
+from builders.results.exports import run_config
 
+from evalrun_api.run_config import RunConfig
 from evalrun_api.v1alpha1 import Lineage
-from evalrun_api.work_order import WorkOrder
 from evalrun_results.exports.content import ExportContent, curve_point, export_id
 from evalrun_results.exports.exporter import Exported, ExportError, Target, WandbTarget
 from evalrun_results.exports.process import environment, export_apart
@@ -49,7 +49,7 @@ class Services:
 
 def exported(services: Services, exports: dict[str, Any]) -> Any:
     qa: dict[str, list[JsonObject]] = {"humaneval": [{"problem_id": "HumanEval/0", "response": "\ud800"}]}
-    return RunExports(work_order(exports), services)({"run": "nightly"}, METRICS, qa, Path("/out"))
+    return RunExports(run_config(exports), services)({"run": "nightly"}, METRICS, qa, Path("/out"))
 
 
 def test_every_figure_that_has_a_value_goes_to_every_service() -> None:
@@ -89,25 +89,25 @@ def test_a_service_that_fails_is_a_warning_and_the_others_go_on() -> None:
     ],
 )
 def test_the_spec_says_where_to(exports: dict[str, Any], kinds: list[str]) -> None:
-    assert [target.kind for target in targets_of(work_order(exports).spec.exports)] == kinds
+    assert [target.kind for target in targets_of(run_config(exports).spec.exports)] == kinds
 
 
 def test_the_id_stays_over_restarts_and_is_another_for_another_run() -> None:
-    first = export_id(work_order({}))
-    assert export_id(work_order({}, output_dir="/elsewhere")) == first  # the uid says it
+    first = export_id(run_config({}))
+    assert export_id(run_config({}, output_dir="/elsewhere")) == first  # the uid says it
     others = [{"uid": "u-2"}, {"rejudge": "again"}, {"run": "x"}, {"namespace": "n"}, {"uid": ""}]
-    ids = {export_id(work_order({}, **other)) for other in others}
+    ids = {export_id(run_config({}, **other)) for other in others}
     assert len(ids | {first}) == len(others) + 1
 
 
-def with_lineage(order: WorkOrder, **lineage: object) -> WorkOrder:
+def with_lineage(order: RunConfig, **lineage: object) -> RunConfig:
     spec = order.spec.model_copy(update={"lineage": Lineage.model_validate(lineage)})
     return order.model_copy(update={"spec": spec})
 
 
 def test_runs_of_one_schedule_are_on_one_curve_and_a_rejudging_is_not() -> None:
-    first = with_lineage(work_order({}), schedule="grpo", step=120, phase="rl")
-    later = with_lineage(work_order({}, uid="u-2"), schedule="grpo", step=130)
+    first = with_lineage(run_config({}), schedule="grpo", step=120, phase="rl")
+    later = with_lineage(run_config({}, uid="u-2"), schedule="grpo", step=130)
     points = [curve_point(first), curve_point(later)]
     assert [(point and (point.schedule, point.step, point.phase)) for point in points] == [
         ("grpo", 120, "rl"), ("grpo", 130, ""),
@@ -117,14 +117,14 @@ def test_runs_of_one_schedule_are_on_one_curve_and_a_rejudging_is_not() -> None:
     ids = {
         point and point.id
         for point in (
-            curve_point(with_lineage(work_order({}), **others[0])),
-            curve_point(with_lineage(work_order({}, namespace="n"), **others[1])),
+            curve_point(with_lineage(run_config({}), **others[0])),
+            curve_point(with_lineage(run_config({}, namespace="n"), **others[1])),
         )
     }
     assert len(ids | {points[0] and points[0].id}) == 3
-    assert curve_point(work_order({})) is None
-    assert curve_point(with_lineage(work_order({}), schedule="grpo")) is None
-    assert curve_point(with_lineage(work_order({}, rejudge="again"), schedule="grpo", step=120)) is None
+    assert curve_point(run_config({})) is None
+    assert curve_point(with_lineage(run_config({}), schedule="grpo")) is None
+    assert curve_point(with_lineage(run_config({}, rejudge="again"), schedule="grpo", step=120)) is None
 
 
 def test_without_a_key_nothing_is_started_and_the_way_out_named(

@@ -100,7 +100,7 @@ def component(run: str, part: str) -> str:
 
 
 def order_config_map(run: str) -> str:
-    """Return the name of the ConfigMap that holds the work order."""
+    """Return the name of the ConfigMap that holds the run configuration."""
     return f"{run}-order"
 
 

@@ -10,8 +10,8 @@ from evalrun_operator.resources.judge import judge_deployment, judge_disruption_
 from evalrun_operator.resources.network import network_policies
 from evalrun_operator.resources.plan import RunPlan
 from evalrun_operator.resources.ray_cluster import ray_cluster
+from evalrun_operator.resources.run_config import judge_tls_secret, order_config_map, token_secret
 from evalrun_operator.resources.sandbox import sandbox_deployment, sandbox_service, slots_of
-from evalrun_operator.resources.work_order import judge_tls_secret, order_config_map, token_secret
 
 __all__ = [
     "RunPlan",

@@ -237,7 +237,7 @@ def secret_env(variable: str, secret: str, key: str) -> Object:
 
 
 def order_volume(plan: RunPlan) -> Object:
-    """Return the volume of the work order."""
+    """Return the volume of the run configuration."""
     return {"name": "order", "configMap": {"name": names.order_config_map(plan.run.name)}}
 
 

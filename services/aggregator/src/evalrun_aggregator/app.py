@@ -43,7 +43,7 @@ from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
 from evalrun_aggregator.token_budget import TokenBudget, TokenBudgets
 from evalrun_aggregator.turns.policy import TurnPolicy
 from evalrun_aggregator.work_items import WorkItems
-from evalrun_api.work_order import Protocol, WorkOrder, read_work_order
+from evalrun_api.run_config import Protocol, RunConfig, read_run_config
 from evalrun_client.judge_client import GrpcJudge, JudgeAddress
 from evalrun_results.exports.content import export_id
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
@@ -103,12 +103,12 @@ class Aggregator:
         """Open the run and serve.
 
         Raises:
-            BadInputError: work order, data or ledger cannot be used.
+            BadInputError: run configuration, data or ledger cannot be used.
             LedgerError: the disk failed or is full.
             OSError: the port is taken.
         """
         settings = self._settings
-        order = read_work_order(settings.work_order)
+        order = read_run_config(settings.work_order)
         first_start = not settings.ledger.exists()
         await asyncio.to_thread(check_destination, order.output_dir, first_start=first_start)
         problems, responses = await asyncio.to_thread(load_problems_of, order)
@@ -155,7 +155,7 @@ class Aggregator:
 
     def _wire(
         self,
-        order: WorkOrder,
+        order: RunConfig,
         problems: RunProblems,
         ledger: Ledger,
         opened: OpenedRun,
@@ -206,7 +206,7 @@ class Aggregator:
         work_items = WorkItems(problems, ledger, budget, traces)
         return RunParts(LedgerService(state, intake, status, driver, work_items), driver, intake)
 
-    def _telemetry(self, order: WorkOrder, opened: OpenedRun, replicas: ReplicaRegistry) -> Telemetry:
+    def _telemetry(self, order: RunConfig, opened: OpenedRun, replicas: ReplicaRegistry) -> Telemetry:
         cost, clocks = order.spec.cost, self._clocks
         price = None if cost is None else (float(cost.gpu_hour_value), cost.currency)
         telemetry = Telemetry(
@@ -224,7 +224,7 @@ class Aggregator:
         return telemetry
 
 
-async def gate_watch_of(order: WorkOrder, problems: RunProblems, ledger: Ledger) -> GateWatch | None:
+async def gate_watch_of(order: RunConfig, problems: RunProblems, ledger: Ledger) -> GateWatch | None:
     """Return what watches the run's sequential gates; None where it has none."""
     if not draws_by_chance(order.spec):
         return None
@@ -232,8 +232,8 @@ async def gate_watch_of(order: WorkOrder, problems: RunProblems, ledger: Ledger)
     return GateWatch(order.spec, problems, gates, ledger.reader.facts())
 
 
-def load_problems_of(order: WorkOrder) -> tuple[RunProblems, GivenResponses | None]:
-    """Load what a work order names. Blocking. Raises BadInputError."""
+def load_problems_of(order: RunConfig) -> tuple[RunProblems, GivenResponses | None]:
+    """Load what a run configuration names. Blocking. Raises BadInputError."""
     check_supported(order.spec)
     datasets = load_datasets(order.spec, order.base_dir, order.sources)
     if order.responses is None:
@@ -257,7 +257,7 @@ def token_budget_of(protocol: Protocol) -> TokenBudget | None:
     return TokenBudget(protocol.budget.output_tokens_per_problem, protocol.max_new_tokens)
 
 
-def budget_book_of(order: WorkOrder, items: RunItems) -> TokenBudgets | None:
+def budget_book_of(order: RunConfig, items: RunItems) -> TokenBudgets | None:
     """Return the book of a run that draws samples until its budget is spent; None where answers are not generated."""
     budget = token_budget_of(order.spec.protocol)
     if budget is None or order.responses is not None or order.rejudge is not None:
@@ -265,7 +265,7 @@ def budget_book_of(order: WorkOrder, items: RunItems) -> TokenBudgets | None:
     return TokenBudgets(budget, items)
 
 
-def asked_samples(order: WorkOrder, problems: RunProblems, responses: GivenResponses | None) -> Sequence[int]:
+def asked_samples(order: RunConfig, problems: RunProblems, responses: GivenResponses | None) -> Sequence[int]:
     """Return how many samples each problem of each dataset should have where nothing is generated.
 
     None where a budget or the verdicts decided how many there are.
@@ -278,14 +278,14 @@ def asked_samples(order: WorkOrder, problems: RunProblems, responses: GivenRespo
     return [problems.items.samples] * len(problems.datasets)
 
 
-def turn_policies(order: WorkOrder) -> dict[str, TurnPolicy] | None:
+def turn_policies(order: RunConfig) -> dict[str, TurnPolicy] | None:
     """Return the rules of further turns by dataset; None where no turn opens: answers are not generated."""
     if order.responses is not None or order.rejudge is not None:
         return None
     return turn_policies_of(order.spec)
 
 
-def item_rules(order: WorkOrder, problems: RunProblems) -> ItemRules:
+def item_rules(order: RunConfig, problems: RunProblems) -> ItemRules:
     """Return what the judge is asked about an item, and what its answer becomes."""
     policies = turn_policies(order)
     if policies is None:

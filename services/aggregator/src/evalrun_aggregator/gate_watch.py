@@ -17,7 +17,7 @@ from evalrun_aggregator.ledger.board import Board
 from evalrun_aggregator.ledger.items import RunItems, pack_row
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.start.problems import RunProblems
-from evalrun_api.work_order import EvalRunSpec, Gate, WorkOrder
+from evalrun_api.run_config import EvalRunSpec, Gate, RunConfig
 from evalrun_data.digest import digest_records
 from evalrun_results.comparisons.gate import GateDecision, GateResult, undecided
 from evalrun_results.comparisons.gate_values import UnusableGateError, base_bounds
@@ -223,7 +223,7 @@ class GateWatch:
         return [each.name for each in self._problems.items.datasets].index(gate.dataset_names[0])
 
 
-def watched_gates(order: WorkOrder) -> list[WatchedGate]:
+def watched_gates(order: RunConfig) -> list[WatchedGate]:
     """Return the sequential gates of a run with their baselines. Blocking.
 
     A baseline that cannot be read keeps the run from stopping early, not from starting: at the end it is read again.

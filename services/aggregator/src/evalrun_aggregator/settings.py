@@ -13,7 +13,7 @@ class AggregatorSettings(ServiceSettings):
 
     model_config = SettingsConfigDict(env_prefix="EVALRUN_AGGREGATOR_")
 
-    work_order: Path = Field(description="The run's work order, a JSON or YAML file.")
+    work_order: Path = Field(description="The run configuration, a JSON or YAML file.")
     ledger: Path = Field(description="The run's SQLite file, created if absent. Not on a network file system.")
     ledger_max_mib: int | None = Field(
         None, ge=1, description="Maximum size of the ledger in MiB. Default: the disk's free space."

@@ -7,7 +7,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import to_json
 
-from evalrun_api.work_order import WorkOrder
+from evalrun_api.run_config import RunConfig
 from evalrun_registry.metric import export_name
 from evalrun_results.json_text import json_line
 from evalrun_results.metrics.accumulator import DatasetMetrics
@@ -56,7 +56,7 @@ class ExportContent(BaseModel):
     """None if the run is of no schedule, or says no step."""
 
 
-def export_id(order: WorkOrder) -> str:
+def export_id(order: RunConfig) -> str:
     """Return the id of a run at the services.
 
     The EvalRun's uid where there is one, else what stays over the restarts of a run on one machine. A rejudging is
@@ -67,7 +67,7 @@ def export_id(order: WorkOrder) -> str:
     return sha256("\0".join(parts).encode()).hexdigest()[:ID_CHARACTERS]
 
 
-def curve_point(order: WorkOrder) -> CurvePoint | None:
+def curve_point(order: RunConfig) -> CurvePoint | None:
     """Return a run's place on its schedule's curve; None if it has none.
 
     A rejudging has none: its run is on the curve already, and one point must not come from two judges.
@@ -98,7 +98,7 @@ def metric_values(datasets: Mapping[str, DatasetMetrics]) -> dict[str, float]:
 
 
 def content_of(
-    order: WorkOrder,
+    order: RunConfig,
     info: Mapping[str, object],
     datasets: Mapping[str, DatasetMetrics],
     qa: Mapping[str, Sequence[JsonObject]],

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from evalrun_api.run_config import RunConfig
 from evalrun_api.v1alpha1 import Exports
-from evalrun_api.work_order import WorkOrder
 from evalrun_results.exports.content import ExportContent, content_of
 from evalrun_results.exports.exporter import Exported, ExportError, MlflowTarget, Target, WandbTarget
 from evalrun_results.exports.process import export_apart
@@ -59,7 +59,7 @@ class RunExports:
         export: does one; by default in a process of its own.
     """
 
-    def __init__(self, order: WorkOrder, export: RunExport) -> None:
+    def __init__(self, order: RunConfig, export: RunExport) -> None:
         self._order = order
         self._export = export
 
@@ -97,7 +97,7 @@ class RunExports:
             return str(error)
 
 
-def exports_of(order: WorkOrder, *, scratch_in: Path, seconds: float) -> RunExports | None:
+def exports_of(order: RunConfig, *, scratch_in: Path, seconds: float) -> RunExports | None:
     """Return the exports of a run; None where its spec names none.
 
     Args:

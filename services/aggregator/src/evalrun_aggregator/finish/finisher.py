@@ -22,7 +22,7 @@ from evalrun_aggregator.run_state import RunState
 from evalrun_aggregator.start.facts import end_facts
 from evalrun_aggregator.start.problems import RunProblems
 from evalrun_aggregator.turns.idleness import idle_share
-from evalrun_api.work_order import WorkOrder
+from evalrun_api.run_config import RunConfig
 from evalrun_results.comparisons.gate import GateResult
 from evalrun_results.comparisons.run_gate import NOTHING_SAID, gates_of
 from evalrun_results.metrics.problem_totals import DatasetTotals
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 class OutputJob:
     """Input of the outputs' writer. Its samples can be read any number of times."""
 
-    order: WorkOrder
+    order: RunConfig
     samples: Callable[[], Iterable[SampleResult]]
     run_info: dict[str, object]
     audit_files: Mapping[str, bytes]
@@ -69,7 +69,7 @@ class Finisher:
 
     def __init__(
         self,
-        order: WorkOrder,
+        order: RunConfig,
         problems: RunProblems,
         ledger: Ledger,
         state: RunState,

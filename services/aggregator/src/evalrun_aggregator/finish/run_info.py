@@ -12,7 +12,7 @@ from evalrun_aggregator.start.datasets import RunDataset
 from evalrun_aggregator.start.problems import RunProblems, turn_policies_of
 from evalrun_aggregator.start.start_warnings import dataset_warnings
 from evalrun_aggregator.turns.feedback import WRONG
-from evalrun_api.work_order import WorkOrder
+from evalrun_api.run_config import RunConfig
 from evalrun_data.prompts import TEMPLATES_VERSION
 from evalrun_runtime.distribution import own_version
 
@@ -20,7 +20,7 @@ PACKAGES = ("grpcio", "numpy", "protobuf", "pyarrow", "pydantic", "verl", "vllm"
 
 
 def run_info(
-    order: WorkOrder,
+    order: RunConfig,
     problems: RunProblems,
     *,
     judges: Mapping[str, Mapping[str, object]],
@@ -34,7 +34,7 @@ def run_info(
     """Return run_info.json's content, but for what the outputs' writer adds.
 
     Args:
-        order: the work order.
+        order: the run configuration.
         problems: the run's.
         judges: by address: what each judge said of itself.
         containment_levels: that they named.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from evalrun_api.work_order import Dataset, EvalRunSpec
+from evalrun_api.run_config import Dataset, EvalRunSpec
 from evalrun_client.grader import Grader, grader_of
 from evalrun_client.submit_mode import with_rows, with_tests
 from evalrun_data.digest import digest_records

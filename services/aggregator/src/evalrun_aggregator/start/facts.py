@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from evalrun_aggregator.run_end import DecidedGate, Interval, RunEnd
 from evalrun_aggregator.start.datasets import RunDataset
-from evalrun_api.work_order import WorkOrder
+from evalrun_api.run_config import RunConfig
 from evalrun_data.digest import digest_records
 from evalrun_data.prompts import TEMPLATES_VERSION
 from evalrun_runtime.exits import BadInputError
@@ -31,8 +31,8 @@ class LedgerIdentity:
         return {"run": self.run, "generation": self.generation, "judging": self.judging}
 
 
-def identity_of(order: WorkOrder, datasets: Sequence[RunDataset], responses_sha256: str | None) -> LedgerIdentity:
-    """Return what a ledger of this work order belongs to."""
+def identity_of(order: RunConfig, datasets: Sequence[RunDataset], responses_sha256: str | None) -> LedgerIdentity:
+    """Return what a ledger of this run configuration belongs to."""
     spec = order.spec
     generation = {
         "model": spec.model.to_wire(),
@@ -64,8 +64,8 @@ def _prompts_of(dataset: RunDataset) -> list[str]:
     return [spec.name, spec.prompt_format, dataset.prompts_sha256, *feedback]
 
 
-def rejudging_of(order: WorkOrder) -> str | None:
-    """Name the rejudging that a work order asks for; None for none.
+def rejudging_of(order: RunConfig) -> str | None:
+    """Name the rejudging that a run configuration asks for; None for none.
 
     The output is part of the name: rejudging a copy of a rejudged ledger into another folder is intended.
     """
@@ -77,14 +77,14 @@ def check_identity(facts: Mapping[str, str], identity: LedgerIdentity, ledger: s
 
     Args:
         facts: of the ledger.
-        identity: of the work order.
+        identity: of the run configuration.
         ledger: its path, for the message.
         judging_again: the verdicts are about to be set aside, so what they depended on may have changed.
 
     Raises:
         BadInputError: says what differs.
     """
-    elsewhere = "name another ledger, or give this one the work order that it was made with"
+    elsewhere = "name another ledger, or give this one the run configuration that it was made with"
     if facts.get("run") != identity.run:
         raise BadInputError(f"ledger {ledger}: of run {facts.get('run')!r}, not {identity.run!r}: {elsewhere}")
     if facts.get("generation") != identity.generation:

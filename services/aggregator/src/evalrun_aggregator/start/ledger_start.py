@@ -61,8 +61,8 @@ async def open_run(
 
     Args:
         ledger: open.
-        items: the work order's.
-        identity: the work order's.
+        items: the run configuration's.
+        identity: the run configuration's.
         rejudge: name of a rejudging; at its first start the verdicts are set aside. Nothing is generated.
         retry_not_judged: open a run that has ended again, for what was not judged.
         responses: answers made elsewhere, by row. None: answers are generated.
@@ -87,7 +87,7 @@ async def open_run(
     judging_again = rejudge is not None and facts.get("rejudge") != rejudge
     check_identity(facts, identity, str(ledger.path), judging_again=judging_again)
     if list(ledger.reader.problems()) != list(items.names()):
-        raise BadInputError(f"ledger {ledger.path}: its problems are not those of the work order")
+        raise BadInputError(f"ledger {ledger.path}: its problems are not those of the run configuration")
     if judging_again:
         restarted = {**NOT_ENDED, **FORGOTTEN, "rejudge": str(rejudge), "started_at": repr(now)}
         await ledger.start_rejudging({**identity.facts(), **restarted})

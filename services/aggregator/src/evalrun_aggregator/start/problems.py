@@ -8,7 +8,7 @@ from evalrun_aggregator.ledger.entries import Exchange, StoredCompletion
 from evalrun_aggregator.ledger.items import DatasetItems, RunItems
 from evalrun_aggregator.start.datasets import RunDataset
 from evalrun_aggregator.turns.policy import TurnPolicy, conversation, turn_policy_of
-from evalrun_api.work_order import EvalRunSpec, Protocol
+from evalrun_api.run_config import EvalRunSpec, Protocol
 from evalrun_client.grader import answer_request, answer_verdict
 from evalrun_client.judge_request import Answer
 from evalrun_data.records import Problem

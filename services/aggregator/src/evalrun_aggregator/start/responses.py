@@ -10,7 +10,7 @@ from evalrun_aggregator.ledger.entries import StoredCompletion
 from evalrun_aggregator.ledger.items import MAX_SAMPLES, ItemKey
 from evalrun_aggregator.start.datasets import RunDataset
 from evalrun_aggregator.start.problems import RunProblems, draws_by_chance
-from evalrun_api.work_order import WorkOrder
+from evalrun_api.run_config import RunConfig
 from evalrun_data.digest import digest_records
 from evalrun_data.responses import Response, load_responses
 from evalrun_runtime.exits import BadInputError
@@ -36,8 +36,8 @@ class GivenResponses:
     """Samples that each problem should have, by the dataset's number."""
 
 
-def read_responses(order: WorkOrder, datasets: Sequence[RunDataset]) -> tuple[RunProblems, GivenResponses]:
-    """Read the work order's files of answers, and number the problems with as many samples as there are.
+def read_responses(order: RunConfig, datasets: Sequence[RunDataset]) -> tuple[RunProblems, GivenResponses]:
+    """Read the run configuration's files of answers, and number the problems with as many samples as there are.
 
     Raises:
         BadInputError: a file, line or key that cannot be used; no answer at all, or none to a problem that is not
@@ -80,7 +80,7 @@ def asked_of(answers: int | Literal["AsGiven"] | None, datasets: Sequence[str], 
     """Return how many samples each problem should have, by dataset.
 
     Args:
-        answers: as the work order has it. None: each problem should have as many as the one with the most in its
+        answers: as the run configuration has it. None: each problem should have as many as the one with the most in its
             dataset, and one in a dataset without any.
         datasets: names.
         given: the answers.

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from evalrun_aggregator.start.datasets import RunDataset
-from evalrun_api.work_order import EvalRunSpec
+from evalrun_api.run_config import EvalRunSpec
 from evalrun_results.comparisons.power import gate_outlook
 
 NAMED_GROUPS: Final = 5

@@ -12,7 +12,7 @@ from typing import Final
 from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.ledger.entries import Exchange, StoredCompletion
 from evalrun_aggregator.turns.feedback import DEFAULT_TEMPLATE, FeedbackOptions, feedback_text
-from evalrun_api.work_order import Dataset, EvalRunSpec
+from evalrun_api.run_config import Dataset, EvalRunSpec
 from evalrun_data.records import Message, Problem
 
 DEFAULT_PROMPT_TOKENS: Final = 4096

@@ -20,7 +20,7 @@ class AnswersPerProblem(click.ParamType[int | Literal["AsGiven"]]):
     def convert(
         self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
     ) -> int | Literal["AsGiven"]:
-        """Return the value as the work order has it."""
+        """Return the value as the run configuration has it."""
         if value == "as-given":
             return "AsGiven"
         try:

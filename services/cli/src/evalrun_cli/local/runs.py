@@ -1,4 +1,4 @@
-"""Work order of a command: the user's input is checked before anything is started or written."""
+"""Run configuration of a command: the user's input is checked before anything is started or written."""
 
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evalrun_api.manifest import evalrun_of, load_manifest
+from evalrun_api.run_config import EvalRunSpec, RunConfig, parse_run_config
 from evalrun_api.v1alpha1 import Dataset, EvalRun, Grader
-from evalrun_api.work_order import EvalRunSpec, WorkOrder, parse_work_order
 from evalrun_cli.clock import Clock, stopwatch
 from evalrun_cli.local.exclusions import exclusions_of
 from evalrun_cli.local.local_run import CompletionSource, run_to_end
@@ -161,7 +161,7 @@ def _prepared(
     generation = _generation(manifest.spec, settings, str(file))
     now = datetime.now(UTC)
     directory = (resume or output or default_directory(manifest.metadata.name, now)).resolve()
-    order = WorkOrder(
+    order = RunConfig(
         run=manifest.metadata.name,
         created=now,
         spec=manifest.spec,
@@ -221,7 +221,7 @@ def judge_files(
     load_responses(responses, known)  # for its errors alone: the aggregator reads the files again, as it streams
     directory = output.resolve()
     more = {name: files[1:] for name, files in places.items() if len(files) > 1}
-    order = parse_work_order(
+    order = parse_run_config(
         {
             "run": name,
             "created": datetime.now(UTC),
@@ -285,7 +285,7 @@ def _check_sources(manifest: EvalRun, file: Path) -> None:
                 raise BadInputError(f"{file}: spec.datasets[{index}].{field}: {error}") from error
 
 
-def _open(directory: Path, order: WorkOrder, settings: StartSettings, *, resume: bool) -> Workspace:
+def _open(directory: Path, order: RunConfig, settings: StartSettings, *, resume: bool) -> Workspace:
     workspace = reopen(directory, order) if resume else create(directory, order)
     settings.write(directory)
     return workspace
@@ -343,7 +343,7 @@ def judge_spec(
 ) -> dict[str, Any]:
     """Return the spec that an EvalRun with these files would have; nothing is generated, so it names no server.
 
-    A dataset has one source there; its other files stand in the work order.
+    A dataset has one source there; its other files stand in the run configuration.
     """
     settings: dict[str, Any] = {} if judge_mode == "RunCode" else {"judgeMode": judge_mode}
     if comparator is not None:

@@ -1,4 +1,4 @@
-"""What a run on one machine was started with beside its work order: `evalrun resume DIR` needs nothing else."""
+"""What a run on one machine was started with beside its run configuration: `evalrun resume DIR` needs nothing else."""
 
 from pathlib import Path
 from typing import Final

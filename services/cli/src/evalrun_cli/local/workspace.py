@@ -1,4 +1,4 @@
-"""The folder of a run on one machine: its work order, ledger, logs and results."""
+"""The folder of a run on one machine: its run configuration, ledger, logs and results."""
 
 import json
 import shlex
@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from evalrun_api.work_order import WorkOrder, read_work_order
+from evalrun_api.run_config import RunConfig, read_run_config
 from evalrun_cli.local.quick_run import FILE_NAME as QUICK_FILE
 from evalrun_cli.local.start_settings import FILE_NAME as START_SETTINGS
 from evalrun_runtime.exits import BadInputError
@@ -34,7 +34,7 @@ class Workspace:
 
     @property
     def work_order(self) -> Path:
-        """The run's work order for the aggregator."""
+        """The run's run configuration for the aggregator."""
         return self.directory / WORK_ORDER
 
     @property
@@ -70,8 +70,8 @@ class Workspace:
         except sqlite3.DatabaseError as error:
             raise BadInputError(f"ledger {self.ledger}: cannot be read: {error}") from error
 
-    def write_order(self, order: WorkOrder) -> None:
-        """Write the work order, whole or not at all."""
+    def write_order(self, order: RunConfig) -> None:
+        """Write the run configuration, whole or not at all."""
         temporary = self.work_order.with_suffix(".tmp")
         temporary.write_text(json.dumps(order.to_wire(), indent=2) + "\n")
         temporary.replace(self.work_order)
@@ -106,7 +106,7 @@ def default_directory(run: str, now: datetime) -> Path:
     return Path("outputs") / f"{run}_{now:%Y%m%d_%H%M%S}"
 
 
-def create(directory: Path, order: WorkOrder) -> Workspace:
+def create(directory: Path, order: RunConfig) -> Workspace:
     """Create the folder of a new run.
 
     Raises:
@@ -125,7 +125,7 @@ def create(directory: Path, order: WorkOrder) -> Workspace:
     return workspace
 
 
-def reopen(directory: Path, order: WorkOrder) -> Workspace:
+def reopen(directory: Path, order: RunConfig) -> Workspace:
     """Open the folder of a stopped run and apply the settings that may change. A run without answers starts over.
 
     Raises:
@@ -175,9 +175,9 @@ def _shown(value: Any) -> str:  # noqa: ANN401 - JSON
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def order_in(directory: Path) -> WorkOrder:
-    """Return the work order of the run in `directory`. Raises BadInputError if it is missing or damaged."""
+def order_in(directory: Path) -> RunConfig:
+    """Return the run configuration of the run in `directory`. Raises BadInputError if it is missing or damaged."""
     path = Workspace(directory).work_order
     if not path.is_file():
         raise BadInputError(f"{directory}: no run lies there: {path} is missing")
-    return read_work_order(path)
+    return read_run_config(path)

@@ -22,7 +22,7 @@ def main(argv: Sequence[str]) -> int:
         configure_logging(settings.log_format, settings.log_level)
         start_tracing("generator")
         order = read_rollout_order(settings.work_order)
-        # Imported only here: Ray takes seconds to load, and --help or an invalid work order do not need it.
+        # Imported only here: Ray takes seconds to load, and --help or an invalid run configuration do not need it.
         from evalrun_generator.rollout.ray_cluster import attached, join_ray
 
         join_ray(settings.ray_address)

@@ -1,4 +1,4 @@
-"""Translates a work order into the configuration of verl and the engine. Pure.
+"""Translates a run configuration into the configuration of verl and the engine. Pure.
 
 Every field whose default in verl 0.9.1 is wrong for serving is set explicitly: `load_format` (the default serves random
 weights and answers 200), `enable_sleep_mode`, `disable_log_stats` (the default disables metrics), `response_length` (a
@@ -53,7 +53,7 @@ def engine_plan(
     """Return the plan for the replicas of a run.
 
     Args:
-        order: the run's work order.
+        order: the run's run configuration.
         environment: environment of the engine's processes.
         model_folder: folder of the fetched model, or None if the engine reads `model.path` itself. Requests and results
             always name the model by `model.path`.
@@ -130,7 +130,7 @@ def idle_gpu_warnings(order: RolloutOrder, in_flight: int) -> list[str]:
     The figures were measured on one H200 with a 7B model, vLLM 0.24 and verl 0.9.1 (docs/rollout.md).
 
     Args:
-        order: the run's work order.
+        order: the run's run configuration.
         in_flight: requests in flight for a replica.
     """
     rollout = order.rollout

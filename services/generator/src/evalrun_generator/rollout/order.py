@@ -1,27 +1,27 @@
-"""The work order of a run that launches replicas."""
+"""The run configuration of a run that launches replicas."""
 
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from evalrun_api.work_order import EvalRunSpec, Rollout, WorkOrder, read_work_order
+from evalrun_api.run_config import EvalRunSpec, Rollout, RunConfig, read_run_config
 from evalrun_runtime.exits import BadInputError
 
 
 @dataclass(frozen=True)
 class RolloutOrder:
-    """The work order of a run with `spec.rollout`."""
+    """The run configuration of a run with `spec.rollout`."""
 
-    order: WorkOrder
+    order: RunConfig
     rollout: Rollout
 
     @classmethod
-    def of(cls, order: WorkOrder) -> Self:
+    def of(cls, order: RunConfig) -> Self:
         """Return the order of a run with replicas. Raises BadInputError if it has no spec.rollout."""
         if order.spec.rollout is None:
             raise BadInputError(
-                "work order: spec.rollout is missing, so this run needs no replicas: start "
+                "run configuration: spec.rollout is missing, so this run needs no replicas: start "
                 "`python -m evalrun_generator` instead, or add spec.rollout"
             )
         return cls(order, order.spec.rollout)
@@ -39,5 +39,5 @@ class RolloutOrder:
 
 
 def read_rollout_order(path: Path) -> RolloutOrder:
-    """Load the work order of a run with replicas. Raises BadInputError naming the field."""
-    return RolloutOrder.of(read_work_order(path))
+    """Load the run configuration of a run with replicas. Raises BadInputError naming the field."""
+    return RolloutOrder.of(read_run_config(path))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from evalrun_api.work_order import Rollout, wanted_replicas
+from evalrun_api.run_config import Rollout, wanted_replicas
 from evalrun_generator.rollout.starts import NodeCapacity, Start, StartPhase
 from evalrun_runtime.backoff import backoff_seconds
 

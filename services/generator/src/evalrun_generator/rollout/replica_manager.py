@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from evalrun.ledger.v1 import ledger_pb2 as ledger
-from evalrun_api.work_order import Rollout
+from evalrun_api.run_config import Rollout
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
 from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_generator.rollout import policy

@@ -11,7 +11,8 @@ from evalrun_runtime.settings import CommaSeparated
 
 
 class RolloutSettings(WorkSettings):
-    """Launches the replicas of a work order in a Ray cluster, generates the missing completions, ends the replicas.
+    """Launches the replicas of a run configuration in a Ray cluster, generates the missing completions, ends the
+    replicas.
 
     Run it inside the cluster, on the head, e.g. as a Ray job's entrypoint. After a kill, the next start takes over the
     living replicas.
@@ -19,7 +20,7 @@ class RolloutSettings(WorkSettings):
 
     model_config = SettingsConfigDict(env_prefix="EVALRUN_GENERATOR_")
 
-    work_order: Path = Field(description="File with the run's work order, as written by the operator.")
+    work_order: Path = Field(description="File with the run configuration, as written by the operator.")
     ray_address: str = Field("auto", description="Ray cluster to join; auto: RAY_ADDRESS, or this machine's.")
     drain_seconds: float = Field(
         2.0, ge=0, description="Seconds to wait for requests in flight after SIGTERM; Ray kills a job after 3."

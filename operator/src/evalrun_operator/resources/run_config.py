@@ -1,10 +1,10 @@
-"""The run's work order, which the aggregator (and the generator on Ray) reads, and the Secret with its tokens."""
+"""The run configuration, which the aggregator (and the generator on Ray) reads, and the Secret with its tokens."""
 
 import json
 
 from evalrun_api import names
+from evalrun_api.run_config import RunConfig
 from evalrun_api.v1alpha1 import EvalRunSpec
-from evalrun_api.work_order import WorkOrder
 from evalrun_cluster.objects import Object
 from evalrun_operator.resources.images import images
 from evalrun_operator.resources.plan import RunPlan, dataset_files, timestamp
@@ -12,17 +12,18 @@ from evalrun_operator.resources.run_tokens import RunTokens
 
 
 def order_config_map(plan: RunPlan) -> Object:
-    """Return the ConfigMap with the work order: the spec as resolved, in which volumes are paths inside our pods."""
+    """Return the ConfigMap with the run configuration: the spec as resolved, in which volumes are paths inside our
+    pods."""
     return plan.made(
         "ConfigMap",
         names.order_config_map(plan.run.name),
         names.AGGREGATOR,
-        data={names.ORDER_FILE: json.dumps(work_order(plan).to_wire(), indent=1, sort_keys=True)},
+        data={names.ORDER_FILE: json.dumps(run_config(plan).to_wire(), indent=1, sort_keys=True)},
     )
 
 
-def work_order(plan: RunPlan) -> WorkOrder:
-    """Return the work order of a run."""
+def run_config(plan: RunPlan) -> RunConfig:
+    """Return the run configuration of a run."""
     spec = plan.spec.to_wire()
     for dataset in spec["datasets"]:
         for holder, field, url in dataset_files(dataset):
@@ -36,7 +37,7 @@ def work_order(plan: RunPlan) -> WorkOrder:
             each["baseline"] = names.local_path(baseline)
     for field in ("suspend", "backoffLimit", "ttlSecondsAfterFinished"):
         spec.pop(field, None)  # may change while the run goes on, and mean nothing to it
-    return WorkOrder(
+    return RunConfig(
         run=plan.run.name,
         namespace=plan.run.namespace,
         uid=plan.run.uid,

@@ -1,29 +1,29 @@
-"""The work order, and what a ledger is taken up for."""
+"""The run configuration, and what a ledger is taken up for."""
 
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.aggregator.process import write_work_order
+from builders.aggregator.process import write_run_config
 
 from evalrun_aggregator.run_end import DecidedGate, Interval, RunEnd
 from evalrun_aggregator.start.facts import end_facts, ended_of
-from evalrun_api.work_order import read_work_order
+from evalrun_api.run_config import read_run_config
 from evalrun_runtime.exits import BadInputError
 
 
-def test_a_work_order_holds_the_spec_as_the_crd_has_it(tmp_path: Path) -> None:
-    order = read_work_order(write_work_order(tmp_path, protocol={"maxNewTokens": 9}))
+def test_a_run_config_holds_the_spec_as_the_crd_has_it(tmp_path: Path) -> None:
+    order = read_run_config(write_run_config(tmp_path, protocol={"maxNewTokens": 9}))
     assert (order.run, order.spec.protocol.max_new_tokens, order.spec.datasets[0].name) == ("test-run", 9, "first")
     assert order.created.utcoffset() is not None
 
 
 def test_yaml_serves_too(tmp_path: Path) -> None:
-    content = json.loads(write_work_order(tmp_path).read_text())
+    content = json.loads(write_run_config(tmp_path).read_text())
     lines = [f"{name}: {json.dumps(value)}" for name, value in content.items()]
     (tmp_path / "order.yaml").write_text("\n".join(lines))
-    assert read_work_order(tmp_path / "order.yaml") == read_work_order(tmp_path / "work_order.json")
+    assert read_run_config(tmp_path / "order.yaml") == read_run_config(tmp_path / "work_order.json")
 
 
 @pytest.mark.parametrize(
@@ -37,18 +37,18 @@ def test_yaml_serves_too(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_used_is_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    path = write_work_order(tmp_path, **change)
-    with pytest.raises(BadInputError, match=r"work order .*work_order\.json: ") as error:
-        read_work_order(path)
+    path = write_run_config(tmp_path, **change)
+    with pytest.raises(BadInputError, match=r"run configuration .*work_order\.json: ") as error:
+        read_run_config(path)
     assert message in str(error.value)
 
 
 @pytest.mark.parametrize("text", ["[1]", "{", "a: b: c"])
-def test_what_is_no_work_order_is_refused(tmp_path: Path, text: str) -> None:
+def test_what_is_no_run_config_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "order.json"
     path.write_text(text)
     with pytest.raises(BadInputError, match=r"order\.json") as error:
-        read_work_order(path)
+        read_run_config(path)
     assert "\n" not in str(error.value)
 
 

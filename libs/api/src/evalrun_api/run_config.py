@@ -1,4 +1,4 @@
-"""The work order: what a run's processes are told to do, as a JSON or YAML file.
+"""The run configuration: what a run's processes are told to do, as a JSON or YAML file.
 
 The operator writes it into a ConfigMap, the command line into the run's folder; both hold the spec as resolved. It is
 the one module of this package that aggregator and generator import.
@@ -20,14 +20,14 @@ __all__ = [
     "Gate",
     "Protocol",
     "Rollout",
-    "WorkOrder",
-    "parse_work_order",
-    "read_work_order",
+    "RunConfig",
+    "parse_run_config",
+    "read_run_config",
     "wanted_replicas",
 ]
 
 
-class WorkOrder(BaseModel):
+class RunConfig(BaseModel):
     """One run of one spec."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -69,8 +69,8 @@ class WorkOrder(BaseModel):
         return {"schema": self.schema_version, **fields, "spec": self.spec.to_wire()}
 
 
-def read_work_order(path: Path) -> WorkOrder:
-    """Read a work order.
+def read_run_config(path: Path) -> RunConfig:
+    """Read a run configuration.
 
     Raises:
         BadInputError: the file cannot be read, or what it says cannot be used; the message names the field.
@@ -78,8 +78,8 @@ def read_work_order(path: Path) -> WorkOrder:
     try:
         content = _json_or_yaml(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BadInputError(f"work order {path}: {' '.join(str(error).split())}") from error
-    return parse_work_order(content, f"work order {path}")
+        raise BadInputError(f"run configuration {path}: {' '.join(str(error).split())}") from error
+    return parse_run_config(content, f"run configuration {path}")
 
 
 def _json_or_yaml(text: str) -> object:
@@ -95,8 +95,8 @@ def _json_or_yaml(text: str) -> object:
             raise ValueError(str(error)) from error
 
 
-def parse_work_order(content: object, where: str) -> WorkOrder:
-    """Return the work order that a document holds.
+def parse_run_config(content: object, where: str) -> RunConfig:
+    """Return the run configuration that a document holds.
 
     Args:
         content: as JSON.
@@ -111,7 +111,7 @@ def parse_work_order(content: object, where: str) -> WorkOrder:
     if isinstance(version, int) and version > 1:
         raise BadInputError(f"{where}: schema {version} is of a newer evalrun; this one knows 1")
     try:
-        return WorkOrder.model_validate(content)
+        return RunConfig.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
