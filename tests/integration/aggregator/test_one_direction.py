@@ -54,7 +54,7 @@ async def test_aggregator_parts_of_a_run_under_way_hold_no_owner(tmp_path: Path)
     finally:
         await aggregator.stop(1.0)
     names = {type(part).__name__ for part, _ in graph.values()}
-    assert {"Dispatcher", "Lane", "RunDriver", "Intake", "StatusReport", "Finisher", "Telemetry"} <= names
+    assert {"Dispatcher", "StreamWorker", "RunDriver", "Intake", "StatusReport", "Finisher", "Telemetry"} <= names
     for part, _ in graph.values():
         reached, todo = set[int](), [*graph[id(part)][1]]
         while todo:

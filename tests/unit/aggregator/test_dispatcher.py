@@ -73,7 +73,7 @@ async def test_everything_is_judged_once_and_stored_before_it_counts(tmp_path: P
         await judged(board, running)
         assert board.count(ItemState.ACCEPTED) == 20 == len(list(ledger.reader.verdict_rows()))
     assert sorted(r.submission.text for r in judge.asked) == sorted(f"p{i} accept" for i in range(20))
-    # the judge gives a request up before the lane gives its stream up
+    # the judge gives a request up before the stream worker gives its stream up
     assert {r.deadline_seconds for r in judge.asked} == {0.9 * DispatchSettings().answer_timeout}
 
 
@@ -263,7 +263,7 @@ async def test_verdicts_wait_for_room_on_the_disk_and_the_judge_is_not_asked_for
         assert "full" in dispatcher.storage_trouble
 
 
-async def test_a_call_that_is_cancelled_under_it_ends_no_lane(tmp_path: Path) -> None:
+async def test_a_call_that_is_cancelled_under_it_ends_no_stream_worker(tmp_path: Path) -> None:
     """gRPC raises CancelledError in a call that it ends itself, and a task group passes over a child that raises it."""
     cancelled = 0
 

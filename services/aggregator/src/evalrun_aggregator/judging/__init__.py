@@ -1,1 +1,1 @@
-"""Completions to verdicts: lanes of judge streams, retries, and what the judges say of themselves."""
+"""Turns completions into verdicts: streams to the judge, retries, and the health of the judges."""

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class Answers:
-    """The judge's answers, over all lanes.
+    """The judge's answers, over all stream workers.
 
     Args:
         board: names the items.

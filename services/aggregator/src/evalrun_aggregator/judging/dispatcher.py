@@ -1,7 +1,7 @@
-"""Drives the judge: what is generated goes out on lanes, verdicts go to the ledger, then they count.
+"""Drives the judge: what is generated goes out on streams, verdicts go to the ledger, then they count.
 
-Everything goes one way: the dispatcher holds the lanes, a lane holds the requests that it sends and the place for
-their answers, and these hold the work, the board and the ledger. Nothing below knows what is above.
+Everything goes one way: the dispatcher holds the stream workers, a stream worker holds the requests that it sends and
+the place for their answers, and these hold the work, the board and the ledger. Nothing below knows what is above.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from evalrun_aggregator.judging.answers import Answers
 from evalrun_aggregator.judging.item_rules import ItemRules
 from evalrun_aggregator.judging.item_traces import ItemTraces
 from evalrun_aggregator.judging.judge_health import JudgeHealth
-from evalrun_aggregator.judging.lane import Lane, LaneSettings
 from evalrun_aggregator.judging.requests import Requests
 from evalrun_aggregator.judging.retry_policy import RetryPolicy
+from evalrun_aggregator.judging.stream_worker import StreamSettings, StreamWorker
 from evalrun_aggregator.judging.verdict_store import VerdictStore
 from evalrun_aggregator.judging.work import WorkSource
 from evalrun_aggregator.ledger.board import Board
@@ -65,18 +65,20 @@ class Dispatcher:
         traces: ItemTraces | None,
         on_stored: Callable[[], None],
     ) -> None:
-        lanes = max(1, len(judges)) * settings.streams
-        share = max(1, settings.in_flight // lanes)
+        streams = max(1, len(judges)) * settings.streams
+        share = max(1, settings.in_flight // streams)
         clock = clocks.monotonic
         # Twice what is in flight: the others are read ahead, or wait for their commit.
-        self._source = WorkSource(board, ledger, 2 * share * lanes + lanes, clock)
+        self._source = WorkSource(board, ledger, 2 * share * streams + streams, clock)
         self._health = JudgeHealth(clock)
         self._store = VerdictStore(board, ledger, self._source, traces, on_stored)
         answers = Answers(board, self._source, self._store, self._health, rules, settings.retries, clocks.now)
         requests = Requests(board, self._source, answers, self._health, rules, traces)
-        lane = LaneSettings(share, settings.stream_age, settings.answer_timeout)
-        self._lanes = [
-            Lane(judge, requests, answers, lane, clock, chance) for judge in judges for _ in range(settings.streams)
+        stream = StreamSettings(share, settings.stream_age, settings.answer_timeout)
+        self._workers = [
+            StreamWorker(judge, requests, answers, stream, clock, chance)
+            for judge in judges
+            for _ in range(settings.streams)
         ]
         self.broken_tests = answers.broken_tests
         """Tests that no answer can pass, as far as is known."""
@@ -84,12 +86,12 @@ class Dispatcher:
     @property
     def in_flight(self) -> int:
         """Requests at the judges."""
-        return sum(lane.in_flight for lane in self._lanes)
+        return sum(worker.in_flight for worker in self._workers)
 
     @property
     def trouble(self) -> str | None:
         """Reason why no judge can be reached, or none gives a verdict; None while one does."""
-        troubles = [lane.trouble for lane in self._lanes]
+        troubles = [worker.trouble for worker in self._workers]
         return self._health.trouble if None in troubles else next(iter(troubles), "no judge is configured")
 
     @property
@@ -111,7 +113,7 @@ class Dispatcher:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._store.run())
-                for lane in self._lanes:
-                    group.create_task(lane.run())
+                for worker in self._workers:
+                    group.create_task(worker.run())
         except ExceptionGroup as errors:  # one cause is what the caller can act on
             raise errors.exceptions[0] from errors

@@ -11,7 +11,7 @@ PATIENT_SECONDS = 60.0
 
 
 class JudgeHealth:
-    """The judge's answers so far, over all lanes.
+    """The judge's answers so far, over all stream workers.
 
     Args:
         clock: seconds, monotonic.

@@ -1,4 +1,4 @@
-"""Requests to the judge, each built as a lane has room for it."""
+"""Requests to the judge, each built as a stream worker has room for it."""
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.judging.answers import Answers
@@ -13,7 +13,7 @@ ROOM_FOR_ENVELOPE = 4096
 
 
 class Requests:
-    """The requests of all lanes.
+    """The requests of all stream workers.
 
     Args:
         board: says which items were cancelled meanwhile.

@@ -34,7 +34,7 @@ class Work:
 
 
 class WorkSource:
-    """Source of work for the lanes.
+    """Source of work for the stream workers.
 
     Args:
         board: items to be judged are GENERATED there, those given out JUDGING.

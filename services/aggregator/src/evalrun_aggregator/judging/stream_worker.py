@@ -1,4 +1,4 @@
-"""One lane to the judge: a stream at a time, kept filled, opened again when it ends."""
+"""A worker that sends requests to one judge over one stream at a time and opens the next stream when it ends."""
 
 import asyncio
 import logging
@@ -18,8 +18,8 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class LaneSettings:
-    """Settings of a lane's streams; times in seconds."""
+class StreamSettings:
+    """Settings of a stream worker's streams; times in seconds."""
 
     in_flight: int
     """Most requests without an answer."""
@@ -33,12 +33,12 @@ class LaneSettings:
 
     @property
     def deadline(self) -> float:
-        """The deadline of a request. It is shorter than the lane's own timeout, so that a working judge can report the
-        expiry in time and the stream's other requests continue."""
+        """The deadline of a request. It is shorter than the stream worker's own timeout, so that a working judge can
+        report the expiry in time and the stream's other requests continue."""
         return 0.9 * self.answer_timeout
 
 
-class Lane:
+class StreamWorker:
     """Sends requests to one judge and hands its answers on. `run` lasts until cancelled."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Lane:
         judge: JudgeAddress,
         requests: Requests,
         answers: Answers,
-        settings: LaneSettings,
+        settings: StreamSettings,
         clock: Callable[[], float],
         chance: random.Random,
     ) -> None:
@@ -166,7 +166,8 @@ class Lane:
                 tasks: set[asyncio.Task[Any]] = {reading} if feeding.done() else {reading, feeding}
                 await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 if reading.cancelled() or feeding.cancelled():
-                    # gRPC does so in calls that it ends itself: as a CancelledError it would end the lane, unseen.
+                    # gRPC does so in calls that it ends itself: as a CancelledError it would end the stream worker,
+                    # unseen.
                     raise JudgeLostError(f"judge {self._judge.address}: the stream was cancelled")
                 if feeding.done() and (error := feeding.exception()) is not None:
                     raise error
