@@ -21,8 +21,8 @@ from pathlib import Path
 from growth_plot import keep
 
 from evalrun.judge.v1 import judge_pb2
-from evalrun_aggregator.ledger.board import Board, ItemState
 from evalrun_aggregator.ledger.entries import StoredCompletion, StoredVerdict
+from evalrun_aggregator.ledger.item_states import ItemState, ItemStates
 from evalrun_aggregator.ledger.items import DatasetItems, RunItems, pack_row
 from evalrun_aggregator.ledger.leases import Leases
 from evalrun_aggregator.ledger.ledger import Ledger
@@ -40,9 +40,9 @@ def items_of(count: int) -> RunItems:
     return RunItems([DatasetItems("synthetic", [f"problem-{i}" for i in range(count // SAMPLES)])], SAMPLES)
 
 
-async def fill(ledger: Ledger, board: Board) -> None:
+async def fill(ledger: Ledger, item_states: ItemStates) -> None:
     """Do what the service does with an item, by several workers at once."""
-    items, leases = board.items, Leases(board)
+    items, leases = item_states.items, Leases(item_states)
     verdict = scripted_verdict(judge_pb2.JudgeRequest(submission=judge_pb2.Submission(text="accept " + TEXT)))
     content = verdict.SerializeToString()
 
@@ -54,23 +54,23 @@ async def fill(ledger: Ledger, board: Board) -> None:
             )
             for index in taken:
                 leases.settle(index)
-                board.move(index, ItemState.GENERATED)
+                item_states.move(index, ItemState.GENERATED)
             await ledger.add_verdicts(
                 [StoredVerdict(row, content, verdict.final_status, True, True, time.time()) for row in rows]  # noqa: FBT003
             )
             for index in taken:
-                board.judge(index, judged=True, accepted=True, final_status=verdict.final_status)
+                item_states.judge(index, judged=True, accepted=True, final_status=verdict.final_status)
 
     await asyncio.gather(*(worker(f"worker-{number}") for number in range(CALLERS)))
 
 
 async def measure_fill(path: Path, count: int) -> dict[str, float]:
     items = items_of(count)
-    board = Board(items)
+    item_states = ItemStates(items)
     async with Ledger(path) as ledger:
         await ledger.found(list(items.names()), {**NOT_ENDED})
         start, cpu = time.perf_counter(), time.process_time()
-        await fill(ledger, board)
+        await fill(ledger, item_states)
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     return {"items_per_second": count / seconds, "cpu_us_per_item": cpu / count * 1e6, "peak_mib": peak_mib()}
 
@@ -79,12 +79,14 @@ async def measure_resume(path: Path, count: int) -> dict[str, float]:
     items = items_of(count)
     start = time.perf_counter()
     async with Ledger(path) as ledger:
-        board = Board(items)
-        board.restore(ledger.reader.completion_rows(), ledger.reader.verdict_rows(), keep_not_judged=True)
+        item_states = ItemStates(items)
+        item_states.restore(ledger.reader.completion_rows(), ledger.reader.verdict_rows(), keep_not_judged=True)
         tallies = sum(tally.count for tally in ledger.reader.tallies(0, pack_row(items.problems, 0, 0)))
         opened = time.perf_counter() - start
-        if (board.count(ItemState.ACCEPTED), tallies) != (count, count):
-            raise SystemExit(f"the ledger of {count} items lost some: {board.count(ItemState.ACCEPTED)}, {tallies}")
+        if (item_states.count(ItemState.ACCEPTED), tallies) != (count, count):
+            raise SystemExit(
+                f"the ledger of {count} items lost some: {item_states.count(ItemState.ACCEPTED)}, {tallies}"
+            )
         start = time.perf_counter()
         read = sum(1 for _ in ledger.samples())
         reading = time.perf_counter() - start

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.metrics_core import Metric
 
-from evalrun_aggregator.ledger.board import Board
+from evalrun_aggregator.ledger.item_states import ItemStates
 from evalrun_aggregator.ledger.items import DatasetItems, RunItems
 from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
 from evalrun_api.v1alpha1 import (
@@ -112,8 +112,8 @@ SCHEDULES = {
 
 def of_an_aggregator(registry: CollectorRegistry) -> None:
     telemetry = Telemetry("r", "n", registry, started_at=0.0, price=(2.5, "USD"))
-    board = Board(RunItems([DatasetItems("d", ["secret-problem-id"])]))
-    telemetry.observe(board, lambda: [ReplicaGauge(up=True, in_flight=0)], float)
+    item_states = ItemStates(RunItems([DatasetItems("d", ["secret-problem-id"])]))
+    telemetry.observe(item_states, lambda: [ReplicaGauge(up=True, in_flight=0)], float)
 
 
 def of_a_judge(registry: CollectorRegistry) -> None:

@@ -15,8 +15,8 @@ from evalrun_aggregator.clocks import Clocks
 from evalrun_aggregator.judging.dispatcher import Dispatcher, DispatchSettings
 from evalrun_aggregator.judging.item_rules import ItemRules
 from evalrun_aggregator.judging.retry_policy import RetryPolicy
-from evalrun_aggregator.ledger.board import Board, ItemState
 from evalrun_aggregator.ledger.entries import StoredCompletion
+from evalrun_aggregator.ledger.item_states import ItemState, ItemStates
 from evalrun_aggregator.ledger.items import DatasetItems, RunItems
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_client.fake_judge import scripted_verdict, unavailable
@@ -30,13 +30,15 @@ async def dispatching(
     folder: Path, judges: list[MemoryJudge], problems: int = 20, *, in_flight: int = 4, streams: int = 1,
     stream_age: float = 50.0, policy: RetryPolicy = QUICK, max_pages: int | None = None, suite: bytes = b"",
     clock: Callable[[], float] = time.monotonic,
-) -> AsyncIterator[tuple[Board, Ledger, Dispatcher, asyncio.Task[None]]]:  # fmt: skip
-    board = Board(RunItems([DatasetItems("d", [f"p{i}" for i in range(problems)])]))
+) -> AsyncIterator[tuple[ItemStates, Ledger, Dispatcher, asyncio.Task[None]]]:  # fmt: skip
+    item_states = ItemStates(RunItems([DatasetItems("d", [f"p{i}" for i in range(problems)])]))
     settings = DispatchSettings(in_flight, streams, stream_age, retries=policy)
     async with Ledger(folder / "l.db", max_pages=max_pages) as ledger:
-        await ledger.add_completions([StoredCompletion(board.items.row_of(i), f"p{i} accept") for i in range(problems)])
+        await ledger.add_completions(
+            [StoredCompletion(item_states.items.row_of(i), f"p{i} accept") for i in range(problems)]
+        )
         for index in range(problems):
-            board.move(index, ItemState.GENERATED)
+            item_states.move(index, ItemState.GENERATED)
 
         def build(index: int, completion: StoredCompletion) -> judge_pb2.JudgeRequest:
             del index
@@ -47,21 +49,21 @@ async def dispatching(
         asked: list[JudgeAddress] = list(judges)
         clocks, chance = Clocks(time.time, clock), random.Random(0)
         dispatcher = Dispatcher(
-            board, ledger, asked, ItemRules(build), settings, clocks=clocks, chance=chance, traces=None,
+            item_states, ledger, asked, ItemRules(build), settings, clocks=clocks, chance=chance, traces=None,
             on_stored=lambda: None,
         )  # fmt: skip
         running = asyncio.create_task(dispatcher.run())
         try:
-            yield board, ledger, dispatcher, running
+            yield item_states, ledger, dispatcher, running
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 
 
-async def judged(board: Board, running: "asyncio.Task[None]") -> None:
+async def judged(item_states: ItemStates, running: "asyncio.Task[None]") -> None:
     """Wait until nothing is left to judge."""
     async with asyncio.timeout(10):
-        while board.unjudged:
+        while item_states.unjudged:
             await asyncio.wait({running}, timeout=0.001)
             if running.done():
                 running.result()
@@ -69,9 +71,9 @@ async def judged(board: Board, running: "asyncio.Task[None]") -> None:
 
 async def test_everything_is_judged_once_and_stored_before_it_counts(tmp_path: Path) -> None:
     judge = MemoryJudge()
-    async with dispatching(tmp_path, [judge]) as (board, ledger, _, running):
-        await judged(board, running)
-        assert board.count(ItemState.ACCEPTED) == 20 == len(list(ledger.reader.verdict_rows()))
+    async with dispatching(tmp_path, [judge]) as (item_states, ledger, _, running):
+        await judged(item_states, running)
+        assert item_states.count(ItemState.ACCEPTED) == 20 == len(list(ledger.reader.verdict_rows()))
     assert sorted(r.submission.text for r in judge.asked) == sorted(f"p{i} accept" for i in range(20))
     # the judge gives a request up before the stream worker gives its stream up
     assert {r.deadline_seconds for r in judge.asked} == {0.9 * DispatchSettings().answer_timeout}
@@ -99,9 +101,14 @@ class Keeping:
 async def test_large_tests_do_not_cross_with_every_answer(tmp_path: Path, judges: int, most: int) -> None:
     keeping = [Keeping() for _ in range(judges)]
     asked = [MemoryJudge(script=keep, address=str(n)) for n, keep in enumerate(keeping)]
-    async with dispatching(tmp_path, asked, problems=40, in_flight=judges, suite=b"x" * 32) as (board, _, _, running):
-        await judged(board, running)
-        assert board.count(ItemState.ACCEPTED) == 40
+    async with dispatching(tmp_path, asked, problems=40, in_flight=judges, suite=b"x" * 32) as (
+        item_states,
+        _,
+        _,
+        running,
+    ):
+        await judged(item_states, running)
+        assert item_states.count(ItemState.ACCEPTED) == 40
     whole = sum(keep.whole for keep in keeping)
     assert judges <= whole <= most
     assert sum(keep.lacked for keep in keeping) < whole  # nobody lacked them twice
@@ -111,7 +118,12 @@ async def test_a_judge_that_never_has_a_place_is_told_after_a_minute(tmp_path: P
     """Such requests are sent again without end, since a full judge is no fault of theirs."""
     busy = judge_pb2.StreamFailure(code=8, message="every slot is taken", retry_after_ms=1)
     judge, now = MemoryJudge(script=lambda _request: busy), [0.0]
-    async with dispatching(tmp_path, [judge], problems=1, clock=lambda: now[0]) as (board, _, dispatcher, running):
+    async with dispatching(tmp_path, [judge], problems=1, clock=lambda: now[0]) as (
+        item_states,
+        _,
+        dispatcher,
+        running,
+    ):
         for seconds, trouble in ((59.0, None), (75.0, "no verdict for 75 s; it says: every slot is taken")):
             asked = len(judge.asked)
             async with asyncio.timeout(10):
@@ -122,7 +134,7 @@ async def test_a_judge_that_never_has_a_place_is_told_after_a_minute(tmp_path: P
             assert dispatcher.trouble == trouble
         judge.script = scripted_verdict
         async with asyncio.timeout(10):
-            while board.unjudged:
+            while item_states.unjudged:
                 now[0] += 0.001
                 await asyncio.wait({running}, timeout=0.001)
         assert dispatcher.trouble is None
@@ -151,35 +163,45 @@ async def test_an_outage_begins_with_its_first_failure_however_long_the_judge_ha
 
     judge = MemoryJudge(script=away_later)
     policy = RetryPolicy(attempts=2, patience=600.0, first_delay=0.001, max_delay=0.002)
-    async with dispatching(tmp_path, [judge], problems=1, policy=policy, clock=lambda: now[0]) as (board, _, one, run):
+    async with dispatching(tmp_path, [judge], problems=1, policy=policy, clock=lambda: now[0]) as (
+        item_states,
+        _,
+        one,
+        run,
+    ):
         async with asyncio.timeout(10):
             while len(judge.asked) < 8:
                 now[0] += 0.001
                 await asyncio.wait({run}, timeout=0.001)
-        assert board.count(ItemState.NOT_JUDGED) == 0
+        assert item_states.count(ItemState.NOT_JUDGED) == 0
         assert one.trouble is None
         now[0] += 600.0
         async with asyncio.timeout(10):
-            while board.unjudged:
+            while item_states.unjudged:
                 now[0] += 0.001
                 await asyncio.wait({run}, timeout=0.001)
-        assert board.count(ItemState.NOT_JUDGED) == 1
+        assert item_states.count(ItemState.NOT_JUDGED) == 1
 
 
 async def test_a_judge_that_lacks_even_tests_that_it_was_sent_is_no_endless_loop(tmp_path: Path) -> None:
     judge = MemoryJudge(script=lambda _request: judge_pb2.StreamFailure(code=5, message="send them"))
     policy = RetryPolicy(attempts=2, patience=0.0, first_delay=0.001, max_delay=0.002)
-    async with dispatching(tmp_path, [judge], problems=1, suite=b"x" * 32, policy=policy) as (board, _, _, running):
-        await judged(board, running)
-        assert board.count(ItemState.NOT_JUDGED) == 1
+    async with dispatching(tmp_path, [judge], problems=1, suite=b"x" * 32, policy=policy) as (
+        item_states,
+        _,
+        _,
+        running,
+    ):
+        await judged(item_states, running)
+        assert item_states.count(ItemState.NOT_JUDGED) == 1
 
 
 async def test_work_is_shared_among_judges_within_the_bound(tmp_path: Path) -> None:
     silent = MemoryJudge(script=lambda _request: None, address="silent")
     quick = MemoryJudge(address="quick")
-    async with dispatching(tmp_path, [silent, quick], problems=200) as (board, _, dispatcher, running):
+    async with dispatching(tmp_path, [silent, quick], problems=200) as (item_states, _, dispatcher, running):
         async with asyncio.timeout(10):
-            while board.count(ItemState.ACCEPTED) < 198:
+            while item_states.count(ItemState.ACCEPTED) < 198:
                 await asyncio.wait({running}, timeout=0.01)
         assert (len(silent.asked), len(quick.asked), dispatcher.in_flight) == (2, 198, 2)
 
@@ -188,14 +210,14 @@ async def test_a_broken_stream_is_opened_again_and_only_what_has_no_answer_is_se
     judge = MemoryJudge(
         script=lambda request: None if request.submission.text == "p3 accept" else scripted_verdict(request)
     )
-    async with dispatching(tmp_path, [judge], problems=10) as (board, _, dispatcher, running):
+    async with dispatching(tmp_path, [judge], problems=10) as (item_states, _, dispatcher, running):
         async with asyncio.timeout(10):
-            while board.count(ItemState.ACCEPTED) < 9:
+            while item_states.count(ItemState.ACCEPTED) < 9:
                 await asyncio.wait({running}, timeout=0.01)
         judge.script = scripted_verdict
         judge.refuse = [JudgeLostError("still down"), JudgeLostError("still down")]
         judge.streams[0].broken.set()
-        await judged(board, running)
+        await judged(item_states, running)
         assert dispatcher.trouble is None
     texts = [request.submission.text for request in judge.asked]
     assert (len(texts), texts.count("p3 accept"), len(judge.streams)) == (11, 2, 2)
@@ -203,13 +225,13 @@ async def test_a_broken_stream_is_opened_again_and_only_what_has_no_answer_is_se
 
 async def test_an_unreachable_judge_is_trouble_but_nothing_is_given_up(tmp_path: Path) -> None:
     judge = MemoryJudge(refuse=[JudgeLostError("connection refused")] * 3)
-    async with dispatching(tmp_path, [judge], problems=3) as (board, _, dispatcher, running):
+    async with dispatching(tmp_path, [judge], problems=3) as (item_states, _, dispatcher, running):
         async with asyncio.timeout(10):
             while dispatcher.trouble is None:
                 await asyncio.wait({running}, timeout=0.005)
         assert dispatcher.trouble == "connection refused"
-        await judged(board, running)
-        assert board.count(ItemState.ACCEPTED) == 3
+        await judged(item_states, running)
+        assert item_states.count(ItemState.ACCEPTED) == 3
 
 
 async def test_a_judge_that_refuses_us_ends_the_dispatch(tmp_path: Path) -> None:
@@ -222,9 +244,9 @@ async def test_a_judge_that_refuses_us_ends_the_dispatch(tmp_path: Path) -> None
 async def test_one_item_that_always_fails_is_not_judged_and_the_others_are(tmp_path: Path) -> None:
     judge = MemoryJudge(script=lambda r: unavailable() if r.submission.text == "p0 accept" else scripted_verdict(r))
     policy = RetryPolicy(attempts=3, patience=0.05, first_delay=0.001, max_delay=0.002)
-    async with dispatching(tmp_path, [judge], policy=policy) as (board, ledger, _, running):
-        await judged(board, running)
-        assert (board.count(ItemState.ACCEPTED), board.state(0)) == (19, ItemState.NOT_JUDGED)
+    async with dispatching(tmp_path, [judge], policy=policy) as (item_states, ledger, _, running):
+        await judged(item_states, running)
+        assert (item_states.count(ItemState.ACCEPTED), item_states.state(0)) == (19, ItemState.NOT_JUDGED)
         (stored,) = [s.verdict for s in ledger.samples() if s.verdict is not None and not s.verdict.judged]
     assert stored.reason == "UNAVAILABLE: no sandbox answered"
     assert judge_pb2.Verdict.FromString(stored.verdict).final_status == judge_pb2.FINAL_STATUS_API_ERROR
@@ -236,16 +258,16 @@ async def test_a_busy_judge_is_asked_until_it_has_room(tmp_path: Path) -> None:
     def often_busy(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict | judge_pb2.StreamFailure:
         return judge_pb2.StreamFailure(code=8, retry_after_ms=1) if chance.random() < 0.8 else scripted_verdict(request)
 
-    async with dispatching(tmp_path, [MemoryJudge(script=often_busy)]) as (board, _, _, running):
-        await judged(board, running)
-        assert board.count(ItemState.ACCEPTED) == 20
+    async with dispatching(tmp_path, [MemoryJudge(script=often_busy)]) as (item_states, _, _, running):
+        await judged(item_states, running)
+        assert item_states.count(ItemState.ACCEPTED) == 20
 
 
 async def test_an_old_stream_ends_empty_and_the_next_is_opened(tmp_path: Path) -> None:
     judge = MemoryJudge()
-    async with dispatching(tmp_path, [judge], problems=300, stream_age=0.01) as (board, _, _, running):
-        await judged(board, running)
-        assert board.count(ItemState.ACCEPTED) == 300
+    async with dispatching(tmp_path, [judge], problems=300, stream_age=0.01) as (item_states, _, _, running):
+        await judged(item_states, running)
+        assert item_states.count(ItemState.ACCEPTED) == 300
     assert len(judge.streams) > 1
     assert len(judge.asked) == 300
 
@@ -253,13 +275,18 @@ async def test_an_old_stream_ends_empty_and_the_next_is_opened(tmp_path: Path) -
 async def test_verdicts_wait_for_room_on_the_disk_and_the_judge_is_not_asked_for_more(tmp_path: Path) -> None:
     big = judge_pb2.Verdict(judged=True, accepted=True, final_status=judge_pb2.FINAL_STATUS_SUCCESS, code="x" * 50_000)
     judge = MemoryJudge(script=lambda _request: big)
-    async with dispatching(tmp_path, [judge], problems=200, max_pages=120) as (board, ledger, dispatcher, running):
+    async with dispatching(tmp_path, [judge], problems=200, max_pages=120) as (
+        item_states,
+        ledger,
+        dispatcher,
+        running,
+    ):
         async with asyncio.timeout(10):
             while dispatcher.storage_trouble is None:
                 await asyncio.wait({running}, timeout=0.01)
         asked = len(judge.asked)
         assert asked < 50
-        assert board.count(ItemState.ACCEPTED) == len(list(ledger.reader.verdict_rows()))
+        assert item_states.count(ItemState.ACCEPTED) == len(list(ledger.reader.verdict_rows()))
         assert "full" in dispatcher.storage_trouble
 
 
@@ -281,6 +308,6 @@ async def test_a_call_that_is_cancelled_under_it_ends_no_stream_worker(tmp_path:
                     setattr(stream, "receive" if cancelled == 1 else "send", fail)
                 yield stream
 
-    async with dispatching(tmp_path, [Cancelling()], in_flight=2) as (board, _, _, running):
-        await judged(board, running)
-        assert (cancelled, board.count(ItemState.ACCEPTED)) == (2, 20)
+    async with dispatching(tmp_path, [Cancelling()], in_flight=2) as (item_states, _, _, running):
+        await judged(item_states, running)
+        assert (cancelled, item_states.count(ItemState.ACCEPTED)) == (2, 20)

@@ -1,10 +1,10 @@
-"""Items, rows and the board."""
+"""Items, rows and the item states."""
 
 import random
 
 import pytest
 
-from evalrun_aggregator.ledger.board import Board, ItemState
+from evalrun_aggregator.ledger.item_states import ItemState, ItemStates
 from evalrun_aggregator.ledger.items import MAX_SAMPLES, DatasetItems, ItemKey, RunItems, pack_row, unpack_row
 from evalrun_aggregator.ledger.leases import Leases
 
@@ -53,54 +53,54 @@ def test_more_than_a_row_can_hold_is_refused() -> None:
 
 
 def test_counts_follow_from_moves_and_leave_noise_floor_passes_out() -> None:
-    board = Board(ITEMS)
+    item_states = ItemStates(ITEMS)
     own, repeated = 3, 14
     assert ITEMS.key_of(own) == ItemKey("a", "a2", 1)
     assert ITEMS.key_of(repeated) == ItemKey("b", "b1", 0, repeat=1)
-    board.move(own, ItemState.GENERATED)
-    board.move(repeated, ItemState.GENERATED)
-    assert (board.remaining, board.unjudged) == (14, 2)
-    assert [(d.total, d.generated, d.judged) for d in board.datasets] == [(6, 1, 0), (2, 0, 0)]
-    board.judge(own, judged=True, accepted=True, final_status=1)
-    board.judge(repeated, judged=True, accepted=True, final_status=1)
-    assert [(d.judged, d.accepted, dict(d.final_status)) for d in board.datasets] == [(1, 1, {1: 1}), (0, 0, {})]
+    item_states.move(own, ItemState.GENERATED)
+    item_states.move(repeated, ItemState.GENERATED)
+    assert (item_states.remaining, item_states.unjudged) == (14, 2)
+    assert [(d.total, d.generated, d.judged) for d in item_states.datasets] == [(6, 1, 0), (2, 0, 0)]
+    item_states.judge(own, judged=True, accepted=True, final_status=1)
+    item_states.judge(repeated, judged=True, accepted=True, final_status=1)
+    assert [(d.judged, d.accepted, dict(d.final_status)) for d in item_states.datasets] == [(1, 1, {1: 1}), (0, 0, {})]
 
 
 def test_what_was_not_judged_counts_nowhere_but_in_not_judged() -> None:
-    board = Board(ITEMS)
-    board.judge(0, judged=False, accepted=False, final_status=7)
-    (counts, _) = board.datasets
+    item_states = ItemStates(ITEMS)
+    item_states.judge(0, judged=False, accepted=False, final_status=7)
+    (counts, _) = item_states.datasets
     assert (counts.not_judged, counts.judged, counts.accepted, counts.accepted_at_1) == (1, 0, 0, None)
     assert not counts.final_status
 
 
 def test_accepted_at_1_is_the_mean_over_problems_not_over_samples() -> None:
-    board = Board(RunItems([DatasetItems("a", ["p", "q"])], samples=3))
+    item_states = ItemStates(RunItems([DatasetItems("a", ["p", "q"])], samples=3))
     chance = random.Random(4)
     verdicts = [(0, True), (1, True), (2, False), (3, False)]  # p: 2 of 3; q: 0 of 1 so far
     chance.shuffle(verdicts)
     for index, accepted in verdicts:
-        board.judge(index, judged=True, accepted=accepted, final_status=1 if accepted else 6)
-    assert board.datasets[0].accepted_at_1 == pytest.approx((2 / 3 + 0) / 2)
+        item_states.judge(index, judged=True, accepted=accepted, final_status=1 if accepted else 6)
+    assert item_states.datasets[0].accepted_at_1 == pytest.approx((2 / 3 + 0) / 2)
 
 
 def test_first_finds_the_next_in_a_state_and_wraps() -> None:
-    board = Board(ITEMS)
+    item_states = ItemStates(ITEMS)
     for index in (3, 9):
-        board.move(index, ItemState.GENERATED)
-    assert [board.first(ItemState.GENERATED, start) for start in (0, 4, 10)] == [3, 9, 3]
-    assert board.first(ItemState.ACCEPTED) is None
+        item_states.move(index, ItemState.GENERATED)
+    assert [item_states.first(ItemState.GENERATED, start) for start in (0, 4, 10)] == [3, 9, 3]
+    assert item_states.first(ItemState.ACCEPTED) is None
 
 
 @pytest.mark.parametrize(("keep", "expected"), [(True, ItemState.NOT_JUDGED), (False, ItemState.GENERATED)])
 def test_a_board_takes_over_what_a_ledger_holds(keep: bool, expected: ItemState) -> None:
-    board = Board(ITEMS)
+    item_states = ItemStates(ITEMS)
     rows = [ITEMS.row_of(index) for index in (0, 1, 2)]
-    foreign = board.restore(
+    foreign = item_states.restore(
         [*rows, pack_row(99, 0, 0)], [(rows[0], 1, True, True), (rows[1], 7, False, False)], keep_not_judged=keep
     )
     assert foreign == 1
-    assert [board.state(i) for i in range(4)] == [
+    assert [item_states.state(i) for i in range(4)] == [
         ItemState.ACCEPTED, expected, ItemState.GENERATED, ItemState.PENDING,
     ]  # fmt: skip
 
@@ -108,7 +108,7 @@ def test_a_board_takes_over_what_a_ledger_holds(keep: bool, expected: ItemState)
 def test_a_board_restored_counts_as_one_that_saw_it_happen() -> None:
     chance = random.Random(3)
     items = RunItems([DatasetItems("a", [f"a{i}" for i in range(9)]), DatasetItems("b", ["b1", "b2"])], 3, 2)
-    seen, rows, verdicts = Board(items), [], []
+    seen, rows, verdicts = ItemStates(items), [], []
     for index in range(items.count):
         if chance.random() < 0.2:
             continue
@@ -119,7 +119,7 @@ def test_a_board_restored_counts_as_one_that_saw_it_happen() -> None:
             status = 1 if accepted else chance.choice([3, 6])
             seen.judge(index, judged=judged, accepted=accepted, final_status=status)
             verdicts.append((items.row_of(index), status, judged, accepted))
-    restored = Board(items)
+    restored = ItemStates(items)
     restored.restore(iter(rows), iter(verdicts), keep_not_judged=True)
     assert [restored.state(i) for i in range(items.count)] == [seen.state(i) for i in range(items.count)]
     assert [restored.count(state) for state in ItemState] == [seen.count(state) for state in ItemState]
@@ -128,45 +128,45 @@ def test_a_board_restored_counts_as_one_that_saw_it_happen() -> None:
         assert new.accepted_at_1 == pytest.approx(old.accepted_at_1)
     unjudged = restored.first(ItemState.GENERATED)
     assert unjudged is not None
-    for board in (seen, restored):  # and goes on counting
-        board.judge(unjudged, judged=True, accepted=True, final_status=1)
+    for item_states in (seen, restored):  # and goes on counting
+        item_states.judge(unjudged, judged=True, accepted=True, final_status=1)
     assert restored.datasets[0].accepted_at_1 == pytest.approx(seen.datasets[0].accepted_at_1)
 
 
 def test_items_without_an_answer_can_be_left_out_of_the_run() -> None:
-    board = Board(ITEMS)
-    board.move(0, ItemState.GENERATED)
-    assert board.settle_pending() == 0
-    assert (board.remaining, board.datasets[0].total, board.datasets[1].total) == (0, 1, 0)
+    item_states = ItemStates(ITEMS)
+    item_states.move(0, ItemState.GENERATED)
+    assert item_states.settle_pending() == 0
+    assert (item_states.remaining, item_states.datasets[0].total, item_states.datasets[1].total) == (0, 1, 0)
 
 
 def test_board_missing_items_count_as_not_judged() -> None:
-    board = Board(ITEMS)
-    whole = board.datasets[0].total
-    board.move(0, ItemState.GENERATED)
-    assert board.settle_pending([ITEMS.samples] * len(ITEMS.datasets)) == 15
-    first = board.datasets[0]
-    assert (board.remaining, first.total, first.generated, first.not_judged) == (0, whole, 1, whole - 1)
-    assert len(list(board.missing_rows())) == 15
+    item_states = ItemStates(ITEMS)
+    whole = item_states.datasets[0].total
+    item_states.move(0, ItemState.GENERATED)
+    assert item_states.settle_pending([ITEMS.samples] * len(ITEMS.datasets)) == 15
+    first = item_states.datasets[0]
+    assert (item_states.remaining, first.total, first.generated, first.not_judged) == (0, whole, 1, whole - 1)
+    assert len(list(item_states.missing_rows())) == 15
 
 
 class TestLeases:
     def test_nobody_gets_what_another_holds(self) -> None:
-        leases = Leases(Board(ITEMS), seconds=10)
+        leases = Leases(ItemStates(ITEMS), seconds=10)
         assert leases.take("w1", 3, now=0) == [0, 1, 2]
         assert leases.take("w2", 3, now=1) == [3, 4, 5]
 
     def test_a_lease_that_ended_goes_to_the_next_who_asks_and_still_counts_as_remaining(self) -> None:
-        board = Board(ITEMS)
-        leases = Leases(board, seconds=10)
+        item_states = ItemStates(ITEMS)
+        leases = Leases(item_states, seconds=10)
         leases.take("w1", 16, now=0)
         assert leases.take("w2", 16, now=9.9) == []
-        assert (board.remaining, leases.retry_after(9.0)) == (16, 1.0)
+        assert (item_states.remaining, leases.retry_after(9.0)) == (16, 1.0)
         assert leases.take("w2", 2, now=10) == [0, 1]
         assert leases.void("w1") == 0
 
     def test_a_fresh_worker_holds_nothing(self) -> None:
-        leases = Leases(Board(ITEMS), seconds=10)
+        leases = Leases(ItemStates(ITEMS), seconds=10)
         leases.take("w1", 2, now=0)
         leases.take("w2", 2, now=0)
         assert leases.void("w1") == 2
@@ -174,19 +174,19 @@ class TestLeases:
         assert leases.void("w2") == 2
 
     def test_a_completed_item_is_not_handed_out_again_whoever_sent_it(self) -> None:
-        board = Board(ITEMS)
-        leases = Leases(board, seconds=10)
+        item_states = ItemStates(ITEMS)
+        leases = Leases(item_states, seconds=10)
         leases.take("w1", 2, now=0)
         leases.settle(0)
-        board.move(0, ItemState.GENERATED)
+        item_states.move(0, ItemState.GENERATED)
         leases.settle(5)  # never leased: an answer from before a restart
-        board.move(5, ItemState.GENERATED)
+        item_states.move(5, ItemState.GENERATED)
         assert leases.take("w2", 16, now=20) == [1, 2, 3, 4, *range(6, 16)]
 
     def test_held_work_stays_consistent_under_any_order_of_events(self) -> None:
         chance = random.Random(11)
-        board = Board(RunItems([DatasetItems("a", [str(i) for i in range(40)])]))
-        leases, now = Leases(board, seconds=5), 0.0
+        item_states = ItemStates(RunItems([DatasetItems("a", [str(i) for i in range(40)])]))
+        leases, now = Leases(item_states, seconds=5), 0.0
         done: set[int] = set()
         for _ in range(2000):
             now += chance.random()
@@ -201,9 +201,9 @@ class TestLeases:
                     index = chance.randrange(40)
                     if index not in done and chance.random() < 0.05:
                         leases.settle(index)
-                        board.move(index, ItemState.GENERATED)
+                        item_states.move(index, ItemState.GENERATED)
                         done.add(index)
-            assert board.remaining == 40 - len(done)
-        leased = board.count(ItemState.LEASED)
+            assert item_states.remaining == 40 - len(done)
+        leased = item_states.count(ItemState.LEASED)
         assert leased == sum(leases.void(worker) for worker in "xyz")
-        assert board.count(ItemState.LEASED) == 0
+        assert item_states.count(ItemState.LEASED) == 0

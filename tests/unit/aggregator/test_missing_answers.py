@@ -12,7 +12,7 @@ from builders.results.samples import sample_result
 from builders.results.stored_runs import a_gate, totals_of
 
 from evalrun_aggregator.finish.partial_results import partial_because
-from evalrun_aggregator.ledger.board import Board, ItemState
+from evalrun_aggregator.ledger.item_states import ItemState, ItemStates
 from evalrun_aggregator.ledger.items import DatasetItems, ItemKey, RunItems
 from evalrun_aggregator.start.datasets import RunDataset, load_datasets
 from evalrun_aggregator.start.problems import RunProblems
@@ -44,11 +44,11 @@ def test_asked_samples_are_the_most_of_a_dataset_unless_the_order_says(
 
 
 def test_pending_samples_beyond_those_asked_are_no_part_of_the_run() -> None:
-    board = Board(TWO)
+    item_states = ItemStates(TWO)
     for sample in range(3):
-        board.move(TWO.index_of(ItemKey("a", "a1", sample)) or 0, ItemState.GENERATED)
-    assert board.settle_pending([3, 1]) == 4
-    assert [(each.total, each.not_judged) for each in board.datasets] == [(6, 3), (1, 1)]
+        item_states.move(TWO.index_of(ItemKey("a", "a1", sample)) or 0, ItemState.GENERATED)
+    assert item_states.settle_pending([3, 1]) == 4
+    assert [(each.total, each.not_judged) for each in item_states.datasets] == [(6, 3), (1, 1)]
 
 
 def test_an_answer_beyond_the_number_asked_is_refused(tmp_path: Path) -> None:

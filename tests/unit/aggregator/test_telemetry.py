@@ -3,8 +3,8 @@
 from prometheus_client import CollectorRegistry
 
 from evalrun.ledger.v1 import ledger_pb2
-from evalrun_aggregator.ledger.board import Board, ItemState
 from evalrun_aggregator.ledger.entries import CompletionTally, StoredCompletion
+from evalrun_aggregator.ledger.item_states import ItemState, ItemStates
 from evalrun_aggregator.ledger.items import DatasetItems, RunItems
 from evalrun_aggregator.replicas import ReplicaRegistry
 from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
@@ -12,12 +12,12 @@ from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
 OWN = {"run": "r", "namespace": "n"}
 
 
-def made() -> tuple[Telemetry, CollectorRegistry, Board]:
+def made() -> tuple[Telemetry, CollectorRegistry, ItemStates]:
     registry = CollectorRegistry()
     telemetry = Telemetry("r", "n", registry, started_at=100.0)
-    board = Board(RunItems([DatasetItems("d", ["p", "q"]), DatasetItems("e", ["p"])]))
-    telemetry.observe(board, lambda: [ReplicaGauge(up=True, in_flight=3)], lambda: 12.5)
-    return telemetry, registry, board
+    item_states = ItemStates(RunItems([DatasetItems("d", ["p", "q"]), DatasetItems("e", ["p"])]))
+    telemetry.observe(item_states, lambda: [ReplicaGauge(up=True, in_flight=3)], lambda: 12.5)
+    return telemetry, registry, item_states
 
 
 def test_every_label_set_is_there_before_anything_happened() -> None:
@@ -37,12 +37,12 @@ def test_every_label_set_is_there_before_anything_happened() -> None:
 
 
 def test_figures_follow_the_board_and_go_on_from_the_ledger() -> None:
-    telemetry, registry, board = made()
+    telemetry, registry, item_states = made()
     telemetry.restore("d", CompletionTally("stop", 40, 1000))
     telemetry.completed("d", StoredCompletion(0, "x", "length", output_tokens=24, generation_seconds=0.3))
     telemetry.completed("d", StoredCompletion(0, "x", "surprising-reason-17", generation_seconds=700))
-    board.move(0, ItemState.GENERATED)
-    board.judge(0, judged=True, accepted=True, final_status=1)
+    item_states.move(0, ItemState.GENERATED)
+    item_states.judge(0, judged=True, accepted=True, final_status=1)
     completions = {
         reason: registry.get_sample_value("evalrun_completions_total", {**OWN, "dataset": "d", "finish_reason": reason})
         for reason in ("stop", "length", "other")

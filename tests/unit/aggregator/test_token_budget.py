@@ -3,7 +3,7 @@ from collections.abc import Callable
 
 import pytest
 
-from evalrun_aggregator.ledger.board import Board, ItemState
+from evalrun_aggregator.ledger.item_states import ItemState, ItemStates
 from evalrun_aggregator.ledger.items import DatasetItems, RunItems
 from evalrun_aggregator.token_budget import TokenBudget, TokenBudgets
 from evalrun_runtime.exits import BadInputError
@@ -24,15 +24,15 @@ def one_by_one(budget: TokenBudget, tokens_of: Callable[[int, int], int | None])
     return drawn
 
 
-def opened_board(budget: TokenBudget, problems: int = 1) -> tuple[TokenBudgets, Board]:
+def open_item_states(budget: TokenBudget, problems: int = 1) -> tuple[TokenBudgets, ItemStates]:
     items = RunItems([DatasetItems("d", [f"p{i}" for i in range(problems)])], budget.max_samples(problems))
-    book, board = TokenBudgets(budget, items), Board(items)
-    book.restore(board, [])
-    return book, board
+    book, item_states = TokenBudgets(budget, items), ItemStates(items)
+    book.restore(item_states, [])
+    return book, item_states
 
 
-def out(board: Board) -> list[int]:
-    return [i for i in range(board.items.count) if board.state(i) in (ItemState.PENDING, ItemState.LEASED)]
+def out(item_states: ItemStates) -> list[int]:
+    return [i for i in range(item_states.items.count) if item_states.state(i) in (ItemState.PENDING, ItemState.LEASED)]
 
 
 @pytest.mark.parametrize(
@@ -65,30 +65,32 @@ def test_samples_that_run_side_by_side_are_those_of_the_sequential_order(seed: i
         wish = wishes[sample]
         return None if wish is None else min(wish, allowance)
 
-    book, board = opened_board(budget)
+    book, item_states = open_item_states(budget)
     drawn: Drawn = {}
-    while waiting := out(board):
+    while waiting := out(item_states):
         sample = rng.choice(waiting)
         allowance = book.allowance(sample)
         drawn[sample] = (allowance, used(sample, allowance))
-        board.move(sample, ItemState.GENERATED)
-        book.settle(board, sample, drawn[sample][1])
+        item_states.move(sample, ItemState.GENERATED)
+        book.settle(item_states, sample, drawn[sample][1])
         if rng.random() < 0.3:  # a restart in between: nothing but what is in the ledger is known
-            book, board = TokenBudgets(budget, board.items), Board(board.items)
-            rows = [board.items.row_of(number) for number in sorted(drawn)]
-            board.restore(rows, [], keep_not_judged=False)
-            book.restore(board, [(board.items.row_of(n), tokens) for n, (_, tokens) in sorted(drawn.items())])
+            book, item_states = TokenBudgets(budget, item_states.items), ItemStates(item_states.items)
+            rows = [item_states.items.row_of(number) for number in sorted(drawn)]
+            item_states.restore(rows, [], keep_not_judged=False)
+            book.restore(
+                item_states, [(item_states.items.row_of(n), tokens) for n, (_, tokens) in sorted(drawn.items())]
+            )
     assert drawn == one_by_one(budget, used)
 
 
 def test_problems_spend_each_their_own() -> None:
-    book, board = opened_board(TokenBudget(10, 10), problems=2)
-    assert out(board) == [0, 10]
-    board.move(0, ItemState.GENERATED)
-    book.settle(board, 0, 4)
-    assert out(board) == [1, 10]
+    book, item_states = open_item_states(TokenBudget(10, 10), problems=2)
+    assert out(item_states) == [0, 10]
+    item_states.move(0, ItemState.GENERATED)
+    book.settle(item_states, 0, 4)
+    assert out(item_states) == [1, 10]
     assert (book.allowance(1), book.allowance(10)) == (6, 10)
-    assert board.datasets[0].total == 3
+    assert item_states.datasets[0].total == 3
 
 
 def test_a_budget_beyond_what_can_be_numbered_is_refused_with_what_to_write() -> None:

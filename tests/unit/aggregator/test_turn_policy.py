@@ -3,8 +3,8 @@
 import pytest
 
 from evalrun.judge.v1 import judge_pb2 as pb
-from evalrun_aggregator.ledger.board import Board, ItemState
 from evalrun_aggregator.ledger.entries import Exchange, StoredCompletion
+from evalrun_aggregator.ledger.item_states import ItemState, ItemStates
 from evalrun_aggregator.ledger.items import DatasetItems, ItemKey, RunItems
 from evalrun_aggregator.turns.feedback import WRONG, FeedbackOptions
 from evalrun_aggregator.turns.policy import FRAME_TOKENS, TurnPolicy, conversation, turn_policy_of
@@ -106,15 +106,15 @@ def test_the_rules_are_those_of_the_spec() -> None:
 ITEMS = RunItems([DatasetItems("d", ["p", "q"])], samples=2, turns=3)
 
 
-def opened(rows: list[int] | None = None) -> Board:
-    board = Board(ITEMS)
-    board.leave_out_later_turns(rows or [])
-    return board
+def opened(rows: list[int] | None = None) -> ItemStates:
+    item_states = ItemStates(ITEMS)
+    item_states.leave_out_later_turns(rows or [])
+    return item_states
 
 
-def states(board: Board) -> list[str]:
+def states(item_states: ItemStates) -> list[str]:
     """Return the states of each sample's turns, a letter a turn."""
-    letters = "".join(board.state(index).name[0] for index in range(ITEMS.count))
+    letters = "".join(item_states.state(index).name[0] for index in range(ITEMS.count))
     return [letters[start : start + 3] for start in range(0, ITEMS.count, 3)]
 
 
@@ -127,36 +127,36 @@ def test_keys_rows_and_indices_of_turns_lead_to_each_other() -> None:
 
 
 def test_later_turns_come_after_a_verdict_and_until_then_may_follow() -> None:
-    board = opened()
-    (counts,) = board.datasets
-    assert states(board) == ["PAA"] * 4
-    assert (counts.total, counts.generated, board.may_follow) == (4, 0, 0)
-    board.move(0, ItemState.GENERATED)
-    assert (counts.total, counts.generated, board.may_follow) == (5, 1, 1)
-    board.move(0, ItemState.JUDGING)
-    board.judge(0, judged=True, accepted=False, final_status=6)
-    board.open_next_turn(0)
-    assert states(board) == ["RPA", "PAA", "PAA", "PAA"]
-    assert (counts.total, counts.generated, board.may_follow, board.remaining) == (5, 1, 0, 4)
+    item_states = opened()
+    (counts,) = item_states.datasets
+    assert states(item_states) == ["PAA"] * 4
+    assert (counts.total, counts.generated, item_states.may_follow) == (4, 0, 0)
+    item_states.move(0, ItemState.GENERATED)
+    assert (counts.total, counts.generated, item_states.may_follow) == (5, 1, 1)
+    item_states.move(0, ItemState.JUDGING)
+    item_states.judge(0, judged=True, accepted=False, final_status=6)
+    item_states.open_next_turn(0)
+    assert states(item_states) == ["RPA", "PAA", "PAA", "PAA"]
+    assert (counts.total, counts.generated, item_states.may_follow, item_states.remaining) == (5, 1, 0, 4)
     for index in (1, 2):
-        board.move(index, ItemState.GENERATED)
-        board.judge(index, judged=True, accepted=index == 2, final_status=6)
+        item_states.move(index, ItemState.GENERATED)
+        item_states.judge(index, judged=True, accepted=index == 2, final_status=6)
         if index == 1:
-            board.open_next_turn(index)
-    assert states(board)[0] == "RRA"
-    assert (board.may_follow, counts.accepted_at_1) == (0, 0.0)  # of first answers
+            item_states.open_next_turn(index)
+    assert states(item_states)[0] == "RRA"
+    assert (item_states.may_follow, counts.accepted_at_1) == (0, 0.0)  # of first answers
 
 
 def test_the_last_turn_lets_none_follow() -> None:
-    board = opened([ITEMS.row_of(0), ITEMS.row_of(1)])
-    assert states(board) == ["PPP", "PAA", "PAA", "PAA"]
-    board.move(2, ItemState.GENERATED)
-    assert board.may_follow == 0
+    item_states = opened([ITEMS.row_of(0), ITEMS.row_of(1)])
+    assert states(item_states) == ["PPP", "PAA", "PAA", "PAA"]
+    item_states.move(2, ItemState.GENERATED)
+    assert item_states.may_follow == 0
 
 
 def test_a_restart_opens_what_the_ledgers_feedback_says() -> None:
     """p's sample 0 has failed twice, sample 1 was accepted, q's sample 0 waits for its verdict, 1 had no room."""
-    board = Board(ITEMS)
+    item_states = ItemStates(ITEMS)
     rows = [ITEMS.row_of(index) for index in range(ITEMS.count)]
     verdicts = [
         (rows[0], 6, True, False),
@@ -164,26 +164,26 @@ def test_a_restart_opens_what_the_ledgers_feedback_says() -> None:
         (rows[3], 1, True, True),
         (rows[9], 6, True, False),
     ]
-    board.restore([rows[0], rows[1], rows[3], rows[6], rows[9]], verdicts, keep_not_judged=False)
-    board.leave_out_later_turns([rows[0], rows[1]])
-    assert states(board) == ["RRP", "AAA", "GAA", "RAA"]
-    assert (board.remaining, board.unjudged, board.may_follow) == (1, 1, 1)
-    assert board.datasets[0].accepted_at_1 == (1 / 2 + 0) / 2
+    item_states.restore([rows[0], rows[1], rows[3], rows[6], rows[9]], verdicts, keep_not_judged=False)
+    item_states.leave_out_later_turns([rows[0], rows[1]])
+    assert states(item_states) == ["RRP", "AAA", "GAA", "RAA"]
+    assert (item_states.remaining, item_states.unjudged, item_states.may_follow) == (1, 1, 1)
+    assert item_states.datasets[0].accepted_at_1 == (1 / 2 + 0) / 2
 
 
 def test_a_problem_is_settled_once_no_turn_can_open() -> None:
-    board = opened()
+    item_states = opened()
     for index in (0, 3):
-        board.move(index, ItemState.GENERATED)
-    assert not board.settled(0)
+        item_states.move(index, ItemState.GENERATED)
+    assert not item_states.settled(0)
     for index in (0, 3):
-        board.judge(index, judged=True, accepted=True, final_status=1)
-    assert board.settled(0)
+        item_states.judge(index, judged=True, accepted=True, final_status=1)
+    assert item_states.settled(0)
 
 
 def test_a_sample_that_was_cancelled_gets_no_turn() -> None:
-    board = opened()
-    board.move(6, ItemState.JUDGING)
-    board.cancel({0: 1})
-    board.open_next_turn(6)
-    assert states(board)[2] == "CAA"
+    item_states = opened()
+    item_states.move(6, ItemState.JUDGING)
+    item_states.cancel({0: 1})
+    item_states.open_next_turn(6)
+    assert states(item_states)[2] == "CAA"

@@ -162,13 +162,13 @@ class Aggregator:
         budget: TokenBudgets | None,
         watch: GateWatch | None,
     ) -> RunParts:
-        settings, clocks, board = self._settings, self._clocks, opened.board
+        settings, clocks, item_states = self._settings, self._clocks, opened.item_states
         replicas = ReplicaRegistry(ledger.reader.gpu_seconds())
         telemetry = self._telemetry(order, opened, replicas)
         state = RunState(order.run, opened, telemetry, clocks)
         traces = ItemTraces(export_id(order), problems.items)
         dispatcher = Dispatcher(
-            board,
+            item_states,
             ledger,
             self._judges,
             item_rules(order, problems),
@@ -192,7 +192,7 @@ class Aggregator:
             retry=OutputRetry(settings.output_retry_seconds, clocks.monotonic),
             watch=watch,
         )
-        leases = Leases(board, settings.lease_seconds)
+        leases = Leases(item_states, settings.lease_seconds)
         gates = None if watch is None else GateStop(watch, state, ledger, leases)
         intake = Intake(state, ledger, leases, replicas, budget, dispatcher.wake)
         storage = None
@@ -220,7 +220,7 @@ class Aggregator:
             known = replicas.all(clocks.monotonic())
             return [ReplicaGauge(up=replica.up, in_flight=replica.in_flight) for replica in known]
 
-        telemetry.observe(opened.board, gauges, lambda: replicas.gpu_seconds)
+        telemetry.observe(opened.item_states, gauges, lambda: replicas.gpu_seconds)
         return telemetry
 
 

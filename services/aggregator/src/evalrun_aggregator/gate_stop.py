@@ -17,7 +17,7 @@ class GateStop:
         watch: decides the gates.
         state: the run's.
         ledger: where the gates' decisions go.
-        leases: over the board.
+        leases: over the item states.
     """
 
     def __init__(self, watch: GateWatch, state: RunState, ledger: Ledger, leases: Leases) -> None:
@@ -33,9 +33,9 @@ class GateStop:
         while state.ended is None and not state.is_writing:
             await state.judged.wait()
             state.judged.clear()
-            kept = await self._watch.look(self._ledger, state.board)
+            kept = await self._watch.look(self._ledger, state.item_states)
             if kept and not state.is_writing and not state.ended_early:
-                for index in state.board.cancel(kept):
+                for index in state.item_states.cancel(kept):
                     self._leases.settle(index)
                 logger.info("the gates have decided: %s", state.stopped_early)
                 state.changed.set()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from evalrun_aggregator.finish.sample_stream import NO_ANSWER, missing_sample, sample_results
-from evalrun_aggregator.ledger.board import Board
+from evalrun_aggregator.ledger.item_states import ItemStates
 from evalrun_aggregator.ledger.items import RunItems, pack_row
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.start.problems import RunProblems
@@ -105,7 +105,7 @@ class GateWatch:
         """Of how many problems the results count, by dataset, where the rest was cancelled."""
         return self._kept
 
-    async def look(self, ledger: Ledger, board: Board) -> dict[int, int]:
+    async def look(self, ledger: Ledger, item_states: ItemStates) -> dict[int, int]:
         """Decide what can be decided now; gives `kept_problems` where that makes something needless.
 
         Raises:
@@ -113,7 +113,7 @@ class GateWatch:
         """
         if not await self._is_asked_the_same(ledger):
             return {}
-        await self._read_on(ledger, board)
+        await self._read_on(ledger, item_states)
         new = await asyncio.to_thread(self._decide)
         if new:
             self.decided |= new
@@ -145,16 +145,16 @@ class GateWatch:
                 self.decided[each.place] = undecided(each.gate, message, family=self._family)
         return any(self._looked_at.get(each.place) != -1 for each in self._gates)
 
-    async def _read_on(self, ledger: Ledger, board: Board) -> None:
+    async def _read_on(self, ledger: Ledger, item_states: ItemStates) -> None:
         """Take in the results of the problems that are settled by now, in order."""
         for number, dataset in enumerate(self._problems.items.datasets):
             start, first = self._problems.items.start_of(number), self._settled[number]
             end = first
-            while end < len(dataset.problem_ids) and board.settled(start + end):
+            while end < len(dataset.problem_ids) and item_states.settled(start + end):
                 end += 1
             if end > first:
                 rows = pack_row(start + first, 0, 0), pack_row(start + end, 0, 0)
-                missing = [row for row in board.missing_rows() if rows[0] <= row < rows[1]]
+                missing = [row for row in item_states.missing_rows() if rows[0] <= row < rows[1]]
                 await asyncio.to_thread(self._take_in, ledger, *rows, missing)
                 self._settled[number] = end
 

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from evalrun.ledger.v1 import ledger_pb2
-from evalrun_aggregator.ledger.board import ItemState
 from evalrun_aggregator.ledger.entries import StoredCompletion, StoredReplica
 from evalrun_aggregator.ledger.errors import LedgerError, LedgerFullError
+from evalrun_aggregator.ledger.item_states import ItemState
 from evalrun_aggregator.ledger.items import ItemKey
 from evalrun_aggregator.ledger.leases import Leases
 from evalrun_aggregator.ledger.ledger import Ledger
@@ -28,7 +28,7 @@ class Intake:
     Args:
         state: the run's.
         ledger: open, owned by the caller.
-        leases: over the board.
+        leases: over the item states.
         replicas: as the ledger knew them.
         budget: opens a problem's next samples as its completions come; None: all were there from the start.
         wake: called after completions were stored: there is something to judge.
@@ -64,16 +64,16 @@ class Intake:
 
     def index_of(self, key: ItemKey) -> int:
         """Return a key's item. Raises UnknownItemError."""
-        board = self._state.board
-        index = board.items.index_of(key)
-        if index is None or board.state(index) is ItemState.ABSENT:
+        item_states = self._state.item_states
+        index = item_states.items.index_of(key)
+        if index is None or item_states.state(index) is ItemState.ABSENT:
             raise UnknownItemError(f"{key} is not of run {self._state.name}")
         return index
 
     async def submit(self, completions: Sequence[tuple[int, StoredCompletion]]) -> int:
         """Store completions; gives how many were new. When it returns they are on disk.
 
-        A caller that goes away does not stop the storing: what the ledger has, the board must know.
+        A caller that goes away does not stop the storing: what the ledger has, the item states must know.
 
         Raises:
             LedgerFullError: nothing of the batch was stored.
@@ -105,9 +105,9 @@ class Intake:
         await self._ledger.set_replicas(worker, stored, gpu_seconds)
 
     async def _submit(self, completions: Sequence[tuple[int, StoredCompletion]]) -> int:
-        board = self._state.board
+        item_states = self._state.item_states
         # What a gate has made needless is dropped: whoever still works on it learns so when it asks for more.
-        completions = [each for each in completions if board.state(each[0]) is not ItemState.CANCELLED]
+        completions = [each for each in completions if item_states.state(each[0]) is not ItemState.CANCELLED]
         try:
             new = await self._ledger.add_completions([completion for _, completion in completions])
         except LedgerFullError as error:
@@ -118,7 +118,7 @@ class Intake:
             raise
         self.storage_trouble = None
         for (index, completion), is_new in zip(completions, new, strict=True):
-            if is_new and board.state(index) is not ItemState.CANCELLED:
+            if is_new and item_states.state(index) is not ItemState.CANCELLED:
                 self._count(index, completion)
         if any(new):
             self._state.note_completions()
@@ -126,9 +126,9 @@ class Intake:
         return sum(new)
 
     def _count(self, index: int, completion: StoredCompletion) -> None:
-        board = self._state.board
+        item_states = self._state.item_states
         self._leases.settle(index)
-        board.move(index, ItemState.GENERATED)
+        item_states.move(index, ItemState.GENERATED)
         if self._budget is not None:
-            self._budget.settle(board, index, completion.output_tokens)
+            self._budget.settle(item_states, index, completion.output_tokens)
         self._state.count_completion(index, completion)

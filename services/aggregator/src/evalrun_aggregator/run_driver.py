@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from evalrun_aggregator.gate_stop import GateStop
 from evalrun_aggregator.judging.dispatcher import Dispatcher
 from evalrun_aggregator.judging.judge_descriptions import JudgeDescriptions
-from evalrun_aggregator.ledger.board import ItemState
 from evalrun_aggregator.ledger.errors import LedgerError
+from evalrun_aggregator.ledger.item_states import ItemState
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.progress import may_write_outputs
 from evalrun_aggregator.run_end import OutputError, Outputs
@@ -29,7 +29,7 @@ class RunDriver:
     Args:
         state: the run's.
         ledger: open, owned by the caller.
-        dispatcher: over the board and the ledger.
+        dispatcher: over the item states and the ledger.
         judges: asked what they are while the run goes on.
         outputs: written once everything is decided.
         gates: stops what the sequential gates do not need; None: the run has none that may stop it.
@@ -82,10 +82,10 @@ class RunDriver:
             NothingToWriteError: there is no completion yet.
             LedgerError: the disk failed or is full: the run goes on.
         """
-        state, board = self._state, self._state.board
+        state, item_states = self._state, self._state.item_states
         if state.ended is not None or state.ended_early or state.is_writing:
             return
-        if board.remaining == board.items.count - board.count(ItemState.ABSENT):
+        if item_states.remaining == item_states.items.count - item_states.count(ItemState.ABSENT):
             raise NothingToWriteError(f"run {state.name} has no completion yet: there is nothing to write")
         await self._ledger.set_facts(ended_early=reason)
         state.ended_early = reason

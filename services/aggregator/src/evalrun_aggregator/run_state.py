@@ -5,8 +5,8 @@ import logging
 from typing import Protocol
 
 from evalrun_aggregator.clocks import Clocks
-from evalrun_aggregator.ledger.board import ItemState
 from evalrun_aggregator.ledger.entries import StoredCompletion
+from evalrun_aggregator.ledger.item_states import ItemState
 from evalrun_aggregator.progress import Progress
 from evalrun_aggregator.start.ledger_start import OpenedRun
 
@@ -37,7 +37,7 @@ class RunState:
 
     def __init__(self, name: str, opened: OpenedRun, events: Events, clocks: Clocks) -> None:
         self.name = name
-        self.board = opened.board
+        self.item_states = opened.item_states
         self.started_at = opened.started_at
         """First start; Unix seconds."""
         self.work_time = opened.work_time
@@ -64,14 +64,16 @@ class RunState:
     @property
     def progress(self) -> Progress:
         """Facts that the run's state is derived from."""
-        board = self.board
-        out = board.count(ItemState.PENDING, ItemState.LEASED, ItemState.ABSENT, ItemState.CANCELLED, ItemState.MISSING)
-        generated = board.items.count - out
+        item_states = self.item_states
+        out = item_states.count(
+            ItemState.PENDING, ItemState.LEASED, ItemState.ABSENT, ItemState.CANCELLED, ItemState.MISSING
+        )
+        generated = item_states.items.count - out
         return Progress(
             started=self.has_started or generated > 0,
-            remaining=board.remaining + board.may_follow,
-            unjudged=board.unjudged,
-            not_judged=board.count(ItemState.NOT_JUDGED, ItemState.MISSING),
+            remaining=item_states.remaining + item_states.may_follow,
+            unjudged=item_states.unjudged,
+            not_judged=item_states.count(ItemState.NOT_JUDGED, ItemState.MISSING),
             outputs_written=self.ended is not None,
             failure=self.failure,
             ended_early=bool(self.ended_early),
@@ -80,14 +82,14 @@ class RunState:
     @property
     def remaining(self) -> int:
         """Items that a worker may still be asked for: leased ones, and later turns that a verdict may open."""
-        return 0 if self.ended_early else self.board.remaining + self.board.may_follow
+        return 0 if self.ended_early else self.item_states.remaining + self.item_states.may_follow
 
     @property
     def stopped_early(self) -> str:
         """Progress of the run when its gates decided, for people; empty if they did not stop it."""
         parts = [
             f"{each.name}: {each.cancelled} of {each.total + each.cancelled} answers were not needed"
-            for each in self.board.datasets
+            for each in self.item_states.datasets
             if each.cancelled
         ]
         return "; ".join(parts)
@@ -101,7 +103,7 @@ class RunState:
         """Count an item's completion that was stored."""
         self.output_tokens += completion.output_tokens or 0
         self.work_time.completed(completion.started_at, completion.generation_seconds)
-        self._events.completed(self.board.items.key_of(index).dataset, completion)
+        self._events.completed(self.item_states.items.key_of(index).dataset, completion)
 
     def note_completions(self) -> None:
         """Announce that completions were stored and counted."""

@@ -59,7 +59,7 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         return ledger_pb2.GetWorkResponse(
             items=items,
             remaining=remaining,
-            retry_after_ms=retry_milliseconds(remaining, len(taken), self._state.board.may_follow),
+            retry_after_ms=retry_milliseconds(remaining, len(taken), self._state.item_states.may_follow),
         )
 
     async def SubmitCompletions(  # noqa: N802 - gRPC's name
@@ -125,7 +125,7 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         key = completion.key
         index = self._intake.index_of(ItemKey(key.dataset, key.problem_id, key.sample, key.turn, key.repeat))
         return index, StoredCompletion(
-            row=self._state.board.items.row_of(index),
+            row=self._state.item_states.items.row_of(index),
             text=completion.text,
             finish_reason=completion.finish_reason,
             prompt_tokens=completion.prompt_tokens if completion.HasField("prompt_tokens") else None,

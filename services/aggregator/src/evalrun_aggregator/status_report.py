@@ -87,7 +87,7 @@ class StatusReport:
 
     def _datasets(self) -> list[ledger_pb2.DatasetStatus]:
         ended, found = self._state.ended, []
-        for counts in self._state.board.datasets:
+        for counts in self._state.item_states.datasets:
             dataset = ledger_pb2.DatasetStatus(
                 name=counts.name,
                 total=counts.total,
@@ -115,9 +115,9 @@ class StatusReport:
             return "; ".join(state.ended.warnings)
         if (full := self._intake.storage_trouble or self._dispatcher.storage_trouble) is not None:
             return f"{full}: completions and verdicts wait until there is room"
-        if state.board.unjudged and (trouble := self._judges.trouble or self._dispatcher.trouble) is not None:
+        if state.item_states.unjudged and (trouble := self._judges.trouble or self._dispatcher.trouble) is not None:
             return f"waiting for the judge: {trouble}"
-        if state.board.remaining and (trouble := self._replicas.trouble(state.clocks.monotonic())) is not None:
+        if state.item_states.remaining and (trouble := self._replicas.trouble(state.clocks.monotonic())) is not None:
             return f"no endpoint answers: {trouble}"
         return (self._outputs.trouble or "writing outputs") if state.is_writing else ""
 

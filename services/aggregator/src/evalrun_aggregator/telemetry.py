@@ -7,8 +7,8 @@ from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from evalrun_aggregator.ledger.board import Board, DatasetCounts, ItemState
 from evalrun_aggregator.ledger.entries import CompletionTally, StoredCompletion
+from evalrun_aggregator.ledger.item_states import DatasetCounts, ItemState, ItemStates
 from evalrun_registry.metrics import HEADLINE
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
@@ -68,15 +68,15 @@ class Telemetry(Collector):
             buckets=BUCKETS,
             registry=registry,
         ).labels(run, namespace)
-        self._board: Board | None = None
+        self._item_states: ItemStates | None = None
         self._replicas: Callable[[], list[ReplicaGauge]] = list
         self._gpu_seconds: Callable[[], float] = float
 
     def observe(
-        self, board: Board, replicas: Callable[[], list[ReplicaGauge]], gpu_seconds: Callable[[], float]
+        self, item_states: ItemStates, replicas: Callable[[], list[ReplicaGauge]], gpu_seconds: Callable[[], float]
     ) -> None:
         """Set the sources of the gauges and start to export the gauges."""
-        self._board, self._replicas, self._gpu_seconds = board, replicas, gpu_seconds
+        self._item_states, self._replicas, self._gpu_seconds = item_states, replicas, gpu_seconds
         self._registry.register(self)
 
     def restore(self, dataset: str, tally: CompletionTally) -> None:
@@ -95,12 +95,12 @@ class Telemetry(Collector):
         self._last_progress = now
 
     def describe(self) -> list[Metric]:
-        """Return an empty list: the registry would collect before there is a board."""
+        """Return an empty list: the registry would collect before there are item states."""
         return []
 
     def collect(self) -> Iterator[Metric]:
         """Return every series as it is now."""
-        datasets = self._board.datasets if self._board is not None else []
+        datasets = self._item_states.datasets if self._item_states is not None else []
         yield self._problems(datasets)
         yield self._accepted(datasets)
         yield self._finished(datasets)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evalrun_aggregator.ledger.board import Board, ItemState
+from evalrun_aggregator.ledger.item_states import ItemState, ItemStates
 from evalrun_aggregator.ledger.items import MAX_SAMPLES, RunItems, unpack_row
 from evalrun_runtime.exits import BadInputError
 
@@ -64,7 +64,7 @@ class TokenBudget:
 class TokenBudgets:
     """Spent tokens and existing samples of every problem.
 
-    A board's items are all absent at first; the book makes those pending that the budget allows.
+    The item states's items are all absent at first; the book makes those pending that the budget allows.
     """
 
     def __init__(self, budget: TokenBudget, items: RunItems) -> None:
@@ -74,11 +74,12 @@ class TokenBudgets:
         self._opened = np.zeros(items.problems, np.int64)
         self._answered = np.zeros(items.problems, np.int64)
 
-    def restore(self, board: Board, answered: Iterable[tuple[int, int | None]]) -> None:
+    def restore(self, item_states: ItemStates, answered: Iterable[tuple[int, int | None]]) -> None:
         """Open what the run has so far and what comes next.
 
         Args:
-            board: restored from the ledger; what has no completion there becomes absent, or pending where it is due.
+            item_states: restored from the ledger; what has no completion there becomes absent, or pending where it is
+                due.
             answered: (row, output tokens) of every completion.
         """
         for row, tokens in answered:
@@ -86,33 +87,33 @@ class TokenBudgets:
             self._spent[position] += self._budget.charge(tokens)
             self._answered[position] += 1
             self._opened[position] = max(self._opened[position], sample + 1)
-        board.settle_pending()
+        item_states.settle_pending()
         for position in range(self._items.problems):
             # Samples start in order: one before the last that was answered was out when the ledger was closed.
             for index in self._range(position, 0, int(self._opened[position])):
-                if board.state(index) is ItemState.ABSENT:
-                    board.move(index, ItemState.PENDING)
-            self._open(board, position)
+                if item_states.state(index) is ItemState.ABSENT:
+                    item_states.move(index, ItemState.PENDING)
+            self._open(item_states, position)
 
     def allowance(self, index: int) -> int:
         """Return the most tokens that a sample which is out may use."""
         return self._budget.allowance(int(self._spent[self._items.position_of(index)]))
 
-    def settle(self, board: Board, index: int, output_tokens: int | None) -> None:
+    def settle(self, item_states: ItemStates, index: int, output_tokens: int | None) -> None:
         """Charge a completion that is now on disk, and make pending what may follow it."""
         position = self._items.position_of(index)
         self._spent[position] += self._budget.charge(output_tokens)
         self._answered[position] += 1
-        self._open(board, position)
+        self._open(item_states, position)
 
-    def _open(self, board: Board, position: int) -> None:
+    def _open(self, item_states: ItemStates, position: int) -> None:
         start = end = int(self._opened[position])
         spent, answered = int(self._spent[position]), int(self._answered[position])
         while end < self._items.samples and self._budget.may_open(spent, end - answered):
             end += 1
         self._opened[position] = end
         for index in self._range(position, start, end):
-            board.move(index, ItemState.PENDING)
+            item_states.move(index, ItemState.PENDING)
 
     def _range(self, position: int, start: int, end: int) -> range:
         first = position * self._items.samples

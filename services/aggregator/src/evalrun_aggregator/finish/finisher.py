@@ -13,8 +13,8 @@ from evalrun_aggregator.finish.run_info import run_info
 from evalrun_aggregator.finish.sample_stream import NO_ANSWER, missing_sample, sample_results
 from evalrun_aggregator.gate_watch import GateWatch
 from evalrun_aggregator.judging.judge_descriptions import JudgeDescriptions
-from evalrun_aggregator.ledger.board import ItemState
 from evalrun_aggregator.ledger.entries import StoredSample
+from evalrun_aggregator.ledger.item_states import ItemState
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.replicas import ReplicaRegistry
 from evalrun_aggregator.run_end import OutputError, RunEnd
@@ -108,7 +108,7 @@ class Finisher:
             LedgerError: the disk failed or is full.
         """
         finished_at = self._state.clocks.now()
-        missing = list(self._state.board.missing_rows())
+        missing = list(self._state.item_states.missing_rows())
         incomplete = partial_because(partial, missing, self._problems)
         await self._judges.refresh()
         info = await asyncio.to_thread(  # git may take its time
@@ -166,13 +166,13 @@ class Finisher:
 
     def _counting(self) -> Iterator[StoredSample]:
         """Read the samples whose results count: those that the gates made needless are left in the ledger."""
-        items, board = self._problems.items, self._state.board
-        if not any(counts.cancelled for counts in board.datasets):
+        items, item_states = self._problems.items, self._state.item_states
+        if not any(counts.cancelled for counts in item_states.datasets):
             yield from self._ledger.samples()
             return
         for sample in self._ledger.samples():
             index = items.index_of_row(sample.completion.row)
-            if index is None or board.state(index) is not ItemState.CANCELLED:
+            if index is None or item_states.state(index) is not ItemState.CANCELLED:
                 yield sample
 
     def _decide_gates(
@@ -185,13 +185,13 @@ class Finisher:
         return gates_of(gates, self._order.base_dir, drawn, decided, partial=partial, run_info=run_info)
 
     def _stopped(self) -> StoppedEarly | None:
-        spec, board = self._order.spec, self._state.board
-        if not any(counts.cancelled for counts in board.datasets):
+        spec, item_states = self._order.spec, self._state.item_states
+        if not any(counts.cancelled for counts in item_states.datasets):
             return None
         similar = {name for gate in spec.all_gates if gate.population == "similar" for name in gate.dataset_names}
         kept = {} if self._watch is None else self._watch.kept
         datasets = {}
-        for counts, dataset in zip(board.datasets, self._problems.items.datasets, strict=True):
+        for counts, dataset in zip(item_states.datasets, self._problems.items.datasets, strict=True):
             size = len(dataset.problem_ids)
             datasets[counts.name] = StoppedDataset(
                 problems=kept.get(counts.name, size),

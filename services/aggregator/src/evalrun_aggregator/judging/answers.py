@@ -19,8 +19,8 @@ from evalrun_aggregator.judging.retry_policy import (
 )
 from evalrun_aggregator.judging.verdict_store import VerdictStore
 from evalrun_aggregator.judging.work import Work, WorkSource
-from evalrun_aggregator.ledger.board import Board
 from evalrun_aggregator.ledger.entries import StoredVerdict
+from evalrun_aggregator.ledger.item_states import ItemStates
 from evalrun_client.failure_codes import FailureCode, code_of
 from evalrun_results.run_warnings import BrokenTests
 
@@ -31,7 +31,7 @@ class Answers:
     """The judge's answers, over all stream workers.
 
     Args:
-        board: names the items.
+        item_states: names the items.
         source: takes back what is sent again.
         store: takes the verdicts.
         health: is told of every answer.
@@ -42,7 +42,7 @@ class Answers:
 
     def __init__(
         self,
-        board: Board,
+        item_states: ItemStates,
         source: WorkSource,
         store: VerdictStore,
         health: JudgeHealth,
@@ -50,7 +50,7 @@ class Answers:
         policy: RetryPolicy,
         now: Callable[[], float],
     ) -> None:
-        self._board = board
+        self._item_states = item_states
         self._source = source
         self._store = store
         self._health = health
@@ -100,7 +100,7 @@ class Answers:
         elif not verdict.judged:
             reason = reason_of(verdict)
         if not verdict.judged:
-            key = self._board.items.key_of(work.index)
+            key = self._item_states.items.key_of(work.index)
             self.broken_tests.add(key.dataset, key.problem_id, verdict)
             logger.warning("%s was not judged: %s", key, reason)
         stored = StoredVerdict(

@@ -1,7 +1,7 @@
 """Drives the judge: what is generated goes out on streams, verdicts go to the ledger, then they count.
 
 Everything goes one way: the dispatcher holds the stream workers, a stream worker holds the requests that it sends and
-the place for their answers, and these hold the work, the board and the ledger. Nothing below knows what is above.
+the place for their answers, and these hold the work, the item states and the ledger. Nothing below knows what is above.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from evalrun_aggregator.judging.retry_policy import RetryPolicy
 from evalrun_aggregator.judging.stream_worker import StreamSettings, StreamWorker
 from evalrun_aggregator.judging.verdict_store import VerdictStore
 from evalrun_aggregator.judging.work import WorkSource
-from evalrun_aggregator.ledger.board import Board
+from evalrun_aggregator.ledger.item_states import ItemStates
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_client.judge_client import JudgeAddress
 
@@ -38,10 +38,10 @@ class DispatchSettings:
 
 
 class Dispatcher:
-    """Judges whatever the board has to be judged, until cancelled.
+    """Judges whatever the item states hold to be judged, until cancelled.
 
     Args:
-        board: what is to be judged; verdicts are counted there once they are on disk.
+        item_states: what is to be judged; verdicts are counted there once they are on disk.
         ledger: completions come from it, verdicts go to it.
         judges: where to ask; each gets its share of what is in flight.
         rules: what is asked, and what an answer becomes.
@@ -54,7 +54,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        board: Board,
+        item_states: ItemStates,
         ledger: Ledger,
         judges: Sequence[JudgeAddress],
         rules: ItemRules,
@@ -69,11 +69,11 @@ class Dispatcher:
         share = max(1, settings.in_flight // streams)
         clock = clocks.monotonic
         # Twice what is in flight: the others are read ahead, or wait for their commit.
-        self._source = WorkSource(board, ledger, 2 * share * streams + streams, clock)
+        self._source = WorkSource(item_states, ledger, 2 * share * streams + streams, clock)
         self._health = JudgeHealth(clock)
-        self._store = VerdictStore(board, ledger, self._source, traces, on_stored)
-        answers = Answers(board, self._source, self._store, self._health, rules, settings.retries, clocks.now)
-        requests = Requests(board, self._source, answers, self._health, rules, traces)
+        self._store = VerdictStore(item_states, ledger, self._source, traces, on_stored)
+        answers = Answers(item_states, self._source, self._store, self._health, rules, settings.retries, clocks.now)
+        requests = Requests(item_states, self._source, answers, self._health, rules, traces)
         stream = StreamSettings(share, settings.stream_age, settings.answer_timeout)
         self._workers = [
             StreamWorker(judge, requests, answers, stream, clock, chance)

@@ -6,7 +6,7 @@ from evalrun_aggregator.judging.item_rules import ItemRules
 from evalrun_aggregator.judging.item_traces import ItemTraces
 from evalrun_aggregator.judging.judge_health import JudgeHealth
 from evalrun_aggregator.judging.work import Work, WorkSource
-from evalrun_aggregator.ledger.board import Board, ItemState
+from evalrun_aggregator.ledger.item_states import ItemState, ItemStates
 from evalrun_runtime.connections.grpc_channel import MAX_MESSAGE_BYTES
 
 ROOM_FOR_ENVELOPE = 4096
@@ -16,7 +16,7 @@ class Requests:
     """The requests of all stream workers.
 
     Args:
-        board: says which items were cancelled meanwhile.
+        item_states: says which items were cancelled meanwhile.
         source: of the items.
         answers: takes the items that no message can hold.
         health: says how many verdicts the judge has given.
@@ -26,14 +26,14 @@ class Requests:
 
     def __init__(
         self,
-        board: Board,
+        item_states: ItemStates,
         source: WorkSource,
         answers: Answers,
         health: JudgeHealth,
         rules: ItemRules,
         traces: ItemTraces | None,
     ) -> None:
-        self._board = board
+        self._item_states = item_states
         self._source = source
         self._answers = answers
         self._health = health
@@ -54,7 +54,7 @@ class Requests:
 
     def _build(self, work: Work) -> judge_pb2.JudgeRequest | None:
         """Return an item's request; None if it is settled without the judge: cancelled, or too large for a message."""
-        if self._board.state(work.index) is ItemState.CANCELLED:
+        if self._item_states.state(work.index) is ItemState.CANCELLED:
             self._source.done()
             return None
         request = self._rules.request(work.index, work.completion)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from evalrun_aggregator.judging.item_traces import ItemTraces
 from evalrun_aggregator.judging.work import Work, WorkSource
-from evalrun_aggregator.ledger.board import Board, ItemState
 from evalrun_aggregator.ledger.entries import StoredVerdict
 from evalrun_aggregator.ledger.errors import LedgerFullError
+from evalrun_aggregator.ledger.item_states import ItemState, ItemStates
 from evalrun_aggregator.ledger.ledger import Ledger
 
 logger = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ class VerdictStore:
     """The way of verdicts into the ledger.
 
     Args:
-        board: counts what is stored.
+        item_states: counts what is stored.
         ledger: where verdicts go.
         source: gives out more work for what is stored.
         traces: of the items; None: they have none.
@@ -29,13 +29,13 @@ class VerdictStore:
 
     def __init__(
         self,
-        board: Board,
+        item_states: ItemStates,
         ledger: Ledger,
         source: WorkSource,
         traces: ItemTraces | None,
         on_stored: Callable[[], None],
     ) -> None:
-        self._board = board
+        self._item_states = item_states
         self._ledger = ledger
         self._source = source
         self._traces = traces
@@ -78,12 +78,12 @@ class VerdictStore:
                 return
 
     def _count(self, work: Work, stored: StoredVerdict) -> None:
-        if self._board.state(work.index) is not ItemState.CANCELLED:
-            self._board.judge(
+        if self._item_states.state(work.index) is not ItemState.CANCELLED:
+            self._item_states.judge(
                 work.index, judged=stored.judged, accepted=stored.accepted, final_status=stored.final_status
             )
             if stored.feedback:
-                self._board.open_next_turn(work.index)
+                self._item_states.open_next_turn(work.index)
         self._source.done()
         if self._traces is not None:
             self._traces.ended(work.index, work.completion, stored)

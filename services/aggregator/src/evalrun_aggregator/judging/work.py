@@ -1,4 +1,4 @@
-"""Work for the judge: taken from the board, read from the ledger, held until its verdict is on disk.
+"""Work for the judge: taken from the item states, read from the ledger, held until its verdict is on disk.
 
 Holds at most `limit` items however many are waiting, retries included: memory stays flat and an outage of the judge
 touches few items.
@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from evalrun_aggregator.judging.retry_policy import ItemHistory
-from evalrun_aggregator.ledger.board import Board, ItemState
 from evalrun_aggregator.ledger.entries import StoredCompletion
+from evalrun_aggregator.ledger.item_states import ItemState, ItemStates
 from evalrun_aggregator.ledger.ledger import Ledger
 
 READ_AHEAD = 64
@@ -37,14 +37,14 @@ class WorkSource:
     """Source of work for the stream workers.
 
     Args:
-        board: items to be judged are GENERATED there, those given out JUDGING.
+        item_states: items to be judged are GENERATED there, those given out JUDGING.
         ledger: where the completions are.
         limit: most items held at once.
         clock: seconds, monotonic.
     """
 
-    def __init__(self, board: Board, ledger: Ledger, limit: int, clock: Callable[[], float]) -> None:
-        self._board = board
+    def __init__(self, item_states: ItemStates, ledger: Ledger, limit: int, clock: Callable[[], float]) -> None:
+        self._item_states = item_states
         self._ledger = ledger
         self._limit = limit
         self._clock = clock
@@ -58,7 +58,7 @@ class WorkSource:
 
     @property
     def held(self) -> int:
-        """Items taken from the board whose verdicts are not on disk yet."""
+        """Items taken from the item states whose verdicts are not on disk yet."""
         return self._held
 
     def wake(self) -> None:
@@ -109,16 +109,16 @@ class WorkSource:
         """Read some waiting items ahead; says whether there were any."""
         indices: list[int] = []
         while len(indices) < READ_AHEAD and self._held < self._limit:
-            index = self._board.first(ItemState.GENERATED, self._next)
+            index = self._item_states.first(ItemState.GENERATED, self._next)
             if index is None:
                 break
-            self._board.move(index, ItemState.JUDGING)
+            self._item_states.move(index, ItemState.JUDGING)
             self._held += 1
             self._next = index + 1
             indices.append(index)
         if not indices:
             return False
-        by_row = {self._board.items.row_of(index): index for index in indices}
+        by_row = {self._item_states.items.row_of(index): index for index in indices}
         completions = await self._ledger.completions(list(by_row))
         self._ready.extend(Work(by_row[completion.row], completion) for completion in completions)
         return True

@@ -1,1 +1,2 @@
-"""The run's ledger: what is pending, generated and judged, in memory (board, items, leases) and on disk (SQLite)."""
+"""The run's ledger: what is pending, generated and judged, in memory (item states, items, leases) and on disk
+(SQLite)."""

@@ -6,7 +6,7 @@ as good as any (the ledger keeps the first). So a lease is a hint that spares wo
 
 from collections import OrderedDict
 
-from evalrun_aggregator.ledger.board import Board, ItemState
+from evalrun_aggregator.ledger.item_states import ItemState, ItemStates
 
 DEFAULT_SECONDS = 900.0
 
@@ -15,12 +15,12 @@ class Leases:
     """The leases of a run.
 
     Args:
-        board: pending items come from here and go to LEASED.
+        item_states: pending items come from here and go to LEASED.
         seconds: how long a lease lasts; longer than the slowest answer, or it is generated twice.
     """
 
-    def __init__(self, board: Board, seconds: float = DEFAULT_SECONDS) -> None:
-        self._board = board
+    def __init__(self, item_states: ItemStates, seconds: float = DEFAULT_SECONDS) -> None:
+        self._item_states = item_states
         self._seconds = seconds
         self._held: OrderedDict[int, tuple[str, float]] = OrderedDict()
         """Item -> (worker, end), in order of end: each lease lasts equally long."""
@@ -38,10 +38,10 @@ class Leases:
         self.expire(now)
         taken: list[int] = []
         while len(taken) < limit:
-            index = self._board.first(ItemState.PENDING, self._next)
+            index = self._item_states.first(ItemState.PENDING, self._next)
             if index is None:
                 break
-            self._board.move(index, ItemState.LEASED)
+            self._item_states.move(index, ItemState.LEASED)
             self._held[index] = (worker, now + self._seconds)
             self._of_worker.setdefault(worker, set()).add(index)
             self._next = index + 1
@@ -82,7 +82,7 @@ class Leases:
         return max(0.0, next(iter(self._held.values()))[1] - now)
 
     def _give_back(self, index: int) -> None:
-        if self._board.state(index) is not ItemState.LEASED:  # cancelled meanwhile
+        if self._item_states.state(index) is not ItemState.LEASED:  # cancelled meanwhile
             return
-        self._board.move(index, ItemState.PENDING)
+        self._item_states.move(index, ItemState.PENDING)
         self._next = min(self._next, index)

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from evalrun_aggregator.gate_watch import FORGOTTEN
-from evalrun_aggregator.ledger.board import Board
 from evalrun_aggregator.ledger.entries import CompletionTally, StoredCompletion
+from evalrun_aggregator.ledger.item_states import ItemStates
 from evalrun_aggregator.ledger.items import RunItems, pack_row
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.run_end import RunEnd
@@ -24,7 +24,7 @@ IMPORT_BATCH = 1000
 class OpenedRun:
     """Contents of the ledger at the start."""
 
-    board: Board
+    item_states: ItemStates
     """Each item's state."""
     tallies: Mapping[str, Sequence[CompletionTally]]
     """The completions of each dataset, counted by finish reason."""
@@ -94,29 +94,29 @@ async def open_run(
     if responses is not None:
         for start in range(0, len(responses), IMPORT_BATCH):
             await ledger.add_completions(responses[start : start + IMPORT_BATCH])
-    board = Board(items)
+    item_states = ItemStates(items)
     facts = ledger.reader.facts()
     ended = ended_of(facts)
     keep = ended is not None and not retry_not_judged
-    board.restore(ledger.reader.completion_rows(), ledger.reader.verdict_rows(), keep_not_judged=keep)
+    item_states.restore(ledger.reader.completion_rows(), ledger.reader.verdict_rows(), keep_not_judged=keep)
     if responses is not None or rejudge is not None:
-        logger.info("%d samples lack an answer", board.settle_pending(asked))
+        logger.info("%d samples lack an answer", item_states.settle_pending(asked))
     elif budget is not None:
-        budget.restore(board, ledger.reader.output_tokens())
+        budget.restore(item_states, ledger.reader.output_tokens())
     elif turns:
-        board.leave_out_later_turns(ledger.reader.feedback_rows())
-    board.cancel(kept(facts))
+        item_states.leave_out_later_turns(ledger.reader.feedback_rows())
+    item_states.cancel(kept(facts))
     ended_early = facts.get("ended_early", "")
     if retry_not_judged and ended_early:
         await ledger.set_facts(ended_early="")
         ended_early = ""
-    if ended is not None and not ended_early and (board.unjudged or board.remaining):
-        logger.info("the run had ended; %d samples are judged again", board.unjudged)
+    if ended is not None and not ended_early and (item_states.unjudged or item_states.remaining):
+        logger.info("the run had ended; %d samples are judged again", item_states.unjudged)
         await ledger.set_facts(**NOT_ENDED)
         ended = None
     work_time = WorkTime()
     work_time.restore(ledger.reader.request_times(), ledger.reader.verdict_times())
-    return OpenedRun(board, tallies_of(ledger, items), work_time, float(facts["started_at"]), ended, ended_early)
+    return OpenedRun(item_states, tallies_of(ledger, items), work_time, float(facts["started_at"]), ended, ended_early)
 
 
 def tallies_of(ledger: Ledger, items: RunItems) -> dict[str, Sequence[CompletionTally]]:

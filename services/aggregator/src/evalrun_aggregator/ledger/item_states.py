@@ -26,7 +26,7 @@ VERDICT_ROW = np.dtype([("row", np.int64), ("status", np.int64), ("judged", np.b
 
 
 class ItemState(IntEnum):
-    """Progress of an item. The values are bytes of `Board`'s table."""
+    """Progress of an item. The values are bytes of `ItemStates`'s table."""
 
     PENDING = 0
     LEASED = 1
@@ -106,7 +106,7 @@ class DatasetCounts:
         return self.rate_sum / self.rated_problems if self.rated_problems else None
 
 
-class Board:
+class ItemStates:
     """The state of every item. Items start as PENDING."""
 
     def __init__(self, items: RunItems) -> None:
@@ -195,7 +195,7 @@ class Board:
     def restore(
         self, completed: Iterable[int], verdicts: Iterable[tuple[int, int, bool, bool]], *, keep_not_judged: bool
     ) -> int:
-        """Take over what a ledger holds; for a new board. A million items take a second.
+        """Take over what a ledger holds; for new item states. A million items take a second.
 
         Args:
             completed: rows with a completion.
