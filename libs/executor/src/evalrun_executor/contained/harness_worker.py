@@ -21,7 +21,7 @@ from resource import setrlimit
 from types import CodeType
 
 from evalrun_executor.contained import folder, frames, landlock, program, python_source
-from evalrun_executor.contained.entrance import Enter, prepare_confinement, prepare_entrance
+from evalrun_executor.contained.child_bootstrap import Enter, prepare_bootstrap, prepare_confinement
 from evalrun_executor.contained.kernel import die_with
 from evalrun_executor.contained.limits import (
     STOP_FACTOR,
@@ -126,7 +126,7 @@ class HarnessWorker:
         The fork stands here, right below `boot`, so that a child leaves one frame behind.
         """
         enter, confine = (
-            prepare_entrance(watched=self._site.landlock_abi > 0),
+            prepare_bootstrap(watched=self._site.landlock_abi > 0),
             prepare_confinement(self._site.program_filter),
         )
         fork, clock, wait, reap, listing = os.fork, time.monotonic, wait_for_signal, os.wait4, os.listdir
@@ -147,7 +147,7 @@ class HarnessWorker:
                     started = clock()
                     pid = fork()
                     if pid == 0:
-                        # From here on every page that the child touches is copied for it: see `entrance`.
+                        # From here on every page that the child touches is copied for it: see `child_bootstrap`.
                         if has_code:
                             become = self._make_code_step(enter)
                         else:

@@ -18,7 +18,7 @@ import time
 from _collections_abc import Callable  # `collections.abc` imports `collections` too: 4 ms of each such call
 
 from evalrun_executor.contained import compiler, folder, frames, landlock, program, python_source
-from evalrun_executor.contained.entrance import prepare_confinement, prepare_entrance
+from evalrun_executor.contained.child_bootstrap import prepare_bootstrap, prepare_confinement
 from evalrun_executor.contained.exchange import Exchange
 from evalrun_executor.contained.execution import prepare_execution
 from evalrun_executor.contained.kernel import die_with
@@ -147,7 +147,7 @@ class Runner:
         job, supervisor, become, more = self._job, self._supervisor, self._become, self._executable
         filters = self._site.executable_filter, self._site.program_filter
         enter, confine = (
-            prepare_entrance(watched=self._site.landlock_abi > 0),
+            prepare_bootstrap(watched=self._site.landlock_abi > 0),
             prepare_confinement(filters[self._kind != frames.KIND_EXECUTABLE]),
         )
         fork, clock, wait, reap, listing = os.fork, time.monotonic, wait_for_signal, os.wait4, os.listdir
@@ -169,7 +169,7 @@ class Runner:
                     started = clock()
                     pid = fork()
                     if pid == 0:
-                        # From here on every page that the child touches is copied for it: see `entrance`.
+                        # From here on every page that the child touches is copied for it: see `child_bootstrap`.
                         enter(pipes[0], pipes[1], pipes[2], more)
                         confine()
                         return become

@@ -1,7 +1,7 @@
 """Seccomp filters: an allow-list as a classic BPF program, built once.
 
 A candidate's is in two parts, and a call passes if both let it: its parent, which forks many, installs the larger one,
-and each child the rest, which tells it from its parent (see `entrance`).
+and each child the rest, which tells it from its parent (see `child_bootstrap`).
 
 A refused call fails with EPERM, which ordinary programs see as an ordinary OSError. clone3 fails with ENOSYS, so that
 libc falls back to clone, whose flags a filter can read: threads pass, processes do not. A call of another architecture

@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable
 
 from evalrun_executor.contained import folder, frames, landlock, program
-from evalrun_executor.contained.entrance import prepare_confinement, prepare_entrance
+from evalrun_executor.contained.child_bootstrap import prepare_bootstrap, prepare_confinement
 from evalrun_executor.contained.exchange import Exchange
 from evalrun_executor.contained.kernel import die_with
 from evalrun_executor.contained.limits import MIB, SESSION_OPEN_FILES, STOP_FACTOR, limit_session, wall_limit
@@ -149,7 +149,7 @@ class SessionWorker:
         """Fork the interpreter and do jobs until the front leaves. Return the next step, in the interpreter."""
         status = FRONT_GONE
         try:
-            enter, confine = prepare_entrance(watched=True), prepare_confinement(self._site.session_filter)
+            enter, confine = prepare_bootstrap(watched=True), prepare_confinement(self._site.session_filter)
             stdin = os.open("/dev/null", os.O_RDONLY)
             out, out_end = os.pipe()
             err, err_end = os.pipe()

@@ -61,8 +61,8 @@ _MAX_FDS = 8
 _THREAD_STACK = 2 << 20
 """Bytes of each thread's stack, unless the program asks for another size: 200 of 8 MiB are more than its memory."""
 _LOW_FDS = 128
-"""A zygote of many slots holds hundreds of descriptors. What a runner gets must lie well below `entrance.HIGHEST_FD`,
-up to which its children close what they inherit."""
+"""A zygote of many slots holds hundreds of descriptors. What a runner gets must lie well below
+`child_bootstrap.HIGHEST_FD`, up to which its children close what they inherit."""
 
 _WORKERS = {frames.KIND_HARNESS_WORKER: HarnessWorker, frames.KIND_PROGRAM_WORKER: ProgramWorker}
 

@@ -21,7 +21,7 @@ from evalrun_executor.interpreter import Identity, Interpreter, as_user
 
 MODULES = (
     "c_types", "kernel", "filters", "syscalls", "seccomp", "landlock", "frames", "limits", "folder",
-    "supervision", "entrance", "program", "site", "python_source", "compiler", "exchange", "execution", "runner",
+    "supervision", "child_bootstrap", "program", "site", "python_source", "compiler", "exchange", "execution", "runner",
     "harness_worker", "program_worker", "session", "session_worker", "zygote",
 )  # fmt: skip
 """In the order in which the zygote loads them."""

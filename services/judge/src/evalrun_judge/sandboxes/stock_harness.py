@@ -118,7 +118,8 @@ class ProgramFiles:
         """A memory file, which nobody finds by a name."""
 
     def close(self) -> None:
-        """Close them. A bench keeps them open till then, so that no number below is an executable's: see `entrance`."""
+        """Close them. A bench keeps them open till then, so that no number below is an executable's: see
+        `child_bootstrap`."""
         for fd in (self.task, self.nonce, self.result):
             os.close(fd)
 

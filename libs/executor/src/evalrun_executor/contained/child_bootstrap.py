@@ -19,7 +19,7 @@ HIGHEST_FD = 256
 """Above all that a runner holds: it may open `limits.OPEN_FILES`."""
 
 
-def prepare_entrance(*, watched: bool) -> Enter:
+def prepare_bootstrap(*, watched: bool) -> Enter:
     """Return the first step of each child of this process.
 
     The step takes the descriptors of stdin, stdout and stderr, and a further descriptor or -1, which becomes number 3
