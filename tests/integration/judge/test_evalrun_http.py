@@ -20,7 +20,7 @@ from evalrun_judge.sandboxes import (
 )
 from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox, timeout_seconds
 from evalrun_judge.sandboxes.fake import echo, ended
-from evalrun_judge.sandboxes.kept_there import WORTH_BYTES
+from evalrun_judge.sandboxes.remote_inputs import WORTH_BYTES
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
 from evalrun_runtime.deadlines import HEADER, until
 from evalrun_sandbox.kept_inputs import KeptInputs, UnknownInputs

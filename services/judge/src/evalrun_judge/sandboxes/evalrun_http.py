@@ -30,7 +30,7 @@ from evalrun_judge.sandboxes import (
 )
 from evalrun_judge.sandboxes.http_answer import BadAnswerError
 from evalrun_judge.sandboxes.http_calls import HttpCalls
-from evalrun_judge.sandboxes.kept_there import SandboxInputs
+from evalrun_judge.sandboxes.remote_inputs import SandboxInputs
 from evalrun_runtime.connections.bearer_tokens import BearerTokens, authorization
 from evalrun_runtime.connections.tls_files import TlsSource
 from evalrun_runtime.connections.tls_remedies import with_remedy

@@ -5,7 +5,7 @@ import pytest
 
 from evalrun_executor.api import RunRequest, SandboxInfo, digest_of
 from evalrun_judge.families.stdio import plan_stdio
-from evalrun_judge.sandboxes.kept_there import MAX_KNOWN, WORTH_BYTES, SandboxInputs
+from evalrun_judge.sandboxes.remote_inputs import MAX_KNOWN, WORTH_BYTES, SandboxInputs
 from evalrun_judge.submission import JudgeRequest, StdioTest, StdioTests, Submission, extraction_of
 
 LARGE = [b"x" * (WORTH_BYTES // 2)] * 2
