@@ -213,12 +213,12 @@ def test_near_duplicates_inside_a_dataset_are_named_by_the_first_of_their_group(
         text_of("rephrased", REPHRASED),
     ]
     found = compare([dataset("mine", role, *rows), dataset("alone", "test")])
-    assert [(near.dataset, near.problem_id, near.near_to) for near in found.near_inside] == [
+    assert [(near.dataset, near.problem_id, near.near_to) for near in found.intra_dataset_duplicates] == [
         ("mine", "wrapped", "first"),
         ("mine", "renamed", "first"),
     ]
-    assert found.near_inside[0].jaccard == 1.0
-    assert 0.6 <= found.near_inside[1].jaccard < 1.0
+    assert found.intra_dataset_duplicates[0].jaccard == 1.0
+    assert 0.6 <= found.intra_dataset_duplicates[1].jaccard < 1.0
     assert found.overlaps == []
 
 
@@ -232,8 +232,8 @@ def test_a_thousand_problems_from_one_template_are_each_compared_with_one() -> N
 
     rows = Counted(text_of(f"p{number}", PROBLEM.replace("12", str(number))) for number in range(1000))
     found = compare([DatasetTexts("mine", "train", rows), dataset("test", "test", text_of("x", OTHER))])
-    assert {near.near_to for near in found.near_inside} == {"p0"}
-    assert Counted.asked == len(found.near_inside) == 999
+    assert {near.near_to for near in found.intra_dataset_duplicates} == {"p0"}
+    assert Counted.asked == len(found.intra_dataset_duplicates) == 999
 
 
 def test_near_duplicates_inside_a_dataset_stand_in_the_report_and_fail_nothing(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from evalrun_data.governance.allow_file import AllowedOverlap, OverlapKind
 from evalrun_data.governance.audit_report import report_markdown
 from evalrun_data.governance.audit_result import AuditedDataset, AuditResult, NgramCount, Overlap
 from evalrun_data.governance.compared_texts import ProblemText, StoredTexts, Texts
+from evalrun_data.governance.intra_dataset_duplicates import IntraDatasetDuplicate, IntraDatasetIndex
 from evalrun_data.governance.manifest import read_manifest
 from evalrun_data.governance.near_duplicates import (
     ComparedText,
@@ -24,7 +25,6 @@ from evalrun_data.governance.near_duplicates import (
     ReferenceIndex,
     template_shingles,
 )
-from evalrun_data.governance.near_inside import InsideIndex, NearInside
 from evalrun_data.governance.prepared import AUDIT, MANIFESTS, REPORT, PreparedDataset, read_prepared
 from evalrun_runtime.atomic_files import write_text
 
@@ -52,7 +52,7 @@ class ComparisonResult:
 
     overlaps: Sequence[Overlap]
     ngrams: Sequence[NgramCount]
-    near_inside: Sequence[NearInside]
+    intra_dataset_duplicates: Sequence[IntraDatasetDuplicate]
 
 
 def audit_folder(folder: Path, allowed: Sequence[AllowedOverlap]) -> AuditResult:
@@ -75,7 +75,7 @@ def audit_folder(folder: Path, allowed: Sequence[AllowedOverlap]) -> AuditResult
         audited.append(AuditedDataset(dataset, hashed, "failed" if dataset.name in failed else "passed"))
     unused = [entry for entry in allowed if not any(_covers(entry, overlap) for overlap in found.overlaps)]
     result = AuditResult(
-        tuple(audited), tuple(found.overlaps), tuple(found.ngrams), tuple(found.near_inside), tuple(unused)
+        tuple(audited), tuple(found.overlaps), tuple(found.ngrams), tuple(found.intra_dataset_duplicates), tuple(unused)
     )
     write_text(manifests / REPORT, report_markdown(result))
     write_text(manifests / AUDIT, json.dumps(result.to_json(), indent=1, ensure_ascii=False) + "\n")
@@ -97,14 +97,14 @@ def compare(datasets: Sequence[DatasetTexts], allowed: Sequence[AllowedOverlap] 
             exact[digest].append(position)
     overlaps: list[Overlap] = []
     counts: defaultdict[tuple[str, str], int] = defaultdict(int)
-    near_inside: list[NearInside] = []
+    intra_dataset_duplicates: list[IntraDatasetDuplicate] = []
 
     def look(name: str, texts: Texts, first: int) -> None:
-        inside = InsideIndex(name, lambda earlier: texts[earlier].text)
+        inside = IntraDatasetIndex(name, lambda earlier: texts[earlier].text)
         for place, text in enumerate(texts):
             key, made = f"{name}/{text.problem_id}", Fingerprint.of(text.text)
             if (earlier := inside.take(place, text.problem_id, made)) is not None:
-                near_inside.append(earlier)
+                intra_dataset_duplicates.append(earlier)
             if first >= len(keys):
                 continue
             same = sorted({i for digest in text.exact for i in exact.get(digest, ()) if i >= first})
@@ -126,7 +126,7 @@ def compare(datasets: Sequence[DatasetTexts], allowed: Sequence[AllowedOverlap] 
         first += len(texts)
         look(name, texts, first)
     ngrams = [NgramCount(first, second, rows) for (first, second), rows in sorted(counts.items())]
-    return ComparisonResult(overlaps, ngrams, near_inside)
+    return ComparisonResult(overlaps, ngrams, intra_dataset_duplicates)
 
 
 def _near(matches: Matches) -> list[Found]:

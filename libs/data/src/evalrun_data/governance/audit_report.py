@@ -8,8 +8,8 @@ from typing import Final
 
 from evalrun_data.formats.mbpp import REGRESSION_IDS
 from evalrun_data.governance.audit_result import AuditResult, Overlap
+from evalrun_data.governance.intra_dataset_duplicates import MIN_INTRA_DATASET_JACCARD
 from evalrun_data.governance.near_duplicates import MIN_CONTAINMENT, MIN_JACCARD
-from evalrun_data.governance.near_inside import MIN_INSIDE_JACCARD
 from evalrun_data.governance.part_matches import MIN_SHARE_WITH_NGRAM, MIN_SHARES
 from evalrun_data.governance.shingles import NGRAM_WORDS, SHINGLE_CHARACTERS
 from evalrun_runtime.distribution import own_version
@@ -74,10 +74,8 @@ def _counts(result: AuditResult) -> str:
 
 
 def _inside(result: AuditResult) -> str:
-    near = result.near_inside
-    head = (
-        f"Near-duplicates inside a dataset, at {MIN_INSIDE_JACCARD:g} of all shingles (they stay, and fail nothing): "
-    )
+    near = result.intra_dataset_duplicates
+    head = f"Near-duplicates inside a dataset, at {MIN_INTRA_DATASET_JACCARD:g} of all shingles (they stay, and fail nothing): "
     if not near:
         return f"{head}none.\n"
     rows = [(each.dataset, each.problem_id, each.near_to, each.jaccard) for each in near[:MAX_LISTED]]

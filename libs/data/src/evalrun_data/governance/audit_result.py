@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 from evalrun_data.governance.allow_file import AllowedOverlap, OverlapKind
-from evalrun_data.governance.near_inside import NearInside
+from evalrun_data.governance.intra_dataset_duplicates import IntraDatasetDuplicate
 from evalrun_data.governance.prepared import PreparedDataset
 
 AuditState = Literal["passed", "failed"]
@@ -57,7 +57,7 @@ class AuditResult:
     datasets: tuple[AuditedDataset, ...]
     overlaps: tuple[Overlap, ...]
     ngrams: tuple[NgramCount, ...]
-    near_inside: tuple[NearInside, ...]
+    intra_dataset_duplicates: tuple[IntraDatasetDuplicate, ...]
     """Problems that nearly equal an earlier one of their own dataset; they stay, and fail nothing."""
     unused: tuple[AllowedOverlap, ...]
     """Entries of the allow file that cover nothing."""
@@ -87,7 +87,7 @@ class AuditResult:
                 for audited in self.datasets
             },
             "overlaps": [asdict(overlap) for overlap in self.overlaps],
-            "near_inside": [asdict(near) for near in self.near_inside],
+            "near_inside": [asdict(near) for near in self.intra_dataset_duplicates],
             "ngram_13": [asdict(count) for count in self.ngrams],
             "unused_allowances": [asdict(entry) for entry in self.unused],
         }

@@ -13,18 +13,18 @@ from rensa import RMinHash, RMinHashLSH
 from evalrun_data.governance.near_duplicates import PERMUTATIONS, Fingerprint
 from evalrun_data.governance.shingles import jaccard, shingles_of
 
-MIN_INSIDE_JACCARD: Final = 0.6
+MIN_INTRA_DATASET_JACCARD: Final = 0.6
 """Higher than between datasets: problems of one author and one contest resemble each other, and nothing leaks."""
 
 # 32 bands of four: a pair at similarity 0.6 becomes a candidate with probability 1 - (1 - 0.6^4)^32 = 0.988, one at 0.7
 # with 0.9998, one at 0.05 with 0.0002: among 100,000 problems that is 20 candidates each.
 _BANDS: Final = 32
-_MIN_ESTIMATE: Final = MIN_INSIDE_JACCARD - 0.18
+_MIN_ESTIMATE: Final = MIN_INTRA_DATASET_JACCARD - 0.18
 """From the signatures, whose standard deviation is at most 0.044: candidates below are not verified."""
 
 
 @dataclass(frozen=True, slots=True)
-class NearInside:
+class IntraDatasetDuplicate:
     """A problem that nearly equals an earlier one of its own dataset."""
 
     dataset: str
@@ -34,7 +34,7 @@ class NearInside:
     jaccard: float
 
 
-class InsideIndex:
+class IntraDatasetIndex:
     """The problems of one dataset that opened a group so far."""
 
     def __init__(self, dataset: str, text_at: Callable[[int], str]) -> None:
@@ -46,10 +46,10 @@ class InsideIndex:
         """
         self._dataset = dataset
         self._text_at = text_at
-        self._lsh = RMinHashLSH(MIN_INSIDE_JACCARD, PERMUTATIONS, _BANDS)
+        self._lsh = RMinHashLSH(MIN_INTRA_DATASET_JACCARD, PERMUTATIONS, _BANDS)
         self._groups: dict[int, tuple[str, RMinHash]] = {}
 
-    def take(self, position: int, problem_id: str, found: Fingerprint) -> NearInside | None:
+    def take(self, position: int, problem_id: str, found: Fingerprint) -> IntraDatasetDuplicate | None:
         """Return the problem's nearest group, or open one if there is none near."""
         if not found.shingles:
             return None
@@ -57,8 +57,8 @@ class InsideIndex:
             ((jaccard(found.shingles, shingles_of(self._text_at(other))), -other) for other in self._candidates(found)),
             default=(0.0, 0),
         )
-        if nearest[0] >= MIN_INSIDE_JACCARD:
-            return NearInside(self._dataset, problem_id, self._groups[-nearest[1]][0], nearest[0])
+        if nearest[0] >= MIN_INTRA_DATASET_JACCARD:
+            return IntraDatasetDuplicate(self._dataset, problem_id, self._groups[-nearest[1]][0], nearest[0])
         self._groups[position] = (problem_id, found.signature)
         self._lsh.insert(position, found.signature)
         return None
