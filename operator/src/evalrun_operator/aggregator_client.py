@@ -93,7 +93,7 @@ class GrpcAggregators:
     def forget(self, address: str) -> None:
         """Close the channel to an address once its calls have ended, which their timeout sees to.
 
-        At once would cancel them, and CancelledError would end the pass that waits for one.
+        At once would cancel them, and CancelledError would end the reconciliation that waits for one.
         """
         channel = self._channels.pop(address, None)
         self._certificates.pop(address, None)

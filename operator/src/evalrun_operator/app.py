@@ -28,9 +28,9 @@ from evalrun_operator.observation.children import Children, Key, Manifests
 from evalrun_operator.observation.discovery import ApiDiscovery
 from evalrun_operator.observation.skipped_objects import SkippedObjects
 from evalrun_operator.observation.watches import Sink, Watches
-from evalrun_operator.passes.controller import Controller
-from evalrun_operator.passes.reconciler import Reconciler
-from evalrun_operator.passes.work_queue import WorkQueue
+from evalrun_operator.reconcilers.controller import Controller
+from evalrun_operator.reconcilers.reconciler import Reconciler
+from evalrun_operator.reconcilers.work_queue import WorkQueue
 from evalrun_operator.schedules.controller import ScheduleController
 from evalrun_operator.schedules.metrics import ScheduleMetrics
 from evalrun_operator.settings import OperatorSettings

@@ -58,7 +58,7 @@ def shown_of(status: EvalRunStatus, schedule: str) -> Shown:
 
 
 class OperatorMetrics(Collector):
-    """Counts runs by phase, shows their results and gates, and times the passes.
+    """Counts runs by phase, shows their results and gates, and times the reconciliations.
 
     Args:
         registry: where it is registered.
@@ -76,14 +76,14 @@ class OperatorMetrics(Collector):
             "evalrun_operator_skipped_objects", "Objects with a run's label that cannot be read.", ["kind"],
             registry=registry,
         )  # fmt: skip
-        self.passes = Histogram(
-            "evalrun_reconcile_seconds", "Seconds of one pass over a run.", ["outcome"], buckets=BUCKETS,
+        self.reconciliations = Histogram(
+            "evalrun_reconcile_seconds", "Seconds of one reconciliation of a run.", ["outcome"], buckets=BUCKETS,
             registry=registry,
         )  # fmt: skip
         for kind in KINDS:
             self._skipped.labels(kind)
         for outcome in ("done", "retry", "refused", "mistake"):
-            self.passes.labels(outcome)
+            self.reconciliations.labels(outcome)
         registry.register(self)
 
     def show(self, key: Key, status: EvalRunStatus, schedule: str = "") -> None:

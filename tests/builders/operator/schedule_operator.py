@@ -19,7 +19,7 @@ from evalrun_cluster.client import Cluster, ExactClient
 from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE
 from evalrun_operator.observation.children import Key, Manifests
 from evalrun_operator.observation.watches import Watches
-from evalrun_operator.passes.work_queue import WorkQueue
+from evalrun_operator.reconcilers.work_queue import WorkQueue
 from evalrun_operator.schedules.controller import ScheduleController
 from evalrun_operator.schedules.metrics import ScheduleMetrics
 

@@ -102,7 +102,7 @@ class ScheduleWorld:
         return [int(name.partition("@")[2]) for name in self.made]
 
     def step(self, killed_after: int | None = None) -> ScheduleDecision:
-        """Make one pass; with `killed_after` the operator is killed after so many writes."""
+        """Reconcile once; with `killed_after` the operator is killed after so many writes."""
         decision = self.decision = decide(self.schedule, self.observed(), self.now)
         writes = self._writes(decision)
         for number, write in enumerate(writes):
@@ -121,7 +121,7 @@ class ScheduleWorld:
         return ObservedSchedule(tuple(self.runs.values()), job, merge)
 
     def settle(self, limit: int = 20) -> "ScheduleWorld":
-        """Make passes, with the Job's answer in between, until nothing changes any more."""
+        """Reconcile repeatedly, with the Job's answer in between, until nothing changes any more."""
         for _ in range(limit):
             before = self.status
             decision = self.step()
@@ -133,7 +133,7 @@ class ScheduleWorld:
         raise AssertionError(f"the operator does not come to rest: {self.status.to_wire()}")
 
     def wait(self, **delta: float) -> "ScheduleWorld":
-        """Let time pass, with a pass whenever one is asked for."""
+        """Let time pass, with a reconciliation whenever one is asked for."""
         end = self.now + timedelta(**delta)
         for _ in range(5000):
             decision = self.settle().decision
@@ -143,7 +143,7 @@ class ScheduleWorld:
                 self.settle()
                 return self
             self.now += timedelta(seconds=max(1.0, delay))
-        raise AssertionError("too many passes")
+        raise AssertionError("too many reconciliations")
 
     def answer(self) -> None:
         """Run the Job that was made: the real listing, over the folder."""

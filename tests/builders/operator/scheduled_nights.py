@@ -65,7 +65,7 @@ class Nights:
         handled = {"lastScheduleTime": self.now.isoformat().replace("+00:00", "Z")}
         self._patched(f"{API}/{self.namespace}/evalschedules/{NAME}/status", handled)
         self.start()
-        until(lambda: bool(self.status().get("conditions")), "the operator's first pass", 60)
+        until(lambda: bool(self.status().get("conditions")), "the operator's first reconciliation", 60)
 
     def start(self) -> None:
         """Start the operator."""

@@ -82,7 +82,7 @@ class World:
     events: dict[str, str] = field(default_factory=dict)
     """Of objects that come up in silence the last warning, by name: its reason, a colon, and its message."""
     write_failures: Sequence[WriteFailure] | None = ()
-    """Of the last pass; None: another operator made that pass."""
+    """Of the last reconciliation; None: another operator made that reconciliation."""
     kueue: dict[str, KueueWord] = field(default_factory=dict)
     """Of objects that Kueue holds back what it says, by name."""
     missing_groups: frozenset[str] = frozenset()
@@ -101,7 +101,7 @@ class World:
     # What the operator does
 
     def step(self, writes: int | None = None) -> Decision:
-        """Make one pass; with `writes` it is killed after so many writes."""
+        """Reconcile once; with `writes` it is killed after so many writes."""
         decision = self.decision = decide(self.run, self.observed(), self.settings, self.now, f"token-{self.uids}")
         actions = [*((self.delete, seen.ref) for seen in decision.delete)]
         for number, (action, ref) in enumerate(actions):
@@ -120,7 +120,7 @@ class World:
         return decision
 
     def settle(self, limit: int = 30) -> "World":
-        """Make passes until nothing changes any more."""
+        """Reconcile repeatedly until nothing changes any more."""
         for _ in range(limit):
             before = self.status
             decision = self.step()

@@ -8,7 +8,7 @@ from builders.operator.world import START, World, evalrun, generating, operator_
 
 from evalrun_api.v1alpha1 import ConditionType as Kind
 from evalrun_api.v1alpha1 import Reason
-from evalrun_operator.lifecycle.situation import contender_of, holds_place
+from evalrun_operator.lifecycle.situation import contender_of, holds_queue_position
 from evalrun_operator.lifecycle.start_obstacles import SETTLE_SECONDS
 from evalrun_operator.lifecycle.status_report import with_applied
 from evalrun_operator.observation.records import ObjectKey
@@ -261,7 +261,7 @@ def test_a_ray_pod_that_hangs_in_terminating_is_named_by_the_cluster_and_by_a_su
 
 
 def refused_world(kind: str, reason: Reason, text: str) -> World:
-    """Return a world whose last pass ended with a refused write, as the controller tells it in the status."""
+    """Return a world whose last reconciliation ended with a refused write, as the controller tells it in the status."""
     world = World(run=evalrun(rollout=False)).settle()
     world.write_failures = [WriteFailure(kind, reason, text)]
     said = applied_text(world.write_failures, LASTING_FAILURES)
@@ -343,17 +343,17 @@ def test_a_refusal_of_before_an_upgrade_keeps_what_it_stalled_until_the_next_wri
 def test_run_that_fits_no_node_gives_its_place_back_until_it_fits() -> None:
     world = with_trouble(UNFIT)
     assert "It fits none of the nodes" in world.condition(Kind.STALLED).message
-    assert not holds_place(world.status)
+    assert not holds_queue_position(world.status)
     contender = contender_of(world.run.to_wire())
     assert contender is not None
     assert (contender.active, contender.stalled) == (False, True)
     world.services_up().settle()
-    assert holds_place(world.status)
+    assert holds_queue_position(world.status)
 
 
 def test_run_with_rollout_without_kuberay_is_stalled_and_fails_at_the_deadline() -> None:
     world = World(missing_kinds=frozenset({"RayCluster", "RayJob"})).settle().services_up().settle()
     assert "KubeRay is not installed" in world.condition(Kind.STALLED).message
-    assert not holds_place(world.status)
+    assert not holds_queue_position(world.status)
     world.tick(901).settle()
     assert (world.status.phase, world.reason(Kind.SUCCEEDED)) == ("Failed", "CannotStart")

@@ -7,7 +7,7 @@ import pytest
 from builders.operator.world import World, generating
 
 from evalrun_operator.observation.children import trimmed
-from evalrun_operator.passes.known_runs import KnownRuns
+from evalrun_operator.reconcilers.known_runs import KnownRuns
 
 
 def manifest(world: World) -> dict[str, Any]:

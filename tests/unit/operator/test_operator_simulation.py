@@ -92,7 +92,7 @@ def check(world: World, before: EvalRunStatus) -> None:
 
 
 def after_a_whole_pass(world: World) -> None:
-    """Check what a pass that was not killed leaves."""
+    """Check what a reconciliation that was not killed leaves."""
     now = world.status
     if holds(now, Kind.GENERATED) or holds(now, Kind.COMPLETE) or world.run.spec.suspend:
         jobs = world.of_kind(*JOBS) if holds(now, Kind.COMPLETE) else []

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from evalrun_operator.passes.work_queue import FIRST, WorkQueue
+from evalrun_operator.reconcilers.work_queue import FIRST, WorkQueue
 
 
 class Recorder:

@@ -1,4 +1,5 @@
-"""The reconciler that EvalRuns and EvalSchedules share: what wakes an object, and when a pass is made again."""
+"""The reconciler that EvalRuns and EvalSchedules share: what wakes an object, and when a reconciliation is made
+again."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,30 +23,30 @@ from evalrun_cluster.errors import (
 )
 from evalrun_cluster.objects import Object
 from evalrun_operator.observation.children import Key
-from evalrun_operator.passes.reconciler import (
+from evalrun_operator.reconcilers.reconciler import (
     CONFLICT_SECONDS,
     FIRST_RETRY_SECONDS,
     MAX_REFUSED_SECONDS,
     MAX_RETRY_SECONDS,
-    PassResult,
     Reconciler,
+    ReconcileResult,
 )
-from evalrun_operator.passes.work_queue import FIRST
+from evalrun_operator.reconcilers.work_queue import FIRST
 
 CONFIG = KubeConfig.from_one(cluster=ClusterConfig(server="http://api"), user=User()).get()
 KEY = ("evals", "one")
 
 
 class Scripted(Reconciler):
-    """A reconciler whose passes end as they are told to."""
+    """A reconciler whose reconciliations end as they are told to."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.woken: list[float] = []
         super().__init__("Thing", cluster, {}, lambda _, delay: self.woken.append(delay), lambda: START)
         self.forgotten: list[tuple[str, bool]] = []
-        self.end: PassResult | Exception = PassResult(7.0)
+        self.end: ReconcileResult | Exception = ReconcileResult(7.0)
 
-    async def _pass(self, key: Key, manifest: Object) -> PassResult:
+    async def _pass(self, key: Key, manifest: Object) -> ReconcileResult:
         if isinstance(self.end, Exception):
             raise self.end
         return self.end
@@ -119,7 +120,7 @@ async def test_work_after_failures_waits_longer_up_to_the_limit_of_their_class(
         waits = [await reconciler.work(KEY) or 0.0 for _ in range(20)]
         assert waits[0] <= first * 1.5
         assert limit / 2 <= max(waits) <= limit
-        reconciler.end = PassResult(7.0)
+        reconciler.end = ReconcileResult(7.0)
         assert await reconciler.work(KEY) == 7.0
         reconciler.end = error
         assert (await reconciler.work(KEY) or 0.0) <= first * 1.5
@@ -128,7 +129,7 @@ async def test_work_after_failures_waits_longer_up_to_the_limit_of_their_class(
 async def test_work_after_a_failed_write_looks_again_at_the_objects_own_time_at_the_latest() -> None:
     async with scripted() as reconciler:
         reconciler.saw(thing(1))
-        reconciler.end = PassResult(2.0, RefusedError("x"))
+        reconciler.end = ReconcileResult(2.0, RefusedError("x"))
         assert max([await reconciler.work(KEY) or 0.0 for _ in range(20)]) == 2.0
 
 

@@ -1,4 +1,4 @@
-"""Places that runs share, and a judge that is asked again."""
+"""QueuePositions that runs share, and a judge that is asked again."""
 
 import asyncio
 import random

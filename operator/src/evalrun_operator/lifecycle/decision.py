@@ -1,4 +1,4 @@
-"""Decision of one pass, from the difference between the desired and the observed objects. Pure."""
+"""Decision of one reconciliation, from the difference between the desired and the observed objects. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from evalrun_operator.observation.records import ObjectKey, Observed, ObservedOb
 from evalrun_operator.resources.changes import is_as_made, is_outdated, spec_digest
 
 IDLE_SECONDS = 60.0
-"""Seconds between two passes over a waiting run, in case a watch missed something."""
+"""Seconds between two reconciliations of a waiting run, in case a watch missed something."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Actions of one pass. Deletions come first, the status last."""
+    """Actions of one reconciliation. Deletions come first, the status last."""
 
     status: EvalRunStatus
     apply: tuple[Object, ...] = ()

@@ -80,7 +80,7 @@ def _circumstances(context: ReconcileContext, waits: str) -> Circumstances:
 
 def _next_look(context: ReconcileContext, generation: GenerationStep, status: EvalRunStatus) -> float:
     if _steps(status) != _steps(context.before):
-        return 0.0  # some steps are written down first and taken in the next pass
+        return 0.0  # some steps are written down first and taken in the next reconciliation
     wait = context.settings.poll_seconds if context.observed.ledger is not None else IDLE_SECONDS / 4
     if generation.due is not None:
         wait = min(wait, max(0.1, (generation.due - context.now).total_seconds()))
@@ -88,7 +88,7 @@ def _next_look(context: ReconcileContext, generation: GenerationStep, status: Ev
 
 
 def _steps(status: EvalRunStatus) -> tuple[object, ...]:
-    """Return what of a status the next pass decides by."""
+    """Return what of a status the next reconciliation decides by."""
     return status.attempts, *((condition.type, condition.reason) for condition in status.conditions)
 
 

@@ -139,7 +139,7 @@ def contender_of(manifest: Mapping[str, Any]) -> QueuedRun | None:
     return QueuedRun(metadata["uid"], created, name, active=started and not stalled, stalled=stalled)
 
 
-def holds_place(status: EvalRunStatus) -> bool:
+def holds_queue_position(status: EvalRunStatus) -> bool:
     """Return whether a run with this status counts among the active runs: not where it cannot start."""
     given_back = (ConditionType.COMPLETE, ConditionType.SUSPENDED, ConditionType.STALLED)
     return status.start_time is not None and not any(holds(status, kind) for kind in given_back)

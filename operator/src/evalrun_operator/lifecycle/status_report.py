@@ -1,7 +1,7 @@
 """From what was decided to what is said: conditions, phase, figures, events. Pure.
 
-Every condition is written in every pass, in the order of their types; the time of a transition changes only with the
-status. The reasons are documented beside the types.
+Every condition is written in every reconciliation, in the order of their types; the time of a transition changes only
+with the status. The reasons are documented beside the types.
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ class End:
 
 @dataclass(frozen=True)
 class Report:
-    """Findings and decisions of a pass that the status reports."""
+    """Findings and decisions of a reconciliation that the status reports."""
 
     started: bool = True
     settings: Mapping[str, str] | None = None
@@ -197,7 +197,7 @@ def _admitted(before: EvalRunStatus, report: Report) -> RunText:
 
 
 def _applied(before: EvalRunStatus) -> RunText:
-    """Carry over what was said of the last pass's writes: those of this one are still to be made."""
+    """Carry over what was said of the last reconciliation's writes: those of this one are still to be made."""
     was = condition_of(before, ConditionType.APPLIED)
     return RunText("True", Reason.ALL_APPLIED) if was is None else _again(was)
 

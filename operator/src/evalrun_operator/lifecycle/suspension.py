@@ -16,7 +16,7 @@ def suspend(context: ReconcileContext, queued: RunText | None = None) -> Decisio
     """Free the GPUs, the attempt first, then the cluster, and the judge: only the ledger stays.
 
     Args:
-        this: the pass.
+        this: the reconciliation.
         queued: which queue the run waits in, where it is to go on.
     """
     deletions = release(context.observed, context.now, jobs_first=True)

@@ -1,4 +1,4 @@
-"""Records of a run's observed objects: small and frozen, and the facts that one pass knows about a run.
+"""Records of a run's observed objects: small and frozen, and the facts that one reconciliation knows about a run.
 
 A thousand runs have tens of thousands of objects; as whole they would fill the operator's memory.
 """
@@ -181,7 +181,7 @@ class KueueWord:
 
 @dataclass(frozen=True)
 class Observed:
-    """Everything that one pass knows of a run."""
+    """Everything that one reconciliation knows of a run."""
 
     objects: Mapping[ObjectKey, ObservedObject] = field(default_factory=dict)
     tokens: RunTokens | None = None
@@ -207,8 +207,8 @@ class Observed:
     ledger_error: str = ""
     """Error of the aggregator's, or on the way to it, although its pod is ready; empty where there is none."""
     write_failures: Sequence[WriteFailure] | None = None
-    """Of the last pass that told of its writes in the condition Applied; None where this operator has made none yet,
-    and the condition is another operator's."""
+    """Of the last reconciliation that told of its writes in the condition Applied; None where this operator has made
+    none yet, and the condition is another operator's."""
 
     def find(self, kind: str, name: str) -> ObservedObject | None:
         """Return an object of ours that is there and not on its way out."""

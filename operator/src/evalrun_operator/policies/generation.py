@@ -42,7 +42,7 @@ class GenerationStep:
     start: NewAttempt | None = None
     delete: tuple[ObservedObject, ...] = ()
     due: datetime | None = None
-    """Time of the next pass."""
+    """Time of the next reconciliation."""
     exhausted: str = ""
     """Reason why no further attempt is made; empty while there may be one."""
 

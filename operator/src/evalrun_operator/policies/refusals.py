@@ -39,8 +39,8 @@ def applied_text(failures: Sequence[WriteFailure], passes: int) -> RunText | Non
     """Return the text of the condition Applied; None if it stays as it is.
 
     Args:
-        failures: of this pass.
-        passes: failed passes in a row, with this one.
+        failures: of this reconciliation.
+        passes: failed reconciliations in a row, with this one.
     """
     if not failures:
         return RunText("True", Reason.ALL_APPLIED)
@@ -54,9 +54,10 @@ def holding_refusal(status: EvalRunStatus, failures: Sequence[WriteFailure] | No
     """Return the lasting refusal without which the run cannot go on; empty if there is none.
 
     Args:
-        status: the run's, as the last pass left it.
-        failures: of that pass; None where another operator made it, before a restart or an upgrade. Its condition does
-            not say whether the run goes on, so whatever it was stalled for counts until the next writes are made.
+        status: the run's, as the last reconciliation left it.
+        failures: of that reconciliation; None where another operator made it, before a restart or an upgrade. Its
+            condition does not say whether the run goes on, so whatever it was stalled for counts until the next writes
+            are made.
     """
     applied = condition_of(status, ConditionType.APPLIED)
     if applied is None or applied.reason not in {Reason.REFUSED, Reason.NAME_TAKEN}:

@@ -1,4 +1,4 @@
-"""Works on schedules: gathers what is observed, has `reconcile` decide, writes. Knows no framework."""
+"""Reconciles schedules: observes, has `reconcile` decide, writes. Knows no framework."""
 
 import logging
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from evalrun_cluster.errors import RefusedError
 from evalrun_cluster.kinds import EVAL_RUN
 from evalrun_cluster.objects import Object, RunIdentity
 from evalrun_operator.observation.children import Key
-from evalrun_operator.passes.reconciler import PassResult, Reconciler, read_object
+from evalrun_operator.reconcilers.reconciler import Reconciler, ReconcileResult, read_object
 from evalrun_operator.schedules.choice import listing_request
 from evalrun_operator.schedules.decision import ObservedSchedule, ScheduleDecision
 from evalrun_operator.schedules.job_state import ListingJob, listing_job_of
@@ -88,9 +88,9 @@ class ScheduleController(Reconciler):
         notes = [(one["metadata"].get("annotations") or {}).get(names.TRIGGER_ANNOTATION) for one in (known, manifest)]
         return notes[0] != notes[1] or super()._asks_for_more(manifest, known)
 
-    async def _pass(self, key: Key, manifest: Object) -> PassResult:
+    async def _pass(self, key: Key, manifest: Object) -> ReconcileResult:
         if manifest["metadata"].get("deletionTimestamp"):
-            return PassResult()
+            return ReconcileResult()
         schedule = read_object(EvalSchedule, manifest)
         now = self._now()
         observed = await self._observe(schedule)
@@ -105,7 +105,7 @@ class ScheduleController(Reconciler):
         if unmade:
             decision = merged_runs_refused(decision, unmade, schedule, now)
         if not await self._write_status(key, manifest, decision.status):
-            return PassResult()
+            return ReconcileResult()
         self._forget_gone(_uid_of(schedule), observed)
         self._metrics.show(key, decision.status)
         metadata = schedule.metadata
@@ -115,7 +115,7 @@ class ScheduleController(Reconciler):
         for done in (decision.delete_job, decision.delete_merge_job):  # last: what was not acted on is read again
             if done is not None:
                 await self._cluster.delete(JOB, done.name, key[0], done.uid)
-        return PassResult(decision.requeue_after)
+        return ReconcileResult(decision.requeue_after)
 
     async def _observe(self, schedule: EvalSchedule) -> ObservedSchedule:
         runs = tuple(self._runs.get(_uid_of(schedule), {}).values())
@@ -184,7 +184,7 @@ class ScheduleController(Reconciler):
         """Create the runs; returns what the API server said of those that it will not have, by digest.
 
         Raises:
-            ClusterError: it cannot be told whether a run was created; the pass is made again.
+            ClusterError: it cannot be told whether a run was created; the reconciliation is made again.
         """
         failures = {}
         parent = decision.parent

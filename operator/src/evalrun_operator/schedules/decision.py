@@ -1,4 +1,4 @@
-"""Observed state of a schedule, and the decision of one pass over it."""
+"""Observed state of a schedule, and the decision of one reconciliation of it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class ObservedSchedule:
 
 @dataclass(frozen=True)
 class ScheduleDecision:
-    """Actions of one pass, in order: deletions, creations, the status, events."""
+    """Actions of one reconciliation, in order: deletions, creations, the status, events."""
 
     status: EvalScheduleStatus
     make_job: str | None = None

@@ -27,7 +27,7 @@ DONE = ScheduleText("True", Why.ALL_MERGED, "")
 
 @dataclass(frozen=True)
 class MergeStep:
-    """Result of one pass over the checkpoints that are to be merged."""
+    """Result of one reconciliation of the checkpoints that are to be merged."""
 
     merges: list[PendingMerge]
     evaluated: Evaluated

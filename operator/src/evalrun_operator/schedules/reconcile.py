@@ -1,4 +1,4 @@
-"""One pass over a schedule, decided purely from what is observed and the time. The clock is an argument.
+"""One reconciliation of a schedule, decided purely from what is observed and the time. The clock is an argument.
 
 A start goes: due -> (runs of an earlier start have ended) -> a Job lists -> runs are created -> done. It is kept in
 `status.start`, so that an operator that is killed goes on where it was. A start whose checkpoints are not complete yet
@@ -45,13 +45,13 @@ from evalrun_runtime.backoff import backoff_seconds
 POLL_SECONDS = 1.0
 """Seconds between two checks of a listing Job."""
 MAX_WAIT_SECONDS = 3600.0
-"""Longest wait before the next pass: a clock may be set."""
+"""Longest wait before the next reconciliation: a clock may be set."""
 MAX_TROUBLED = 16
 
 
 @dataclass
 class _Pass:
-    """One pass while it is worked out."""
+    """One reconciliation while it is worked out."""
 
     schedule: EvalSchedule
     cron: Cron
@@ -314,7 +314,7 @@ def _start(work: _Pass, start: OpenStart, chosen: list[ReadyCheckpoint]) -> None
     at_once = tuple(one for one in chosen if not one.merge)
     work.decision = replace(work.decision, start=at_once, start_time=start.time, trigger=start.trigger, parent=parent)
     if len(at_once) < len(chosen):
-        work.delays.append(0.0)  # the next pass makes the Job that merges
+        work.delays.append(0.0)  # the next reconciliation makes the Job that merges
     text = ", ".join(
         f"{run} (step {one.step}{', once it is merged' if one.merge else ''})"
         for run, one in zip(runs, chosen, strict=True)

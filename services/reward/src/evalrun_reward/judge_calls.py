@@ -41,7 +41,7 @@ class FairSlots:
 
     @property
     def taken(self) -> int:
-        """Places that are in use."""
+        """QueuePositions that are in use."""
         return self._places - self._free
 
     @asynccontextmanager

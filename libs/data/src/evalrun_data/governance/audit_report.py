@@ -75,7 +75,10 @@ def _counts(result: AuditResult) -> str:
 
 def _inside(result: AuditResult) -> str:
     near = result.intra_dataset_duplicates
-    head = f"Near-duplicates inside a dataset, at {MIN_INTRA_DATASET_JACCARD:g} of all shingles (they stay, and fail nothing): "
+    head = (
+        f"Near-duplicates inside a dataset, at {MIN_INTRA_DATASET_JACCARD:g} of all shingles "
+        "(they stay, and fail nothing): "
+    )
     if not near:
         return f"{head}none.\n"
     rows = [(each.dataset, each.problem_id, each.near_to, each.jaccard) for each in near[:MAX_LISTED]]

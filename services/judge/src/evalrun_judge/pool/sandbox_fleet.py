@@ -44,7 +44,7 @@ def connect_nowhere(url: str, _server_name: str) -> Sandbox:
 
 @dataclass(frozen=True, slots=True)
 class SandboxSources:
-    """Places that sandboxes come from."""
+    """QueuePositions that sandboxes come from."""
 
     sandboxes: Sequence[Sandbox] = ()
     """Sandboxes that are there in any case."""

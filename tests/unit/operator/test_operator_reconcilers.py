@@ -30,9 +30,9 @@ from evalrun_operator.ledger_status import LedgerStatus
 from evalrun_operator.metrics import OperatorMetrics
 from evalrun_operator.observation.children import Children
 from evalrun_operator.observation.records import ObjectKey
-from evalrun_operator.passes.controller import THERE_SECONDS, Controller
-from evalrun_operator.passes.reconciler import CONFLICT_SECONDS
-from evalrun_operator.passes.work_queue import FIRST
+from evalrun_operator.reconcilers.controller import THERE_SECONDS, Controller
+from evalrun_operator.reconcilers.reconciler import CONFLICT_SECONDS
+from evalrun_operator.reconcilers.work_queue import FIRST
 from evalrun_operator.resources.run_tokens import LedgerAccess
 
 CONFIG = KubeConfig.from_one(cluster=ClusterConfig(server="http://api"), user=User()).get()
@@ -459,7 +459,7 @@ async def test_a_run_that_goes_during_a_pass_leaves_no_series() -> None:
     async with controlling(server) as (controller, _, registry):
         controller.saw(manifest())
         deleted(server)
-        await controller.work(KEY)  # the first pass makes nothing but the status, which is refused
+        await controller.work(KEY)  # the first reconciliation makes nothing but the status, which is refused
     assert server.asked == 0
     shown = generate_latest(registry).decode().splitlines()
     assert not [line for line in shown if line.startswith("evalrun_runs{") and not line.endswith("} 0.0")]
@@ -469,7 +469,7 @@ QUOTA = (403, "poddisruptionbudgets.policy is forbidden: exceeded quota: q")
 
 
 async def test_a_lasting_refusal_is_told_in_the_status_and_the_run_goes_on() -> None:
-    """It froze the status: 8 passes, one status write, phase Preparing without a reason."""
+    """It froze the status: 8 reconciliations, one status write, phase Preparing without a reason."""
     server = Server(manifest(), refused={"PodDisruptionBudget": QUOTA})
     async with controlling(server) as (controller, _, registry):
         controller.saw(manifest())
@@ -515,7 +515,7 @@ async def test_a_write_into_a_namespace_that_ends_is_no_refusal_whatever_its_wor
 
 
 async def test_a_secret_that_is_refused_keeps_everything_else_from_being_made() -> None:
-    """Each pass draws another token while there is none: pods made with it would start again and again."""
+    """Each reconciliation draws another token while there is none: pods made with it would start again and again."""
     server = Server(manifest(), refused={"Secret": (403, "secrets is forbidden: exceeded quota: q")})
     async with controlling(server) as (controller, _, _):
         controller.saw(manifest())

@@ -1,4 +1,5 @@
-"""Gathers what one pass over a run goes by: its objects, its tokens, its ledger's word, and what only events tell."""
+"""Observes a run for one reconciliation: its objects, its tokens, the status of its ledger, and what only events
+report."""
 
 import logging
 from collections.abc import Callable
@@ -31,7 +32,7 @@ WARNING_SECONDS = 5.0
 """Seconds for which an object may start without a report before its events are read, and between two readings."""
 
 
-class Gatherer:
+class Observer:
     """Looks at runs; remembers only what spares it a request.
 
     Args:
@@ -146,7 +147,8 @@ class Gatherer:
         return {uid: word for uid, (word, _) in fresh.items()}
 
     async def end_early(self, identity: RunIdentity, tokens: RunTokens, reason: str) -> None:
-        """Request that a run's ledger ends it with the results so far; repeated in the next pass if that fails."""
+        """Request that a run's ledger ends it with the results so far; repeated in the next reconciliation if that
+        fails."""
         try:
             await self._aggregators.end_run(self._address(identity.namespace, identity.name), tokens.operator, reason)
         except AggregatorError as error:

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 
 from evalrun_api.v1alpha1 import EvalRunStatus
-from evalrun_operator.lifecycle.situation import holds_place
+from evalrun_operator.lifecycle.situation import holds_queue_position
 from evalrun_operator.observation.children import Key
 from evalrun_operator.policies.admission import QueuedRun, QueuePosition, place_of
 
 
-class Places:
+class QueuePositions:
     """Remembers who was admitted from the decision on: a run's status says so only once it is written.
 
     Args:
@@ -31,7 +31,7 @@ class Places:
 
     def take(self, uid: str, status: EvalRunStatus) -> None:
         """Keep that a run holds a place, if it does by this status."""
-        if self._max_active and holds_place(status):
+        if self._max_active and holds_queue_position(status):
             self._admitted.add(uid)
 
     def free(self, uid: str) -> None:

@@ -1,6 +1,6 @@
-"""Reconciler of one kind: which objects there are, when a pass is made over each, and what follows a failure.
+"""Reconciler of one kind: which objects there are, when a reconciliation is made over each, and what follows a failure.
 
-EvalRuns and EvalSchedules each have one. It knows no framework, and nothing of what a pass decides.
+EvalRuns and EvalSchedules each have one. It knows no framework, and nothing of what a reconciliation decides.
 """
 
 import logging
@@ -18,7 +18,7 @@ from evalrun_cluster.client import Cluster
 from evalrun_cluster.errors import ClusterError, ConflictError, NamespaceGoneError, RefusedError
 from evalrun_cluster.objects import Object, RunIdentity, StatusEvent
 from evalrun_operator.observation.children import Key, trimmed
-from evalrun_operator.passes.work_queue import FIRST
+from evalrun_operator.reconcilers.work_queue import FIRST
 from evalrun_runtime.backoff import backoff_seconds
 
 logger = logging.getLogger(__name__)
@@ -32,17 +32,17 @@ ModelT = TypeVar("ModelT", bound=ApiModel)
 
 
 @dataclass(frozen=True)
-class PassResult:
-    """Result of a pass that came to its end."""
+class ReconcileResult:
+    """Result of a reconciliation that came to its end."""
 
     requeue_after: float | None = None
-    """Seconds after which the next pass is due, whatever happens; None: only when something happens."""
+    """Seconds after which the next reconciliation is due, whatever happens; None: only when something happens."""
     failure: ClusterError | None = None
     """Worst of the writes that failed."""
 
 
 class Reconciler(ABC):
-    """Keeps the objects of a kind as they were last seen, and makes passes over them.
+    """Keeps the objects of a kind as they were last seen, and reconciles them.
 
     Args:
         kind: of the objects.
@@ -70,8 +70,8 @@ class Reconciler(ABC):
         self._complaints: dict[Key, str] = {}
 
     @abstractmethod
-    async def _pass(self, key: Key, manifest: Object) -> PassResult:
-        """Reconcile an object once. Raises ClusterError where the pass cannot come to its end."""
+    async def _pass(self, key: Key, manifest: Object) -> ReconcileResult:
+        """Reconcile an object once. Raises ClusterError where the reconciliation cannot come to its end."""
 
     @abstractmethod
     def _on_forgotten(self, key: Key, uid: str, *, replaced: bool) -> None:
@@ -122,22 +122,23 @@ class Reconciler(ABC):
         self._complaints.pop(key, None)
         return result.requeue_after
 
-    async def _outcome(self, key: Key, manifest: Object) -> PassResult:
+    async def _outcome(self, key: Key, manifest: Object) -> ReconcileResult:
         try:
             return await self._pass(key, manifest)
         except ClusterError as error:
             if isinstance(error, RefusedError) and not isinstance(error, NamespaceGoneError):
                 await self._complain(key, manifest, "Refused", str(error))
-            return PassResult(failure=error)
+            return ReconcileResult(failure=error)
         except Exception as error:
             # A mistake of ours, or an object that cannot be worked on, e.g. not serialized: its user must learn of it
             # where they look, and the queue, which logs it, goes on with all others.
-            text = f"a pass over this object failed unexpectedly: {type(error).__name__}: {error}"
+            text = f"a reconciliation of this object failed unexpectedly: {type(error).__name__}: {error}"
             await self._complain(key, manifest, "PassFailed", text[:500])
             raise
 
     def _delay_after(self, key: Key, failure: ClusterError, delay: float | None) -> float:
-        """Return the wait after a pass that failed: it grows with each in a row, up to the object's own next look."""
+        """Return the wait after a reconciliation that failed: it grows with each in a row, up to the object's own next
+        look."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         first = CONFLICT_SECONDS if isinstance(failure, ConflictError) else FIRST_RETRY_SECONDS
         limit = MAX_REFUSED_SECONDS if isinstance(failure, RefusedError) else MAX_RETRY_SECONDS
@@ -170,7 +171,8 @@ class Reconciler(ABC):
             logger.warning("%s %s/%s: %s", *place, error)
 
     async def _complain(self, key: Key, manifest: Object, reason: str, message: str) -> None:
-        """Record once, as an event, what ended a pass before its status was written: no condition tells of it."""
+        """Record once, as an event, what ended a reconciliation before its status was written: no condition tells of
+        it."""
         if self._complaints.get(key) == message:
             return
         self._complaints[key] = message
@@ -222,9 +224,9 @@ def _is_newer(manifest: Object, known: Object) -> bool:
 
 
 def _urgency(manifest: Object) -> float:
-    """Return the delay of an object's first pass.
+    """Return the delay of an object's first reconciliation.
 
-    What a user has just asked for is a short pass: it need not wait behind those that make an object's parts, nor,
-    after a restart or a takeover, behind every object that was taken up long ago.
+    What a user has just asked for is a short reconciliation: it need not wait behind those that make an object's parts,
+    nor, after a restart or a takeover, behind every object that was taken up long ago.
     """
     return 0.0 if manifest.get("status") else FIRST

@@ -129,7 +129,7 @@ class WorkQueue(Generic[KeyT]):
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
                     raise
-                logger.exception("a pass over %s failed unexpectedly", key)
+                logger.exception("a reconciliation of %s failed unexpectedly", key)
                 delay = self._mistake_seconds
             finally:
                 self._busy.discard(key)

@@ -1,4 +1,4 @@
-"""One pass over a run: gather what is observed, decide, apply, write the status. Knows no framework."""
+"""Reconciles one run: observes it, decides, applies the decision, writes the status. Knows no framework."""
 
 import logging
 import secrets
@@ -17,17 +17,17 @@ from evalrun_operator.aggregator_client import Aggregators
 from evalrun_operator.lifecycle.decision import Decision
 from evalrun_operator.lifecycle.frozen import UnreadableSettingsError
 from evalrun_operator.lifecycle.reconcile import decide
-from evalrun_operator.lifecycle.situation import holds_place, identity_of
+from evalrun_operator.lifecycle.situation import holds_queue_position, identity_of
 from evalrun_operator.lifecycle.status_report import events_of, with_applied
 from evalrun_operator.metrics import OperatorMetrics
 from evalrun_operator.observation.children import Children, Key
-from evalrun_operator.passes.gatherer import Gatherer
-from evalrun_operator.passes.known_runs import KnownRuns
-from evalrun_operator.passes.places import Places
-from evalrun_operator.passes.reconciler import PassResult, Reconciler, read_object, unreadable
-from evalrun_operator.passes.work_queue import FIRST
-from evalrun_operator.passes.writes import makes_something, write
 from evalrun_operator.policies.refusals import WriteFailure, applied_text
+from evalrun_operator.reconcilers.known_runs import KnownRuns
+from evalrun_operator.reconcilers.observer import Observer
+from evalrun_operator.reconcilers.queue_positions import QueuePositions
+from evalrun_operator.reconcilers.reconciler import Reconciler, ReconcileResult, read_object, unreadable
+from evalrun_operator.reconcilers.work_queue import FIRST
+from evalrun_operator.reconcilers.writes import makes_something, write
 from evalrun_operator.resources.run_tokens import RunTokens
 from evalrun_operator.schedules.runs import schedule_of
 from evalrun_operator.settings import OperatorSettings
@@ -68,22 +68,22 @@ class Controller(Reconciler):
         runs = KnownRuns()
         super().__init__(KIND, cluster, runs, wake, now)
         self._settings = settings
-        self._gatherer = Gatherer(settings, cluster, children, aggregators, clock)
+        self._observer = Observer(settings, cluster, children, aggregators, clock)
         self._metrics = metrics
         self._clock = clock
         self._new_token = new_token
-        self._places = Places(settings.max_active_runs, runs.contenders(), lambda key: wake(key, FIRST))
+        self._positions = QueuePositions(settings.max_active_runs, runs.contenders(), lambda key: wake(key, FIRST))
         self._shown: dict[str, float] = {}
         """By uid, when the API server last showed the run."""
         self._write_failures: dict[str, Sequence[WriteFailure]] = {}
-        """By uid, of the last pass that told of its writes in the run's condition Applied."""
+        """By uid, of the last reconciliation that told of its writes in the run's condition Applied."""
 
     def wake_all(self) -> None:
         """Queue every run: nobody, or another operator, has worked on them until now."""
-        self._gatherer.forget_tokens()
+        self._observer.forget_tokens()
         super().wake_all()
 
-    async def _outcome(self, key: Key, manifest: Object) -> PassResult:
+    async def _outcome(self, key: Key, manifest: Object) -> ReconcileResult:
         started, outcome = self._clock(), "mistake"
         try:
             result = await super()._outcome(key, manifest)
@@ -93,13 +93,13 @@ class Controller(Reconciler):
             self._metrics.passes.labels(outcome).observe(self._clock() - started)
         return result
 
-    async def _pass(self, key: Key, manifest: Object) -> PassResult:
+    async def _pass(self, key: Key, manifest: Object) -> ReconcileResult:
         run = read_object(EvalRun, manifest)
         identity = identity_of(run)
-        observed = await self._gatherer.observe(run, identity)
-        # Read in one go with the decision, so that two passes cannot both take the last place.
+        observed = await self._observer.observe(run, identity)
+        # Read in one go with the decision, so that two reconciliations cannot both take the last place.
         observed = replace(
-            observed, place=self._places.of(identity.uid), write_failures=self._write_failures.get(identity.uid)
+            observed, place=self._positions.of(identity.uid), write_failures=self._write_failures.get(identity.uid)
         )
         now = self._now()
         try:
@@ -108,34 +108,34 @@ class Controller(Reconciler):
             raise unreadable(str(error)) from error
         if decision.expired:
             await self._cluster.delete(EVAL_RUN.kind, identity.name, identity.namespace, identity.uid)
-            return PassResult()
-        self._places.take(identity.uid, decision.status)
+            return ReconcileResult()
+        self._positions.take(identity.uid, decision.status)
         nothing_left = not observed.objects
         if (nothing_left or makes_something(decision, observed)) and not await self._is_there(identity):
             logger.info("%s/%s: it was deleted while nobody looked", *key)
             self._forget(key, identity.uid)
-            return PassResult()
+            return ReconcileResult()
         if decision.end_early and observed.tokens is not None:
-            await self._gatherer.end_early(identity, observed.tokens, decision.end_early)
+            await self._observer.end_early(identity, observed.tokens, decision.end_early)
         errors = await write(self._cluster, identity, decision, observed)
         made = next((item for item in decision.apply if _holds_tokens(item, identity)), None)
         if made is not None and not errors:
-            self._gatherer.made_tokens(identity.uid, RunTokens(made["stringData"]))
+            self._observer.made_tokens(identity.uid, RunTokens(made["stringData"]))
         if observed.resync:
-            self._gatherer.resynced(identity.uid)
+            self._observer.resynced(identity.uid)
         status = self._told(key, run, decision.status, errors, now)
         if status.to_wire() != manifest.get("status") and await self._write_status(key, manifest, status):
             await self._record_news(identity, manifest, status, decision)
-        if not holds_place(status):
-            self._places.free(identity.uid)  # only now: those that are woken look at the status that was written
+        if not holds_queue_position(status):
+            self._positions.free(identity.uid)  # only now: those that are woken look at the status that was written
         if self._is_known(key, identity.uid):  # it may have gone meanwhile
             made_by = schedule_of(manifest)
             self._metrics.show(key, status, "" if made_by is None else made_by[0])
         if _complete(status):
-            self._gatherer.close(identity)
+            self._observer.close(identity)
             self._write_failures.pop(identity.uid, None)
         worst = next((error for _, error in errors if isinstance(error, RefusedError)), None)
-        return PassResult(decision.requeue_after, worst or next((error for _, error in errors), None))
+        return ReconcileResult(decision.requeue_after, worst or next((error for _, error in errors), None))
 
     def _told(
         self, key: Key, run: EvalRun, status: EvalRunStatus, errors: Sequence[tuple[str, ClusterError]], now: datetime
@@ -179,12 +179,12 @@ class Controller(Reconciler):
         self._shown[uid] = self._clock()
 
     def _on_forgotten(self, key: Key, uid: str, *, replaced: bool) -> None:
-        self._gatherer.forget(key, uid)
+        self._observer.forget(key, uid)
         self._shown.pop(uid, None)
         self._write_failures.pop(uid, None)
         if not replaced:
             self._metrics.forget(key)
-        self._places.free(uid)
+        self._positions.free(uid)
 
 
 def _holds_tokens(item: Object, run: RunIdentity) -> bool:

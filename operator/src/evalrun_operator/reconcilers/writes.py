@@ -17,8 +17,8 @@ async def write(
 ) -> list[tuple[str, ClusterError]]:
     """Perform a decision's writes, deletions first. Returns the kinds of those that failed, with their errors.
 
-    A write that fails keeps no other from being made. Only without the Secret nothing else is: the next pass draws
-    another token, with which every pod would start again.
+    A write that fails keeps no other from being made. Only without the Secret nothing else is: the next reconciliation
+    draws another token, with which every pod would start again.
     """
     writes = [
         (seen.ref.kind, partial(cluster.delete, seen.ref.kind, seen.ref.name, identity.namespace, seen.uid))

@@ -1,0 +1,1 @@
+"""Reconciles runs: observes, decides, writes. The only package that changes the cluster."""
