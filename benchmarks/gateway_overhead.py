@@ -145,7 +145,7 @@ async def large_suite(judges: dict[str, tuple[ServiceProcess, ServiceProcess]], 
         sent = sum(one.ByteSize() for one in requests) / 2**20
         print(
             f"tests of 8 MB {how}: {sent:.1f} MiB to the gateway for {count} answers, {1000 * ours:.1f} ms of its CPU "
-            f"an answer, {1000 * theirs:.1f} ms of the sandbox's front; {seconds:.1f} s in all"
+            f"an answer, {1000 * theirs:.1f} ms of the sandbox's HTTP server; {seconds:.1f} s in all"
         )
 
 

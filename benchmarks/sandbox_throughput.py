@@ -90,7 +90,7 @@ print(done)
 STEPS = {
     "fork alone": "fork a bare interpreter, end, wait",
     "bare warm fork": "the program and its pipes",
-    "without landlock and seccomp": "limits, supervision, results; the front and its clients",
+    "without landlock and seccomp": "limits, supervision, results; the HTTP server and its clients",
     "executor": "landlock, seccomp",
 }
 """What each adds to the one before it."""

@@ -63,7 +63,7 @@ class Parts:
         return {
             "aggregator": cpu_seconds(self.aggregator),
             "gateway": cpu_seconds(self.judge),
-            "sandbox's front": front,
+            "sandbox's HTTP server": front,
             "programs": cpu_of_all(self.sandbox.pid or 0) - front,
         }
 

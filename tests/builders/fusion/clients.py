@@ -18,7 +18,7 @@ from evalrun_executor.api import CompileResult, ProgramRun, RunReply, RunRequest
 from evalrun_runtime.ready_line import address_of
 from evalrun_sandbox.fusion.dataset_rows import RowFolder
 from evalrun_sandbox.fusion.dispatch import Dispatcher
-from evalrun_sandbox.fusion.front import FusionFront
+from evalrun_sandbox.fusion.routes import FusionRoutes
 
 Step = RunReply | Exception
 TEST_SECONDS = 600.0
@@ -84,7 +84,7 @@ async def settle() -> None:
 async def serving(dispatcher: Dispatcher, rows: RowFolder | None = None) -> AsyncIterator[str]:
     """The routes alone, in this process."""
     application = web.Application()
-    FusionFront(dispatcher, rows, "pod-1").add_routes(application.router)
+    FusionRoutes(dispatcher, rows, "pod-1").add_routes(application.router)
     runner = web.AppRunner(application, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

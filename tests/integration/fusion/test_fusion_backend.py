@@ -1,4 +1,4 @@
-"""The gateway's SandboxFusion backend against servers: a double, our own front, and a stock server where one is named.
+"""The gateway's SandboxFusion backend against servers: a double, our own server, and a stock server where one is named.
 
 The same programs, and what each must come to, whatever stands behind the address.
 """
@@ -26,11 +26,11 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 @asynccontextmanager
 async def client_of(kind: str) -> AsyncIterator[FusionSandbox]:
-    """A client of a server; our own front is taken for a stock one: it runs no bash, and nothing may fork there."""
+    """A client of a server; our own server is taken for a stock one: it runs no bash, and nothing may fork there."""
     if kind == "double":
         async with stock_double(StockDouble()) as url, FusionSandbox(url, nonces=secrets.token_bytes) as client:
             yield client
-    elif kind == "own front":
+    elif kind == "own server":
         with own_front() as url:
             async with FusionSandbox(url, nonces=secrets.token_bytes, prefer_own_api=False) as client:
                 yield client
@@ -39,7 +39,7 @@ async def client_of(kind: str) -> AsyncIterator[FusionSandbox]:
             yield client
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session", params=["double", "stock", "own front"])
+@pytest_asyncio.fixture(scope="session", loop_scope="session", params=["double", "stock", "own server"])
 async def server(request: pytest.FixtureRequest) -> AsyncIterator[FusionSandbox]:
     async with client_of(request.param) as client:
         yield client
@@ -54,7 +54,7 @@ async def batched(request: pytest.FixtureRequest) -> AsyncIterator[FusionSandbox
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def own() -> AsyncIterator[FusionSandbox]:
-    async with client_of("own front") as client:
+    async with client_of("own server") as client:
         yield client
 
 

@@ -1,6 +1,6 @@
 """Answers judged by a SandboxFusion server's own tests: what is asked of a scripted server, and what real ones say.
 
-The real ones: our own front, and a stock server where `EVALRUN_TEST_SANDBOXFUSION` names one (its samples are used).
+The real ones: our own server, and a stock server where `EVALRUN_TEST_SANDBOXFUSION` names one (its samples are used).
 """
 
 import asyncio
@@ -158,11 +158,11 @@ RIGHT = """def remove_Occ(s, ch):
     return s[:at] + s[at + 1:]"""
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["own front", "stock"])
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["own server", "stock"])
 async def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[FusionSandbox]:
-    if request.param == "own front":
+    if request.param == "own server":
         rows = tmp_path_factory.mktemp("rows")
         write_rows(rows)
         with sandbox("--fusion-datasets", rows) as url:

@@ -1,4 +1,4 @@
-"""The HTTP front before a scripted judge: what a trainer gets for what it posts."""
+"""The HTTP server before a scripted judge: what a trainer gets for what it posts."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The trainers' single calls against the real HTTP front: answers, refusals, replicas that are away."""
+"""The trainers' single calls against the real HTTP server: answers, refusals, replicas that are away."""
 
 import asyncio
 import contextlib

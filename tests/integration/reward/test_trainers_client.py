@@ -1,4 +1,4 @@
-"""The trainers' client against the real HTTP front: batches, replicas that go, refusals, several threads."""
+"""The trainers' client against the real HTTP server: batches, replicas that go, refusals, several threads."""
 
 import asyncio
 import os

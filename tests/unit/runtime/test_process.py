@@ -22,7 +22,7 @@ from evalrun_runtime.settings import ServiceSettings
 
 
 class HttpService:
-    """As the sandbox's front and the recorded completions listen."""
+    """As the sandbox's HTTP server and the recorded completions listen."""
 
     def __init__(self, settings: ServiceSettings) -> None:
         self._settings = settings

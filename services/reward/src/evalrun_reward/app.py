@@ -1,4 +1,4 @@
-"""The HTTP front: requests in, one result a sample out; wires the rest and decides nothing."""
+"""The HTTP server: requests in, one result a sample out; wires the rest and decides nothing."""
 
 import asyncio
 import logging

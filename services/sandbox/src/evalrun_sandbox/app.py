@@ -1,4 +1,4 @@
-"""The HTTP front: passes requests to the executor and returns its replies."""
+"""The HTTP server: passes requests to the executor and returns its replies."""
 
 import asyncio
 import logging
@@ -34,7 +34,7 @@ from evalrun_sandbox.fusion.bodies import answer_as_fastapi
 from evalrun_sandbox.fusion.credentials import convert_to_bearer
 from evalrun_sandbox.fusion.dataset_rows import RowFolder
 from evalrun_sandbox.fusion.dispatch import Dispatcher
-from evalrun_sandbox.fusion.front import FusionFront
+from evalrun_sandbox.fusion.routes import FusionRoutes
 from evalrun_sandbox.kept_inputs import KeptInputs, UnknownInputs
 from evalrun_sandbox.sessions.routes import SessionRoutes
 from evalrun_sandbox.sessions.sessions import Sessions
@@ -73,7 +73,7 @@ class SandboxService:
         self._kept = KeptInputs(settings.keep_mib * 1024 * 1024)
         self._registry = registry
         rows = RowFolder.open(settings.fusion_datasets) if settings.fusion_datasets is not None else None
-        self._fusion = FusionFront(Dispatcher(executor), rows, os.environ.get("MY_POD_NAME"))
+        self._fusion = FusionRoutes(Dispatcher(executor), rows, os.environ.get("MY_POD_NAME"))
         slots = Gauge("evalrun_sandbox_slots", "Slots, by state.", ["state"], registry=registry)
         slots.labels("free").set_function(lambda: executor.free)
         slots.labels("busy").set_function(lambda: executor.slots - executor.free)

@@ -3,7 +3,7 @@
 Registers the modules, and then runs one step after another. A function that forks returns the child's next step, which
 runs from here: so nothing of ours lies below it on the stack.
 
-Modules come as byte code or, for another version of Python than the front's, as text. Texts are compiled in a process
+Modules come as byte code or, for another version of Python than the service's, as text. Texts are compiled in a process
 of their own: what a compiler leaves behind are 400 pages, and each page that a zygote holds costs 0.2 us in a fork and
 the child's end together.
 """

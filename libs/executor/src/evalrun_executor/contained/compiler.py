@@ -40,7 +40,7 @@ class Stage:
         self._started = time.monotonic()
 
     def finish(self, supervisor: ChildSupervisor) -> Compiled:
-        """Wait for the compiler and all that it started. Raises FrontGoneError."""
+        """Wait for the compiler and all that it started. Raises ServiceGoneError."""
         try:
             outcome = supervisor.watch_child(self._pid, self._pipes, self._started, (CPU_SECONDS, WALL_SECONDS))
         finally:

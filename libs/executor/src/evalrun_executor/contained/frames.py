@@ -1,7 +1,7 @@
-"""Messages between runner and front.
+"""Messages between runner and service.
 
-Front to runner: a memory file that the front wrote (a `Job`, the program's text, the inputs), trusted. Runner to
-front: frames on a stream socket. The runner stands near hostile code, so the front takes every byte of a frame as
+Service to runner: a memory file that the service wrote (a `Job`, the program's text, the inputs), trusted. Runner to
+service: frames on a stream socket. The runner stands near hostile code, so the service takes every byte of a frame as
 hostile: sizes are bounded, and nothing but fixed structs and raw texts is read.
 """
 
@@ -24,7 +24,7 @@ COMPILED, RUN, DONE, FAULT, BINARY, FILED, COMPLAINT, FILES, EXECUTED = 1, 2, 3,
 """A RUN is one test's result. DONE ends the job. FAULT is a text: why the runner could not go on. BINARY is empty and
 comes with the descriptor of a compiled program. FILED is a RUN whose texts come as descriptors of memory files, one per
 text that is not empty: so a harness worker never holds what a program wrote. A program worker's FILED comes without
-descriptors, because its program writes to pipes whose other ends the front has.
+descriptors, because its program writes to pipes whose other ends the service has.
 COMPLAINT holds the size (an `INDEX`) of the compiler's message, which comes as a descriptor; it follows its COMPILED.
 FILES holds the size (an `INDEX`) of each file that the job wants back, up to the first that is `TOO_LARGE`, and comes
 with the descriptor of a memory file that holds their contents, one after another. EXECUTED: see `EXECUTED_HEAD`."""
@@ -40,7 +40,7 @@ COMPILE_STATUS = ("ok", "error", "timeout")
 
 RUN_HEAD = struct.Struct("<IBiddQI")
 """Index, why the runner stopped the child (see `NOT_STOPPED`), wait status, CPU seconds, wall seconds, peak KiB, bytes
-of stdout; stdout and stderr follow. The front interprets these facts, see `run_ends`."""
+of stdout; stdout and stderr follow. The service interprets these facts, see `run_ends`."""
 NOT_STOPPED, STOPPED_TIME, STOPPED_OUTPUT, STOPPED_OTHER = range(4)
 """Why a child was stopped. With `STOPPED_OTHER` the reason stands at the end of stderr."""
 
@@ -114,7 +114,7 @@ def decode_job(read_at: Callable[[int, int], bytes], *, with_code: bool = True) 
         with_code: False leaves the text in the memory file: what a harness worker holds, each later program might find.
     """
     (length,) = struct.unpack("<Q", read_at(8, 0))
-    mode, source, size, *limits = marshal.loads(read_at(length, 8))  # noqa: S302 - by the front, whom we trust
+    mode, source, size, *limits = marshal.loads(read_at(length, 8))  # noqa: S302 - by the service, whom we trust
     code = 8 + length
     job = Job(mode, source, read_at(size, code) if with_code else b"", *limits)
     job.code_size = size
@@ -127,7 +127,7 @@ def decode_job(read_at: Callable[[int, int], bytes], *, with_code: bool = True) 
 
 
 JOB, STOP = b"J", b"S"
-"""Messages from the front to a worker: a job, whose descriptors come with the message, and the order to stop the
+"""Messages from the service to a worker: a job, whose descriptors come with the message, and the order to stop the
 running program, which has printed too much."""
 
 

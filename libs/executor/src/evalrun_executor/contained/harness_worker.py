@@ -3,7 +3,7 @@
 Unlike a runner the worker serves many programs, so it must not hold any of their data: a later program could find the
 data in its own memory, which is a copy of the worker's. The worker reads limits and sizes only. The child reads the
 program's text from the job's memory file, and compiles it once it holds no descriptor but its own. What the child
-prints goes to the front in memory files, or in pipes whose other ends the front has.
+prints goes to the service in memory files, or in pipes whose other ends the service has.
 """
 
 # ruff: noqa: SIM105
@@ -38,7 +38,7 @@ from evalrun_executor.contained.supervision import (
     QUICK_SECONDS,
     ChildResult,
     ChildSupervisor,
-    FrontGoneError,
+    ServiceGoneError,
     expect_children,
     wait_for_signal,
 )
@@ -60,16 +60,16 @@ class HarnessWorker:
     CODE_NAME = "<program>"
     """Name of the program's file in tracebacks."""
 
-    def __init__(self, site: Site, slot: int, front: int) -> None:
+    def __init__(self, site: Site, slot: int, service: int) -> None:
         self._site = site
         self._slot = slot
-        self._front = socket.socket(fileno=front)
+        self._service = socket.socket(fileno=service)
         self._work = site.work_folder(slot)
-        self._supervisor = ChildSupervisor(front, self._work, 0, site.cpus, may_fork=site.program_filter is None)
+        self._supervisor = ChildSupervisor(service, self._work, 0, site.cpus, may_fork=site.program_filter is None)
         self._pending = bytearray()
         self._blob = self._indices = -1
         self._outputs: list[int] = []
-        """The front's pipes that the next program writes to; without them it writes to memory files."""
+        """The service's pipes that the next program writes to; without them it writes to memory files."""
         self._offsets: list[int] = []
         self._compiles = False
         self._compiled = False
@@ -115,13 +115,13 @@ class HarnessWorker:
             limit_harness_worker()
             expect_children()
             gc.freeze()
-        except Exception as error:  # noqa: BLE001 - its last words: the front takes them as an infra error
+        except Exception as error:  # noqa: BLE001 - its last words: the service takes them as an infra error
             self._report_fault(f"worker: {type(error).__name__}: {error}")
             os._exit(FAULTY)
         return self.serve
 
     def serve(self) -> Next | None:
-        """Do jobs until the front leaves. Return the next step, in a forked child.
+        """Do jobs until the service leaves. Return the next step, in a forked child.
 
         The fork stands here, right below `boot`, so that a child leaves one frame behind.
         """
@@ -171,19 +171,19 @@ class HarnessWorker:
                         folder.empty(work)
                     self._report(outcome)
                 self._end_job()
-        except (FrontGoneError, BrokenPipeError, ConnectionResetError):
+        except (ServiceGoneError, BrokenPipeError, ConnectionResetError):
             status = FRONT_GONE
-        except Exception as error:  # noqa: BLE001 - its last words: the front takes them as an infra error
+        except Exception as error:  # noqa: BLE001 - its last words: the service takes them as an infra error
             self._report_fault(f"worker: {type(error).__name__}: {error}")
             status = FAULTY
         os._exit(status)
 
     def _take_job(self) -> bool:
-        """Wait for a job. Return False at the front's end of file."""
-        message, ancillary, _, _ = self._front.recvmsg(1, socket.CMSG_SPACE(4 * _FDS))
+        """Wait for a job. Return False at the service's end of file."""
+        message, ancillary, _, _ = self._service.recvmsg(1, socket.CMSG_SPACE(4 * _FDS))
         # A STOP that arrives between two jobs was meant for a program that had ended meanwhile.
         while message == frames.STOP:
-            message, ancillary, _, _ = self._front.recvmsg(1, socket.CMSG_SPACE(4 * _FDS))
+            message, ancillary, _, _ = self._service.recvmsg(1, socket.CMSG_SPACE(4 * _FDS))
         if not message:
             return False
         ((_, _, data),) = ancillary
@@ -342,17 +342,17 @@ class HarnessWorker:
         """Send what is pending, with descriptors."""
         if fds:
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack(f"{len(fds)}i", *fds))]
-            sent = self._front.sendmsg([self._pending], rights)
+            sent = self._service.sendmsg([self._pending], rights)
             del self._pending[:sent]
         if self._pending:
-            self._front.sendall(self._pending)
+            self._service.sendall(self._pending)
             self._pending.clear()
 
     def _report_fault(self, text: str) -> None:
         self._pending.clear()
         self._queue_frame(frames.FAULT, text.encode(errors="replace")[:2000])
         try:
-            self._front.sendall(self._pending)
+            self._service.sendall(self._pending)
         except OSError:
             pass
 

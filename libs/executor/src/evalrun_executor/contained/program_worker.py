@@ -25,8 +25,8 @@ class ProgramWorker(HarnessWorker):
     PURPOSE = "python"
     CODE_NAME = program.SCRIPT
 
-    def __init__(self, site: Site, slot: int, front: int) -> None:
-        super().__init__(site, slot, front)
+    def __init__(self, site: Site, slot: int, service: int) -> None:
+        super().__init__(site, slot, service)
         self._folder = site.source_folder(slot)
         self._main_path = f"{self._folder}/{program.SCRIPT}"
         self._source = -1

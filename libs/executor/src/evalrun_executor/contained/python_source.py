@@ -43,7 +43,7 @@ def check(source: bytes, name: str = SCRIPT) -> Checked:
     """Compile the program as `python3 main.py` would read it (coding line included), under `CompileLimits`.
 
     A text that crashes the compiler, or takes it too long, kills the runner before it has reported a compilation; the
-    front reads that from how it died. Complaints name `main.py`, whatever `name` tracebacks will show.
+    service reads that from how it died. Complaints name `main.py`, whatever `name` tracebacks will show.
     """
     started = time.monotonic()
     code: CodeType | None = None

@@ -31,8 +31,8 @@ from evalrun_executor.contained.supervision import (
     ChildResult,
     ChildSupervisor,
     Ended,
-    FrontGoneError,
     Pipes,
+    ServiceGoneError,
     expect_children,
     open_pipes,
     wait_for_signal,
@@ -69,7 +69,7 @@ class Runner:
         self._site = site
         self._slot = slot
         self._kind = kind
-        self._front = _socket.socket(fileno=fds[0])
+        self._service = _socket.socket(fileno=fds[0])
         self._blob = fds[1]
         self._indices = fds[2]
         self._executable = fds[3] if len(fds) > 3 else -1
@@ -90,9 +90,9 @@ class Runner:
             if self._become is not None:
                 return self.serve
             self._finish()
-        except (FrontGoneError, BrokenPipeError, ConnectionResetError):
+        except (ServiceGoneError, BrokenPipeError, ConnectionResetError):
             status = FRONT_GONE
-        except Exception as error:  # noqa: BLE001 - its last words: the front takes them as an infra error
+        except Exception as error:  # noqa: BLE001 - its last words: the service takes them as an infra error
             status = self._report_fault(f"runner: {type(error).__name__}: {error}")
         os._exit(status)
 
@@ -112,7 +112,7 @@ class Runner:
         os.chdir(work)
         folder.empty(work)
         may_fork = self._kind == frames.KIND_COMPILE or self._site.program_filter is None
-        supervisor = ChildSupervisor(self._front.fileno(), work, job.output_bytes, self._site.cpus, may_fork=may_fork)
+        supervisor = ChildSupervisor(self._service.fileno(), work, job.output_bytes, self._site.cpus, may_fork=may_fork)
         if self._kind == frames.KIND_COMPILE:
             self._compile(job, supervisor)
             return
@@ -187,7 +187,7 @@ class Runner:
                 self._report(supervisor, group, ended)
                 refresh_cpu_limit(job.time_seconds)
             self._finish()
-        except (FrontGoneError, BrokenPipeError, ConnectionResetError):
+        except (ServiceGoneError, BrokenPipeError, ConnectionResetError):
             status = FRONT_GONE
         except Exception as error:  # noqa: BLE001 - as in `run`
             status = self._report_fault(f"runner: {type(error).__name__}: {error}")
@@ -254,7 +254,7 @@ class Runner:
         self._flush()
         self._send_with_descriptor(frames.FRAME.pack(frames.FILES, len(payload)), together)
         os.close(together)
-        self._front.sendall(payload)
+        self._service.sendall(payload)
 
     def _compile(self, job: frames.Job, supervisor: ChildSupervisor) -> None:
         source = job.source
@@ -275,10 +275,10 @@ class Runner:
         self._pending += frames.FRAME.pack(frame, len(payload)) + payload
 
     def _send_with_descriptor(self, message: bytes, fd: int) -> None:
-        self._front.sendmsg([message], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("i", fd))])
+        self._service.sendmsg([message], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("i", fd))])
 
     def _flush(self) -> None:
-        self._front.sendall(self._pending)
+        self._service.sendall(self._pending)
         self._pending.clear()
         self._flushed = time.monotonic()
 

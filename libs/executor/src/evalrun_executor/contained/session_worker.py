@@ -4,10 +4,11 @@ A stopped interpreter (SIGSTOP) holds memory but uses no CPU, whatever threads t
 the worker stands under the session's Landlock ruleset and limits and runs no code of others itself. Unlike a runner's
 child the interpreter outlives its answer, so what it holds outside its memory is counted after each answer.
 
-Front to worker: one byte with the descriptor of a memory file, a `frames.Job`. The first is the session's: memory limit
-and files to place. Of the others, mode `execute` brings code and limits, mode `fetch` names files. Worker to front:
-EXECUTED for each (also for the first, once the interpreter waits for code), FILES for `fetch`, FAULT where it cannot go
-on. The worker never ends with status 0, so that the zygote always tells the front when the session's folder is free.
+Service to worker: one byte with the descriptor of a memory file, a `frames.Job`. The first is the session's: memory
+limit and files to place. Of the others, mode `execute` brings code and limits, mode `fetch` names files. Worker to
+service: EXECUTED for each (also for the first, once the interpreter waits for code), FILES for `fetch`, FAULT where it
+cannot go on. The worker never ends with status 0, so that the zygote always tells the service when the session's folder
+is free.
 """
 
 # ruff: noqa: PTH116, SIM105
@@ -35,7 +36,7 @@ from evalrun_executor.contained.supervision import (
     FAULTY,
     FRONT_GONE,
     TICK_SECONDS,
-    FrontGoneError,
+    ServiceGoneError,
     count_threads,
     read_cpu_seconds,
 )
@@ -98,9 +99,9 @@ class _Execution:
 class SessionWorker:
     """One live session."""
 
-    def __init__(self, site: Site, slot: int, front: int) -> None:
+    def __init__(self, site: Site, slot: int, service: int) -> None:
         self._site = site
-        self._front = _socket.socket(fileno=front)
+        self._service = _socket.socket(fileno=service)
         self._slot = slot
         self._work = site.work_folder(slot)
         self._pid = -1
@@ -132,9 +133,9 @@ class SessionWorker:
             program.forget_own_modules()
             self._session = Session(namespace)
             gc.freeze()
-        except FrontGoneError:
+        except ServiceGoneError:
             os._exit(FRONT_GONE)
-        except Exception as error:  # noqa: BLE001 - its last words: the front takes them as an infra error
+        except Exception as error:  # noqa: BLE001 - its last words: the service takes them as an infra error
             self._report_fault(f"session: {type(error).__name__}: {error}")
             os._exit(FAULTY)
         return self.serve
@@ -146,7 +147,7 @@ class SessionWorker:
         return ruleset
 
     def serve(self) -> Next | None:
-        """Fork the interpreter and do jobs until the front leaves. Return the next step, in the interpreter."""
+        """Fork the interpreter and do jobs until the service leaves. Return the next step, in the interpreter."""
         status = FRONT_GONE
         try:
             enter, confine = prepare_bootstrap(watched=True), prepare_confinement(self._site.session_filter)
@@ -171,22 +172,22 @@ class SessionWorker:
             self._execute(b"", START_SECONDS, 0)
             while True:
                 self._wait_for_job()
-        except (FrontGoneError, BrokenPipeError, ConnectionResetError):
+        except (ServiceGoneError, BrokenPipeError, ConnectionResetError):
             pass
-        except Exception as error:  # noqa: BLE001 - its last words: the front takes them as an infra error
+        except Exception as error:  # noqa: BLE001 - its last words: the service takes them as an infra error
             self._report_fault(f"session: {type(error).__name__}: {error}")
             status = FAULTY
         self._end()
         os._exit(status)
 
     def _wait_for_job(self) -> None:
-        """Wait for the front's next job, as long as the interpreter lives, and do it."""
+        """Wait for the service's next job, as long as the interpreter lives, and do it."""
         poller = select.poll()
-        poller.register(self._front.fileno(), select.POLLIN)
+        poller.register(self._service.fileno(), select.POLLIN)
         poller.register(self._pidfd, select.POLLIN)
         if any(fd == self._pidfd for fd, _ in poller.poll()):
-            # The interpreter has ended. The front learns it from the end of our socket.
-            raise FrontGoneError
+            # The interpreter has ended. The service learns it from the end of our socket.
+            raise ServiceGoneError
         job, exchange, blob = self._take_job()
         os.close(blob)
         if job.mode == "fetch":
@@ -195,10 +196,10 @@ class SessionWorker:
         self._execute(SIZE.pack(len(job.code)) + job.code, job.time_seconds, job.output_bytes)
 
     def _take_job(self) -> tuple[frames.Job, Exchange, int]:
-        """Wait for a job. Raises FrontGoneError."""
-        message, ancillary, _, _ = self._front.recvmsg(1, _socket.CMSG_SPACE(4))
+        """Wait for a job. Raises ServiceGoneError."""
+        message, ancillary, _, _ = self._service.recvmsg(1, _socket.CMSG_SPACE(4))
         if not message:
-            raise FrontGoneError
+            raise ServiceGoneError
         ((_, _, data),) = ancillary
         (blob,) = struct.unpack("i", data)
         job, code_at, _ = frames.decode_job(lambda size, offset: frames.read_at(blob, size, offset))
@@ -210,9 +211,9 @@ class SessionWorker:
             raise OSError("a job wants no file")
         together, payload = found
         rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("i", together))]
-        self._front.sendmsg([frames.FRAME.pack(frames.FILES, len(payload))], rights)
+        self._service.sendmsg([frames.FRAME.pack(frames.FILES, len(payload))], rights)
         os.close(together)
-        self._front.sendall(payload)
+        self._service.sendall(payload)
 
     def _execute(self, message: bytes, seconds: float, output_bytes: int) -> None:
         """Run the interpreter until it has replied to the message, stop it, and report."""
@@ -246,12 +247,12 @@ class SessionWorker:
         )
         self._send(frames.EXECUTED, b"".join((head, out, err, reply, reason.encode(errors="replace")[:1000])))
         if reason:
-            raise FrontGoneError
+            raise ServiceGoneError
 
     def _run_until_replied(self, execution: _Execution) -> None:
-        """Exchange bytes with the interpreter and hold it to its limits. Raises _LostError, FrontGoneError."""
+        """Exchange bytes with the interpreter and hold it to its limits. Raises _LostError, ServiceGoneError."""
         poller = select.poll()
-        for fd in (self._front.fileno(), self._pidfd, self._out, self._err):
+        for fd in (self._service.fileno(), self._pidfd, self._out, self._err):
             poller.register(fd, select.POLLIN)
         poller.register(self._channel, select.POLLIN | (select.POLLOUT if execution.message else 0))
         next_look = time.monotonic() + TICK_SECONDS
@@ -267,9 +268,9 @@ class SessionWorker:
                 self._handle(execution, poller, fd, events)
 
     def _handle(self, execution: _Execution, poller: select.poll, fd: int, events: int) -> None:
-        """Read or write what a descriptor is ready for. Raises _LostError, FrontGoneError."""
-        if fd == self._front.fileno():
-            raise FrontGoneError
+        """Read or write what a descriptor is ready for. Raises _LostError, ServiceGoneError."""
+        if fd == self._service.fileno():
+            raise ServiceGoneError
         if fd == self._pidfd:
             raise self._reap()
         if fd != self._channel:
@@ -411,7 +412,7 @@ class SessionWorker:
             pass
 
     def _send(self, frame: int, payload: bytes) -> None:
-        self._front.sendall(frames.FRAME.pack(frame, len(payload)) + payload)
+        self._service.sendall(frames.FRAME.pack(frame, len(payload)) + payload)
 
     def _report_fault(self, text: str) -> None:
         try:

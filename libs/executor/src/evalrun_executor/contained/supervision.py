@@ -27,7 +27,7 @@ QUICK_SECONDS = 0.04
 THREADS = 256
 KEPT_STDERR = 1 << 16
 """Bytes at the end of stderr that are kept: a traceback stands there. Nobody compares stderr, so more is no failure."""
-_FRONT_LEFT = -1
+_SERVICE_LEFT = -1
 _CHUNK = 1 << 18
 _PIPE_BYTES = 1 << 16
 CHILD_ENDED = (SIGCHLD,)
@@ -46,8 +46,8 @@ def expect_none() -> None:
     pthread_sigmask(SIG_SETMASK, ())
 
 
-class FrontGoneError(Exception):
-    """The front closed its end, so nobody waits for the answer."""
+class ServiceGoneError(Exception):
+    """The service closed its end, so nobody waits for the answer."""
 
 
 class _Stop(Exception):  # noqa: N818 - an order, not an error
@@ -90,9 +90,9 @@ def open_pipes(stdin: int) -> Pipes:
 class ChildSupervisor:
     """Supervises the children of one slot; holds what is the same for all tests."""
 
-    def __init__(self, front: int, work_folder: str, output_bytes: int, cpus: int, *, may_fork: bool) -> None:
+    def __init__(self, service: int, work_folder: str, output_bytes: int, cpus: int, *, may_fork: bool) -> None:
         self._may_fork = may_fork
-        self._front = front
+        self._service = service
         self._folder = work_folder
         self.output_bytes = output_bytes
         self._files: tuple[int, ...] = ()
@@ -103,7 +103,7 @@ class ChildSupervisor:
         self._cpus = cpus
         self.quick_seconds = QUICK_SECONDS
         self._poller = select.poll()
-        self._poller.register(front, select.POLLIN | select.POLLRDHUP)
+        self._poller.register(service, select.POLLIN | select.POLLRDHUP)
 
     def read_outcome(self, ended: Ended, pipes: Pipes) -> ChildResult:
         """Return what a child did that ended within `quick_seconds`, and close its pipes."""
@@ -125,7 +125,7 @@ class ChildSupervisor:
             limits: CPU seconds at which it is stopped, and wall seconds.
 
         Raises:
-            FrontGoneError: the front left; the child is dead and reaped.
+            ServiceGoneError: the service left; the child is dead and reaped.
         """
         out, err = pipes[3:]
         self._cut = err
@@ -156,14 +156,14 @@ class ChildSupervisor:
             # The child filled a pipe and waited for us to read. The next children of this program will too, so they are
             # read from their start.
             self.quick_seconds = 0.0
-        if stopped == _FRONT_LEFT:
-            raise FrontGoneError
+        if stopped == _SERVICE_LEFT:
+            raise ServiceGoneError
         if stopped == STOPPED_OTHER:
             outcome.stderr += f"\nstopped by the sandbox: {reason}\n".encode()
         return outcome
 
     def watch_filed_child(self, pid: int, files: tuple[int, ...], started: float, limits: Limits) -> ChildResult:
-        """Supervise like `watch_child`, for a child that writes into open files: in memory, or the front's pipes."""
+        """Supervise like `watch_child`, for a child that writes into open files: in memory, or the service's pipes."""
         pidfd = os.pidfd_open(pid)
         self._poller.register(pidfd, select.POLLIN)
         self._files = files
@@ -182,8 +182,8 @@ class ChildSupervisor:
         _, status, usage = os.wait4(pid, 0)
         # Take this child's SIGCHLD, or the next child would seem to have ended at once.
         sigtimedwait(CHILD_ENDED, 0)
-        if stopped == _FRONT_LEFT:
-            raise FrontGoneError
+        if stopped == _SERVICE_LEFT:
+            raise ServiceGoneError
         if stopped == STOPPED_OTHER:
             try:
                 os.lseek(files[1], 0, os.SEEK_END)
@@ -243,7 +243,7 @@ class ChildSupervisor:
                 for fd, events in self._poller.poll(left * 1000):
                     if fd == pidfd:
                         return
-                    if fd == self._front:
+                    if fd == self._service:
                         raise _Stop(self._read_order())
                     if _read_some(fd, texts[fd], events) == 0:
                         self._poller.unregister(fd)
@@ -258,11 +258,11 @@ class ChildSupervisor:
                 self._poller.unregister(fd)
 
     def _read_order(self) -> int:
-        """Return why the front wants the child stopped."""
+        """Return why the service wants the child stopped."""
         try:
-            return STOPPED_OUTPUT if os.read(self._front, 1) == STOP else _FRONT_LEFT
+            return STOPPED_OUTPUT if os.read(self._service, 1) == STOP else _SERVICE_LEFT
         except ConnectionResetError:
-            return _FRONT_LEFT
+            return _SERVICE_LEFT
 
     def _check_child(self, pid: int, stop_at: float, deadline: float) -> float:
         """Return the CPU seconds that the child has used. Raises _Stop where the child exceeds a limit."""

@@ -1,16 +1,16 @@
 """The zygote: a small single-threaded process that forks a runner for each program.
 
 It starts as a bare interpreter (`-s -S`, an empty environment) and holds no secret, no expected output and no program's
-text. It is never root: a front that is root starts it as another user. Its modules come from the front over a
+text. It is never root: a service that is root starts it as another user. Its modules come from the service over a
 descriptor, so they need not be readable by its user.
 
-Preloaded harnesses: the front sends name, file name and code of their modules, which are executed in that order, under
-their own names. A harness's main module has `main(code: str) -> None`, which reads stdin and writes stdout.
+Preloaded harnesses: the service sends name, file name and code of their modules, which are executed in that order,
+under their own names. A harness's main module has `main(code: str) -> None`, which reads stdin and writes stdout.
 
-Control socket (SOCK_SEQPACKET). Front to zygote: `SPAWN` (id, slot, kind) with the descriptors of the runner: its
-socket, the job's memory file, the index pipe and, for a compiled program, the executable. Zygote to front: one hello
+Control socket (SOCK_SEQPACKET). Service to zygote: `SPAWN` (id, slot, kind) with the descriptors of the runner: its
+socket, the job's memory file, the index pipe and, for a compiled program, the executable. Zygote to service: one hello
 (lines of `name=value`), then an `ENDED` (id, wait status) for each runner that did not end by itself with status 0.
-At the front's end of file, everything that runs is killed, the place is removed, and the zygote ends.
+At the service's end of file, everything that runs is killed, the place is removed, and the zygote ends.
 """
 
 # ruff: noqa: PTH102, PTH106, PTH123
@@ -70,7 +70,7 @@ Next = Callable[[], object]
 
 
 class Zygote:
-    """Serves the control socket until the front leaves."""
+    """Serves the control socket until the service leaves."""
 
     def __init__(self, control: socket.socket, site: Site) -> None:
         self._control = control
@@ -81,7 +81,7 @@ class Zygote:
         self._poller.register(control, select.POLLIN)
 
     def serve(self) -> Next | None:
-        """Fork runners until the front leaves. Return the next step in a forked process, None in the zygote."""
+        """Fork runners until the service leaves. Return the next step in a forked process, None in the zygote."""
         while True:
             for fd, _ in self._poller.poll():
                 if fd != self._control.fileno():
@@ -242,7 +242,7 @@ def load_module(name: str, path: str, code: CodeType | None) -> None:
     if code is None:
         module.__path__ = []
     else:
-        exec(code, module.__dict__)  # noqa: S102 - our own module, from the front
+        exec(code, module.__dict__)  # noqa: S102 - our own module, from the service
 
 
 def _imitate_site(package_dirs: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Pipes that a program worker's program writes to. The front reads them, so that the worker holds no output."""
+"""Pipes that a program worker's program writes to. The service reads them, so that the worker holds no output."""
 
 import asyncio
 import os

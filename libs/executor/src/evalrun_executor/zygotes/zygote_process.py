@@ -1,4 +1,5 @@
-"""The front's handle of one zygote: starts the zygote, requests runners, learns how they ended, and ends the zygote."""
+"""The service's handle of one zygote: starts the zygote, requests runners, learns how they ended, and ends the
+zygote."""
 
 import asyncio
 import marshal
@@ -61,7 +62,7 @@ class ZygotePlan:
 
 @dataclass(frozen=True, eq=False)
 class WorkerHandle:
-    """The front's handle of a slot's worker. Between two jobs no frame is on its way from the worker."""
+    """The service's handle of a slot's worker. Between two jobs no frame is on its way from the worker."""
 
     socket: socket.socket
     ended: asyncio.Future[int]

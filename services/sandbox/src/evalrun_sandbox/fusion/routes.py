@@ -36,7 +36,7 @@ _SMALL_BYTES = 1 << 20
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class FusionFront:
+class FusionRoutes:
     """SandboxFusion's routes: `/run_code` always, `/run_jupyter` only with live sessions, `/submit` and the dataset
     routes only if rows are served."""
 
