@@ -105,8 +105,8 @@ def main() -> None:
         beside = arguments.beside
         rounds.append((ours, ours if beside is None else measured(beside.resolve(), arguments.python)))
     for name in KINDS:
-        front, below, faults = (statistics.median(ours[name][part] for ours, _ in rounds) for part in range(3))
-        line = f"{name:30} {front:6.2f} executor, {below:6.2f} zygote and below, {faults:4.0f} faults"
+        service, below, faults = (statistics.median(ours[name][part] for ours, _ in rounds) for part in range(3))
+        line = f"{name:30} {service:6.2f} executor, {below:6.2f} zygote and below, {faults:4.0f} faults"
         if arguments.beside is not None:
             theirs = statistics.median(other[name][1] for _, other in rounds)
             ratio = statistics.median(other[name][1] / ours[name][1] for ours, other in rounds)

@@ -59,12 +59,12 @@ class Parts:
 
     def cpu(self) -> dict[str, float]:
         """Return CPU seconds so far."""
-        front = cpu_seconds(self.sandbox)
+        service = cpu_seconds(self.sandbox)
         return {
             "aggregator": cpu_seconds(self.aggregator),
             "gateway": cpu_seconds(self.judge),
-            "sandbox's HTTP server": front,
-            "programs": cpu_of_all(self.sandbox.pid or 0) - front,
+            "sandbox's HTTP server": service,
+            "programs": cpu_of_all(self.sandbox.pid or 0) - service,
         }
 
     def memory(self) -> str:

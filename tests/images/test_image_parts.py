@@ -108,7 +108,7 @@ def test_an_images_locks_hold_every_distribution_that_its_program_imports(part: 
     assert not missing
 
 
-def test_the_sandbox_holds_nothing_but_the_executor_and_its_front(tmp_path: Path) -> None:
+def test_the_sandbox_holds_nothing_but_the_executor_and_its_server(tmp_path: Path) -> None:
     packages = {file.parts[0] for file in install("sandbox", tmp_path) if file.suffix == ".py"}
     assert packages == {"evalrun_executor", "evalrun_registry", "evalrun_runtime", "evalrun_sandbox"}
 

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
-from builders.fusion.clients import sandbox as own_front
+from builders.fusion.clients import sandbox as own_server
 from builders.fusion.clients import stock_address
 from builders.fusion.server import StockDouble, stock_double
 from builders.judge.sandbox import busy_descendant, living_children, until
@@ -31,7 +31,7 @@ async def client_of(kind: str) -> AsyncIterator[FusionSandbox]:
         async with stock_double(StockDouble()) as url, FusionSandbox(url, nonces=secrets.token_bytes) as client:
             yield client
     elif kind == "own server":
-        with own_front() as url:
+        with own_server() as url:
             async with FusionSandbox(url, nonces=secrets.token_bytes, prefer_own_api=False) as client:
                 yield client
     else:

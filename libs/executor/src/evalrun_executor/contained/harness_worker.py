@@ -34,8 +34,8 @@ from evalrun_executor.contained.site import Site
 from evalrun_executor.contained.supervision import (
     CHILD_ENDED,
     FAULTY,
-    FRONT_GONE,
     QUICK_SECONDS,
+    SERVICE_GONE,
     ChildResult,
     ChildSupervisor,
     ServiceGoneError,
@@ -172,7 +172,7 @@ class HarnessWorker:
                     self._report(outcome)
                 self._end_job()
         except (ServiceGoneError, BrokenPipeError, ConnectionResetError):
-            status = FRONT_GONE
+            status = SERVICE_GONE
         except Exception as error:  # noqa: BLE001 - its last words: the service takes them as an infra error
             self._report_fault(f"worker: {type(error).__name__}: {error}")
             status = FAULTY

@@ -27,7 +27,7 @@ from evalrun_executor.contained.site import Site
 from evalrun_executor.contained.supervision import (
     CHILD_ENDED,
     FAULTY,
-    FRONT_GONE,
+    SERVICE_GONE,
     ChildResult,
     ChildSupervisor,
     Ended,
@@ -91,7 +91,7 @@ class Runner:
                 return self.serve
             self._finish()
         except (ServiceGoneError, BrokenPipeError, ConnectionResetError):
-            status = FRONT_GONE
+            status = SERVICE_GONE
         except Exception as error:  # noqa: BLE001 - its last words: the service takes them as an infra error
             status = self._report_fault(f"runner: {type(error).__name__}: {error}")
         os._exit(status)
@@ -188,7 +188,7 @@ class Runner:
                 refresh_cpu_limit(job.time_seconds)
             self._finish()
         except (ServiceGoneError, BrokenPipeError, ConnectionResetError):
-            status = FRONT_GONE
+            status = SERVICE_GONE
         except Exception as error:  # noqa: BLE001 - as in `run`
             status = self._report_fault(f"runner: {type(error).__name__}: {error}")
         os._exit(status)
@@ -287,7 +287,7 @@ class Runner:
         try:
             self._flush()
         except OSError:
-            return FRONT_GONE
+            return SERVICE_GONE
         return FAULTY
 
 

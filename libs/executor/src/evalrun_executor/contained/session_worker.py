@@ -34,7 +34,7 @@ from evalrun_executor.contained.session import SIZE, Session
 from evalrun_executor.contained.site import Site
 from evalrun_executor.contained.supervision import (
     FAULTY,
-    FRONT_GONE,
+    SERVICE_GONE,
     TICK_SECONDS,
     ServiceGoneError,
     count_threads,
@@ -134,7 +134,7 @@ class SessionWorker:
             self._session = Session(namespace)
             gc.freeze()
         except ServiceGoneError:
-            os._exit(FRONT_GONE)
+            os._exit(SERVICE_GONE)
         except Exception as error:  # noqa: BLE001 - its last words: the service takes them as an infra error
             self._report_fault(f"session: {type(error).__name__}: {error}")
             os._exit(FAULTY)
@@ -148,7 +148,7 @@ class SessionWorker:
 
     def serve(self) -> Next | None:
         """Fork the interpreter and do jobs until the service leaves. Return the next step, in the interpreter."""
-        status = FRONT_GONE
+        status = SERVICE_GONE
         try:
             enter, confine = prepare_bootstrap(watched=True), prepare_confinement(self._site.session_filter)
             stdin = os.open("/dev/null", os.O_RDONLY)

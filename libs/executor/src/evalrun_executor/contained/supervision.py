@@ -32,7 +32,7 @@ _CHUNK = 1 << 18
 _PIPE_BYTES = 1 << 16
 CHILD_ENDED = (SIGCHLD,)
 wait_for_signal = sigtimedwait
-FRONT_GONE, FAULTY = 3, 4
+SERVICE_GONE, FAULTY = 3, 4
 """Exit statuses of a runner or a harness worker that could not go on."""
 
 

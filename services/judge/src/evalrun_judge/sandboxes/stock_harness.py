@@ -7,7 +7,7 @@ sandbox's own `contained` modules only, Python 3.9 or newer: the runner, its wat
 Who is who:
 
     this process    opens the files of each program of the call and takes their names away; reads none of them
-    a bench         forked from it for each program, one after another, or, for one program, this process itself: reads
+    a worker         forked from it for each program, one after another, or, for one program, this process itself: reads
                     its task, forks a runner, keeps what it says, and signs it with the program's own nonce, which it
                     reads when nothing of the program is left: no memory that one can reach has ever held it
     the runner      no longer root where that can be left; under Landlock; forks one child a test. Of a program that has
@@ -15,8 +15,8 @@ Who is who:
     the child       no descriptor but 0, 1, 2; the seccomp filter; becomes the program
 
 Programs that share a call see as little of each other as those of `evalrun-sandbox`, which forks the runners of all
-from one zygote: what a program's bench and runner read, no process has held from which another's is forked, and it goes
-by descriptors that the others' have closed. Each bench has a user, folders and a nonce of its own and begins when
+from one zygote: what a program's worker and runner read, no process has held from which another's is forked, and it
+goes by descriptors that the others' have closed. Each worker has a user, folders and a nonce of its own and begins when
 nothing of the one before is left; none begins where the filter or Landlock is missing, for then something might be.
 
 An answer is a file, for a stock server cuts what is printed: the nonce, then frames as `contained.frames` has them,
@@ -52,7 +52,7 @@ from evalrun_executor.contained.runner import Runner
 from evalrun_executor.contained.site import Site
 
 HELLO, ENDED = 16, 17
-"""Frames of a bench: lines of `name=value`; a runner's wait status."""
+"""Frames of a worker: lines of `name=value`; a runner's wait status."""
 STATUS = struct.Struct("<i")
 BUNDLE, CALLS, SETUP = "evalrun-bundle", "evalrun-calls", "evalrun-setup"
 """Names of files: the modules, those that only called programs need, what is the same for all programs."""
@@ -118,13 +118,13 @@ class ProgramFiles:
         """A memory file, which nobody finds by a name."""
 
     def close(self) -> None:
-        """Close them. A bench keeps them open till then, so that no number below is an executable's: see
+        """Close them. A worker keeps them open till then, so that no number below is an executable's: see
         `child_bootstrap`."""
         for fd in (self.task, self.nonce, self.result):
             os.close(fd)
 
 
-class Bench:
+class Worker:
     """One program's state in a process that is never a program."""
 
     def __init__(self, setup: Setup, site: Site, files: ProgramFiles, started: float) -> None:
@@ -440,7 +440,7 @@ def main(bundle: Bundle, magic: bytes) -> Next:
     call_modules.clear()
     waiting = [ProgramFiles(number) for number in range(setup.programs)]
     step = (
-        Bench(setup, site, waiting[0], started).work()
+        Worker(setup, site, waiting[0], started).work()
         if len(waiting) == 1
         else _take_turns(setup, site, waiting, started)
     )
@@ -466,7 +466,7 @@ def _take_turns(setup: Setup, site: Site, waiting: list[ProgramFiles], started: 
             for others in waiting:
                 if others is not files:
                     others.close()
-            step = Bench(setup, site, files, started).work()
+            step = Worker(setup, site, files, started).work()
             if step is not None:
                 return step
             os._exit(0)
