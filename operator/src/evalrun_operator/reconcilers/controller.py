@@ -90,7 +90,7 @@ class Controller(Reconciler):
             failure = result.failure
             outcome = "done" if failure is None else "refused" if isinstance(failure, RefusedError) else "retry"
         finally:
-            self._metrics.passes.labels(outcome).observe(self._clock() - started)
+            self._metrics.reconciliations.labels(outcome).observe(self._clock() - started)
         return result
 
     async def _pass(self, key: Key, manifest: Object) -> ReconcileResult:
