@@ -3,7 +3,20 @@
 What a command runs is imported inside its function, to keep `evalrun --help` fast.
 """
 
-from evalrun_cli.commands import compare, convert, datasets, export, init, judge, plan, retention, run, schedule, serve
+from evalrun_cli.commands import (
+    compare,
+    convert,
+    datasets,
+    export,
+    init,
+    judge,
+    plan,
+    retention,
+    run,
+    samples,
+    schedule,
+    serve,
+)
 from evalrun_cli.commands.group import evalrun
 
 __all__ = [
@@ -17,6 +30,7 @@ __all__ = [
     "plan",
     "retention",
     "run",
+    "samples",
     "schedule",
     "serve",
 ]

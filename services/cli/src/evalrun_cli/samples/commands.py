@@ -1,0 +1,214 @@
+"""`evalrun show` and `evalrun samples`: find samples and print them."""
+
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import click
+from rich.console import Group
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from evalrun_cli.results_table import ENDS
+from evalrun_cli.samples.run_samples import RunSamples, open_samples
+from evalrun_cli.samples.selection import Row, failed_first, in_reading_order, is_named, label_of, names_in
+from evalrun_cli.terminal import open_console
+from evalrun_results.sample_rows.conditions import Condition, choose_rows, columns_of, parse_condition
+from evalrun_runtime.exits import BadInputError, ExitCode
+
+KEY: Final = ("dataset", "problem_id", "sample", "turn", "repeat")
+LISTED: Final = (
+    *KEY, "judged", "accepted", "final_status", "not_judged_reason", "pass_ratio", "output_tokens", "gen_time",
+    "total_judge_time",
+)  # fmt: skip
+"""Columns that a list shows."""
+MAX_TESTS: Final = 3
+"""Tests shown whole where not all are asked for."""
+MAX_LINES: Final = 40
+"""Lines shown of each text of a test."""
+_TEXTS: Final = (
+    ("input", "input"), ("expected_output", "expected"), ("stdout", "printed"), ("stderr", "errors"),
+    ("compile_stderr", "compiler"),
+)  # fmt: skip
+
+
+def list_samples(place: str, where: Sequence[str], limit: int, *, as_json: bool) -> ExitCode:
+    """Print the samples that meet every condition, at most `limit` (0: all).
+
+    Raises:
+        BadInputError: the run or a condition cannot be read.
+    """
+    conditions = [parse_condition(each) for each in where]
+    run = open_samples(place)
+    found = _chosen(run, conditions, () if as_json else LISTED)
+    if as_json:
+        for row in itertools.islice(found, limit or None):
+            click.echo(json.dumps(row, ensure_ascii=False))
+        return ExitCode.SUCCEEDED
+    rows = list(itertools.islice(found, limit + 1 if limit else None))
+    is_cut = bool(limit) and len(rows) > limit
+    rows = rows[:limit] if is_cut else rows
+    console = open_console(width=110)
+    if not rows:
+        console.print("no sample meets the conditions" if where else "no samples")
+        return ExitCode.SUCCEEDED
+    console.print(_table_of(rows))
+    if is_cut:
+        console.print(f"more than {limit}: narrow --where, or raise --limit (0: all)")
+    console.print(Text(f"evalrun show {place} '{label_of(rows[0]).partition(' ')[0]}' prints the first"))
+    return ExitCode.SUCCEEDED
+
+
+def show_run(place: str, *, as_json: bool) -> ExitCode:
+    """Print how the samples of a run ended, by dataset. Raises BadInputError as `list_samples` does."""
+    counts: dict[str, dict[str, int]] = {}
+    for batch in open_samples(place).read(("dataset", "final_status", "judged")):
+        for row in batch.to_pylist():
+            of_dataset = counts.setdefault(row["dataset"], {})
+            status = row["final_status"] if row["judged"] else "api_error"
+            of_dataset[status] = of_dataset.get(status, 0) + 1
+    if as_json:
+        click.echo(json.dumps(counts, ensure_ascii=False))
+        return ExitCode.SUCCEEDED
+    table = Table(box=None, pad_edge=False)
+    table.add_column("dataset", overflow="fold")
+    table.add_column("samples", justify="right")
+    for heading in ENDS.values():
+        table.add_column(heading.replace("\n", " "), justify="right")
+    for name, of_dataset in counts.items():
+        cells = [str(of_dataset.get(status, 0)) for status in ENDS]
+        table.add_row(Text(name), str(sum(of_dataset.values())), *cells)
+    console = open_console(width=110)
+    console.print(table)
+    worst = next((s for s in ENDS if s != "success" and any(each.get(s) for each in counts.values())), "success")
+    console.print(Text(f"evalrun samples {place} --where status={worst} lists some"))
+    return ExitCode.SUCCEEDED
+
+
+def show_sample(place: str, written: str, *, as_json: bool, all_tests: bool) -> ExitCode:
+    """Print the samples that `written` names: a problem's one sample, or the list of its samples.
+
+    Raises:
+        BadInputError: the run cannot be read, or has no such sample.
+    """
+    rows = _named_rows(open_samples(place), written)
+    if not rows:
+        raise BadInputError(f"{written}: {place} has no such sample: evalrun samples {place} lists what it has")
+    if as_json:
+        for row in rows:
+            click.echo(json.dumps(row, ensure_ascii=False))
+        return ExitCode.SUCCEEDED
+    console = open_console(width=110)
+    if len({row["sample"] for row in rows}) > 1:
+        console.print(_table_of(rows))
+        console.print(Text(f"evalrun show {place} '{label_of(rows[0]).partition(' ')[0]}' prints the first"))
+        return ExitCode.SUCCEEDED
+    for row in rows:
+        console.print(_described(row, all_tests=all_tests))
+    return ExitCode.SUCCEEDED
+
+
+def _named_rows(run: RunSamples, written: str) -> list[Row]:
+    for by_end in (False, True):
+        for name in names_in(written):
+            batches = run.read(problem=None if by_end else name.problem)
+            named = (row for batch in batches for row in batch.to_pylist() if is_named(row, name, by_end=by_end))
+            if rows := in_reading_order(named):
+                return rows
+    return []
+
+
+def _chosen(run: RunSamples, conditions: Sequence[Condition], columns: Sequence[str]) -> Iterator[Row]:
+    """Yield the rows that meet every condition. Whole rows are made of those alone."""
+    wanted = tuple(dict.fromkeys((*columns, *columns_of(conditions)))) if columns else ()
+    for batch in run.read(wanted):
+        chosen = choose_rows(batch, conditions)
+        yield from chosen.select(list(columns)).to_pylist() if columns else chosen.to_pylist()
+
+
+def _table_of(rows: Sequence[Row]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    several = len({row["dataset"] for row in rows}) > 1
+    if several:
+        table.add_column("dataset", overflow="fold")
+    table.add_column("sample", overflow="fold")
+    table.add_column("status")
+    for heading in ("tests passed", "tokens", "seconds", "judge CPU s"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("reason", overflow="fold")
+    for row in rows:
+        cells: list[str | Text] = [
+            Text(label_of(row)),
+            _status_text(row),
+            "" if row["pass_ratio"] is None else f"{row['pass_ratio']:.0%}",
+            "" if row["output_tokens"] is None else str(row["output_tokens"]),
+            _seconds(row["gen_time"]),
+            _seconds(row["total_judge_time"]),
+            Text(row["not_judged_reason"] or ""),
+        ]
+        names: list[str | Text] = [Text(row["dataset"])] if several else []
+        table.add_row(*names, *cells)
+    return table
+
+
+def _described(row: Row, *, all_tests: bool) -> Group:
+    head = Text(f"{row['dataset']} · {label_of(row)} · ", style="bold")
+    head.append(_status_text(row))
+    facts = [f"{row['pass_ratio']:.0%} of tests passed"] if row["pass_ratio"] is not None else []
+    facts += [f"{row['output_tokens']} tokens"] if row["output_tokens"] is not None else []
+    facts += [f"generated in {_seconds(row['gen_time'])} s"] if row["gen_time"] is not None else []
+    facts += [f"program: {row['extraction'].replace('_', ' ')}"] if row["extraction"] else []
+    facts += [name.replace("_", " ") for name in row["guardrails"] or ()]
+    facts += ["verdict forgeable"] if row["forgeable"] else []
+    parts: list[Any] = [head, Text(", ".join(facts))]
+    if row["not_judged_reason"]:
+        parts.append(Text(f"not judged: {row['not_judged_reason']}"))
+    parts += [Text("\nAnswer", style="bold"), Text(row["response"] or "(empty)")]
+    if row["code"] and row["code"].strip() != (row["response"] or "").strip():
+        program = Syntax(row["code"], row["language"] or "python", background_color="default", word_wrap=True)
+        parts += [Text("\nProgram that was judged", style="bold"), program]
+    tests = failed_first(row["tests"] or ())
+    passed = sum(test["status"] == "success" for test in tests)
+    parts.append(Text(f"\nTests: {passed} of {len(tests)} passed", style="bold"))
+    failed = tests if all_tests else [test for test in tests if test["status"] != "success"]
+    shown = failed if all_tests else failed[:MAX_TESTS]
+    parts += [part for test in shown for part in _test_parts(test)]
+    if len(failed) > len(shown):
+        parts.append(Text(f"{len(failed) - len(shown)} more failed: --all-tests prints them"))
+    return Group(*parts)
+
+
+def _test_parts(test: Row) -> Iterator[Any]:
+    line = Text(f"\ntest {test['case_index']}: ")
+    line.append(test["status"].replace("_", " "), style="green" if test["status"] == "success" else "red")
+    line.append(f", {_seconds(test['cpu_time'])} s CPU, {_seconds(test['duration'])} s")
+    if test["exit_code"]:
+        line.append(f", exit code {test['exit_code']}")
+    yield line
+    if test["reason"]:
+        yield Text(f"  {test['reason']}")
+    for field, label in _TEXTS:
+        if text := test[field]:
+            yield Text(f"  {label}:")
+            yield Text("\n".join(f"    {each}" for each in _cut_lines(text, test[f"{field}_length"])))
+
+
+def _cut_lines(text: str, length: int | None) -> list[str]:
+    lines = text.split("\n")
+    kept = lines[:MAX_LINES]
+    if len(lines) > MAX_LINES:
+        return [*kept, f"... {len(lines) - MAX_LINES} more lines"]
+    left = (length or 0) - len(text.encode())
+    return [*kept, f"... {left} more bytes were not kept"] if left > 0 else kept
+
+
+def _status_text(row: Row) -> Text:
+    status = row["final_status"] if row["judged"] else "api_error"
+    style = {"success": "green", "api_error": "dim"}.get(status, "red")
+    return Text(ENDS.get(status, status).replace("\n", " "), style=style)
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}" if value < 10 else f"{value:.0f}"

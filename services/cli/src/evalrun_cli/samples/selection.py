@@ -1,0 +1,57 @@
+"""Which sample a user names: `PROBLEM`, `PROBLEM#SAMPLE`. Pure."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+Row = dict[str, Any]
+"""One row of the results (docs/outputs.md)."""
+
+_NUMBERED: Final = re.compile(r"(?P<problem>.+)#(?P<sample>\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class SampleName:
+    """A problem, or one of its samples."""
+
+    problem: str
+    sample: int | None = None
+
+
+def names_in(written: str) -> list[SampleName]:
+    """Return what a text may name, the likeliest first: a problem's id may itself end in `#1`."""
+    names = [SampleName(written)]
+    if match := _NUMBERED.fullmatch(written):
+        names.insert(0, SampleName(match["problem"], int(match["sample"])))
+    return names
+
+
+def is_named(row: Row, name: SampleName, *, by_end: bool = False) -> bool:
+    """Return whether a row is of this problem and sample.
+
+    Args:
+        row: of the results.
+        name: as the user wrote it.
+        by_end: the name may be what follows a slash of the problem's id.
+    """
+    problem = row["problem_id"]
+    is_problem = problem.endswith(f"/{name.problem}") if by_end else problem == name.problem
+    return bool(is_problem and name.sample in (None, row["sample"]))
+
+
+def in_reading_order(rows: Iterable[Row]) -> list[Row]:
+    """Return rows by sample, noise-floor pass and turn."""
+    return sorted(rows, key=lambda row: (row["dataset"], row["sample"] or 0, row["repeat"] or 0, row["turn"] or 0))
+
+
+def failed_first(tests: Iterable[Row]) -> list[Row]:
+    """Return the tests with those that failed first, otherwise in their order."""
+    return sorted(tests, key=lambda test: (test["status"] == "success", test["case_index"] or 0))
+
+
+def label_of(row: Row) -> str:
+    """Return `PROBLEM#SAMPLE`, with turn and noise-floor pass where they are not the first."""
+    text = f"{row['problem_id']}#{row['sample'] or 0}"
+    text += f" turn {row['turn'] + 1}" if row["turn"] else ""
+    return text + (f" repeat {row['repeat']}" if row["repeat"] else "")
