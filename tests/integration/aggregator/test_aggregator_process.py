@@ -87,7 +87,7 @@ async def test_work_holds_prompts_and_sampling_but_never_a_test(tmp_path: Path, 
     assert b"secret" not in work.SerializeToString()
 
 
-async def test_noise_floor_passes_are_kept_apart(tmp_path: Path, judge: tuple[FakeJudge, str]) -> None:
+async def test_noise_floor_repeats_are_kept_apart(tmp_path: Path, judge: tuple[FakeJudge, str]) -> None:
     write_run_config(tmp_path, problems=6, protocol={"noiseFloorRepeats": 2})
     fresh: list[bool] = []
     script = judge[0].script

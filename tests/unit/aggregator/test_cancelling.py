@@ -26,7 +26,7 @@ def test_what_lies_beyond_the_kept_problems_leaves_every_count() -> None:
     assert item_states.unjudged == 2
 
 
-def test_noise_floor_passes_that_were_not_run_go_too() -> None:
+def test_noise_floor_repeats_that_were_not_run_go_too() -> None:
     item_states = new_item_states(repeats=1)
     item_states.cancel({0: 1, 1: 4})
     assert item_states.count(ItemState.CANCELLED) == 6 + 16

@@ -52,7 +52,7 @@ def test_more_than_a_row_can_hold_is_refused() -> None:
         RunItems([DatasetItems("a", ["p"])], samples=MAX_SAMPLES + 1)
 
 
-def test_counts_follow_from_moves_and_leave_noise_floor_passes_out() -> None:
+def test_counts_follow_from_moves_and_leave_noise_floor_repeats_out() -> None:
     item_states = ItemStates(ITEMS)
     own, repeated = 3, 14
     assert ITEMS.key_of(own) == ItemKey("a", "a2", 1)

@@ -43,7 +43,7 @@ def test_a_few_programs_among_empty_answers_hide_nothing(empty: int, warned: boo
     assert bool(lines(results)) is warned
 
 
-def test_passes_of_the_noise_floor_and_answers_without_a_verdict_say_nothing() -> None:
+def test_noise_floor_repeats_and_answers_without_a_verdict_say_nothing() -> None:
     assert lines([with_changes(without_program(0), repeat=1), with_changes(sample_result(1), verdict=None)]) == []
 
 

@@ -280,7 +280,7 @@ METRICS: Final = (
     Metric(
         "flip_rate",
         "noise floor",
-        "verdicts of noise-floor passes that differ from the run's own; `noiseFloorRepeats`",
+        "verdicts of noise-floor repeats that differ from the run's own; `noiseFloorRepeats`",
         falls=True,
         measured=Measured.REPEATS,
         columns=(Column(Table.RESULTS, 5), Column(Table.HEADLINE, 10, "Noise floor")),

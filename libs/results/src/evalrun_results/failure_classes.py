@@ -105,7 +105,7 @@ class FailureLog:
     _datasets: dict[str, dict[str, _Found]] = field(default_factory=dict)
 
     def add(self, result: SampleResult) -> None:
-        """Take one result; accepted answers, noise-floor passes and later turns are left out."""
+        """Take one result; accepted answers, noise-floor repeats and later turns are left out."""
         if not result.judged or result.accepted or result.repeat or result.turn:
             return
         named = next((each.name for each in FAILURE_CLASSES if each.holds(result)), None)

@@ -39,7 +39,7 @@ class SampleResult:
     sample: int
     turn: int
     repeat: int
-    """Noise-floor pass; 0 is the run itself."""
+    """Noise-floor repeat; 0 is the run itself."""
     prompt: str
     """As it was sent: after templates; a chat of several messages as one text, each with its role."""
     response: str

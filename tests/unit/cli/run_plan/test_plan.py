@@ -105,7 +105,7 @@ def test_what_cannot_be_counted_is_unknown_and_so_is_the_time() -> None:
     assert "unknown: wall time and GPU hours, since not all answers can be counted" in lines
 
 
-def test_answers_are_problems_times_samples_and_noise_floor_passes() -> None:
+def test_answers_are_problems_times_samples_and_noise_floor_repeats() -> None:
     changes = {
         "spec.datasets": [
             {"name": "demo", "source": "builtin:demo", "maxProblems": 5},

@@ -168,7 +168,7 @@ def test_a_dataset_that_a_run_lacks_is_named_with_what_it_has() -> None:
         gated(verdicts_of([True]), [])
 
 
-def test_noise_floor_passes_and_later_turns_do_not_count() -> None:
+def test_noise_floor_repeats_and_later_turns_do_not_count() -> None:
     run = verdicts_of([True] * 10)
     repeats = [sample_result(place, 0, ["wrong_answer"], repeat=1) for place in range(10)]
     turns = [with_changes(sample_result(place, 0, ["wrong_answer"]), turn=1) for place in range(10)]

@@ -101,7 +101,7 @@ def test_the_summary_says_which_verdicts_change_under_which_comparator(tmp_path:
         row(3, "wrong_answer", "tokens"),
         row(4, "wrong_answer", "verl"),
         row(5, "success"),
-        row(5, "wrong_answer", "verl", repeat=1),  # a noise-floor pass is no verdict of the run
+        row(5, "wrong_answer", "verl", repeat=1),  # a noise-floor repeat is no verdict of the run
         with_changes(sample_result(6, 0), dataset="agreed"),
     ]
     write_outputs(rows, str(tmp_path), PLAN)
@@ -263,7 +263,7 @@ def test_a_noise_floor_answer_that_was_not_judged_degrades_the_run_but_no_figure
     assert summary.state == "Degraded"
     metrics = summary.datasets["humaneval"]
     assert (metrics.counts["not_judged"], metrics.counts["not_judged_repeats"], metrics.coverage) == (0, 1, 1.0)
-    assert "1 answers of noise-floor passes could not be judged" in (tmp_path / "report.html").read_text()
+    assert "1 answers of noise-floor repeats could not be judged" in (tmp_path / "report.html").read_text()
 
 
 def test_a_url_gets_the_same_files(tmp_path: Path) -> None:

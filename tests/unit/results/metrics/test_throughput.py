@@ -57,7 +57,7 @@ def test_the_order_of_results_changes_nothing() -> None:
     assert throughput(shuffled) == throughput(rows)
 
 
-def test_noise_floor_passes_take_no_time_of_the_run() -> None:
+def test_noise_floor_repeats_take_no_time_of_the_run() -> None:
     rows = pipelined(["first"])
     repeats = [with_changes(row, repeat=1, started_at=(row.started_at or 0) + 5000) for row in rows]
     assert throughput([*rows, *repeats]) == throughput(rows)

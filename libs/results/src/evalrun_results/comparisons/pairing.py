@@ -30,7 +30,7 @@ class PairedDataset:
 
 
 def pair(baseline: DatasetTotals, candidate: DatasetTotals) -> PairedDataset:
-    """Pair the problems of one dataset. Problems that have only noise-floor passes are not in a run."""
+    """Pair the problems of one dataset. Problems that have only noise-floor repeats are not in a run."""
     ours = {name for name, problem in candidate.problems.items() if problem.outcomes.seen}
     theirs = {name for name, problem in baseline.problems.items() if problem.outcomes.seen}
     both = ours & theirs

@@ -82,7 +82,7 @@ class DatasetMetrics:
 
     @property
     def complete(self) -> bool:
-        """Whether every answer was judged, of every turn and noise-floor pass; otherwise the run is degraded."""
+        """Whether every answer was judged, of every turn and noise-floor repeat; otherwise the run is degraded."""
         others = (self.counts[NOT_JUDGED_REPEATS], self.counts[NOT_JUDGED_TURNS])
         return self.not_judged == 0 and others == (0, 0)
 
@@ -274,7 +274,7 @@ def _causes(causes: Counter[str]) -> JsonObject:
 
 
 def _counts(totals: DatasetTotals, columns: ProblemColumns, left_out: JsonObject) -> JsonObject:
-    """Count samples, unless the name says problems; all are of the run itself, not of noise-floor passes."""
+    """Count samples, unless the name says problems; all are of the run itself, not of noise-floor repeats."""
     not_judged = int((columns.seen - columns.judged).sum())
     statuses: Counter[str] = Counter({name: int(columns.statuses[name].sum()) for name in FINAL_STATUSES})
     statuses["api_error"] += not_judged

@@ -49,7 +49,7 @@ class ProblemColumns:
     judge_seconds: Floats
     flips: Counts
     comparable: Counts
-    """Verdicts of noise-floor passes that can be compared with the run's own."""
+    """Verdicts of noise-floor repeats that can be compared with the run's own."""
     solved: Mask
     """One answer at least was accepted, of whichever sample and turn."""
     problems: tuple[ProblemTotals, ...]

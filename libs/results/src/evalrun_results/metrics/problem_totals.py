@@ -1,6 +1,6 @@
 """Totals that metrics keep from a stream of results: a few numbers per problem. Pure.
 
-A million samples are never held. Which samples were judged and accepted are bit masks, so that noise-floor passes can
+A million samples are never held. Which samples were judged and accepted are bit masks, so that noise-floor repeats can
 be compared with the run itself in whatever order they come.
 """
 
@@ -112,7 +112,7 @@ class ProblemTotals:
     with_gen_seconds: int = 0
     judge_seconds: float = 0.0
     repeats: dict[int, Outcomes] | None = None
-    """Noise-floor passes by number, or None if there are none, to save memory."""
+    """Noise-floor repeats by number, or None if there are none, to save memory."""
     turns: dict[int, LaterTurn] | None = None
     """Later turns by number, from 1; None if there are none."""
 
@@ -187,13 +187,13 @@ class ProblemTotals:
             self.zero_samples |= 1 << result.sample
 
     def add_repeat(self, result: SampleResult) -> None:
-        """Add one sample of a noise-floor pass."""
+        """Add one sample of a noise-floor repeat."""
         if self.repeats is None:
             self.repeats = {}
         self.repeats.setdefault(result.repeat, Outcomes()).add(result)
 
     def flips(self) -> tuple[int, int]:
-        """Return how many verdicts of noise-floor passes differ from the run's own, and how many can be compared."""
+        """Return how many verdicts of noise-floor repeats differ from the run's own, and how many can be compared."""
         own, differ, comparable = self.outcomes, 0, 0
         for repeat in (self.repeats or {}).values():
             both = own.judged & repeat.judged
@@ -221,7 +221,7 @@ class DatasetTotals:
     """Of every pass and turn: what its share of the GPUs is measured by."""
     tokens_known: bool = False
     flags: Counter[str] = field(default_factory=Counter)
-    """Samples by what is noted of them (`metrics.FLAGGED`), and those of noise-floor passes that were not judged."""
+    """Samples by what is noted of them (`metrics.FLAGGED`), and those of noise-floor repeats that were not judged."""
     causes: Counter[str] = field(default_factory=Counter)
     """Samples that were not judged, by `not_judged_reason`."""
     forgeable_causes: Counter[str] = field(default_factory=Counter)

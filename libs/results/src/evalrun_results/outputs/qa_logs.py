@@ -55,7 +55,7 @@ class QaLogs:
         self._sampler = StratifiedSampler(self.options.seed)
 
     def add(self, result: SampleResult) -> None:
-        """Offer one result; noise-floor passes are not sampled."""
+        """Offer one result; noise-floor repeats are not sampled."""
         if result.repeat == 0:
             if result.turn == 0:
                 self._offer_last()

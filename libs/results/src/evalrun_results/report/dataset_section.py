@@ -128,7 +128,7 @@ def _lists(problems: dict[str, ProblemTotals]) -> Iterator[Markup]:
 
 
 def flakiest(problems: dict[str, ProblemTotals]) -> list[tuple[str, str]]:
-    """Return the problems whose verdicts differ most: between noise-floor passes, then among samples."""
+    """Return the problems whose verdicts differ most: between noise-floor repeats, then among samples."""
     ranked = []
     for name, problem in problems.items():
         judged, accepted = problem.outcomes.judged.bit_count(), problem.outcomes.accepted.bit_count()

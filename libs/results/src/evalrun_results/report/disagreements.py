@@ -53,7 +53,7 @@ class DisagreementLog:
     datasets: dict[str, Disagreements] = field(default_factory=dict)
 
     def add(self, result: SampleResult) -> None:
-        """Take one result; noise-floor passes and later turns are left out."""
+        """Take one result; noise-floor repeats and later turns are left out."""
         verdict = result.verdict
         if verdict is None or not verdict.disagreeing_comparators or not result.judged or result.repeat or result.turn:
             return

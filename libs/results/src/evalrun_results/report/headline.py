@@ -139,7 +139,9 @@ def _degraded(summary: Json) -> Markup | None:
             "many stand behind each figure."
         )
     if repeats:
-        lines.append(f"{repeats} answers of noise-floor passes could not be judged: the noise floor does without them.")
+        lines.append(
+            f"{repeats} answers of noise-floor repeats could not be judged: the noise floor does without them."
+        )
     if turns:
         lines.append(
             f"{turns} answers of later turns could not be judged: figures from their turn on leave out their samples."

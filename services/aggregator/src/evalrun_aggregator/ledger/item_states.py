@@ -130,7 +130,7 @@ class ItemStates:
         return STATES[self._states[index]]
 
     def count(self, *states: ItemState) -> int:
-        """Return how many items are in any of these states, noise-floor passes included."""
+        """Return how many items are in any of these states, noise-floor repeats included."""
         return sum(self._totals[state] for state in states)
 
     @property
@@ -145,7 +145,7 @@ class ItemStates:
 
     @property
     def may_follow(self) -> int:
-        """Answers of later turns that may follow, by dataset in `datasets`; such runs have no noise-floor passes."""
+        """Answers of later turns that may follow, by dataset in `datasets`; such runs have no noise-floor repeats."""
         return sum(counts.may_follow for counts in self.datasets)
 
     def first(self, state: ItemState, start: int = 0) -> int | None:

@@ -130,7 +130,7 @@ class RunItems:
 
     @property
     def count(self) -> int:
-        """Items, noise-floor passes included."""
+        """Items, noise-floor repeats included."""
         return self.problems * self.width * (1 + self.repeats)
 
     @property

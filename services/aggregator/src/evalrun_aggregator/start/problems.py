@@ -38,7 +38,7 @@ class RunProblems:
             datasets: in the spec's order.
             protocol: how answers are drawn.
             samples: answers a problem.
-            repeats: noise-floor passes.
+            repeats: noise-floor repeats.
             turns: answers a sample, at most.
             by_chance: number each dataset's problems in the order that the protocol's seed draws: what sequential gates
                 need. Else as they stand in the dataset.
