@@ -27,7 +27,7 @@ from scipy.stats import norm, t
 from evalrun_results.comparisons.differences import differences_of
 from evalrun_results.comparisons.mean_bounds import chance_at_most
 from evalrun_results.comparisons.readings import PairedReadings, Readings
-from evalrun_results.metrics.figures import FigureSheet, Mask
+from evalrun_results.metrics.figures import Mask, MetricSet
 from evalrun_results.metrics.intervals import CONFIDENCE, MIN_PROBLEMS, Floats
 from evalrun_results.sequential.confidence_sequence import DIFFERENCE
 from evalrun_results.sequential.mean_decision import Population, Values, decided_after
@@ -250,7 +250,7 @@ def interval_of(
         readings = [Readings(each, every, each, each, every, nothing, every) for each in (before, after)]
         found = differences_of({AMOUNT: PairedReadings(*readings)})[AMOUNT]
         return 0.0, (found.low, found.high), after - before
-    sheet = FigureSheet(clustered=setting.samples > 1)
+    sheet = MetricSet(clustered=setting.samples > 1)
     if kind == "percentile":
         seconds = np.exp(SPREAD * rng.standard_normal(problems))
         sheet.percentile("figure", seconds, every, PERCENTILE)

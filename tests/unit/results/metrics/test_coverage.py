@@ -10,7 +10,7 @@ from builders.results.stored_runs import samples_of, totals_of
 from evalrun_results.comparisons.differences import paired_differences
 from evalrun_results.comparisons.pairing import pair
 from evalrun_results.metrics.accumulator import MetricOptions
-from evalrun_results.metrics.figures import Figure, FigureSheet
+from evalrun_results.metrics.figures import Figure, MetricSet
 from evalrun_results.metrics.intervals import Bounds, Floats, bootstrap_ratios, order_statistics, plus_two
 from evalrun_results.samples import SampleResult
 
@@ -30,9 +30,9 @@ KINDS: dict[str, Draw] = {
 
 def share_figure(accepted: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> Figure:
     count = len(accepted)
-    sheet = FigureSheet(clustered=True)
-    sheet.share("rate", accepted, np.full(count, SAMPLES), np.ones(count, dtype=bool))
-    return sheet.figures(seed=1)["rate"]
+    metric_set = MetricSet(clustered=True)
+    metric_set.share("rate", accepted, np.full(count, SAMPLES), np.ones(count, dtype=bool))
+    return metric_set.figures(seed=1)["rate"]
 
 
 def holds(bounds: Bounds, truth: float) -> bool:

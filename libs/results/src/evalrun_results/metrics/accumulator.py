@@ -16,7 +16,7 @@ from evalrun_registry.metric import Interval, Measured, NamedMetric
 from evalrun_registry.metrics import METRICS, find_metric
 from evalrun_results.metrics.activity import RunActivity, WorkShares
 from evalrun_results.metrics.estimators import ESTIMATORS, Measurements, ProblemValues
-from evalrun_results.metrics.figures import Figure, FigureSheet, Mask
+from evalrun_results.metrics.figures import Figure, Mask, MetricSet
 from evalrun_results.metrics.intervals import Floats
 from evalrun_results.metrics.problem_columns import ProblemColumns
 from evalrun_results.metrics.problem_totals import (
@@ -169,13 +169,13 @@ def dataset_metrics(
     clustered = bool((columns.seen > 1).any())
     given = Measurements(columns, options.turns, gpu_seconds, options.gpu_hour_price, work)
     found = dict(_estimates(given, _reported(given, options, clustered=clustered)))
-    sheet = FigureSheet(clustered)
+    metric_set = MetricSet(clustered)
     for named, values in found.items():
-        _add_figure(sheet, named, values)
+        _add_figure(metric_set, named, values)
     left_out: JsonObject = {
         named.name: values.left_out for named, values in found.items() if values.left_out is not None
     }
-    figures = sheet.figures(options.seed)
+    figures = metric_set.figures(options.seed)
     return DatasetMetrics(
         coverage=float(columns.judged.sum() / columns.seen.sum()) if len(columns.seen) else 0.0,
         accepted_bounds=columns.accepted_bounds(),
@@ -238,30 +238,30 @@ def _estimates(given: Measurements, wanted: Iterable[NamedMetric]) -> Iterator[t
             yield named, found
 
 
-def _add_figure(sheet: FigureSheet, named: NamedMetric, found: ProblemValues) -> None:
+def _add_figure(metric_set: MetricSet, named: NamedMetric, found: ProblemValues) -> None:
     """Add the figure with the interval that the metric's description asks for."""
     match named.metric.interval:
         case Interval.PROPORTION:
-            sheet.share(named.name, found.above, found.below, found.members)
+            metric_set.share(named.name, found.above, found.below, found.members)
         case Interval.MEAN_SHARE:
             known = found.values[found.members]
             shares = bool((known >= 0).all() and (known <= 1).all())
-            (sheet.mean_share if shares else sheet.mean)(named.name, found.values, found.members)
+            (metric_set.mean_share if shares else metric_set.mean)(named.name, found.values, found.members)
         case Interval.MEAN:
-            sheet.mean(named.name, found.values, found.members)
+            metric_set.mean(named.name, found.values, found.members)
         case Interval.RATIO:
-            sheet.ratio(named.name, found.above.astype(np.float64), found.below.astype(np.float64), found.members)
+            metric_set.ratio(named.name, found.above.astype(np.float64), found.below.astype(np.float64), found.members)
         case Interval.PERCENTILE:
-            sheet.percentile(named.name, found.values, found.members, named.metric.percentile)
+            metric_set.percentile(named.name, found.values, found.members, named.metric.percentile)
 
 
 def _with_high_bounds(figures: Mapping[str, Figure], found: Mapping[NamedMetric, ProblemValues]) -> dict[str, Figure]:
     """Return the figures, those of the pass ratio with their values if every assumed time-out had passed."""
-    sheet = FigureSheet(clustered=True)
+    metric_set = MetricSet(clustered=True)
     for named, values in found.items():
         if values.above_had_all_passed is not None:
-            _add_figure(sheet, named, replace(values, above=values.above_had_all_passed))
-    high = sheet.values()
+            _add_figure(metric_set, named, replace(values, above=values.above_had_all_passed))
+    high = metric_set.values()
     return {name: replace(figure, high_bound=high.get(name)) for name, figure in figures.items()}
 
 

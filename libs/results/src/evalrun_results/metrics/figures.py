@@ -1,4 +1,4 @@
-"""A figure with its interval, and the sheet on which a dataset's figures are collected. Pure."""
+"""A metric's value with its interval, and the set in which the metrics of a dataset are collected. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -67,7 +67,7 @@ class Figure:
 
 
 @dataclass(slots=True)
-class FigureSheet:
+class MetricSet:
     """Collects figures over the same problems, so that the ratios among them share one set of bootstrap draws."""
 
     clustered: bool
@@ -125,7 +125,7 @@ class FigureSheet:
         return {name: figure.value for name, figure in self._done.items()} | ratios
 
     def means(self) -> dict[str, tuple[Floats, Mask]]:
-        """Return the values and members of each mean; if the sheet is clustered, shares are means too."""
+        """Return the values and members of each mean; if the set is clustered, shares are means too."""
         return dict(self._means)
 
     def figures(self, seed: int) -> dict[str, Figure]:
