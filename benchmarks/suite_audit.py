@@ -12,7 +12,7 @@ With `--strong FILE`, EvalPlus' own of the data set, precision is measured too: 
 the same problems, in the same way. Of the suites that it names, those halved and shown to be weak by the whole suite or
 by EvalPlus' are right; those of EvalPlus, and any others, are wrong.
 
-A mutant's time-out is confirmed with all of its sandbox's slots empty, so more cores help little: `--part BEGIN:STEP`
+A mutant's timeout is confirmed with all of its sandbox's slots empty, so more cores help little: `--part BEGIN:STEP`
 divides the sample over several commands, each on two cores of its own, whose counts add up.
 """
 

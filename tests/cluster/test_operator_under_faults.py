@@ -1,4 +1,4 @@
-"""The operator while the API server answers badly: conflicts, time-outs before and after the work, 503, watches that
+"""The operator while the API server answers badly: conflicts, timeouts before and after the work, 503, watches that
 break or are too old. No run gets stuck, and none ends otherwise than in good weather.
 """
 

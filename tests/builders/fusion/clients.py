@@ -171,7 +171,7 @@ class VerlClient:
         return None
 
     def grade(self, code: str, stdin: str | None, expected: str | None, timeout: float = 10) -> bool | int:
-        """Return True, False, -1 (API error), -2 (runtime error), -3 (time-out) or -4 (compile error)."""
+        """Return True, False, -1 (API error), -2 (runtime error), -3 (timeout) or -4 (compile error)."""
         answer = self.call(code, stdin, timeout)
         return -1 if answer is None else grade_of(answer, expected)
 

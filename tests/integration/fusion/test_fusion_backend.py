@@ -136,7 +136,7 @@ async def test_bytes_that_are_no_text_cross_both_ways(batched: FusionSandbox) ->
     assert run.stdout == b"\xff\0\n"
 
 
-async def test_load_makes_no_time_outs(batched: FusionSandbox) -> None:
+async def test_load_makes_no_timeouts(batched: FusionSandbox) -> None:
     """12 programs of 0.2 CPU-s at a limit of 0.5 s: by the wall, as the server measures, most would be too late."""
     code = "import time\nwhile time.process_time() < 0.2: pass\nprint(input())"
     replies = await asyncio.gather(*[batched.run(asked(code, b"%d" % n, seconds=0.5)) for n in range(12)])
@@ -144,7 +144,7 @@ async def test_load_makes_no_time_outs(batched: FusionSandbox) -> None:
 
 
 async def test_a_program_that_got_too_little_of_the_cpu_is_run_again_alone() -> None:
-    """As in our own sandbox; what was left out after it, for want of time-outs that are allowed, runs too."""
+    """As in our own sandbox; what was left out after it, for want of timeouts that are allowed, runs too."""
     code = "import time\nwanted = float(input())\nwhile time.process_time() < wanted: pass\nprint('done')"
     async with client_of("double") as client:
         before = living_children(os.getpid())

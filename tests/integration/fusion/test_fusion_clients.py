@@ -280,7 +280,7 @@ def test_the_dataset_routes_are_off_unless_asked_for(plain: str) -> None:
 
 
 def test_many_at_once_wait_and_none_is_late(endpoint: str) -> None:
-    """The stock server turns this load into 24 time-outs of 24: its limits are wall time and it has no queue."""
+    """The stock server turns this load into 24 timeouts of 24: its limits are wall time and it has no queue."""
     busy = "import time\nt = time.process_time()\nwhile time.process_time() < t + 0.2: pass\nprint(input())"
     requests_ = [[RunCode(code=busy, language="python", stdin=str(n), run_timeout=1)] for n in range(24)]
     found = client.run_concurrent(

@@ -46,7 +46,7 @@ TROUBLE: list[tuple[str, web.Response, type[Exception], str]] = [
     ("429", web.json_response({"free": 0, "retry_after_ms": 250}, status=429), SandboxBusyError, "slot"),
     ("422", web.json_response({"detail": "no such field"}, status=422), RunRefusedError, "no such field"),
     ("html", web.Response(text="<html>"), SandboxFailedError, "no answer"),
-    ("time-out of the whole call", ran({}, status="TimeLimitExceeded", return_code=None), SandboxFailedError,
+    ("timeout of the whole call", ran({}, status="TimeLimitExceeded", return_code=None), SandboxFailedError,
      "TimeLimitExceeded"),
     ("no result", ran({}, return_code=1, stderr="harness: no memory"), SandboxFailedError, "no memory"),
     ("another's nonce", result(b"x" * 32 + frames.FRAME.pack(frames.DONE, 0)), SandboxFailedError, "signed"),

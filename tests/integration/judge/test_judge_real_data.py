@@ -36,7 +36,7 @@ SAMPLED_BYTES = 50_000
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def judge(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
-    # A time-out is confirmed with all slots of its sandbox empty: many cores are used by many small sandboxes.
+    # A timeout is confirmed with all slots of its sandbox empty: many cores are used by many small sandboxes.
     sandboxes = max(1, usable_cpus() // 2) if ALL_DATA else 1
     slots = ["--slots", "2"] if sandboxes > 1 else []
     folder = tmp_path_factory.mktemp("services")

@@ -80,7 +80,7 @@ async def test_rewards_are_verls_own_where_those_are_right(gen_cpu: Path, tmp_pa
     for way in ("compute_score", "compute_score_async", "main_eval", "manager"):
         assert dict(zip(names, given[way], strict=True)) == dict(zip(names, own, strict=True)), way
     assert dict(zip(names, given["verl"], strict=True)) == dict(zip(names, verls, strict=True))
-    assert (given["ours_slow"], given["verl_slow"] < 1.0) == (1.0, True)  # a time-out under load
+    assert (given["ours_slow"], given["verl_slow"] < 1.0) == (1.0, True)  # a timeout under load
 
     extra = dict(zip(names, given["extra"], strict=True))
     assert extra["half"]["codes"] == "True,True,False,False"

@@ -1,4 +1,4 @@
-"""The session's decisions, with scripted runs: batches after a process that ended, time-outs, rounds, recordings."""
+"""The session's decisions, with scripted runs: batches after a process that ended, timeouts, rounds, recordings."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -218,7 +218,7 @@ def test_a_time_out_in_a_later_test_is_nobodys_until_each_has_run_alone() -> Non
     assert replayed(session) == {0: "V", 1: "V", 2: "V"}
 
 
-def test_calls_that_all_ended_but_past_the_limit_are_a_time_out() -> None:
+def test_calls_that_all_ended_but_past_the_limit_are_a_timeout() -> None:
     session = session_of(1)
     batch(session)
     session.calls_done(answers(0, end="timeout"), COMPILED)

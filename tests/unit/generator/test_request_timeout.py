@@ -26,7 +26,7 @@ def limit_after(answers: int, seconds: float, tokens: int | None, *, timeouts: i
         (0, 0.0, None, 7, 1638.4),
     ],
 )
-def test_limit_falls_with_fast_answers_and_grows_with_time_outs(
+def test_limit_falls_with_fast_answers_and_grows_with_timeouts(
     answers: int, seconds: float, tokens: int | None, timeouts: int, limit: float
 ) -> None:
     assert limit_after(answers, seconds, tokens, timeouts=timeouts) == pytest.approx(limit)

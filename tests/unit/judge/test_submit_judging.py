@@ -64,7 +64,7 @@ async def test_an_id_that_is_no_number_and_a_text_that_continues_the_prompt() ->
     server = FakeDatasetServer([PASSED])
     await verdicts([asked("    return 1\n", row="HumanEval/0", mode=SubmissionMode.APPEND, stop_after=0)], server)
     assert server.calls == [
-        SubmitCall("mbpp", "HumanEval/0", "    return 1\n", "python", 7.0, free_form=False, after_time_outs=True)
+        SubmitCall("mbpp", "HumanEval/0", "    return 1\n", "python", 7.0, free_form=False, after_timeouts=True)
     ]
 
 

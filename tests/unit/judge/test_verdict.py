@@ -110,7 +110,7 @@ DISAGREEMENTS: list[tuple[list[tuple[TestStatus, tuple[str, ...]]], tuple[str, .
     ([(WRONG, (VERL, EXACT)), (WRONG, (VERL,))], (VERL,)),
     ([(WRONG, (VERL,)), (WRONG, ())], ()),  # the second would fail there too
     ([(WRONG, (VERL,)), (OK, (VERL,))], ()),  # rejected either way
-    ([(WRONG, (VERL,)), (TIME, ())], ()),  # no comparator mends a time-out
+    ([(WRONG, (VERL,)), (TIME, ())], ()),  # no comparator mends a timeout
     ([(OK, ()), (UNKNOWN, ())], ()),
 ]
 

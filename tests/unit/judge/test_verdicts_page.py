@@ -6,7 +6,7 @@ from builders.data import PROJECT_ROOT
 
 from evalrun_executor.api import QUIET_SLOWNESS
 from evalrun_executor.contained.limits import STOP_FACTOR, wall_limit
-from evalrun_executor.time_outs import MAX_SLOWNESS, STRETCHES
+from evalrun_executor.timeouts import MAX_SLOWNESS, STRETCHES
 from evalrun_judge.extraction import ExtractionMethod, Guardrail, SubmissionMode, extract
 from evalrun_judge.short_runs import SHORT_SECONDS, SHORT_SHARE
 from evalrun_judge.status import TestStatus

@@ -62,7 +62,7 @@ def translated(error: httpx2.HTTPError, what: str) -> ClusterError:
         code = error.status.code or code
     if code == CONFLICT:
         return ConflictError(f"{what}: {text}")
-    if code == 0 or code in COME_BACK:  # time-outs and broken connections come without a code
+    if code == 0 or code in COME_BACK:  # timeouts and broken connections come without a code
         return UnreachableError(f"{what}: {type(error).__name__} {text}")
     refused = NamespaceGoneError if NAMESPACE_TERMINATING in _causes_of(error) else RefusedError
     return refused(f"{what}: {text}")

@@ -25,7 +25,7 @@ class ConflictError(RetryError):
 
 
 class UnreachableError(RetryError):
-    """No answer, or one that says to come back: time-outs, 429, 5xx."""
+    """No answer, or one that says to come back: timeouts, 429, 5xx."""
 
 
 class RefusedError(ClusterError):

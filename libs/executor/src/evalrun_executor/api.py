@@ -70,7 +70,7 @@ class RunRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     """`stdio`: the code is the program. `calls`: Python only; the code defines functions, the input is a batch of calls
     (see `call_harness`), and stdout is the batch's answer."""
     stop_after_timeouts: int = 0
-    """Runs left after this many time-outs are not started. 0: all are."""
+    """Runs left after this many timeouts are not started. 0: all are."""
     inputs_digest: bytes = b""
     """The inputs' `digest_of`, where they are worth keeping: with inputs, the sandbox keeps them for a while; without,
     it takes those that it keeps, or answers 404. Only for a sandbox that keeps some (`SandboxInfo.keep_mib`)."""

@@ -14,7 +14,7 @@ from evalrun_executor.contained import frames
 from evalrun_executor.contained.limits import resident_limit_mib, wall_limit
 from evalrun_executor.errors import ExecutorLost
 from evalrun_executor.private_files import list_contents, list_job_fields, read_files
-from evalrun_executor.time_outs import find_cut
+from evalrun_executor.timeouts import find_cut
 from evalrun_executor.zygotes.frame_reader import (
     MAX_TEXT,
     FrameReader,

@@ -30,7 +30,7 @@ from evalrun_executor.machine import Machine
 from evalrun_executor.private_files import ReplyWithFiles, RequestWithFiles, find_complaints
 from evalrun_executor.settlement import Settlement
 from evalrun_executor.slot_runs import SlotRuns
-from evalrun_executor.time_outs import NOT_RUN
+from evalrun_executor.timeouts import NOT_RUN
 from evalrun_executor.toolchain import Toolchain
 from evalrun_executor.zygotes.zygote_process import ZygotePlan, ZygoteProcess
 from evalrun_registry.languages import LANGUAGES, Driver

@@ -9,7 +9,7 @@ from evalrun_executor.batch import Batch
 from evalrun_executor.errors import ExecutorLost
 from evalrun_executor.machine import Machine
 from evalrun_executor.slot_runs import SlotRuns
-from evalrun_executor.time_outs import (
+from evalrun_executor.timeouts import (
     MAX_SLOWNESS,
     STRETCHES,
     allowed_seconds,

@@ -10,7 +10,7 @@ from typing import Final
 from evalrun_registry.metric import Column, Interval, Measured, Metric, NamedMetric, Table, Unit
 
 _RATIO_OF_TESTS: Final = (
-    "passed tests / tests of a problem; `high_bound` beside the interval: had every assumed time-out passed "
+    "passed tests / tests of a problem; `high_bound` beside the interval: had every assumed timeout passed "
     "(`counts.with_assumed_timeouts`: answers that have some)"
 )
 _GEN_TIME: Final = "from request to last byte"

@@ -75,9 +75,9 @@ class SampleResult:
     pass_ratio: float | None = field(init=False, repr=False, compare=False)
     """Passed / tests; None where a test could not be judged."""
     pass_ratio_high: float | None = field(init=False, repr=False, compare=False)
-    """The pass ratio had every assumed time-out passed; None where the pass ratio is."""
+    """The pass ratio had every assumed timeout passed; None where the pass ratio is."""
     assumed_timeouts: int = field(init=False, repr=False, compare=False)
-    """Tests that were stopped at the short limit, after too many time-outs, and counted as failed."""
+    """Tests that were stopped at the short limit, after too many timeouts, and counted as failed."""
     score: float | None = field(init=False, repr=False, compare=False)
     """Score by the dataset's grader; None if there is no grader, or no score."""
     final_status: str = field(init=False, repr=False, compare=False)

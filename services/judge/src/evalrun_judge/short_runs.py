@@ -1,4 +1,4 @@
-"""Short limits for the remaining tests after too many time-outs: they run with a short limit first. Pure.
+"""Short limits for the remaining tests after too many timeouts: they run with a short limit first. Pure.
 
 Running each at the full limit may take hours (an endless loop, 200 tests, 30 s each); counting each as failed unseen is
 wrong for a program that is slow on a few. What ends within the short limit is decided exactly. What does not is an
@@ -29,7 +29,7 @@ def short_limits(limits: Limits) -> Limits:
 
 
 def left_out(reply: RunReply) -> list[int]:
-    """Return the indices of the inputs that a stop after time-outs left out."""
+    """Return the indices of the inputs that a stop after timeouts left out."""
     if reply.compile.status != "ok":
         return []
     return [index for index, run in enumerate(reply.runs) if run.end == "not_run"]

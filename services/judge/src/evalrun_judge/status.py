@@ -13,7 +13,7 @@ class TestStatus(StrEnum):
     RUNTIME_ERROR = "runtime_error"
     TIMEOUT = "timeout"
     ASSUMED_TIMEOUT = "assumed_timeout"
-    """Left after too many time-outs, and not ended within the short limit (`short_runs`): counted as failed."""
+    """Left after too many timeouts, and not ended within the short limit (`short_runs`): counted as failed."""
     MEMORY_LIMIT = "memory_limit"
     COMPILE_ERROR = "compile_error"
     COMPILE_TIMEOUT = "compile_timeout"

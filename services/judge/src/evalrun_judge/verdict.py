@@ -17,12 +17,12 @@ from evalrun_judge.status import ForgeableCause, TestCause, TestStatus
 from evalrun_registry.comparators import COMPARATORS, Comparator, Leniency
 
 UNCONFIRMED = "not enough CPU to tell: near the limit, or short of CPU, and no run alone decided"
-"""Reason of a run past a limit that is not certainly a time-out: another run might end in time."""
+"""Reason of a run past a limit that is not certainly a timeout: another run might end in time."""
 BY_WALL = "stopped by the server's wall clock"
-"""The reason of a time-out that a stock server tells: it measures no CPU time."""
+"""The reason of a timeout that a stock server tells: it measures no CPU time."""
 
 ASSUMED = "enough other tests had timed out, and it did not end within the short limit"
-"""The reason of an assumed time-out."""
+"""The reason of an assumed timeout."""
 
 KEPT_BYTES = 2048
 """Of each text of a test's record; the full length is kept beside it."""
@@ -114,7 +114,7 @@ class Verdict(msgspec.Struct, frozen=True):
     pass_ratio: float | None
     """passed / tests; None where a test could not be judged, or not every test was run."""
     pass_ratio_high: float | None
-    """The same had every assumed time-out passed."""
+    """The same had every assumed timeout passed."""
     assumed_timeouts: int
     """Tests that were stopped at the short limit, and counted as failed."""
     tests: Sequence[TestRecord]
@@ -194,7 +194,7 @@ def failure_of(run: ProgramRun) -> TestOutcome | None:
 
 
 def slowness_of(run: ProgramRun) -> str:
-    """Return the reason of a time-out on a slow machine; empty for any other."""
+    """Return the reason of a timeout on a slow machine; empty for any other."""
     if run.slowness <= QUIET_SLOWNESS:
         return ""
     return f"{run.cpu_seconds:.2f} s of CPU, on a machine {run.slowness:.1f} times slower than at its best"

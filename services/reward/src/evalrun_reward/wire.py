@@ -63,7 +63,7 @@ class Result(msgspec.Struct, frozen=True):
     pass_ratio: float | None = None
     """Tests passed / tests; None where a test could not be judged."""
     pass_ratio_high: float | None = None
-    """The same had every assumed time-out passed."""
+    """The same had every assumed timeout passed."""
     final_status: str = ""
     passed: int = 0
     tests: int = 0
@@ -76,7 +76,7 @@ class Result(msgspec.Struct, frozen=True):
     assumed_timeouts: int = 0
     """Tests stopped early, after enough others had timed out, and counted as failed."""
     codes: list[bool | int] = []
-    """One a test, as verl's sandbox client has them: true, false, -1 not judged, -2 runtime error, -3 time-out,
+    """One a test, as verl's sandbox client has them: true, false, -1 not judged, -2 runtime error, -3 timeout,
     -4 compile error."""
     cached: bool = False
     """The same program on the same tests had been judged before."""

@@ -81,10 +81,10 @@ def test_a_fixed_anchor_needs_no_baseline(tmp_path: Path, anchor: str, decision:
         (["wrong_answer"] * 40, ["every reward is 0: prompts and tests are not of the same problems"]),
         (["empty_output"] * 40, ["every answer is empty: the chat template", "every reward is 0"]),
         (["compile_error"] * 40, ["every answer is a syntax error: the program is not found"]),
-        (["timeout"] * 38 + ["success"] * 2, ["38 of 40 answers are a time-out: the limits are too short"]),
+        (["timeout"] * 38 + ["success"] * 2, ["38 of 40 answers are a timeout: the limits are too short"]),
         (["success"] * 40, ["every answer is accepted: the tests accept anything"]),
     ],
-    ids=["rewards 0", "empty", "no code", "time-outs", "all accepted"],
+    ids=["rewards 0", "empty", "no code", "timeouts", "all accepted"],
 )
 def test_a_figure_out_of_its_range_leaves_the_gate_open_and_names_likely_causes(
     statuses: list[str], causes: list[str]

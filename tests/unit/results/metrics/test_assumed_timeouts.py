@@ -1,4 +1,4 @@
-"""Tests that were stopped early after too many time-outs: what figures, rows and the report say of them."""
+"""Tests that were stopped early after too many timeouts: what figures, rows and the report say of them."""
 
 from pathlib import Path
 
@@ -60,5 +60,5 @@ def test_stored_runs_and_the_report_keep_them(tmp_path: Path) -> None:
     assert totals.flags["with_assumed_timeouts"] == 1
     assert totals.problems["P/00000"].pass_ratio_high_sum == 0.625
     text = Page.of((tmp_path / "report.html").read_text()).text.replace("\u00a0", " ")
-    assert "81.2 % had every assumed time-out passed" in text
-    assert "Answers with tests that were stopped early, after three time-outs: 1" in text
+    assert "81.2 % had every assumed timeout passed" in text
+    assert "Answers with tests that were stopped early, after three timeouts: 1" in text

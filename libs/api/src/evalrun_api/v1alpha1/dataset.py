@@ -261,8 +261,8 @@ class Dataset(ApiModel):
         3,
         ge=0,
         le=100_000,
-        description="After this many time-outs, the problem's remaining tests run with a short limit (1 s, or a tenth "
-        "of their own if that is less); a test that exceeds it counts as a time-out. 0: every test gets its full "
+        description="After this many timeouts, the problem's remaining tests run with a short limit (1 s, or a tenth "
+        "of their own if that is less); a test that exceeds it counts as a timeout. 0: every test gets its full "
         "limit.",
     )
 

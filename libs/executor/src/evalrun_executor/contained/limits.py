@@ -42,7 +42,7 @@ SESSION_PENDING_SIGNALS = 64
 def wall_limit(time_seconds: float) -> float:
     """Return the wall seconds after which a program is stopped whatever it does.
 
-    A program that lacked CPU time until then is run again alone, see `time_outs`.
+    A program that lacked CPU time until then is run again alone, see `timeouts`.
     """
     return 2 * time_seconds + 5
 

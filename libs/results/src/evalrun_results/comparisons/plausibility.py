@@ -53,5 +53,5 @@ def _how_many(count: int, judged: int) -> str:
 def _what(status: str) -> str:
     return {
         "empty_output": "empty", "syntax_error": "a syntax error", "runtime_error": "a run-time error",
-        "timeout": "a time-out",
+        "timeout": "a timeout",
     }[status]  # fmt: skip

@@ -256,7 +256,7 @@ def _add_figure(metric_set: MetricSet, named: NamedMetric, found: ProblemValues)
 
 
 def _with_high_bounds(figures: Mapping[str, Figure], found: Mapping[NamedMetric, ProblemValues]) -> dict[str, Figure]:
-    """Return the figures, those of the pass ratio with their values if every assumed time-out had passed."""
+    """Return the figures, those of the pass ratio with their values if every assumed timeout had passed."""
     metric_set = MetricSet(clustered=True)
     for named, values in found.items():
         if values.above_had_all_passed is not None:

@@ -58,7 +58,7 @@ class ProblemValues:
     left_out: int | None = None
     """Problems that `counts.left_out_problems` reports for the metric; None: it reports none."""
     above_had_all_passed: Floats | None = None
-    """`above` if every assumed time-out had passed, for a figure with a `high_bound`."""
+    """`above` if every assumed timeout had passed, for a figure with a `high_bound`."""
     bounds: Callable[[], tuple[Floats, Floats]] | None = None
     """Least and greatest value of each problem, whatever its unjudged samples would be; None: as for a share. Not a
     number where a problem may turn out to have no value."""

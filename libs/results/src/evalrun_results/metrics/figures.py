@@ -38,7 +38,7 @@ class Figure:
     method: of the interval; `none` if there is none.
     n: how many problems the figure is about.
     no_interval_because: why a value has no interval; empty if it has one.
-    high_bound: the value had every assumed time-out passed; None if there are none.
+    high_bound: the value had every assumed timeout passed; None if there are none.
     """
 
     value: float | None

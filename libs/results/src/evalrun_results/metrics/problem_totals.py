@@ -95,7 +95,7 @@ class ProblemTotals:
     """Judged samples whose program was not in a tagged code block, and had to be looked for elsewhere."""
     pass_ratio_sum: float = 0.0
     pass_ratio_high_sum: float = 0.0
-    """The same had every assumed time-out passed."""
+    """The same had every assumed timeout passed."""
     pass_ratio_count: int = 0
     zero_rewards: int = 0
     zero_samples: int = 0

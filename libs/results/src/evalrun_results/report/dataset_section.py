@@ -94,7 +94,7 @@ def _endings(dataset: Json) -> Markup:
         for field, words in (
             ("memory_limit", "Runtime errors at the memory limit"),
             ("truncated", "Answers cut by the token limit"),
-            ("with_assumed_timeouts", "Answers with tests that were stopped early, after three time-outs"),
+            ("with_assumed_timeouts", "Answers with tests that were stopped early, after three timeouts"),
             ("accepted_by_case", "Accepted only because letters compare without case"),
             ("accepted_by_tolerance", "Accepted only within a tolerance of numbers"),
             ("cached", "Verdicts from the cache"),

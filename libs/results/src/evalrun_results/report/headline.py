@@ -108,7 +108,7 @@ def interval_text(name: str, metrics: Json) -> str:
         return f"no interval: {because}" if because else ""
     ends = [shown.figure(name, bound) if bound is not None else "unbounded" for bound in (low, high)]
     high_bound = amount(metrics, name, "high_bound")
-    tail = "" if high_bound is None else f"; {shown.figure(name, high_bound)} had every assumed time-out passed"
+    tail = "" if high_bound is None else f"; {shown.figure(name, high_bound)} had every assumed timeout passed"
     return f"{ends[0]} to {ends[1]}{tail}"
 
 

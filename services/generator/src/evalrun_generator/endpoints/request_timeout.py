@@ -10,7 +10,7 @@ SLACK: Final = 5.0
 """Times the slowest answer so far, taken to max_tokens: a server that gets busier is several times slower."""
 LEAST_SECONDS: Final = 60.0
 MAX_GROWTH: Final = 4.0
-"""Times the limit that a request gets after its own time-outs: what takes longer than the limit is sent again."""
+"""Times the limit that a request gets after its own timeouts: what takes longer than the limit is sent again."""
 
 
 @dataclass(slots=True)
@@ -18,7 +18,7 @@ class RequestTimeout:
     """The limit of the next request.
 
     Until servers have answered `LEARNT_ANSWERS` times it is `start_limit`; then it falls to `SLACK` times the slowest
-    answer, and never below `LEAST_SECONDS`. Each time-out of an item doubles its own limit.
+    answer, and never below `LEAST_SECONDS`. Each timeout of an item doubles its own limit.
     """
 
     start_limit: Callable[[int], float]

@@ -68,7 +68,7 @@ def plan_submit(request: JudgeRequest, tests: SubmitTests, extraction: Extractio
         language=language,
         time_seconds=request.limits.time_seconds,
         free_form=not append,
-        after_time_outs=request.stop_after_timeouts == 0,
+        after_timeouts=request.stop_after_timeouts == 0,
     )
     return SubmitPlan(call)
 

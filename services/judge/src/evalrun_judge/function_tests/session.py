@@ -22,8 +22,8 @@ A `RunTogether`, for tests that cannot be judged apart, is run in the sandbox as
 Time. The limits that the gateway gives a batch are those of one test. Where a batch of several tests runs past them,
 the test in whose call it stopped is timed out if it was the batch's first; otherwise, all of the batch's tests run
 again in batches of their own, so that none fails by another's time. CPU and wall seconds are shared out evenly.
-After `stop_after_timeouts` time-outs each test without values runs by itself with the short limit (`short_runs`); one
-that does not end within it is an assumed time-out.
+After `stop_after_timeouts` timeouts each test without values runs by itself with the short limit (`short_runs`); one
+that does not end within it is an assumed timeout.
 
 What recording meets is the problem's fault (api_error), for no candidate was there. From then on, an assertion run that
 exceeds its limits was made to by the values returned, and is that test's timeout or memory_limit. A program that
@@ -319,7 +319,7 @@ class FunctionTestSession:
             self._end(test, end.status, end.reason, cause=end.cause, missing_module=end.missing_module)
 
     def _stopped(self, open_tests: list[_Test]) -> bool:
-        """Return whether there were enough time-outs, including those that a replay may revoke."""
+        """Return whether there were enough timeouts, including those that a replay may revoke."""
         if not self._stop_after:
             return False
         sure = sum(t.outcome is not None and t.outcome.status is TestStatus.TIMEOUT for t in self._tests)

@@ -104,8 +104,8 @@ class SubmitCall:
     """A test; the server counts them as it does."""
     free_form: bool = True
     """The completion is a whole program; False: what continues the row's prompt."""
-    after_time_outs: bool = False
-    """Run the other tests after a time-out too."""
+    after_timeouts: bool = False
+    """Run the other tests after a timeout too."""
 
 
 @dataclass(frozen=True, slots=True)

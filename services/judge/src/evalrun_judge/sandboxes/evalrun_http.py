@@ -18,7 +18,7 @@ from evalrun_executor.api import (
 )
 from evalrun_executor.batch import MAX_OUTPUT_BYTES
 from evalrun_executor.contained.supervision import KEPT_STDERR
-from evalrun_executor.time_outs import max_reply_seconds
+from evalrun_executor.timeouts import max_reply_seconds
 from evalrun_judge.sandboxes import (
     Backend,
     RunRefusedError,

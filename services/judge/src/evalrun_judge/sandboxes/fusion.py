@@ -18,7 +18,7 @@ import msgspec
 from evalrun_executor.api import CompileResult, Level, Limits, ProgramRun, RunReply, RunRequest, SandboxInfo
 from evalrun_executor.containment import PROBE, PROBE_MEMORY_MIB, ContainmentReport, rate_containment, read_probe
 from evalrun_executor.slots import Slots
-from evalrun_executor.time_outs import NOT_RUN, decide_alone, find_cut, find_doubt, order_runs
+from evalrun_executor.timeouts import NOT_RUN, decide_alone, find_cut, find_doubt, order_runs
 from evalrun_judge.sandboxes import (
     Backend,
     RunRefusedError,

@@ -38,19 +38,19 @@ class FusionDatasets:
         """Judge an answer; see `DatasetServer.submit`.
 
         The server stops at the first case that fails, unless it is told not to, and then a program that never ends
-        takes the time of every case: so it is told only once a case has failed otherwise than by a time-out.
+        takes the time of every case: so it is told only once a case has failed otherwise than by a timeout.
 
         Args:
             call: what is judged.
-            turns: of a stock server, whose time-outs are of wall time and decided again without other calls of ours;
-                None: its time-outs stand.
+            turns: of a stock server, whose timeouts are of wall time and decided again without other calls of ours;
+                None: its timeouts stand.
             level: what contains its programs.
         """
         await self._check_listed(call.dataset)
         reply = await self._call(call, turns, level)
         if turns is not None and _timed_out(reply):
             reply = await self._decided_alone(reply, call, turns, level)
-        if reply.complete or (_timed_out(reply) and not call.after_time_outs):
+        if reply.complete or (_timed_out(reply) and not call.after_timeouts):
             return reply
         try:
             whole = await self._call(call, turns, level, all_cases=True)

@@ -89,7 +89,7 @@ class HttpCalls:
         loop = asyncio.get_running_loop()
         tls = self._system if self._tls is None else self._tls.current.client_context
         connection = self._take(loop.time(), tls) or await self._connect(loop, tls)
-        timer = loop.call_later(max_seconds, connection.time_out)
+        timer = loop.call_later(max_seconds, connection.timeout)
         kept = False
         try:
             answer = await connection.ask(head.encode("latin-1"), body, max_bytes)
@@ -172,7 +172,7 @@ class _Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def time_out(self) -> None:
+    def timeout(self) -> None:
         """End the call: its time is up."""
         self._fail(TimeoutError())
 

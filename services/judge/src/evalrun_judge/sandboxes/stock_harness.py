@@ -105,7 +105,7 @@ class Task:
         self.compile_job = _bytes(fields["compile_job"])
         self.time_seconds = float(str(fields["time_seconds"]))
         self.stop_after = int(str(fields["stop_after"]))
-        """Time-outs after which no test is begun; 0: none."""
+        """Timeouts after which no test is begun; 0: none."""
 
 
 class ProgramFiles:

@@ -49,7 +49,7 @@ def response(language: str, compiled: CompileResult, run: ProgramRun, pod_name: 
 
 
 def answer_without_time(language: str, compile_timeout: float, pod_name: str | None = None) -> RunCodeResponse:
-    """Return the answer to a request without any time to compile or run: an immediate time-out, as in the stock
+    """Return the answer to a request without any time to compile or run: an immediate timeout, as in the stock
     server.
 
     Args:

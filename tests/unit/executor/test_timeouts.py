@@ -2,7 +2,7 @@ import pytest
 
 from evalrun_executor.api import ProgramRun
 from evalrun_executor.contained.limits import STOP_FACTOR, wall_limit
-from evalrun_executor.time_outs import (
+from evalrun_executor.timeouts import (
     MAX_SLOWNESS,
     STRETCHES,
     allowed_seconds,
@@ -110,7 +110,7 @@ def test_a_program_within_its_limit_never_fails_by_the_machines_slowness(needs: 
 
 @pytest.mark.parametrize("limit", [0.5, 1.0, 2.0, 10.0, 60.0])
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.1, 0.11, 0.14, 0.2, 0.36, 0.5, 0.9, 1.0])
-def test_a_program_that_sleeps_part_of_the_time_without_end_is_a_time_out(share: float, limit: float) -> None:
+def test_a_program_that_sleeps_part_of_the_time_without_end_is_a_timeout(share: float, limit: float) -> None:
     """Not judged, it would leave the denominator."""
     runs = []
     for stretch in (None, *STRETCHES):
