@@ -116,7 +116,7 @@ def build_mix(data: Path, seed: int, *, held: bool, per_kind: int = 120, unrelat
 
 
 def in_shared_template(text: str) -> str:
-    """Return a text behind the template of 85 words that a whole data set may share."""
+    """Return a text behind the template of 85 words that a whole dataset may share."""
     return f"{SHARED_TEMPLATE}\n{text}"
 
 

@@ -8,7 +8,7 @@ vary-tests`, and every second mutant with a fault beside those that return nothi
 whole suite. A problem is weakened if its halved tests accept a mutant that the whole suite rejects; recall is measured
 on those that a mutant shows which the audit does not have.
 
-With `--strong FILE`, EvalPlus' own of the data set, precision is measured too: the audit also gets EvalPlus' suites of
+With `--strong FILE`, EvalPlus' own of the dataset, precision is measured too: the audit also gets EvalPlus' suites of
 the same problems, in the same way. Of the suites that it names, those halved and shown to be weak by the whole suite or
 by EvalPlus' are right; those of EvalPlus, and any others, are wrong.
 
@@ -141,7 +141,7 @@ def key_of(row: Row) -> Key:
 
 
 def strong_suites(source: str, like: list[Problem]) -> list[Problem]:
-    """Return EvalPlus' suites of these problems, as problems of the same data set."""
+    """Return EvalPlus' suites of these problems, as problems of the same dataset."""
     found = {each.problem_id: each for each in load_problems(source) if not each.dataset.endswith("_base")}
     both = [(each, found[each.problem_id]) for each in like if each.problem_id in found]
     return [replace(strong, dataset=each.dataset) for each, strong in both]
@@ -233,7 +233,7 @@ def beside_strong(
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", choices=SOURCES, default="humaneval")
-    parser.add_argument("--strong", metavar="FILE", help="EvalPlus' file of the data set")
+    parser.add_argument("--strong", metavar="FILE", help="EvalPlus' file of the dataset")
     parser.add_argument("--mutants", type=int, default=200, help="of a problem, at most")
     parser.add_argument("--problems", type=int, default=40)
     parser.add_argument("--pool", default="0:1", help="BEGIN:STEP, the positions of the problems to sample from")

@@ -69,7 +69,7 @@ class ProblemComparator:
     rel: float | None = None
     checker: Checker | None = None
     by_format: bool = False
-    """Comparator of the data set's authors: used unless the run names one."""
+    """Comparator of the dataset's authors: used unless the run names one."""
 
 
 @dataclass(frozen=True, slots=True)

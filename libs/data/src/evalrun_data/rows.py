@@ -21,7 +21,7 @@ _KINDS = {
 }
 
 _TEST_COLUMN = re.compile(r"(?:^|_)(?:tests?|asserts?|assertions?|inputs?|outputs?)(?:_|$)", re.IGNORECASE)
-"""Names under which published data sets keep tests: `plus_input`, `test`, `assertion`, `generated_tests`, ..."""
+"""Names under which published datasets keep tests: `plus_input`, `test`, `assertion`, `generated_tests`, ..."""
 
 
 def kind_of(value: object) -> str:

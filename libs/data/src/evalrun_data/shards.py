@@ -1,4 +1,4 @@
-"""Finds the shards of a data set: Parquet as the Hugging Face hub publishes it, Arrow as `save_to_disk` writes it.
+"""Finds the shards of a dataset: Parquet as the Hugging Face hub publishes it, Arrow as `save_to_disk` writes it.
 
 A source may be a folder (`NAME/data`), or a split in one: `NAME/data/test` is `test-00000-of-00002.parquet` and so on,
 or `test-00000-of-00002-9c49eeff30aacaa8.parquet`, as older uploads are called.

@@ -16,7 +16,7 @@ from evalrun_client.grader import scoreless_test
 from evalrun_results.samples import SampleResult
 
 EMPTY_SHARE: Final = 0.9
-"""Share of answers without a program from which a data set's figures say more about the setup than about the model."""
+"""Share of answers without a program from which a dataset's figures say more about the setup than about the model."""
 MAX_PACKAGES: Final = 5
 MAX_SCORELESS: Final = 10
 """Different reasons for which graders gave no score that are named; summary.json's not_judged_causes has more."""
@@ -26,7 +26,7 @@ FAILED_RUNNING: Final = (pb.FINAL_STATUS_RUNTIME_ERROR, pb.FINAL_STATUS_WRONG_AN
 
 @dataclass
 class _Answers:
-    """Answers of one data set."""
+    """Answers of one dataset."""
 
     count: int = 0
     without_program: int = 0

@@ -68,7 +68,7 @@ class RunResult:
         """Return a figure, or None if it could not be measured.
 
         Raises:
-            BadInputError: the run has no such data set or figure; the message lists those that it has.
+            BadInputError: the run has no such dataset or figure; the message lists those that it has.
         """
         datasets = self.summary["datasets"]
         if dataset not in datasets:
@@ -237,7 +237,7 @@ def compare(
         pool_seeds: take runs together that differ by their seed alone.
 
     Raises:
-        BadInputError: no finished run there, one is named twice, or the runs share no data set.
+        BadInputError: no finished run there, one is named twice, or the runs share no dataset.
     """
     if not more and not pool_seeds:
         return compared(str(first), str(second))

@@ -38,7 +38,7 @@ class ForgeableCause(StrEnum):
     EVALUATION = "evaluation"
     """They evaluate text."""
     ASKED = "asked"
-    """The data set says `functionTests: together`."""
+    """The dataset says `functionTests: together`."""
     CASES = "cases"
     """They are a file of unittest or pytest."""
 

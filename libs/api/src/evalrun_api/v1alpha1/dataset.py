@@ -112,7 +112,7 @@ class Grader(ApiModel):
             max_length=1024,
             description="A Python file that defines the function, as verl's custom_reward_function: a place as for "
             "source. builtin:verl: verl's default_compute_score by each row's data_source, in a sandbox that has "
-            "verl's scorers; its code data sets go to the judge's tests instead.",
+            "verl's scorers; its code datasets go to the judge's tests instead.",
         ),
         *PLACE_RULES,
         Rule(

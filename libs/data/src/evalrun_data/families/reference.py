@@ -23,5 +23,5 @@ class Reference(GroundTruth):
         return 1
 
     def write_chat(self, parts: PromptParts) -> str:
-        """Return the problem as the data set words it."""
+        """Return the problem as the dataset words it."""
         return parts.published

@@ -140,7 +140,7 @@ class ReferenceIndex:
         self._ngrams = frozenset(self._by_ngram)
 
     def _in_template(self, references: Sequence[int], sizes: Mapping[int, int]) -> bool:
-        """Return whether many problems of a data set have what these references have."""
+        """Return whether many problems of a dataset have what these references have."""
         if len(references) < MIN_COMMON:
             return False
         counts = Counter(self._datasets[each] for each in references)

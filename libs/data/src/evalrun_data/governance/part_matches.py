@@ -1,7 +1,7 @@
 """Finds the statement, the tests or the solution of a reference inside a row, whatever stands around it.
 
 A part is found where a stretch of the row, about as long as the part, holds most of the part's shingles. Each shingle
-weighs the more, the fewer references have it, and weighs nothing where many problems of a data set do: templates tell
+weighs the more, the fewer references have it, and weighs nothing where many problems of a dataset do: templates tell
 nothing, and neither does "write a function that".
 """
 
@@ -32,7 +32,7 @@ LEAD: Final = 25
 """Word characters before the first shingle that weighs, which are still of the part and not of a template."""
 COMMON_SHARE: Final = 0.1
 MIN_COMMON: Final = 5
-"""A shingle that more than this share of a data set's problems have, and at least so many, weighs nothing."""
+"""A shingle that more than this share of a dataset's problems have, and at least so many, weighs nothing."""
 STRETCH: Final = 1.2
 STRETCH_MORE: Final = 10
 """Length of the stretch: so many times the part's, and so many characters more."""
@@ -110,7 +110,7 @@ class PartIndex:
         Args:
             references: the texts of each reference's parts.
             common: shingles that weigh nothing.
-            counts: for each reference, in how many problems of its data set each shingle occurs.
+            counts: for each reference, in how many problems of its dataset each shingle occurs.
         """
         self._parts: list[_Part] = []
         self._by_shingle: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
@@ -177,7 +177,7 @@ def without_siblings(found: Sequence[PartMatch], same_dataset: Sequence[int]) ->
 
     Args:
         found: in one row.
-        same_dataset: the data set of each reference, as a number.
+        same_dataset: the dataset of each reference, as a number.
     """
     return [
         each

@@ -107,7 +107,7 @@ def _engine(first: Info, second: Info) -> Iterator[str]:
 
 
 def differing_versions(first: Info, second: Info, name: str) -> Iterator[str]:
-    """Say whether two runs had other problems, or other tests, under one data set's name."""
+    """Say whether two runs had other problems, or other tests, under one dataset's name."""
     ours, theirs = (_inside(_inside(info, "datasets"), name) for info in (first, second))
     if ours.get("prompts_sha256") != theirs.get("prompts_sha256"):
         yield f"{name}: the prompts are not the same (prompts_sha256); only problems with equal names are compared"

@@ -57,7 +57,7 @@ def gates_of(
         decided: what was decided while the run went on, by the gate's place: the first decision stands.
         partial: why the run ended before everything was there; empty for any other. What is open then stays so: what
             the run did not come to may be what got worse.
-        run_info: of the run, for what its data sets are.
+        run_info: of the run, for what its datasets are.
     """
     early = f"the run ended early, so nothing was compared: {partial}"
 
@@ -146,7 +146,7 @@ def check_answers_known(run: StoredRun) -> None:
 
 
 def version_warnings(gate: Gate, base_dir: Path, run_info: Mapping[str, object]) -> tuple[str, ...]:
-    """Name the data sets of a gate whose problems or tests differ between a run and the gate's baseline."""
+    """Name the datasets of a gate whose problems or tests differ between a run and the gate's baseline."""
     if gate.baseline is None:
         return ()
     baseline = StoredRun.open(baseline_place(gate.baseline, base_dir)).run_info

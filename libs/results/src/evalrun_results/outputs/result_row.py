@@ -58,7 +58,7 @@ class JudgedTest(msgspec.Struct, gc=False):
 class ResultRow(msgspec.Struct, gc=False):
     """The columns, in their order.
 
-    Prompt and ground truth stay in the data set, which (dataset, problem_id) names: with n samples a problem they
+    Prompt and ground truth stay in the dataset, which (dataset, problem_id) names: with n samples a problem they
     would be written n times.
     """
 

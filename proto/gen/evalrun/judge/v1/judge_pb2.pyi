@@ -232,7 +232,7 @@ class JudgeRequest(_message.Message):
     run: _builtins.str
     """The run on whose behalf this is judged: what queues are shared between fairly. May be empty."""
     stop_after_timeouts: _builtins.int
-    """After this many time-outs the remaining tests run with a short limit: 1 s, or a tenth of theirs if that is less. What
+    """After this many timeouts the remaining tests run with a short limit: 1 s, or a tenth of theirs if that is less. What
     ends within it is decided; what does not is TEST_STATUS_ASSUMED_TIMEOUT. 0: every test runs at the full limit.
     """
     traceparent: _builtins.str
@@ -243,7 +243,7 @@ class JudgeRequest(_message.Message):
     without any tests it takes those that it keeps, or answers NOT_FOUND.
     """
     fresh: _builtins.bool
-    """Judge again even if the verdict is known: a pass of the noise floor measures what the judge does by chance."""
+    """Judge again even if the verdict is known: a noise-floor repeat measures what the judge does by chance."""
     deadline_seconds: _builtins.float
     """Seconds that the caller waits for the verdict, from when the gateway reads the request; 0: as long as it takes. Then
     whatever is done for it ends, down to the program in the sandbox, and the answer is DEADLINE_EXCEEDED. A unary call's
@@ -858,7 +858,7 @@ class Verdict(_message.Message):
     queue_seconds: _builtins.float
     """Seconds the request waited in the gateway before its first sandbox call."""
     pass_ratio_high: _builtins.float
-    """`pass_ratio` had every assumed time-out passed; absent where that is."""
+    """`pass_ratio` had every assumed timeout passed; absent where that is."""
     assumed_timeouts: _builtins.int
     """Tests that are TEST_STATUS_ASSUMED_TIMEOUT."""
     permanent: _builtins.bool

@@ -113,7 +113,7 @@ class WorkKey(_message.Message):
     sample: _builtins.int
     turn: _builtins.int
     repeat: _builtins.int
-    """Which noise-floor pass; 0 is the run itself."""
+    """Which noise-floor repeat; 0 is the run itself."""
     def __init__(
         self,
         *,

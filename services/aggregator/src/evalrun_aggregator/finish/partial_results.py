@@ -1,4 +1,4 @@
-"""Says why results are not those of every problem of a data set. Pure."""
+"""Says why results are not those of every problem of a dataset. Pure."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -39,7 +39,7 @@ def lacking_answers(rows: Sequence[int], problems: RunProblems) -> str:
 
 
 def left_out_problems(dataset: RunDataset) -> Iterator[str]:
-    """Yield a line for each reason why the run has not all problems of a data set."""
+    """Yield a line for each reason why the run has not all problems of a dataset."""
     name, kept = dataset.spec.name, len(dataset.problems)
     if dataset.is_cut:
         yield f"{name}: only the first {kept} problem{'' if kept == 1 else 's'} (maxProblems)"

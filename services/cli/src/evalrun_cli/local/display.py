@@ -46,7 +46,7 @@ class Display(Protocol):
 
 
 def progress_line(status: ledger_pb2.GetStatusResponse, seconds: float, pace: Pace, requests: OpenRequests) -> str:
-    """Return one line: time, state, counts and score of each data set, open requests, pace, and what the run waits for.
+    """Return one line: time, state, counts and score of each dataset, open requests, pace, and what the run waits for.
 
     Args:
         status: newest.
@@ -187,7 +187,7 @@ class LiveDisplay:
                     self._progress.add_task(f"{dataset.name} judged", note="", time=""),
                 )
             generated, judged = self._bars[dataset.name]
-            # One queue serves all data sets: its requests stand beside the first that waits for answers.
+            # One queue serves all datasets: its requests stand beside the first that waits for answers.
             waits = dataset.generated < dataset.total
             parts = [requests.text(), f"{pace.tokens_per_second:,.0f} tokens/s"] if waits else []
             asked, requests = ", ".join(part for part in parts if part), OpenRequests() if waits else requests

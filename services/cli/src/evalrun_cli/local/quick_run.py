@@ -47,7 +47,7 @@ class QuickRun:
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def checked(self) -> "QuickRun":
-        """Return it with the demo's own model and data set filled in. Raises BadInputError if something is missing."""
+        """Return it with the demo's own model and dataset filled in. Raises BadInputError if something is missing."""
         if not self.endpoints:
             raise BadInputError("name a FILE, or a server with --endpoint URL --model NAME --dataset FILE")
         is_demo = all(url == demo.SOURCE for url in self.endpoints)
@@ -79,7 +79,7 @@ def manifest_of(asked: QuickRun, sources: Sequence[tuple[str, str]]) -> dict[str
 
     Args:
         asked: checked.
-        sources: name and source of each data set.
+        sources: name and source of each dataset.
     """
     urls = [DEMO_SERVER if url == demo.SOURCE else url for url in asked.endpoints]
     return {

@@ -126,7 +126,7 @@ def _quick_sources(wanted: str) -> list[tuple[str, str]]:
         return [(wanted, PUBLISHED[wanted].source)]
     if "://" not in wanted and not wanted.startswith(BUILTIN) and not Path(wanted).exists():
         known = ", ".join(EVALUATED)
-        raise BadInputError(f"--dataset {wanted}: no such file, nor one of the published data sets ({known})")
+        raise BadInputError(f"--dataset {wanted}: no such file, nor one of the published datasets ({known})")
     return [(name, places[0]) for name, places in read_problems([wanted])[1].items()]
 
 
@@ -272,7 +272,7 @@ def rejudge_directory(
 
 
 def _check_sources(manifest: EvalRun, file: Path) -> None:
-    """Raise BadInputError if a data set's file is not there."""
+    """Raise BadInputError if a dataset's file is not there."""
     for index, dataset in enumerate(manifest.spec.datasets):
         grader = None if dataset.grader is None else dataset.grader.path
         for field, place in (

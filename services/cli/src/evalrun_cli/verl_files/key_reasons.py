@@ -28,10 +28,10 @@ REASONS: Final = (
     ("trainer.device", "replicas run on GPUs"), ("trainer", TRAINING),
     ("data.batch_size", "requests go out as replicas have room: spec.rollout.maxNumSeqs"),
     ("data.output_path", "a run writes a folder: spec.output.url"),
-    ("data.prompt_key", "the data set's rows say which format they have"),
+    ("data.prompt_key", "the dataset's rows say which format they have"),
     ("data.train_files", "training data: the evaluation's files are named beside it"),
     ("data.val_files", "data.eval_files stands beside it"),
-    ("data", "how a trainer reads rows; a run reads its data set itself"),
+    ("data", "how a trainer reads rows; a run reads its dataset itself"),
 )  # fmt: skip
 ROLLOUT_REASONS: Final = (
     ("mode", "replicas serve asynchronously"), ("max_model_len", "promptLength + maxNewTokens"),

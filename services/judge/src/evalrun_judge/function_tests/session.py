@@ -178,7 +178,7 @@ class FunctionTestSession:
         recorded: an earlier session's `recording` of the same tests and seed.
         stop_after_timeouts: 0: never.
         secret: that no program knows, for tests that run in its process.
-        mode: where the data set has them run.
+        mode: where the dataset has them run.
     """
 
     def __init__(
