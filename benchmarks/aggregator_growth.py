@@ -60,7 +60,7 @@ def judged(tests: int) -> list[pb.Verdict]:
     return made
 
 
-def write_order(folder: Path, samples: int) -> Path:
+def write_order(directory: Path, samples: int) -> Path:
     """Write the run configuration of so many samples, over PROBLEMS problems."""
     each = samples // PROBLEMS
     rows = [
@@ -68,17 +68,17 @@ def write_order(folder: Path, samples: int) -> Path:
          "ground_truth": {"inputs": ["3 1 2\n"], "outputs": ["1 2 3\n"]}}
         for number in range(PROBLEMS)
     ]  # fmt: skip
-    (folder / "problems.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (directory / "problems.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     order = {
-        "schema": 1, "run": "growth", "created": "2026-01-01T00:00:00Z", "base_dir": str(folder),
-        "output_dir": str(folder / "out"),
+        "schema": 1, "run": "growth", "created": "2026-01-01T00:00:00Z", "base_dir": str(directory),
+        "output_dir": str(directory / "out"),
         "spec": {
             "model": {"path": "synthetic"}, "endpoints": [{"url": "http://127.0.0.1:1/v1", "model": "m"}],
             "datasets": [{"name": "synthetic", "source": "problems.jsonl"}],
             "protocol": {"name": "EVAL@k", "temperature": "0.8", "samples": each, "k": [1]},
         },
     }  # fmt: skip
-    path = folder / "order.json"
+    path = directory / "order.json"
     path.write_text(json.dumps(order))
     return path
 
@@ -114,13 +114,13 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-async def measure(samples: int, tests: int, folder: Path) -> dict[str, float]:
+async def measure(samples: int, tests: int, directory: Path) -> dict[str, float]:
     """Run one size."""
     verdicts = judged(tests)
     fake = FakeJudge()
     fake.script = lambda request: verdicts[fake.requests % 2]
     judge = FakeJudgeServer(fake)
-    arguments = ["--work-order", str(write_order(folder, samples)), "--ledger", str(folder / "ledger.db")]
+    arguments = ["--work-order", str(write_order(directory, samples)), "--ledger", str(directory / "ledger.db")]
     arguments += ["--judge", await judge.start(), "--judge-in-flight", "256"]
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "evalrun_aggregator", *arguments, stdout=asyncio.subprocess.PIPE,
@@ -173,18 +173,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=200_000, help="of the largest run; the decades below go first")
     parser.add_argument("--tests", type=int, default=10, help="tests a verdict")
-    parser.add_argument("--folder", type=Path, default=None, help="where ledger and outputs go (a temporary folder)")
+    parser.add_argument(
+        "--directory", type=Path, default=None, help="where ledger and outputs go (a temporary directory)"
+    )
     parser.add_argument("--keep", type=Path, help="file that keeps the figures for growth_plot.py")
     given = parser.parse_args()
     print(f"{'samples':>9} {'items/s':>8} {'outputs s':>9} {'CPU us/item':>11} {'peak before':>11} {'peak MB':>8}"
           f" {'disk MB':>8}  of the limit of {LIMIT_MB} MB")  # fmt: skip
     for samples in (*(10**n for n in range(3, 6) if 10**n < given.samples), given.samples):
-        folder = Path(tempfile.mkdtemp(prefix="aggregator-growth-", dir=given.folder))
+        directory = Path(tempfile.mkdtemp(prefix="aggregator-growth-", dir=given.directory))
         try:
-            found = asyncio.run(measure(samples, given.tests, folder))
-            found["disk_mb"] = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
+            found = asyncio.run(measure(samples, given.tests, directory))
+            found["disk_mb"] = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file()) / 1e6
         finally:
-            shutil.rmtree(folder)
+            shutil.rmtree(directory)
         keep(given.keep, "aggregator_growth.py", samples, found)
         print(
             f"{samples:9,} {found['items_per_second']:8,.0f} {found['outputs_seconds']:9.1f} "

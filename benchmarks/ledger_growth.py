@@ -4,7 +4,7 @@ Each decade starts a fresh process with a fresh ledger and prints items/s (a com
 both durable), the process's CPU seconds, its peak memory, the size on disk, and how long it takes a new process to take
 the ledger up again and to read every sample once. Figures of one machine: compare decades, not machines.
 
-    .venv/bin/python benchmarks/ledger_growth.py [--max-items 1000000] [--folder DIR] [--keep benchmarks/growth.json]
+    .venv/bin/python benchmarks/ledger_growth.py [--max-items 1000000] [--directory DIR] [--keep benchmarks/growth.json]
 """
 
 import argparse
@@ -106,7 +106,7 @@ def in_own_process(step: str, path: Path, count: int) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--max-items", type=int, default=1_000_000, help="items of the largest ledger")
-    parser.add_argument("--folder", type=Path, help="where the ledgers are made; a real disk, for syncs cost there")
+    parser.add_argument("--directory", type=Path, help="where the ledgers are made; a real disk, for syncs cost there")
     parser.add_argument("--keep", type=Path, help="file that keeps the figures for growth_plot.py")
     parser.add_argument("--step", choices=["fill", "resume"], help=argparse.SUPPRESS)
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
@@ -117,10 +117,10 @@ def main() -> None:
         return
     print("    items  items/s  CPU us/item  peak MiB  disk MiB  resume s  resume MiB  read/s")
     decades = sorted({chosen.max_items, *(1000 * 10**n for n in range(4) if 1000 * 10**n < chosen.max_items)})
-    folder = Path(tempfile.mkdtemp(prefix="ledger_growth_", dir=chosen.folder))
+    directory = Path(tempfile.mkdtemp(prefix="ledger_growth_", dir=chosen.directory))
     try:
         for count in decades:
-            path = folder / f"{count}.sqlite3"
+            path = directory / f"{count}.sqlite3"
             figures = in_own_process("fill", path, count)
             disk = path.stat().st_size / 2**20
             figures |= in_own_process("resume", path, count)
@@ -133,7 +133,7 @@ def main() -> None:
             )
             path.unlink()
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
 
 
 if __name__ == "__main__":

@@ -199,13 +199,13 @@ def main() -> int:
     parser.add_argument("--kill-every", type=float, default=0.0, metavar="SECONDS", help="kill the one that works")
     parser.add_argument("--own-judge", action="store_true", help="a judge each, instead of a shared one: 7 pods a run")
     parser.add_argument("--profile", metavar="FILE", help="have cProfile write the operator's profile there")
-    parser.add_argument("--folder", type=Path, help="where logs go; default: a temporary one")
+    parser.add_argument("--directory", type=Path, help="where logs go; default: a temporary one")
     options = parser.parse_args()
     binaries = find_binaries(("etcd", "kube-apiserver", "kubectl", *NODE_PROGRAMS))
     with tempfile.TemporaryDirectory(prefix="operator-scale-") as scratch:
-        folder = options.folder or Path(scratch)
-        folder.mkdir(parents=True, exist_ok=True)
-        with running_control_plane(binaries, folder, audit_flags(folder)) as plane:
+        directory = options.directory or Path(scratch)
+        directory.mkdir(parents=True, exist_ok=True)
+        with running_control_plane(binaries, directory, audit_flags(directory)) as plane:
             apply_crds(plane, ROOT / "k8s" / "crd.yaml")
             count = math.ceil(options.runs * (CPUS_WITH_JUDGE if options.own_judge else CPUS) / CPUS_A_NODE) + 1
             with running_nodes(plane, binaries, count=count, gpus=0, requests_per_second=1000):
@@ -296,7 +296,7 @@ async def drive(plane: ControlPlane, operators: Operators, options: argparse.Nam
     for name, phase in load.seen.phases.items():
         end = "deleted" if name in load.seen.gone else phase
         ends[end] = ends.get(end, 0) + 1
-    requests = read_audit_log(plane.folder, began)
+    requests = read_audit_log(plane.directory, began)
     twice = made_twice(requests)
     again = {name: count for name, count in load.seen.attempts.items() if count > 1}
     took, cpu = max(load.created_at) - min(load.created_at), used.cpu - before.cpu

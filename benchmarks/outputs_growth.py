@@ -1,11 +1,11 @@
 """How metrics and outputs grow with the results: synthetic results, no ledger, no network.
 
-Each step starts a fresh process that writes a whole output folder and prints items/s, CPU seconds, peak memory and the
-size on disk; beside it the same stream through the metrics alone. `problems` tells how much of it is kept: the
+Each step starts a fresh process that writes a whole output directory and prints items/s, CPU seconds, peak memory and
+the size on disk; beside it the same stream through the metrics alone. `problems` tells how much of it is kept: the
 peak must follow the problems, not the results. `row s`: CPU seconds of the thread that makes the rows, which bound the
 outputs from below where another core writes the row groups. Figures of one machine: compare steps, not machines.
 
-    .venv/bin/python benchmarks/outputs_growth.py [--results 200000] [--tests 10] [--folder DIR]
+    .venv/bin/python benchmarks/outputs_growth.py [--results 200000] [--tests 10] [--directory DIR]
 """
 
 import argparse
@@ -89,7 +89,7 @@ def results(count: int, problems: int, tests: int) -> Iterator[SampleResult]:
         )
 
 
-def measure(step: str, count: int, problems: int, tests: int, folder: Path) -> dict[str, float]:
+def measure(step: str, count: int, problems: int, tests: int, directory: Path) -> dict[str, float]:
     """Run one step in this process."""
     before, thread_before, started = time.process_time(), time.thread_time(), time.perf_counter()
     stream = results(count, problems, tests)
@@ -99,13 +99,13 @@ def measure(step: str, count: int, problems: int, tests: int, folder: Path) -> d
     elif step == "metrics":
         compute_metrics(stream, MetricOptions(gpu_seconds=1000.0))
     else:
-        write_outputs(stream, str(folder), OutputPlan({}, MetricOptions(gpu_seconds=1000.0), QaOptions(0.8, 2048)))
+        write_outputs(stream, str(directory), OutputPlan({}, MetricOptions(gpu_seconds=1000.0), QaOptions(0.8, 2048)))
     return {
         "items_per_second": count / (time.perf_counter() - started),
         "cpu_seconds": time.process_time() - before,
         "row_seconds": time.thread_time() - thread_before,
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "disk_mib": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**20,
+        "disk_mib": sum(path.stat().st_size for path in directory.rglob("*") if path.is_file()) / 2**20,
     }
 
 
@@ -113,12 +113,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=int, default=200_000)
     parser.add_argument("--tests", type=int, default=10, help="tests a result")
-    parser.add_argument("--folder", type=Path, default=None, help="where to write (a temporary folder)")
+    parser.add_argument("--directory", type=Path, default=None, help="where to write (a temporary directory)")
     parser.add_argument("--step", nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.step:
         step, count, problems = given.step
-        print(json.dumps(measure(step, int(count), int(problems), given.tests, given.folder)))
+        print(json.dumps(measure(step, int(count), int(problems), given.tests, given.directory)))
         return
     titles = ("results", "problems", "items/s", "CPU s", "row s", "peak MiB", "disk MiB")
     print(
@@ -127,11 +127,11 @@ def main() -> None:
     )
     for count in (given.results // 10, given.results):
         for step, problems in [("stream", PROBLEMS[0]), *((s, p) for s in ("metrics", "outputs") for p in PROBLEMS)]:
-            folder = Path(tempfile.mkdtemp(prefix="outputs-growth-", dir=given.folder))
+            directory = Path(tempfile.mkdtemp(prefix="outputs-growth-", dir=given.directory))
             command = [sys.executable, __file__, "--step", step, str(count), str(problems)]
-            command += ["--tests", str(given.tests), "--folder", str(folder)]
+            command += ["--tests", str(given.tests), "--directory", str(directory)]
             found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-            shutil.rmtree(folder)
+            shutil.rmtree(directory)
             print(
                 f"{step:8} {count:9} {problems:9} {found['items_per_second']:10.0f} {found['cpu_seconds']:8.1f} "
                 f"{found['row_seconds']:8.1f} {found['peak_mib']:9.0f} {found['disk_mib']:9.0f}",

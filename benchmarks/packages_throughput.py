@@ -71,7 +71,7 @@ async def main(packages: Path, rounds: int, seconds: float) -> int:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--packages", type=Path, required=True, help="folder made by pip install --target")
+    parser.add_argument("--packages", type=Path, required=True, help="directory made by pip install --target")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=2.0)
     arguments = parser.parse_args()

@@ -53,11 +53,11 @@ CASES = (
 )
 
 
-def recorded(folder: Path) -> dict[str, tuple[Path, Path]]:
+def recorded(directory: Path) -> dict[str, tuple[Path, Path]]:
     """Return problems and recorded answers of both datasets; MBPP's are its reference programs."""
     humaneval = DATA / "humaneval" / "HumanEval.jsonl.gz"
     mbpp = DATA / "mbpp" / "mbpp.jsonl.gz"
-    answers = {"humaneval": folder / "humaneval-answers.jsonl", "mbpp": folder / "mbpp-answers.jsonl"}
+    answers = {"humaneval": directory / "humaneval-answers.jsonl", "mbpp": directory / "mbpp-answers.jsonl"}
     with gzip.open(DATA / "completions" / "humaneval_gpt-4_simple_a.jsonl.gz", "rt") as lines:
         rows = [json.loads(line) for line in lines]
     _write(
@@ -153,16 +153,16 @@ def main() -> None:
     print(f"{os.cpu_count()} CPUs, load {os.getloadavg()[0]:.1f}")
     print(f"{'run':32} {'small run s':>11} {'planned s':>9}  {'decides':10} {'measured s':>10}  planned / measured")
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        files = recorded(folder)
+        directory = Path(name)
+        files = recorded(directory)
         for number, case in enumerate(CASES):
             with server(case, files) as address:
-                small, whole = folder / f"small-{number}.yaml", folder / f"whole-{number}.yaml"
+                small, whole = directory / f"small-{number}.yaml", directory / f"whole-{number}.yaml"
                 small.write_text(spec(case, address, files, case.small))
                 whole.write_text(spec(case, address, files, None))
-                before = run(small, folder / f"small-{number}")
-                expected, decides = planned(whole, folder / f"small-{number}")
-                took = run(whole, folder / f"whole-{number}")
+                before = run(small, directory / f"small-{number}")
+                expected, decides = planned(whole, directory / f"small-{number}")
+                took = run(whole, directory / f"whole-{number}")
             ratio = expected / took
             within = "" if abs(ratio - 1) <= AIM else "   missed"
             print(f"{case.name:32} {before:11.1f} {expected:9.0f}  {decides:10} {took:10.1f}  {ratio:.2f}{within}")

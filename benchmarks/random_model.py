@@ -18,7 +18,7 @@ TEMPLATE = (
 TEXT = "def add(first, second):\n    return first + second\n\n\nfor number in range(10):\n    print(add(number, 1))\n"
 
 
-def make_tokenizer(folder: Path, vocabulary: int) -> None:
+def make_tokenizer(directory: Path, vocabulary: int) -> None:
     """Train a tokenizer on a few lines; its vocabulary may come out smaller, which does no harm."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -38,10 +38,10 @@ def make_tokenizer(folder: Path, vocabulary: int) -> None:
     tokenizer.add_tokens([f" word{number}" for number in range(missing)])
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=END, pad_token=END)
     fast.chat_template = TEMPLATE
-    fast.save_pretrained(folder)
+    fast.save_pretrained(directory)
 
 
-def make_weights(folder: Path, shape: dict[str, int], dtype: str, device: str) -> int:
+def make_weights(directory: Path, shape: dict[str, int], dtype: str, device: str) -> int:
     """Save random weights; gives their number."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -65,7 +65,7 @@ def make_weights(folder: Path, shape: dict[str, int], dtype: str, device: str) -
         model = Qwen2ForCausalLM(config)
     with torch.no_grad():  # greedy never picks the end: every answer has its full length
         model.lm_head.weight[config.eos_token_id].zero_()
-    model.save_pretrained(folder, max_shard_size="4GB")
+    model.save_pretrained(directory, max_shard_size="4GB")
     return sum(weights.numel() for weights in model.parameters())
 
 
@@ -76,22 +76,22 @@ def default_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def make(folder: Path, size: str, dtype: str, device: str = "cpu") -> int:
-    """Make model and tokenizer in a folder; gives the number of parameters."""
-    folder.mkdir(parents=True, exist_ok=True)
-    make_tokenizer(folder, SHAPES[size]["vocabulary"])
-    return make_weights(folder, SHAPES[size], dtype, device)
+def make(directory: Path, size: str, dtype: str, device: str = "cpu") -> int:
+    """Make model and tokenizer in a directory; gives the number of parameters."""
+    directory.mkdir(parents=True, exist_ok=True)
+    make_tokenizer(directory, SHAPES[size]["vocabulary"])
+    return make_weights(directory, SHAPES[size], dtype, device)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("directory", type=Path)
     parser.add_argument("--device", default=None, help="where weights are drawn; default: a GPU, if any")
     parser.add_argument("--tiny", action="store_true", help="360,000 parameters instead of 6.5 billion")
     arguments = parser.parse_args()
     size, dtype = ("tiny", "float32") if arguments.tiny else ("7b", "bfloat16")
-    parameters = make(arguments.folder, size, dtype, arguments.device or default_device())
-    print(f"{parameters:,} parameters in {arguments.folder}")
+    parameters = make(arguments.directory, size, dtype, arguments.device or default_device())
+    print(f"{parameters:,} parameters in {arguments.directory}")
 
 
 if __name__ == "__main__":

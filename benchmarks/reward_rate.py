@@ -151,11 +151,11 @@ def gen_cpu() -> Path | None:
 async def measure(server: str | None, levels: Sequence[int], rounds: int) -> int:
     """Print both sides' figures; return 1 if a reward of ours was wrong."""
     python, failed = gen_cpu(), 0
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         services = []
 
         async def start(name: str, *flags: str) -> str:
-            service = ServiceProcess(name, f"evalrun_{name}", flags, Path(folder) / f"{name}.log")
+            service = ServiceProcess(name, f"evalrun_{name}", flags, Path(directory) / f"{name}.log")
             services.append(service)
             await service.start()
             return service.address

@@ -184,14 +184,14 @@ def offline_rate(model: Path, size: Size, tensor_parallel: int) -> tuple[float, 
 # The pipeline
 
 
-def run_config(folder: Path, model: Path, size: Size, gpus: int, tensor_parallel: int) -> Path:
+def run_config(directory: Path, model: Path, size: Size, gpus: int, tensor_parallel: int) -> Path:
     rollout = {
         "engine": "vllm", "replicas": gpus // tensor_parallel, "tensorParallel": tensor_parallel, "gpusPerNode": gpus,
         "dtype": size.dtype,
         "enforceEager": size.eager, "maxNumSeqs": size.max_num_seqs, "promptLength": size.prompt_length,
         "gpuMemoryUtilization": size.utilization,
     }  # fmt: skip
-    problems = {"name": "bench", "source": str(folder / "problems.jsonl"), "promptFormat": "Completion"}
+    problems = {"name": "bench", "source": str(directory / "problems.jsonl"), "promptFormat": "Completion"}
     spec = {
         "model": {"path": str(model)},
         "datasets": [problems],
@@ -199,8 +199,8 @@ def run_config(folder: Path, model: Path, size: Size, gpus: int, tensor_parallel
         "rollout": rollout,
     }
     order = {"schema": 1, "run": "bench", "created": "2026-01-01T00:00:00+00:00", "spec": spec}
-    path = folder / "work-order.json"
-    path.write_text(json.dumps({**order, "output_dir": str(folder / "out")}))
+    path = directory / "work-order.json"
+    path.write_text(json.dumps({**order, "output_dir": str(directory / "out")}))
     return path
 
 
@@ -236,9 +236,9 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def ray_cluster(folder: Path, gpus: int, variables: dict[str, str]) -> Iterator[str]:
+def ray_cluster(directory: Path, gpus: int, variables: dict[str, str]) -> Iterator[str]:
     """Start Ray; gives its address. Its sockets lie below a short path, since the kernel allows no long one."""
-    port, temporary, log = free_port(), Path(tempfile.mkdtemp(prefix="ray", dir="/tmp")), folder / "ray.log"
+    port, temporary, log = free_port(), Path(tempfile.mkdtemp(prefix="ray", dir="/tmp")), directory / "ray.log"
     address = f"127.0.0.1:{port}"
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--include-dashboard=false"]
     command += [f"--port={port}", f"--num-gpus={gpus}", f"--num-cpus={2 * gpus + 2}", f"--temp-dir={temporary}"]
@@ -255,7 +255,7 @@ def ray_cluster(folder: Path, gpus: int, variables: dict[str, str]) -> Iterator[
 
 
 def end_session(temporary: str) -> None:
-    """Kill what is left of one Ray session: the processes that name its folder, and what they have started."""
+    """Kill what is left of one Ray session: the processes that name its directory, and what they have started."""
     import psutil
 
     for process in psutil.process_iter():
@@ -298,17 +298,17 @@ def pipeline(
     model: Path, size: Size, gpus: int, aggregator_python: str, *, times: int = 1, tensor_parallel: int = 1
 ) -> Measured:
     """Run the aggregator and the generator to the last completion and the GPUs' release."""
-    folder = Path(tempfile.mkdtemp(prefix="evalrun-rollout-"))
+    directory = Path(tempfile.mkdtemp(prefix="evalrun-rollout-"))
     variables = environment(size)
-    write_problems(folder / "problems.jsonl", prompts(size, times))
-    order = run_config(folder, model, size, gpus, tensor_parallel)
-    log, output = folder / "aggregator.log", folder / "rollout.log"
+    write_problems(directory / "problems.jsonl", prompts(size, times))
+    order = run_config(directory, model, size, gpus, tensor_parallel)
+    log, output = directory / "aggregator.log", directory / "rollout.log"
     serve = [aggregator_python, "-m", "evalrun_aggregator", f"--work-order={order}"]
-    serve += [f"--ledger={folder / 'ledger.sqlite'}"]
+    serve += [f"--ledger={directory / 'ledger.sqlite'}"]
     # Nobody judges here: verdicts wait, and completions are what is measured.
     serve += [f"--judge=127.0.0.1:{free_port()}"]
     try:
-        with ray_cluster(folder, gpus, variables) as address, started(serve, log, variables) as aggregator:
+        with ray_cluster(directory, gpus, variables) as address, started(serve, log, variables) as aggregator:
             until(lambda: " ready on " in log.read_text(), 60, aggregator, log)
             ledger = log.read_text().partition(" ready on ")[2].split()[0]
             generate = [sys.executable, "-m", "evalrun_generator.rollout", f"--work-order={order}"]
@@ -324,9 +324,9 @@ def pipeline(
                 watch.stop()
             print(output.read_text().strip().splitlines()[-1], file=sys.stderr)
             done = output.read_text()
-            return measured(folder / "ledger.sqlite", size.prompts * times, tensor_parallel, watch.busy_at, done)
+            return measured(directory / "ledger.sqlite", size.prompts * times, tensor_parallel, watch.busy_at, done)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def measured(ledger: Path, expected: int, gpus_each: int, busy_at: float | None, log: str) -> Measured:
@@ -381,7 +381,7 @@ def main() -> None:
         type=int,
         help="with --gpus 2: how often 656 prompts (default 8: the last, half-empty batch weighs less)",
     )
-    parser.add_argument("--model", type=Path, help="folder with a model that was made before")
+    parser.add_argument("--model", type=Path, help="directory with a model that was made before")
     parser.add_argument("--aggregator-python", default=sys.executable, help="an interpreter that has its requirements")
     parser.add_argument("--offline", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

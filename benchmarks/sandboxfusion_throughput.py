@@ -2,9 +2,9 @@
 
     .venv/bin/python benchmarks/sandboxfusion_throughput.py --server http://127.0.0.1:8080 --verl DIR
 
-`--verl` is the folder that holds the package `verl` (`pip install --no-deps --target DIR verl==0.9.1 requests`). Of it
-only `verl/utils/reward_score/sandbox_fusion` is loaded, by hand: the package itself imports torch. The two sides take
-turns on the same server, several rounds each; the gateway is a process of its own, asked over gRPC, and no problem
+`--verl` is the directory that holds the package `verl` (`pip install --no-deps --target DIR verl==0.9.1 requests`). Of
+it only `verl/utils/reward_score/sandbox_fusion` is loaded, by hand: the package itself imports torch. The two sides
+take turns on the same server, several rounds each; the gateway is a process of its own, asked over gRPC, and no problem
 comes twice, so that its cache does not count. Counted is neither side's start: what each says of itself begins when it
 has imported what it needs and, the gateway, found out what the server is.
 
@@ -49,13 +49,13 @@ main()
 VERL = """
 import importlib.util, json, logging, sys, threading, time
 logging.disable(logging.CRITICAL)
-folder, url, seconds = sys.argv[1], sys.argv[2], 10
+directory, url, seconds = sys.argv[1], sys.argv[2], 10
 name = "verl_sandbox_fusion"
-path = folder + "/verl/utils/reward_score/sandbox_fusion/__init__.py"
+path = directory + "/verl/utils/reward_score/sandbox_fusion/__init__.py"
 spec = importlib.util.spec_from_file_location(name, path, submodule_search_locations=[path.rpartition("/")[0]])
 module = importlib.util.module_from_spec(spec)
 sys.modules[name] = module
-sys.path.insert(0, folder)
+sys.path.insert(0, directory)
 spec.loader.exec_module(module)
 problems, at_once = json.loads(sys.stdin.readline())
 semaphore = threading.Semaphore(at_once)
@@ -110,9 +110,9 @@ class Cost(NamedTuple):
     verdicts: list[list[bool]]
 
 
-def by_verl(python: str, folder: str, server: str, pid: int | None, problems: list[Problem], at_once: int) -> Cost:
+def by_verl(python: str, directory: str, server: str, pid: int | None, problems: list[Problem], at_once: int) -> Cost:
     with subprocess.Popen(
-        [python, "-c", VERL, folder, server], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [python, "-c", VERL, directory, server], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None

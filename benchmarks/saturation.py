@@ -123,11 +123,11 @@ class Run:
 @asynccontextmanager
 async def started(samples: int) -> AsyncIterator[tuple[Parts, Run]]:
     """Start the three, with a run configuration of so many samples."""
-    folder = Path(tempfile.mkdtemp(prefix="saturation-"))
+    directory = Path(tempfile.mkdtemp(prefix="saturation-"))
     processes: list[ServiceProcess] = []
 
     async def start(name: str, *arguments: str) -> ServiceProcess:
-        process = ServiceProcess(name, f"evalrun_{name}", arguments, folder / f"{name}.log")
+        process = ServiceProcess(name, f"evalrun_{name}", arguments, directory / f"{name}.log")
         processes.append(process)
         await process.start()
         return process
@@ -135,7 +135,7 @@ async def started(samples: int) -> AsyncIterator[tuple[Parts, Run]]:
     try:
         sandbox = await start("sandbox")
         judge = await start("judge", "--sandbox", sandbox.address, "--cache-mib", "0")
-        order = ["--work-order", str(write_order(folder, samples)), "--ledger", str(folder / "ledger.db")]
+        order = ["--work-order", str(write_order(directory, samples)), "--ledger", str(directory / "ledger.db")]
         in_flight = ["--judge-in-flight", str(max(64, 4 * usable_cpus()))]
         aggregator = await start("aggregator", *order, "--judge", judge.address, *in_flight)
         async with open_channel(aggregator.address) as channel:

@@ -36,13 +36,13 @@ AIM_SECONDS = 30.0
 FAULTS = ("none", "none", "none", "slow", "broken", "rewritten", "deleted", "bucket", "down")
 
 
-def night_after_night(plane: ControlPlane, kubeconfig: Path, folder: Path, count: int) -> bool:
+def night_after_night(plane: ControlPlane, kubeconfig: Path, directory: Path, count: int) -> bool:
     """Half of the nights around each change of the clocks, each with one fault of FAULTS."""
     cron, chance = parse_cron("30 2 * * *", "Europe/Berlin"), random.Random(19)
     evening = datetime(2040, 3, 12, 18, 0, tzinfo=UTC)
     changes = {"spec.schedule": "30 2 * * *", "spec.checkpoints.policy": "EveryNew"}
     expected: Counter[int] = Counter()
-    with nights(plane, kubeconfig, "nights", folder, evening, changes) as world:
+    with nights(plane, kubeconfig, "nights", directory, evening, changes) as world:
         for number in range(count):
             if number == count // 2:
                 world.set_clock(datetime(2040, 10, 16, 18, 0, tzinfo=UTC))
@@ -56,15 +56,15 @@ def night_after_night(plane: ControlPlane, kubeconfig: Path, folder: Path, count
             if fault == "down":
                 world.kill()
             write_checkpoint(
-                folder, step, start if fault == "slow" else before, missing=None if fault != "broken" else SHARDS[1]
+                directory, step, start if fault == "slow" else before, missing=None if fault != "broken" else SHARDS[1]
             )
             if fault != "broken":
                 expected[step] += 1
-            if fault == "rewritten" and step > 30 and (folder / f"global_step_{step - 20}").exists():
-                write_checkpoint(folder, step - 20, before, weights=f"night {number}")
+            if fault == "rewritten" and step > 30 and (directory / f"global_step_{step - 20}").exists():
+                write_checkpoint(directory, step - 20, before, weights=f"night {number}")
                 expected[step - 20] += 1
             if fault == "deleted":
-                shutil.rmtree(folder / f"global_step_{step - 10}", ignore_errors=True)
+                shutil.rmtree(directory / f"global_step_{step - 10}", ignore_errors=True)
             world.reachable = fault != "bucket"
             if fault == "down":
                 world.set_clock(start + timedelta(hours=5))
@@ -95,7 +95,7 @@ def _has_run(world: Nights, step: int) -> bool:
     return step in world.steps
 
 
-def many_checkpoints(plane: ControlPlane, kubeconfig: Path, folder: Path, count: int, kills: int) -> bool:
+def many_checkpoints(plane: ControlPlane, kubeconfig: Path, directory: Path, count: int, kills: int) -> bool:
     """Checkpoints in batches of 16, a tenth of them broken or rewritten, the operator killed at random."""
     chance, now = random.Random(20), datetime(2040, 5, 1, 12, 0, tzinfo=UTC)
     changes = {
@@ -106,16 +106,18 @@ def many_checkpoints(plane: ControlPlane, kubeconfig: Path, folder: Path, count:
     seconds: list[float] = []
     batches = -(-count // 16)
     deadly = set(chance.sample(range(batches), min(kills, batches)))
-    with nights(plane, kubeconfig, "many", folder, now, changes) as world:
+    with nights(plane, kubeconfig, "many", directory, now, changes) as world:
         for batch in range(batches):
             start = now + timedelta(minutes=10 * (batch + 1))
             for step in range(16 * batch + 1, min(count, 16 * (batch + 1)) + 1):
                 luck = chance.random()
-                write_checkpoint(folder, step, start - timedelta(hours=1), missing=SHARDS[0] if luck < 0.05 else None)
+                write_checkpoint(
+                    directory, step, start - timedelta(hours=1), missing=SHARDS[0] if luck < 0.05 else None
+                )
                 expected[step] += luck >= 0.05
                 # Only one that has its run: the bound of a tick may have left it, and then its first state gets none.
                 if luck > 0.95 and expected[step - 16] == 1 and step - 16 in world.steps:
-                    write_checkpoint(folder, step - 16, start - timedelta(hours=1), weights="again")
+                    write_checkpoint(directory, step - 16, start - timedelta(hours=1), weights="again")
                     expected[step - 16] += 1
             began = time.monotonic()
             world.set_clock(start)
@@ -162,14 +164,16 @@ def main() -> int:
     parser.add_argument("--checkpoints", type=int, default=1000)
     parser.add_argument("--kills", type=int, default=50)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, running_control_plane(find_binaries(), Path(folder)) as plane:
+    with tempfile.TemporaryDirectory() as directory, running_control_plane(find_binaries(), Path(directory)) as plane:
         apply_crds(plane, ROOT / "k8s" / "crd.yaml")
         kubeconfig = operator_kubeconfig(plane)
         well = True
         if arguments.nights:
-            well &= night_after_night(plane, kubeconfig, Path(folder) / "nights", arguments.nights)
+            well &= night_after_night(plane, kubeconfig, Path(directory) / "nights", arguments.nights)
         if arguments.checkpoints:
-            well &= many_checkpoints(plane, kubeconfig, Path(folder) / "many", arguments.checkpoints, arguments.kills)
+            well &= many_checkpoints(
+                plane, kubeconfig, Path(directory) / "many", arguments.checkpoints, arguments.kills
+            )
     return 0 if well else 1
 
 

@@ -57,7 +57,7 @@ def serve_judge(accepted: list[bool]) -> None:
     asyncio.run(serve())
 
 
-def write_baseline(folder: Path, accepted: list[bool]) -> None:
+def write_baseline(directory: Path, accepted: list[bool]) -> None:
     """Write the outputs of a run with these verdicts, one answer a problem, as evalrun leaves them."""
     from evalrun.judge.v1 import judge_pb2 as pb
     from evalrun_results.metrics.accumulator import MetricOptions
@@ -86,14 +86,14 @@ def write_baseline(folder: Path, accepted: list[bool]) -> None:
             )  # fmt: skip
         return found
 
-    write_outputs(rows(), str(folder), OutputPlan({}, MetricOptions(), QaOptions(0.0, 1)))
+    write_outputs(rows(), str(directory), OutputPlan({}, MetricOptions(), QaOptions(0.0, 1)))
 
 
-def run_config(folder: Path, model: Path, size: Size, margin: str, *, stop: bool) -> Path:
+def run_config(directory: Path, model: Path, size: Size, margin: str, *, stop: bool) -> Path:
     """Write what is run: SAMPLES answers a problem on one GPU, gated."""
     spec = {
         "model": {"path": str(model)},
-        "datasets": [{"name": "bench", "source": str(folder / "problems.jsonl"), "promptFormat": "Completion"}],
+        "datasets": [{"name": "bench", "source": str(directory / "problems.jsonl"), "promptFormat": "Completion"}],
         "protocol": {
             "name": "EVAL@k", "samples": SAMPLES, "k": [1], "temperature": "0.8", "maxNewTokens": size.new_tokens,
             "seed": 1,
@@ -104,13 +104,13 @@ def run_config(folder: Path, model: Path, size: Size, margin: str, *, stop: bool
             "gpuMemoryUtilization": size.utilization,
         },
         "gate": {
-            "baseline": str(folder / "main"), "dataset": "bench", "maxRegression": margin, "sequential": True,
+            "baseline": str(directory / "main"), "dataset": "bench", "maxRegression": margin, "sequential": True,
             "stopEarly": stop,
         },
     }  # fmt: skip
     order = {"schema": 1, "run": "bench", "created": "2026-01-01T00:00:00+00:00", "spec": spec}
-    path = folder / "work-order.json"
-    path.write_text(json.dumps({**order, "output_dir": str(folder / "out")}))
+    path = directory / "work-order.json"
+    path.write_text(json.dumps({**order, "output_dir": str(directory / "out")}))
     return path
 
 
@@ -121,20 +121,20 @@ def run(
     from rollout_gpu import prompts
 
     with tempfile.TemporaryDirectory(prefix="evalrun-gate-") as name:
-        folder, variables = Path(name), environment(size)
+        directory, variables = Path(name), environment(size)
         texts = prompts(replace(size, tasks=len(candidate), variants=1))
-        write_problems(folder / "problems.jsonl", texts)
-        verdicts = folder / "verdicts.json"
-        verdicts.write_text(json.dumps({"baseline": baseline, "candidate": candidate, "main": str(folder / "main")}))
+        write_problems(directory / "problems.jsonl", texts)
+        verdicts = directory / "verdicts.json"
+        verdicts.write_text(json.dumps({"baseline": baseline, "candidate": candidate, "main": str(directory / "main")}))
         helper = [python, __file__, "--helper", str(verdicts)]
         subprocess.run([*helper, "--helps", "baseline"], env=variables, check=True)
-        judge_log = folder / "judge.log"
-        order = run_config(folder, model, size, margin, stop=stop)
-        log, output = folder / "aggregator.log", folder / "rollout.log"
-        ledger_file = folder / "ledger.sqlite"
+        judge_log = directory / "judge.log"
+        order = run_config(directory, model, size, margin, stop=stop)
+        log, output = directory / "aggregator.log", directory / "rollout.log"
+        ledger_file = directory / "ledger.sqlite"
         serve = [python, "-m", "evalrun_aggregator", f"--work-order={order}", f"--ledger={ledger_file}"]
         with (
-            ray_cluster(folder, 1, variables) as address,
+            ray_cluster(directory, 1, variables) as address,
             started([*helper, "--helps", "judge"], judge_log, variables) as judge,
         ):
             until(lambda: " ready on " in judge_log.read_text(), 60, judge, judge_log)
@@ -148,8 +148,8 @@ def run(
                 with started(generate, output, variables) as generator:
                     if generator.wait() != 0:
                         raise SystemExit(f"the generator failed: {output.read_text()[-3000:]}")
-                until(lambda: (folder / "out" / "summary.json").exists(), 120, aggregator, log)
-        summary = json.loads((folder / "out" / "summary.json").read_text())
+                until(lambda: (directory / "out" / "summary.json").exists(), 120, aggregator, log)
+        summary = json.loads((directory / "out" / "summary.json").read_text())
         with sqlite3.connect(ledger_file) as connection:
             (first,) = connection.execute("SELECT min(started_at) FROM completions").fetchone()
             holders = connection.execute("SELECT worker, seconds FROM gpu_seconds").fetchall()
@@ -169,7 +169,7 @@ def main() -> int:
     parser.add_argument("--tiny", action="store_true", help="a rehearsal on a CPU")
     parser.add_argument("--candidate", choices=CANDIDATES, help="one of the recorded models; default: each")
     parser.add_argument("--margin", default="0.05", help="maxRegression; five points are what 164 problems can decide")
-    parser.add_argument("--model", type=Path, help="folder with a model that was made before")
+    parser.add_argument("--model", type=Path, help="directory with a model that was made before")
     parser.add_argument("--aggregator-python", default=sys.executable, help="an interpreter that has its requirements")
     parser.add_argument("--helper", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--helps", choices=("judge", "baseline"), help=argparse.SUPPRESS)

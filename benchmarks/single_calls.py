@@ -112,11 +112,11 @@ def milliseconds(took: Sequence[float]) -> str:
 
 async def measure(calls: int, seconds: float, rounds: int) -> None:
     async with AsyncExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
 
         async def start(module: str, *arguments: str) -> ServiceProcess:
             here = {"PYTHONPATH": str(Path(__file__).parent)}  # of `pass_on_gateway`
-            process = ServiceProcess(module, module, arguments, folder / f"{module}.log", here)
+            process = ServiceProcess(module, module, arguments, directory / f"{module}.log", here)
             stack.push_async_callback(process.stop, 5)
             await process.start()
             return process

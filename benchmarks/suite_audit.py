@@ -96,17 +96,17 @@ def share(hits: int, of: int) -> str:
 
 @dataclass
 class Bench:
-    """Judges programs in a folder, and counts them."""
+    """Judges programs in a directory, and counts them."""
 
-    folder: Path
+    directory: Path
     programs: int = 0
 
     def accepted(self, name: str, suites: list[Problem], rows: list[Row], limit: str = TIME_LIMIT) -> dict[Key, bool]:
         """Judge the programs of these problems, and return which were accepted."""
         wanted = {each.problem_id for each in suites}
         rows = [row for row in rows if row["problem_id"] in wanted]
-        problems = write(self.folder / f"{name}.jsonl", map(record_of, suites))
-        programs, out = write(self.folder / f"{name}_programs.jsonl", rows), self.folder / name
+        problems = write(self.directory / f"{name}.jsonl", map(record_of, suites))
+        programs, out = write(self.directory / f"{name}_programs.jsonl", rows), self.directory / name
         if rows:
             judged = ("--responses", programs, "--output", out, "--time-limit", limit)
             evalrun("judge", "--problems", problems, *judged, codes=(0, 3))  # 3: some could not be judged
@@ -117,15 +117,15 @@ class Bench:
 
     def audit(self, name: str, suites: list[Problem], rows: list[Row], accepted: dict[Key, bool]) -> dict[str, Any]:
         """Audit suites whose verdicts on these programs are known, and return each problem's figures."""
-        written, references = self.folder / f"{name}.jsonl", self.folder / "references.jsonl"
-        varied = self.folder / f"{name}_varied.jsonl"
+        written, references = self.directory / f"{name}.jsonl", self.directory / "references.jsonl"
+        varied = self.directory / f"{name}_varied.jsonl"
         evalrun("data", "vary-tests", written, "--references", references, "--output", varied)
         passing = [row for row in rows if accepted.get((row["problem_id"], row["sample"]))]
         judged = self.accepted(f"{name}_by_varied", load_problems(str(varied)), passing, STRONG_TIME_LIMIT)
-        labels = write(self.folder / f"{name}_labels.jsonl", [row for row in rows if key_of(row) in accepted])
-        out = self.folder / f"{name}_suites.json"
-        found = ("--varied", self.folder / f"{name}_by_varied") if judged else ()
-        evalrun("data", "audit-tests", self.folder / name, "--labels", labels, *found, "--output", out, codes=(0, 1))
+        labels = write(self.directory / f"{name}_labels.jsonl", [row for row in rows if key_of(row) in accepted])
+        out = self.directory / f"{name}_suites.json"
+        found = ("--varied", self.directory / f"{name}_by_varied") if judged else ()
+        evalrun("data", "audit-tests", self.directory / name, "--labels", labels, *found, "--output", out, codes=(0, 1))
         return {each["problem_id"]: each for each in json.loads(out.read_text())["problems"]}
 
 
@@ -154,7 +154,7 @@ def main(dataset: str, strong: str | None, per_problem: int, problems: int, pool
     sample = random.Random(seed).sample(every, min(problems, len(every)))[part]
     with tempfile.TemporaryDirectory() as temporary:
         bench = Bench(Path(temporary))
-        source, file = write(bench.folder / "sample.jsonl", map(record_of, sample)), bench.folder / "mutants"
+        source, file = write(bench.directory / "sample.jsonl", map(record_of, sample)), bench.directory / "mutants"
         wanted = {each.problem_id for each in sample}
         sizes = ("--max-mutants", str(per_problem), "--output", file)
         evalrun("data", "mutants", SOURCES[dataset], "--dataset", dataset, *sizes)
@@ -169,7 +169,7 @@ def main(dataset: str, strong: str | None, per_problem: int, problems: int, pool
                         unseen.add((name, number[name]))
                 number[name] += 1
         source.unlink()
-        write(bench.folder / "references.jsonl", [row for row in rows if row.get("correct")])
+        write(bench.directory / "references.jsonl", [row for row in rows if row.get("correct")])
         seen = [row for row in rows if key_of(row) not in unseen]
         suites = [*map(halved, sample)]
         half = bench.accepted("half", suites, rows)
@@ -208,9 +208,9 @@ def beside_strong(
     if not suites:
         print("  no suite of EvalPlus accepts its reference: no precision")
         return False
-    write(bench.folder / "strong.jsonl", map(record_of, suites))
+    write(bench.directory / "strong.jsonl", map(record_of, suites))
     references = [row for row in rows if row.get("correct") and row["problem_id"] in usable]
-    write(bench.folder / "references.jsonl", references)  # of no other problem: `vary-tests` refuses those
+    write(bench.directory / "references.jsonl", references)  # of no other problem: `vary-tests` refuses those
     seen = [row for row in passing if row["problem_id"] in usable and key_of(row) not in unseen]
     strongly = bench.audit("strong", suites, seen, verdicts)
     false_alarms = {name for name, each in strongly.items() if each["accepts_wrong"]}

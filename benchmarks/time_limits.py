@@ -83,8 +83,8 @@ async def measure(most: int, part: slice, only: str, load: int, cpus: float) -> 
     lines: list[str] = []
     equal = True
     for label in ("undisturbed", f"load of {load}", f"{cpus} CPUs"):
-        with tempfile.TemporaryDirectory() as folder:
-            async with services(Path(folder)) as (judge, (sandbox,)):
+        with tempfile.TemporaryDirectory() as directory:
+            async with services(Path(directory)) as (judge, (sandbox,)):
                 disturbance: AbstractContextManager[None] = nullcontext()
                 if label.startswith("load"):
                     disturbance = load_of(load)

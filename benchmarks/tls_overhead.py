@@ -29,16 +29,16 @@ from evalrun_runtime.connections.tls_files import TlsFiles
 from evalrun_runtime.service_environment import SERVICE_ENVIRONMENT
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from builders.tls_folders import TlsFolder, authority
+from builders.tls_directories import TlsDirectory, authority
 
 
 async def measure(rounds: int, count: int, in_flight: int) -> None:
     async with AsyncExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        identity = TlsFolder(folder / "tls").write("gateway", authority())
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        identity = TlsDirectory(directory / "tls").write("gateway", authority())
 
         async def start(module: str, name: str, *arguments: str) -> ServiceProcess:
-            process = ServiceProcess(name, module, arguments, folder / f"{name}.log")
+            process = ServiceProcess(name, module, arguments, directory / f"{name}.log")
             stack.push_async_callback(process.stop, 5)
             await process.start()
             return process

@@ -1,7 +1,8 @@
 """Build the documentation as a static site into `dist/docs`, without a network. Any warning is an error.
 
 The site is made of the pages as they stand in the repository. What has no page of its own is made here: the reference
-of the command line from click, that of the Python API from its docstrings, an index of each folder that pages link to.
+of the command line from click, that of the Python API from its docstrings, an index of each directory that pages link
+to.
 """
 
 import functools
@@ -88,14 +89,14 @@ def stage_link(page: Path, link: re.Match[str]) -> str:
     return f"]({path}{anchor})"
 
 
-def stage_index(folder: Path, copied: Path) -> None:
-    """Write the page that stands for a folder: its pages as a table of contents, or else its files."""
+def stage_index(directory: Path, copied: Path) -> None:
+    """Write the page that stands for a directory: its pages as a table of contents, or else its files."""
     copied.mkdir(parents=True, exist_ok=True)
-    title = f"# {folder.name.capitalize()}\n\n"
-    if any(folder.glob("*.md")):
+    title = f"# {directory.name.capitalize()}\n\n"
+    if any(directory.glob("*.md")):
         text = f"{title}```{{toctree}}\n:glob:\n:maxdepth: 1\n\n*\n```\n"
     else:
-        files = sorted(path for path in folder.iterdir() if path.is_file())
+        files = sorted(path for path in directory.iterdir() if path.is_file())
         for file in files:
             shutil.copy(file, copied / file.name)
         text = "---\norphan: true\n---\n" + title + "".join(f"- [{file.name}]({file.name})\n" for file in files)

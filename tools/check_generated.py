@@ -24,8 +24,10 @@ NO_HELM = 3
 
 def snapshot() -> dict[Path, bytes]:
     """Return every file that a generator may write."""
-    folders = [ROOT / "proto" / "gen", ROOT / "k8s", ROOT / "charts", ROOT / "docs" / "reference"]
-    files = (path for folder in folders for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    directories = [ROOT / "proto" / "gen", ROOT / "k8s", ROOT / "charts", ROOT / "docs" / "reference"]
+    files = (
+        path for directory in directories for path in directory.rglob("*") if path.is_file() and path.suffix != ".pyc"
+    )
     return {path: path.read_bytes() for path in (*files, ROOT / "docs" / "outputs.md")}
 
 

@@ -42,8 +42,8 @@ VLLM_METADATA = "Metadata-Version: 2.1\nName: vllm\nVersion: 0.28.0+cpu\n"
 
 def lock() -> None:
     """Write the lock again, keeping the versions that it already pins."""
-    with tempfile.TemporaryDirectory() as folder:
-        wanted, overrides = Path(folder) / "gen-cpu.in", Path(folder) / "overrides.txt"
+    with tempfile.TemporaryDirectory() as directory:
+        wanted, overrides = Path(directory) / "gen-cpu.in", Path(directory) / "overrides.txt"
         wanted.write_text("\n".join(REQUIREMENTS) + "\n")
         overrides.write_text("\n".join(OVERRIDES) + "\n")
         command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--generate-hashes", "--no-annotate"]
@@ -61,7 +61,7 @@ def lock() -> None:
 
 
 def environment() -> Path:
-    """Return the folder of the environment for the present lock."""
+    """Return the directory of the environment for the present lock."""
     cache = Path(os.environ.get("EVALRUN_CACHE", "~/.cache/evalrun")).expanduser()
     digest = hashlib.sha256(LOCK.read_bytes() + VLLM_METADATA.encode()).hexdigest()[:16]
     return cache / "gen-cpu" / digest
@@ -80,11 +80,11 @@ def install() -> Path:
         return found
     if sys.version_info[:2] != (3, 11):
         raise SystemExit(f"gen-cpu is locked for Python 3.11; this is {sys.version_info[0]}.{sys.version_info[1]}")
-    folder = environment()
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
-    python = folder / "bin" / "python"
+    directory = environment()
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True)
+    python = directory / "bin" / "python"
     # By name: run as a module, uv takes its parent's environment for the one that is meant.
     uv = [sys.executable, "-m", "uv", "pip", "install", "--python", str(python), "--quiet", "--no-deps"]
     hashed = [*uv, "--require-hashes"]
@@ -95,10 +95,10 @@ def install() -> Path:
         subprocess.run([*hashed, "-r", str(first)], check=True)
     isolated = ["--no-build-isolation-package", "antlr4-python3-runtime"]
     subprocess.run([*hashed, *isolated, "-r", str(LOCK)], check=True)
-    stub = folder / "lib" / "python3.11" / "site-packages" / "vllm-0.28.0+cpu.dist-info"
+    stub = directory / "lib" / "python3.11" / "site-packages" / "vllm-0.28.0+cpu.dist-info"
     stub.mkdir()
     (stub / "METADATA").write_text(VLLM_METADATA)
-    (folder / ".complete").touch()
+    (directory / ".complete").touch()
     return python
 
 

@@ -125,17 +125,17 @@ def licence_of(name: str, version: str) -> License | None:
 def main(arguments: list[str]) -> int:
     """Write the files."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "dist" / "sbom")
-    parser.add_argument("--root", action="append", default=[], metavar="IMAGE=FOLDER", help="an image's files")
+    parser.add_argument("directory", nargs="?", type=Path, default=ROOT / "dist" / "sbom")
+    parser.add_argument("--root", action="append", default=[], metavar="IMAGE=DIRECTORY", help="an image's files")
     given = parser.parse_args(arguments)
-    folder: Path = given.folder
+    directory: Path = given.directory
     roots = {image: Path(root) for image, _, root in (one.partition("=") for one in given.root)}
     for image, root in roots.items():
         if not (root / "var/lib/dpkg/status").is_file() or not (root / "usr/share/doc").is_dir():
             parser.error(f"--root {image}={root}: no files of a Debian image are there")
-    folder.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     for image in {**IMAGES, **roots}:
-        file = folder / f"evalrun-{image}.cdx.json"
+        file = directory / f"evalrun-{image}.cdx.json"
         file.write_text(JsonV1Dot6(bom_of(image, roots.get(image))).output_as_string(indent=1), encoding="utf-8")
         print(f"wrote {file}")
     return 0

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def main() -> None:
     """Regenerate every stub and remove those that no proto makes any more.
 
-    A file that stays the same is not touched: tests that run meanwhile import from the folder.
+    A file that stays the same is not touched: tests that run meanwhile import from the directory.
     """
     target = ROOT / "proto" / "gen"
     with tempfile.TemporaryDirectory() as made:
@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def generate(target: Path) -> None:
-    """Write the stubs of every proto to an empty folder."""
+    """Write the stubs of every proto to an empty directory."""
     source = ROOT / "proto"
     protos = sorted(str(path.relative_to(source)) for path in (source / "evalrun").rglob("*.proto"))
     outputs = [f"--{kind}_out={target}" for kind in ("python", "grpc_python")]

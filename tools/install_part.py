@@ -1,6 +1,6 @@
-"""Installs one deployable's packages, and nothing else of the distribution, into a folder, for its image.
+"""Installs one deployable's packages, and nothing else of the distribution, into a directory, for its image.
 
-Usage: `python tools/install_part.py PART FOLDER`, e.g. `judge /out/site-packages`. `Dockerfile.judge` runs it in its
+Usage: `python tools/install_part.py PART DIRECTORY`, e.g. `judge /out/site-packages`. `Dockerfile.judge` runs it in its
 build stage, after the part's locked requirements. It also writes the distribution's metadata (services ask for their
 own version) and byte code that is never compared with a timestamp, so that two builds give the same bytes and a
 container with a read-only root starts without compiling.
@@ -34,7 +34,7 @@ SOURCES = {
     "evalrun_runtime": "libs/runtime/src",
     "evalrun_sandbox": "services/sandbox/src",
 }
-"""Each of our packages and the folder that holds it."""
+"""Each of our packages and the directory that holds it."""
 
 PARTS: dict[str, tuple[str, ...]] = {
     "aggregator": (
@@ -77,7 +77,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     ),
     "sandbox": ("evalrun_executor", "evalrun_registry", "evalrun_runtime", "evalrun_sandbox"),
 }
-"""Our own contents of each image: whole packages, or files and folders of one. A test compares it with the imports.
+"""Our own contents of each image: whole packages, or files and directories of one. A test compares it with the imports.
 
 The aggregator's also holds the generator, which simple mode's Job runs (and the server of recorded answers): it needs
 what the aggregator needs and aiohttp. The GPU side has an image of its own.
@@ -131,22 +131,22 @@ def _compile(target: Path, relative: Path) -> Path:
 def _write_metadata(target: Path, root: Path, files: list[Path]) -> list[Path]:
     """Write `*.dist-info` as the packaging specifications want it, so that scanners list what is here."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    folder = Path(f"{project['name'].replace('-', '_')}-{project['version']}.dist-info")
-    (target / folder).mkdir(parents=True, exist_ok=True)
+    directory = Path(f"{project['name'].replace('-', '_')}-{project['version']}.dist-info")
+    (target / directory).mkdir(parents=True, exist_ok=True)
     texts = {
         "METADATA": f"Metadata-Version: 2.4\nName: {project['name']}\nVersion: {project['version']}\n"
         f"Summary: {project['description']}\nLicense-Expression: {project['license']}\n",
         "INSTALLER": "evalrun install_part\n",
     }
     for name, text in texts.items():
-        (target / folder / name).write_text(text, encoding="utf-8")
-    named = sorted([*files, *(folder / name for name in texts)])
+        (target / directory / name).write_text(text, encoding="utf-8")
+    named = sorted([*files, *(directory / name for name in texts)])
     record = io.StringIO()
     writer = csv.writer(record, lineterminator="\n")
     writer.writerows(_record_row(target, path) for path in named)
-    writer.writerow([f"{folder}/RECORD", "", ""])
-    (target / folder / "RECORD").write_text(record.getvalue(), encoding="utf-8")
-    return [folder / name for name in (*texts, "RECORD")]
+    writer.writerow([f"{directory}/RECORD", "", ""])
+    (target / directory / "RECORD").write_text(record.getvalue(), encoding="utf-8")
+    return [directory / name for name in (*texts, "RECORD")]
 
 
 def _record_row(target: Path, path: Path) -> list[str]:
@@ -158,7 +158,7 @@ def _record_row(target: Path, path: Path) -> list[str]:
 def main(arguments: list[str]) -> int:
     """Install the part that is named; give the exit code."""
     if len(arguments) != 2:
-        print("usage: install_part.py PART FOLDER", file=sys.stderr)
+        print("usage: install_part.py PART DIRECTORY", file=sys.stderr)
         return 2
     try:
         written = install(arguments[0], Path(arguments[1]))

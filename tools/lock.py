@@ -35,8 +35,8 @@ def wanted() -> dict[str, list[str]]:
 def lock(name: str, requirements: list[str], *, upgrade: bool) -> None:
     """Write one lock file, keeping the versions that it already pins unless `upgrade`."""
     target = ROOT / "requirements" / f"{name}.txt"
-    with tempfile.TemporaryDirectory() as folder:
-        source, config = Path(folder) / "wanted.in", Path(folder) / "uv.toml"
+    with tempfile.TemporaryDirectory() as directory:
+        source, config = Path(directory) / "wanted.in", Path(directory) / "uv.toml"
         source.write_text("\n".join(requirements) + "\n")
         alone = [f'[[dependency-metadata]]\nname = "{each}"\nrequires-dist = []\n' for each in ALONE.get(name, ())]
         config.write_text("".join(alone))

@@ -38,7 +38,7 @@ TESTS = (
 )
 
 
-def folder(name: str, version: bytes) -> Path:
+def directory(name: str, version: bytes) -> Path:
     """Return where a package lies in this version."""
     cache = Path(os.environ.get("EVALRUN_CACHE", "~/.cache/evalrun")).expanduser()
     return cache / "peers" / f"{name}-{hashlib.sha256(version).hexdigest()[:16]}"
@@ -52,7 +52,7 @@ def interpreter(name: str, beneath: Path | None = None) -> Path:
         beneath: an interpreter whose packages it has too.
     """
     lock = ROOT / "requirements" / f"{name}.txt"
-    target = folder(name, lock.read_bytes() + sys.version.encode() + str(beneath or "").encode())
+    target = directory(name, lock.read_bytes() + sys.version.encode() + str(beneath or "").encode())
     python = target / "bin" / "python"
     if not (target / ".complete").exists():
         shutil.rmtree(target, ignore_errors=True)
@@ -69,7 +69,7 @@ def interpreter(name: str, beneath: Path | None = None) -> Path:
 
 def checkout() -> Path:
     """Return a checkout of LiveCodeBench, fetched unless it is there."""
-    target = folder("livecodebench", LIVECODEBENCH_COMMIT.encode())
+    target = directory("livecodebench", LIVECODEBENCH_COMMIT.encode())
     if not (target / ".complete").exists():
         shutil.rmtree(target, ignore_errors=True)
         git = ["git", "-C", str(target)]

@@ -32,10 +32,12 @@ def release_notes(changelog: str, version: str) -> str | None:
     return None if found is None else found[1].strip()
 
 
-def checksums(folder: Path) -> str:
-    """Return lines as `sha256sum --check` reads them, of all files below the folder."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "SHA256SUMS")
-    return "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(folder)}\n" for path in files)
+def checksums(directory: Path) -> str:
+    """Return lines as `sha256sum --check` reads them, of all files below the directory."""
+    files = sorted(path for path in directory.rglob("*") if path.is_file() and path.name != "SHA256SUMS")
+    return "".join(
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(directory)}\n" for path in files
+    )
 
 
 def build_packages(epoch: str) -> None:

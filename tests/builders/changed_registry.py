@@ -12,7 +12,7 @@ from builders.data import PROJECT_ROOT
 
 
 def copy_registry(packages: Path) -> Path:
-    """Copy the registry into a folder of packages; return the copy."""
+    """Copy the registry into a directory of packages; return the copy."""
     return shutil.copytree(PROJECT_ROOT / "libs/registry/src/evalrun_registry", packages / "evalrun_registry")
 
 

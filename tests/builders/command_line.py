@@ -23,14 +23,14 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 """Runs the command with arguments of text and paths."""
 
 
-def quick_demo(folder: Path, problems: int = 32) -> Path:
+def quick_demo(directory: Path, problems: int = 32) -> Path:
     """Write the demo's file so that an answer's first timeout is its last: two answers never end on five tests.
 
     The first 8 `problems` have no such answer, the first 16 have one: a second of CPU each.
     """
     manifest = yaml.safe_load(DEMO.read_text())
     manifest["spec"]["datasets"][0] |= {"stopAfterTimeouts": 1, "maxProblems": problems}
-    file = folder / "demo.yaml"
+    file = directory / "demo.yaml"
     file.write_text(yaml.safe_dump(manifest))
     return file
 

@@ -27,8 +27,8 @@ ALL_DATA = os.environ.get("EVALRUN_TEST_ALL_DATA") == "1"
 
 def data_file(relative: str) -> Path:
     """A file of the real data; skips the test where it is absent."""
-    folder = Path(os.environ.get("EVALRUN_TEST_DATA", PROJECT_ROOT.parent / "shared" / "data"))
-    path = folder / relative
+    directory = Path(os.environ.get("EVALRUN_TEST_DATA", PROJECT_ROOT.parent / "shared" / "data"))
+    path = directory / relative
     if not path.exists():
         pytest.skip(f"real data is not here: {path} (set EVALRUN_TEST_DATA)")
     return path

@@ -70,11 +70,11 @@ class GcsDouble:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    def environment(self, folder: Path) -> dict[str, str]:
+    def environment(self, directory: Path) -> dict[str, str]:
         """Return what a client needs: as a Secret of `output.credentialsSecretRef` holds it, and the double's address.
 
         Args:
-            folder: where the key of a service account is written.
+            directory: where the key of a service account is written.
         """
         key = rsa.generate_private_key(65537, 2048)
         account = {
@@ -82,7 +82,7 @@ class GcsDouble:
             "token_uri": f"{self._url}/token",
             "private_key": key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(),
         }  # fmt: skip
-        file = folder / "account.json"
+        file = directory / "account.json"
         file.write_text(json.dumps(account))
         return {
             "GOOGLE_APPLICATION_CREDENTIALS": str(file),

@@ -1,4 +1,4 @@
-"""Plans, sources and prepared folders for tests of data governance."""
+"""Plans, sources and prepared directories for tests of data governance."""
 
 import gzip
 import json
@@ -47,25 +47,25 @@ def phase0_spec() -> dict[str, Any]:
     return spec
 
 
-def phase0_sources(folder: Path, leaked: Mapping[str, object] | None = None) -> dict[str, Path]:
+def phase0_sources(directory: Path, leaked: Mapping[str, object] | None = None) -> dict[str, Path]:
     """Write stand-ins for the sources of phase 0's datasets and its training split: six problems to evaluate.
 
     Args:
-        folder: where.
+        directory: where.
         leaked: a further row of the training split.
     """
-    (folder / "HumanEval.jsonl.gz").write_bytes(gzip.compress(json.dumps(HUMANEVAL).encode()))
+    (directory / "HumanEval.jsonl.gz").write_bytes(gzip.compress(json.dumps(HUMANEVAL).encode()))
     train = [contest_row(number, dataset="codecontests_train") for number in (20, 21)]
     return {
-        "humaneval": folder / "HumanEval.jsonl.gz",
-        "mbpp_reg": write_rows(folder / "mbpp.jsonl", [MBPP]),
+        "humaneval": directory / "HumanEval.jsonl.gz",
+        "mbpp_reg": write_rows(directory / "mbpp.jsonl", [MBPP]),
         "codecontests_valid": write_rows(
-            folder / "valid.jsonl", [contest_row(number, dataset="codecontests_valid") for number in range(2)]
+            directory / "valid.jsonl", [contest_row(number, dataset="codecontests_valid") for number in range(2)]
         ),
         "codecontests_test": write_rows(
-            folder / "test.jsonl", [contest_row(number, dataset="codecontests_test") for number in (7, 8)]
+            directory / "test.jsonl", [contest_row(number, dataset="codecontests_test") for number in (7, 8)]
         ),
-        "codecontests_train": write_rows(folder / "train.jsonl", [*train, leaked] if leaked else train),
+        "codecontests_train": write_rows(directory / "train.jsonl", [*train, leaked] if leaked else train),
     }
 
 
@@ -89,9 +89,9 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, object]]) -> Path:
     return path
 
 
-def write_plan(folder: Path, datasets: Sequence[Mapping[str, object]], **top: object) -> Path:
+def write_plan(directory: Path, datasets: Sequence[Mapping[str, object]], **top: object) -> Path:
     """Write a plan; JSON is YAML."""
-    path = folder / "plan.yaml"
+    path = directory / "plan.yaml"
     path.write_text(json.dumps({"datasets": datasets, **top}), encoding="utf-8")
     return path
 
@@ -110,9 +110,11 @@ def prepared(plan: Path, output: Path, report: Report = no_report) -> AuditResul
     return Preparation(read_plan(plan), output, report, no_server).run()
 
 
-def tree(folder: Path) -> dict[str, bytes]:
-    """Return every file below a folder with its content."""
-    return {str(file.relative_to(folder)): file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()}
+def tree(directory: Path) -> dict[str, bytes]:
+    """Return every file below a directory with its content."""
+    return {
+        str(file.relative_to(directory)): file.read_bytes() for file in sorted(directory.rglob("*")) if file.is_file()
+    }
 
 
 def json_lines(file: Path) -> list[dict[str, object]]:

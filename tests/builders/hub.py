@@ -115,9 +115,9 @@ def hub(repositories: Mapping[str, Mapping[str, bytes]], gated: frozenset[str] =
         server.server_close()
 
 
-def _children(files: Mapping[str, bytes], folder: str, *, deep: bool) -> list[dict[str, object]]:
-    """Return what a folder of a repository holds, as the hub's tree API lists it."""
-    prefix = f"{folder}/" if folder else ""
+def _children(files: Mapping[str, bytes], directory: str, *, deep: bool) -> list[dict[str, object]]:
+    """Return what a directory of a repository holds, as the hub's tree API lists it."""
+    prefix = f"{directory}/" if directory else ""
     entries: dict[str, dict[str, object]] = {}
     for path, content in files.items():
         if not path.startswith(prefix):

@@ -38,7 +38,7 @@ DATASET: Final = "sums"
 PROTOCOL: Final = {"name": "EVAL@turns", "turns": {"limit": 3}}
 
 
-def write_recorded_turns(folder: Path) -> tuple[Path, Path]:
+def write_recorded_turns(directory: Path) -> tuple[Path, Path]:
     """Write the problems and the recorded answers; gives both files."""
     truth = {"inputs": ["1 2\n", "70001 80002\n"], "outputs": ["3\n", "150003\n"], "groups": ["public", "private"]}
     problems = [
@@ -51,7 +51,7 @@ def write_recorded_turns(folder: Path) -> tuple[Path, Path]:
         for name, turns in ANSWERS.items()
         for turn, code in enumerate(turns)
     ]
-    return _write(folder / "turn-problems.jsonl", problems), _write(folder / "turn-answers.jsonl", answers)
+    return _write(directory / "turn-problems.jsonl", problems), _write(directory / "turn-answers.jsonl", answers)
 
 
 def _write(path: Path, rows: Sequence[Mapping[str, object]]) -> Path:

@@ -19,10 +19,10 @@ def program() -> str:
 
 
 class Server:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, directory: Path) -> None:
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
-        self._folder = folder
+        self._folder = directory
         self.process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
@@ -53,8 +53,8 @@ class Server:
 
 
 @asynccontextmanager
-async def redis_server(folder: Path) -> AsyncIterator[Server]:
-    server = Server(folder)
+async def redis_server(directory: Path) -> AsyncIterator[Server]:
+    server = Server(directory)
     await server.start()
     try:
         yield server

@@ -1,4 +1,5 @@
-"""A real S3 server (versitygw) over a folder, on a free port of loopback: an object is a file, a bucket a folder."""
+"""A real S3 server (versitygw) over a directory, on a free port of loopback: an object is a file, a bucket a
+directory."""
 
 import asyncio
 import signal
@@ -27,7 +28,7 @@ class S3Server:
     """The server's process. `start` again after `stop` keeps the port and the objects."""
 
     program: Path
-    folder: Path
+    directory: Path
     """Its buckets."""
     log: Path
     port: int = field(default_factory=free_port)
@@ -48,7 +49,7 @@ class S3Server:
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 self.program, "--port", f"127.0.0.1:{self.port}", "--access", key, "--secret", secret,
-                "posix", str(self.folder), stdout=log, stderr=log,
+                "posix", str(self.directory), stdout=log, stderr=log,
             )  # fmt: skip
         while True:  # until it listens; the test's time limit bounds it
             if self._process.returncode is not None:

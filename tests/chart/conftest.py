@@ -1,4 +1,5 @@
-"""The real helm for the tests of this folder: found, or built with Go, after collection and outside their time limit.
+"""The real helm for the tests of this directory: found, or built with Go, after collection and outside their time
+limit.
 
 Without it they are skipped with the reason; with CI=true they fail.
 """
@@ -16,7 +17,7 @@ HELM = pytest.StashKey[Path | str]()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Find or build helm where a test of this folder asks for it."""
+    """Find or build helm where a test of this directory asks for it."""
     wanted = any(
         HERE in item.path.parents and isinstance(item, pytest.Function) and "chart" in item.fixturenames
         for item in session.items

@@ -198,7 +198,7 @@ ISSUED = {"judge": "evalrun-judge-tls", "sandbox": "evalrun-sandbox-tls", "rewar
 
 @pytest.mark.parametrize("discovery", ["dns", "endpointSlices"])
 @pytest.mark.parametrize("held", [NAMED, ISSUED], ids=["named", "issued"])
-def test_with_tls_every_part_understands_its_folders_and_is_probed_where_it_answers(
+def test_with_tls_every_part_understands_its_directories_and_is_probed_where_it_answers(
     chart: Chart, discovery: str, held: dict[str, str]
 ) -> None:
     judge: dict[str, Any] = {"enabled": True, "gateway": {"discovery": discovery}}
@@ -208,7 +208,7 @@ def test_with_tls_every_part_understands_its_folders_and_is_probed_where_it_answ
         values["reward"] = {**values["reward"], "judgeTlsSecret": NAMED["reward"]}
     objects = chart.render(values)
     secrets = {}
-    for name, settings_type, folders in (
+    for name, settings_type, directories in (
         ("judge", JudgeSettings, {"tls_folder", "sandbox_tls_folder"}),
         ("sandbox", SandboxSettings, {"tls_folder"}),
         ("reward", RewardSettings, {"judge_tls_folder"}),
@@ -216,8 +216,8 @@ def test_with_tls_every_part_understands_its_folders_and_is_probed_where_it_answ
         container = container_of(objects, f"evalrun-{name}")
         flags = dict(flag.removeprefix("--").partition("=")[::2] for flag in container["args"])
         given = {key.replace("-", "_"): value for key, value in flags.items() if "tls" in key}
-        assert given == dict.fromkeys(folders, "/etc/evalrun/tls")
-        assert folders <= settings_type.model_fields.keys()
+        assert given == dict.fromkeys(directories, "/etc/evalrun/tls")
+        assert directories <= settings_type.model_fields.keys()
         (mount,) = (one for one in container["volumeMounts"] if one["mountPath"] == "/etc/evalrun/tls")
         pod = named(objects, "Deployment", f"evalrun-{name}")["spec"]["template"]["spec"]
         (volume,) = (one for one in pod["volumes"] if one["name"] == mount["name"])
@@ -287,9 +287,9 @@ def token_files(objects: list[Object], workload: str) -> dict[str, Path]:
     container = container_of(objects, workload)
     files = {one["name"]: Path(one["value"]) for one in container["env"] if one["name"].endswith("_TOKEN_FILE")}
     pod = named(objects, "Deployment", workload)["spec"]["template"]["spec"]
-    folders = {mount["name"]: Path(mount["mountPath"]) for mount in container["volumeMounts"]}
+    directories = {mount["name"]: Path(mount["mountPath"]) for mount in container["volumeMounts"]}
     held = {
-        folders[volume["name"]] / item["path"]
+        directories[volume["name"]] / item["path"]
         for volume in pod["volumes"]
         for source in volume.get("projected", {}).get("sources", [])
         for item in source["secret"]["items"]

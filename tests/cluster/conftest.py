@@ -1,4 +1,5 @@
-"""A real control plane for the tests of this folder, each part started once a session, when a test first asks for it.
+"""A real control plane for the tests of this directory, each part started once a session, when a test first asks for
+it.
 
 The binaries are found, or built, after collection and outside every test's time limit: a first build takes minutes.
 Without them the tests are skipped with the reason; with CI=true they fail.
@@ -34,14 +35,14 @@ BINARIES = pytest.StashKey[dict[str, dict[str, Path] | str]]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Allow the tests of this folder more time: the first ones wait for the whole control plane to start."""
+    """Allow the tests of this directory more time: the first ones wait for the whole control plane to start."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.timeout(600))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Find or build the programs that the tests of this folder ask for."""
+    """Find or build the programs that the tests of this directory ask for."""
     if session.config.option.collectonly:
         return
     asked_for = {

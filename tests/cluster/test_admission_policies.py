@@ -104,7 +104,7 @@ def requests(plane: ControlPlane) -> Requests:
 
 def apply_policies(plane: ControlPlane, chart: Chart, values: Values) -> None:
     policies = [item for item in chart.render(values, namespace=SYSTEM) if "AdmissionPolicy" in item["kind"]]
-    file = plane.folder / "policies.json"
+    file = plane.directory / "policies.json"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": policies}))
     plane.kubectl("apply", "--server-side", "--force-conflicts", f"--filename={file}")
 

@@ -60,18 +60,18 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         binaries = find_binaries(PROGRAMS, build=False)
     except MissingBinariesError as error:
         pytest.skip(f"a build of these takes many minutes, so no test starts one: {error}")
-    folder = tmp_path_factory.mktemp("autoscalers")
+    directory = tmp_path_factory.mktemp("autoscalers")
     often = ("--horizontal-pod-autoscaler-sync-period=2s",)
     with ExitStack() as stack:
-        flags = aggregation_flags(folder / "aggregation")
-        plane = stack.enter_context(running_control_plane(binaries, folder / "plane", flags))
+        flags = aggregation_flags(directory / "aggregation")
+        plane = stack.enter_context(running_control_plane(binaries, directory / "plane", flags))
         apply_crds(plane, ROOT / "k8s" / "crd.yaml")
         usage = usage_configs()
         stack.enter_context(running_nodes(plane, binaries, count=1, gpus=0, usage=usage, controller_flags=often))
         stack.enter_context(running_metrics_server(plane, binaries))
-        load = stack.enter_context(HeldLoad(folder, sandboxes=1, slots=1))
+        load = stack.enter_context(HeldLoad(directory, sandboxes=1, slots=1))
         job = static_job("gateway", load.metrics_port, namespace="by-custom", run="run")
-        prometheus = stack.enter_context(running_prometheus(folder, [job]))
+        prometheus = stack.enter_context(running_prometheus(directory, [job]))
         stack.enter_context(running_prometheus_adapter(plane, binaries, prometheus.url, relist="2s"))
         load.in_flight = IN_FLIGHT
         yield plane

@@ -57,10 +57,10 @@ def binaries() -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory, binaries: dict[str, Path]) -> Iterator[ControlPlane]:
     """A control plane that KEDA may stand beside."""
-    folder = tmp_path_factory.mktemp("keda")
+    directory = tmp_path_factory.mktemp("keda")
     with ExitStack() as stack:
-        flags = aggregation_flags(folder / "aggregation")
-        plane = stack.enter_context(running_control_plane(binaries, folder / "plane", flags))
+        flags = aggregation_flags(directory / "aggregation")
+        plane = stack.enter_context(running_control_plane(binaries, directory / "plane", flags))
         apply_crds(plane, ROOT / "k8s" / "crd.yaml", keda_crds())
         stack.enter_context(running_nodes(plane, binaries, count=1, gpus=0))
         yield plane
@@ -80,7 +80,7 @@ def test_a_judge_at_zero_starts_when_answers_wait_and_when_nothing_measures(
         keda_held, prometheus_held = (stack.enter_context(ExitStack()) for _ in range(2))
         keda_held.enter_context(running_keda(plane, binaries))
         job = static_job("aggregator", answers.port, namespace="by-keda", run="run")
-        prometheus = prometheus_held.enter_context(running_prometheus(plane.folder, [job]))
+        prometheus = prometheus_held.enter_context(running_prometheus(plane.directory, [job]))
         address = stack.enter_context(serving_ledger(ledger))
         flags = ("--namespace=by-keda", "--autoscaling=keda", f"--keda-prometheus={prometheus.url}", "--poll-seconds=1")
         stack.enter_context(running_operator(plane, operator_kubeconfig(plane, "keda"), address, flags))

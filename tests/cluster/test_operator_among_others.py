@@ -81,7 +81,7 @@ def a_run(plane: ControlPlane, namespace: str, name: str = "run", **spec: Any) -
 def a_process(plane: ControlPlane, account: Path, address: str, name: str, *flags: str) -> OperatorProcess:
     """Return an operator that is not started yet."""
     metrics_port, port = free_ports(2)
-    log = plane.folder / f"{name}.log"
+    log = plane.directory / f"{name}.log"
     return OperatorProcess(plane, account, address, log, metrics_port, port, flags=("--poll-seconds=0.3", *flags))
 
 
@@ -316,7 +316,7 @@ def test_a_lost_namespace_stops_no_other_and_comes_back(
     bind(namespace)
     config = json.loads(nodes.kubeconfig.read_text())
     token = nodes.kubectl("create", "token", "few", "-n", namespace).strip()
-    kubeconfig = nodes.folder / "few.kubeconfig"
+    kubeconfig = nodes.directory / "few.kubeconfig"
     kubeconfig.write_text(json.dumps({**config, "users": [{"name": "admin", "user": {"token": token}}]}))
     operator = a_process(nodes, kubeconfig, address, "few", f"--namespace={lost}", f"--namespace={namespace}")
     try:

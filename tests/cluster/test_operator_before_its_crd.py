@@ -26,7 +26,7 @@ def test_it_waits_for_its_crd_and_serves_its_namespace_alone(bare: ControlPlane)
     make_namespace(bare, "theirs")
     port, metrics_port = free_ports(2)
     operator = OperatorProcess(
-        bare, kubeconfig, "127.0.0.1:1", bare.folder / "operator.log", metrics_port, port, flags=["--namespace=ours"]
+        bare, kubeconfig, "127.0.0.1:1", bare.directory / "operator.log", metrics_port, port, flags=["--namespace=ours"]
     )
     try:
         operator.launch()

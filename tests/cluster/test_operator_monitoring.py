@@ -93,7 +93,7 @@ class Watched:
 
 @pytest.fixture(scope="module")
 def watched(nodes: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
-    folder = tmp_path_factory.mktemp("monitoring")
+    directory = tmp_path_factory.mktemp("monitoring")
     ledger = GatedLedger()
     ledger.generated = ledger.total
     make_namespace(nodes, NAMESPACE)
@@ -106,7 +106,7 @@ def watched(nodes: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
         with gateway() as port:
             until(lambda: bool(gateways(run)), "the gateways' pods")
             jobs = [scrape_job(run, port), static_job("operator", operator.metrics_port, namespace="evalrun-system")]
-            with running_prometheus(folder, jobs) as prometheus:
+            with running_prometheus(directory, jobs) as prometheus:
                 yield Watched(run, ledger, prometheus, operator)
     remove_namespace(nodes, NAMESPACE)
 

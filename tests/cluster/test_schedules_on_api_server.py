@@ -63,16 +63,16 @@ def evalrun(plane: ControlPlane, *arguments: str) -> tuple[int, str]:
 def test_nights_around_a_change_of_the_clocks(api: ControlPlane, tmp_path: Path) -> None:
     """Eight nights: the last Sunday of March among them, and one each with the faults that checkpoints have."""
     evening = datetime(2040, 3, 22, 18, 0, tzinfo=UTC)
-    folder = tmp_path / "grpo"
+    directory = tmp_path / "grpo"
     old = evening - timedelta(days=1)
-    write_checkpoint(folder, 10, old)
+    write_checkpoint(directory, 10, old)
     kubeconfig = operator_kubeconfig(api)
     changes = {
         "spec.schedule": "30 2 * * *",
         "spec.checkpoints.policy": "EveryNew",
         "spec.merge": {"cache": "s3://models/merged"},
     }
-    with nights(api, kubeconfig, "nights", folder, evening, changes) as world:
+    with nights(api, kubeconfig, "nights", directory, evening, changes) as world:
         world.night(datetime(2040, 3, 23, 1, 30, tzinfo=UTC))
         assert world.steps == [10]
         policy = f"/apis/networking.k8s.io/v1/namespaces/nights/networkpolicies/{NAME}-checkpoints"
@@ -82,18 +82,18 @@ def test_nights_around_a_change_of_the_clocks(api: ControlPlane, tmp_path: Path)
 
         # A checkpoint is written slowly: not yet there at the start, taken up the same night.
         start = datetime(2040, 3, 24, 1, 30, tzinfo=UTC)
-        write_checkpoint(folder, 20, start, missing=SHARDS[1])
+        write_checkpoint(directory, 20, start, missing=SHARDS[1])
         world.night(start)
         assert (world.steps, world.condition("Sound")["reason"]) == ([10], "BeingWritten")
         assert api.request("GET", policy).body["spec"] == fenced, "what somebody changed is written again before a Job"
-        write_checkpoint(folder, 20, start)
+        write_checkpoint(directory, 20, start)
         world.set_clock(start + timedelta(minutes=20))
         world.play(lambda: len(world.runs()) == 2, "the checkpoint of the night")
         world.end_runs()
 
         # 02:30 does not exist on 25 March 2040: the start comes at 03:00, once. The bucket is away at first.
         start = datetime(2040, 3, 25, 1, 0, tzinfo=UTC)
-        write_checkpoint(folder, 30, start - timedelta(hours=1))
+        write_checkpoint(directory, 30, start - timedelta(hours=1))
         world.reachable = False
         world.night(start)
         assert world.condition("Discovered")["reason"] == "ListingFailed"
@@ -106,7 +106,7 @@ def test_nights_around_a_change_of_the_clocks(api: ControlPlane, tmp_path: Path)
 
         # The operator is down for a night, and its runs are deleted meanwhile.
         world.kill()
-        write_checkpoint(folder, 40, start + timedelta(hours=2))
+        write_checkpoint(directory, 40, start + timedelta(hours=2))
         api.request("DELETE", f"{API}/nights/evalruns")
         world.set_clock(datetime(2040, 3, 26, 7, 0, tzinfo=UTC))
         world.start()
@@ -115,13 +115,13 @@ def test_nights_around_a_change_of_the_clocks(api: ControlPlane, tmp_path: Path)
 
         # One is broken, one is rewritten, one is deleted.
         start = datetime(2040, 3, 27, 0, 30, tzinfo=UTC)
-        write_checkpoint(folder, 50, start - timedelta(hours=1), missing=SHARDS[0])
-        write_checkpoint(folder, 40, start - timedelta(hours=1), weights="rewritten")
-        shutil.rmtree(folder / "global_step_20")
+        write_checkpoint(directory, 50, start - timedelta(hours=1), missing=SHARDS[0])
+        write_checkpoint(directory, 40, start - timedelta(hours=1), weights="rewritten")
+        shutil.rmtree(directory / "global_step_20")
         world.night(start)
         assert world.steps == [10, 20, 30, 40, 40]
         assert [SHARDS[0] in text for text in world.events("CheckpointBroken")] == [True]
-        write_checkpoint(folder, 50, start - timedelta(hours=1))
+        write_checkpoint(directory, 50, start - timedelta(hours=1))
         world.night(datetime(2040, 3, 28, 0, 30, tzinfo=UTC))
         world.night(datetime(2040, 3, 29, 0, 30, tzinfo=UTC))
         assert world.steps == [10, 20, 30, 40, 40, 50]
@@ -129,7 +129,7 @@ def test_nights_around_a_change_of_the_clocks(api: ControlPlane, tmp_path: Path)
         assert world.status()["lastGood"]["step"] == 50
 
         # A start by hand, while suspended; then what people see.
-        write_checkpoint(folder, 60, start)
+        write_checkpoint(directory, 60, start)
         path = f"{API}/nights/evalschedules/{NAME}"
         assert api.request("PATCH", path, {"spec": {"suspend": True}}, "application/merge-patch+json").status == 200
         code, said = evalrun(api, "schedule", "run", NAME, "-n", "nights")
@@ -147,7 +147,7 @@ def test_nights_around_a_change_of_the_clocks(api: ControlPlane, tmp_path: Path)
 
         # Shards are merged before their run, which says what it evaluates and where its model is.
         world.end_runs()
-        write_shards(folder, 70, start)
+        write_shards(directory, 70, start)
         assert evalrun(api, "schedule", "run", NAME, "-n", "nights")[0] == 0
 
         def is_merged() -> bool:
@@ -199,12 +199,12 @@ def test_a_loss_of_half_a_margin_each_night_is_caught_by_the_fixed_baseline(api:
             return "False"
         return "True" if set(decided.values()) == {GateDecision.PASS} else "Unknown"
 
-    evening, folder = datetime(2040, 5, 1, 18, 0, tzinfo=UTC), tmp_path / "grpo"
+    evening, directory = datetime(2040, 5, 1, 18, 0, tzinfo=UTC), tmp_path / "grpo"
     good = []
-    with nights(api, operator_kubeconfig(api), "drift", folder, evening, changes) as world:
+    with nights(api, operator_kubeconfig(api), "drift", directory, evening, changes) as world:
         for night in range(1, 5):
             start = datetime(2040, 5, 1 + night, 1, 0, tzinfo=UTC)
-            write_checkpoint(folder, 10 * night, start - timedelta(hours=1))
+            write_checkpoint(directory, 10 * night, start - timedelta(hours=1))
             world.night(start, ends=False)
             world.end_runs(gate_passed)
             world.play(partial(has_result, world, 10 * night), "the night's result")

@@ -84,7 +84,7 @@ def test_a_run_that_says_nothing_is_asked_over_tls_and_one_that_says_disabled_in
                 run.wait_for("Succeeded")
         pods = {run.name: json.dumps(run.objects("statefulsets")) for run in (silent, plain)}
     assert "EVALRUN_AGGREGATOR_TLS_FOLDER" in pods["silent"]
-    assert not [word for word in ("TLS_FOLDER", "--health-port") if word in pods["plain"]]
+    assert not [word for word in ("TLS_DIRECTORY", "--health-port") if word in pods["plain"]]
     assert {run.name: run.get()["status"]["settings"]["tls"] for run in (silent, plain)} == dict.fromkeys(
         pods, "issued"
     )

@@ -147,8 +147,8 @@ print(json.dumps({
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a copy of the packages does with the family once its three files are there."""
-    folder = tmp_path_factory.mktemp("added")
-    packages, protos = folder / "packages", folder / "proto"
+    directory = tmp_path_factory.mktemp("added")
+    packages, protos = directory / "packages", directory / "proto"
     for package in ("libs/data/src/evalrun_data", "services/judge/src/evalrun_judge", "proto/gen/evalrun"):
         shutil.copytree(PROJECT_ROOT / package, packages / Path(package).name)
     shutil.copytree(PROJECT_ROOT / "proto" / "evalrun", protos / "evalrun")

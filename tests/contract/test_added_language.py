@@ -97,11 +97,11 @@ print(json.dumps({
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the unchanged packages do once a copy of the registry describes another language."""
     packages = tmp_path_factory.mktemp("added")
-    folder = copy_registry(packages) / "languages"
-    (folder / "quiet.py").write_text(MODULE)
-    text = (folder / "__init__.py").read_text()
+    directory = copy_registry(packages) / "languages"
+    (directory / "quiet.py").write_text(MODULE)
+    text = (directory / "__init__.py").read_text()
     text = text.replace("import PYTHON\n", "import PYTHON\nfrom evalrun_registry.languages.quiet import QUIET\n")
-    (folder / "__init__.py").write_text(text.replace("(PYTHON, C, CPP)", "(PYTHON, C, CPP, QUIET)"))
+    (directory / "__init__.py").write_text(text.replace("(PYTHON, C, CPP)", "(PYTHON, C, CPP, QUIET)"))
     return run_with_packages(packages, SHOW)
 
 

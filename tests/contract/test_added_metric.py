@@ -58,7 +58,7 @@ from evalrun_results.metrics.accumulator import MetricOptions, MetricsAccumulato
 from evalrun_results.outputs.qa_logs import QaOptions
 from evalrun_results.outputs.writer import OutputPlan, write_outputs
 
-folder, page = Path(sys.argv[1]), Path(sys.argv[2])
+directory, page = Path(sys.argv[1]), Path(sys.argv[2])
 results = [
     sample_result(problem, sample, ["success"] if sample < problem % 3 else ["wrong_answer"])
     for problem in range(60)
@@ -66,21 +66,21 @@ results = [
 ]
 options = MetricOptions(budget=True)
 for name in ("first", "second"):
-    write_outputs(results, str(folder / name), OutputPlan({}, options, QaOptions(0.0, 2048)))
+    write_outputs(results, str(directory / name), OutputPlan({}, options, QaOptions(0.0, 2048)))
 accumulator = MetricsAccumulator()
 for result in results:
     accumulator.add(result)
 console = Console(width=100)
 with console.capture() as tables:
-    for table in results_tables(json.loads((folder / "first" / "summary.json").read_text())):
+    for table in results_tables(json.loads((directory / "first" / "summary.json").read_text())):
         console.print(table)
-views.compare(str(folder / "first"), str(folder / "second"), view="text", output=folder / "compared.txt")
+views.compare(str(directory / "first"), str(directory / "second"), view="text", output=directory / "compared.txt")
 gate = Gate.model_validate({"anchor": "0.1", "dataset": "humaneval", "metric": "half_accepted_rate"})
 print(json.dumps({
-    "summary": json.loads((folder / "first" / "metrics.json").read_text())["humaneval"]["half_accepted_rate"],
-    "report": (folder / "first" / "report.html").read_text(),
+    "summary": json.loads((directory / "first" / "metrics.json").read_text())["humaneval"]["half_accepted_rate"],
+    "report": (directory / "first" / "report.html").read_text(),
     "terminal": tables.get(),
-    "comparison": (folder / "compared.txt").read_text(),
+    "comparison": (directory / "compared.txt").read_text(),
     "export": metric_values(accumulator.finish(options))["eval/humaneval/half_accepted_rate"],
     "gate": decide_gate(gate, None, accumulator.datasets).decision,
     "crd": json.dumps(evalrun_crd()),
@@ -102,13 +102,13 @@ def add_to(copy: Path, package: str, module: str, text: str) -> Path:
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("added")
-    packages = folder / "packages"
+    directory = tmp_path_factory.mktemp("added")
+    packages = directory / "packages"
     add_to(packages, "evalrun_registry", "metrics.py", DESCRIPTION)
     add_to(packages, "evalrun_results", "metrics/estimators.py", ESTIMATOR)
     tests, tools = PROJECT_ROOT / "tests", PROJECT_ROOT / "tools"
     done = subprocess.run(
-        [sys.executable, "-c", SHOW, str(folder), str(PROJECT_ROOT / "docs" / "outputs.md")],
+        [sys.executable, "-c", SHOW, str(directory), str(PROJECT_ROOT / "docs" / "outputs.md")],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (packages, tests, tools)))},
         capture_output=True,
         text=True,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("libs/*/src", "services/*/src", "operator/src")
+DIRECTORIES = ("libs/*/src", "services/*/src", "operator/src")
 
 FOREIGN_TEXTS = {
     "libs/data/src/evalrun_data/gcsfs_texts.py": "test_gcsfs_texts",
@@ -231,9 +231,9 @@ def found_in(source: str) -> list[str]:
     return [f"{node.lineno}: {ast.unparse(node)}" for node in sorted(decisions, key=lambda node: node.lineno)]
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_no_decision_hangs_on_the_wording_of_a_message(folder: str) -> None:
-    paths = {path.relative_to(ROOT).as_posix(): path for path in sorted(ROOT.glob(f"{folder}/**/*.py"))}
+@pytest.mark.parametrize("directory", DIRECTORIES)
+def test_no_decision_hangs_on_the_wording_of_a_message(directory: str) -> None:
+    paths = {path.relative_to(ROOT).as_posix(): path for path in sorted(ROOT.glob(f"{directory}/**/*.py"))}
     assert paths
     own = {name: path for name, path in paths.items() if name not in FOREIGN_TEXTS}
     found = [f"{name}:{each}" for name, path in own.items() for each in found_in(path.read_text())]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ["libs/*/src", "services/*/src", "operator/src", "tools"]
+DIRECTORIES = ["libs/*/src", "services/*/src", "operator/src", "tools"]
 NOTHING = {"None", "NoReturn", "Never"}
 
 
@@ -44,9 +44,9 @@ def test_false_openings_docstring_and_annotation_are_compared(signature: str, do
     assert bool(list(false_openings(source))) is is_false
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_docstring_opening_with_return_matches_the_annotation(folder: str) -> None:
-    files = [path for place in ROOT.glob(folder) for path in sorted(place.rglob("*.py"))]
+@pytest.mark.parametrize("directory", DIRECTORIES)
+def test_docstring_opening_with_return_matches_the_annotation(directory: str) -> None:
+    files = [path for place in ROOT.glob(directory) for path in sorted(place.rglob("*.py"))]
     assert files
     found = [
         f"{path.relative_to(ROOT)}:{line}: {name}"

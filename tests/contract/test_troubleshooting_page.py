@@ -11,8 +11,8 @@ SYMPTOMS = sorted(
 )
 SOURCES = "\n".join(
     path.read_text()
-    for folder in ("libs", "services", "operator")
-    for path in (PROJECT_ROOT / folder).rglob("*.py")
+    for directory in ("libs", "services", "operator")
+    for path in (PROJECT_ROOT / directory).rglob("*.py")
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""A cluster with real pods for the tests of this folder, with evalrun installed once for all of them.
+"""A cluster with real pods for the tests of this directory, with evalrun installed once for all of them.
 
 They are skipped with the reason where KUBECONFIG names no cluster, in CI too: not every machine can run one. What else
 is missing, with a cluster at hand, fails in CI.
@@ -45,7 +45,7 @@ PACED_COUNT = 90
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Allow the tests of this folder more time: the first waits for images and the installation."""
+    """Allow the tests of this directory more time: the first waits for images and the installation."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.timeout(900))
@@ -98,28 +98,28 @@ def images(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where problems, answers and manifests are."""
     return tmp_path_factory.mktemp("runs")
 
 
 @pytest.fixture(scope="session")
-def tasks(folder: Path) -> Tasks:
+def tasks(directory: Path) -> Tasks:
     """Problems of both families, and some that a grader scores."""
-    return with_grader(both_families(folder), folder)
+    return with_grader(both_families(directory), directory)
 
 
 @pytest.fixture(scope="session")
-def cheats(cluster: Cluster, folder: Path) -> Tasks:
+def cheats(cluster: Cluster, directory: Path) -> Tasks:
     """The cheating programs, for the machine of the cluster's nodes."""
     nodes = cluster.kubectl("get", "nodes", "--output", "jsonpath={.items[0].status.nodeInfo.architecture}")
-    return cheating(folder, "x86_64" if nodes == "amd64" else "aarch64")
+    return cheating(directory, "x86_64" if nodes == "amd64" else "aarch64")
 
 
 @pytest.fixture(scope="session")
-def paced_tasks(folder: Path) -> tuple[Tasks, Verdicts]:
+def paced_tasks(directory: Path) -> tuple[Tasks, Verdicts]:
     """Problems that take a second of waiting each, and their verdicts."""
-    return paced(folder, PACED_COUNT)
+    return paced(directory, PACED_COUNT)
 
 
 @pytest.fixture(scope="session")
@@ -143,15 +143,15 @@ def install(
 
 
 @pytest.fixture(scope="session")
-def started_here(tasks: Tasks, folder: Path) -> Iterator["subprocess.Popen[str]"]:
+def started_here(tasks: Tasks, directory: Path) -> Iterator["subprocess.Popen[str]"]:
     """`evalrun run --local` of the same EvalRun, begun; only where the problems lie and who answers differ."""
-    served = [sys.executable, "-m", "evalrun_generator.recorded", f"--model={MODEL}", *tasks.flags(str(folder))]
+    served = [sys.executable, "-m", "evalrun_generator.recorded", f"--model={MODEL}", *tasks.flags(str(directory))]
     with subprocess.Popen(served, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         try:
             address = address_of(server.stdout.readline() if server.stdout else "")
-            file = folder / "local.yaml"
+            file = directory / "local.yaml"
             file.write_text(yaml.safe_dump(tasks.manifest("local", ".", {"url": f"{address}/v1"}, **small())))
-            command = [*COMMAND, "run", str(file), "--local", "--output", str(folder / "local")]
+            command = [*COMMAND, "run", str(file), "--local", "--output", str(directory / "local")]
             with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
                 try:
                     yield process
@@ -162,38 +162,38 @@ def started_here(tasks: Tasks, folder: Path) -> Iterator["subprocess.Popen[str]"
 
 
 @pytest.fixture(scope="session")
-def on_one_machine(started_here: "subprocess.Popen[str]", folder: Path) -> Path:
-    """The folder with the results of `evalrun run --local`."""
+def on_one_machine(started_here: "subprocess.Popen[str]", directory: Path) -> Path:
+    """The directory with the results of `evalrun run --local`."""
     said, _ = started_here.communicate(timeout=300)
     assert started_here.returncode == 0, said
-    return folder / "local"
+    return directory / "local"
 
 
 @pytest.fixture(scope="session")
-def plain(install: Installed, tasks: Tasks, folder: Path) -> tuple[FinishedRun, PodObservations]:
+def plain(install: Installed, tasks: Tasks, directory: Path) -> tuple[FinishedRun, PodObservations]:
     """A run that nobody disturbs, and what was seen of its pods."""
     manifest = tasks.manifest("plain", f"pvc://{PROBLEMS}", install.endpoint("answers"), **small())
-    name = install.start(manifest, folder)
+    name = install.start(manifest, directory)
     seen = look_at_pods(install, name)
     return outcome(install, name), seen
 
 
 @pytest.fixture(scope="session")
-def cheating_run(install: Installed, plain: tuple[FinishedRun, PodObservations], cheats: Tasks, folder: Path) -> str:
+def cheating_run(install: Installed, plain: tuple[FinishedRun, PodObservations], cheats: Tasks, directory: Path) -> str:
     """The name of a run of the cheating programs, begun by our own command: it goes on beside the disturbed one."""
     del plain  # is alone, so that its time can be told
     manifest = cheats.manifest("cheating", f"pvc://{PROBLEMS}", install.endpoint("cheating-answers"), **small())
-    file = install.write(manifest, folder)
+    file = install.write(manifest, directory)
     done = evalrun("run", file, "--namespace", install.runs, "--no-follow")
     assert done.returncode == 0, done.stdout + done.stderr
     return "cheating"
 
 
 @pytest.fixture(scope="session")
-def disturbed_run(install: Installed, cheating_run: str, tasks: Tasks, folder: Path) -> str:
+def disturbed_run(install: Installed, cheating_run: str, tasks: Tasks, directory: Path) -> str:
     """The name of a run of the same problems, begun; answers take 15 s, and its own volume keeps the outputs."""
     del cheating_run
     spec = small(output={"retain": True})
     return install.start(
-        tasks.manifest("disturbed", f"pvc://{PROBLEMS}", install.endpoint("slow-answers"), **spec), folder
+        tasks.manifest("disturbed", f"pvc://{PROBLEMS}", install.endpoint("slow-answers"), **spec), directory
     )

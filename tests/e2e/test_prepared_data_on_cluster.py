@@ -54,13 +54,13 @@ def answered(install: Installed, tmp_path_factory: pytest.TempPathFactory) -> Ta
 
     The sources have names of their own on the shared claim, where a published file of the same name lies already.
     """
-    folder = tmp_path_factory.mktemp("phase0")
-    sources = phase0_sources(folder)
-    sources = {name: path.rename(folder / f"phase0-{path.name}") for name, path in sources.items()}
+    directory = tmp_path_factory.mktemp("phase0")
+    sources = phase0_sources(directory)
+    sources = {name: path.rename(directory / f"phase0-{path.name}") for name, path in sources.items()}
     names = [sources[name].name for name in PHASE0_DATASETS]
     problems = ("HumanEval/0", "MBPP/11", "p0", "p1", "p7", "p8")
     answers = write_jsonl(
-        folder / "phase0-answers.jsonl", [{"problem_id": p, "response": "print(1)"} for p in problems]
+        directory / "phase0-answers.jsonl", [{"problem_id": p, "response": "print(1)"} for p in problems]
     )
     files = {path.name: path for path in (*sources.values(), answers)}
     install.upload(*(files[name] for name in (*names, answers.name)))

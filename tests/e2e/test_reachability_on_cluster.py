@@ -31,11 +31,11 @@ def other_namespace(install: Installed) -> Iterator[Installed]:
 
 
 def test_each_pair_of_pods_connects_as_the_policies_say(
-    install: Installed, other_namespace: Installed, tasks: Tasks, folder: Path, provoked_drops: Counter[str]
+    install: Installed, other_namespace: Installed, tasks: Tasks, directory: Path, provoked_drops: Counter[str]
 ) -> None:
     cluster = install.cluster
     # Nobody answers, so that every part of the run is there for as long as is needed.
-    install.start(tasks.manifest(RUN, f"pvc://{PROBLEMS}", install.endpoint("nobody"), **small()), folder)
+    install.start(tasks.manifest(RUN, f"pvc://{PROBLEMS}", install.endpoint("nobody"), **small()), directory)
     other_namespace.mount("stranger")
     other_namespace.mount("impostor", labels=OPERATOR)
     install.mount("stranger")

@@ -20,7 +20,7 @@ ADDED_SECONDS = 20.0
 
 @pytest.fixture(scope="module")
 def courses(
-    install: Installed, paced_tasks: tuple[Tasks, Verdicts], folder: Path
+    install: Installed, paced_tasks: tuple[Tasks, Verdicts], directory: Path
 ) -> Mapping[str, tuple[Course, FinishedRun]]:
     """What was seen of the pods of both, and what became of the runs; they go on side by side."""
     own = {"gateway": {"minReplicas": 2, "maxReplicas": 2}, "sandbox": {"minReplicas": 2, "maxReplicas": 3, "slots": 1}}
@@ -34,7 +34,7 @@ def courses(
 
     def follow(name: str) -> tuple[Course, FinishedRun]:
         place, endpoint = f"pvc://{PROBLEMS}", install.endpoint("paced-answers")
-        install.start(paced_tasks[0].manifest(name, place, endpoint, **specs[name]), folder)
+        install.start(paced_tasks[0].manifest(name, place, endpoint, **specs[name]), directory)
         course = happens[name](pools[name], name, time.monotonic)
         return course, outcome(install, name)
 

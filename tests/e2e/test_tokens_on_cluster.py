@@ -67,7 +67,7 @@ def knocked(place, ports, tokens, shown):
     if shown:
         certificate, key, authority = shown
         scheme, context = "https", ssl.create_default_context(cadata=authority)
-        memory = os.memfd_create("tls")  # the pod has no folder that can be written
+        memory = os.memfd_create("tls")  # the pod has no directory that can be written
         os.write(memory, (certificate + key).encode())
         context.load_cert_chain(f"/proc/self/fd/{memory}")
 
@@ -98,12 +98,12 @@ print(settled and open(file).read().split() == TOKENS)
 
 
 def test_every_port_is_closed_without_its_token_and_a_certificate_and_rotation_changes_no_verdict(
-    install: Installed, paced_tasks: tuple[Tasks, Verdicts], folder: Path
+    install: Installed, paced_tasks: tuple[Tasks, Verdicts], directory: Path
 ) -> None:
     tasks, wanted = paced_tasks
     judge = {"gateway": {"maxReplicas": 1}, "sandbox": {"maxReplicas": 1, "slots": 1}}
     spec = small(judge=judge)
-    install.start(tasks.manifest(RUN, f"pvc://{PROBLEMS}", install.endpoint("paced-answers"), **spec), folder)
+    install.start(tasks.manifest(RUN, f"pvc://{PROBLEMS}", install.endpoint("paced-answers"), **spec), directory)
     for judged, _ in progress(install, RUN):
         if judged:
             break
@@ -252,7 +252,7 @@ def write(install: Installed, tokens: dict[str, list[str]], certificates: dict[s
     note = f"example.org/touched={secrets.token_hex(4)}"
     cluster.kubectl("annotate", "pods", "--selector", f"evalrun.dev/run={RUN}", *where, "--overwrite", note)
     for key, components in HOLDERS.items():
-        program = HOLDS.replace("FILE", repr(f"{names.IDENTITY_FOLDER}/{key}"))
+        program = HOLDS.replace("FILE", repr(f"{names.IDENTITY_DIRECTORY}/{key}"))
         program = program.replace("SECONDS", str(SETTLED_SECONDS)).replace("TOKENS", repr(tokens[key]))
         for component in components:
             for pod in cluster.pods(install.runs, RUN, component):

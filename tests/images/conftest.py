@@ -1,4 +1,5 @@
-"""Images for the tests of this folder: skipped with the reason where they cannot be built; with CI=true they fail."""
+"""Images for the tests of this directory: skipped with the reason where they cannot be built; with CI=true they
+fail."""
 
 from pathlib import Path
 

@@ -114,10 +114,10 @@ def test_its_bill_of_materials_names_what_is_in_it(image: Built) -> None:
         check_bill_of_materials(stage, root, root / "opt" / "evalrun")
 
 
-def check_bill_of_materials(stage: str, root: Path, *folders: Path) -> None:
-    """Compare the bill of materials with the packages in an image's files, and in these of its folders."""
+def check_bill_of_materials(stage: str, root: Path, *directories: Path) -> None:
+    """Compare the bill of materials with the packages in an image's files, and in these of its directories."""
     listed = generate_sbom.bom_of(stage, root).components
-    installed = {canonicalize_name(one.name) for folder in folders for one in python_components(folder)}
+    installed = {canonicalize_name(one.name) for directory in directories for one in python_components(directory)}
     debian = {one.name: one for one in listed if is_debian(one)}
     assert {"libc6", "ca-certificates"} <= debian.keys()
     assert ("g++" in debian) is stage.startswith("sandbox")

@@ -29,7 +29,7 @@ VERSION_PACKAGE = "k8s.io/component-base/version"
 
 @dataclass(frozen=True)
 class Tool:
-    """A Go module of this folder and the programs that it builds."""
+    """A Go module of this directory and the programs that it builds."""
 
     name: str
     source: str
@@ -108,8 +108,8 @@ def go_version() -> str:
     return answer.stdout.strip()
 
 
-def folder_of(tool: Tool, version: str) -> Path:
-    """Return the folder in which the tool's binaries are kept for this version of Go."""
+def directory_of(tool: Tool, version: str) -> Path:
+    """Return the directory in which the tool's binaries are kept for this version of Go."""
     digest = hashlib.sha256()
     for part in ("go.mod", "go.sum"):
         digest.update((HERE / tool.name / part).read_bytes())
@@ -119,34 +119,34 @@ def folder_of(tool: Tool, version: str) -> Path:
 
 
 def built(tool: Tool, version: str) -> Path:
-    """Return the folder that holds a tool's binaries.
+    """Return the directory that holds a tool's binaries.
 
     Raises:
         BuildError: one is not built yet.
     """
-    folder = folder_of(tool, version)
-    if not all((folder / name).exists() for name, _ in tool.binaries):
+    directory = directory_of(tool, version)
+    if not all((directory / name).exists() for name, _ in tool.binaries):
         raise BuildError(f"{tool.name} is not built: run python tools/controlplane/build.py {tool.name}")
-    return folder
+    return directory
 
 
 def build(tool: Tool, version: str) -> Path:
-    """Build what is missing of a tool; give the folder that holds its binaries.
+    """Build what is missing of a tool; give the directory that holds its binaries.
 
     Raises:
         BuildError: a build failed; Go's own words are on stderr.
     """
-    folder = folder_of(tool, version)
-    folder.mkdir(parents=True, exist_ok=True)
+    directory = directory_of(tool, version)
+    directory.mkdir(parents=True, exist_ok=True)
     niceness = os.environ.get("EVALRUN_BUILD_NICE", "19")
-    with (folder / ".lock").open("w") as lock:
+    with (directory / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two test sessions may want the same binary
         for name, package in tool.binaries:
-            binary = folder / name
+            binary = directory / name
             if binary.exists():
                 continue
             print(f"building {name} ({package})", file=sys.stderr, flush=True)
-            unfinished = folder / f"{name}.new"
+            unfinished = directory / f"{name}.new"
             done = subprocess.run(
                 [
                     "nice",
@@ -168,7 +168,7 @@ def build(tool: Tool, version: str) -> Path:
             if done.returncode != 0:
                 raise BuildError(f"building {name} failed with exit code {done.returncode}")
             unfinished.rename(binary)
-    return folder
+    return directory
 
 
 def source_of(tool: Tool) -> Path:
@@ -192,7 +192,7 @@ def source_of(tool: Tool) -> Path:
 
 
 def main(arguments: list[str]) -> int:
-    """Build the tools that are named; print each one's folder."""
+    """Build the tools that are named; print each one's directory."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("tools", nargs="*", metavar="TOOL", help=f"{', '.join(TOOLS)}; none: all but {SLOW}")
     instead = parser.add_mutually_exclusive_group()

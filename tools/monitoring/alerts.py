@@ -192,7 +192,7 @@ ALERTS: Sequence[Alert] = (
         severity="warning",
         summary=f"A checkpoint of schedule {WHICH_SCHEDULE} is broken",
         description="Condition Sound in `kubectl describe evalschedule` names it and what it lacks, or Merged what the "
-        "merger said. It gets no run: write it again, or delete its folder.",
+        "merger said. It gets no run: write it again, or delete its directory.",
     ),
     Alert(
         name="EvalrunCheckpointGateFailed",

@@ -41,11 +41,13 @@ def write_problems(path: Path, dataset: str, count: int) -> Path:
     return path
 
 
-def write_run_config(folder: Path, *, problems: int = 4, datasets: Sequence[str] = ("first",), **changes: Any) -> Path:
+def write_run_config(
+    directory: Path, *, problems: int = 4, datasets: Sequence[str] = ("first",), **changes: Any
+) -> Path:
     """Write a run configuration and its problem files; `protocol` and `dataset` are merged into the spec."""
     protocol, dataset = changes.pop("protocol", {}), changes.pop("dataset", {})
     for name in datasets:
-        write_problems(folder / f"{name}.jsonl", name, problems)
+        write_problems(directory / f"{name}.jsonl", name, problems)
     order = {
         "schema": 1,
         "run": "test-run",
@@ -57,11 +59,11 @@ def write_run_config(folder: Path, *, problems: int = 4, datasets: Sequence[str]
             "protocol": protocol,
             "endpoints": [{"url": "http://127.0.0.1:1/v1", "model": "m"}],
         },
-        "base_dir": str(folder),
-        "output_dir": str(folder / "out"),
+        "base_dir": str(directory),
+        "output_dir": str(directory / "out"),
         **changes,
     }
-    path = folder / "work_order.json"
+    path = directory / "work_order.json"
     path.write_text(json.dumps(order))
     return path
 
@@ -283,9 +285,9 @@ class Worker:
                 await asyncio.sleep(0.05)
 
 
-def read_results(folder: Path) -> list[dict[str, Any]]:
+def read_results(directory: Path) -> list[dict[str, Any]]:
     """Read the results of a run that has ended."""
-    return [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    return [json.loads(line) for line in (directory / "results.jsonl").read_text().splitlines()]
 
 
 async def eventually(condition: Callable[[], bool], seconds: float = 60) -> None:

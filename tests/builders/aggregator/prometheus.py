@@ -84,30 +84,30 @@ def static_job(name: str, port: int, **labels: str) -> dict[str, Any]:
 
 @contextmanager
 def running_prometheus(
-    folder: Path, jobs: Sequence[Mapping[str, Any]], interval: str = SCRAPE_INTERVAL
+    directory: Path, jobs: Sequence[Mapping[str, Any]], interval: str = SCRAPE_INTERVAL
 ) -> Iterator[Prometheus]:
-    """Run Prometheus with these scrape jobs; its log is in the folder. Skips if it is absent; fails in CI."""
+    """Run Prometheus with these scrape jobs; its log is in the directory. Skips if it is absent; fails in CI."""
     program = shutil.which("prometheus")
     if program is None:
         missing("no Prometheus: install Debian's package prometheus")
     (port,) = free_ports(1)
-    config = folder / "prometheus.yml"
+    config = directory / "prometheus.yml"
     timing = {"scrape_interval": interval, "scrape_timeout": interval}
     config.write_text(
         yaml.safe_dump({"global": timing, "scrape_configs": [{**job, "honor_labels": True} for job in jobs]})
     )
     flags = [
         f"--config.file={config}",
-        f"--storage.tsdb.path={folder / 'tsdb'}",
+        f"--storage.tsdb.path={directory / 'tsdb'}",
         f"--web.listen-address=127.0.0.1:{port}",
     ]
-    with (folder / "prometheus.log").open("wb") as log:
+    with (directory / "prometheus.log").open("wb") as log:
         process = subprocess.Popen([program, *flags, "--log.level=warn"], stdout=log, stderr=subprocess.STDOUT)
     try:
         prometheus = Prometheus(f"http://127.0.0.1:{port}")
         until(lambda: process.poll() is not None or prometheus.is_ready(), "Prometheus", 40.0)
         if process.poll() is not None:
-            raise RuntimeError(f"Prometheus ended: {(folder / 'prometheus.log').read_text()[-2000:]}")
+            raise RuntimeError(f"Prometheus ended: {(directory / 'prometheus.log').read_text()[-2000:]}")
         # It says that it is ready up to 5 s before it knows its targets: what a quick run counted by then is whole at
         # its first scrape and never increases.
         until(lambda: len(prometheus.query("up")) >= len(jobs), "Prometheus' targets", 40.0)

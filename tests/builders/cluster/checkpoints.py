@@ -11,13 +11,13 @@ TRAINING, CACHE = "training", "merged"
 """Claims with the checkpoints and with the models that are merged from them."""
 TRAINER = "trainer"
 """A pod that holds both."""
-FOLDER = "grpo"
+DIRECTORY = "grpo"
 TRACKER = "latest_checkpointed_iteration.txt"
 SCHEDULE = "grpo"
 
 
-def bring_checkpoints(install: Installed, folder: Path) -> None:
-    """Make both claims, and put the folder of the checkpoints on the training's."""
+def bring_checkpoints(install: Installed, directory: Path) -> None:
+    """Make both claims, and put the directory of the checkpoints on the training's."""
     claims = [
         {
             "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
@@ -28,20 +28,20 @@ def bring_checkpoints(install: Installed, folder: Path) -> None:
     install.cluster.apply(install.runs, *claims)
     install.mount(TRAINER, TRAINING, CACHE)
     where = ("--namespace", install.runs)
-    install.cluster.kubectl("cp", *where, str(folder), f"{TRAINER}:/{TRAINING}/{FOLDER}")
+    install.cluster.kubectl("cp", *where, str(directory), f"{TRAINER}:/{TRAINING}/{DIRECTORY}")
 
 
 def finish_step(install: Installed, step: int) -> None:
     """Write the trainer's file that says up to which step checkpoints are complete."""
-    program = f"open('/{TRAINING}/{FOLDER}/{TRACKER}', 'w').write('{step}')"
+    program = f"open('/{TRAINING}/{DIRECTORY}/{TRACKER}', 'w').write('{step}')"
     install.cluster.python(install.runs, TRAINER, program)
 
 
 def cached_models(install: Installed) -> dict[str, list[str]]:
-    """Return the files of each model in the cache, by the model's folder."""
+    """Return the files of each model in the cache, by the model's directory."""
     program = (
         "import json, os; "
-        f"print(json.dumps({{folder: sorted(files) for folder, _, files in os.walk('/{CACHE}') if files}}))"
+        f"print(json.dumps({{directory: sorted(files) for directory, _, files in os.walk('/{CACHE}') if files}}))"
     )
     found: dict[str, list[str]] = json.loads(install.cluster.python(install.runs, TRAINER, program))
     return found
@@ -62,7 +62,7 @@ def schedule_manifest(problems: Path, image: str) -> Object:
         "metadata": {"name": SCHEDULE},
         "spec": {
             "schedule": "0 3 1 1 *",
-            "checkpoints": {"url": f"pvc://{TRAINING}/{FOLDER}", "pattern": "global_step_*", "policy": "EveryNew"},
+            "checkpoints": {"url": f"pvc://{TRAINING}/{DIRECTORY}", "pattern": "global_step_*", "policy": "EveryNew"},
             "merge": {"cache": f"pvc://{CACHE}/models", "resources": merger},
             "template": template,
         },

@@ -64,7 +64,7 @@ def running_nodes(
         *(f"--config={stage}" for stage in _kwok_stages()),
     ]  # fmt: skip
     if usage:
-        key, certificate = plane.folder / "kwok.key", plane.folder / "kwok.crt"
+        key, certificate = plane.directory / "kwok.key", plane.directory / "kwok.crt"
         self_signed(key, certificate, "kwok")
         kwok += [f"--tls-cert-file={certificate}", f"--tls-private-key-file={key}", "--node-ip=127.0.0.1",
                  f"--node-port={kwok_port}", *(f"--config={file}" for file in usage)]  # fmt: skip
@@ -72,7 +72,7 @@ def running_nodes(
         stack.enter_context(running_controllers(plane, binaries, *rates, *controller_flags))
         for name, flags in (("kube-scheduler", scheduler), ("kwok", kwok)):
             command = [str(binaries[name]), *flags]
-            stack.enter_context(running_process(name, command, plane.folder))
+            stack.enter_context(running_process(name, command, plane.directory))
         _apply(plane, [_fake_node(f"node-{index}", gpus) for index in range(count)])
         plane.kubectl("wait", "node", "--all", "--for=condition=Ready", "--timeout=100s")
         yield
@@ -82,14 +82,14 @@ def running_nodes(
 def running_controllers(plane: ControlPlane, binaries: Mapping[str, Path], *flags: str) -> Iterator[None]:
     """Run the controller manager, with further flags."""
     (port,) = free_ports(1)
-    keys = plane.folder / "keys"
+    keys = plane.directory / "keys"
     command = [
         str(binaries["kube-controller-manager"]), f"--kubeconfig={plane.kubeconfig}",
         f"--service-account-private-key-file={keys / 'sa.key'}", "--use-service-account-credentials",
         "--leader-elect=false", f"--root-ca-file={plane.ca_file}", "--bind-address=127.0.0.1",
         f"--secure-port={port}", *flags,
     ]  # fmt: skip
-    with running_process("kube-controller-manager", command, plane.folder):
+    with running_process("kube-controller-manager", command, plane.directory):
         yield
 
 
@@ -107,7 +107,7 @@ def running_kuberay(plane: ControlPlane, binaries: Mapping[str, Path]) -> Iterat
         f"--metrics-addr=127.0.0.1:{metrics}", f"--health-probe-bind-address=127.0.0.1:{health}",
     ]  # fmt: skip
     until(lambda: set(RAY_KINDS) <= _served_kinds(plane, "/apis/ray.io/v1"), "KubeRay's kinds in discovery")
-    with running_process("ray-operator", command, plane.folder):
+    with running_process("ray-operator", command, plane.directory):
         yield
 
 
@@ -142,6 +142,6 @@ def _fake_node(name: str, gpus: int) -> dict[str, object]:
 
 
 def _apply(plane: ControlPlane, objects: list[dict[str, object]]) -> None:
-    file = plane.folder / "objects.json"
+    file = plane.directory / "objects.json"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
     plane.kubectl("apply", "--server-side", "-f", str(file))

@@ -65,12 +65,12 @@ def find_binaries(
     Raises:
         MissingBinariesError: Go is missing too, or the build failed, or would be needed and is not wanted.
     """
-    folders = os.environ.get("KUBEBUILDER_ASSETS")
-    if not folders and shutil.which("etcd") and shutil.which("kube-apiserver"):
-        folders = os.environ.get("PATH")  # never kubectl alone from there: it would be of any version
+    directories = os.environ.get("KUBEBUILDER_ASSETS")
+    if not directories and shutil.which("etcd") and shutil.which("kube-apiserver"):
+        directories = os.environ.get("PATH")  # never kubectl alone from there: it would be of any version
     found = {}
     for program in programs:
-        place = shutil.which(program, path=folders) if folders else None
+        place = shutil.which(program, path=directories) if directories else None
         if place is not None:
             found[program] = Path(place)
     missing = [program for program in programs if program not in found]
@@ -83,7 +83,7 @@ def find_binaries(
 
 
 def run_builder(*arguments: str, wanted: str) -> list[Path]:
-    """Run `tools/controlplane/build.py`; give the folders that it prints.
+    """Run `tools/controlplane/build.py`; give the directories that it prints.
 
     Raises:
         MissingBinariesError: there is no Go, or the build failed.
@@ -118,7 +118,7 @@ class ControlPlane:
     url: str
     ca_file: Path
     kubeconfig: Path
-    folder: Path
+    directory: Path
     """Where the processes write."""
     kubectl_binary: Path
     restart_server: Callable[[], None]
@@ -183,39 +183,39 @@ class ControlPlane:
 
 @contextmanager
 def running_control_plane(
-    binaries: Mapping[str, Path], folder: Path, api_flags: Sequence[str] = ()
+    binaries: Mapping[str, Path], directory: Path, api_flags: Sequence[str] = ()
 ) -> Iterator[ControlPlane]:
-    """Start etcd and the API server with their data in `folder`; stop them at the end.
+    """Start etcd and the API server with their data in `directory`; stop them at the end.
 
     Args:
         binaries: etcd, kube-apiserver and kubectl, and where they lie.
-        folder: for data, keys and logs.
+        directory: for data, keys and logs.
         api_flags: further flags of the API server.
 
     Raises:
         RuntimeError: a process ended, or did not get ready; the message holds the end of its log.
     """
     etcd_port, peer_port, api_port = free_ports(3)
-    keys = _write_keys(folder)
+    keys = _write_keys(directory)
     etcd = [
-        str(binaries["etcd"]), f"--data-dir={folder / 'etcd'}", "--unsafe-no-fsync", "--log-level=warn",
+        str(binaries["etcd"]), f"--data-dir={directory / 'etcd'}", "--unsafe-no-fsync", "--log-level=warn",
         f"--listen-client-urls=http://127.0.0.1:{etcd_port}", f"--advertise-client-urls=http://127.0.0.1:{etcd_port}",
         f"--listen-peer-urls=http://127.0.0.1:{peer_port}", f"--initial-advertise-peer-urls=http://127.0.0.1:{peer_port}",
         f"--initial-cluster=default=http://127.0.0.1:{peer_port}",
     ]  # fmt: skip
     apiserver = [
         str(binaries["kube-apiserver"]), f"--etcd-servers=http://127.0.0.1:{etcd_port}", "--bind-address=127.0.0.1",
-        f"--secure-port={api_port}", f"--cert-dir={folder / 'certs'}", "--service-cluster-ip-range=10.96.0.0/16",
+        f"--secure-port={api_port}", f"--cert-dir={directory / 'certs'}", "--service-cluster-ip-range=10.96.0.0/16",
         "--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={keys / 'sa.pub'}",
         f"--service-account-signing-key-file={keys / 'sa.key'}", f"--token-auth-file={keys / 'tokens.csv'}",
         "--authorization-mode=Node,RBAC", "--allow-privileged=true", "--endpoint-reconciler-type=none",
         *api_flags,
     ]  # fmt: skip
     with ExitStack() as stack:
-        stack.enter_context(running_process("etcd", etcd, folder))
+        stack.enter_context(running_process("etcd", etcd, directory))
 
         def start() -> "subprocess.Popen[bytes]":
-            return stack.enter_context(running_process("kube-apiserver", apiserver, folder))
+            return stack.enter_context(running_process("kube-apiserver", apiserver, directory))
 
         server = start()
 
@@ -224,13 +224,13 @@ def running_control_plane(
             server.kill()  # asked to end, it would hold its port for some seconds
             server.wait()
             server = start()
-            _wait_until_ready(plane, server, folder / "kube-apiserver.log")
+            _wait_until_ready(plane, server, directory / "kube-apiserver.log")
 
         url = f"https://127.0.0.1:{api_port}"
-        ca_file = folder / "certs" / "apiserver.crt"  # the server's own certificate, made at its start
-        kubeconfig = _write_kubeconfig(folder, url, ca_file)
-        plane = ControlPlane(url, ca_file, kubeconfig, folder, binaries["kubectl"], restart)
-        _wait_until_ready(plane, server, folder / "kube-apiserver.log")
+        ca_file = directory / "certs" / "apiserver.crt"  # the server's own certificate, made at its start
+        kubeconfig = _write_kubeconfig(directory, url, ca_file)
+        plane = ControlPlane(url, ca_file, kubeconfig, directory, binaries["kubectl"], restart)
+        _wait_until_ready(plane, server, directory / "kube-apiserver.log")
         stack.callback(plane.close)
         yield plane
 
@@ -252,8 +252,8 @@ def until(check: Callable[[], bool], what: str, limit: float = 60.0) -> None:
         time.sleep(min(0.5, max(0.05, now - asked)))  # a check that starts kubectl would else take most of a core
 
 
-def _write_keys(folder: Path) -> Path:
-    keys = folder / "keys"
+def _write_keys(directory: Path) -> Path:
+    keys = directory / "keys"
     keys.mkdir(parents=True)
     private, public = str(keys / "sa.key"), str(keys / "sa.pub")
     subprocess.run(["openssl", "genrsa", "-out", private, "2048"], check=True, capture_output=True)
@@ -262,7 +262,7 @@ def _write_keys(folder: Path) -> Path:
     return keys
 
 
-def _write_kubeconfig(folder: Path, url: str, ca_file: Path) -> Path:
+def _write_kubeconfig(directory: Path, url: str, ca_file: Path) -> Path:
     config = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -271,16 +271,16 @@ def _write_kubeconfig(folder: Path, url: str, ca_file: Path) -> Path:
         "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
         "current-context": "test",
     }
-    path = folder / "kubeconfig"
+    path = directory / "kubeconfig"
     path.write_text(json.dumps(config))
     return path
 
 
 @contextmanager
-def running_process(name: str, command: Sequence[str], folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
+def running_process(name: str, command: Sequence[str], directory: Path) -> Iterator["subprocess.Popen[bytes]"]:
     """Run a program, its output in `NAME.log`; end it on the way out."""
-    with (folder / f"{name}.log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=folder, env=GO)
+    with (directory / f"{name}.log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=directory, env=GO)
         try:
             yield process
         finally:

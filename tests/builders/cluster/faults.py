@@ -10,7 +10,7 @@ from builders.cluster.install import Installed
 
 DIGITS = 5000
 """Of a number that Python refuses to read (more than 4300)."""
-MAKES_FOLDERS = """
+MAKES_DIRECTORIES = """
 import os, sys
 for name in sys.argv[1:]:
     os.makedirs("/volumes/" + name)
@@ -66,7 +66,7 @@ def described(install: Installed, run: str) -> str:
 def enough_volumes(cluster: Cluster, image: str, count: int) -> Iterator[None]:
     """Make so many more volumes of the default StorageClass where nothing provisions any; take them away at the end.
 
-    They are copies of one that is there, in folders of their own beside its folder.
+    They are copies of one that is there, in directories of their own beside its directory.
     """
     classes = cluster.get("default", "storageclasses")["items"]
     is_default = "storageclass.kubernetes.io/is-default-class"
@@ -76,22 +76,22 @@ def enough_volumes(cluster: Cluster, image: str, count: int) -> Iterator[None]:
         return
     volumes = cluster.get("default", "persistentvolumes")["items"]
     model = next(one["spec"] for one in volumes if one["spec"].get("storageClassName") == default["metadata"]["name"])
-    folder = PurePosixPath(model["local"]["path"]).parent
+    directory = PurePosixPath(model["local"]["path"]).parent
     names = [f"further-{number}" for number in range(count)]
-    _make_folders(cluster, image, str(folder), names)
-    cluster.apply("default", *(_copy(model, name, str(folder / name)) for name in names))
+    _make_directories(cluster, image, str(directory), names)
+    cluster.apply("default", *(_copy(model, name, str(directory / name)) for name in names))
     try:
         yield
     finally:
         cluster.kubectl("delete", "persistentvolume", *names, "--wait=false")
 
 
-def _make_folders(cluster: Cluster, image: str, folder: str, names: list[str]) -> None:
+def _make_directories(cluster: Cluster, image: str, directory: str, names: list[str]) -> None:
     container = {
-        "name": "main", "image": image, "command": ["python", "-c", MAKES_FOLDERS, *names],
+        "name": "main", "image": image, "command": ["python", "-c", MAKES_DIRECTORIES, *names],
         "securityContext": {"runAsUser": 0}, "volumeMounts": [{"name": "volumes", "mountPath": "/volumes"}],
     }  # fmt: skip
-    volume = {"name": "volumes", "hostPath": {"path": folder}}
+    volume = {"name": "volumes", "hostPath": {"path": directory}}
     spec = {"containers": [container], "volumes": [volume], "restartPolicy": "Never"}
     cluster.apply("default", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "folders"}, "spec": spec})
     try:

@@ -2,7 +2,7 @@
 
 Needs root, buildah and runc (Debian: `apt-get install buildah runc`), and a base: the one that EVALRUN_IMAGE_BASE names
 (with pip in it, e.g. docker.io/library/python:3.11-slim-bookworm), or one that debootstrap makes here. Storage and base
-are kept in `$EVALRUN_CACHE/images` (default `~/.cache/evalrun/images`, 2 to 4 GB); delete that folder to start over.
+are kept in `$EVALRUN_CACHE/images` (default `~/.cache/evalrun/images`, 2 to 4 GB); delete that directory to start over.
 """
 
 import fcntl
@@ -97,19 +97,19 @@ class Images:
             self.buildah("commit", "--rm", container, BUILD_BASE)
 
     def _make_base(self) -> None:
-        folder = self._storage / "bookworm"
-        shutil.rmtree(folder, ignore_errors=True)
+        directory = self._storage / "bookworm"
+        shutil.rmtree(directory, ignore_errors=True)
         packages = "--include=python3,ca-certificates"
-        command = ["debootstrap", "--variant=minbase", packages, "bookworm", str(folder)]
+        command = ["debootstrap", "--variant=minbase", packages, "bookworm", str(directory)]
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
         if done.returncode != 0:
             raise BuildFailedError(f"{' '.join(command)}: {(done.stdout + done.stderr)[-2000:]}")
-        for leftover in (folder / "var" / "cache" / "apt", folder / "var" / "lib" / "apt" / "lists"):
+        for leftover in (directory / "var" / "cache" / "apt", directory / "var" / "lib" / "apt" / "lists"):
             shutil.rmtree(leftover, ignore_errors=True)
         container = self.buildah("from", "scratch").strip()
-        self.buildah("add", container, str(folder), "/")
+        self.buildah("add", container, str(directory), "/")
         self.buildah("commit", "--rm", container, BASE)
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
 
     def build(
         self, stage: str, *, dockerfile: str = "Dockerfile.judge", cached: bool = True, **arguments: str
@@ -134,8 +134,8 @@ class Images:
         }  # fmt: skip
         flags = [f"--build-arg={name}={value}" for name, value in given.items() if value]
         if "PIP_CERT" in given:  # where the network's own certificate authority must be known to pip
-            folder = Path(given["PIP_CERT"]).parent
-            flags.append(f"--volume={folder}:{folder}:ro")
+            directory = Path(given["PIP_CERT"]).parent
+            flags.append(f"--volume={directory}:{directory}:ro")
         command = (
             "bud", "--quiet", "--isolation", "chroot", "--timestamp", "0", "--layers", *flags, "--file", dockerfile,
             "--target", stage, "--tag", f"localhost/evalrun-test/{stage}:latest",
@@ -258,10 +258,10 @@ def digest_of_inputs(root: Path, dockerfile: str, command: Sequence[str]) -> str
 
 
 def files_of(root: Path) -> Iterator[Path]:
-    """Return every file below a folder; links are not followed."""
-    for folder, _, names in os.walk(root):
+    """Return every file below a directory; links are not followed."""
+    for directory, _, names in os.walk(root):
         for name in names:
-            yield Path(folder) / name
+            yield Path(directory) / name
 
 
 @lru_cache(maxsize=1)

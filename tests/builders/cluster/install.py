@@ -168,15 +168,15 @@ class Installed:
         """Return a text of a claim: `/CLAIM/...`."""
         return self.cluster.python(self.runs, pod, f"print(open({path!r}).read(), end='')")
 
-    def start(self, manifest: Object, folder: Path) -> str:
+    def start(self, manifest: Object, directory: Path) -> str:
         """Apply an EvalRun from a file, as a user would; give its name."""
-        file = self.write(manifest, folder)
+        file = self.write(manifest, directory)
         self.cluster.kubectl("apply", "--namespace", self.runs, "--filename", str(file))
         return file.stem
 
-    def write(self, manifest: Object, folder: Path) -> Path:
+    def write(self, manifest: Object, directory: Path) -> Path:
         """Write an EvalRun to a file that has its name."""
-        file: Path = folder / f"{manifest['metadata']['name']}.yaml"
+        file: Path = directory / f"{manifest['metadata']['name']}.yaml"
         file.write_text(yaml.safe_dump(manifest, sort_keys=False))
         return file
 
@@ -212,7 +212,7 @@ class Installed:
         }  # fmt: skip
 
 
-def load_images(cluster: Cluster, built: dict[str, Image], folder: Path) -> dict[str, str]:
+def load_images(cluster: Cluster, built: dict[str, Image], directory: Path) -> dict[str, str]:
     """Take images to the cluster's nodes, unless they have them; give each one's name. The tag is of its content."""
     names = {stage: f"{REGISTRY}/evalrun-{stage}:{image.digest[:12]}" for stage, image in built.items()}
     nodes = json.loads(cluster.kubectl("get", "nodes", "--output", "json"))["items"]
@@ -227,7 +227,7 @@ def load_images(cluster: Cluster, built: dict[str, Image], folder: Path) -> dict
         for stage, image in built.items():
             if all(names[stage] in images for images in there):
                 continue
-            archive = folder / f"{stage}.tar"
+            archive = directory / f"{stage}.tar"
             image.save(archive, names[stage])
             loads.append(loader.submit(load, archive))
         for loaded in loads:

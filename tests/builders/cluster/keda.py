@@ -18,7 +18,7 @@ VARIABLES = ("env", "WATCH_NAMESPACE=", "POD_NAMESPACE=keda", "KEDA_CLUSTER_OBJE
 
 
 def keda_crds() -> Path:
-    """Return the folder of KEDA's CRDs, in its own source."""
+    """Return the directory of KEDA's CRDs, in its own source."""
     (source,) = run_builder("--source", "keda", wanted="KEDA's CRDs")
     return source / "config" / "crd" / "bases"
 
@@ -32,13 +32,13 @@ def running_keda(plane: ControlPlane, binaries: Mapping[str, Path]) -> Iterator[
         binaries: `KEDA_PROGRAMS` and where they lie.
     """
     measures, health, metrics, adapter, adapter_metrics = free_ports(5)
-    folder = plane.folder / "keda-adapter"
-    if not folder.exists():
-        folder.mkdir()
-        self_signed(folder / "tls.key", folder / "tls.crt", "keda")
-        shutil.copy(folder / "tls.crt", folder / "ca.crt")
+    directory = plane.directory / "keda-adapter"
+    if not directory.exists():
+        directory.mkdir()
+        self_signed(directory / "tls.key", directory / "tls.crt", "keda")
+        shutil.copy(directory / "tls.crt", directory / "ca.crt")
     operator = [
-        *VARIABLES, str(binaries["keda-operator"]), f"--kubeconfig={plane.kubeconfig}", f"--cert-dir={folder}",
+        *VARIABLES, str(binaries["keda-operator"]), f"--kubeconfig={plane.kubeconfig}", f"--cert-dir={directory}",
         f"--metrics-service-bind-address=127.0.0.1:{measures}", f"--health-probe-bind-address=127.0.0.1:{health}",
         f"--metrics-bind-address=127.0.0.1:{metrics}",
     ]  # fmt: skip
@@ -48,7 +48,7 @@ def running_keda(plane: ControlPlane, binaries: Mapping[str, Path]) -> Iterator[
         f"--metrics-service-address=localhost:{measures}", f"--port={adapter_metrics}",
     ]  # fmt: skip
     with ExitStack() as stack:
-        stack.enter_context(running_process("keda-operator", operator, plane.folder))
-        stack.enter_context(running_process("keda-adapter", server, plane.folder))
+        stack.enter_context(running_process("keda-operator", operator, plane.directory))
+        stack.enter_context(running_process("keda-adapter", server, plane.directory))
         serve_group(plane, "external.metrics.k8s.io", "v1beta1", "keda-adapter", adapter)
         yield

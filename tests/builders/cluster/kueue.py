@@ -1,7 +1,7 @@
 """Kueue's manager beside the test control plane, with the CRDs, webhooks and certificates of its own source.
 
 As installed it makes its certificates itself, and tells the API server of them. Two things differ from an installation:
-its Service names loopback, and the certificates come to its folder from here, as a kubelet would mount them.
+its Service names loopback, and the certificates come to its directory from here, as a kubelet would mount them.
 """
 
 import base64
@@ -59,14 +59,14 @@ def running_kueue(plane: ControlPlane, binaries: Mapping[str, Path]) -> Iterator
             *hooks,
         ],
     )  # fmt: skip
-    folder = plane.folder / "kueue"
-    folder.mkdir(exist_ok=True)
-    config = folder / "config.json"
-    config.write_text(json.dumps(_configuration(folder, webhook, health, metrics)))
+    directory = plane.directory / "kueue"
+    directory.mkdir(exist_ok=True)
+    config = directory / "config.json"
+    config.write_text(json.dumps(_configuration(directory, webhook, health, metrics)))
     command = [str(binaries["kueue"]), f"--config={config}", f"--kubeconfig={plane.kubeconfig}"]
     try:
-        with running_process("kueue", command, plane.folder):
-            until(lambda: _mount(plane, folder), "Kueue's certificates")
+        with running_process("kueue", command, plane.directory):
+            until(lambda: _mount(plane, directory), "Kueue's certificates")
             until(lambda: _is_ready(health), "Kueue to be ready")
             until(lambda: _answers(plane), "Kueue's webhooks to answer")
             yield
@@ -113,14 +113,14 @@ def local_queue(namespace: str, name: str, cluster_queue: str) -> Object:
     }  # fmt: skip
 
 
-def _configuration(folder: Path, webhook: int, health: int, metrics: int) -> Object:
+def _configuration(directory: Path, webhook: int, health: int, metrics: int) -> Object:
     return {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "kind": "Configuration",
         "namespace": NAMESPACE,
         "health": {"healthProbeBindAddress": f"127.0.0.1:{health}"},
         "metrics": {"bindAddress": f"127.0.0.1:{metrics}"},
-        "webhook": {"host": "127.0.0.1", "port": webhook, "certDir": str(folder)},
+        "webhook": {"host": "127.0.0.1", "port": webhook, "certDir": str(directory)},
         "leaderElection": {"leaderElect": False},
         "internalCertManagement": {"enable": True, "webhookServiceName": SERVICE, "webhookSecretName": SECRET},
         "integrations": {"frameworks": list(FRAMEWORKS)},
@@ -153,16 +153,16 @@ def _documents(file: Path) -> list[Object]:
 
 
 def _apply(plane: ControlPlane, name: str, objects: list[Object]) -> None:
-    file = plane.folder / f"{name}.json"
+    file = plane.directory / f"{name}.json"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
     plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(file))
 
 
-def _mount(plane: ControlPlane, folder: Path) -> bool:
+def _mount(plane: ControlPlane, directory: Path) -> bool:
     """Write the Secret's files where Kueue reads them; false while it has none."""
     data = plane.request("GET", f"/api/v1/namespaces/{NAMESPACE}/secrets/{SECRET}").body.get("data") or {}
     for name, text in data.items():
-        (folder / name).write_bytes(base64.b64decode(text))
+        (directory / name).write_bytes(base64.b64decode(text))
     return "tls.crt" in data
 
 

@@ -21,10 +21,10 @@ METRICS_PATH = "/metrics/nodes/{name}/metrics/resource"
 """Where kwok tells the usage of a node's pods."""
 
 
-def aggregation_flags(folder: Path) -> list[str]:
-    """Return the API server's flags with which servers behind it know who asks; makes the keys in `folder`."""
-    folder.mkdir(parents=True)
-    key, certificate = folder / "front-proxy.key", folder / "front-proxy.crt"
+def aggregation_flags(directory: Path) -> list[str]:
+    """Return the API server's flags with which servers behind it know who asks; makes the keys in `directory`."""
+    directory.mkdir(parents=True)
+    key, certificate = directory / "front-proxy.key", directory / "front-proxy.crt"
     self_signed(key, certificate, "front-proxy-client")
     return [
         f"--client-ca-file={certificate}",  # names nobody, but the servers behind wait until there is one
@@ -65,7 +65,7 @@ def running_metrics_server(plane: ControlPlane, binaries: Mapping[str, Path]) ->
         f"--kubeconfig={plane.kubeconfig}", "--kubelet-use-node-status-port", "--metric-resolution=15s",
         "--kubelet-preferred-address-types=InternalIP",
     ]  # fmt: skip
-    with running_process("metrics-server", command, plane.folder):
+    with running_process("metrics-server", command, plane.directory):
         serve_group(plane, "metrics.k8s.io", "v1beta1", "metrics-server", port)
         yield
 
@@ -88,7 +88,7 @@ def running_prometheus_adapter(
         f"--lister-kubeconfig={plane.kubeconfig}", f"--prometheus-url={prometheus}", f"--config={ADAPTER_RULES}",
         f"--metrics-relist-interval={relist}",
     ]  # fmt: skip
-    with running_process("prometheus-adapter", command, plane.folder):
+    with running_process("prometheus-adapter", command, plane.directory):
         serve_group(plane, "external.metrics.k8s.io", "v1beta1", "prometheus-adapter", port)
         yield
 
@@ -96,7 +96,7 @@ def running_prometheus_adapter(
 def serving_flags(plane: ControlPlane, name: str, port: int) -> Sequence[str]:
     """Return the flags by which a server behind the API server listens, and asks it who may do what."""
     return (
-        "--bind-address=127.0.0.1", f"--secure-port={port}", f"--cert-dir={plane.folder / name}",
+        "--bind-address=127.0.0.1", f"--secure-port={port}", f"--cert-dir={plane.directory / name}",
         f"--authentication-kubeconfig={plane.kubeconfig}", f"--authorization-kubeconfig={plane.kubeconfig}",
     )  # fmt: skip
 
@@ -118,7 +118,7 @@ def serve_group(plane: ControlPlane, group: str, version: str, name: str, port: 
             },
         },
     ]  # fmt: skip
-    file = plane.folder / f"{name}.json"
+    file = plane.directory / f"{name}.json"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
     plane.kubectl("apply", "--server-side", "-f", str(file))
     # Until then the API server answers 503 in plain text.

@@ -41,18 +41,18 @@ DRAWS_ONE_TOKEN = """
 import json, sys
 from pathlib import Path
 from safetensors.torch import load_file, save_file
-folder, says = Path(sys.argv[1]), json.loads(sys.argv[2])
-file = folder / "tokenizer.json"
+directory, says = Path(sys.argv[1]), json.loads(sys.argv[2])
+file = directory / "tokenizer.json"
 tokenizer = json.loads(file.read_text())
 said = next(token for token in tokenizer["added_tokens"] if not token["special"])
 said["content"] = says
 file.write_text(json.dumps(tokenizer))
-weights = load_file(folder / "model.safetensors")
+weights = load_file(directory / "model.safetensors")
 for name, values in weights.items():
     if name.endswith(("o_proj.weight", "down_proj.weight", "embed_tokens.weight", "lm_head.weight")):
         values.zero_()
 weights["model.embed_tokens.weight"][:, 0] = weights["lm_head.weight"][said["id"], 0] = 1
-save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+save_file(weights, directory / "model.safetensors", metadata={"format": "pt"})
 """
 RAY_VALUES: Object = {
     **VALUES,
@@ -128,28 +128,28 @@ def _kuberay_deployment(image: str) -> Object:
     }  # fmt: skip
 
 
-def known_model(python: Path, folder: Path, says: str = "##") -> Path:
-    """Make the tiny model in a folder.
+def known_model(python: Path, directory: Path, says: str = "##") -> Path:
+    """Make the tiny model in a directory.
 
     Args:
         python: with torch and transformers.
-        folder: is made.
+        directory: is made.
         says: what it draws over and over.
     """
-    make = [str(ROOT / "benchmarks" / "random_model.py"), "--tiny", str(folder)]
-    for arguments in (make, ["-c", DRAWS_ONE_TOKEN, str(folder), json.dumps(says)]):
+    make = [str(ROOT / "benchmarks" / "random_model.py"), "--tiny", str(directory)]
+    for arguments in (make, ["-c", DRAWS_ONE_TOKEN, str(directory), json.dumps(says)]):
         subprocess.run([str(python), *arguments], check=True, stdout=subprocess.DEVNULL, timeout=300)
-    return readable(folder)
+    return readable(directory)
 
 
-def readable(folder: Path) -> Path:
-    """Let every user read a folder: who reads it on a volume is not who wrote it."""
-    for made in (folder, *folder.rglob("*")):
+def readable(directory: Path) -> Path:
+    """Let every user read a directory: who reads it on a volume is not who wrote it."""
+    for made in (directory, *directory.rglob("*")):
         made.chmod(0o755 if made.is_dir() else 0o644)
-    return folder
+    return directory
 
 
-def slow_problems(folder: Path) -> tuple[Path, dict[str, str]]:
+def slow_problems(directory: Path) -> tuple[Path, dict[str, str]]:
     """Write problems in HumanEval's form whose prompt is the program; give their file and verdicts by problem."""
     rows, verdicts = [], {}
     for number in range(PROBLEM_COUNT):
@@ -163,7 +163,7 @@ def slow_problems(folder: Path) -> tuple[Path, dict[str, str]]:
             }
         )  # fmt: skip
         verdicts[task] = "wrong_answer" if wrong else "success"
-    return write_jsonl(folder / "slow.jsonl", rows), verdicts
+    return write_jsonl(directory / "slow.jsonl", rows), verdicts
 
 
 def rollout_manifest(name: str, problems: Path, image: str) -> Object:
@@ -191,7 +191,7 @@ def rollout_manifest(name: str, problems: Path, image: str) -> Object:
     }  # fmt: skip
 
 
-def bring_model(install: Installed, folder: Path) -> None:
+def bring_model(install: Installed, directory: Path) -> None:
     """Put the model on a claim of its own, as `tiny`."""
     claim = {
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": MODEL},
@@ -199,7 +199,7 @@ def bring_model(install: Installed, folder: Path) -> None:
     }  # fmt: skip
     install.cluster.apply(install.runs, claim)
     install.mount("model-files", MODEL)
-    install.cluster.kubectl("cp", "--namespace", install.runs, str(folder), f"model-files:/{MODEL}/tiny")
+    install.cluster.kubectl("cp", "--namespace", install.runs, str(directory), f"model-files:/{MODEL}/tiny")
 
 
 @dataclass

@@ -28,7 +28,7 @@ print(urllib.request.urlopen("http://127.0.0.1:{METRICS_PORT}/metrics").read().d
 """
 
 
-def long_answers(folder: Path) -> tuple[Path, dict[str, str]]:
+def long_answers(directory: Path) -> tuple[Path, dict[str, str]]:
     """Write problems in HumanEval's form whose prompt is the program; give their file and verdicts by problem."""
     rows, verdicts = [], {}
     for number in range(ANSWERS):
@@ -42,7 +42,7 @@ def long_answers(folder: Path) -> tuple[Path, dict[str, str]]:
             }
         )  # fmt: skip
         verdicts[task] = "wrong_answer" if wrong else "success"
-    return write_jsonl(folder / "long.jsonl", rows), verdicts
+    return write_jsonl(directory / "long.jsonl", rows), verdicts
 
 
 def workers_manifest(name: str, problems: Path, image: str) -> Object:

@@ -14,9 +14,9 @@ LOOKS = 6
 COMPONENTS = ("aggregator", "generator", "judge", "sandbox")
 ASKS_FOR_INFO = """
 import os, ssl, urllib.request
-folder = os.environ["EVALRUN_JUDGE_SANDBOX_TLS_FOLDER"]
-context = ssl.create_default_context(cafile=folder + "/ca.crt")
-context.load_cert_chain(folder + "/tls.crt", folder + "/tls.key")
+directory = os.environ["EVALRUN_JUDGE_SANDBOX_TLS_FOLDER"]
+context = ssl.create_default_context(cafile=directory + "/ca.crt")
+context.load_cert_chain(directory + "/tls.crt", directory + "/tls.key")
 tokens = open(os.environ["EVALRUN_JUDGE_SANDBOX_TOKEN_FILE"]).read().split()
 asked = urllib.request.Request("https://HOST:8080/v1/info", headers={"Authorization": "Bearer " + tokens[0]})
 print(urllib.request.urlopen(asked, context=context).read().decode())
@@ -53,7 +53,7 @@ class FinishedRun:
     name: str
     status: Object
     outputs: str
-    """The folder of the outputs: /CLAIM/..."""
+    """The directory of the outputs: /CLAIM/..."""
     verdicts: Verdicts
     info: Object
     """Its run_info.json."""

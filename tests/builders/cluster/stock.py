@@ -8,10 +8,10 @@ from pathlib import Path
 from builders.cluster.images import Image, Images
 
 DOUBLE = Path(__file__).parents[1] / "fusion" / "server.py"
-FOLDER = "/opt/stock"
+DIRECTORY = "/opt/stock"
 SERVES = f"""
 import asyncio, os, signal, sys
-sys.path.insert(0, "{FOLDER}")
+sys.path.insert(0, "{DIRECTORY}")
 from stock_fusion import StockDouble, stock_double
 
 async def serve():
@@ -31,7 +31,7 @@ def stock_image(builder: Images) -> Image:
         BuildFailedError: the build failed.
     """
     container = builder.buildah("from", builder.build("sandbox").digest).strip()
-    builder.buildah("add", "--quiet", container, str(DOUBLE), f"{FOLDER}/stock_fusion.py")
+    builder.buildah("add", "--quiet", container, str(DOUBLE), f"{DIRECTORY}/stock_fusion.py")
     command = json.dumps(["python", "-c", SERVES])
     builder.buildah("config", "--user", "0", "--entrypoint", "[]", "--cmd", command, container)
     return Image(builder, builder.buildah("commit", "--quiet", "--timestamp", "0", "--rm", container).split()[-1])

@@ -37,14 +37,14 @@ class Tasks:
     datasets: Sequence[dict[str, Any]]
     """As in the spec; `source` is a name in `files`, or builtin:demo, and a grader's `path` a name in `files`."""
     files: Mapping[str, Path]
-    """By name, all in one folder."""
+    """By name, all in one directory."""
     problems: Sequence[str]
     responses: Sequence[str]
     """Names in `files`, or builtin:demo."""
     total: int
 
     def flags(self, place: str) -> list[str]:
-        """Return the playback server's flags, its files in the folder `place`."""
+        """Return the playback server's flags, its files in the directory `place`."""
         given = [("problems", name) for name in self.problems] + [("responses", name) for name in self.responses]
         return [f"--{flag}={place}/{name}" if name in self.files else f"--{flag}={name}" for flag, name in given]
 
@@ -53,7 +53,7 @@ class Tasks:
 
         Args:
             name: of the run.
-            place: where the files are: `pvc://CLAIM` or a folder.
+            place: where the files are: `pvc://CLAIM` or a directory.
             endpoint: who answers.
             spec: further fields.
         """
@@ -85,21 +85,21 @@ def demo_verdicts() -> dict[str, str]:
     return {key.removesuffix("/0"): entry["final_status"] for key, entry in filed.items() if key.endswith("/0")}
 
 
-def both_families(folder: Path) -> Tasks:
+def both_families(directory: Path) -> Tasks:
     """Return 30 problems of HumanEval with gpt-4's recorded answers and 30 contest problems with filed programs.
 
     Where the real data is absent: the demo set, 16 problems of each family.
     """
     try:
         functions, answers = (
-            Path(shutil.copy(data_file(name), folder))
+            Path(shutil.copy(data_file(name), directory))
             for name in ("humaneval/HumanEval.jsonl.gz", "completions/humaneval_gpt-4_simple_a.jsonl.gz")
         )
         contests = _contests()
     except pytest.skip.Exception:
         return DEMO
-    problems = write_jsonl(folder / "contests.jsonl", [_row(*pair) for pair in contests])
-    programs = write_jsonl(folder / "programs.jsonl", [_answer(*pair) for pair in contests])
+    problems = write_jsonl(directory / "contests.jsonl", [_row(*pair) for pair in contests])
+    programs = write_jsonl(directory / "programs.jsonl", [_answer(*pair) for pair in contests])
     return Tasks(
         datasets=[
             {"name": "humaneval", "source": functions.name, "maxProblems": EACH_FAMILY},
@@ -122,7 +122,7 @@ GUESSES = {"4": 1.0, "5": 0.5, "7": 0.25}
 """Answers to 2 + 2, and the scores that the grader gives them."""
 
 
-def with_grader(tasks: Tasks, folder: Path) -> Tasks:
+def with_grader(tasks: Tasks, directory: Path) -> Tasks:
     """Return the same tasks and another dataset, which a grader scores."""
     rows = [
         {
@@ -133,11 +133,11 @@ def with_grader(tasks: Tasks, folder: Path) -> Tasks:
         }
         for guess in GUESSES
     ]  # fmt: skip
-    problems = write_jsonl(folder / "graded.jsonl", rows)
+    problems = write_jsonl(directory / "graded.jsonl", rows)
     answers = write_jsonl(
-        folder / "graded_answers.jsonl", [{"dataset": GRADED, "problem_id": n, "response": n} for n in GUESSES]
+        directory / "graded_answers.jsonl", [{"dataset": GRADED, "problem_id": n, "response": n} for n in GUESSES]
     )
-    grader = folder / "grader.py"
+    grader = directory / "grader.py"
     grader.write_text(GRADER)
     dataset = {"name": GRADED, "source": problems.name, "grader": {"path": grader.name, "name": "closeness"}}
     return Tasks(
@@ -231,11 +231,11 @@ def cheats(machine: str) -> dict[str, Cheat]:
     return found
 
 
-def cheating(folder: Path, machine: str) -> Tasks:
+def cheating(directory: Path, machine: str) -> Tasks:
     """Return the cheats as problems of a dataset, each answered by its program."""
     known = cheats(machine)
     problems = write_jsonl(
-        folder / "cheats.jsonl",
+        directory / "cheats.jsonl",
         [
             {
                 "dataset": CHEATS, "problem_id": name, "prompt": name,
@@ -246,7 +246,7 @@ def cheating(folder: Path, machine: str) -> Tasks:
         ],
     )  # fmt: skip
     programs = write_jsonl(
-        folder / "cheating_programs.jsonl",
+        directory / "cheating_programs.jsonl",
         [{"dataset": CHEATS, "problem_id": name, "response": cheat.program, "mode": "standalone"}
          for name, cheat in known.items()],
     )  # fmt: skip
@@ -260,12 +260,12 @@ PACE = 1.0
 """Seconds that a program of that dataset sleeps: how many run at once depends on the slots, and not on the CPUs."""
 
 
-def paced(folder: Path, count: int) -> tuple[Tasks, dict[tuple[str, str, int], str]]:
+def paced(directory: Path, count: int) -> tuple[Tasks, dict[tuple[str, str, int], str]]:
     """Return problems whose answers, all different, take `PACE` seconds and no CPU time; and the verdicts, every third
     of which is wrong_answer."""
     wrong = {str(number): number % 3 == 0 for number in range(1, count + 1)}
     problems = write_jsonl(
-        folder / "paced.jsonl",
+        directory / "paced.jsonl",
         [
             {
                 "dataset": PACED, "problem_id": number, "prompt": f"Wait, and print {number}.",
@@ -275,7 +275,7 @@ def paced(folder: Path, count: int) -> tuple[Tasks, dict[tuple[str, str, int], s
         ],
     )  # fmt: skip
     programs = write_jsonl(
-        folder / "paced_programs.jsonl",
+        directory / "paced_programs.jsonl",
         [
             {
                 "dataset": PACED, "problem_id": number, "mode": "standalone",

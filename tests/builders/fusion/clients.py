@@ -16,7 +16,7 @@ from aiohttp import web
 
 from evalrun_executor.api import CompileResult, ProgramRun, RunReply, RunRequest
 from evalrun_runtime.ready_line import address_of
-from evalrun_sandbox.fusion.dataset_rows import RowFolder
+from evalrun_sandbox.fusion.dataset_rows import RowDirectory
 from evalrun_sandbox.fusion.dispatch import Dispatcher
 from evalrun_sandbox.fusion.routes import FusionRoutes
 
@@ -81,7 +81,7 @@ async def settle() -> None:
 
 
 @asynccontextmanager
-async def serving(dispatcher: Dispatcher, rows: RowFolder | None = None) -> AsyncIterator[str]:
+async def serving(dispatcher: Dispatcher, rows: RowDirectory | None = None) -> AsyncIterator[str]:
     """The routes alone, in this process."""
     application = web.Application()
     FusionRoutes(dispatcher, rows, "pod-1").add_routes(application.router)

@@ -55,18 +55,18 @@ class StockDouble:
             self.running -= 1
 
     async def _run(self, body: dict[str, Any]) -> web.Response:
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-            source = placed(body, folder)
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
+            source = placed(body, directory)
             compiled, run = None, None
             if body["language"] == "cpp":
-                compiled = await command(f"g++ -std=c++17 {source} -o test", folder, body.get("compile_timeout", 10))
+                compiled = await command(f"g++ -std=c++17 {source} -o test", directory, body.get("compile_timeout", 10))
                 if compiled["return_code"] == 0:
-                    run = await command("./test", folder, body.get("run_timeout", 10), body.get("stdin"))
+                    run = await command("./test", directory, body.get("run_timeout", 10), body.get("stdin"))
             else:
                 program = self.python if body["language"] == "python" else "/bin/bash"
-                run = await command(f"{program} {source}", folder, body.get("run_timeout", 10), body.get("stdin"))
+                run = await command(f"{program} {source}", directory, body.get("run_timeout", 10), body.get("stdin"))
             results = [result for result in (compiled, run) if result is not None]
-            files = fetched(body, folder)
+            files = fetched(body, directory)
         good = all(result["return_code"] == 0 for result in results)
         return web.json_response(
             {
@@ -76,30 +76,30 @@ class StockDouble:
         )  # fmt: skip
 
 
-def placed(body: dict[str, Any], folder: str) -> Path:
+def placed(body: dict[str, Any], directory: str) -> Path:
     for name, content in body.get("files", {}).items():
-        Path(folder, name).write_bytes(base64.b64decode(content))
-    source = Path(folder, "source.cpp" if body["language"] == "cpp" else "source")
+        Path(directory, name).write_bytes(base64.b64decode(content))
+    source = Path(directory, "source.cpp" if body["language"] == "cpp" else "source")
     source.write_text(body["code"])
     return source
 
 
-def fetched(body: dict[str, Any], folder: str) -> dict[str, str]:
+def fetched(body: dict[str, Any], directory: str) -> dict[str, str]:
     return {
-        name: base64.b64encode(Path(folder, name).read_bytes()).decode()
+        name: base64.b64encode(Path(directory, name).read_bytes()).decode()
         for name in body.get("fetch_files", [])
-        if Path(folder, name).is_file()
+        if Path(directory, name).is_file()
     }
 
 
-async def command(line: str, folder: str, seconds: float, stdin: str | None = None) -> dict[str, Any]:
+async def command(line: str, directory: str, seconds: float, stdin: str | None = None) -> dict[str, Any]:
     """Run one shell command as the stock server does."""
     pipe = asyncio.subprocess.PIPE
     started = time.monotonic()
     out_end, out = os.pipe()
     err_end, err = os.pipe()
     process = await asyncio.create_subprocess_shell(
-        line, stdin=pipe, stdout=out, stderr=err, cwd=folder, executable="/bin/bash", start_new_session=True
+        line, stdin=pipe, stdout=out, stderr=err, cwd=directory, executable="/bin/bash", start_new_session=True
     )
     os.close(out)
     os.close(err)

@@ -41,13 +41,20 @@ if __name__ == "__main__":
 """
 
 
-def run_offline(python: Path, folder: Path, *arguments: str) -> str:
-    """Run a program of the gen-cpu environment in a folder, without a network or credentials; give what it printed."""
+def run_offline(python: Path, directory: Path, *arguments: str) -> str:
+    """Run a program of the gen-cpu environment in a directory, without a network or credentials; give what it
+    printed."""
     dropped = ("AWS_", "PYTHON", "PYTEST", "RAY_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
-    environment = {**kept, "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "home"), "CUDA_VISIBLE_DEVICES": ""}
+    environment = {**kept, "HF_HUB_OFFLINE": "1", "HF_HOME": str(directory / "home"), "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
-        [str(python), *arguments], env=environment, cwd=folder, capture_output=True, text=True, check=False, timeout=800
+        [str(python), *arguments],
+        env=environment,
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=800,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return done.stdout
@@ -58,8 +65,8 @@ def write_checkpoint(python: Path, model: Path, checkpoint: Path, kind: Literal[
 
     Args:
         python: with torch and transformers.
-        model: the model's folder.
-        checkpoint: the folder that verl calls `global_step_N`.
+        model: the model's directory.
+        checkpoint: the directory that verl calls `global_step_N`.
         kind: of the training.
     """
     checkpoint.mkdir(parents=True)

@@ -30,14 +30,14 @@ RAY_PORTS = (
 ENGINE_ENVIRONMENT = ("VLLM_CPU_KVCACHE_SPACE=1", "OMP_NUM_THREADS=1", "VLLM_CPU_OMP_THREADS_BIND=nobind")
 
 
-def run_config(folder: Path, model: Path, **rollout: object) -> Path:
+def run_config(directory: Path, model: Path, **rollout: object) -> Path:
     """Write a run configuration for replicas of a tiny model; `rollout` adds to its fields, or replaces them."""
     order = {
         "schema": 1,
         "run": "tiny",
         "namespace": "default",
         "created": "2026-11-21T12:00:00+00:00",
-        "output_dir": str(folder / "out"),
+        "output_dir": str(directory / "out"),
         "spec": {
             "model": {"path": str(model)},
             "datasets": [{"name": "ds", "source": "builtin:demo"}],
@@ -48,7 +48,7 @@ def run_config(folder: Path, model: Path, **rollout: object) -> Path:
             },
         },
     }  # fmt: skip
-    path = folder / "work-order.json"
+    path = directory / "work-order.json"
     path.write_text(json.dumps(order))
     return path
 
@@ -56,12 +56,12 @@ def run_config(folder: Path, model: Path, **rollout: object) -> Path:
 class RayHead:
     """A Ray cluster of one node, on loopback, behind a token of its own."""
 
-    def __init__(self, python: Path, folder: Path) -> None:
+    def __init__(self, python: Path, directory: Path) -> None:
         self.python = python
         self.address = ""
         # Sockets lie below it, and their paths are short.
         self._temporary = Path(tempfile.mkdtemp(prefix="evalrun-ray-", dir="/tmp"))
-        self._log = folder / "ray.log"
+        self._log = directory / "ray.log"
         self._process: asyncio.subprocess.Process | None = None
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "PYTEST"))},
@@ -125,8 +125,8 @@ class RayHead:
 
 
 @asynccontextmanager
-async def ray_head(python: Path, folder: Path, gpus: int = 2) -> AsyncIterator[RayHead]:
-    head = RayHead(python, folder)
+async def ray_head(python: Path, directory: Path, gpus: int = 2) -> AsyncIterator[RayHead]:
+    head = RayHead(python, directory)
     try:
         await head.start(gpus)
         yield head
@@ -134,13 +134,15 @@ async def ray_head(python: Path, folder: Path, gpus: int = 2) -> AsyncIterator[R
         await head.stop()
 
 
-async def make_tiny_model(python: Path, folder: Path) -> Path:
+async def make_tiny_model(python: Path, directory: Path) -> Path:
     """Make a random Qwen2 of 360,000 parameters with a tokenizer and a chat template."""
     script = ROOT / "benchmarks" / "random_model.py"
-    process = await asyncio.create_subprocess_exec(str(python), str(script), "--tiny", str(folder), stderr=sys.stderr)
+    process = await asyncio.create_subprocess_exec(
+        str(python), str(script), "--tiny", str(directory), stderr=sys.stderr
+    )
     if await process.wait() != 0:
         raise RuntimeError("no tiny model")
-    return folder
+    return directory
 
 
 class RolloutProcess:

@@ -145,8 +145,8 @@ async def until_in_flight(endpoint: str, count: int) -> None:
 class Processes:
     """Starts children, and leaves none behind."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, directory: Path) -> None:
+        self._folder = directory
         self._children: list[Child] = []
         self._servers: list[RecordedServer] = []
 
@@ -211,8 +211,8 @@ class Processes:
 
 
 @asynccontextmanager
-async def processes(folder: Path) -> AsyncIterator[Processes]:
-    started = Processes(folder)
+async def processes(directory: Path) -> AsyncIterator[Processes]:
+    started = Processes(directory)
     try:
         yield started
     finally:

@@ -44,7 +44,7 @@ def compile_result(code: str) -> CompileResult:
 
 
 def run_plainly(text: str, stdin: bytes, seconds: float = TIME_SECONDS, *, packages: bool = False) -> ProgramRun:
-    """Runs a program as `python -I` in an empty folder, with limits on CPU, wall time, memory and file size."""
+    """Runs a program as `python -I` in an empty directory, with limits on CPU, wall time, memory and file size."""
 
     def limit() -> None:
         whole = max(1, round(seconds))
@@ -53,14 +53,14 @@ def run_plainly(text: str, stdin: bytes, seconds: float = TIME_SECONDS, *, packa
         resource.setrlimit(resource.RLIMIT_FSIZE, (OUTPUT_BYTES, OUTPUT_BYTES))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "main.py")
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory, "main.py")
         file.write_text(text, encoding="utf-8", errors="surrogatepass")
-        with Path(folder, "out").open("w+b") as out, Path(folder, "err").open("w+b") as err:
+        with Path(directory, "out").open("w+b") as out, Path(directory, "err").open("w+b") as err:
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             child = subprocess.Popen(
                 [sys.executable, "-I", *([] if packages else ["-S"]), str(file)],
-                stdin=subprocess.PIPE, stdout=out, stderr=err, cwd=folder,
+                stdin=subprocess.PIPE, stdout=out, stderr=err, cwd=directory,
                 env={}, preexec_fn=limit, start_new_session=True,
             )  # fmt: skip
             try:

@@ -26,11 +26,11 @@ class HeldLoad:
     What is in flight at the end is taken back.
     """
 
-    def __init__(self, folder: Path, sandboxes: int, slots: int, *, running: int = 1) -> None:
+    def __init__(self, directory: Path, sandboxes: int, slots: int, *, running: int = 1) -> None:
         """Start nothing yet.
 
         Args:
-            folder: for logs.
+            directory: for logs.
             sandboxes: that may run at once.
             slots: of each.
             running: sandboxes that run at first; with 0, a request that no sandbox takes is asked again until one does,
@@ -49,11 +49,11 @@ class HeldLoad:
         addresses = [f"http://127.0.0.1:{port}" for port in ports]
         flags = [f"--slots={slots}"]
         self._sandboxes = [
-            ServiceProcess("sandbox", "evalrun_sandbox", flags, folder / f"sandbox-{number}.log", address=address)
+            ServiceProcess("sandbox", "evalrun_sandbox", flags, directory / f"sandbox-{number}.log", address=address)
             for number, address in enumerate(addresses)
         ]
         flags = [f"--metrics-port={self.metrics_port}", "--cache-mib=0", *(f"--sandbox={one}" for one in addresses)]
-        self._gateway = ServiceProcess("judge", "evalrun_judge", flags, folder / "judge.log")
+        self._gateway = ServiceProcess("judge", "evalrun_judge", flags, directory / "judge.log")
         self._ready, self._stop = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._go()))
 

@@ -124,12 +124,12 @@ ALL_FAULTS = (*PROXY_FAULTS, *PROCESS_FAULTS, TOGETHER)
 
 
 @asynccontextmanager
-async def several_sandboxes(folder: Path, number: int = 4) -> AsyncIterator[list[ServiceProcess]]:
+async def several_sandboxes(directory: Path, number: int = 4) -> AsyncIterator[list[ServiceProcess]]:
     """Return sandboxes of one slot each, ready."""
     async with AsyncExitStack() as stack:
         sandboxes = []
         for place in range(number):
-            sandbox = ServiceProcess("sandbox", "evalrun_sandbox", ["--slots", "1"], folder / f"sandbox-{place}.log")
+            sandbox = ServiceProcess("sandbox", "evalrun_sandbox", ["--slots", "1"], directory / f"sandbox-{place}.log")
             stack.push_async_callback(sandbox.stop, 5)
             sandboxes.append(sandbox)
         await asyncio.gather(*(sandbox.start() for sandbox in sandboxes))
@@ -197,7 +197,7 @@ class Storm:
 
 
 async def storm(
-    folder: Path, sandboxes: Sequence[ServiceProcess], fault: str, requests: dict[str, judge_pb2.JudgeRequest]
+    directory: Path, sandboxes: Sequence[ServiceProcess], fault: str, requests: dict[str, judge_pb2.JudgeRequest]
 ) -> tuple[dict[str, judge_pb2.Verdict], int]:
     """Have everything judged while the fault rages; gives the verdicts and how often something was broken."""
     kinds = PROXY_FAULTS.get(fault, ())
@@ -216,7 +216,7 @@ async def storm(
         flags = [part for url in urls for part in ("--sandbox", url)]
         # Quick to find a hung sandbox, and patient: here everything fails all the time.
         flags += ["--cache-mib", "0", "--health-seconds", "0.5", "--retry-attempts", "30"]
-        judge = ServiceProcess("judge", "evalrun_judge", flags, folder / f"judge-{fault}.log")
+        judge = ServiceProcess("judge", "evalrun_judge", flags, directory / f"judge-{fault}.log")
         stack.push_async_callback(judge.stop, 5)
         await judge.start()
         scene = Storm(fault, judge, sandboxes, proxies, requests, 64, random.Random(7))

@@ -35,7 +35,8 @@ PROGRAMS: dict[str, tuple[str, bytes, bytes]] = {
         "import os, sys\nfrom io import BytesIO, IOBase\nclass FastIO(IOBase):\n"
         "  def __init__(self, file):\n    self._fd = file.fileno()\n    self.buffer = BytesIO()\n"
         "    self.write = self.buffer.write\n"
-        "  def flush(self):\n    os.write(self._fd, self.buffer.getvalue())\n    self.buffer.truncate(0), self.buffer.seek(0)\n"
+        "  def flush(self):\n    os.write(self._fd, self.buffer.getvalue())\n    self.buffer.truncate(0), "
+        "self.buffer.seek(0)\n"
         "class IOWrapper(IOBase):\n  def __init__(self, file):\n    self.buffer = FastIO(file)\n"
         "    self.flush = self.buffer.flush\n    self.write = lambda s: self.buffer.write(s.encode())\n"
         "sys.stdout = IOWrapper(sys.stdout)\nprint(42)", b"", b"42\n"),
@@ -137,8 +138,8 @@ def plainly(code: str, stdin: bytes = b"") -> tuple[int, bytes]:
 
     Its memory is bounded, and it has no limit on the digits of integers, which contest judges have none of either.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        script, work = Path(folder) / "main.py", Path(folder) / "work"
+    with tempfile.TemporaryDirectory() as directory:
+        script, work = Path(directory) / "main.py", Path(directory) / "work"
         script.write_text(code)
         work.mkdir()
         run = subprocess.run(

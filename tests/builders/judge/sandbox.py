@@ -63,7 +63,7 @@ def f(parts):
 """Defines f(parts): how often the parts, joined, are found in the process's memory, and in how many pages.
 
 It writes each page that it can reach, from objects on (those in `kept` too) and below the C library's heap, to a file
-in the private folder: a page that is not there is an error of the call, not a crash.
+in the private directory: a page that is not there is an error of the call, not a crash.
 """
 
 

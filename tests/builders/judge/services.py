@@ -17,7 +17,7 @@ from evalrun_runtime.connections.grpc_channel import open_channel
 
 @asynccontextmanager
 async def services(
-    folder: Path, *, sandboxes: int = 1, judge_arguments: Sequence[str] = (), sandbox_arguments: Sequence[str] = ()
+    directory: Path, *, sandboxes: int = 1, judge_arguments: Sequence[str] = (), sandbox_arguments: Sequence[str] = ()
 ) -> AsyncIterator[tuple[ServiceProcess, list[ServiceProcess]]]:
     """Start sandboxes and a gateway in front of them; gives their processes, ready.
 
@@ -26,13 +26,15 @@ async def services(
     async with AsyncExitStack() as stack:
         behind = []
         for number in range(sandboxes):
-            sandbox = ServiceProcess("sandbox", "evalrun_sandbox", sandbox_arguments, folder / f"sandbox-{number}.log")
+            sandbox = ServiceProcess(
+                "sandbox", "evalrun_sandbox", sandbox_arguments, directory / f"sandbox-{number}.log"
+            )
             stack.push_async_callback(sandbox.stop, 5)
             await sandbox.start()
             behind.append(sandbox)
         flags = [part for sandbox in behind for part in ("--sandbox", sandbox.address)]
         judge = ServiceProcess(
-            "judge", "evalrun_judge", [*flags, "--cache-mib", "0", *judge_arguments], folder / "judge.log"
+            "judge", "evalrun_judge", [*flags, "--cache-mib", "0", *judge_arguments], directory / "judge.log"
         )
         stack.push_async_callback(judge.stop, 5)
         await judge.start()

@@ -17,7 +17,7 @@ from builders.judge.function_tests import WarmForks, judge
 
 from evalrun_judge.function_tests.session import AssertTests, CheckTest
 
-FOLDER = Path(__file__).parents[2] / "shapes"
+DIRECTORY = Path(__file__).parents[2] / "shapes"
 SECONDS = 5.0
 
 
@@ -35,7 +35,7 @@ class Shape:
 
 
 def shapes() -> Iterator[Shape]:
-    for file in sorted(FOLDER.glob("*.txt")):
+    for file in sorted(DIRECTORY.glob("*.txt")):
         for part in file.read_text().split("=== ")[1:]:
             title, _, body = part.partition("\n")
             programs, _, test = body.partition("---\n")

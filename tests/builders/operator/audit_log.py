@@ -23,11 +23,11 @@ NOT_MADE = {"events", "leases", "evalruns"}
 """Resources that are created, but not as part of a run."""
 
 
-def audit_flags(folder: Path) -> list[str]:
+def audit_flags(directory: Path) -> list[str]:
     """Return the API server's flags, after writing the policy that they name."""
-    policy = folder / "audit.json"
+    policy = directory / "audit.json"
     policy.write_text(json.dumps(POLICY))
-    return [f"--audit-policy-file={policy}", f"--audit-log-path={folder / LOG}", "--audit-log-mode=batch"]
+    return [f"--audit-policy-file={policy}", f"--audit-log-path={directory / LOG}", "--audit-log-mode=batch"]
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class Request:
     """Unix seconds."""
 
 
-def read_audit_log(folder: Path, since: float) -> list[Request]:
+def read_audit_log(directory: Path, since: float) -> list[Request]:
     """Return the requests since a time (Unix seconds), in order."""
     found = []
-    for line in (folder / LOG).read_text().splitlines():
+    for line in (directory / LOG).read_text().splitlines():
         entry = json.loads(line)
         if entry["verb"] in {"watch", "list"} or "objectRef" not in entry:
             continue

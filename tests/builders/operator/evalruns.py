@@ -314,7 +314,7 @@ REFUSED: tuple[Refused, ...] = (
         "adapter on my machine",
         {"spec.model.adapter": "/adapters/x"},
         "spec.model.adapter",
-        "a folder that a pod can read",
+        "a directory that a pod can read",
         rollout=True,
         cluster_only=True,
     ),
@@ -843,7 +843,7 @@ REFUSED: tuple[Refused, ...] = (
         "remove packages, or write backend: Evalrun",
     ),
     Refused(
-        "a relative folder of packages",
+        "a relative directory of packages",
         {"spec.judge.sandbox.packages": ["packages"]},
         "spec.judge.sandbox.packages[0]",
         "does not match",
@@ -873,7 +873,7 @@ REFUSED: tuple[Refused, ...] = (
         "put them into a Secret and name it here",
     ),
     Refused(
-        "gate on a folder of my machine",
+        "gate on a directory of my machine",
         {"spec.gate": {**GATE, "baseline": "outputs/last_good"}},
         "spec.gate.baseline",
         "write the name of an EvalRun of this namespace, or the URL of its outputs",
@@ -900,10 +900,10 @@ REFUSED: tuple[Refused, ...] = (
         "write the server's URL",
     ),
     Refused(
-        "mlflow in a folder",
+        "mlflow in a directory",
         {"spec.exports.mlflow": {"trackingURI": "file:///mlruns"}},
         "spec.exports.mlflow.trackingURI",
-        "a folder is kept on one machine only: write the server's URL",
+        "a directory is kept on one machine only: write the server's URL",
         cluster_only=True,
     ),
     Refused(

@@ -169,7 +169,7 @@ def operator_kubeconfig(plane: ControlPlane, autoscaling: AutoscalingMode = "cpu
     token = plane.request("POST", f"{account}/token", {"spec": {}}).body["status"]["token"]
     config = json.loads(plane.kubeconfig.read_text())
     config["users"] = [{"name": "admin", "user": {"token": token}}]
-    path = plane.folder / "operator.kubeconfig"
+    path = plane.directory / "operator.kubeconfig"
     path.write_text(json.dumps(config))
     return path
 
@@ -305,9 +305,9 @@ def running_operator(
     program: Sequence[str] = ("evalrun_operator",),
     variables: Mapping[str, str] | None = None,
 ) -> Iterator[OperatorProcess]:
-    """Run the operator; its log is in the control plane's folder."""
+    """Run the operator; its log is in the control plane's directory."""
     metrics_port, port = free_ports(2)
-    operator = OperatorProcess(plane, kubeconfig, ledger, plane.folder / "operator.log", metrics_port, port)
+    operator = OperatorProcess(plane, kubeconfig, ledger, plane.directory / "operator.log", metrics_port, port)
     operator.program, operator.variables = program, variables or {}
     if flags is not None:
         operator.flags = flags
@@ -365,7 +365,7 @@ class Run:
             conditions = [f"{name}: {one['reason']}: {one['message']}" for name, one in self.conditions().items()]
             lines = [
                 line
-                for log in self.plane.folder.glob("*.log")
+                for log in self.plane.directory.glob("*.log")
                 for line in log.read_text(errors="replace").splitlines()
                 if f"{self.namespace}/{self.name}" in line or "failed unexpectedly" in line
             ]

@@ -1,4 +1,4 @@
-"""A pretended cluster for schedules: Jobs list a real folder, runs end when a test says so."""
+"""A pretended cluster for schedules: Jobs list a real directory, runs end when a test says so."""
 
 import copy
 import json
@@ -41,24 +41,24 @@ def evalschedule(changes: dict[str, Any] | None = None, created: datetime = BEGI
 
 def write_checkpoint(root: Path, step: int, at: datetime, weights: str = "w", missing: str | None = None) -> None:
     """Write a small model in Hugging Face's layout, complete but for one file."""
-    folder = root / f"global_step_{step}"
+    directory = root / f"global_step_{step}"
     index = json.dumps({"weight_map": {"a": SHARDS[0], "b": SHARDS[1]}})
     files = {"config.json": "{}", "tokenizer.json": "{}", "model.safetensors.index.json": index}
     files |= {SHARDS[0]: f"{weights} of step {step}", SHARDS[1]: "second"}
     for name, text in files.items():
         if name != missing:
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text)
-            os.utime(folder / name, (at.timestamp(), at.timestamp()))
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / name).write_text(text)
+            os.utime(directory / name, (at.timestamp(), at.timestamp()))
 
 
 def write_shards(root: Path, step: int, at: datetime) -> None:
     """Write what verl leaves of a step: FSDP shards, and config and tokenizer without weights."""
-    folder = root / f"global_step_{step}" / "actor"
+    directory = root / f"global_step_{step}" / "actor"
     files = {f"model_world_size_2_rank_{rank}.pt": f"shard {rank} of step {step}" for rank in (0, 1)}
     files |= {"fsdp_config.json": '{"world_size": 2}', "huggingface/config.json": "{}"}
     for name, text in {**files, "huggingface/tokenizer.json": "{}"}.items():
-        path = folder / name
+        path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         os.utime(path, (at.timestamp(), at.timestamp()))
@@ -66,9 +66,9 @@ def write_shards(root: Path, step: int, at: datetime) -> None:
 
 @dataclass
 class ScheduleWorld:
-    """One schedule, its runs, and the folder that its Jobs list."""
+    """One schedule, its runs, and the directory that its Jobs list."""
 
-    folder: Path
+    directory: Path
     schedule: EvalSchedule = field(default_factory=evalschedule)
     now: datetime = BEGIN
     reachable: bool = True
@@ -146,10 +146,10 @@ class ScheduleWorld:
         raise AssertionError("too many reconciliations")
 
     def answer(self) -> None:
-        """Run the Job that was made: the real listing, over the folder."""
+        """Run the Job that was made: the real listing, over the directory."""
         if self.job is None or self.job.state != "Running":
             return
-        request = listing_request(self.schedule.spec, self.status, str(self.folder))
+        request = listing_request(self.schedule.spec, self.status, str(self.directory))
         try:
             if not self.reachable:
                 raise StoreError("s3://training/grpo: could not connect to the endpoint")

@@ -1,4 +1,4 @@
-"""Nights of a schedule on a real API server: a driven clock, real listings of a real folder, an operator to kill.
+"""Nights of a schedule on a real API server: a driven clock, real listings of a real directory, an operator to kill.
 
 Played here: the Job controller and kubelet, which run a Job's real listing and write its pod's termination message, and
 the runs' controller, which ends a run.
@@ -49,7 +49,7 @@ class Nights:
 
     @property
     def clock(self) -> Path:
-        return self.plane.folder / f"{self.namespace}.clock"
+        return self.plane.directory / f"{self.namespace}.clock"
 
     def begin(self, changes: dict[str, Any] | None = None) -> None:
         """Make the namespace and the schedule, and start the operator."""
@@ -71,7 +71,7 @@ class Nights:
         """Start the operator."""
         command = [sys.executable, "-m", "builders.operator.schedule_operator", str(self.clock)]
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig), "PYTHONPATH": str(TESTS)}
-        with (self.plane.folder / f"{self.namespace}.log").open("ab") as log:
+        with (self.plane.directory / f"{self.namespace}.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
 
     def kill(self) -> None:
@@ -217,15 +217,15 @@ def _job_status(*, failed: bool) -> dict[str, Any]:
 
 @contextmanager
 def nights(
-    plane: ControlPlane, kubeconfig: Path, namespace: str, folder: Path, now: datetime, changes: dict[str, Any]
+    plane: ControlPlane, kubeconfig: Path, namespace: str, directory: Path, now: datetime, changes: dict[str, Any]
 ) -> Iterator[Nights]:
     """Make a schedule with its operator, and end the operator afterwards."""
-    world = Nights(plane, kubeconfig, namespace, folder, now)
+    world = Nights(plane, kubeconfig, namespace, directory, now)
     try:
         world.begin(changes)
         yield world
     except BaseException:
-        log = plane.folder / f"{namespace}.log"
+        log = plane.directory / f"{namespace}.log"
         sys.stderr.write(f"{json.dumps(world.status(), indent=1)}\n{log.read_text()[-3000:]}\n")
         raise
     finally:

@@ -1,7 +1,7 @@
 """Made-up aggregators, for load tests of the operator and for its own tests: no process, no network.
 
-`python -m builders.operator.simulated_aggregators SECONDS[@FOLDER] FLAGS...` runs the operator with them. With a folder
-the ledgers outlive the operator, and several operators see the same ones, as real ledgers would be seen.
+`python -m builders.operator.simulated_aggregators SECONDS[@DIRECTORY] FLAGS...` runs the operator with them. With a
+directory the ledgers outlive the operator, and several operators see the same ones, as real ledgers would be seen.
 """
 
 import sys
@@ -24,18 +24,18 @@ ACCEPTED = 143
 class SimulatedAggregators:
     """Every address has a ledger that fills in `seconds` from when it is first asked, and is judged in as many more.
 
-    A restart of the operator starts over, unless there is a folder; the end is always the same.
+    A restart of the operator starts over, unless there is a directory; the end is always the same.
 
     Args:
         seconds: how long generating takes, and judging.
-        clock: seconds that only grow; Unix seconds with a folder.
-        folder: keeps when each ledger was first asked.
+        clock: seconds that only grow; Unix seconds with a directory.
+        directory: keeps when each ledger was first asked.
     """
 
-    def __init__(self, seconds: float, clock: Callable[[], float], folder: Path | None = None) -> None:
+    def __init__(self, seconds: float, clock: Callable[[], float], directory: Path | None = None) -> None:
         self._seconds = seconds
         self._clock = clock
-        self._folder = folder
+        self._folder = directory
         self._first: dict[str, float] = {}
         self.told_to_end: dict[str, str] = {}
         self.forgotten: deque[str] = deque(maxlen=100)
@@ -53,7 +53,7 @@ class SimulatedAggregators:
         self.told_to_end[address] = reason
 
     def forget(self, address: str) -> None:
-        """Nothing is held open; the ledger stays as it is, where a folder keeps it."""
+        """Nothing is held open; the ledger stays as it is, where a directory keeps it."""
         self.forgotten.append(address)
         if self._folder is not None:
             self._first.pop(address, None)
@@ -62,9 +62,9 @@ class SimulatedAggregators:
         """Nothing is held open."""
 
 
-def _kept(folder: Path, address: str) -> float:
+def _kept(directory: Path, address: str) -> float:
     """Return when an address was first asked by any process, in Unix seconds."""
-    file = folder / quote(address, safe="")
+    file = directory / quote(address, safe="")
     if not file.exists():
         file.touch()
     return file.stat().st_mtime
@@ -96,9 +96,9 @@ def simulated_status(progress: float) -> LedgerStatus:
 def run_operator(argv: Sequence[str]) -> int:
     """Run the operator with ledgers that fill in the seconds of the first argument; returns the exit code."""
     first, *flags = argv
-    seconds, _, folder = first.partition("@")
-    if folder:
-        return main(flags, lambda: SimulatedAggregators(float(seconds), time.time, Path(folder)))
+    seconds, _, directory = first.partition("@")
+    if directory:
+        return main(flags, lambda: SimulatedAggregators(float(seconds), time.time, Path(directory)))
     return main(flags, lambda: SimulatedAggregators(float(seconds), time.monotonic))
 
 

@@ -33,13 +33,13 @@ class Operators:
         count: int = 2,
         interpreter: Sequence[str] = (sys.executable,),
     ) -> None:
-        ledgers = plane.folder / f"ledgers-{time.time_ns()}"
+        ledgers = plane.directory / f"ledgers-{time.time_ns()}"
         ledgers.mkdir()
         ports = iter(free_ports(2 * count))
         lease = [f"--lease={LEASE}"] if count > 1 else []
         self.processes = [
             OperatorProcess(
-                plane, account, "unused", plane.folder / f"operator-{number}.log", next(ports), next(ports),
+                plane, account, "unused", plane.directory / f"operator-{number}.log", next(ports), next(ports),
                 flags=[*flags, *lease], interpreter=interpreter,
                 program=(*SIMULATED_OPERATOR, f"{ledger_seconds}@{ledgers}"),
             )

@@ -63,10 +63,10 @@ def a_gate(**fields: object) -> Gate:
     return Gate.model_validate({name: value for name, value in written.items() if value is not None})
 
 
-def write_run(folder: Path | str, results: Iterable[SampleResult], **run_info: object) -> Path:
+def write_run(directory: Path | str, results: Iterable[SampleResult], **run_info: object) -> Path:
     """Write the outputs of a run."""
-    write_outputs(results, str(folder), OutputPlan(run_info, MetricOptions(), QaOptions(0.0, 2048)))
-    return Path(folder)
+    write_outputs(results, str(directory), OutputPlan(run_info, MetricOptions(), QaOptions(0.0, 2048)))
+    return Path(directory)
 
 
 def recorded_verdicts(file: str) -> list[SampleResult]:

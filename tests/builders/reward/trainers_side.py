@@ -22,12 +22,12 @@ def of_trl(asked: dict[str, Any]) -> dict[str, list[float]]:
 
     os.environ["EVALRUN_REWARD_URL"] = asked["url"]
     rows = [{"prompt": "p", "ground_truth": row["ground_truth"]} for row in asked["rows"]]
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as directory:
         trainer = GRPOTrainer(
             model=asked["model"],
             reward_funcs=[code_reward, code_reward_async],
             args=GRPOConfig(
-                output_dir=folder, use_cpu=True, report_to=[], per_device_train_batch_size=2, num_generations=2,
+                output_dir=directory, use_cpu=True, report_to=[], per_device_train_batch_size=2, num_generations=2,
                 bf16=False,
             ),
             train_dataset=Dataset.from_list(rows),

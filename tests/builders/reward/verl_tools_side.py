@@ -17,13 +17,13 @@ from verl.experimental.agent_loop.tool_parser import FunctionCall
 from verl.tools.tool_registry import load_all_tools
 
 
-def loaded(folder: Path, url: str) -> dict[str, Any]:
+def loaded(directory: Path, url: str) -> dict[str, Any]:
     """Return the tools by name, loaded from the two files that verl's configuration names."""
     tools = {"tools": [{"class_name": "evalrun_trainers.verl_tool.EvalrunSessionTool",
                         "config": {"type": "native", "url": url, "run": "verl", "timeout_seconds": 60}}]}  # fmt: skip
-    config = folder / "tools.yaml"
+    config = directory / "tools.yaml"
     config.write_text(json.dumps(tools))  # JSON is YAML
-    functions = folder / "functions.py"
+    functions = directory / "functions.py"
     functions.write_text("from evalrun_trainers.verl_function_tool import code_interpreter\n")
     return {tool.name: tool for tool in load_all_tools(str(config), str(functions))}
 
@@ -45,8 +45,8 @@ async def trajectory(loop: Any, row: dict[str, Any]) -> dict[str, Any]:
 
 async def work(asked: dict[str, Any]) -> dict[str, Any]:
     os.environ["EVALRUN_SANDBOX_URL"] = asked["sandbox"]
-    with tempfile.TemporaryDirectory() as folder:
-        tools = loaded(Path(folder), asked["url"])
+    with tempfile.TemporaryDirectory() as directory:
+        tools = loaded(Path(directory), asked["url"])
     loop = ToolAgentLoop.__new__(ToolAgentLoop)  # without a model: what calls tools needs no more than this
     loop.tools = tools
     loop.max_tool_response_length, loop.tool_response_truncate_side = 4096, "middle"

@@ -1,4 +1,4 @@
-"""Servers that answer the demo set, and what the long tests of this folder ask for: `make test-e2e-faults`."""
+"""Servers that answer the demo set, and what the long tests of this directory ask for: `make test-e2e-faults`."""
 
 import os
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from builders.cluster.tasks import DEMO
 
 ASKED = "EVALRUN_TEST_E2E_FAULTS"
 MAX_CLAIMS = 45
-"""Of all tests of this folder together: a claim's volume is not used again where nothing provisions any."""
+"""Of all tests of this directory together: a claim's volume is not used again where nothing provisions any."""
 
 
 @pytest.fixture(scope="session")

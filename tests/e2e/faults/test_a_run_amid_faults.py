@@ -25,11 +25,11 @@ def nosuch(*images: str) -> Object:
     return {"images": {image: {"tag": "nosuch"} for image in images}, "runDefaults": {"sandboxSlots": 1}}
 
 
-def begin(there: Installed, endpoint: Object, name: str, folder: Path) -> str:
+def begin(there: Installed, endpoint: Object, name: str, directory: Path) -> str:
     """Start a run of the demo set; wait until something of it is judged."""
     two_gateways = {"gateway": {"minReplicas": 2, "maxReplicas": 2}, "sandbox": {"maxReplicas": 1}}
     spec = small(judge=two_gateways, output={"retain": True})
-    run = there.start(DEMO.manifest(name, "", endpoint, **spec), folder)
+    run = there.start(DEMO.manifest(name, "", endpoint, **spec), directory)
     next(judged for judged, _ in progress(there, run) if judged)
     return run
 
@@ -38,14 +38,14 @@ def is_over(there: Installed, run: str) -> bool:
     return "completionTime" in there.cluster.get(there.runs, "evalrun", run)["status"]
 
 
-def judged_as_in_peace(there: Installed, run: str, folder: Path) -> None:
+def judged_as_in_peace(there: Installed, run: str, directory: Path) -> None:
     """Wait for a run, and compare its verdicts with those of the demo set."""
     status = there.wait(run, SECONDS)["status"]
     assert status["phase"] == "Succeeded", status["conditions"]
     assert status["attempts"] == 1
-    brought = evalrun("results", run, "--namespace", there.runs, "--output", folder / run)
+    brought = evalrun("results", run, "--namespace", there.runs, "--output", directory / run)
     assert brought.returncode == 0, brought.stdout + brought.stderr
-    assert {problem: verdict for (_, problem, _), verdict in verdicts(folder / run).items()} == demo_verdicts()
+    assert {problem: verdict for (_, problem, _), verdict in verdicts(directory / run).items()} == demo_verdicts()
 
 
 def test_a_run_amid_a_lasting_refusal_strangers_and_an_upgrade_is_judged_as_in_peace(

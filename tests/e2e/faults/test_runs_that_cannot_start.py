@@ -38,7 +38,7 @@ def broken(endpoint: Object, name: str) -> Object:
 
 
 @pytest.fixture(scope="module")
-def started(all_faults: None, install: Installed, quick: Object, folder: Path) -> Iterator[dict[str, Installed]]:
+def started(all_faults: None, install: Installed, quick: Object, directory: Path) -> Iterator[dict[str, Installed]]:
     """Where each broken run is; all of them have begun, and end side by side."""
     del all_faults
     with ExitStack() as stack:
@@ -47,7 +47,7 @@ def started(all_faults: None, install: Installed, quick: Object, folder: Path) -
         full.cluster.apply(full.runs, quota("none", pods="0"))
         places = {name: full if name == "no-quota" else free for name in BREAKS}
         for name, there in places.items():
-            there.start(broken(quick, name), folder)
+            there.start(broken(quick, name), directory)
         yield places
 
 

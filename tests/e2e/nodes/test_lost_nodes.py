@@ -38,7 +38,7 @@ def worker(cluster: Cluster) -> Iterator[str]:
 
 
 def test_gateway_and_sandbox_leave_a_lost_node_and_the_verdicts_stay(
-    worker: str, request: pytest.FixtureRequest, paced_tasks: tuple[Tasks, Verdicts], folder: Path
+    worker: str, request: pytest.FixtureRequest, paced_tasks: tuple[Tasks, Verdicts], directory: Path
 ) -> None:
     install: Installed = request.getfixturevalue("install")  # while the node is cordoned
     cluster, (tasks, wanted) = install.cluster, paced_tasks
@@ -51,7 +51,7 @@ def test_gateway_and_sandbox_leave_a_lost_node_and_the_verdicts_stay(
     judge = {"gateway": {"maxReplicas": 1}, "sandbox": {"maxReplicas": 1, "slots": 1}}
     placement = {"gateway": moves, "sandbox": moves, "generator": stays, "aggregator": stays}
     spec = small(judge=judge, placement=placement)
-    install.start(tasks.manifest(RUN, f"pvc://{PROBLEMS}", install.endpoint("paced-answers"), **spec), folder)
+    install.start(tasks.manifest(RUN, f"pvc://{PROBLEMS}", install.endpoint("paced-answers"), **spec), directory)
     next(judged for judged, _ in progress(install, RUN) if judged)
     assert set(nodes_of(install).values()) == {worker}
     lost = time.monotonic()

@@ -51,7 +51,7 @@ def python(builder: Images) -> Path:
 
 @pytest.fixture(scope="session")
 def model(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny model's folder."""
+    """The tiny model's directory."""
     return with_long_context(known_model(python, tmp_path_factory.mktemp("model") / "tiny"))
 
 
@@ -66,15 +66,15 @@ def ray_images(
 
 
 @pytest.fixture(scope="session")
-def problems(folder: Path) -> tuple[Path, dict[str, str]]:
+def problems(directory: Path) -> tuple[Path, dict[str, str]]:
     """The problems' file, and the verdict that each must get."""
-    return slow_problems(folder)
+    return slow_problems(directory)
 
 
 @pytest.fixture(scope="session")
-def long_problems(folder: Path) -> tuple[Path, dict[str, str]]:
+def long_problems(directory: Path) -> tuple[Path, dict[str, str]]:
     """The file of problems with long answers, and the verdict that each must get."""
-    return long_answers(folder)
+    return long_answers(directory)
 
 
 @pytest.fixture(scope="session")
@@ -98,7 +98,7 @@ def training(ray_install: Installed, python: Path, model: Path, tmp_path_factory
     """A claim with the checkpoints of steps 10 and 20, of which the second has unlearnt everything."""
     made = tmp_path_factory.mktemp("training")
     models = {10: model, 20: known_model(python, made / "unlearnt", UNLEARNT)}
-    for step, folder in models.items():
-        write_checkpoint(python, folder, made / "grpo" / f"global_step_{step}")
+    for step, directory in models.items():
+        write_checkpoint(python, directory, made / "grpo" / f"global_step_{step}")
     bring_checkpoints(ray_install, readable(made / "grpo"))
     return ray_install

@@ -50,12 +50,16 @@ def curve_rows(outputs: Path) -> list[tuple[str, int, float]]:
 
 @pytest.mark.timeout(2400)  # loading an image of 7 GB, two merges, and replicas that start on two CPUs
 def test_each_checkpoint_is_merged_evaluated_and_held_against_the_one_before(
-    training: Installed, ray_images: dict[str, str], problems: tuple[Path, dict[str, str]], folder: Path, tmp_path: Path
+    training: Installed,
+    ray_images: dict[str, str],
+    problems: tuple[Path, dict[str, str]],
+    directory: Path,
+    tmp_path: Path,
 ) -> None:
     file, wanted = problems
     finish_step(training, 10)  # step 20 is there, but may still be written to
     applied = time.monotonic()
-    training.start(schedule_manifest(file, ray_images["gen"]), folder)
+    training.start(schedule_manifest(file, ray_images["gen"]), directory)
     ask_for_a_start(training)
     first = await_run(training, 10)
     print(f"{time.monotonic() - applied:7.1f} s  merged, {first} is there")

@@ -11,11 +11,11 @@ from builders.cluster.runs import outcome
 
 @pytest.mark.timeout(2400)  # loading an image of 7 GB, and replicas that start on two CPUs
 def test_a_run_brings_its_own_replicas_and_lets_them_go_while_it_is_judged(
-    ray_install: Installed, ray_images: dict[str, str], problems: tuple[Path, dict[str, str]], folder: Path
+    ray_install: Installed, ray_images: dict[str, str], problems: tuple[Path, dict[str, str]], directory: Path
 ) -> None:
     file, wanted = problems
     applied = time.monotonic()
-    name = ray_install.start(rollout_manifest("rollout", file, ray_images["gen"]), folder)
+    name = ray_install.start(rollout_manifest("rollout", file, ray_images["gen"]), directory)
     course = follow(ray_install, name, applied)
     assert course.status["phase"] == "Succeeded", course.status["conditions"]
 

@@ -14,10 +14,10 @@ from builders.cluster.runs import outcome
 
 @pytest.mark.timeout(3600)  # seven answers of minutes each, and four starts of a replica on two CPUs
 def test_workers_join_leave_and_are_replaced_while_a_run_draws_its_answers(
-    ray_install: Installed, ray_images: dict[str, str], long_problems: tuple[Path, dict[str, str]], folder: Path
+    ray_install: Installed, ray_images: dict[str, str], long_problems: tuple[Path, dict[str, str]], directory: Path
 ) -> None:
     file, wanted = long_problems
-    run = WorkerRun(ray_install, ray_install.start(workers_manifest("workers", file, ray_images["gen"]), folder))
+    run = WorkerRun(ray_install, ray_install.start(workers_manifest("workers", file, ray_images["gen"]), directory))
 
     run.wait("the first worker is there", lambda seen: len(seen.workers) == 1)
     run.wait("its replica serves", lambda seen: len(seen.serving) == 1)

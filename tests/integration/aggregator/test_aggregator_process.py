@@ -37,8 +37,8 @@ async def judge() -> AsyncIterator[tuple[FakeJudge, str]]:
         await server.stop()
 
 
-def arguments(folder: Path, judge: str, *more: str) -> list[str]:
-    order, ledger = str(folder / "work_order.json"), str(folder / "ledger.sqlite3")
+def arguments(directory: Path, judge: str, *more: str) -> list[str]:
+    order, ledger = str(directory / "work_order.json"), str(directory / "ledger.sqlite3")
     return ["--work-order", order, "--ledger", ledger, "--judge", judge, *more]
 
 
@@ -318,7 +318,7 @@ async def test_judging_anew_needs_no_generation_and_survives_a_kill(
     assert 40 <= judge[0].requests - asked < 60  # what was rejudged before the kill is not judged again
     assert len(read_results(tmp_path / "again")) == 40
     info, metrics = (
-        [json.loads((tmp_path / folder / name).read_text()) for folder in ("out", "again")]
+        [json.loads((tmp_path / directory / name).read_text()) for directory in ("out", "again")]
         for name in ("run_info.json", "metrics.json")
     )
     assert info[0]["ended_at"] < info[1]["started_at"]  # it is timed by itself

@@ -23,10 +23,10 @@ from evalrun_runtime.exits import BadInputError
 
 @asynccontextmanager
 async def started(
-    folder: Path, judge: MemoryJudge | None = None, registry: CollectorRegistry | None = None, **settings: Any
+    directory: Path, judge: MemoryJudge | None = None, registry: CollectorRegistry | None = None, **settings: Any
 ) -> AsyncIterator[str]:
     given = AggregatorSettings(
-        work_order=folder / "work_order.json", ledger=folder / "l.db", judge=["memory"], **settings
+        work_order=directory / "work_order.json", ledger=directory / "l.db", judge=["memory"], **settings
     )
     asked = judge or MemoryJudge()
     aggregator = Aggregator(

@@ -35,16 +35,16 @@ def at_step(step: int, accepted: float) -> ExportContent:
     return CONTENT.model_copy(update={"id": f"run{step}", "run": f"grpo-{step}", "point": point, "metrics": metrics})
 
 
-def wandb_files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("wandb/offline-run-*/run-*.wandb"))
+def wandb_files(directory: Path) -> list[Path]:
+    return sorted(directory.glob("wandb/offline-run-*/run-*.wandb"))
 
 
 def test_wandb_offline_leaves_keys_config_and_table_beside_the_outputs_and_once(tmp_path: Path) -> None:
     target = WandbTarget(project="evals", entity="team", mode="offline")
     earlier = tmp_path / "wandb" / "offline-run-20260101_000000-abc123"  # of an export before a restart
     other = tmp_path / "wandb" / "offline-run-20260101_000000-other"
-    for folder in (earlier, other):
-        folder.mkdir(parents=True)
+    for directory in (earlier, other):
+        directory.mkdir(parents=True)
     done = export_apart(target, CONTENT, tmp_path, scratch_in=None, seconds=150)
     assert (earlier.exists(), other.exists()) == (False, True)
     (written,) = wandb_files(tmp_path)
@@ -74,11 +74,11 @@ def test_wandb_offline_runs_of_a_schedule_are_on_one_curve_in_any_order_of_steps
     target = WandbTarget(project="evals", mode="offline")
     rows = []
     for step, accepted in ((130, 0.6), (120, 0.5)):  # the later one first, as a checkpoint that was rewritten
-        folder = tmp_path / str(step)
-        folder.mkdir()
-        done = export_apart(target, at_step(step, accepted), folder, scratch_in=None, seconds=150)
+        directory = tmp_path / str(step)
+        directory.mkdir()
+        done = export_apart(target, at_step(step, accepted), directory, scratch_in=None, seconds=150)
         assert done.files.endswith(f"run{step}")
-        (written,) = folder.glob("wandb/offline-run-*-cafe1234/run-*.wandb")
+        (written,) = directory.glob("wandb/offline-run-*-cafe1234/run-*.wandb")
         records = list(wandb_records(written))
         (run,) = [record.run for record in records if record.WhichOneof("record_type") == "run"]
         assert (run.run_id, run.display_name, run.job_type) == ("cafe1234", "grpo.a", "curve")

@@ -1,4 +1,4 @@
-"""The exporter against MLflow's own server, with a database behind it instead of a folder.
+"""The exporter against MLflow's own server, with a database behind it instead of a directory.
 
 It needs `EVALRUN_TEST_MLFLOW`: an interpreter with the whole package `mlflow`, in the version of our client. `make
 test-peers` sets it.
@@ -87,6 +87,6 @@ def test_mlflows_own_server_has_each_checkpoint_once(
         ("grpo-a-step-120", "READY", "120"), ("grpo-a-step-130", "READY", "130"),
     ]  # fmt: skip
     assert [model.source_run_id for model in models] == [runs[f"grpo-{step}"].info.run_id for step in (120, 130)]
-    folder = Path(client.download_artifacts(runs["grpo-130"].info.run_id, "", str(tmp_path)))
-    assert json.loads((folder / "run_info.json").read_text()) == content(130, 0.6).info
-    assert (folder / "qa_logs.jsonl").read_text().count("\n") == 1
+    directory = Path(client.download_artifacts(runs["grpo-130"].info.run_id, "", str(tmp_path)))
+    assert json.loads((directory / "run_info.json").read_text()) == content(130, 0.6).info
+    assert (directory / "qa_logs.jsonl").read_text().count("\n") == 1

@@ -6,7 +6,7 @@ import ssl
 from pathlib import Path
 
 from builders.aggregator.process import Worker, read_results, running, write_run_config
-from builders.tls_folders import TlsFolder, authority, shown
+from builders.tls_directories import TlsDirectory, authority, shown
 
 from evalrun.ledger.v1 import ledger_pb2
 from evalrun_client.fake_judge import FakeJudge, FakeJudgeServer
@@ -17,9 +17,9 @@ PROBLEMS = 12
 
 async def test_an_aggregator_takes_renewed_certificates_in_mid_run(tmp_path: Path) -> None:
     old, new = authority(), authority()
-    folders = {name: TlsFolder(tmp_path / name) for name in ("judge", "aggregator", "generator")}
+    directories = {name: TlsDirectory(tmp_path / name) for name in ("judge", "aggregator", "generator")}
     parts = {"judge": "gateway", "aggregator": "gateway", "generator": "client"}
-    judge_tls, own_tls, generator_tls = (folder.write(parts[name], old) for name, folder in folders.items())
+    judge_tls, own_tls, generator_tls = (directory.write(parts[name], old) for name, directory in directories.items())
     fake = FakeJudge(delay=0.3)
     judge = FakeJudgeServer(fake, tls_folder=judge_tls)
     address = await judge.start()
@@ -45,8 +45,8 @@ async def test_an_aggregator_takes_renewed_certificates_in_mid_run(tmp_path: Pat
         await judged()
         # All learn the new authority, then all show its certificates, then the old authority goes.
         for issued, *trusted in ((old, old, new), (new, new, old), (new, new)):
-            for name, folder in folders.items():
-                folder.write(parts[name], issued, *trusted)
+            for name, directory in directories.items():
+                directory.write(parts[name], issued, *trusted)
             own = ssl.PEM_cert_to_DER_cert((own_tls / "tls.crt").read_text())
             async with asyncio.timeout(60):
                 while await shown(aggregator.address) != own:  # noqa: ASYNC110 - a handshake makes it look

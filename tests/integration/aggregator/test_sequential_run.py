@@ -17,12 +17,12 @@ PROBLEMS = 120
 """The scripted worker has every third of them rejected."""
 
 
-def a_run(folder: Path, solved: range, **gate: object) -> Path:
+def a_run(directory: Path, solved: range, **gate: object) -> Path:
     """Write a baseline that solved some problems, and a run configuration that is gated by it."""
     statuses = [["success"] if place in solved else ["wrong_answer"] for place in range(PROBLEMS)]
     rows = (sample_result(f"p{place}", 0, each, dataset="first") for place, each in enumerate(statuses))
-    write_run(folder / "main", rows)
-    path = write_run_config(folder, problems=PROBLEMS)
+    write_run(directory / "main", rows)
+    path = write_run_config(directory, problems=PROBLEMS)
     order = json.loads(path.read_text())
     asked = {"baseline": "./main", "dataset": "first", "maxRegression": "0.02", "sequential": True}
     order["spec"]["gate"] = asked | gate
@@ -31,12 +31,12 @@ def a_run(folder: Path, solved: range, **gate: object) -> Path:
 
 
 async def ended(
-    path: Path, folder: Path, *, starts: int = 1
+    path: Path, directory: Path, *, starts: int = 1
 ) -> tuple[list[ledger_pb2.GetStatusResponse], dict[str, Any]]:
     """Run a run configuration to its end, and start it again as often; gives what each process said, and
     summary.json."""
     server = FakeJudgeServer(FakeJudge())
-    arguments = ["--work-order", str(path), "--ledger", str(folder / "l.sqlite3"), "--judge", await server.start()]
+    arguments = ["--work-order", str(path), "--ledger", str(directory / "l.sqlite3"), "--judge", await server.start()]
     answers = []
     for _ in range(starts):
         async with running(*arguments) as process:
@@ -46,7 +46,7 @@ async def ended(
             await worker.close()
             assert await process.end() == 0
     await server.stop()
-    return answers, json.loads((folder / "out" / "summary.json").read_text())
+    return answers, json.loads((directory / "out" / "summary.json").read_text())
 
 
 async def test_a_run_stops_when_its_gate_has_decided_and_says_how_far_it_came(tmp_path: Path) -> None:

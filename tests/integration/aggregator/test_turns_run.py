@@ -60,16 +60,16 @@ def chat(item: ledger_pb2.WorkItem) -> list[tuple[str, str]]:
     return [(message.role, message.content) for message in item.messages]
 
 
-def order(folder: Path, **dataset: str) -> list[str]:
+def order(directory: Path, **dataset: str) -> list[str]:
     protocol = {"name": "EVAL@turns", "turns": {"limit": 3, "shownTests": 4}}
-    path = write_run_config(folder, problems=4, protocol=protocol, dataset=dataset)
-    records = [json.loads(line) for line in (folder / "first.jsonl").read_text().splitlines()]
+    path = write_run_config(directory, problems=4, protocol=protocol, dataset=dataset)
+    records = [json.loads(line) for line in (directory / "first.jsonl").read_text().splitlines()]
     for record in records:
         record["ground_truth"] = {
             "inputs": ["7\n", "private in\n"], "outputs": ["8\n", "private out\n"], "groups": ["public", "private"],
         }  # fmt: skip
-    (folder / "first.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    return ["--work-order", str(path), "--ledger", str(folder / "ledger.sqlite3")]
+    (directory / "first.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    return ["--work-order", str(path), "--ledger", str(directory / "ledger.sqlite3")]
 
 
 async def test_killed_between_turns_nothing_is_lost_or_done_twice(tmp_path: Path) -> None:

@@ -100,9 +100,11 @@ async def test_nobody_sees_another_sessions_files_memory_or_process(interpreters
         assert (await executed(other, "secret == open('secret').read()")).result == "True"
 
 
-async def test_a_folder_is_empty_again_for_the_next_session(interpreters: Interpreters) -> None:
+async def test_a_directory_is_empty_again_for_the_next_session(interpreters: Interpreters) -> None:
     async with opened(interpreters) as first:
-        await executed(first, "open('left', 'w').write('x')\nimport os\nos.mkdir('folder')\nopen('folder/x', 'w')")
+        await executed(
+            first, "open('left', 'w').write('x')\nimport os\nos.mkdir('directory')\nopen('directory/x', 'w')"
+        )
         number = first.number
     async with opened(interpreters) as second:
         assert second.number == number

@@ -257,7 +257,7 @@ async def test_a_crash_leaves_no_core(sandbox: Executor) -> None:
 
 
 async def test_nobody_sees_the_neighbours_files(sandbox: Executor) -> None:
-    """Both slots have a folder under one place; each program knows where its own lies."""
+    """Both slots have a directory under one place; each program knows where its own lies."""
     writer = request("import os, time\nopen('secret', 'w').write('x')\ntime.sleep(0.3)\nprint(os.getcwd())")
     reader = request(
         "import os, time\ntime.sleep(0.1)\nhere = os.getcwd()\n"

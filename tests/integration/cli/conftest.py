@@ -1,4 +1,4 @@
-"""The command in the tests' own process, for the tests of this folder that need no other one."""
+"""The command in the tests' own process, for the tests of this directory that need no other one."""
 
 from pathlib import Path
 from subprocess import CompletedProcess

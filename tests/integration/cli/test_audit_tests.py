@@ -219,6 +219,6 @@ def test_references_are_not_lost_where_mutants_are_to_replace_them(tmp_path: Pat
     assert done == (2 if "main" in code else 0)
 
 
-def test_a_report_cannot_be_written_to_a_folder(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_cannot_be_written_to_a_directory(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert evalrun("report", run, "--output", ".") == 2
     assert "cannot be written: Is a directory" in capsys.readouterr().err

@@ -40,9 +40,9 @@ def write_lines(path: Path, *rows: Any) -> Path:
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The results of all of the demo set, in `out` beside the run's file; test_tutorial.py runs the demo's own file."""
-    folder = tmp_path_factory.mktemp("demo")
-    output = folder / "out"
-    done = evalrun(*run_of(quick_demo(folder)), "--output", output)
+    directory = tmp_path_factory.mktemp("demo")
+    output = directory / "out"
+    done = evalrun(*run_of(quick_demo(directory)), "--output", output)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "accepted@1" in done.stdout
     assert f"results: {output}" in done.stdout

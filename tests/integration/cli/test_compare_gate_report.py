@@ -13,7 +13,8 @@ from builders.results.web_page import Page
 
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
-    """A folder with the runs `old`, `new` (worse by 30 of 100), `same`, one of another dataset, and one of test data.
+    """A directory with the runs `old`, `new` (worse by 30 of 100), `same`, one of another dataset, and one of test
+    data.
 
     The first three say that their humaneval is dev data, which a gate may use.
     """
@@ -35,8 +36,8 @@ def runs(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def a_policy(folder: Path, *gates: dict[str, Any]) -> Path:
-    path = folder / "policy.yaml"
+def a_policy(directory: Path, *gates: dict[str, Any]) -> Path:
+    path = directory / "policy.yaml"
     path.write_text(json.dumps([{"baseline": "old", "dataset": "humaneval"} | gate for gate in gates]))
     return path
 
@@ -112,7 +113,7 @@ def test_gates_are_shown_in_every_format(evalrun_here: Command, runs: Path) -> N
         ('- {baseline: old, dataset: humaneval, maxRegression: "2"}', '[0].maxRegression: write a fraction from "0.0"'),
         ("- {baseline: old, dataset: humaneval, metric: nonsense}", "[0].metric: write "),
         ("- {baseline: old, dataset: humaneval, metrik: x}", "[0].metrik: is no field; did you mean metric?"),
-        ("- {baseline: nightly, dataset: humaneval}", "[0]: baseline nightly: no such folder"),
+        ("- {baseline: nightly, dataset: humaneval}", "[0]: baseline nightly: no such directory"),
         ("- {baseline: other, dataset: humaneval}", "[0]: the baseline has no results of dataset humaneval"),
         ("- {baseline: old, dataset: mbpp_reg}", "[0]: the candidate has no results of dataset mbpp_reg: it has"),
         ("- {a: [}", "policy.yaml:1: "),

@@ -60,8 +60,8 @@ def evalrun(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return command(*arguments, timeout=280)
 
 
-def rows(folder: Path, *rows: dict[str, Any]) -> Path:
-    path = folder / "rows.parquet"
+def rows(directory: Path, *rows: dict[str, Any]) -> Path:
+    path = directory / "rows.parquet"
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows)), path)
     return path
 
@@ -170,7 +170,9 @@ def test_verls_own_scorers_and_our_judge_for_its_code(gen_cpu: Path, tmp_path: P
         ),
     )  # fmt: skip
     files: list[str | Path] = ["--problems", data, "--responses", data, "--grader", "builtin:verl"]
-    with TemporaryDirectory(prefix="packages-") as packages:  # pytest's own folders are closed to the sandbox's user
+    with TemporaryDirectory(
+        prefix="packages-"
+    ) as packages:  # pytest's own directories are closed to the sandbox's user
         Path(packages).chmod(0o755)
         utils = Path(packages) / "verl" / "utils"
         shutil.copytree(verl / "utils" / "reward_score", utils / "reward_score")

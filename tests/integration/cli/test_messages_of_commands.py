@@ -23,9 +23,9 @@ RIGHT = completion("```python\nprint(input())\n```")
 REFUSAL = Reply(400, {"error": {"message": "max_tokens is too large: 99999"}})
 
 
-def written_run(folder: Path, **protocol: Any) -> Path:
+def written_run(directory: Path, **protocol: Any) -> Path:
     """Write a run and its problems; gives the run's file."""
-    (folder / "problems.jsonl").write_text("".join(json.dumps(problem) + "\n" for problem in PROBLEMS))
+    (directory / "problems.jsonl").write_text("".join(json.dumps(problem) + "\n" for problem in PROBLEMS))
     spec = {
         "model": {"path": MODEL},
         "datasets": [{"name": "sums", "source": "problems.jsonl"}],
@@ -33,8 +33,8 @@ def written_run(folder: Path, **protocol: Any) -> Path:
         "protocol": protocol,
     }
     manifest = {"apiVersion": "evalrun.dev/v1alpha1", "kind": "EvalRun", "metadata": {"name": "sums"}, "spec": spec}
-    (folder / "run.yaml").write_text(json.dumps(manifest))
-    return folder / "run.yaml"
+    (directory / "run.yaml").write_text(json.dumps(manifest))
+    return directory / "run.yaml"
 
 
 def run(file: Path, endpoint: str, output: Path, *more: str | Path) -> subprocess.CompletedProcess[str]:
@@ -67,7 +67,7 @@ def test_a_refused_key_ends_the_command_at_once(tmp_path: Path) -> None:
     assert done.stderr.splitlines()[-1] == f"{said} in EVALRUN_GENERATOR_API_KEY or OPENAI_API_KEY"
 
 
-def test_what_no_retry_changes_ends_without_advice_to_resume_and_the_corrected_run_may_use_the_folder(
+def test_what_no_retry_changes_ends_without_advice_to_resume_and_the_corrected_run_may_use_the_directory(
     tmp_path: Path,
 ) -> None:
     with model_server(REFUSAL) as server:
@@ -226,7 +226,9 @@ def test_packages_are_given_to_answers_and_tests_alike_and_missed_in_words(tmp_p
     answer = "import little\ndef f(x):\n    assert little.same(x, x)\n    return 2 * x\n"
     (tmp_path / "answers.jsonl").write_text(json.dumps({"problem_id": "package", "response": answer}) + "\n")
     files = ("--problems", tmp_path / "problems.jsonl", "--responses", tmp_path / "answers.jsonl")
-    with TemporaryDirectory(prefix="packages-") as packages:  # pytest's own folders are closed to the sandbox's user
+    with TemporaryDirectory(
+        prefix="packages-"
+    ) as packages:  # pytest's own directories are closed to the sandbox's user
         Path(packages).chmod(0o755)
         (Path(packages) / "little").mkdir()
         (Path(packages) / "little" / "__init__.py").write_text("def same(a, b):\n    return a == b\n")
@@ -235,7 +237,7 @@ def test_packages_are_given_to_answers_and_tests_alike_and_missed_in_words(tmp_p
     assert summary(tmp_path / "out")["counts"]["accepted"] == 1
 
 
-def test_a_folder_of_packages_that_is_not_there_is_named_before_anything_starts(
+def test_a_directory_of_packages_that_is_not_there_is_named_before_anything_starts(
     evalrun_here: Command, tmp_path: Path
 ) -> None:
     written_run(tmp_path)
@@ -243,7 +245,7 @@ def test_a_folder_of_packages_that_is_not_there_is_named_before_anything_starts(
     files = ("--problems", tmp_path / "problems.jsonl", "--responses", tmp_path / "answers.jsonl")
     done = evalrun_here("judge", *files, "--packages", tmp_path / "none", "--output", tmp_path / "out")
     assert (done.returncode, done.stdout) == (2, "")
-    assert f"--packages {tmp_path / 'none'}: no such folder" in done.stderr
+    assert f"--packages {tmp_path / 'none'}: no such directory" in done.stderr
 
 
 def test_a_test_that_lacks_a_module_is_named_at_once_and_holds_up_nothing(tmp_path: Path) -> None:

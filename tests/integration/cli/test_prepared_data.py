@@ -18,13 +18,13 @@ def endpoint() -> Iterator[str]:
         yield f"{server.url}/v1"
 
 
-def phase0_plan(folder: Path, leaked: dict[str, object] | None = None) -> Path:
-    sources = phase0_sources(folder, leaked)
-    return write_plan(folder, [{"name": name, "source": file.name} for name, file in sources.items()])
+def phase0_plan(directory: Path, leaked: dict[str, object] | None = None) -> Path:
+    sources = phase0_sources(directory, leaked)
+    return write_plan(directory, [{"name": name, "source": file.name} for name, file in sources.items()])
 
 
-def phase0_run(folder: Path) -> Path:
-    """Write phase 0's run with its own dataset list; only the volume is a folder, and a server answers."""
+def phase0_run(directory: Path) -> Path:
+    """Write phase 0's run with its own dataset list; only the volume is a directory, and a server answers."""
     sample = phase0_spec()
     spec = {
         "model": sample["model"],
@@ -32,7 +32,7 @@ def phase0_run(folder: Path) -> Path:
         "endpoints": [{"url": "http://127.0.0.1:9/v1", "model": sample["model"]["path"]}],
     }
     run = {"apiVersion": "evalrun.dev/v1alpha1", "kind": "EvalRun", "metadata": {"name": "phase0"}, "spec": spec}
-    path = folder / "run.yaml"
+    path = directory / "run.yaml"
     path.write_text(json.dumps(run))
     return path
 

@@ -21,13 +21,13 @@ TESTS = {"inputs": ["1\n"], "outputs": ["1\n"]}
 RIGHT = "print(input())"
 
 
-def files(folder: Path) -> tuple[Path, Path]:
+def files(directory: Path) -> tuple[Path, Path]:
     """Write problems, and an answer to each."""
     problems = [{"dataset": "ds", "problem_id": name, "prompt": name, "ground_truth": TESTS} for name in ("a", "b")]
     answers = [{"problem_id": name, "response": RIGHT} for name in ("a", "b")]
     for name, rows in (("problems", problems), ("answers", answers)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder / "problems.jsonl", folder / "answers.jsonl"
+        (directory / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return directory / "problems.jsonl", directory / "answers.jsonl"
 
 
 async def test_judging_works_where_an_event_loop_runs_and_leaves_it_free(
@@ -85,7 +85,7 @@ def test_a_switch_stops_a_run_from_another_thread_also_before_it_has_begun(early
     assert stopped.is_set()
 
 
-def test_a_failed_run_names_its_folder_and_why() -> None:
+def test_a_failed_run_names_its_directory_and_why() -> None:
     error = RunFailedError(Path("out"), "no endpoint has answered for 120 s")
     assert str(error) == "out: no endpoint has answered for 120 s"
 

@@ -31,14 +31,14 @@ def decided(output: Path) -> Decided:
 @pytest.fixture(scope="module")
 def gated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file whose run is gated by a run of the same answers."""
-    folder = tmp_path_factory.mktemp("gated")
-    demo = quick_demo(folder)
-    done = evalrun(*run_of(demo), "--output", folder / "main", timeout=PATIENCE)
+    directory = tmp_path_factory.mktemp("gated")
+    demo = quick_demo(directory)
+    done = evalrun(*run_of(demo), "--output", directory / "main", timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
     manifest = yaml.safe_load(demo.read_text())
     asked = {"baseline": "main", "dataset": "demo", "maxRegression": "0.25", "sequential": True}
     manifest["spec"]["gate"] = asked
-    file = folder / "gated.yaml"
+    file = directory / "gated.yaml"
     file.write_text(yaml.safe_dump(manifest))
     return file
 

@@ -1,4 +1,4 @@
-"""The programs of the folder `verdicts` of the real data, each filed with the verdict that is right."""
+"""The programs of the directory `verdicts` of the real data, each filed with the verdict that is right."""
 
 import json
 from pathlib import Path

@@ -36,17 +36,17 @@ def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-def write_manifest(folder: Path, endpoint: str = "http://127.0.0.1:1/v1") -> Path:
-    write_lines(folder / "problems.jsonl", PROBLEMS)
-    (folder / "run.yaml").write_text(MANIFEST.replace("ENDPOINT", endpoint))
-    return folder / "run.yaml"
+def write_manifest(directory: Path, endpoint: str = "http://127.0.0.1:1/v1") -> Path:
+    write_lines(directory / "problems.jsonl", PROBLEMS)
+    (directory / "run.yaml").write_text(MANIFEST.replace("ENDPOINT", endpoint))
+    return directory / "run.yaml"
 
 
 @contextmanager
-def recorded(folder: Path) -> Iterator[str]:
+def recorded(directory: Path) -> Iterator[str]:
     """A server that answers the problems' prompts as recorded."""
-    write_lines(folder / "answers.jsonl", [{"problem_id": name, "response": text} for name, text in ANSWERS.items()])
-    files = ("--problems", folder / "problems.jsonl", "--responses", folder / "answers.jsonl")
+    write_lines(directory / "answers.jsonl", [{"problem_id": name, "response": text} for name, text in ANSWERS.items()])
+    files = ("--problems", directory / "problems.jsonl", "--responses", directory / "answers.jsonl")
     with evalrun_started("serve", "recorded", *files, "--model", "some/model") as process:
         assert process.stdout is not None
         address = next(filter(None, map(address_of, process.stdout)))

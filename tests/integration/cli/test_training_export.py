@@ -26,16 +26,16 @@ PROBLEM = {
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two problems: one with right and wrong answers, one with wrong ones alone."""
-    folder = tmp_path_factory.mktemp("export")
-    write_rows(folder / "problems.jsonl", [{**PROBLEM, "problem_id": name} for name in ("mixed", "hard")])
+    directory = tmp_path_factory.mktemp("export")
+    write_rows(directory / "problems.jsonl", [{**PROBLEM, "problem_id": name} for name in ("mixed", "hard")])
     answers = [("mixed", text) for text in (WRONG, RIGHT, SAME, OTHER)] + [("hard", WRONG)] * 4
-    write_rows(folder / "answers.jsonl", [{"problem_id": name, "response": text} for name, text in answers])
+    write_rows(directory / "answers.jsonl", [{"problem_id": name, "response": text} for name, text in answers])
     done = evalrun(
-        "judge", "--problems", folder / "problems.jsonl", "--responses", folder / "answers.jsonl",
-        "--output", folder / "run",
+        "judge", "--problems", directory / "problems.jsonl", "--responses", directory / "answers.jsonl",
+        "--output", directory / "run",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    return folder / "run"
+    return directory / "run"
 
 
 def exported(command: Command, run: Path, output: Path, *arguments: str) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from builders.recorded_turns import BY_HAND, DATASET, HIDDEN, PROTOCOL, ROWS, wr
 from evalrun_runtime.ready_line import address_of
 
 
-def write_run(folder: Path, problems: Path) -> Path:
+def write_run(directory: Path, problems: Path) -> Path:
     run = {
         "apiVersion": "evalrun.dev/v1alpha1",
         "kind": "EvalRun",
@@ -29,8 +29,8 @@ def write_run(folder: Path, problems: Path) -> Path:
             "endpoints": [{"url": "http://127.0.0.1:1/v1"}],
         },
     }
-    (folder / "run.yaml").write_text(json.dumps(run))
-    return folder / "run.yaml"
+    (directory / "run.yaml").write_text(json.dumps(run))
+    return directory / "run.yaml"
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The tutorial's commands, page after page in one folder, as a reader would type them."""
+"""The tutorial's commands, page after page in one directory, as a reader would type them."""
 
 import os
 import re
@@ -19,12 +19,12 @@ def commands(page: str) -> list[str]:
     return re.findall(r"^```sh\n(.*?)^```", (PAGES / page).read_text(), re.DOTALL | re.MULTILINE)
 
 
-def typed(page: str, folder: Path) -> str:
-    """Run the page's commands in the folder and return what they printed."""
+def typed(page: str, directory: Path) -> str:
+    """Run the page's commands in the directory and return what they printed."""
     script = "\n".join(["set -euo pipefail", *commands(page)])
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}
     done = subprocess.run(
-        ["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=200, check=False
+        ["bash", "-c", script], cwd=directory, env=environment, capture_output=True, text=True, timeout=200, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -26,12 +26,12 @@ ROWS = [
 ]
 
 
-def config(folder: Path, rows: list[dict[str, Any]], *, reward: bool, **keys: str) -> Path:
-    path = folder / "rows.parquet"
+def config(directory: Path, rows: list[dict[str, Any]], *, reward: bool, **keys: str) -> Path:
+    path = directory / "rows.parquet"
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
     function = {"custom_reward_function": {"path": None, "name": "compute_score"}}
     values = {"data": {"path": str(path), **keys}, **({"reward": function} if reward else function)}
-    file = folder / "evaluation.yaml"
+    file = directory / "evaluation.yaml"
     file.write_text(yaml.safe_dump(values))
     return file
 
@@ -49,7 +49,7 @@ def test_an_evaluation_file_is_judged_with_every_response(tmp_path: Path, *, rew
     assert sorted(found) == [("1", 0, True), ("1", 1, False), ("2", 0, True), ("2", 1, False)]
 
 
-def test_rows_are_copied_beside_the_folder_that_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_copied_beside_the_directory_that_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{("answers" if name == "responses" else name): value for name, value in row.items()} for row in ROWS]
     evaluation = read_evaluation(
         yaml.safe_load(config(tmp_path, rows, reward=False, response_key="answers").read_text()), "e.yaml"
@@ -82,12 +82,12 @@ def test_files_and_a_configuration_do_not_go_together(evalrun_here: Command, tmp
 
 
 def test_the_published_files_of_verl(evalrun_here: Command, gen_cpu: Path, tmp_path: Path) -> None:
-    (folder,) = (gen_cpu.parents[1] / "lib").glob("python3*/site-packages/verl/trainer/config")
-    evaluation = read_evaluation(yaml.safe_load((folder / "evaluation.yaml").read_text()), "evaluation.yaml")
+    (directory,) = (gen_cpu.parents[1] / "lib").glob("python3*/site-packages/verl/trainer/config")
+    evaluation = read_evaluation(yaml.safe_load((directory / "evaluation.yaml").read_text()), "evaluation.yaml")
     assert {entry.fate for entry in evaluation.entries} <= {"mapped", "default", "ignored"}
     assert evaluation.renamed == {}
 
-    done = evalrun_here("convert", "verl", folder / "_generated_ppo_trainer.yaml", "--output", tmp_path / "run.yaml")
+    done = evalrun_here("convert", "verl", directory / "_generated_ppo_trainer.yaml", "--output", tmp_path / "run.yaml")
     assert done.returncode == 0, done.stderr
     assert "# unknown" not in done.stderr
     valid = evalrun_here("validate", "--local", tmp_path / "run.yaml")

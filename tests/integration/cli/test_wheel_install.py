@@ -23,19 +23,19 @@ def run_program(*command: str | Path, cwd: Path, **environment: str) -> subproce
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the wheel. Its other packages are this one's: tests reach no package index."""
-    folder = tmp_path_factory.mktemp("wheel")
+    directory = tmp_path_factory.mktemp("wheel")
     for target in ("wheel", "sdist"):
-        built = run_program(sys.executable, "-m", "hatchling", "build", "-t", target, "-d", folder, cwd=ROOT)
+        built = run_program(sys.executable, "-m", "hatchling", "build", "-t", target, "-d", directory, cwd=ROOT)
         assert built.returncode == 0, built.stderr
-    (wheel,) = folder.glob("kube_evalrun-*.whl")
-    assert [*folder.glob("kube_evalrun-*.tar.gz")]
-    place = folder / "environment"
+    (wheel,) = directory.glob("kube_evalrun-*.whl")
+    assert [*directory.glob("kube_evalrun-*.tar.gz")]
+    place = directory / "environment"
     venv.create(place, with_pip=True)
     site = Path(sysconfig.get_path("purelib", vars={"base": str(place)}))
     # The path is taken as it is: .pth files below it, such as the checkout's editable install, are not read.
     (site / "locked.pth").write_text(sysconfig.get_path("purelib") + "\n")
     installed = run_program(
-        place / "bin" / "python", "-m", "pip", "install", "--no-index", "--no-deps", "--quiet", wheel, cwd=folder
+        place / "bin" / "python", "-m", "pip", "install", "--no-index", "--no-deps", "--quiet", wheel, cwd=directory
     )
     assert installed.returncode == 0, installed.stderr
     return place

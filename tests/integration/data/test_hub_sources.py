@@ -24,12 +24,20 @@ def shard(*numbers: int) -> bytes:
 
 
 def prepare(
-    folder: Path, source: str, asked: Hub, more: Mapping[str, str] | None = None
+    directory: Path, source: str, asked: Hub, more: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    plan = write_plan(folder, [{"name": "contest", "source": source, "role": "dev"}])
-    command = [sys.executable, "-m", "evalrun_data.governance", "prepare", str(plan), "--output", str(folder / "out")]
+    plan = write_plan(directory, [{"name": "contest", "source": source, "role": "dev"}])
+    command = [
+        sys.executable,
+        "-m",
+        "evalrun_data.governance",
+        "prepare",
+        str(plan),
+        "--output",
+        str(directory / "out"),
+    ]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-    environment = {**kept, "HF_HOME": str(folder / "home"), **asked.environment, **(more or {})}
+    environment = {**kept, "HF_HOME": str(directory / "home"), **asked.environment, **(more or {})}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=150)
 
 

@@ -15,11 +15,11 @@ SECONDS = 50.0
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("plan")
-    write_rows(folder / "train.jsonl", (contest_row(n, 20, dataset="train") for n in range(2500)))
-    write_rows(folder / "test.jsonl", (contest_row(n, dataset="test") for n in range(10_000, 10_010)))
+    directory = tmp_path_factory.mktemp("plan")
+    write_rows(directory / "train.jsonl", (contest_row(n, 20, dataset="train") for n in range(2500)))
+    write_rows(directory / "test.jsonl", (contest_row(n, dataset="test") for n in range(10_000, 10_010)))
     names = (("train", "train"), ("test", "test"))
-    return write_plan(folder, [{"name": n, "source": f"{n}.jsonl", "role": role} for n, role in names])
+    return write_plan(directory, [{"name": n, "source": f"{n}.jsonl", "role": role} for n, role in names])
 
 
 @pytest.fixture(scope="module")

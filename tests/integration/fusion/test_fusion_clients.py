@@ -30,14 +30,14 @@ HUMANEVAL: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("rows")
+    directory = tmp_path_factory.mktemp("rows")
     rows: dict[str, list[dict[str, Any]]] = {
         "code_eval_mbpp.jsonl": [MBPP, {**MBPP, "id": 9}],
         "humaneval_python.jsonl": [HUMANEVAL],
     }
     for name, lines in rows.items():
-        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
-    with sandbox("--fusion-datasets", folder, "--slots", "2") as address:
+        (directory / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with sandbox("--fusion-datasets", directory, "--slots", "2") as address:
         yield address
 
 
@@ -117,7 +117,7 @@ def test_a_large_body_that_does_not_fit_is_said_to(endpoint: str) -> None:
     body = b'{"language": "python", "code": "' + b" " * 2_000_000
     answer = requests.post(f"{endpoint}/run_code", data=body, timeout=TEST_SECONDS)
     assert (answer.status_code, answer.json()["detail"][0]["type"]) == (422, "json_invalid")
-    with pytest.raises(Exception, match=r"code 400: .*leaves the program's private folder"):
+    with pytest.raises(Exception, match=r"code 400: .*leaves the program's private directory"):
         run(endpoint, " " * 2_000_000, files={"../x": ""})
 
 
@@ -150,18 +150,18 @@ def test_more_in_files_than_comes_back_fails_the_program(endpoint: str) -> None:
     assert "64 MiB" in answer.run_result.stderr
 
 
-def test_files_cannot_reach_out_of_the_folder(endpoint: str, tmp_path: Path) -> None:
+def test_files_cannot_reach_out_of_the_directory(endpoint: str, tmp_path: Path) -> None:
     """Through links, where the machine lets a program make them; full containment refuses them anyway."""
     (tmp_path / "secret").write_text("host's")
     code = f"""
 import os
-for source, link in (("{tmp_path}/secret", "file"), ("{tmp_path}", "folder"), ("/etc/hostname", "name")):
+for source, link in (("{tmp_path}/secret", "file"), ("{tmp_path}", "directory"), ("/etc/hostname", "name")):
     try:
         os.symlink(source, link)
     except OSError as error:
         print(error.errno)
 """
-    answer = run(endpoint, code, fetch_files=["file", "folder/secret", "name"])
+    answer = run(endpoint, code, fetch_files=["file", "directory/secret", "name"])
     assert (answer.status, answer.files) == ("Success", {})
 
 
@@ -179,9 +179,9 @@ def test_cpp_runs_and_fails_to_compile(endpoint: str) -> None:
 def test_what_cannot_run_here_raises_in_the_client(endpoint: str) -> None:
     with pytest.raises(Exception, match="Sandbox responded with error: language go is not one of"):
         run(endpoint, "package main", "go")
-    with pytest.raises(Exception, match=r"code 400: .*leaves the program's private folder"):
+    with pytest.raises(Exception, match=r"code 400: .*leaves the program's private directory"):
         run(endpoint, "", files={"../../etc/x": "YQ=="})
-    with pytest.raises(Exception, match=r"code 400: .*leaves the program's private folder"):
+    with pytest.raises(Exception, match=r"code 400: .*leaves the program's private directory"):
         run(endpoint, "", fetch_files=["/etc/hostname"])
     with pytest.raises(Exception, match=r"code 501: .*run_jupyter is not served"):
         client.run_jupyter(client.RunJupyterRequest(cells=["1"]), endpoint=endpoint, max_attempts=1)
@@ -240,7 +240,7 @@ def test_submit_refuses_what_is_dangerous(endpoint: str) -> None:
     assert (safe.accepted, safe.tests) == (False, [])
 
 
-def test_prompts_come_from_the_folder_and_from_the_request(endpoint: str) -> None:
+def test_prompts_come_from_the_directory_and_from_the_request(endpoint: str) -> None:
     nothing = client.TestConfig()
     shown = client.get_prompts(client.GetPromptsRequest(dataset="mbpp", config=nothing), endpoint=endpoint)
     assert [prompt.id for prompt in shown] == [9, 11]

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
-from builders.tls_folders import TlsFolder, authority
+from builders.tls_directories import TlsDirectory, authority
 
 from evalrun_judge.sandboxes import SandboxUnreachableError
 from evalrun_judge.sandboxes.fusion_http import FusionServer
@@ -167,12 +167,12 @@ def test_settings_that_make_no_sense_are_refused(flags: list[str]) -> None:
 
 async def test_with_tls_only_the_gateways_certificate_gets_through_to_a_stock_server(tmp_path: Path) -> None:
     issued = authority()
-    folder = TlsFolder(tmp_path / "proxy").write("server", issued)
-    gateway = TlsFiles(TlsFolder(tmp_path / "gateway").write("gateway", issued))
-    stranger = TlsFiles(TlsFolder(tmp_path / "stranger").write("gateway", authority(), issued))
+    directory = TlsDirectory(tmp_path / "proxy").write("server", issued)
+    gateway = TlsFiles(TlsDirectory(tmp_path / "gateway").write("gateway", issued))
+    stranger = TlsFiles(TlsDirectory(tmp_path / "stranger").write("gateway", authority(), issued))
     held = Held()
     held.go.set()
-    async with upstream(held) as server, proxy(server, f"--tls-folder={folder}") as (url, _):
+    async with upstream(held) as server, proxy(server, f"--tls-folder={directory}") as (url, _):
         assert url.startswith("https://")
         for tls, name, answers in ((gateway, "sandbox.ns.svc", True), (gateway, "other.ns.svc", False),
                                    (stranger, "sandbox.ns.svc", False)):  # fmt: skip

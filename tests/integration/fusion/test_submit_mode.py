@@ -175,9 +175,9 @@ async def server(
             yield client
 
 
-def write_rows(folder: Path) -> None:
-    (folder / "mbpp.jsonl").write_text(json.dumps(MBPP_11) + "\n")
-    (folder / "code_contests.jsonl").write_text(json.dumps(STDIO_ROW) + "\n")
+def write_rows(directory: Path) -> None:
+    (directory / "mbpp.jsonl").write_text(json.dumps(MBPP_11) + "\n")
+    (directory / "code_contests.jsonl").write_text(json.dumps(STDIO_ROW) + "\n")
 
 
 def statuses(reply: SubmitReply) -> list[str]:

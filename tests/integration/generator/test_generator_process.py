@@ -5,7 +5,7 @@ from pathlib import Path
 import grpc
 import pytest
 from builders.generator.work import Processes, ledger_server, processes, until_in_flight, work_item, work_items
-from builders.tls_folders import TlsFolder, authority
+from builders.tls_directories import TlsDirectory, authority
 
 
 @pytest.fixture
@@ -174,15 +174,17 @@ async def test_the_ledger_wants_a_token(started: Processes) -> None:
 
 async def test_the_ledger_wants_a_certificate(started: Processes, tmp_path: Path) -> None:
     endpoint, issued, other = await started.recorded_here("--echo-tokens", "3"), authority(), authority()
-    folders = [TlsFolder(tmp_path / "server").write("gateway", issued)]
-    folders += [TlsFolder(tmp_path / name).write("client", own, issued) for name, own in (("a", issued), ("b", other))]
-    async with ledger_server(work_items(3), tls=folders[0]) as server:
-        for shown in ([], [f"--ledger-tls-folder={folders[2]}"]):
+    directories = [TlsDirectory(tmp_path / "server").write("gateway", issued)]
+    directories += [
+        TlsDirectory(tmp_path / name).write("client", own, issued) for name, own in (("a", issued), ("b", other))
+    ]
+    async with ledger_server(work_items(3), tls=directories[0]) as server:
+        for shown in ([], [f"--ledger-tls-folder={directories[2]}"]):
             refused = await started.generator(server, [endpoint], "--start-seconds=1", *shown)
             assert await refused.wait() == 2, refused.errors
             assert "unreachable" in refused.errors
         assert not server.fake.completions
-        taken = await started.generator(server, [endpoint], f"--ledger-tls-folder={folders[1]}")
+        taken = await started.generator(server, [endpoint], f"--ledger-tls-folder={directories[1]}")
         assert await taken.wait() == 0, taken.errors
 
 

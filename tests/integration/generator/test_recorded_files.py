@@ -24,10 +24,10 @@ async def started(tmp_path: Path) -> AsyncIterator[Processes]:
 
 
 def write_files(
-    folder: Path, problems: int, responses: Sequence[Mapping[str, object]]
+    directory: Path, problems: int, responses: Sequence[Mapping[str, object]]
 ) -> tuple[list[str], list[Problem]]:
     """Write stdio problems t/0, t/1, ... and responses; gives the flags that serve them, and the problems."""
-    problem_file, response_file = folder / "problems.jsonl", folder / "responses.jsonl"
+    problem_file, response_file = directory / "problems.jsonl", directory / "responses.jsonl"
     rows = [
         {"dataset": "tiny", "problem_id": f"t/{index}", "prompt": f"Print {index}.",
          "ground_truth": {"inputs": [""], "outputs": [str(index)]}}

@@ -39,8 +39,8 @@ async def judge(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
     # A timeout is confirmed with all slots of its sandbox empty: many cores are used by many small sandboxes.
     sandboxes = max(1, usable_cpus() // 2) if ALL_DATA else 1
     slots = ["--slots", "2"] if sandboxes > 1 else []
-    folder = tmp_path_factory.mktemp("services")
-    async with services(folder, sandboxes=sandboxes, sandbox_arguments=slots) as (gateway, _):
+    directory = tmp_path_factory.mktemp("services")
+    async with services(directory, sandboxes=sandboxes, sandbox_arguments=slots) as (gateway, _):
         yield gateway.address
 
 

@@ -11,7 +11,7 @@ import pytest
 from builders.aggregator.process import running, write_run_config
 from builders.judge.services import services
 from builders.judge.steady_load import echo_request, steady_load
-from builders.tls_folders import TlsFolder, authority, shown
+from builders.tls_directories import TlsDirectory, authority, shown
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
@@ -27,9 +27,9 @@ from evalrun_runtime.connections.tls_files import TlsFiles
 
 async def test_certificates_change_while_the_judge_works_and_no_verdict_is_lost(tmp_path: Path) -> None:
     old, new = authority(), authority()
-    parts = {"server": TlsFolder(tmp_path / "sandbox"), "gateway": TlsFolder(tmp_path / "gateway")}
-    parts["client"] = TlsFolder(tmp_path / "client")
-    sandbox_tls, gateway_tls, client_tls = (folder.write(part, old) for part, folder in parts.items())
+    parts = {"server": TlsDirectory(tmp_path / "sandbox"), "gateway": TlsDirectory(tmp_path / "gateway")}
+    parts["client"] = TlsDirectory(tmp_path / "client")
+    sandbox_tls, gateway_tls, client_tls = (directory.write(part, old) for part, directory in parts.items())
 
     async with services(
         tmp_path,
@@ -43,37 +43,37 @@ async def test_certificates_change_while_the_judge_works_and_no_verdict_is_lost(
             await judged(5)
             # All learn the new authority, then all show its certificates, then the old authority goes.
             for step, (issued, *trusted) in enumerate(((old, old, new), (new, new, old), (new, new)), start=1):
-                for part, folder in parts.items():
-                    folder.write(part, issued, *trusted)
+                for part, directory in parts.items():
+                    directory.write(part, issued, *trusted)
                 while not all_have_read(tmp_path, step):
                     for server in (sandbox, judge):  # at a handshake it looks at its files, if it last did a second ago
                         await shown(server.address)
                     await asyncio.sleep(0.1)
                 await judged(5)
-        stale = GrpcJudge(judge.address, tls=TlsFiles(TlsFolder(tmp_path / "stale").write("client", old, new)))
+        stale = GrpcJudge(judge.address, tls=TlsFiles(TlsDirectory(tmp_path / "stale").write("client", old, new)))
         assert isinstance(await stale.judge(echo_request()), judge_pb2.StreamFailure)
         await stale.close()
 
 
-def all_have_read(folder: Path, times: int) -> bool:
+def all_have_read(directory: Path, times: int) -> bool:
     """Return whether the gateway, which is server and client, and the sandbox have read each exchange."""
     logs = {"judge.log": 2 * times, "sandbox-0.log": times}
-    return all((folder / log).read_text().count("read again") >= wanted for log, wanted in logs.items())
+    return all((directory / log).read_text().count("read again") >= wanted for log, wanted in logs.items())
 
 
 async def test_without_a_certificate_no_port_answers(tmp_path: Path) -> None:
     issued = authority()
-    folder = TlsFolder(tmp_path / "gateway").write("gateway", issued)
+    directory = TlsDirectory(tmp_path / "gateway").write("gateway", issued)
     write_run_config(tmp_path)
     async with (
         services(
             tmp_path,
-            sandbox_arguments=["--slots=1", f"--tls-folder={folder}"],
-            judge_arguments=[f"--tls-folder={folder}", f"--sandbox-tls-folder={folder}"],
+            sandbox_arguments=["--slots=1", f"--tls-folder={directory}"],
+            judge_arguments=[f"--tls-folder={directory}", f"--sandbox-tls-folder={directory}"],
         ) as (judge, (sandbox,)),
         running(
             f"--work-order={tmp_path / 'work_order.json'}", f"--ledger={tmp_path / 'l.db'}",
-            f"--judge={judge.address}", f"--judge-tls-folder={folder}", f"--tls-folder={folder}",
+            f"--judge={judge.address}", f"--judge-tls-folder={directory}", f"--tls-folder={directory}",
         ) as aggregator,
     ):  # fmt: skip
         operators, other = GrpcAggregators(timeout=30), authority()
@@ -83,7 +83,7 @@ async def test_without_a_certificate_no_port_answers(tmp_path: Path) -> None:
             with pytest.raises(AggregatorError, match="certificate"):  # and not "Socket closed" alone
                 await operators.status(aggregator.address, LedgerAccess("any", certificate))
         await operators.close()
-        for stranger in (None, TlsFiles(TlsFolder(tmp_path / "other").write("client", other, issued))):
+        for stranger in (None, TlsFiles(TlsDirectory(tmp_path / "other").write("client", other, issued))):
             async with open_channel(aggregator.address, stranger) as channel:
                 with pytest.raises(grpc.aio.AioRpcError) as error:
                     await ledger_pb2_grpc.LedgerServiceStub(channel).GetStatus(

@@ -77,17 +77,20 @@ def rewarding(metrics_port: int, store: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScrapedRun]:
-    folder = tmp_path_factory.mktemp("observability")
+    directory = tmp_path_factory.mktemp("observability")
     manifest = yaml.safe_load(DEMO.read_text())
     manifest["spec"]["cost"] = {"gpuHour": "2.50", "currency": "EUR"}
-    file = folder / "demo.yaml"
+    file = directory / "demo.yaml"
     file.write_text(yaml.safe_dump(manifest))
     ports = dict(zip(PARTS, free_ports(len(PARTS)), strict=True))
     environment = {f"EVALRUN_{part.upper()}_METRICS_PORT": str(port) for part, port in ports.items()}
     environment["EVALRUN_RECORDED_LATENCY_SECONDS"] = "1"  # every count is scraped at 0 first
-    command = [*COMMAND, "run", str(file), "--local", "--endpoint", "builtin:demo", "--output", str(folder / "out")]
+    command = [*COMMAND, "run", str(file), "--local", "--endpoint", "builtin:demo", "--output", str(directory / "out")]
     jobs = [static_job(part, port, **OWN) for part, port in ports.items()]
-    with rewarding(ports["reward"], folder / "sessions") as address, running_prometheus(folder, jobs) as prometheus:
+    with (
+        rewarding(ports["reward"], directory / "sessions") as address,
+        running_prometheus(directory, jobs) as prometheus,
+    ):
         until(lambda: prometheus.value('up{job="reward"}') == 1, "the reward service's first scrape")
         run = subprocess.Popen(
             command, env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

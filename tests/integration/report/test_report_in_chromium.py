@@ -42,7 +42,7 @@ PROBE = """
 EVIL = "<script>window.owned=1</script><img src=x onerror='window.owned=1'>" + "W" * 300
 
 
-def a_wide_run(folder: Path) -> Path:
+def a_wide_run(directory: Path) -> Path:
     """Write a run with all that could stick out: long names, long lines, every status, several datasets."""
     rows = [
         *samples_of([(10, 3), (10, 7), (10, 10)] * 5, dataset="many"),
@@ -56,7 +56,7 @@ def a_wide_run(folder: Path) -> Path:
         answer = f"{EVIL}\n```python\nx = '{EVIL}'\n```"
         rows.append(with_changes(sample_result(f"{place}/{EVIL}", cpu_time=3.0**place), verdict=made, response=answer))
     info = {"run": "phase0 " + "x" * 90, "spec": {"model": {"path": EVIL}}, "versions": {EVIL: EVIL}}
-    return write_run(folder, rows, **info) / "report.html"
+    return write_run(directory, rows, **info) / "report.html"
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1200, 1), (500, 0)], ids=["wide and light", "narrow and dark"])
@@ -104,14 +104,16 @@ WORDS = """
 """
 
 
-def two_runs(folder: Path) -> Path:
-    """Write two runs; gives their folder."""
+def two_runs(directory: Path) -> Path:
+    """Write two runs; gives their directory."""
     for name, solved in (("a", 20), ("b", 30)):
         rows = verdicts_of([True] * solved + [False] * (40 - solved), dataset="codecontests_valid")
         model = {"model": {"path": "Qwen/Qwen2.5-Coder-7B-Instruct"}}
         sources = {"codecontests_valid": {"source": "/data/" + "x" * 80, "records_sha256": "a" * 64}}
-        write_run(folder / name, rows, run=f"phase0-{name}", spec=model, datasets=sources, versions={"v" * 60: "1.0"})
-    return folder
+        write_run(
+            directory / name, rows, run=f"phase0-{name}", spec=model, datasets=sources, versions={"v" * 60: "1.0"}
+        )
+    return directory
 
 
 @pytest.mark.parametrize("width", [1280, 420])

@@ -29,7 +29,7 @@ Open = Callable[..., SessionStore]
 
 
 @asynccontextmanager
-async def opener(kind: str, folder: Path) -> AsyncIterator[Open]:
+async def opener(kind: str, directory: Path) -> AsyncIterator[Open]:
     """Give what opens a store, as each replica does."""
     stores: list[SessionStore] = []
 
@@ -42,9 +42,9 @@ async def opener(kind: str, folder: Path) -> AsyncIterator[Open]:
 
     try:
         if kind == "sqlite":
-            yield opened(str(folder / "sessions.sqlite3"))
+            yield opened(str(directory / "sessions.sqlite3"))
         else:
-            async with redis_server(folder) as server:
+            async with redis_server(directory) as server:
                 yield opened(server.url)
     finally:
         for store in stores:

@@ -24,7 +24,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-path, folder, prompt, tokens = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
+path, directory, prompt, tokens = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 torch.manual_seed(1)
 tokenizer = AutoTokenizer.from_pretrained(path)
 model = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
@@ -38,7 +38,7 @@ answers = {"base": answer()}
 targets = ["q_proj", "v_proj", "down_proj"]
 model = get_peft_model(model, LoraConfig(r=4, lora_alpha=64, target_modules=targets, init_lora_weights=False))
 answers["adapter"] = answer()
-model.save_pretrained(folder)
+model.save_pretrained(directory)
 print(json.dumps(answers))
 """
 

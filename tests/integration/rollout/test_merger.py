@@ -1,6 +1,6 @@
 """verl's own merger on real FSDP shards of a tiny model: found, brought, merged as the Job does it, and cached.
 
-Whole models come from a bucket and go to one (a real S3 server), adapters are in folders.
+Whole models come from a bucket and go to one (a real S3 server), adapters are in directories.
 """
 
 import json
@@ -41,24 +41,24 @@ print("THE SAME", len(first))
 """
 
 
-def written(python: Path, folder: Path, step: int, kind: Literal["full", "lora"]) -> Path:
-    """Write a tiny model, and a checkpoint of it as verl leaves it; returns the model's folder."""
-    model = folder / f"model-{kind}"
-    run_offline(python, folder, str(BENCHMARKS / "random_model.py"), "--tiny", str(model))
-    write_checkpoint(python, model, folder / "grpo" / f"global_step_{step}", kind)
+def written(python: Path, directory: Path, step: int, kind: Literal["full", "lora"]) -> Path:
+    """Write a tiny model, and a checkpoint of it as verl leaves it; returns the model's directory."""
+    model = directory / f"model-{kind}"
+    run_offline(python, directory, str(BENCHMARKS / "random_model.py"), "--tiny", str(model))
+    write_checkpoint(python, model, directory / "grpo" / f"global_step_{step}", kind)
     return model
 
 
-def merged(python: Path, folder: Path, base: str | None = None, *, bucket: bool = False) -> tuple[PendingMerge, int]:
+def merged(python: Path, directory: Path, base: str | None = None, *, bucket: bool = False) -> tuple[PendingMerge, int]:
     """Find the checkpoint and do what its Job's containers do; returns it, and how the last one ended.
 
     Args:
         python: with verl.
-        folder: of the checkpoints, the cache and the Job's scratch volume.
+        directory: of the checkpoints, the cache and the Job's scratch volume.
         base: of LoRA adapters.
-        bucket: checkpoints and cache are at the URLs that the Job names, and not in the folder.
+        bucket: checkpoints and cache are at the URLs that the Job names, and not in the directory.
     """
-    url = "s3://training/grpo" if bucket else str(folder / "grpo")
+    url = "s3://training/grpo" if bucket else str(directory / "grpo")
     request = ListingRequest(url=url, pattern="global_step_*", merge=True, base=base)
     later = datetime.now(UTC) + timedelta(hours=1)
     (found,) = list_checkpoints(request, CheckpointStore(request.url), later).ready
@@ -67,9 +67,9 @@ def merged(python: Path, folder: Path, base: str | None = None, *, bucket: bool 
     schedule = evalschedule({"spec.merge": {"cache": "s3://models"}})
     job = merge_job(schedule, one, EvalScheduleStatus(merges=[one]), [], operator_settings())
     pod = job["spec"]["template"]["spec"]
-    places = {"/scratch": str(folder / "s")}
+    places = {"/scratch": str(directory / "s")}
     if not bucket:
-        places |= {"s3://training/grpo": str(folder / "grpo"), "s3://models": str(folder / "cache")}
+        places |= {"s3://training/grpo": str(directory / "grpo"), "s3://models": str(directory / "cache")}
 
     def here(text: str) -> str:
         for there, place in places.items():
@@ -79,7 +79,7 @@ def merged(python: Path, folder: Path, base: str | None = None, *, bucket: bool 
     fetch, merge = pod["initContainers"]
     (store,) = pod["containers"]
     assert main([*fetch["command"][3:], *map(here, fetch["args"])]) == 0
-    run_offline(python, folder, *merge["command"][1:], *map(here, merge["args"]))
+    run_offline(python, directory, *merge["command"][1:], *map(here, merge["args"]))
     return one, main([*store["command"][3:], *map(here, store["args"])])
 
 
@@ -89,15 +89,15 @@ async def test_shards_in_a_bucket_become_the_model_that_was_sharded(
     model = written(gen_cpu, tmp_path, 120, "full")
     server = S3Server(find_program(), tmp_path / "buckets", tmp_path / "s3.log")
     for bucket in ("training", "models"):
-        (server.folder / bucket).mkdir(parents=True)
-    (tmp_path / "grpo").rename(server.folder / "training" / "grpo")
+        (server.directory / bucket).mkdir(parents=True)
+    (tmp_path / "grpo").rename(server.directory / "training" / "grpo")
     await server.start()
     for name, value in server.environment().items():  # as `envFrom` gives them to the Job's first and last container
         monkeypatch.setenv(name, value)
     try:
         one, code = merged(gen_cpu, tmp_path, bucket=True)
         assert code == 0
-        (cached,) = (server.folder / "models" / "nightly-5c4ed").iterdir()
+        (cached,) = (server.directory / "models" / "nightly-5c4ed").iterdir()
         assert cached.name == f"step-120-{one.digest[:10]}"
         check_listed("s3://models/nightly-5c4ed", cached.name)
     finally:
@@ -115,9 +115,9 @@ def check_listed(url: str, name: str) -> None:
 @pytest.fixture(scope="module")
 def lora_checkpoint(gen_cpu: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The checkpoints of a LoRA training, written once for both tests of it."""
-    folder = tmp_path_factory.mktemp("lora")
-    written(gen_cpu, folder, 7, "lora")
-    return folder / "grpo"
+    directory = tmp_path_factory.mktemp("lora")
+    written(gen_cpu, directory, 7, "lora")
+    return directory / "grpo"
 
 
 def test_the_base_that_the_merger_leaves_beside_an_adapter_is_never_evaluated(

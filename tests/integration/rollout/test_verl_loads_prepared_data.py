@@ -24,10 +24,10 @@ from transformers import AutoTokenizer
 from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
 from verl.utils.reward_score import default_compute_score
 
-folder, file, answers, sandbox = sys.argv[2], sys.argv[3], json.loads(sys.argv[4]), sys.argv[5] + "/run_code"
-make_tokenizer(folder, 512)
-config = OmegaConf.create({"cache_dir": folder, "max_prompt_length": 2048, "filter_overlong_prompts": True})
-dataset = RLHFDataset([file], AutoTokenizer.from_pretrained(folder), config)
+directory, file, answers, sandbox = sys.argv[2], sys.argv[3], json.loads(sys.argv[4]), sys.argv[5] + "/run_code"
+make_tokenizer(directory, 512)
+config = OmegaConf.create({"cache_dir": directory, "max_prompt_length": 2048, "filter_overlong_prompts": True})
+dataset = RLHFDataset([file], AutoTokenizer.from_pretrained(directory), config)
 (batch,) = DataLoader(dataset, batch_size=len(dataset), collate_fn=collate_fn)
 rows = []
 for place in range(len(dataset)):
@@ -42,14 +42,14 @@ print("ROWS", json.dumps(rows, default=str))
 """
 
 
-def loaded(python: Path, file: Path, answers: dict[str, list[str]], folder: Path) -> list[dict[str, Any]]:
-    offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "home"), "CUDA_VISIBLE_DEVICES": ""}
+def loaded(python: Path, file: Path, answers: dict[str, list[str]], directory: Path) -> list[dict[str, Any]]:
+    offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(directory / "home"), "CUDA_VISIBLE_DEVICES": ""}
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST", "RAY_"))}
-    arguments = [str(ROOT / "benchmarks"), str(folder), str(file), json.dumps(answers)]
+    arguments = [str(ROOT / "benchmarks"), str(directory), str(file), json.dumps(answers)]
     with sandbox() as address:
         done = subprocess.run(
             [str(python), "-c", LOADS, *arguments, address],
-            env={**kept, **offline}, cwd=folder, capture_output=True, text=True, check=False, timeout=280,
+            env={**kept, **offline}, cwd=directory, capture_output=True, text=True, check=False, timeout=280,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("ROWS ")]

@@ -15,7 +15,7 @@ import grpc
 import pytest
 from aiohttp import web
 from builders.ports import free_port
-from builders.tls_folders import PARTS, TlsFolder, authority, shown
+from builders.tls_directories import PARTS, TlsDirectory, authority, shown
 from grpc_health.v1 import health_pb2
 
 from evalrun_judge.sandboxes.http_calls import HttpCalls
@@ -44,8 +44,8 @@ async def pong(request: web.Request) -> web.Response:
 
 
 @asynccontextmanager
-async def grpc_server(folder: Path | None, health_port: int | None = None) -> AsyncIterator[str]:
-    server = GrpcServer(ServiceSettings(tls_folder=folder, health_port=health_port), [])
+async def grpc_server(directory: Path | None, health_port: int | None = None) -> AsyncIterator[str]:
+    server = GrpcServer(ServiceSettings(tls_folder=directory, health_port=health_port), [])
     handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {"Say": grpc.unary_unary_rpc_method_handler(echo)}
     server.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(NAME, handlers),))
     try:
@@ -55,10 +55,10 @@ async def grpc_server(folder: Path | None, health_port: int | None = None) -> As
 
 
 @asynccontextmanager
-async def http_server(folder: Path | None, health_port: int | None = None) -> AsyncIterator[str]:
+async def http_server(directory: Path | None, health_port: int | None = None) -> AsyncIterator[str]:
     application = web.Application()
     application.router.add_get("/say", pong)
-    settings = ServiceSettings(tls_folder=folder, health_port=health_port, drain_seconds=0)
+    settings = ServiceSettings(tls_folder=directory, health_port=health_port, drain_seconds=0)
     server = HttpServer(application, settings, ("/v1/ping", pong))
     try:
         yield await server.start()
@@ -71,17 +71,17 @@ async def say(channel: grpc.aio.Channel) -> bytes:
     return await call(b"pong", timeout=60)
 
 
-async def over_grpc(address: str, folder: Path | None) -> bytes:
-    async with open_channel(address, TlsFiles.of(folder)) as channel:
+async def over_grpc(address: str, directory: Path | None) -> bytes:
+    async with open_channel(address, TlsFiles.of(directory)) as channel:
         return await say(channel)
 
 
-def http_calls(address: str, folder: Path | None, server_name: str | None = None) -> HttpCalls:
-    return HttpCalls(address, {}, connect_seconds=60, tls=TlsFiles.of(folder), server_name=server_name)
+def http_calls(address: str, directory: Path | None, server_name: str | None = None) -> HttpCalls:
+    return HttpCalls(address, {}, connect_seconds=60, tls=TlsFiles.of(directory), server_name=server_name)
 
 
-async def over_http(address: str, folder: Path | None, server_name: str | None = None) -> bytes:
-    calls = http_calls(address if folder is not None else address.replace("https", "http"), folder, server_name)
+async def over_http(address: str, directory: Path | None, server_name: str | None = None) -> bytes:
+    calls = http_calls(address if directory is not None else address.replace("https", "http"), directory, server_name)
     try:
         _, body = await calls.call("GET", "/say", max_seconds=60, max_bytes=1000)
     finally:
@@ -96,18 +96,18 @@ async def test_only_a_certificate_of_the_same_authority_opens_a_port(
     ask: Callable[[str, Path | None], Awaitable[bytes]],
 ) -> None:
     own, other = authority(), authority()
-    server = TlsFolder(tmp_path / "server").write("server", own)
+    server = TlsDirectory(tmp_path / "server").write("server", own)
     async with serve(server) as address:
-        assert await ask(address, TlsFolder(tmp_path / "client").write("client", own)) == b"pong"
+        assert await ask(address, TlsDirectory(tmp_path / "client").write("client", own)) == b"pong"
         refused = {
             "no TLS": None,
-            "another authority's": TlsFolder(tmp_path / "other").write("client", other, own),
-            "a server's, which may not call": TlsFolder(tmp_path / "sandbox").write("server", own),
-            "a server that it does not know": TlsFolder(tmp_path / "wary").write("client", own, other),
+            "another authority's": TlsDirectory(tmp_path / "other").write("client", other, own),
+            "a server's, which may not call": TlsDirectory(tmp_path / "sandbox").write("server", own),
+            "a server that it does not know": TlsDirectory(tmp_path / "wary").write("client", own, other),
         }
-        for folder in refused.values():
+        for directory in refused.values():
             with pytest.raises(REFUSED):
-                await ask(address, folder)
+                await ask(address, directory)
         with pytest.raises(REFUSED):
             await shows_nothing(address, own)
 
@@ -132,18 +132,18 @@ async def test_a_connection_that_fails_by_its_certificates_says_what_to_do(tmp_p
     expired = issue("evalrun test", PARTS, long_ago, secrets.token_hex(32))
     elsewhere = issue("evalrun test", {**PARTS, "server": Usage(["judge.ns.svc"])}, datetime.now(UTC), "another seed")
 
-    def folder(part: str, issued: Issued, trusted: Issued = own) -> Path:
-        return TlsFolder(tmp_path / secrets.token_hex(4)).write(part, issued, trusted)
+    def directory(part: str, issued: Issued, trusted: Issued = own) -> Path:
+        return TlsDirectory(tmp_path / secrets.token_hex(4)).write(part, issued, trusted)
 
     sides = {
-        "the server's has expired": (folder("server", expired), folder("client", own, expired)),
-        "the server's is of another authority": (folder("server", other), folder("client", own)),
-        "the server's names another host": (folder("server", elsewhere), folder("client", own, elsewhere)),
-        "the server's may not serve": (folder("client", own), folder("client", own)),
-        "the server has none": (None, folder("client", own)),
-        "the caller's has expired": (folder("server", own, expired), folder("client", expired, own)),
-        "the caller's is of another authority": (folder("server", own), folder("client", other)),
-        "the caller's may not call": (folder("server", own), folder("server", own)),
+        "the server's has expired": (directory("server", expired), directory("client", own, expired)),
+        "the server's is of another authority": (directory("server", other), directory("client", own)),
+        "the server's names another host": (directory("server", elsewhere), directory("client", own, elsewhere)),
+        "the server's may not serve": (directory("client", own), directory("client", own)),
+        "the server has none": (None, directory("client", own)),
+        "the caller's has expired": (directory("server", own, expired), directory("client", expired, own)),
+        "the caller's is of another authority": (directory("server", own), directory("client", other)),
+        "the caller's may not call": (directory("server", own), directory("server", own)),
     }
     told = {}
     for wrong, (server, client) in sides.items():
@@ -182,8 +182,8 @@ async def shows_nothing(address: str, own: Issued) -> None:
 
 async def test_a_server_found_by_address_must_have_the_name_of_its_service(tmp_path: Path) -> None:
     own = authority()
-    client = TlsFolder(tmp_path / "client").write("client", own)
-    async with http_server(TlsFolder(tmp_path / "server").write("server", own)) as address:
+    client = TlsDirectory(tmp_path / "client").write("client", own)
+    async with http_server(TlsDirectory(tmp_path / "server").write("server", own)) as address:
         assert await over_http(address, client, "sandbox.ns.svc") == b"pong"
         with pytest.raises(ssl.SSLCertVerificationError, match=r"judge\.ns\.svc"):
             await over_http(address, client, "judge.ns.svc")
@@ -194,7 +194,7 @@ async def test_certificates_and_their_authority_change_under_load_and_no_call_is
     tmp_path: Path, kind: str
 ) -> None:
     old, new = authority(), authority()
-    servers, clients = TlsFolder(tmp_path / "server"), TlsFolder(tmp_path / "client")
+    servers, clients = TlsDirectory(tmp_path / "server"), TlsDirectory(tmp_path / "client")
     server, client = servers.write("server", old), clients.write("client", old)
     answers: list[bytes] = []
     over = asyncio.Event()
@@ -233,7 +233,7 @@ async def test_certificates_and_their_authority_change_under_load_and_no_call_is
         if calls is not None:
             await calls.close()
         assert set(answers) == {b"pong"}
-        stale = TlsFolder(tmp_path / "stale").write("client", old, new)
+        stale = TlsDirectory(tmp_path / "stale").write("client", old, new)
         with pytest.raises(REFUSED):
             await (over_grpc if kind == "grpc" else over_http)(address, stale)
 
@@ -247,8 +247,8 @@ async def taken(server: Path, address: str) -> None:
 
 
 async def test_health_answers_in_plain_text_on_a_port_that_answers_nothing_else(tmp_path: Path) -> None:
-    folder, port = TlsFolder(tmp_path / "server").write("server", authority()), free_port()
-    async with grpc_server(folder, port), open_channel(f"127.0.0.1:{port}") as channel:
+    directory, port = TlsDirectory(tmp_path / "server").write("server", authority()), free_port()
+    async with grpc_server(directory, port), open_channel(f"127.0.0.1:{port}") as channel:
         check = channel.unary_unary(
             "/grpc.health.v1.Health/Check",
             request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
@@ -259,7 +259,7 @@ async def test_health_answers_in_plain_text_on_a_port_that_answers_nothing_else(
             await say(channel)
         assert error.value.code() is grpc.StatusCode.UNIMPLEMENTED
     port = free_port()
-    async with http_server(folder, port), aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+    async with http_server(directory, port), aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
         async with session.get("/v1/ping") as answer:
             assert (answer.status, await answer.read()) == (200, b"pong")
         async with session.get("/say") as answer:
@@ -268,17 +268,17 @@ async def test_health_answers_in_plain_text_on_a_port_that_answers_nothing_else(
 
 def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     own = authority()
-    folder = TlsFolder(tmp_path / "tls").write("server", own)
+    directory = TlsDirectory(tmp_path / "tls").write("server", own)
     for text in ("nothing", ""):
-        (folder / "ca.crt").write_text(text)
+        (directory / "ca.crt").write_text(text)
         with pytest.raises(BadInputError, match=r"ca\.crt holds no certificates"):
-            TlsFiles(folder)
-    (folder / "tls.key").write_text(own.by_part["client"].key)
+            TlsFiles(directory)
+    (directory / "tls.key").write_text(own.by_part["client"].key)
     with pytest.raises(BadInputError, match=r"tls\.crt and tls\.key are no certificate and its key"):
-        TlsFiles(folder)
-    (folder / "tls.key").write_text("")
+        TlsFiles(directory)
+    (directory / "tls.key").write_text("")
     with pytest.raises(BadInputError, match=r"no certificate and its key: one of them is not PEM"):
-        TlsFiles(folder)
-    (folder / "tls.crt").unlink()
+        TlsFiles(directory)
+    (directory / "tls.crt").unlink()
     with pytest.raises(BadInputError, match=r"tls\.crt: No such file"):
-        TlsFiles(folder)
+        TlsFiles(directory)

@@ -309,10 +309,10 @@ async def test_an_interpreter_that_does_not_work_is_named() -> None:
         await Executor(ExecutorPlan(slots=1, python="/nonexistent/python")).start()
 
 
-async def test_the_private_folders_go_with_the_executor(tmp_path: Path) -> None:
-    tmp_path.chmod(0o777)  # noqa: ASYNC240 - a test's own folder
+async def test_the_private_directories_go_with_the_executor(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)  # noqa: ASYNC240 - a test's own directory
     if os.geteuid() == 0 and not all(parent.stat().st_mode & 0o001 for parent in tmp_path.parents):
-        pytest.skip("the temporary folder is closed to the candidates' user")
+        pytest.skip("the temporary directory is closed to the candidates' user")
     async with started(ExecutorPlan(slots=1, work_dir=tmp_path, allow_uncontained=True)) as executor:
         await run_one(executor, "open('x', 'w').write('y')")
         assert len([*tmp_path.iterdir()]) == 1  # noqa: ASYNC240

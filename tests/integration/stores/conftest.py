@@ -1,4 +1,4 @@
-"""An S3 server for the tests of this folder, found or built after collection: a first build takes minutes."""
+"""An S3 server for the tests of this directory, found or built after collection: a first build takes minutes."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -22,9 +22,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.fixture
 async def s3(tmp_path: Path) -> AsyncIterator[S3Server]:
     """A server that runs, with the bucket `results`."""
-    folder = tmp_path / "buckets"
-    (folder / "results").mkdir(parents=True)
-    server = S3Server(find_program(), folder, tmp_path / "s3.log")
+    directory = tmp_path / "buckets"
+    (directory / "results").mkdir(parents=True)
+    server = S3Server(find_program(), directory, tmp_path / "s3.log")
     await server.start()
     yield server
     await server.stop()

@@ -46,11 +46,11 @@ class GatedProxy:
 
 @dataclass(frozen=True)
 class Pod:
-    """A process that fetches the model to a folder of its own."""
+    """A process that fetches the model to a directory of its own."""
 
     proxy: GatedProxy
     process: asyncio.subprocess.Process
-    folder: Path
+    directory: Path
     log: Path
 
     def waits(self) -> bool:
@@ -78,7 +78,7 @@ async def until(check: Callable[[], bool]) -> None:
 async def test_a_model_is_fetched_once_by_pods_that_start_together_and_again_after_a_kill(
     tmp_path: Path, s3: S3Server
 ) -> None:
-    source = s3.folder / "results" / "coder"
+    source = s3.directory / "results" / "coder"
     source.mkdir()
     (source / "config.json").write_bytes(CONFIG)
     (source / "model.safetensors").write_bytes(WEIGHTS)
@@ -86,15 +86,15 @@ async def test_a_model_is_fetched_once_by_pods_that_start_together_and_again_aft
     async with AsyncExitStack() as running:
 
         async def started(name: str) -> Pod:
-            proxy, folder, log = GatedProxy(s3.port, gate), tmp_path / name, tmp_path / f"{name}.log"
+            proxy, directory, log = GatedProxy(s3.port, gate), tmp_path / name, tmp_path / f"{name}.log"
             port = await running.enter_async_context(proxy.listening())
             with log.open("wb") as file:
                 process = await asyncio.create_subprocess_exec(
                     sys.executable, "-m", "evalrun_data.checkpoint", "--cache", str(cache),
-                    "s3://results/coder", str(folder),
+                    "s3://results/coder", str(directory),
                     stderr=file, env={**os.environ, **s3.environment(port=port)},
                 )  # fmt: skip
-            return Pod(proxy, process, folder, log)
+            return Pod(proxy, process, directory, log)
 
         first = await started("first")
         await until(lambda: first.proxy.asked_for_weights)
@@ -110,9 +110,9 @@ async def test_a_model_is_fetched_once_by_pods_that_start_together_and_again_aft
         later = await started("later")
         assert await later.process.wait() == 0
     assert [pod.proxy.asked_for_weights for pod in (second, third, later)].count(True) == 1
-    (model,) = {pod.folder.resolve() for pod in (second, third, later)}
+    (model,) = {pod.directory.resolve() for pod in (second, third, later)}
     assert {path.name: path.read_bytes() for path in model.iterdir()} == {
         "config.json": CONFIG, "model.safetensors": WEIGHTS,
     }  # fmt: skip
     assert not list(cache.glob("*.part"))
-    assert not first.folder.exists()
+    assert not first.directory.exists()

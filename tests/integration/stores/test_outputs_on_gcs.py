@@ -29,9 +29,9 @@ async def gcs() -> AsyncIterator[GcsDouble]:
     await double.stop()
 
 
-def arguments(folder: Path, judge: str, url: str) -> list[str]:
-    order = write_run_config(folder, problems=PROBLEMS, output_dir=url)
-    return ["--work-order", str(order), "--ledger", str(folder / "ledger.sqlite3"), "--judge", judge]
+def arguments(directory: Path, judge: str, url: str) -> list[str]:
+    order = write_run_config(directory, problems=PROBLEMS, output_dir=url)
+    return ["--work-order", str(order), "--ledger", str(directory / "ledger.sqlite3"), "--judge", judge]
 
 
 async def test_refusals_and_cut_uploads_only_delay_the_results_which_end_with_the_summary(

@@ -29,24 +29,24 @@ async def judge() -> AsyncIterator[str]:
         await server.stop()
 
 
-def arguments(folder: Path, judge: str) -> list[str]:
-    order, ledger = str(folder / "work_order.json"), str(folder / "ledger.sqlite3")
+def arguments(directory: Path, judge: str) -> list[str]:
+    order, ledger = str(directory / "work_order.json"), str(directory / "ledger.sqlite3")
     return ["--work-order", order, "--ledger", ledger, "--judge", judge]
 
 
-def order(folder: Path, **changes: Any) -> None:
-    write_run_config(folder, problems=PROBLEMS, output_dir="s3://results/run-1", **changes)
+def order(directory: Path, **changes: Any) -> None:
+    write_run_config(directory, problems=PROBLEMS, output_dir="s3://results/run-1", **changes)
 
 
 def check_outputs(server: S3Server) -> None:
     """Assert that everything is there once, and came before summary.json."""
-    folder = server.folder / "results" / "run-1"
-    rows = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    directory = server.directory / "results" / "run-1"
+    rows = [json.loads(line) for line in (directory / "results.jsonl").read_text().splitlines()]
     assert sorted(row["problem_id"] for row in rows) == sorted(f"p{number}" for number in range(PROBLEMS))
     assert sum(row["accepted"] for row in rows) == PROBLEMS * 2 // 3
-    summary = json.loads((folder / "summary.json").read_text())
+    summary = json.loads((directory / "summary.json").read_text())
     assert summary["state"] == "Succeeded"
-    written = {path.name: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+    written = {path.name: path.stat().st_mtime_ns for path in directory.rglob("*") if path.is_file()}
     assert written["summary.json"] == max(written.values())
     assert {"results.parquet", "metrics.json", "run_info.json", "report.html"} <= set(written)
 
@@ -64,15 +64,15 @@ async def test_problems_come_from_a_bucket_and_results_go_there_summary_last(
     tmp_path: Path, s3: S3Server, judge: str
 ) -> None:
     order(tmp_path, dataset={"source": "s3://results/data/first.jsonl"})
-    (s3.folder / "results" / "data").mkdir()
-    write_problems(s3.folder / "results" / "data" / "first.jsonl", "first", PROBLEMS)
+    (s3.directory / "results" / "data").mkdir()
+    write_problems(s3.directory / "results" / "data" / "first.jsonl", "first", PROBLEMS)
     async with running(*arguments(tmp_path, judge), **s3.environment()) as process:
         worker = Worker(process.address)
         await worker.work(batch=PROBLEMS)
         await worker.close()
         await finish(process)
     check_outputs(s3)
-    assert not (s3.folder / "results" / "run-1" / ".evalrun-probe").exists()
+    assert not (s3.directory / "results" / "run-1" / ".evalrun-probe").exists()
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ async def test_a_place_that_refuses_is_named_before_anything_is_generated(
     with pytest.raises(AssertionError, match="exit code 2"):
         await process.start()
     assert f"evalrun: output {url}: cannot be written: {words}" in process.stderr
-    assert [path.name for path in s3.folder.iterdir() if not path.name.startswith(".")] == ["results"]
+    assert [path.name for path in s3.directory.iterdir() if not path.name.startswith(".")] == ["results"]
 
 
 async def test_a_run_whose_store_cannot_be_reached_at_its_start_is_started_again(
@@ -118,7 +118,7 @@ async def test_uploads_that_are_cut_and_a_store_that_is_lost_only_delay_the_resu
         said = await worker.message("the outputs cannot be written yet", "results/run-1")
         assert "tried again for up to 30 minutes" in said
         assert proxy.cuts
-        assert not (s3.folder / "results" / "run-1" / "summary.json").exists()
+        assert not (s3.directory / "results" / "run-1" / "summary.json").exists()
         await s3.stop()
         proxy.cut_after = None
         await s3.start()
@@ -139,7 +139,7 @@ async def test_credentials_that_expire_are_named_and_renewed_ones_finish_the_run
         await worker.work(batch=PROBLEMS)
         said = await worker.message("the outputs cannot be written yet")
         assert "the store does not accept these credentials: correct the access key" in said
-        assert not (s3.folder / "results" / "run-1" / "summary.json").exists()
+        assert not (s3.directory / "results" / "run-1" / "summary.json").exists()
         await worker.close()
         assert await process.end() == 0  # at once: the pause ends with the process
     async with running(*arguments(tmp_path, judge), **s3.environment("second-key", "second-secret")) as process:
@@ -150,22 +150,24 @@ async def test_credentials_that_expire_are_named_and_renewed_ones_finish_the_run
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 1 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
+    directory = tmp_path / "disk"
+    directory.mkdir()
     if os.geteuid() != 0 or shutil.which("mount") is None:
         missing("a small disk needs root and mount")
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True, text=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", directory], capture_output=True, text=True
+    )
     if mounted.returncode != 0:
         missing(f"no tmpfs can be mounted: {mounted.stderr}")
-    yield folder
-    subprocess.run(["umount", "--lazy", folder], check=True)
+    yield directory
+    subprocess.run(["umount", "--lazy", directory], check=True)
 
 
 async def test_a_full_bucket_is_named_and_gets_the_rest_once_there_is_room(
     tmp_path: Path, s3: S3Server, judge: str, small_disk: Path
 ) -> None:
     await s3.stop()
-    s3.folder = small_disk
+    s3.directory = small_disk
     (small_disk / "results").mkdir()
     await s3.start()
     order(tmp_path)

@@ -14,12 +14,12 @@ from evalrun_api.run_config import EvalRunSpec, RunConfig
 from evalrun_runtime.exits import BadInputError
 
 
-def spec_of(folder: Path, record_role: str | None, gate: dict[str, object], **dataset: object) -> EvalRunSpec:
+def spec_of(directory: Path, record_role: str | None, gate: dict[str, object], **dataset: object) -> EvalRunSpec:
     more: dict[str, Any] = {} if record_role is None else {"role": record_role}
-    write_rows(folder / "rows.jsonl", [contest_row(n, dataset="contest", **more) for n in range(3)])
+    write_rows(directory / "rows.jsonl", [contest_row(n, dataset="contest", **more) for n in range(3)])
     manifest = evalrun_manifest(
         {
-            "spec.datasets": [{"name": "contest", "source": str(folder / "rows.jsonl"), **dataset}],
+            "spec.datasets": [{"name": "contest", "source": str(directory / "rows.jsonl"), **dataset}],
             "spec.gate": {"baseline": "s3://runs/before", "dataset": "contest", **gate},
         }
     )

@@ -27,13 +27,13 @@ QUICK = RetryPolicy(attempts=3, first_delay=0.001, max_delay=0.002, min_busy_del
 
 @asynccontextmanager
 async def dispatching(
-    folder: Path, judges: list[MemoryJudge], problems: int = 20, *, in_flight: int = 4, streams: int = 1,
+    directory: Path, judges: list[MemoryJudge], problems: int = 20, *, in_flight: int = 4, streams: int = 1,
     stream_age: float = 50.0, policy: RetryPolicy = QUICK, max_pages: int | None = None, suite: bytes = b"",
     clock: Callable[[], float] = time.monotonic,
 ) -> AsyncIterator[tuple[ItemStates, Ledger, Dispatcher, asyncio.Task[None]]]:  # fmt: skip
     item_states = ItemStates(RunItems([DatasetItems("d", [f"p{i}" for i in range(problems)])]))
     settings = DispatchSettings(in_flight, streams, stream_age, retries=policy)
-    async with Ledger(folder / "l.db", max_pages=max_pages) as ledger:
+    async with Ledger(directory / "l.db", max_pages=max_pages) as ledger:
         await ledger.add_completions(
             [StoredCompletion(item_states.items.row_of(i), f"p{i} accept") for i in range(problems)]
         )

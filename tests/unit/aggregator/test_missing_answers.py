@@ -27,12 +27,12 @@ from evalrun_runtime.exits import BadInputError
 TWO = RunItems([DatasetItems("a", ["a1", "a2"]), DatasetItems("b", ["b1"])], samples=3)
 
 
-def datasets_of(folder: Path, **dataset: object) -> list[RunDataset]:
-    write_rows(folder / "rows.jsonl", [contest_row(n, dataset="contest") for n in range(4)])
+def datasets_of(directory: Path, **dataset: object) -> list[RunDataset]:
+    write_rows(directory / "rows.jsonl", [contest_row(n, dataset="contest") for n in range(4)])
     manifest = evalrun_manifest(
-        {"spec.datasets": [{"name": "contest", "source": str(folder / "rows.jsonl"), **dataset}]}
+        {"spec.datasets": [{"name": "contest", "source": str(directory / "rows.jsonl"), **dataset}]}
     )
-    return load_datasets(EvalRunSpec.model_validate(manifest["spec"]), folder, {})
+    return load_datasets(EvalRunSpec.model_validate(manifest["spec"]), directory, {})
 
 
 @pytest.mark.parametrize(("answers", "asked"), [(None, [3, 1]), (4, [4, 4]), ("AsGiven", [0, 0])])

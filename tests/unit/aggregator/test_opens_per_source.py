@@ -32,11 +32,11 @@ class CountingStore(MemoryFileSystem):  # type: ignore[misc]
             self.opens[path.rpartition("/")[2]] += 1
         return super()._open(path, mode, **options)
 
-    def stored(self, folder: Path, name: str) -> str:
-        """Copy a folder's files into the store and return their URL there."""
-        for file in folder.rglob("*"):
+    def stored(self, directory: Path, name: str) -> str:
+        """Copy a directory's files into the store and return their URL there."""
+        for file in directory.rglob("*"):
             if file.is_file():
-                self.pipe_file(f"/{name}/{file.relative_to(folder)}", file.read_bytes())
+                self.pipe_file(f"/{name}/{file.relative_to(directory)}", file.read_bytes())
         self.opens.clear()
         return f"counting://{name}"
 

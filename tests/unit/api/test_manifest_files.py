@@ -22,8 +22,8 @@ def refusal(path: Path) -> str:
     return str(caught.value)
 
 
-def written(folder: Path, text: str) -> Path:
-    file = folder / "run.yaml"
+def written(directory: Path, text: str) -> Path:
+    file = directory / "run.yaml"
     file.write_text(text, encoding="utf-8")
     return file
 

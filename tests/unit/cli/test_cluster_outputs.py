@@ -37,14 +37,14 @@ def stored(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def directory(tmp_path: Path) -> Path:
     made = tmp_path / "brought"
     made.mkdir()
     return made
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+def contents(directory: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(directory)): file.read_bytes() for file in directory.rglob("*") if file.is_file()}
 
 
 async def run_here(command: Sequence[str], output: BinaryIO) -> None:
@@ -72,37 +72,37 @@ async def no_pod(claim: str) -> AsyncIterator[SendFrom]:
     yield run_here
 
 
-async def test_the_aggregator_sends_everything(stored: Path, folder: Path) -> None:
-    assert await bring_outputs(ended(str(stored)), folder, [], run_here, no_pod) == "its aggregator"
-    assert contents(folder) == FILES
+async def test_the_aggregator_sends_everything(stored: Path, directory: Path) -> None:
+    assert await bring_outputs(ended(str(stored)), directory, [], run_here, no_pod) == "its aggregator"
+    assert contents(directory) == FILES
 
 
-async def test_the_aggregator_sends_what_is_asked_for(stored: Path, folder: Path) -> None:
-    await bring_outputs(ended(str(stored)), folder, ["summary.json"], run_here, no_pod)
-    assert contents(folder) == {"summary.json": FILES["summary.json"]}
+async def test_the_aggregator_sends_what_is_asked_for(stored: Path, directory: Path) -> None:
+    await bring_outputs(ended(str(stored)), directory, ["summary.json"], run_here, no_pod)
+    assert contents(directory) == {"summary.json": FILES["summary.json"]}
 
 
-async def test_what_the_aggregator_refuses_is_told(tmp_path: Path, folder: Path) -> None:
+async def test_what_the_aggregator_refuses_is_told(tmp_path: Path, directory: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(BadInputError, match=r"no finished run there: summary\.json is missing"):
-        await bring_outputs(ended(str(tmp_path / "empty")), folder, [], run_here, no_pod)
+        await bring_outputs(ended(str(tmp_path / "empty")), directory, [], run_here, no_pod)
 
 
-async def test_after_the_ttl_they_are_read_from_the_url(stored: Path, folder: Path) -> None:
+async def test_after_the_ttl_they_are_read_from_the_url(stored: Path, directory: Path) -> None:
     url = stored.as_uri()
-    assert await bring_outputs(ended(url), folder, [], None, no_pod) == url
-    assert contents(folder) == FILES
+    assert await bring_outputs(ended(url), directory, [], None, no_pod) == url
+    assert contents(directory) == FILES
 
 
 async def test_where_the_pod_may_not_be_asked_the_url_is_read(
-    stored: Path, folder: Path, caplog: pytest.LogCaptureFixture
+    stored: Path, directory: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await bring_outputs(ended(stored.as_uri()), folder, [], refusing("pods/exec is forbidden"), no_pod)
-    assert json.loads((folder / "summary.json").read_text()) == {"schema": 1}
+    await bring_outputs(ended(stored.as_uri()), directory, [], refusing("pods/exec is forbidden"), no_pod)
+    assert json.loads((directory / "summary.json").read_text()) == {"schema": 1}
     assert "pods/exec is forbidden" in caplog.text
 
 
-async def test_a_volume_without_its_aggregator_is_read_through_a_pod(stored: Path, folder: Path) -> None:
+async def test_a_volume_without_its_aggregator_is_read_through_a_pod(stored: Path, directory: Path) -> None:
     mounted: list[str] = []
 
     @asynccontextmanager
@@ -116,15 +116,15 @@ async def test_a_volume_without_its_aggregator_is_read_through_a_pod(stored: Pat
         mounted.append("gone")
 
     url = "pvc://results/team/run_1"
-    assert await bring_outputs(ended(url), folder, [], None, reader) == f"{url}, through a pod"
-    assert contents(folder) == FILES
+    assert await bring_outputs(ended(url), directory, [], None, reader) == f"{url}, through a pod"
+    assert contents(directory) == FILES
     assert mounted == ["results", "gone"]
 
 
-async def test_a_volume_that_no_pod_may_mount_is_named_with_what_to_do(folder: Path) -> None:
+async def test_a_volume_that_no_pod_may_mount_is_named_with_what_to_do(directory: Path) -> None:
     says = r"team/run_1 on the volume of PersistentVolumeClaim results: mount it in a pod .* pods is forbidden"
     with pytest.raises(BadInputError, match=says):
-        await bring_outputs(ended("pvc://results/team/run_1"), folder, [], None, no_pod)
+        await bring_outputs(ended("pvc://results/team/run_1"), directory, [], None, no_pod)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ async def test_a_volume_that_no_pod_may_mount_is_named_with_what_to_do(folder: P
         ("pvc://results/team/run_1", "/mnt/claims/results/team/run_1"),
     ],
 )
-async def test_the_aggregator_is_asked_for_the_path_that_it_knows(folder: Path, url: str, path: str) -> None:
+async def test_the_aggregator_is_asked_for_the_path_that_it_knows(directory: Path, url: str, path: str) -> None:
     asked: list[str] = []
 
     async def send(command: Sequence[str], output: BinaryIO) -> None:
@@ -142,11 +142,11 @@ async def test_the_aggregator_is_asked_for_the_path_that_it_knows(folder: Path, 
         output.write(b"half of a tar")
 
     with pytest.raises(BadInputError):
-        await bring_outputs(ended(url), folder, [], send, no_pod)
+        await bring_outputs(ended(url), directory, [], send, no_pod)
     assert asked[3:] == [path]
 
 
-async def test_a_tar_that_leads_outside_is_refused(stored: Path, folder: Path, tmp_path: Path) -> None:
+async def test_a_tar_that_leads_outside_is_refused(stored: Path, directory: Path, tmp_path: Path) -> None:
     import tarfile
 
     async def send(command: Sequence[str], output: BinaryIO) -> None:
@@ -157,5 +157,5 @@ async def test_a_tar_that_leads_outside_is_refused(stored: Path, folder: Path, t
             tar.addfile(entry, file)
 
     with pytest.raises(BadInputError, match="the download cannot be unpacked"):
-        await bring_outputs(ended("pvc://results/run_1"), folder, [], send, no_pod)
+        await bring_outputs(ended("pvc://results/run_1"), directory, [], send, no_pod)
     assert not (tmp_path / "outside").exists()

@@ -60,7 +60,7 @@ def test_phases_are_in_every_format(runs: list[Path], tmp_path: Path, view: str)
         assert "B - A: +25.0 points" in content
 
 
-def test_compare_phases_finds_the_runs_of_a_folder_by_their_lineage(tmp_path: Path) -> None:
+def test_compare_phases_finds_the_runs_of_a_directory_by_their_lineage(tmp_path: Path) -> None:
     for name, phase in (("a-grpo", "grpo"), ("b-other", None), ("c-base", "baseline")):
         spec = {"lineage": {"phase": phase}} if phase else {}
         write_run(tmp_path / name, verdicts_of([True] * 3), spec=spec)
@@ -89,8 +89,8 @@ def stopped(tmp_path: Path) -> Path:
     return tmp_path / "stopped"
 
 
-def policy(folder: Path, **fields: object) -> Path:
-    file = folder / "policy.yaml"
+def policy(directory: Path, **fields: object) -> Path:
+    file = directory / "policy.yaml"
     file.write_text(
         yaml.safe_dump([{"dataset": "humaneval", "baseline": "main", "allowTestRole": ["humaneval"], **fields}])
     )

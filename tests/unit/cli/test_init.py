@@ -11,8 +11,8 @@ from evalrun_cli.commands import evalrun
 from evalrun_runtime.exits import BadInputError
 
 
-def init_in(folder: Path, *flags: str) -> list[Path]:
-    done = CliRunner().invoke(evalrun, ["init", str(folder), *flags], standalone_mode=False, catch_exceptions=False)
+def init_in(directory: Path, *flags: str) -> list[Path]:
+    done = CliRunner().invoke(evalrun, ["init", str(directory), *flags], standalone_mode=False, catch_exceptions=False)
     return [Path(line) for line in done.output.splitlines()]
 
 
@@ -50,5 +50,5 @@ def test_init_where_a_file_is_there_replaces_nothing(tmp_path: Path) -> None:
 
 def test_init_below_a_file_says_what_is_wrong(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(BadInputError, match="name a folder that can be written to"):
+    with pytest.raises(BadInputError, match="name a directory that can be written to"):
         init_in(tmp_path / "file" / "below")

@@ -44,12 +44,12 @@ def test_what_does_not_go_together_is_refused(options: LocalOptions, message: st
     assert str(error.value).startswith(message)
 
 
-def test_a_folder_that_the_sandboxs_user_may_not_enter_is_named(tmp_path: Path) -> None:
+def test_a_directory_that_the_sandboxs_user_may_not_enter_is_named(tmp_path: Path) -> None:
     inner = tmp_path / "inner"
     inner.mkdir()
-    for folder in (tmp_path, inner):
-        folder.chmod(0o755)
-    assert closed_to_others(inner) in {*tmp_path.parents, None}  # whatever the machine's own folders allow
+    for directory in (tmp_path, inner):
+        directory.chmod(0o755)
+    assert closed_to_others(inner) in {*tmp_path.parents, None}  # whatever the machine's own directories allow
     inner.chmod(0o711)  # may be passed, not listed
     assert closed_to_others(inner) in {*tmp_path.parents, inner}
     tmp_path.chmod(0o750)
@@ -65,7 +65,7 @@ def test_packages_go_to_sandbox_and_judge(tmp_path: Path) -> None:
         "--package-dirs",
         str(Path("c").resolve()),
     ]
-    with pytest.raises(BadInputError, match=r"--packages .*a b: no such folder"):
+    with pytest.raises(BadInputError, match=r"--packages .*a b: no such directory"):
         options.check({"datasets": []})
 
 

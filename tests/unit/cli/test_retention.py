@@ -16,14 +16,14 @@ ENDED = datetime(2026, 1, 1, tzinfo=UTC)
 NOW = datetime(2026, 4, 2, tzinfo=UTC)
 
 
-def a_run(folder: Path) -> Path:
+def a_run(directory: Path) -> Path:
     results = [sample_result(number, 0, ["success" if number % 2 else "wrong_answer"]) for number in range(4)]
     for result in results:
         result.response = "SECRET answer"
         assert result.verdict is not None
         result.verdict.code = "SECRET program"
         result.verdict.tests[0].stdout.text = "SECRET output"
-    run = write_run(folder, results, ended_at=ENDED.isoformat())
+    run = write_run(directory, results, ended_at=ENDED.isoformat())
     (run / "ledger.sqlite3").write_text("SECRET")
     return run
 
@@ -59,6 +59,6 @@ def test_prune_old_run_loses_texts_and_keeps_figures(tmp_path: Path, capsys: pyt
     assert capsys.readouterr().out.rstrip().endswith("pruned already")
 
 
-def test_prune_folder_without_a_run_is_bad_input(tmp_path: Path) -> None:
+def test_prune_directory_without_a_run_is_bad_input(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="no finished run here or in subfolders"):
         prune([tmp_path], days=1, now=NOW, is_dry=False)

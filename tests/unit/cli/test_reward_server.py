@@ -24,18 +24,18 @@ def test_add_default_store_named_store_stays(arguments: list[str], environment: 
 
 
 @pytest.mark.parametrize(
-    ("variables", "folder"), [({}, "home/.local/state/evalrun"), ({"XDG_STATE_HOME": "state"}, "state/evalrun")]
+    ("variables", "directory"), [({}, "home/.local/state/evalrun"), ({"XDG_STATE_HOME": "state"}, "state/evalrun")]
 )
-def test_add_default_store_no_store_is_a_file_in_the_state_folder(
-    variables: dict[str, str], folder: str, tmp_path: Path
+def test_add_default_store_no_store_is_a_file_in_the_state_directory(
+    variables: dict[str, str], directory: str, tmp_path: Path
 ) -> None:
     environment = {name: str(tmp_path / value) for name, value in variables.items()}
     arguments = add_default_store(["--port", "1"], environment, tmp_path / "home")
-    assert arguments == ["--port", "1", "--session-store", str(tmp_path / folder / STORE_NAME)]
-    assert (tmp_path / folder).stat().st_mode & 0o777 == 0o700
+    assert arguments == ["--port", "1", "--session-store", str(tmp_path / directory / STORE_NAME)]
+    assert (tmp_path / directory).stat().st_mode & 0o777 == 0o700
 
 
-def test_add_default_store_without_a_writable_folder_says_what_to_name(tmp_path: Path) -> None:
+def test_add_default_store_without_a_writable_directory_says_what_to_name(tmp_path: Path) -> None:
     (tmp_path / ".local").write_text("a file")
-    with pytest.raises(BadInputError, match=r"--session-store: its default folder .* name a file"):
+    with pytest.raises(BadInputError, match=r"--session-store: its default directory .* name a file"):
         add_default_store([], {}, tmp_path)

@@ -18,7 +18,7 @@ def test_settings_are_found_again_as_they_were(tmp_path: Path) -> None:
     assert (found.options.slots, found.options.packages) == (2, (tmp_path / "packages",))
 
 
-def test_a_folder_of_an_earlier_version_has_none(tmp_path: Path) -> None:
+def test_a_directory_of_an_earlier_version_has_none(tmp_path: Path) -> None:
     assert read_start_settings(tmp_path) == StartSettings()
 
 

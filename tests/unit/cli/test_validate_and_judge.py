@@ -11,9 +11,9 @@ from evalrun_cli.commands import evalrun
 from evalrun_cli.local.runs import judge_spec, read_problems
 
 
-def gated(folder: Path, *, problems: int | None, margin: str) -> Path:
+def gated(directory: Path, *, problems: int | None, margin: str) -> Path:
     most = "" if problems is None else f"\n              maxProblems: {problems}"
-    file = folder / "run.yaml"
+    file = directory / "run.yaml"
     file.write_text(
         dedent(f"""\
         apiVersion: evalrun.dev/v1alpha1

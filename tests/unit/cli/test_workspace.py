@@ -1,4 +1,4 @@
-"""The folder of a run: made once, never overwritten, found again."""
+"""The directory of a run: made once, never overwritten, found again."""
 
 import copy
 import sqlite3
@@ -29,20 +29,20 @@ def test_the_default_name_holds_the_run_and_the_time() -> None:
     assert default_directory("demo", datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)) == Path("outputs/demo_20260102_030405")
 
 
-def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
+def test_a_directory_with_something_in_it_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("precious")
-    with pytest.raises(BadInputError, match="not empty: name another folder"):
+    with pytest.raises(BadInputError, match="not empty: name another directory"):
         create(tmp_path, ORDER)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-def test_a_folder_with_a_run_in_it_is_refused_with_the_way_on(tmp_path: Path) -> None:
+def test_a_directory_with_a_run_in_it_is_refused_with_the_way_on(tmp_path: Path) -> None:
     create(tmp_path, ORDER)
     with pytest.raises(BadInputError, match=f"go on with its run by evalrun resume {tmp_path}"):
         create(tmp_path, ORDER)
 
 
-def test_a_folder_whose_run_has_no_answer_is_taken_away_by_the_command_that_made_it(tmp_path: Path) -> None:
+def test_a_directory_whose_run_has_no_answer_is_taken_away_by_the_command_that_made_it(tmp_path: Path) -> None:
     workspace = create(tmp_path / "out", ORDER)
     (workspace.directory / "evalrun.yaml").write_text("")
     with closing(sqlite3.connect(workspace.ledger)) as ledger, ledger:
@@ -53,13 +53,13 @@ def test_a_folder_whose_run_has_no_answer_is_taken_away_by_the_command_that_made
     assert not workspace.directory.exists()
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInputError, match=r"file/out"):
         create(tmp_path / "file" / "out", ORDER)
 
 
-def test_a_folder_in_which_nothing_was_done_is_taken_away_again(tmp_path: Path) -> None:
+def test_a_directory_in_which_nothing_was_done_is_taken_away_again(tmp_path: Path) -> None:
     workspace = create(tmp_path / "out", ORDER)
     (workspace.logs / "aggregator.log").write_text("evalrun: refused")
     workspace.discard_unused()
@@ -75,13 +75,13 @@ def test_what_a_run_or_a_user_left_is_not_taken_away(name: str, tmp_path: Path) 
     assert workspace.work_order.exists() == (name == "ledger.sqlite3")
 
 
-def with_answers(folder: Path) -> Path:
+def with_answers(directory: Path) -> Path:
     """Found a run, and store an answer in it."""
-    workspace = create(folder, ORDER)
+    workspace = create(directory, ORDER)
     with closing(sqlite3.connect(workspace.ledger)) as ledger, ledger:
         ledger.execute("CREATE TABLE completions (row INTEGER PRIMARY KEY)")
         ledger.execute("INSERT INTO completions VALUES (1)")
-    return folder
+    return directory
 
 
 def changed(path: str, value: object) -> RunConfig:
@@ -129,11 +129,11 @@ def test_what_changes_no_answer_may_change_on_resume_and_is_taken_over(
 def test_what_the_answers_depend_on_may_not_change_and_is_named(
     path: str, value: object, said: str, tmp_path: Path
 ) -> None:
-    folder = with_answers(tmp_path / "out")
+    directory = with_answers(tmp_path / "out")
     with pytest.raises(BadInputError) as caught:
-        reopen(folder, changed(path, value))
+        reopen(directory, changed(path, value))
     assert said in str(caught.value)
-    assert order_in(folder) == ORDER
+    assert order_in(directory) == ORDER
 
 
 def test_a_run_without_an_answer_begins_anew_with_whatever_is_asked(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_run_without_an_answer_begins_anew_with_whatever_is_asked(tmp_path: Pa
 
 
 @pytest.mark.parametrize("content", [None, "{"], ids=["absent", "cut off"])
-def test_a_folder_without_a_run_is_named(tmp_path: Path, content: str | None) -> None:
+def test_a_directory_without_a_run_is_named(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "work_order.json").write_text(content)
     with pytest.raises(BadInputError, match=r"work_order\.json"):
@@ -155,12 +155,12 @@ def test_a_folder_without_a_run_is_named(tmp_path: Path, content: str | None) ->
 
 
 @pytest.mark.parametrize("name", ["try #2", "half?", "100%25"])
-def test_answers_are_found_in_a_folder_of_any_name(name: str, tmp_path: Path) -> None:
+def test_answers_are_found_in_a_directory_of_any_name(name: str, tmp_path: Path) -> None:
     """What a URI gives a meaning to had hidden the ledger: its answers were deleted to start over."""
-    folder = with_answers(tmp_path / name)
+    directory = with_answers(tmp_path / name)
     with pytest.raises(BadInputError, match="the answers there were made with other settings"):
-        reopen(folder, changed("spec.protocol.maxNewTokens", 1024))
-    assert (folder / "ledger.sqlite3").exists()
+        reopen(directory, changed("spec.protocol.maxNewTokens", 1024))
+    assert (directory / "ledger.sqlite3").exists()
 
 
 def test_a_ledger_that_cannot_be_read_is_kept(tmp_path: Path) -> None:
@@ -189,6 +189,6 @@ def test_has_completions_ledger_without_tables_returns_false(tmp_path: Path) -> 
 def test_a_rejudging_that_could_not_copy_the_ledger_copies_it_when_tried_again(tmp_path: Path) -> None:
     workspace = create(tmp_path / "out", ORDER)
     workspace.ledger.write_bytes(b"no database at all, but long enough to be looked at " * 100)
-    for _ in range(2):  # the first try has made the folder
+    for _ in range(2):  # the first try has made the directory
         with pytest.raises(BadInputError, match=r"ledger .*/out/ledger.sqlite3: cannot be copied to .*/out_rejudged"):
             rejudge_directory(workspace.directory, output=None, options=LocalOptions())

@@ -126,10 +126,10 @@ def test_a_bad_file(tmp_path: Path, name: str, content: bytes, message: str) -> 
     assert refusal(name, tmp_path).startswith(message)
 
 
-def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_directory(tmp_path: Path) -> None:
     assert refusal("no.jsonl", tmp_path) == f"no.jsonl: no such file (looked for {tmp_path}/no.jsonl)"
     assert refusal(f"{tmp_path}/no.jsonl", Path("/elsewhere")) == f"{tmp_path}/no.jsonl: no such file"
-    assert refusal(str(tmp_path), tmp_path).endswith(": is a folder; name the file in it")
+    assert refusal(str(tmp_path), tmp_path).endswith(": is a directory; name the file in it")
     assert refusal("file://host/x", tmp_path).startswith("file://host/x: a file URL has three slashes")
     assert refusal("gopher://x/y", tmp_path).startswith("gopher://x/y: cannot be read: ")
 

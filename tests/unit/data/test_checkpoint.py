@@ -1,4 +1,4 @@
-"""Fetching a model's folder from a store: whole or not at all, and what the user is told."""
+"""Fetching a model's directory from a store: whole or not at all, and what the user is told."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_every_file_comes_as_it_is(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
 
 
-def test_a_folder_that_is_there_is_whole(store: MemoryFileSystem, tmp_path: Path) -> None:
+def test_a_directory_that_is_there_is_whole(store: MemoryFileSystem, tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     store.pipe_file("/bucket/step_7/new.json", b"x")
     assert fetch_checkpoint("memory://bucket/step_7", tmp_path / "model", never) == 0
@@ -83,7 +83,7 @@ def test_a_file_that_comes_short_is_fetched_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("store")
-def test_a_file_that_never_comes_whole_leaves_no_folder(tmp_path: Path) -> None:
+def test_a_file_that_never_comes_whole_leaves_no_directory(tmp_path: Path) -> None:
     waits: list[float] = []
     BadStore.cut_short["/bucket/step_7/config.json"] = ATTEMPTS
     with pytest.raises(OSError, match="1 of 2 bytes"):
@@ -96,7 +96,7 @@ def test_a_file_that_never_comes_whole_leaves_no_folder(tmp_path: Path) -> None:
     ("source", "says"),
     [
         ("memory://bucket/step_8", "nothing is there"),
-        ("memory://bucket", "config.json is missing; there is one in step_7: name that folder"),
+        ("memory://bucket", "config.json is missing; there is one in step_7: name that directory"),
         ("memory://bucket/step_7/tokenizer", "config.json is missing"),
         ("nowhere://bucket/x", "nowhere"),
     ],

@@ -44,12 +44,12 @@ RESPONSES = {
 }
 
 
-def written(folder: Path, wanted: str) -> list[str]:
+def written(directory: Path, wanted: str) -> list[str]:
     """Writes the page's examples of one kind and returns their paths."""
     paths = []
     for kind, name, text in EXAMPLES:
         if kind == wanted:
-            path = folder / name
+            path = directory / name
             if path.suffix == ".parquet":
                 rows = [json.loads(line) for line in text.splitlines()]
                 pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)

@@ -55,9 +55,9 @@ def sample(name: object = "one", **output: Any) -> dict[str, object]:
     return {"id": name, "epoch": 1, "output": output or {"completion": "def f(): pass"}}
 
 
-def read(folder: Path, content: object) -> list[Response]:
-    (folder / "log.json").write_text(json.dumps(content, indent=2))
-    return load_responses(["log.json"], PROBLEMS, folder)
+def read(directory: Path, content: object) -> list[Response]:
+    (directory / "log.json").write_text(json.dumps(content, indent=2))
+    return load_responses(["log.json"], PROBLEMS, directory)
 
 
 def test_each_sample_is_an_answer_and_each_epoch_a_sample_of_its_problem(tmp_path: Path) -> None:

@@ -32,13 +32,13 @@ def test_the_least_recently_used_go_and_none_that_was_used_today(missing: int, g
 class Volume:
     """A cache on a volume of so many bytes, with a clock of its own."""
 
-    def __init__(self, folder: Path, size: int) -> None:
-        self.folder, self.now = folder, NOW
+    def __init__(self, directory: Path, size: int) -> None:
+        self.directory, self.now = directory, NOW
 
         def free(volume: Path) -> int:
             return size - sum(path.stat().st_size for path in volume.rglob("*") if path.is_file())
 
-        self.cache = ModelCache(folder, lambda: self.now, free)
+        self.cache = ModelCache(directory, lambda: self.now, free)
 
     def use(self, digest: str, size: int = 300, name: str = "w") -> bool:
         """Ask for a model of one file; returns whether it was fetched."""
@@ -47,13 +47,13 @@ class Volume:
         return fetched
 
     def there(self) -> list[str]:
-        return sorted(path.name for path in self.folder.iterdir() if path.suffix != ".lock")
+        return sorted(path.name for path in self.directory.iterdir() if path.suffix != ".lock")
 
 
 def writes(name: str, size: int) -> Callable[[Path], None]:
-    def fetch(folder: Path) -> None:
-        folder.mkdir()
-        (folder / name).write_bytes(b"w" * size)
+    def fetch(directory: Path) -> None:
+        directory.mkdir()
+        (directory / name).write_bytes(b"w" * size)
 
     return fetch
 
@@ -111,8 +111,8 @@ def test_a_model_with_a_file_cut_short_is_fetched_again(tmp_path: Path) -> None:
 def test_a_fetch_that_fails_leaves_nothing(tmp_path: Path) -> None:
     volume = Volume(tmp_path, 1000)
 
-    def fails(folder: Path) -> None:
-        folder.mkdir()
+    def fails(directory: Path) -> None:
+        directory.mkdir()
         raise OSError("the store is away")
 
     with pytest.raises(OSError, match="away"):

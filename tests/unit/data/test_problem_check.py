@@ -16,8 +16,8 @@ RIGHT: dict[str, Any] = {
 }  # fmt: skip
 
 
-def checked(folder: Path, *rows: dict[str, Any], **renamed: str) -> CheckedFile:
-    file = folder / "mine.jsonl"
+def checked(directory: Path, *rows: dict[str, Any], **renamed: str) -> CheckedFile:
+    file = directory / "mine.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return check_file(str(file), renamed)
 

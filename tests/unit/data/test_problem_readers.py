@@ -73,12 +73,12 @@ def test_a_parquet_column_may_hold_the_ground_truth_as_json(tmp_path: Path) -> N
     assert load_problems(parquet(tmp_path / "p.parquet", rows)) == problems
 
 
-def test_a_source_is_relative_to_its_base_folder_a_file_url_or_any_fsspec_url(tmp_path: Path) -> None:
+def test_a_source_is_relative_to_its_base_directory_a_file_url_or_any_fsspec_url(tmp_path: Path) -> None:
     rows = [record_of(stdio_problem())]
-    folder = tmp_path / "a folder"
-    folder.mkdir()
-    path = write_jsonl(folder / "p.jsonl", rows)
-    assert len(load_problems("a folder/p.jsonl", base_dir=tmp_path)) == 1
+    directory = tmp_path / "a directory"
+    directory.mkdir()
+    path = write_jsonl(directory / "p.jsonl", rows)
+    assert len(load_problems("a directory/p.jsonl", base_dir=tmp_path)) == 1
     assert len(load_problems(path.as_uri())) == 1
     with fsspec.open("memory://readers/p.jsonl", "wb") as remote:
         remote.write(path.read_bytes())

@@ -72,8 +72,8 @@ def verl(**truth: object) -> dict[str, Any]:
     }
 
 
-def loaded(folder: Path, row: Mapping[str, Any], dataset: str | None = None) -> Problem:
-    (problem,) = load_problems(str(write_jsonl(folder / "rows.jsonl", [row])), dataset)
+def loaded(directory: Path, row: Mapping[str, Any], dataset: str | None = None) -> Problem:
+    (problem,) = load_problems(str(write_jsonl(directory / "rows.jsonl", [row])), dataset)
     return problem
 
 

@@ -1,4 +1,4 @@
-"""A folder of Parquet shards is one source; a folder of several splits, or with a shard missing, is an error."""
+"""A directory of Parquet shards is one source; a directory of several splits, or with a shard missing, is an error."""
 
 from pathlib import Path
 
@@ -13,11 +13,11 @@ from evalrun_data.shards import chosen_shards
 from evalrun_runtime.exits import BadInputError
 
 
-def shards(folder: Path, split: str, *parts: tuple[int, ...]) -> None:
-    folder.mkdir(exist_ok=True)
+def shards(directory: Path, split: str, *parts: tuple[int, ...]) -> None:
+    directory.mkdir(exist_ok=True)
     for number, rows in enumerate(parts):
         table = pa.Table.from_pylist([contest_row(row) for row in rows])
-        pq.write_table(table, folder / f"{split}-{number:05d}-of-{len(parts):05d}.parquet")
+        pq.write_table(table, directory / f"{split}-{number:05d}-of-{len(parts):05d}.parquet")
 
 
 @pytest.mark.parametrize("source", ["data/test", "data", "./data/"])
@@ -33,7 +33,7 @@ def test_a_problem_in_two_shards_is_there_twice(tmp_path: Path) -> None:
         load_problems("data", "contest", tmp_path)
 
 
-def test_a_folder_of_two_splits_wants_one_named(tmp_path: Path) -> None:
+def test_a_directory_of_two_splits_wants_one_named(tmp_path: Path) -> None:
     shards(tmp_path / "data", "test", (1,))
     shards(tmp_path / "data", "train", (2,))
     with pytest.raises(BadInputError, match=r"^data: holds the splits test, train: name one, e.g. data/test$"):
@@ -56,27 +56,27 @@ def test_chosen_shards_takes_the_hubs_older_names() -> None:
 
 
 def test_load_problems_saved_to_disk_split_is_read_as_one_source(tmp_path: Path) -> None:
-    folder = tmp_path / "codecontests" / "valid"
-    folder.mkdir(parents=True)
+    directory = tmp_path / "codecontests" / "valid"
+    directory.mkdir(parents=True)
     (tmp_path / "codecontests" / "dataset_dict.json").write_text('{"splits": ["valid"]}')
     for number, rows in enumerate(((1, 2), (3,))):
         table = pa.Table.from_pylist([contest_row(row) for row in rows])
         with (
-            pa.OSFile(str(folder / f"data-{number:05d}-of-00002.arrow"), "wb") as file,
+            pa.OSFile(str(directory / f"data-{number:05d}-of-00002.arrow"), "wb") as file,
             pa.ipc.new_stream(file, table.schema) as stream,
         ):
             stream.write_table(table)
     assert [p.problem_id for p in load_problems("codecontests/valid", "contest", tmp_path)] == ["p1", "p2", "p3"]
     with pytest.raises(BadInputError, match="codecontests: holds the splits of save_to_disk: name one"):
         load_problems("codecontests", "contest", tmp_path)
-    (folder / "data-00000-of-00002.arrow").write_bytes(b"\xff\xff\xff\xff\x10")
+    (directory / "data-00000-of-00002.arrow").write_bytes(b"\xff\xff\xff\xff\x10")
     with pytest.raises(BadInputError, match="broken Arrow after row 0"):
         load_problems("codecontests/valid", "contest", tmp_path)
 
 
-def test_a_folder_of_other_files_is_none_of_shards(tmp_path: Path) -> None:
+def test_a_directory_of_other_files_is_none_of_shards(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("{}")
-    with pytest.raises(BadInputError, match="is a folder; name the file in it"):
+    with pytest.raises(BadInputError, match="is a directory; name the file in it"):
         load_problems(".", None, tmp_path)
     with pytest.raises(BadInputError, match="nothing/here: no such file"):
         load_problems("nothing/here", None, tmp_path)

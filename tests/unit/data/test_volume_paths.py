@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from evalrun_api import names
-from evalrun_data.sources import VOLUMES_FOLDER, check_inside_volume, read_rows
+from evalrun_data.sources import VOLUMES_DIRECTORY, check_inside_volume, read_rows
 from evalrun_results.outputs.writer import resolve_destination
 from evalrun_results.stored_run import StoredRun
 from evalrun_runtime.exits import BadInputError
@@ -53,8 +53,8 @@ def test_paths_elsewhere_are_the_users_own_affair(tmp_path: Path, volumes: Path)
     check_inside_volume(tmp_path / "x" / ".." / "passwd", volumes)
 
 
-def test_the_folder_is_the_one_that_the_operator_mounts_volumes_in() -> None:
-    assert str(VOLUMES_FOLDER) == names.CLAIMS_FOLDER
+def test_the_directory_is_the_one_that_the_operator_mounts_volumes_in() -> None:
+    assert str(VOLUMES_DIRECTORY) == names.CLAIMS_DIRECTORY
 
 
 def test_problems_baseline_and_outputs_are_checked_where_they_are_opened() -> None:

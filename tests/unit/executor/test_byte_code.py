@@ -69,8 +69,8 @@ def test_nothing_is_kept_where_python_keeps_nothing(module: Path, monkeypatch: p
     assert kept(module) == []
 
 
-def test_a_folder_that_cannot_be_written_to(module: Path) -> None:
-    (module.parent / "__pycache__").write_text("no folder")
+def test_a_directory_that_cannot_be_written_to(module: Path) -> None:
+    (module.parent / "__pycache__").write_text("no directory")
     assert value_of(module) == 1
 
 

@@ -25,9 +25,9 @@ def test_a_quota_leaves_fewer_cpus_than_the_machine_has(
 ) -> None:
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/cgroup").write_text(f"{group}\n")
-    for folder, text in quotas.items():
-        (tmp_path / "sys/fs/cgroup" / folder).mkdir(parents=True, exist_ok=True)
-        (tmp_path / "sys/fs/cgroup" / folder / "cpu.max").write_text(text)
+    for directory, text in quotas.items():
+        (tmp_path / "sys/fs/cgroup" / directory).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "sys/fs/cgroup" / directory / "cpu.max").write_text(text)
     assert usable_cpus(tmp_path) == cpus
 
 

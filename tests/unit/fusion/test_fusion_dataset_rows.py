@@ -7,7 +7,7 @@ import pytest
 
 from evalrun_runtime.exits import BadInputError
 from evalrun_sandbox.fusion.credentials import convert_to_bearer
-from evalrun_sandbox.fusion.dataset_rows import RowFolder
+from evalrun_sandbox.fusion.dataset_rows import RowDirectory
 from evalrun_sandbox.fusion.refusals import BadRequest, NotHere
 from evalrun_sandbox.fusion.schemas import GetPromptByIdRequest, GetPromptsRequest
 
@@ -17,11 +17,11 @@ def write(path: Path, *rows: Any) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> RowFolder:
+def directory(tmp_path: Path) -> RowDirectory:
     write(tmp_path / "code_eval_mbpp.jsonl", {"id": 12, "content": "é"}, {"id": 11}, {"id": 9})
     write(tmp_path / "humaneval_python.jsonl", {"task_id": "HumanEval/0"})
     write(tmp_path / "mine.jsonl", {"id": "a"})
-    return RowFolder.open(tmp_path)
+    return RowDirectory.open(tmp_path)
 
 
 def read_rows(dataset: str = "mbpp", **fields: Any) -> GetPromptsRequest:
@@ -32,53 +32,53 @@ def one(wanted: int | str, dataset: str = "mbpp", **config: Any) -> GetPromptByI
     return GetPromptByIdRequest.model_validate({"dataset": dataset, "config": config, "id": wanted})
 
 
-async def test_rows_come_by_id_within_offset_and_limit(folder: RowFolder) -> None:
-    assert [row["id"] for row in await folder.read_rows(read_rows())] == [9, 11, 12]
-    assert [row["id"] for row in await folder.read_rows(read_rows(offset=1, limit=1))] == [11]
-    assert await folder.read_rows(read_rows(offset=5)) == []
+async def test_rows_come_by_id_within_offset_and_limit(directory: RowDirectory) -> None:
+    assert [row["id"] for row in await directory.read_rows(read_rows())] == [9, 11, 12]
+    assert [row["id"] for row in await directory.read_rows(read_rows(offset=1, limit=1))] == [11]
+    assert await directory.read_rows(read_rows(offset=5)) == []
 
 
-async def test_names_are_those_whose_family_is_known(folder: RowFolder) -> None:
-    assert folder.names == ["humaneval_python", "mbpp"]
-    assert await folder.read_rows(read_rows("mine")) == [{"id": "a"}]
+async def test_names_are_those_whose_family_is_known(directory: RowDirectory) -> None:
+    assert directory.names == ["humaneval_python", "mbpp"]
+    assert await directory.read_rows(read_rows("mine")) == [{"id": "a"}]
 
 
-async def test_an_id_is_found_as_a_number_and_as_a_text(folder: RowFolder) -> None:
+async def test_an_id_is_found_as_a_number_and_as_a_text(directory: RowDirectory) -> None:
     for wanted in (12, "12"):
-        assert await folder.read_row(one(wanted), wanted) == {"id": 12, "content": "é"}
+        assert await directory.read_row(one(wanted), wanted) == {"id": 12, "content": "é"}
     with pytest.raises(NotHere, match=r"mbpp has no row .*OR id=12"):
-        await folder.read_row(one("x"), "x' OR id=12 --")
+        await directory.read_row(one("x"), "x' OR id=12 --")
 
 
-async def test_rows_that_the_request_brings_come_first(folder: RowFolder) -> None:
-    assert await folder.read_row(one(1, provided_data={"id": 3}), 1) == {"id": 3}
+async def test_rows_that_the_request_brings_come_first(directory: RowDirectory) -> None:
+    assert await directory.read_row(one(1, provided_data={"id": 3}), 1) == {"id": 3}
     request = read_rows(config={"provided_data": [{"id": 3}, {"id": 1}]}, limit=1)
-    assert await folder.read_rows(request) == [{"id": 3}, {"id": 1}]
+    assert await directory.read_rows(request) == [{"id": 3}, {"id": 1}]
     with pytest.raises(BadRequest, match="should be a dict"):
-        await folder.read_row(one(1, provided_data=[{"id": 3}]), 1)
+        await directory.read_row(one(1, provided_data=[{"id": 3}]), 1)
     with pytest.raises(BadRequest, match="should be a list"):
-        await folder.read_rows(read_rows(config={"provided_data": {"id": 3}}))
+        await directory.read_rows(read_rows(config={"provided_data": {"id": 3}}))
 
 
 @pytest.mark.parametrize("dataset", ["../mbpp", "/etc/passwd", "nosuch"])
-async def test_a_name_is_never_a_path(folder: RowFolder, dataset: str) -> None:
+async def test_a_name_is_never_a_path(directory: RowDirectory, dataset: str) -> None:
     with pytest.raises(NotHere, match="no rows of dataset"):
-        await folder.read_rows(read_rows(dataset))
+        await directory.read_rows(read_rows(dataset))
 
 
-async def test_counting_backwards_is_refused(folder: RowFolder) -> None:
+async def test_counting_backwards_is_refused(directory: RowDirectory) -> None:
     with pytest.raises(BadRequest, match="offset and limit"):
-        await folder.read_rows(read_rows(offset=-1))
+        await directory.read_rows(read_rows(offset=-1))
 
 
 def test_bad_files_are_named_by_line(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match="no such folder"):
-        RowFolder.open(tmp_path / "absent")
+    with pytest.raises(BadInputError, match="no such directory"):
+        RowDirectory.open(tmp_path / "absent")
     path = tmp_path / "mbpp.jsonl"
     for text, complaint in (('{"id": 1}\n{"id"\n', ":2: not JSON"), ('{"a": 1}\n', ":1: a row must be an object")):
         path.write_text(text)
         with pytest.raises(BadInputError, match=complaint):
-            RowFolder.open(tmp_path)
+            RowDirectory.open(tmp_path)
 
 
 @pytest.mark.parametrize(

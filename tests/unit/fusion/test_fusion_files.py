@@ -7,7 +7,7 @@ import pytest
 from builders.fusion.clients import OK, exited
 
 from evalrun_executor.api import CompileResult, RunRequest
-from evalrun_executor.contained.folder import DEPTH
+from evalrun_executor.contained.directory import DEPTH
 from evalrun_executor.private_files import ReplyWithFiles, RequestWithFiles
 from evalrun_sandbox.fusion import demand
 from evalrun_sandbox.fusion.answer_body import pieces
@@ -41,8 +41,8 @@ def test_files_are_read_as_the_stock_server_reads_them(files: dict[str, str | No
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../x", "a/../../x", "..", "//x", "/"])
 @pytest.mark.parametrize("field", ["files", "fetch_files"])
-def test_a_path_out_of_the_folder_is_refused_by_name(field: str, name: str) -> None:
-    with pytest.raises(BadRequest, match=f"^{field}: .* leaves the program's private folder"):
+def test_a_path_out_of_the_directory_is_refused_by_name(field: str, name: str) -> None:
+    with pytest.raises(BadRequest, match=f"^{field}: .* leaves the program's private directory"):
         parse_files(asked(**{field: {name: YES} if field == "files" else [name]}))
 
 
@@ -63,7 +63,7 @@ def test_what_the_stock_server_fails_to_place_is_its_sandbox_error(files: dict[s
     [
         ({f"{n}/x": "" for n in range(MAX_FILES // 2 + 1)}, "at most 900 files and folders"),
         ({str(n): "" for n in range(MAX_FILES + 1)}, "at most 900 each"),
-        ({"d/" * (DEPTH + 1) + "x": ""}, "at most 16 folders deep"),
+        ({"d/" * (DEPTH + 1) + "x": ""}, "at most 16 directories deep"),
         ({f"{n}": MEBIBYTE for n in range(97)}, "at most 96 MiB"),
     ],
 )
@@ -106,7 +106,7 @@ def test_files_come_back_under_the_names_that_were_asked_for(code: int) -> None:
     assert add_files(answered(), Files(FILED.placed), reply) == (answered(), {})
 
 
-def test_where_nothing_ran_the_folder_holds_what_was_placed() -> None:
+def test_where_nothing_ran_the_directory_holds_what_was_placed() -> None:
     broken = CompileResult("error", stderr=b"no")
     assert add_files(answered(broken), FILED, ReplyWithFiles(broken, [], "full"))[1] == PLACED
     assert add_files(answer_without_time("python", 1), FILED, None)[1] == PLACED

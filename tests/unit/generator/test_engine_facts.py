@@ -11,12 +11,12 @@ from evalrun_generator.rollout.engine_facts import engine_facts, is_same_model, 
 COMMIT = "c" * 40
 
 
-def model_in(folder: Path, weights: dict[str, bytes]) -> Path:
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text("{}")
+def model_in(directory: Path, weights: dict[str, bytes]) -> Path:
+    directory.mkdir(parents=True)
+    (directory / "config.json").write_text("{}")
     for name, content in weights.items():
-        (folder / name).write_bytes(content)
-    return folder
+        (directory / name).write_bytes(content)
+    return directory
 
 
 def test_the_digest_is_of_the_weights_and_their_names(tmp_path: Path) -> None:

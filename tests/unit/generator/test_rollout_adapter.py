@@ -14,11 +14,11 @@ from evalrun_runtime.exits import BadInputError
 CONFIG = {"peft_type": "LORA", "r": 8, "lora_alpha": 16}
 
 
-def adapter(folder: Path, weights: str | None = "adapter_model.safetensors", **config: Any) -> Path:
-    (folder / "adapter_config.json").write_text(json.dumps(CONFIG | config))
+def adapter(directory: Path, weights: str | None = "adapter_model.safetensors", **config: Any) -> Path:
+    (directory / "adapter_config.json").write_text(json.dumps(CONFIG | config))
     if weights is not None:
-        (folder / weights).write_bytes(b"w")
-    return folder
+        (directory / weights).write_bytes(b"w")
+    return directory
 
 
 def test_the_rank_is_the_highest_of_all_matrices(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_what_would_not_answer_as_the_adapter_is_refused(tmp_path: Path, fields:
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]"])
-def test_a_folder_without_a_configuration_is_refused(tmp_path: Path, content: str | None) -> None:
+def test_a_directory_without_a_configuration_is_refused(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "adapter_config.json").write_text(content)
     with pytest.raises(BadInputError, match=r"model\.adapter: .*adapter_config\.json"):

@@ -17,8 +17,8 @@ def order(**rollout: object) -> RolloutOrder:
     return rollout_order(rollout)
 
 
-def written(folder: Path, spec: dict[str, object]) -> Path:
-    path = folder / "work-order.json"
+def written(directory: Path, spec: dict[str, object]) -> Path:
+    path = directory / "work-order.json"
     created = "2026-11-21T12:00:00+00:00"
     path.write_text(json.dumps({"schema": 1, "run": "r", "created": created, "output_dir": "o", "spec": spec}))
     return path
@@ -161,7 +161,7 @@ def test_seed_and_determinism_reach_the_engine() -> None:
     assert engine_plan(order(), {}).rollout_config["full_determinism"] is False
 
 
-def test_a_fetched_model_is_read_from_its_folder_and_served_by_its_name() -> None:
+def test_a_fetched_model_is_read_from_its_directory_and_served_by_its_name() -> None:
     plan = engine_plan(order(), {}, "/scratch/checkpoint")
     assert plan.model_config["path"] == "/scratch/checkpoint"
     assert plan.served_model == "m"

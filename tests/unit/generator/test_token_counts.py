@@ -28,7 +28,7 @@ async def test_tokens_are_the_models_own(tokenizer: Path, place: str) -> None:
     assert len(own) != len(TEXT.split())
 
 
-def test_a_folder_without_a_tokenizer_is_named(tmp_path: Path) -> None:
+def test_a_directory_without_a_tokenizer_is_named(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("no json")
     with pytest.raises(TokenizerMissingError, match=f"no tokenizer at {tmp_path}: "):
         load_tokenizer(str(tmp_path))

@@ -206,9 +206,9 @@ def test_a_checker_finds_its_files_its_arguments_and_its_stdin(
     command = command_for(run, tmp_path)
     codes = []
     for number, data in enumerate(run.inputs):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        codes.append(subprocess.run(command, input=data, cwd=folder, check=False).returncode)
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        codes.append(subprocess.run(command, input=data, cwd=directory, check=False).returncode)
     assert codes == [yes, no, yes]
 
 
@@ -236,15 +236,15 @@ def test_the_documented_checker_answers_whatever_a_program_prints(stdout: bytes,
     assert ended.returncode == code
 
 
-def command_for(run: RunRequest, folder: Path) -> list[str]:
+def command_for(run: RunRequest, directory: Path) -> list[str]:
     if run.language == "python":
-        source = folder / "program.py"
+        source = directory / "program.py"
         source.write_text(run.code)
         return [sys.executable, str(source)]
     compiler = shutil.which({"c": "gcc", "cpp": "g++"}[run.language])
     if compiler is None:
         pytest.skip("no compiler here")
-    source = folder / f"program.{run.language}"
+    source = directory / f"program.{run.language}"
     source.write_text(run.code)
-    subprocess.run([compiler, "-O2", "-o", str(folder / "program"), str(source)], check=True)
-    return [str(folder / "program")]
+    subprocess.run([compiler, "-O2", "-o", str(directory / "program"), str(source)], check=True)
+    return [str(directory / "program")]

@@ -32,7 +32,7 @@ def test_what_a_user_can_mend(arguments: list[str], said: str, capsys: pytest.Ca
     assert shown.err.count("\n") == 1
 
 
-def test_a_folder_of_packages_is_a_plain_path_and_may_be_one_of_several(tmp_path: Path) -> None:
+def test_a_directory_of_packages_is_a_plain_path_and_may_be_one_of_several(tmp_path: Path) -> None:
     arguments = ["--sandbox", "http://127.0.0.1:1", f"--package-dirs={tmp_path}", "--package-dirs", "/usr"]
     assert load_settings(JudgeSettings, arguments, program="evalrun-judge").package_dirs == [tmp_path, Path("/usr")]
 

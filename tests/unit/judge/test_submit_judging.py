@@ -108,7 +108,7 @@ REFUSED = {
     "a path": (asked(dataset="../mbpp"), "submit.dataset"),
     "dots": (asked(dataset="a..b"), "submit.dataset"),
     "no dataset": (asked(dataset=""), "submit.dataset"),
-    "another folder": (asked(dataset="mbpp/x"), "submit.dataset"),
+    "another directory": (asked(dataset="mbpp/x"), "submit.dataset"),
     "a row's path": (asked(row="../11"), "submit.id"),
     "SQL": (asked(row="x' OR id=12 --"), "submit.id"),
     "a backslash": (asked(row="11\\"), "submit.id"),

@@ -91,7 +91,7 @@ async def test_simulated_ledgers_fill_and_end() -> None:
     assert simulated_status(2.0).judged == simulated_status(2.0).total
 
 
-async def test_simulated_ledgers_in_a_folder_outlive_the_operator_that_asked_them(tmp_path: Path) -> None:
+async def test_simulated_ledgers_in_a_directory_outlive_the_operator_that_asked_them(tmp_path: Path) -> None:
     asked = [SimulatedAggregators(10.0, time.time, tmp_path), SimulatedAggregators(10.0, time.time, tmp_path)]
     assert (await asked[0].status("dns:///a:1", LedgerAccess("t"))).state is RunState.GENERATING
     os.utime(tmp_path / "dns%3A%2F%2F%2Fa%3A1", (time.time() - 15,) * 2)  # as if it had been asked 15 s ago

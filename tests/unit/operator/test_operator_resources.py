@@ -572,20 +572,20 @@ def test_a_model_in_a_bucket_is_fetched_before_ray_starts_and_keeps_its_name(pat
     python, flag, module = fetch["command"]
     assert (python, flag) == ("python", "-m")
     assert importlib.util.find_spec(module) is not None
-    source, folder = fetch["args"]
+    source, directory = fetch["args"]
     assert source == path
     assert fetch["envFrom"] == [{"secretRef": {"name": "b"}}]
     assert fetch["securityContext"] == pod["containers"][0]["securityContext"]
     (mount,) = (mount for mount in pod["containers"][0]["volumeMounts"] if mount["name"] == "scratch")
     assert mount in fetch["volumeMounts"]
-    assert folder.startswith(f"{mount['mountPath']}/")
+    assert directory.startswith(f"{mount['mountPath']}/")
     settings = load_settings(
         RolloutSettings, shlex.split(of_kind(made, "RayJob")["spec"]["entrypoint"])[3:], program="r"
     )
     file = tmp_path / "order.json"
     file.write_text(of_kind(made, "ConfigMap")["data"]["work-order.json"])
     plan = engine_plan(read_rollout_order(file), settings.environment, settings.model_folder)
-    assert plan.model_config["path"] == folder
+    assert plan.model_config["path"] == directory
     assert plan.served_model == path  # as results name it
 
 
@@ -600,8 +600,8 @@ def test_an_adapter_in_a_bucket_is_fetched_as_well_and_answers(path: str, tmp_pa
     settings = load_settings(RolloutSettings, entrypoint[3:], program="r")
     file = tmp_path / "order.json"
     file.write_text(of_kind(made, "ConfigMap")["data"]["work-order.json"])
-    folders = (settings.model_folder, settings.adapter_folder)
-    plan = engine_plan(read_rollout_order(file), settings.environment, *folders)
+    directories = (settings.model_folder, settings.adapter_folder)
+    plan = engine_plan(read_rollout_order(file), settings.environment, *directories)
     assert (plan.adapter, plan.served_model) == ("/scratch/adapter", "s3://training/step_7")
 
 
@@ -767,10 +767,10 @@ def test_a_shared_judge_is_used_and_none_is_made() -> None:
 
 def test_a_shared_judge_is_called_with_the_certificate_that_is_named_for_it() -> None:
     changes = {"spec.judgeRef": {"name": "shared", "namespace": "judges", "tlsSecretRef": {"name": "judge-client"}}}
-    for tls, folders in (("Disabled", {"JUDGE_TLS"}), ("Issued", {"JUDGE_TLS", "TLS"})):
+    for tls, directories in (("Disabled", {"JUDGE_TLS"}), ("Issued", {"JUDGE_TLS", "TLS"})):
         made = objects(plan_of(evalrun({**changes, "spec.tls": tls})))
         env = {one["name"]: one["value"] for one in container_of(made, "aggregator")["env"] if "TLS" in one["name"]}
-        assert env.keys() == {f"EVALRUN_AGGREGATOR_{folder}_FOLDER" for folder in folders}
+        assert env.keys() == {f"EVALRUN_AGGREGATOR_{directory}_FOLDER" for directory in directories}
         mounts = {one["mountPath"]: one["name"] for one in container_of(made, "aggregator")["volumeMounts"]}
         volumes = {one["name"]: one for one in of_kind(made, "StatefulSet")["spec"]["template"]["spec"]["volumes"]}
         mounted = volumes[mounts[env["EVALRUN_AGGREGATOR_JUDGE_TLS_FOLDER"]]]
@@ -951,7 +951,7 @@ TLS_PARTS: dict[str, tuple[str, type[ServiceSettings], set[str]]] = {
     "ray-head": ("generator", GeneratorSettings, {"ledger_tls_folder"}),
     "slot-proxy": ("sandbox", SlotProxySettings, {"tls_folder"}),
 }
-"""By container: whose certificate it has, and the settings that name its folder."""
+"""By container: whose certificate it has, and the settings that name its directory."""
 
 
 def tls_runs() -> list[list[Object]]:
@@ -975,13 +975,15 @@ def test_with_tls_every_part_has_its_own_certificate_and_no_others() -> None:
             }
             for container in pod["containers"]:
                 if container["name"] not in TLS_PARTS:
-                    assert "TLS_FOLDER" not in str(container["env"]), container["name"]
+                    assert "TLS_DIRECTORY" not in str(container["env"]), container["name"]
                     continue
                 seen.add(container["name"])
                 part, settings, fields = TLS_PARTS[container["name"]]
                 prefix = settings.model_config["env_prefix"]
-                folders = {one["name"]: one["value"] for one in container["env"] if one["name"].endswith("_TLS_FOLDER")}
-                assert folders == {f"{prefix}{field.upper()}": "/etc/evalrun/identity/tls" for field in fields}
+                directories = {
+                    one["name"]: one["value"] for one in container["env"] if one["name"].endswith("_TLS_FOLDER")
+                }
+                assert directories == {f"{prefix}{field.upper()}": "/etc/evalrun/identity/tls" for field in fields}
                 certificates = {key: path for key, path in files.items() if not key.endswith("token")}
                 assert certificates == {
                     f"{part}.crt": "tls/tls.crt", f"{part}.key": "tls/tls.key", "ca.crt": "tls/ca.crt",
@@ -1028,7 +1030,7 @@ def test_without_tls_no_part_has_a_certificate() -> None:
         replace(plan_of(evalrun({"spec.tls": "Issued"})), hop_tokens=False),
     ):
         made = json.dumps(objects(plan))
-        assert "TLS_FOLDER" not in made
+        assert "TLS_DIRECTORY" not in made
         assert "9091" not in made
 
 

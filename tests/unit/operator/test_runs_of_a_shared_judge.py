@@ -16,7 +16,7 @@ JUDGE = {
 REFERENCE = {"name": "evalrun-judge", "namespace": "judging"}
 AGGREGATOR = ObjectKey("StatefulSet", "run-aggregator")
 OURS, ANOTHER = Authority("judge", "what nobody knows"), Authority("judge", "another")
-FOLDER = "EVALRUN_AGGREGATOR_JUDGE_TLS_FOLDER"
+DIRECTORY = "EVALRUN_AGGREGATOR_JUDGE_TLS_FOLDER"
 
 
 def world(authority: Authority | None, reference: dict[str, Any] = REFERENCE, judge: Any = JUDGE) -> World:
@@ -27,10 +27,10 @@ def world(authority: Authority | None, reference: dict[str, Any] = REFERENCE, ju
 def judge_secret(here: World) -> str | None:
     """Return the Secret with which the aggregator's pod calls the judge."""
     pod = here.objects[AGGREGATOR]["spec"]["template"]["spec"]
-    folders = {one["name"]: one["value"] for one in pod["containers"][0]["env"] if one["name"] == FOLDER}
+    directories = {one["name"]: one["value"] for one in pod["containers"][0]["env"] if one["name"] == DIRECTORY}
     mounts = {one["mountPath"]: one["name"] for one in pod["containers"][0]["volumeMounts"]}
     volumes = {one["name"]: one for one in pod["volumes"]}
-    return volumes[mounts[folders[FOLDER]]]["secret"]["secretName"] if folders else None
+    return volumes[mounts[directories[DIRECTORY]]]["secret"]["secretName"] if directories else None
 
 
 def test_a_run_gets_a_certificate_of_the_judges_authority_that_calls_alone() -> None:

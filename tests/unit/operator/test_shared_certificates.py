@@ -35,14 +35,14 @@ HOSTS = {"judge-tls": "judge.judging.svc", "sandbox-tls": "sandbox.judging.svc"}
 Files = dict[str, str]
 
 
-def handshake(server: Files, caller: Files, host: str, folder: Path) -> bool:
+def handshake(server: Files, caller: Files, host: str, directory: Path) -> bool:
     """Return whether a caller and a server of these files accept each other, by OpenSSL."""
     contexts = []
     for number, (files, purpose) in enumerate(((server, ssl.Purpose.CLIENT_AUTH), (caller, ssl.Purpose.SERVER_AUTH))):
         for name, text in files.items():
-            (folder / f"{number}-{name}").write_text(text)
-        context = ssl.create_default_context(purpose, cafile=folder / f"{number}-ca.crt")
-        context.load_cert_chain(folder / f"{number}-tls.crt", folder / f"{number}-tls.key")
+            (directory / f"{number}-{name}").write_text(text)
+        context = ssl.create_default_context(purpose, cafile=directory / f"{number}-ca.crt")
+        context.load_cert_chain(directory / f"{number}-tls.crt", directory / f"{number}-tls.key")
         context.verify_mode = ssl.CERT_REQUIRED
         contexts.append(context)
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -272,7 +272,7 @@ def test_an_endpoints_key_is_the_generators_alone() -> None:
 def test_the_volume_of_a_small_file_is_mounted_where_it_is_read(field: str) -> None:
     made = made_of({f"spec.datasets.0.{field}": "pvc://prompts/mine"})
     order = made["ConfigMap/run-order"]["data"][names.ORDER_FILE]
-    assert f'"{names.CLAIMS_FOLDER}/prompts/mine"' in order  # a pod knows no pvc://
+    assert f'"{names.CLAIMS_DIRECTORY}/prompts/mine"' in order  # a pod knows no pvc://
     assert "pvc://prompts" not in order
     pods = templates(made)
     volumes = pods.pop("StatefulSet/run-aggregator")["spec"]["volumes"]
@@ -378,5 +378,5 @@ def test_every_file_of_a_dataset_that_lies_on_a_claim_is_mounted_and_named_by_it
     (order,) = (item["data"][names.ORDER_FILE] for name, item in made.items() if name.startswith("ConfigMap/"))
     (dataset,) = json.loads(order)["spec"]["datasets"]
     places = [*(dataset[field] for field in fields), dataset["grader"]["path"]]
-    assert places == [f"{names.claim_folder(claim)}/file.jsonl" for claim in (*map(str.lower, fields), "grader")]
+    assert places == [f"{names.claim_directory(claim)}/file.jsonl" for claim in (*map(str.lower, fields), "grader")]
     assert {place.rpartition("/")[0] for place in places} <= mounts

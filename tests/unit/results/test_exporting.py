@@ -40,7 +40,7 @@ class Services:
         self.failing = failing
         self.sent: dict[str, ExportContent] = {}
 
-    def __call__(self, target: Target, content: ExportContent, folder: Path) -> Exported:
+    def __call__(self, target: Target, content: ExportContent, directory: Path) -> Exported:
         if target.kind in self.failing:
             raise ExportError("503: away")
         self.sent[target.kind] = content
@@ -136,7 +136,7 @@ def test_without_a_key_nothing_is_started_and_the_way_out_named(
         export_apart(WandbTarget(project="p"), content, tmp_path, scratch_in=tmp_path, seconds=1)
 
 
-def test_a_key_comes_from_the_environment_only_and_files_go_to_the_scratch_folder() -> None:
+def test_a_key_comes_from_the_environment_only_and_files_go_to_the_scratch_directory() -> None:
     made = environment({"WANDB_API_KEY": "k", "HOME": "/root", "NETRC": "/root/.netrc"}, Path("/scratch"))
     assert made["WANDB_API_KEY"] == "k"
     assert {made[name] for name in ("WANDB_CONFIG_DIR", "WANDB_DATA_DIR", "WANDB_CACHE_DIR", "TMPDIR")} == {"/scratch"}

@@ -65,34 +65,34 @@ def numbers(contents: object) -> list[int]:
     return [int(content) for content in contents]
 
 
-def exchange(folder: Path, texts: dict[str, str]) -> None:
-    """Exchange files as the kubelet does: those of a new folder, by one link."""
-    folder.mkdir(exist_ok=True)
-    new = Path(tempfile.mkdtemp(prefix="..", dir=folder))
+def exchange(directory: Path, texts: dict[str, str]) -> None:
+    """Exchange files as the kubelet does: those of a new directory, by one link."""
+    directory.mkdir(exist_ok=True)
+    new = Path(tempfile.mkdtemp(prefix="..", dir=directory))
     for name, text in texts.items():
         (new / name).write_text(text)
-        if not (folder / name).is_symlink():
-            (folder / name).symlink_to(f"..data/{name}")
-    link = folder / "..data_tmp"
+        if not (directory / name).is_symlink():
+            (directory / name).symlink_to(f"..data/{name}")
+    link = directory / "..data_tmp"
     link.symlink_to(new.name)
-    os.replace(link, folder / "..data")  # noqa: PTH105 - of a link, not of what it names
+    os.replace(link, directory / "..data")  # noqa: PTH105 - of a link, not of what it names
 
 
 def test_files_are_read_again_together(tmp_path: Path) -> None:
-    folder, clock = tmp_path / "volume", Clock()
-    exchange(folder, {"a": "1", "b": "2"})
-    files = ReloadedFiles([folder / "a", folder / "b"], numbers, clock)
-    exchange(folder, {"a": "3", "b": "4"})
+    directory, clock = tmp_path / "volume", Clock()
+    exchange(directory, {"a": "1", "b": "2"})
+    files = ReloadedFiles([directory / "a", directory / "b"], numbers, clock)
+    exchange(directory, {"a": "3", "b": "4"})
     assert files.current == [1, 2]
     clock.now += CHECK_SECONDS
     assert files.current == [3, 4]
 
 
 def test_what_cannot_be_used_is_logged_and_the_last_stays(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    folder, clock = tmp_path / "volume", Clock()
-    exchange(folder, {"a": "1"})
-    files = ReloadedFiles([folder / "a"], numbers, clock)
-    exchange(folder, {"a": "none"})
+    directory, clock = tmp_path / "volume", Clock()
+    exchange(directory, {"a": "1"})
+    files = ReloadedFiles([directory / "a"], numbers, clock)
+    exchange(directory, {"a": "none"})
     clock.now += CHECK_SECONDS
     assert files.current == [1]
     assert "the last that could be used stay in use" in caplog.text
@@ -100,9 +100,9 @@ def test_what_cannot_be_used_is_logged_and_the_last_stays(tmp_path: Path, caplog
     clock.now += CHECK_SECONDS
     assert files.current == [1]
     assert not caplog.text  # once a change, not once a second
-    (folder / "a").unlink()
+    (directory / "a").unlink()
     clock.now += CHECK_SECONDS
     assert files.current == [1]
-    exchange(folder, {"a": "5"})
+    exchange(directory, {"a": "5"})
     clock.now += CHECK_SECONDS
     assert files.current == [5]

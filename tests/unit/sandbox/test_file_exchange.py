@@ -1,4 +1,4 @@
-"""Files around a run: placed in the private folder, and taken out of it whatever the program has made of it."""
+"""Files around a run: placed in the private directory, and taken out of it whatever the program has made of it."""
 
 import os
 from pathlib import Path
@@ -17,16 +17,16 @@ def asking(*fetch: str, **files: bytes) -> RequestWithFiles:
                             fetch=list(fetch))  # fmt: skip
 
 
-def exchange(folder: Path, request: RunRequest, before: bytes = b"") -> Exchange:
+def exchange(directory: Path, request: RunRequest, before: bytes = b"") -> Exchange:
     blob = os.memfd_create("job")
     os.write(blob, b"".join([before, *list_contents(request)]))
     placed, wanted = list_job_fields(request)
     job = frames.Job("stdio", "", b"", 1.0, 64, 1024, [0], placed, wanted)
-    return Exchange(str(folder), job, blob, len(before))
+    return Exchange(str(directory), job, blob, len(before))
 
 
-def gathered(folder: Path, request: RunRequest) -> dict[str, bytes] | None:
-    found = exchange(folder, request).gather_files()
+def gathered(directory: Path, request: RunRequest) -> dict[str, bytes] | None:
+    found = exchange(directory, request).gather_files()
     assert found is not None
     fd, payload = found
     read = read_files(payload, [fd], request)
@@ -65,23 +65,23 @@ def test_what_is_wanted_comes_back(tmp_path: Path) -> None:
     for name in ("a", "d/b", "not wanted"):
         (tmp_path / name).write_bytes(name.encode())
     (tmp_path / "empty").touch()
-    found = gathered(tmp_path, asking("d/b", "missing", "empty", "a", "no/such/folder"))
+    found = gathered(tmp_path, asking("d/b", "missing", "empty", "a", "no/such/directory"))
     assert found == {"d/b": b"d/b", "empty": b"", "a": b"a"}
     assert exchange(tmp_path, asking(a=b"1")).gather_files() is None
 
 
-def test_only_regular_files_inside_the_folder_come_back(tmp_path: Path) -> None:
+def test_only_regular_files_inside_the_directory_come_back(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.mkdir()
     (secret / "key").write_text("host's")
     inside = tmp_path / "inside"
     inside.mkdir()
     (inside / "link").symlink_to(secret / "key")
-    (inside / "folder link").symlink_to(secret)
-    (inside / "folder").mkdir()
+    (inside / "directory link").symlink_to(secret)
+    (inside / "directory").mkdir()
     os.mkfifo(inside / "pipe")
     (inside / "good").write_text("good")
-    found = gathered(inside, asking("link", "folder link/key", "folder", "pipe", "good", "good/x"))
+    found = gathered(inside, asking("link", "directory link/key", "directory", "pipe", "good", "good/x"))
     assert found == {"good": b"good"}
 
 

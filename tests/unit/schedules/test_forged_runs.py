@@ -39,9 +39,9 @@ FORGED = ScheduledRun(
 )  # fmt: skip
 
 
-def world(folder: Path) -> ScheduleWorld:
-    write_checkpoint(folder, 40, LONG_AGO)
-    return ScheduleWorld(folder, evalschedule({"spec.timeZone": "Etc/UTC"}))
+def world(directory: Path) -> ScheduleWorld:
+    write_checkpoint(directory, 40, LONG_AGO)
+    return ScheduleWorld(directory, evalschedule({"spec.timeZone": "Etc/UTC"}))
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,8 @@ EVERY_NEW: dict[str, Any] = {"spec.checkpoints.policy": "EveryNew", "spec.concur
 ONE = PendingMerge(path="global_step_120/actor", step=120, digest="0123456789abcdef" * 2, start=BEGIN)
 
 
-def world(folder: Path, changes: Mapping[str, Any] | None = None) -> ScheduleWorld:
-    return ScheduleWorld(folder, evalschedule({"spec.timeZone": "Etc/UTC", **CACHE, **(changes or {})}))
+def world(directory: Path, changes: Mapping[str, Any] | None = None) -> ScheduleWorld:
+    return ScheduleWorld(directory, evalschedule({"spec.timeZone": "Etc/UTC", **CACHE, **(changes or {})}))
 
 
 def test_a_checkpoint_of_shards_is_merged_once_and_then_evaluated(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_merges_count_for_the_budget(tmp_path: Path) -> None:
     assert (len(found.checkpoints), found.left_out) == (1, 1)
 
 
-def test_the_merger_has_no_credentials_and_the_cache_is_a_folder_of_the_schedules_own() -> None:
+def test_the_merger_has_no_credentials_and_the_cache_is_a_directory_of_the_schedules_own() -> None:
     secret = {"credentialsSecretRef": {"name": "bucket"}, "url": "s3://evaluations/grpo"}
     schedule = evalschedule({"spec.merge": {"cache": "s3://models/merged"}, "spec.template.output": secret})
     status = EvalScheduleStatus(merges=[ONE])

@@ -1,4 +1,4 @@
-"""What a schedule does about starts, checkpoints and runs, over a real folder and a driven clock."""
+"""What a schedule does about starts, checkpoints and runs, over a real directory and a driven clock."""
 
 import random
 from collections.abc import Mapping
@@ -21,8 +21,8 @@ LONG_AGO = BEGIN - timedelta(days=1)
 EVERY_NEW: dict[str, object] = {"spec.checkpoints.policy": "EveryNew", "spec.concurrencyPolicy": "Allow"}
 
 
-def world(folder: Path, changes: Mapping[str, object] | None = None) -> ScheduleWorld:
-    return ScheduleWorld(folder, evalschedule({"spec.timeZone": "Etc/UTC", **(changes or {})}))
+def world(directory: Path, changes: Mapping[str, object] | None = None) -> ScheduleWorld:
+    return ScheduleWorld(directory, evalschedule({"spec.timeZone": "Etc/UTC", **(changes or {})}))
 
 
 def test_a_night_evaluates_the_newest_checkpoint_once(tmp_path: Path) -> None:

@@ -21,4 +21,4 @@ def test_each_environment_has_its_lock() -> None:
 
 
 def test_an_environment_is_made_once_for_each_version() -> None:
-    assert peers.folder("evalplus", b"1") == peers.folder("evalplus", b"1") != peers.folder("evalplus", b"2")
+    assert peers.directory("evalplus", b"1") == peers.directory("evalplus", b"1") != peers.directory("evalplus", b"2")

@@ -175,7 +175,7 @@ URL_RULE = Rule(
 )
 """Rule for each field that names a server, besides its scheme."""
 PLACE_RULES = (PVC_RULE, INSIDE_VOLUME_RULE, PRINTABLE_RULE, NAMED_STORE_RULE, KNOWN_STORE_RULE, NO_CREDENTIALS_RULE)
-"""Rules for each field that names a file or folder in a store or on a volume."""
+"""Rules for each field that names a file or directory in a store or on a volume."""
 
 
 class SecretKeyReference(ApiModel):

@@ -1,7 +1,7 @@
 """Request of a schedule to the Job that lists its checkpoints, and the Job's answer.
 
 The answer is the pod's termination message, which Kubernetes cuts at 4,096 bytes: it holds the checkpoints that are to
-be evaluated now and those in trouble, not the whole folder. So the operator needs no right to read pods' logs.
+be evaluated now and those in trouble, not the whole directory. So the operator needs no right to read pods' logs.
 """
 
 from typing import Annotated, Literal
@@ -28,8 +28,8 @@ class _Message(BaseModel):
 class ListingRequest(_Message):
     """Place of the checkpoints, and those that are already evaluated."""
 
-    url: str = Field(min_length=1, description="The folder of the checkpoints: fsspec URL or path.")
-    pattern: str = Field("*", description="Names of the checkpoints' folders.")
+    url: str = Field(min_length=1, description="The directory of the checkpoints: fsspec URL or path.")
+    pattern: str = Field("*", description="Names of the checkpoints' directories.")
     policy: Literal["Latest", "EveryNew"] = Field("Latest", description="Which of the new ones are wanted.")
     limit: int = Field(4, ge=1, le=16, description="With EveryNew, how many at most.")
     ready_marker: str | None = Field(None, description="A file that the trainer writes last.")
@@ -44,7 +44,7 @@ class ListingRequest(_Message):
 class ReadyCheckpoint(_Message):
     """A checkpoint that is to be evaluated: complete, whole, and new."""
 
-    path: Annotated[str, Field(max_length=512)] = Field(description="The model's folder below `url`.")
+    path: Annotated[str, Field(max_length=512)] = Field(description="The model's directory below `url`.")
     step: Step = Field(description="The training step.")
     digest: str = Field(min_length=DIGEST_DIGITS, max_length=64, pattern="^[0-9a-f]+$", description="Of its files.")
     merge: bool = Field(default=False, description="It holds shards that are to be merged.")
@@ -54,7 +54,7 @@ class ReadyCheckpoint(_Message):
 class Trouble(_Message):
     """A checkpoint that gets no run for now."""
 
-    name: Annotated[str, Field(max_length=255)] = Field(description="Its folder's name.")
+    name: Annotated[str, Field(max_length=255)] = Field(description="Its directory's name.")
     broken: bool = Field(description="It is complete but lacks something; otherwise it is still being written.")
     reason: Annotated[str, Field(max_length=512)] = Field(description="What is missing.")
 
@@ -63,11 +63,11 @@ class ListingAnswer(_Message):
     """Result of listing checkpoints."""
 
     version: Literal[1] = Field(1, alias="schema")
-    folders: int = Field(ge=0, description="Folders that match the pattern.")
+    folders: int = Field(ge=0, description="Directories that match the pattern.")
     ready: list[ReadyCheckpoint] = Field([], description="By step.")
     troubles: list[Trouble] = Field([], description="By step, the newest last.")
     more: bool = Field(default=False, description="There are more than the answer, or the limit, holds.")
-    newest: int | None = Field(None, description="The highest step in the folder, whatever was asked for.")
+    newest: int | None = Field(None, description="The highest step in the directory, whatever was asked for.")
     note: Annotated[str, Field(max_length=512)] = Field(
         "", description="What else to know, e.g. that nothing is there."
     )

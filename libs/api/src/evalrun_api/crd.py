@@ -37,7 +37,7 @@ SCHEDULE_COLUMNS: tuple[Column, ...] = (
     ("Gate", "string", ".status.gate", "The gate of the newest checkpoint with results.", 0),
     ("Reason", "string", ".status.reason", "What the last start came to: see the conditions.", 0),
     ("Time-Zone", "string", ".spec.timeZone", "Of the schedule.", 1),
-    ("Folder", "string", ".spec.checkpoints.url", "Where the checkpoints are.", 1),
+    ("Directory", "string", ".spec.checkpoints.url", "Where the checkpoints are.", 1),
     ("Age", "date", ".metadata.creationTimestamp", "Time since it was made.", 0),
 )
 

@@ -59,15 +59,15 @@ METRICS_PORT: Final = 9090
 HEALTH_PORT: Final = 9091
 """Of parts whose other port takes TLS: the kubelet's probes have no certificate."""
 
-LEDGER_FOLDER: Final = "/var/lib/evalrun"
-ORDER_FOLDER: Final = "/etc/evalrun/order"
+LEDGER_DIRECTORY: Final = "/var/lib/evalrun"
+ORDER_DIRECTORY: Final = "/etc/evalrun/order"
 ORDER_FILE: Final = "work-order.json"
-CLAIMS_FOLDER: Final = "/mnt/claims"
-IDENTITY_FOLDER: Final = "/etc/evalrun/identity"
-TLS_FOLDER: Final = f"{IDENTITY_FOLDER}/tls"
+CLAIMS_DIRECTORY: Final = "/mnt/claims"
+IDENTITY_DIRECTORY: Final = "/etc/evalrun/identity"
+TLS_DIRECTORY: Final = f"{IDENTITY_DIRECTORY}/tls"
 TLS_FILES: Final = ("tls.crt", "tls.key", "ca.crt")
-"""Of such a folder, and keys of a Secret in cert-manager's layout: certificate, its key, authorities."""
-JUDGE_TLS_FOLDER: Final = "/etc/evalrun/judge-tls"
+"""Of such a directory, and keys of a Secret in cert-manager's layout: certificate, its key, authorities."""
+JUDGE_TLS_DIRECTORY: Final = "/etc/evalrun/judge-tls"
 """Of the certificate for a shared judge."""
 OPERATOR: Final = "operator"
 """Component of the operator's pods, and in a run's Secret the owner of its certificate."""
@@ -143,9 +143,9 @@ def service_host(name: str, namespace: str) -> str:
     return f"{name}.{namespace}.svc"
 
 
-def claim_folder(claim: str) -> str:
-    """Return the folder under which a user's volume is mounted."""
-    return f"{CLAIMS_FOLDER}/{claim}"
+def claim_directory(claim: str) -> str:
+    """Return the directory under which a user's volume is mounted."""
+    return f"{CLAIMS_DIRECTORY}/{claim}"
 
 
 def local_path(url: str) -> str:
@@ -153,7 +153,7 @@ def local_path(url: str) -> str:
     if not url.startswith("pvc://"):
         return url
     claim, _, path = url.removeprefix("pvc://").partition("/")
-    return f"{claim_folder(claim)}/{path}"
+    return f"{claim_directory(claim)}/{path}"
 
 
 def claim_url(path: str, ledger: str) -> str:
@@ -163,16 +163,16 @@ def claim_url(path: str, ledger: str) -> str:
         path: a path in the aggregator's pod, or a URL.
         ledger: the claim of the run's ledger.
     """
-    for folder, claim in ((f"{LEDGER_FOLDER}/", f"{ledger}/"), (f"{CLAIMS_FOLDER}/", "")):
-        if path.startswith(folder):
-            return f"pvc://{claim}{path.removeprefix(folder)}"
+    for directory, claim in ((f"{LEDGER_DIRECTORY}/", f"{ledger}/"), (f"{CLAIMS_DIRECTORY}/", "")):
+        if path.startswith(directory):
+            return f"pvc://{claim}{path.removeprefix(directory)}"
     return path
 
 
 def aggregator_path(url: str, ledger: str) -> str:
     """Return the path in the aggregator's pod of a URL that `claim_url` gave; any other URL as it is."""
     own = f"pvc://{ledger}/"
-    return f"{LEDGER_FOLDER}/{url.removeprefix(own)}" if url.startswith(own) else local_path(url)
+    return f"{LEDGER_DIRECTORY}/{url.removeprefix(own)}" if url.startswith(own) else local_path(url)
 
 
 def claim_of(url: str) -> str | None:

@@ -1,7 +1,7 @@
 """The run configuration: what a run's processes are told to do, as a JSON or YAML file.
 
-The operator writes it into a ConfigMap, the command line into the run's folder; both hold the spec as resolved. It is
-the one module of this package that aggregator and generator import.
+The operator writes it into a ConfigMap, the command line into the run's directory; both hold the spec as resolved. It
+is the one module of this package that aggregator and generator import.
 """
 
 import json
@@ -61,7 +61,7 @@ class RunConfig(BaseModel):
         default_factory=dict, description="The image of each part in a cluster, with its digest at best: for the audit."
     )
     base_dir: Path = Field(Path(), description="What relative sources and responses are relative to.")
-    output_dir: str = Field(description="Folder of the outputs: a path or an fsspec URL.")
+    output_dir: str = Field(description="Directory of the outputs: a path or an fsspec URL.")
 
     def to_wire(self) -> dict[str, Any]:
         """Return the order as its file holds it; fields that were never set are left out."""

@@ -122,7 +122,7 @@ def unavailable(message: str = "no sandbox answered") -> judge_pb2.StreamFailure
 
 
 class FakeJudgeServer:
-    """A FakeJudge on a port of its own, with a folder of certificates if one is given."""
+    """A FakeJudge on a port of its own, with a directory of certificates if one is given."""
 
     def __init__(self, judge: FakeJudge, port: int = 0, tls_folder: Path | None = None) -> None:
         self.judge = judge

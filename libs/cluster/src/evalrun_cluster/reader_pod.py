@@ -28,7 +28,7 @@ def reader_pod(run: EvalRun, claim: str) -> Object:
     metadata, spec = run.metadata, run.spec
     image = {} if run.status is None else run.status.settings
     ledger = names.ledger_claim(metadata.name, str(metadata.uid))
-    folder = names.LEDGER_FOLDER if claim == ledger else names.claim_folder(claim)
+    directory = names.LEDGER_DIRECTORY if claim == ledger else names.claim_directory(claim)
     owner = {"apiVersion": API_VERSION, "kind": KIND, "name": metadata.name, "uid": metadata.uid}
     container = {
         "name": READER,
@@ -38,7 +38,7 @@ def reader_pod(run: EvalRun, claim: str) -> Object:
         "securityContext": {
             "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
         },
-        "volumeMounts": [{"name": "outputs", "mountPath": folder, "readOnly": True}],
+        "volumeMounts": [{"name": "outputs", "mountPath": directory, "readOnly": True}],
     }  # fmt: skip
     return {
         "apiVersion": "v1",

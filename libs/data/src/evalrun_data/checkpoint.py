@@ -1,10 +1,10 @@
-"""Brings a model, a LoRA adapter or both from a store to folders, since engines read folders.
+"""Brings a model, a LoRA adapter or both from a store to directories, since engines read directories.
 
     python -m evalrun_data.checkpoint s3://models/coder /scratch/checkpoint
     python -m evalrun_data.checkpoint --adapter s3://training/grpo/step_120 /scratch/adapter
     python -m evalrun_data.checkpoint --cache /model-cache/checkpoints s3://models/coder /scratch/checkpoint
 
-An init container of the Ray workers runs it, where `model.path` or `model.adapter` is an fsspec URL. A folder
+An init container of the Ray workers runs it, where `model.path` or `model.adapter` is an fsspec URL. A directory
 appears when it is whole, so a restarted container finds all or nothing. With a cache it is a link into it.
 """
 
@@ -36,33 +36,33 @@ FIRST_WAIT_SECONDS = 1.0
 PERMANENT = frozenset({Kind.MISSING, Kind.REFUSED})
 """Kinds of a store's problems that another attempt does not solve."""
 CONFIG = "config.json"
-"""File that every Hugging Face model folder has."""
+"""File that every Hugging Face model directory has."""
 
 
 def fetch_checkpoint(
     source: str,
-    folder: Path,
+    directory: Path,
     wait: Callable[[float], None] = time.sleep,
     wanted: Callable[[str], bool] | None = None,
     *,
     adapter: bool = False,
     cache: ModelCache | None = None,
 ) -> int:
-    """Copy every file under `source`; returns their bytes, 0 if the folder or the cached model is there already.
+    """Copy every file under `source`; returns their bytes, 0 if the directory or the cached model is there already.
 
     Args:
-        source: an fsspec URL of a folder in Hugging Face's layout.
-        folder: where it is to be.
+        source: an fsspec URL of a directory in Hugging Face's layout.
+        directory: where it is to be.
         wait: between two attempts at a file, in seconds.
-        wanted: which files, by path, of a folder that is no model yet; None: all of a model's.
+        wanted: which files, by path, of a directory that is no model yet; None: all of a model's.
         adapter: whether it is a LoRA adapter instead of a model.
-        cache: where the files go instead; the folder becomes a link.
+        cache: where the files go instead; the directory becomes a link.
 
     Raises:
-        BadInputError: nothing is there, it may not be read, or it is no model's folder.
+        BadInputError: nothing is there, it may not be read, or it is no model's directory.
         OSError: the store or the disk failed, also after some attempts.
     """
-    if folder.exists():
+    if directory.exists():
         return 0
     import fsspec  # costs 0.2 s to import
 
@@ -87,27 +87,27 @@ def fetch_checkpoint(
                 raise _explained(error, f"{field} {source}") from error
 
     if cache is not None:
-        return _linked(folder, cache, source, found, copy_all)
-    part = folder.with_name(f"{folder.name}.part")
+        return _linked(directory, cache, source, found, copy_all)
+    part = directory.with_name(f"{directory.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     copied = copy_all(part)
-    part.rename(folder)
+    part.rename(directory)
     return copied
 
 
 def _linked(
-    folder: Path, cache: ModelCache, source: str, found: Mapping[str, Any], copy_all: Callable[[Path], int]
+    directory: Path, cache: ModelCache, source: str, found: Mapping[str, Any], copy_all: Callable[[Path], int]
 ) -> int:
-    """Link the folder to the model in the cache; returns the bytes that were fetched for it."""
+    """Link the directory to the model in the cache; returns the bytes that were fetched for it."""
     facts = {name: fact_of(info) for name, info in sorted(found.items())}
     listed = "".join(f"{name}\0{fact.size}\0{fact.etag or fact.modified}\n" for name, fact in facts.items())
     digest = hashlib.sha256(f"{source}\n{listed}".encode()).hexdigest()[:32]
     sizes = {name: fact.size for name, fact in facts.items()}
     model, fetched = cache.model(digest, sizes, copy_all)
-    link = folder.with_name(f"{folder.name}.link")
+    link = directory.with_name(f"{directory.name}.link")
     link.unlink(missing_ok=True)
     link.symlink_to(model)
-    link.rename(folder)  # also over a link to a model that was deleted since
+    link.rename(directory)  # also over a link to a model that was deleted since
     return sum(sizes.values()) if fetched else 0
 
 
@@ -122,10 +122,10 @@ def _explained(error: Exception, place: str) -> BadInputError | OSError:
 
 
 def _relative(name: str, root: str, source: str) -> str:
-    """Return a file's place below the folder that is fetched."""
+    """Return a file's place below the directory that is fetched."""
     relative = PurePosixPath(name.removeprefix(root).lstrip("/"))
     if relative.is_absolute() or ".." in relative.parts:
-        raise BadInputError(f"model.path {source}: the name {name!r} leads out of its folder")
+        raise BadInputError(f"model.path {source}: the name {name!r} leads out of its directory")
     return str(relative)
 
 
@@ -135,7 +135,7 @@ def _check_layout(place: str, found: dict[str, Any], config: str) -> None:
     if config in found:
         return
     below = sorted(str(PurePosixPath(name).parent) for name in found if name.endswith(f"/{config}"))
-    advice = f"; there is one in {', '.join(below[:3])}: name that folder" if below else ""
+    advice = f"; there is one in {', '.join(below[:3])}: name that directory" if below else ""
     what = "LoRA adapter" if config == ADAPTER_CONFIG else "model"
     raise BadInputError(f"{place}: no {what} is there, {config} is missing{advice}")
 
@@ -166,12 +166,12 @@ def main(arguments: Sequence[str]) -> int:
         cache, arguments = ModelCache(Path(arguments[1])), arguments[2:]
     places = _places(arguments)
     if not places:
-        usage = "write python -m evalrun_data.checkpoint [--cache FOLDER] [URL FOLDER] [--adapter URL FOLDER]"
+        usage = "write python -m evalrun_data.checkpoint [--cache DIRECTORY] [URL FOLDER] [--adapter URL FOLDER]"
         return end_with(BadInputError(usage), ExitCode.BAD_INPUT)
-    for source, folder, adapter in places:
+    for source, directory, adapter in places:
         started = time.monotonic()
         try:
-            copied = fetch_checkpoint(source, Path(folder), adapter=adapter, cache=cache)
+            copied = fetch_checkpoint(source, Path(directory), adapter=adapter, cache=cache)
         except BadInputError as error:
             return end_with(error, ExitCode.BAD_INPUT)
         except OSError as error:
@@ -181,14 +181,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _places(arguments: Sequence[str]) -> list[tuple[str, str, bool]]:
-    """Return source and folder of the model and of the adapter (True); none if the arguments are no such."""
+    """Return source and directory of the model and of the adapter (True); none if the arguments are no such."""
     match list(arguments):
-        case ["--adapter", source, folder]:
-            return [(source, folder, True)]
-        case [source, folder]:
-            return [(source, folder, False)]
-        case [source, folder, "--adapter", adapter, adapter_folder]:
-            return [(source, folder, False), (adapter, adapter_folder, True)]
+        case ["--adapter", source, directory]:
+            return [(source, directory, True)]
+        case [source, directory]:
+            return [(source, directory, False)]
+        case [source, directory, "--adapter", adapter, adapter_folder]:
+            return [(source, directory, False), (adapter, adapter_folder, True)]
     return []
 
 

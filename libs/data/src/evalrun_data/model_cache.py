@@ -50,33 +50,33 @@ def removable(models: Collection[CachedModel], missing_bytes: int, now: float) -
     return found
 
 
-def _free_bytes(folder: Path) -> int:
-    return shutil.disk_usage(folder).free
+def _free_bytes(directory: Path) -> int:
+    return shutil.disk_usage(directory).free
 
 
 class ModelCache:
-    """A folder of models on a shared volume.
+    """A directory of models on a shared volume.
 
     Args:
-        folder: on the volume; created if it is missing.
+        directory: on the volume; created if it is missing.
         now: the time, as files have it.
-        free_bytes: returns the free space of a folder's volume.
+        free_bytes: returns the free space of a directory's volume.
     """
 
     def __init__(
-        self, folder: Path, now: Callable[[], float] = time.time, free_bytes: Callable[[Path], int] = _free_bytes
+        self, directory: Path, now: Callable[[], float] = time.time, free_bytes: Callable[[Path], int] = _free_bytes
     ) -> None:
-        self._folder = folder
+        self._folder = directory
         self._now = now
         self._free_bytes = free_bytes
 
     def model(self, digest: str, sizes: Mapping[str, int], fetch: Callable[[Path], object]) -> tuple[Path, bool]:
-        """Return the folder of a model and whether it was fetched by this call.
+        """Return the directory of a model and whether it was fetched by this call.
 
         Args:
             digest: of the model, 32 hexadecimal digits.
-            sizes: of its files, by path; a folder with others is damaged and fetched again.
-            fetch: brings the files to a folder.
+            sizes: of its files, by path; a directory with others is damaged and fetched again.
+            fetch: brings the files to a directory.
 
         Raises:
             OSError: the volume is full, or knows no locks.
@@ -170,5 +170,5 @@ def _lock(file: int, *, blocking: bool) -> bool:
     return True
 
 
-def _sizes(folder: Path) -> dict[str, int]:
-    return {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+def _sizes(directory: Path) -> dict[str, int]:
+    return {str(path.relative_to(directory)): path.stat().st_size for path in directory.rglob("*") if path.is_file()}

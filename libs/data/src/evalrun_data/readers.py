@@ -63,7 +63,7 @@ def load_problems(
     Args:
         source: a path (relative to `base_dir`), `file://`, any fsspec URL, or `builtin:demo`.
         dataset: take this dataset's problems; None takes all.
-        base_dir: where relative paths start: the folder of the file that names the source.
+        base_dir: where relative paths start: the directory of the file that names the source.
         tests: groups of contest tests to keep (public, private, generated); empty keeps all.
 
     Raises:

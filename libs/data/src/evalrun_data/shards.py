@@ -1,7 +1,7 @@
 """Finds the shards of a dataset: Parquet as the Hugging Face hub publishes it, Arrow as `save_to_disk` writes it.
 
-A source may be a folder (`NAME/data`), or a split in one: `NAME/data/test` is `test-00000-of-00002.parquet` and so on,
-or `test-00000-of-00002-9c49eeff30aacaa8.parquet`, as older uploads are called.
+A source may be a directory (`NAME/data`), or a split in one: `NAME/data/test` is `test-00000-of-00002.parquet` and so
+on, or `test-00000-of-00002-9c49eeff30aacaa8.parquet`, as older uploads are called.
 """
 
 import logging
@@ -20,31 +20,31 @@ _SHARD: Final = re.compile(
 
 
 SAVED_SPLITS: Final = "dataset_dict.json"
-"""File that `save_to_disk` writes beside the folders of several splits."""
+"""File that `save_to_disk` writes beside the directories of several splits."""
 
 
 def files_of(source: Source) -> list[Source]:
-    """Return the files that a source stands for: itself, or the shards of a folder or of a split in it, in order.
+    """Return the files that a source stands for: itself, or the shards of a directory or of a split in it, in order.
 
     Raises:
-        BadInputError: a shard is missing, or the folder holds several splits.
+        BadInputError: a shard is missing, or the directory holds several splits.
     """
     if source.is_builtin or source.name.lower().endswith((".parquet", ".arrow", ".json", ".jsonl", ".gz")):
         return [source]
-    folder, split, names = _listed(source)
+    directory, split, names = _listed(source)
     if SAVED_SPLITS in names:
-        raise BadInputError(f"{source.name}: holds the splits of save_to_disk: name one, e.g. {folder}/test")
+        raise BadInputError(f"{source.name}: holds the splits of save_to_disk: name one, e.g. {directory}/test")
     shards = chosen_shards(source.name, names, split)
-    return [source.named(f"{folder}/{name}") for name in shards] or [source]
+    return [source.named(f"{directory}/{name}") for name in shards] or [source]
 
 
 def chosen_shards(source: str, names: Iterable[str], split: str) -> list[str]:
-    """Return which files of a folder are meant, by number; none if there are no shards. Pure.
+    """Return which files of a directory are meant, by number; none if there are no shards. Pure.
 
     Args:
         source: for complaints.
-        names: of the folder's files.
-        split: the only one that is meant; empty if the source is the folder itself.
+        names: of the directory's files.
+        split: the only one that is meant; empty if the source is the directory itself.
 
     Raises:
         BadInputError: a shard is missing, or no split is named where there are several.
@@ -72,7 +72,7 @@ def chosen_shards(source: str, names: Iterable[str], split: str) -> list[str]:
 
 
 def _listed(source: Source) -> tuple[str, str, list[str]]:
-    """Return a folder, the split that the source means in it, and the names of the folder's files."""
+    """Return a directory, the split that the source means in it, and the names of the directory's files."""
     path = source.path
     plain = source.name.rstrip("/")
     above, _, last = plain.rpartition("/")

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 BUILTIN_SCHEME: Final = "builtin:"
-VOLUMES_FOLDER: Final = Path("/mnt/claims")
-"""Folder in which the pods of a cluster mount users' volumes, each under its claim's name."""
+VOLUMES_DIRECTORY: Final = Path("/mnt/claims")
+"""Directory in which the pods of a cluster mount users' volumes, each under its claim's name."""
 _GZIP_MAGIC = b"\x1f\x8b"
 _PARQUET_MAGIC = b"PAR1"
 _ARROW_MAGIC = b"\xff\xff\xff\xff"
@@ -61,7 +61,7 @@ def local_path(source: str, base_dir: Path) -> Path | None:
     return Path(unquote(parts.path))
 
 
-def check_inside_volume(path: Path, volumes: Path = VOLUMES_FOLDER) -> None:
+def check_inside_volume(path: Path, volumes: Path = VOLUMES_DIRECTORY) -> None:
     """Refuse a path that starts in a mounted volume and leads out of it, by `..` or by a symbolic link.
 
     Whoever may name a path on a volume, or write to one, would otherwise read the pod's own files: tokens, environment.
@@ -112,7 +112,7 @@ class Source:
         return local_path(self.name, self.base_dir)
 
     def named(self, name: str) -> "Source":
-        """Return another source that is relative to the same folder."""
+        """Return another source that is relative to the same directory."""
         return Source(name, self.base_dir)
 
     def exists(self) -> bool:
@@ -139,7 +139,7 @@ class Source:
 
         A log of Inspect (`.eval`) is one row, as the same log in JSON is.
 
-        Raises BadInputError: missing, a folder, empty, broken gzip or Parquet, a line that is not one JSON object.
+        Raises BadInputError: missing, a directory, empty, broken gzip or Parquet, a line that is not one JSON object.
         """
         found = False
         try:
@@ -254,7 +254,7 @@ def open_source(source: str, base_dir: Path) -> Iterator[BinaryIO]:
     except FileNotFoundError as error:
         raise BadInputError(f"{source}: no such file{_looked_in(source, path)}") from error
     except IsADirectoryError as error:
-        raise BadInputError(f"{source}: is a folder; name the file in it") from error
+        raise BadInputError(f"{source}: is a directory; name the file in it") from error
     except OSError as error:
         raise BadInputError(f"{source}: cannot be read: {error.strerror}") from error
     with stream:

@@ -20,7 +20,7 @@ _UNCHECKED_HASH: Final = (1).to_bytes(4, "little")
 def load_byte_code(path: Path) -> bytes:
     """Return a module's marshalled code for interpreters with our own magic number.
 
-    It is read from the kept file, or else compiled and kept if the folder can be written to.
+    It is read from the kept file, or else compiled and kept if the directory can be written to.
 
     Raises:
         OSError: the module cannot be read.

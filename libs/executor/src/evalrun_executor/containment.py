@@ -53,7 +53,7 @@ _MEANING = {
     "signal": "seccomp: a program can signal others",
     "execute": "seccomp: a program can execute others",
     "read": "landlock: a program can read files that are not its own (needs Linux 5.13 with Landlock enabled)",
-    "write": "landlock: a program can write outside its private folder (needs Linux 5.13 with Landlock enabled)",
+    "write": "landlock: a program can write outside its private directory (needs Linux 5.13 with Landlock enabled)",
     "root": "non-root: programs run as root",
 }
 _NEEDED: tuple[tuple[Level, tuple[str, ...]], ...] = (

@@ -57,7 +57,7 @@ class ExecutorPlan:
     python: str | None = None
     """Candidates' interpreter; None: the first that works, see `interpreter`."""
     package_dirs: Sequence[Path] = ()
-    """Folders of packages that candidates may import, beside the interpreter's own."""
+    """Directories of packages that candidates may import, beside the interpreter's own."""
     work_dir: Path | None = None
     confirm_wait_seconds: float = 15.0
     """Maximum seconds that a run past its time limit waits for all other slots to be empty. Then it runs beside them:

@@ -23,9 +23,9 @@ class Harness:
         return self.modules[-1][0]
 
 
-def modules_of(package: str, folder: Path, names: Sequence[str]) -> tuple[tuple[str, Path], ...]:
+def modules_of(package: str, directory: Path, names: Sequence[str]) -> tuple[tuple[str, Path], ...]:
     """Return modules of a package, as `Harness` takes them."""
-    return tuple((f"{package}.{name}", folder / f"{name}.py") for name in names)
+    return tuple((f"{package}.{name}", directory / f"{name}.py") for name in names)
 
 
 def sources(harnesses: Iterable[Harness]) -> list[Source]:

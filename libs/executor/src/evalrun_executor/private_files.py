@@ -1,4 +1,4 @@
-"""Files around a run: those that a request puts into the private folder, and those that it wants back.
+"""Files around a run: those that a request puts into the private directory, and those that it wants back.
 
 Only callers in this process can name files: requests of the batch API have no such fields.
 """
@@ -16,7 +16,7 @@ class RequestWithFiles(RunRequest, frozen=True, forbid_unknown_fields=True):
     """A program in mode `stdio` with one input, and files around it."""
 
     files: dict[str, bytes] = {}  # noqa: RUF012 - a msgspec struct copies it
-    """Path, relative and normal, to content: in the private folder before the compiler and before the run."""
+    """Path, relative and normal, to content: in the private directory before the compiler and before the run."""
     fetch: list[str] = []  # noqa: RUF012 - as above
     """Paths of the files that the reply brings, where they are regular files after the run."""
 

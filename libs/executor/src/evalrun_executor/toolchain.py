@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from evalrun_registry.languages import LANGUAGES
 
 COMPILER_PATH = "/usr/bin:/bin"
-"""Folders of compilers: the Landlock rules let the compile stage execute what is there."""
+"""Directories of compilers: the Landlock rules let the compile stage execute what is there."""
 _COMPILATIONS = {name: each.compilation for name, each in LANGUAGES.items() if each.compilation is not None}
 COMPILERS: Mapping[str, str] = {name: each.compiler for name, each in _COMPILATIONS.items()}
 """The compiler's file name by language."""

@@ -141,7 +141,7 @@ class RunWarnings:
             answers = "1 answer imports" if count == 1 else f"{count} answers import"
             yield (
                 f"{answers} {package}, which this sandbox lacks: judged as runtime errors. If answers may use it, give "
-                "the sandbox a folder with the package: --packages DIR"
+                "the sandbox a directory with the package: --packages DIR"
             )
         if len(self._packages) > MAX_PACKAGES:
             yield f"answers import {len(self._packages) - MAX_PACKAGES} more packages that this sandbox lacks"

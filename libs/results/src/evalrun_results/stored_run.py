@@ -1,4 +1,4 @@
-"""Reads what a run left behind, from a folder or a URL: its summary, its run_info, and its results one by one."""
+"""Reads what a run left behind, from a directory or a URL: its summary, its run_info, and its results one by one."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ class StoredRun:
     """A run that has ended."""
 
     place: str
-    """Its folder or URL, as the user named it."""
+    """Its directory or URL, as the user named it."""
     summary: JsonObject
     run_info: JsonObject
     results_file: str | None
@@ -49,10 +49,10 @@ class StoredRun:
             )
         datasets = summary.get("datasets")
         if not isinstance(datasets, dict):
-            raise BadInputError(f"{place}/{SUMMARY}: datasets is missing: name the folder of a run's outputs")
+            raise BadInputError(f"{place}/{SUMMARY}: datasets is missing: name the directory of a run's outputs")
         found = next((name for name in RESULT_FILES if _exists(files, f"{path}/{name}", place)), None)
         if found is None and datasets:
-            raise BadInputError(f"{place}: no {' or '.join(RESULT_FILES)}: name the folder of a run's outputs")
+            raise BadInputError(f"{place}: no {' or '.join(RESULT_FILES)}: name the directory of a run's outputs")
         return cls(place, summary, _document(files, f"{path}/run_info.json", place), found)
 
     @property
@@ -114,7 +114,7 @@ class StoredRun:
 
 def _reached(place: str) -> tuple[fsspec.AbstractFileSystem, str]:
     if place.startswith("pvc://"):
-        raise BadInputError(f"{place}: a volume can be read only in its cluster: name a folder or an fsspec URL")
+        raise BadInputError(f"{place}: a volume can be read only in its cluster: name a directory or an fsspec URL")
     files, path = resolve_destination(place)
     return files, path.rstrip("/")
 
@@ -136,5 +136,5 @@ def _document(files: fsspec.AbstractFileSystem, path: str, place: str) -> JsonOb
     except ValueError as error:
         raise BadInputError(f"{place}/{name}: is not JSON: {error}") from error
     if not isinstance(content, dict):
-        raise BadInputError(f"{place}/{name}: is not a JSON object: name the folder of a run's outputs")
+        raise BadInputError(f"{place}/{name}: is not a JSON object: name the directory of a run's outputs")
     return content

@@ -22,7 +22,7 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
-        sync_folder(path.parent)
+        sync_directory(path.parent)
     except OSError as error:
         if error.filename in {None, str(partial)}:  # one that names another file comes from inside the block
             raise named(error, path) from error
@@ -43,14 +43,14 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, content: str) -> None:
-    """Write a small text file as a whole, in UTF-8, with its folders. Raises OSError as `atomic_file` does."""
+    """Write a small text file as a whole, in UTF-8, with its directories. Raises OSError as `atomic_file` does."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, content.encode())
 
 
-def sync_folder(folder: Path) -> None:
-    """Write a folder's names to disk (fsync)."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def sync_directory(directory: Path) -> None:
+    """Write a directory's names to disk (fsync)."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:

@@ -67,7 +67,8 @@ class ServiceSettings(BaseSettings):
     )
     tls_folder: Path | None = Field(
         None,
-        description="Folder with tls.crt, tls.key and ca.crt, read again when they change: the port takes TLS alone, "
+        description="Directory with tls.crt, tls.key and ca.crt, read again when they change: the port takes TLS "
+        "alone, "
         "from callers with a certificate of ca.crt's. Default: plain text.",
     )
     health_port: int | None = Field(

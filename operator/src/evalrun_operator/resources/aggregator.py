@@ -89,10 +89,11 @@ def _pod(plan: RunPlan) -> Object:
         resources=resources_of(
             spec.aggregator.resources, plan.settings.aggregator_resources, default=DEFAULT_RESOURCES
         ),
-        mounts=[ORDER_MOUNT, {"name": "ledger", "mountPath": names.LEDGER_FOLDER}, *tokens.mounts, *mounts],
+        mounts=[ORDER_MOUNT, {"name": "ledger", "mountPath": names.LEDGER_DIRECTORY}, *tokens.mounts, *mounts],
         command=["python", "-m", "evalrun_aggregator"],
         args=[
-            f"--work-order={names.ORDER_FOLDER}/{names.ORDER_FILE}", f"--ledger={names.LEDGER_FOLDER}/ledger.sqlite",
+            f"--work-order={names.ORDER_DIRECTORY}/{names.ORDER_FILE}",
+            f"--ledger={names.LEDGER_DIRECTORY}/ledger.sqlite",
             f"--judge={judge_address(plan)}", "--host=0.0.0.0", f"--port={names.GRPC_PORT}",
             *metrics_flags(plan), *health_flags(plan), "--log-format=json",
         ],
@@ -132,8 +133,8 @@ def _tokens(plan: RunPlan) -> HeldTokens:
     if plan.judge_tls_secret is None:
         return tokens
     return HeldTokens(
-        [*tokens.env, {"name": "EVALRUN_AGGREGATOR_JUDGE_TLS_FOLDER", "value": names.JUDGE_TLS_FOLDER}],
-        [*tokens.mounts, {"name": "judge-tls", "mountPath": names.JUDGE_TLS_FOLDER, "readOnly": True}],
+        [*tokens.env, {"name": "EVALRUN_AGGREGATOR_JUDGE_TLS_FOLDER", "value": names.JUDGE_TLS_DIRECTORY}],
+        [*tokens.mounts, {"name": "judge-tls", "mountPath": names.JUDGE_TLS_DIRECTORY, "readOnly": True}],
         [*tokens.volumes, {"name": "judge-tls", "secret": {"secretName": plan.judge_tls_secret}}],
     )
 

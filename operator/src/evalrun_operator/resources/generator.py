@@ -88,12 +88,12 @@ def generator_ray_job(plan: RunPlan, attempt: int, cluster: str, head_uid: str) 
     head's environment, so it stands in no RayJob.
     """
     entrypoint = (
-        f"python -m evalrun_generator.rollout --work-order={names.ORDER_FOLDER}/{names.ORDER_FILE} "
+        f"python -m evalrun_generator.rollout --work-order={names.ORDER_DIRECTORY}/{names.ORDER_FILE} "
         f"--ledger={ledger_address(plan)} --worker-id={plan.run.name} --log-format=json"
     )
-    folder = fetched_model(plan)
-    if folder is not None:
-        entrypoint += f" --model-folder={folder}"
+    directory = fetched_model(plan)
+    if directory is not None:
+        entrypoint += f" --model-folder={directory}"
     adapter = fetched_adapter(plan)
     if adapter is not None:
         entrypoint += f" --adapter-folder={adapter}"

@@ -154,5 +154,5 @@ def without_owner(manifest: Object) -> Object:
 
 
 def timestamp(moment: datetime) -> str:
-    """Return a time as the names of output folders hold it: YYYYMMDD_HHMMSS, UTC."""
+    """Return a time as the names of output directories hold it: YYYYMMDD_HHMMSS, UTC."""
     return moment.astimezone(UTC).strftime("%Y%m%d_%H%M%S")

@@ -195,7 +195,7 @@ def held_tokens(
         held: by environment variable, a key of the run's Secret, or `SHARED_TOKEN`.
         shared: the Secret of a shared judge's token.
         component: whose certificate it is.
-        tls: environment variables that name the certificate's folder, where the run uses TLS.
+        tls: environment variables that name the certificate's directory, where the run uses TLS.
     """
     if not plan.hop_tokens:
         secrets = {key: (names.token_secret(plan.run.name), names.TOKEN_KEY) for key in held.values()}
@@ -204,24 +204,24 @@ def held_tokens(
         return HeldTokens([secret_env(variable, *secrets[key]) for variable, key in held.items()], [], [])
     own = sorted({key for key in held.values() if key != SHARED_TOKEN})
     files = {names.token_secret(plan.run.name): {key: key for key in own}}
-    folders: list[Object] = []
+    directories: list[Object] = []
     if plan.tls:
         secret, keys = plan.certificate_of(component)
-        folder = names.TLS_FOLDER.removeprefix(f"{names.IDENTITY_FOLDER}/")
-        files.setdefault(secret, {}).update({key: f"{folder}/{file}" for key, file in keys.items()})
-        folders = [{"name": variable, "value": names.TLS_FOLDER} for variable in tls]
+        directory = names.TLS_DIRECTORY.removeprefix(f"{names.IDENTITY_DIRECTORY}/")
+        files.setdefault(secret, {}).update({key: f"{directory}/{file}" for key, file in keys.items()})
+        directories = [{"name": variable, "value": names.TLS_DIRECTORY} for variable in tls]
     sources = [_files_of(secret, paths) for secret, paths in files.items()]
     if shared is not None:
         sources.append(_files_of(shared.name, {shared.key: SHARED_TOKEN}))
     return HeldTokens(
         [
             *(
-                {"name": f"{variable}_FILE", "value": f"{names.IDENTITY_FOLDER}/{key}"}
+                {"name": f"{variable}_FILE", "value": f"{names.IDENTITY_DIRECTORY}/{key}"}
                 for variable, key in held.items()
             ),
-            *folders,
+            *directories,
         ],
-        [{"name": "identity", "mountPath": names.IDENTITY_FOLDER, "readOnly": True}],
+        [{"name": "identity", "mountPath": names.IDENTITY_DIRECTORY, "readOnly": True}],
         [{"name": "identity", "projected": {"sources": sources}}],
     )
 
@@ -241,7 +241,7 @@ def order_volume(plan: RunPlan) -> Object:
     return {"name": "order", "configMap": {"name": names.order_config_map(plan.run.name)}}
 
 
-ORDER_MOUNT: Object = {"name": "order", "mountPath": names.ORDER_FOLDER, "readOnly": True}
+ORDER_MOUNT: Object = {"name": "order", "mountPath": names.ORDER_DIRECTORY, "readOnly": True}
 METRICS = {"name": "metrics", "containerPort": names.METRICS_PORT}
 GRPC = {"name": "grpc", "containerPort": names.GRPC_PORT}
 
@@ -287,7 +287,7 @@ def claim_volumes(urls: Iterable[str | None], writable: str | None = None) -> tu
         volume = f"claim-{number}"
         reads: Object = {} if claim == target else {"readOnly": True}
         volumes.append({"name": volume, "persistentVolumeClaim": {"claimName": claim, **reads}})
-        mounts.append({"name": volume, "mountPath": names.claim_folder(claim), **reads})
+        mounts.append({"name": volume, "mountPath": names.claim_directory(claim), **reads})
     return volumes, mounts
 
 

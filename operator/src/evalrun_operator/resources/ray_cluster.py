@@ -32,8 +32,8 @@ CACHED_CHECKPOINTS = f"{CACHE}/checkpoints"
 DISK = "ephemeral-storage"
 SCRATCH_DISK = "16Gi"
 """For logs, compilers' caches and the objects that Ray spills, where no weights lie on the pod's own disk."""
-CHECKPOINT_FOLDER = f"{HOME}/checkpoint"
-ADAPTER_FOLDER = f"{HOME}/adapter"
+CHECKPOINT_DIRECTORY = f"{HOME}/checkpoint"
+ADAPTER_DIRECTORY = f"{HOME}/adapter"
 ENGINE_ENV = [
     {"name": "HOME", "value": HOME},
     # torch asks for the user's name, and the number need not have one in the image.
@@ -90,16 +90,16 @@ def _authentication(plan: RunPlan) -> Object:
 
 
 def fetched_model(plan: RunPlan) -> str | None:
-    """Return the folder to which the workers fetch the model; None where the engine reads it where it is."""
+    """Return the directory to which the workers fetch the model; None where the engine reads it where it is."""
     rollout, path = plan.spec.rollout, plan.spec.model.path
     streamed = rollout is not None and rollout.load_format == "runai_streamer"
-    return None if streamed or "://" not in path or path.startswith("pvc://") else CHECKPOINT_FOLDER
+    return None if streamed or "://" not in path or path.startswith("pvc://") else CHECKPOINT_DIRECTORY
 
 
 def fetched_adapter(plan: RunPlan) -> str | None:
-    """Return the folder to which the workers fetch the LoRA adapter; None without one, or if it is on a volume."""
+    """Return the directory to which the workers fetch the LoRA adapter; None without one, or if it is on a volume."""
     adapter = plan.spec.model.adapter
-    return None if adapter is None or adapter.startswith("pvc://") else ADAPTER_FOLDER
+    return None if adapter is None or adapter.startswith("pvc://") else ADAPTER_DIRECTORY
 
 
 def with_queue(manifest: Object, queue: str | None) -> Object:
@@ -144,8 +144,8 @@ def _head(plan: RunPlan, rollout: Rollout) -> Object:
 
 def _worker(plan: RunPlan, rollout: Rollout) -> Object:
     fields: Object = {"restartPolicy": "Never"}  # KubeRay replaces the pod; a restarted container would be a stranger
-    model, folder, adapter_folder = plan.spec.model, fetched_model(plan), fetched_adapter(plan)
-    fetched = [] if folder is None else [model.path, folder]
+    model, directory, adapter_folder = plan.spec.model, fetched_model(plan), fetched_adapter(plan)
+    fetched = [] if directory is None else [model.path, directory]
     if model.adapter is not None and adapter_folder is not None:
         fetched += ["--adapter", model.adapter, adapter_folder]
     if fetched:

@@ -44,14 +44,14 @@ def run_config(plan: RunPlan) -> RunConfig:
         created=plan.run.created,
         spec=EvalRunSpec.model_validate(spec),
         images=images(plan),
-        output_dir=output_folder(plan),
+        output_dir=output_directory(plan),
     )
 
 
-def output_folder(plan: RunPlan) -> str:
-    """Return the folder of the outputs: under `output.url`, else on the ledger's volume."""
+def output_directory(plan: RunPlan) -> str:
+    """Return the directory of the outputs: under `output.url`, else on the ledger's volume."""
     url = plan.spec.output.url
-    place = f"{names.LEDGER_FOLDER}/outputs" if url is None else names.local_path(url)
+    place = f"{names.LEDGER_DIRECTORY}/outputs" if url is None else names.local_path(url)
     return f"{place.rstrip('/')}/{plan.run.name}_{timestamp(plan.run.created)}"
 
 

@@ -26,7 +26,7 @@ from evalrun_operator.resources.pods import (
 FUSION_PORT = 8081
 HTTP = {"name": "http", "containerPort": names.SANDBOX_PORT}
 SCRATCH_GIB_PER_SLOT = 1
-"""A program may leave 128 MiB in its folder, and a compiler's temporary files come on top."""
+"""A program may leave 128 MiB in its directory, and a compiler's temporary files come on top."""
 
 
 def slots_of(plan: RunPlan, judge: Judge) -> int:

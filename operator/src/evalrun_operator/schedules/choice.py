@@ -16,7 +16,7 @@ def listing_request(spec: EvalScheduleSpec, status: EvalScheduleStatus, url: str
     Args:
         spec: the schedule's.
         status: what has been evaluated.
-        url: the folder as the Job sees it.
+        url: the directory as the Job sees it.
     """
     checkpoints, evaluated = spec.checkpoints, status.evaluated
     if checkpoints.policy == "Latest":

@@ -160,15 +160,15 @@ def protected(status: EvalScheduleStatus, runs: Sequence[ScheduledRun]) -> list[
 
 def cached_model(spec: EvalScheduleSpec, schedule: str, uid: str, one: PendingMerge) -> str:
     """Return the URL of a merged model."""
-    return f"{cache_folder(spec, schedule, uid)}/{cached_name(one)}"
+    return f"{cache_directory(spec, schedule, uid)}/{cached_name(one)}"
 
 
-def cache_folder(spec: EvalScheduleSpec, schedule: str, uid: str) -> str:
-    """Return the schedule's own folder in the cache: schedules must not prune each other's models."""
+def cache_directory(spec: EvalScheduleSpec, schedule: str, uid: str) -> str:
+    """Return the schedule's own directory in the cache: schedules must not prune each other's models."""
     cache = "" if spec.merge is None else spec.merge.cache.rstrip("/")
     return f"{cache}/{schedule}-{uid[: names.UID_DIGITS]}"
 
 
 def cached_name(one: PendingMerge) -> str:
-    """Return the folder of a merged model in the schedule's own."""
+    """Return the directory of a merged model in the schedule's own."""
     return f"step-{one.step}-{one.digest[:DIGEST_DIGITS]}"

@@ -19,7 +19,7 @@ from evalrun_cluster.objects import Object
 from evalrun_operator.resources.network import outside
 from evalrun_operator.resources.pods import CONTAINER_SECURITY, USER, claim_volumes, pod_security
 from evalrun_operator.resources.ray_cluster import USER as RAY_USER
-from evalrun_operator.schedules.merge_step import cache_folder, cached_model, cached_name, merge_job_name, protected
+from evalrun_operator.schedules.merge_step import cache_directory, cached_model, cached_name, merge_job_name, protected
 from evalrun_operator.schedules.runs import ScheduledRun
 from evalrun_operator.settings import OperatorSettings
 
@@ -73,10 +73,10 @@ def merge_job(
     metadata, spec, template = schedule.metadata, schedule.spec, schedule.spec.template
     uid = metadata.uid or ""
     source = checkpoint_url(spec.checkpoints.url, one.path)
-    folder = cache_folder(spec, metadata.name, uid)
+    directory = cache_directory(spec, metadata.name, uid)
     local = names.claim_of(source) is not None
     shards = names.local_path(source) if local else f"{SCRATCH}/checkpoint"
-    volumes, mounts = claim_volumes([source], writable=folder)
+    volumes, mounts = claim_volumes([source], writable=directory)
     every = [{"name": "scratch", "mountPath": SCRATCH}, {"name": "tmp", "mountPath": "/tmp"}, *mounts]  # noqa: S108
     secret = template.output.credentials_secret_ref
     credentials = [] if secret is None else [{"secretRef": {"name": secret.name}}]
@@ -110,7 +110,14 @@ def merge_job(
         **ours,
         "name": COMPONENT,
         "command": [*step, "store"],
-        "args": [f"{SCRATCH}/merged", names.local_path(folder), cached_name(one), f"--keep={keep}", *protect, *adapter],
+        "args": [
+            f"{SCRATCH}/merged",
+            names.local_path(directory),
+            cached_name(one),
+            f"--keep={keep}",
+            *protect,
+            *adapter,
+        ],
     }
     return _job(
         schedule,
@@ -200,9 +207,9 @@ def run_name(schedule: str, digest: str) -> str:
     return f"{schedule}-{digest[:DIGEST_DIGITS]}"
 
 
-def checkpoint_url(folder: str, path: str) -> str:
-    """Return the URL of a model's folder below the folder of the checkpoints."""
-    return f"{folder.rstrip('/')}/{path}"
+def checkpoint_url(directory: str, path: str) -> str:
+    """Return the URL of a model's directory below the directory of the checkpoints."""
+    return f"{directory.rstrip('/')}/{path}"
 
 
 def eval_run(

@@ -31,7 +31,8 @@ class AggregatorSettings(ServiceSettings):
     )
     judge_tls_folder: Path | None = Field(
         None,
-        description="Folder with tls.crt, tls.key and ca.crt, read again when they change: what the judges are shown "
+        description="Directory with tls.crt, tls.key and ca.crt, read again when they change: what the judges are "
+        "shown "
         "and checked by. Default: plain text.",
     )
     operator_token: SecretStr | None = Field(

@@ -31,7 +31,7 @@ PathLike = str | Path
 
 
 class RunFailedError(Exception):
-    """A run ended without results. Its folder is intact: the same call with `resume` continues it."""
+    """A run ended without results. Its directory is intact: the same call with `resume` continues it."""
 
     def __init__(self, directory: Path, problem: str) -> None:
         super().__init__(f"{directory}: {problem}")
@@ -43,7 +43,7 @@ class RunResult:
     """Results of a run."""
 
     directory: Path
-    """Folder of its outputs, described in docs/outputs.md."""
+    """Directory of its outputs, described in docs/outputs.md."""
     summary: Mapping[str, Any]
     """Content of its summary.json."""
     exit_code: ExitCode
@@ -116,7 +116,7 @@ def judge(
     Args:
         problems: files of problems.
         responses: files of answers.
-        output: the folder of the results.
+        output: the directory of the results.
         name: of the run, in report and comparisons.
         model: what made the answers; None: not said.
         comparator: what decides for stdin/stdout tests, one of `evalrun_registry.comparators.COMPUTED`; None:
@@ -125,8 +125,8 @@ def judge(
         grader: a Python file with compute_score, which scores the answers instead of tests, or builtin:verl.
         samples: answers that each problem should have, a missing one is not judged; None: the most that a problem of
             its dataset has; "AsGiven": as many as the files hold, and no gate takes the run.
-        resume: go on in a folder that holds a part of this very judgement.
-        packages: folders of Python packages that answers and tests may import.
+        resume: go on in a directory that holds a part of this very judgement.
+        packages: directories of Python packages that answers and tests may import.
         slots: programs judged at once; None: one a CPU.
         allow_uncontained: judge even where programs cannot be contained. Trusted code only.
         progress: print how the run stands.
@@ -181,9 +181,9 @@ def run(
         dataset: files of problems, or `humaneval`, `mbpp`, `demo`.
         samples: answers a problem.
         temperature: of the sampling; None: 0 for one answer, 0.8 for several.
-        output: the folder of the results; None: outputs/<run>_<time>.
-        resume: the folder of a run of this file to go on with.
-        packages: folders of Python packages that answers and tests may import.
+        output: the directory of the results; None: outputs/<run>_<time>.
+        resume: the directory of a run of this file to go on with.
+        packages: directories of Python packages that answers and tests may import.
         slots: programs judged at once; None: one a CPU.
         allow_uncontained: judge even where programs cannot be contained. Trusted code only.
         progress: print how the run stands.
@@ -201,7 +201,7 @@ def run(
             f"{file} says model, dataset, samples and temperature already: leave them away, or the file"
         )
     if file is None and resume is not None:
-        raise BadInputError("resume needs the file of the run: pass evalrun.yaml from its folder")
+        raise BadInputError("resume needs the file of the run: pass evalrun.yaml from its directory")
 
     def work(session: RunSession) -> RunOutcome:
         if file is None:
@@ -229,7 +229,7 @@ def compare(
     """Compare two runs, or several with the first, problem by problem, like `evalrun compare`.
 
     Args:
-        first: folder or URL of the outputs of A, the baseline.
+        first: directory or URL of the outputs of A, the baseline.
         second: of B.
         more: of further runs. With any, or `pool_seeds`, the answer is a `SeveralRuns`: figures of each, and each
             pair's difference of accepted@1 with its p-value by Holm's correction.
@@ -272,7 +272,7 @@ def _to_its_end(work: Callable[[RunSession], RunOutcome], session: RunSession) -
 
 def _options(slots: int | None, allow_uncontained: bool, packages: PathLike | Sequence[PathLike]) -> LocalOptions:
     """Return how programs are judged on this machine."""
-    return LocalOptions(slots, allow_uncontained, packages=[Path(folder) for folder in _texts(packages)])
+    return LocalOptions(slots, allow_uncontained, packages=[Path(directory) for directory in _texts(packages)])
 
 
 def _texts(paths: PathLike | Sequence[PathLike]) -> list[str]:

@@ -23,10 +23,10 @@ _BATCH_ROWS: Final = 256
 
 
 def prune(places: Sequence[Path], *, days: int, now: datetime, is_dry: bool) -> ExitCode:
-    """Prune the runs in these folders that ended more than `days` days before `now`.
+    """Prune the runs in these directories that ended more than `days` days before `now`.
 
     Raises:
-        BadInputError: a folder holds no run, or a file cannot be read or written.
+        BadInputError: a directory holds no run, or a file cannot be read or written.
     """
     runs = [run for place in places for run in _runs_in(place)]
     for run in runs:
@@ -54,18 +54,18 @@ def without_texts(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _runs_in(place: Path) -> list[Path]:
-    """Return the finished run in a folder, or those in the folders inside it. Raises BadInputError."""
+    """Return the finished run in a directory, or those in the directories inside it. Raises BadInputError."""
     found = [place] if Workspace(place).summary.is_file() else _below(place)
     if not found:
         raise BadInputError(
-            f"{place}: no finished run here or in subfolders: name a run's outputs, or a folder of runs"
+            f"{place}: no finished run here or in subfolders: name a run's outputs, or a directory of runs"
         )
     return found
 
 
 def _below(place: Path) -> list[Path]:
-    folders = sorted(place.iterdir()) if place.is_dir() else []
-    return [folder for folder in folders if Workspace(folder).summary.is_file()]
+    directories = sorted(place.iterdir()) if place.is_dir() else []
+    return [directory for directory in directories if Workspace(directory).summary.is_file()]
 
 
 def _ended_at(run: Path) -> datetime:

@@ -34,7 +34,7 @@ class WorkSettings(ServiceSettings):
     )
     ledger_tls_folder: Path | None = Field(
         None,
-        description="Folder with tls.crt, tls.key and ca.crt, read again when they change: what the ledger is shown "
+        description="Directory with tls.crt, tls.key and ca.crt, read again when they change: what the ledger is shown "
         "and checked by. Default: plain text.",
     )
     worker_id: str = Field(
@@ -43,7 +43,8 @@ class WorkSettings(ServiceSettings):
 
     tokenizer: str | None = Field(
         None,
-        description="Folder or hub id of the model's tokenizer, to count the tokens of answers without usage. Loaded "
+        description="Directory or hub id of the model's tokenizer, to count the tokens of answers without usage. "
+        "Loaded "
         "at the first such answer; without it their token count is missing.",
     )
 

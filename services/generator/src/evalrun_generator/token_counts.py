@@ -28,7 +28,7 @@ def load_tokenizer(place: str) -> CountTokens:
     """Load a tokenizer; blocks.
 
     Args:
-        place: folder with tokenizer.json, that file, or a hub id.
+        place: directory with tokenizer.json, that file, or a hub id.
 
     Raises:
         TokenizerMissingError: the package or the tokenizer is missing.

@@ -41,7 +41,7 @@ class JudgeSettings(ServiceSettings):
     )
     sandbox_tls_folder: Path | None = Field(
         None,
-        description="Folder with tls.crt, tls.key and ca.crt, read again when they change: what the sandboxes are "
+        description="Directory with tls.crt, tls.key and ca.crt, read again when they change: what the sandboxes are "
         "shown and checked by. Default: plain text.",
     )
     queue_limit: int = Field(
@@ -78,7 +78,8 @@ class JudgeSettings(ServiceSettings):
     )
     package_dirs: list[DirectoryPath] = Field(
         default_factory=list,
-        description="Folders of Python packages that tests may import, read-only; use the same as in the sandboxes.",
+        description="Directories of Python packages that tests may import, read-only; use the same as in the "
+        "sandboxes.",
     )
     retry_attempts: int = Field(5, ge=1, description="Failed sandbox calls after which a request fails as UNAVAILABLE.")
     retry_ratio: float = Field(

@@ -32,7 +32,8 @@ class RewardSettings(ServiceSettings):
     )
     judge_tls_folder: Path | None = Field(
         None,
-        description="Folder with tls.crt, tls.key and ca.crt, read again when they change: what the judges are shown "
+        description="Directory with tls.crt, tls.key and ca.crt, read again when they change: what the judges are "
+        "shown "
         "and checked by. Default: plain text.",
     )
     problems: CommaSeparated[str] = Field(
@@ -79,7 +80,7 @@ class RewardSettings(ServiceSettings):
         None,
         description="Where multi-turn sessions live: a SQLite file's path for one machine, or "
         "redis://[:password@]host:port/db for several replicas; whoever can write there can forge rewards. `evalrun "
-        "serve reward` takes a file in the user's state folder by default; the images have no sessions by default.",
+        "serve reward` takes a file in the user's state directory by default; the images have no sessions by default.",
     )
     max_sessions: int = Field(
         10_000, ge=1, description="Sessions that may be open at once, over all replicas; beyond it 429."

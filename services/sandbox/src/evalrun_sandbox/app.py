@@ -32,7 +32,7 @@ from evalrun_runtime.distribution import own_version
 from evalrun_runtime.tracing import HEADER, span
 from evalrun_sandbox.fusion.bodies import answer_as_fastapi
 from evalrun_sandbox.fusion.credentials import convert_to_bearer
-from evalrun_sandbox.fusion.dataset_rows import RowFolder
+from evalrun_sandbox.fusion.dataset_rows import RowDirectory
 from evalrun_sandbox.fusion.dispatch import Dispatcher
 from evalrun_sandbox.fusion.routes import FusionRoutes
 from evalrun_sandbox.kept_inputs import KeptInputs, UnknownInputs
@@ -72,7 +72,7 @@ class SandboxService:
         self._encoder = msgspec.msgpack.Encoder()
         self._kept = KeptInputs(settings.keep_mib * 1024 * 1024)
         self._registry = registry
-        rows = RowFolder.open(settings.fusion_datasets) if settings.fusion_datasets is not None else None
+        rows = RowDirectory.open(settings.fusion_datasets) if settings.fusion_datasets is not None else None
         self._fusion = FusionRoutes(Dispatcher(executor), rows, os.environ.get("MY_POD_NAME"))
         slots = Gauge("evalrun_sandbox_slots", "Slots, by state.", ["state"], registry=registry)
         slots.labels("free").set_function(lambda: executor.free)

@@ -33,14 +33,14 @@ class SandboxSettings(ServiceSettings):
         None, description="Interpreter for programs. Default: the first that works for an unprivileged user."
     )
     package_dirs: list[DirectoryPath] = Field(
-        default_factory=list, description="Folders of Python packages that programs may import, read-only."
+        default_factory=list, description="Directories of Python packages that programs may import, read-only."
     )
     work_dir: Path | None = Field(
-        None, description="Folder for the programs' private folders. Default: a temporary folder."
+        None, description="Directory for the programs' private directories. Default: a temporary directory."
     )
     fusion_datasets: Path | None = Field(
         None,
-        description="Folder of rows, one <dataset>.jsonl per dataset; may be empty. Enables SandboxFusion's /submit "
+        description="Directory of rows, one <dataset>.jsonl per dataset; may be empty. Enables SandboxFusion's /submit "
         "and dataset routes; /run_code is always enabled.",
     )
     keep_mib: int = Field(

@@ -46,10 +46,10 @@ TRAINER: dict[str, Any] = {
 
 def changed(base: dict[str, Any], path: str, value: object) -> dict[str, Any]:
     copy = deepcopy(base)
-    *folders, name = path.split(".")
+    *directories, name = path.split(".")
     place = copy
-    for folder in folders:
-        place = place.setdefault(folder, {})
+    for directory in directories:
+        place = place.setdefault(directory, {})
     place[name] = value
     return copy
 

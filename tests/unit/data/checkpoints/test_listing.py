@@ -1,4 +1,4 @@
-"""Which checkpoints are found: complete, whole and new ones, over real folders of tiny files."""
+"""Which checkpoints are found: complete, whole and new ones, over real directories of tiny files."""
 
 import json
 import os
@@ -28,9 +28,9 @@ HOUR_AGO = (NOW - timedelta(hours=1)).timestamp()
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 
 
-def write(folder: Path, files: dict[str, str], at: float = HOUR_AGO) -> None:
+def write(directory: Path, files: dict[str, str], at: float = HOUR_AGO) -> None:
     for name, text in files.items():
-        path = folder / name
+        path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         os.utime(path, (at, at))
@@ -204,7 +204,7 @@ def test_shards_that_cannot_be_merged_are_told_with_what_they_lack(
     assert says in answer.troubles[0].reason
 
 
-def test_without_marker_and_tracker_a_folder_must_be_quiet(tmp_path: Path) -> None:
+def test_without_marker_and_tracker_a_directory_must_be_quiet(tmp_path: Path) -> None:
     write(tmp_path / "global_step_5", model(), NOW.timestamp() - 299)
     (trouble,) = listed(tmp_path, quiet_seconds=300).troubles
     assert (trouble.broken, trouble.reason) == (False, "was written to 299 s ago: 300 s without a write are waited for")
@@ -273,7 +273,7 @@ def test_the_digest_sees_both_ends_of_a_large_file(tmp_path: Path) -> None:
     assert len(digests) == 3
 
 
-def test_names_without_a_step_and_other_folders(tmp_path: Path) -> None:
+def test_names_without_a_step_and_other_directories(tmp_path: Path) -> None:
     write(tmp_path / "global_step_final", model())
     write(tmp_path / "tensorboard_1", {"x": ""})
     answer = listed(tmp_path)
@@ -282,7 +282,7 @@ def test_names_without_a_step_and_other_folders(tmp_path: Path) -> None:
     assert "none of which matches" in listed(tmp_path, pattern="checkpoint-*").note
 
 
-def test_a_folder_that_is_not_there_yet_is_no_error(tmp_path: Path) -> None:
+def test_a_directory_that_is_not_there_yet_is_no_error(tmp_path: Path) -> None:
     assert "nothing yet" in listed(tmp_path / "later").note
 
 

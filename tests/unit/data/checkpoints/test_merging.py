@@ -11,12 +11,12 @@ MODEL = {"config.json": "{}", "tokenizer.json": "{}", "model.safetensors": "w"}
 ADAPTER = {"lora_adapter/adapter_config.json": '{"r": 4}', "lora_adapter/adapter_model.safetensors": "a"}
 
 
-def write(folder: Path, files: dict[str, str]) -> Path:
+def write(directory: Path, files: dict[str, str]) -> Path:
     for name, text in files.items():
-        path = folder / name
+        path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    return folder
+    return directory
 
 
 def name(step: int) -> str:

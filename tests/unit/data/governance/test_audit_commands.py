@@ -46,8 +46,8 @@ def test_an_overlap_fails_the_command_after_everything_was_written(
     assert states == {"c_train": "failed", "c_test": "failed", "clean": "passed"}
 
 
-def audit_of(folder: Path) -> dict[str, dict[str, dict[str, str]]]:
-    content: dict[str, dict[str, dict[str, str]]] = json.loads((folder / "data_manifests/audit.json").read_text())
+def audit_of(directory: Path) -> dict[str, dict[str, dict[str, str]]]:
+    content: dict[str, dict[str, dict[str, str]]] = json.loads((directory / "data_manifests/audit.json").read_text())
     return content
 
 
@@ -84,9 +84,9 @@ def test_show_gives_the_hash_that_sha256sum_gives_and_finds_a_changed_manifest(
 
 
 @pytest.mark.parametrize("command", ["audit", "show"])
-def test_a_folder_that_was_not_prepared(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_that_was_not_prepared(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, str(tmp_path)]) == 2
-    assert "is no prepared folder" in capsys.readouterr().err
+    assert "is no prepared directory" in capsys.readouterr().err
     (tmp_path / ".preparing").mkdir()
     assert main([command, str(tmp_path)]) == 2
     assert "the preparation was interrupted: run `evalrun data prepare` again, it goes on" in capsys.readouterr().err

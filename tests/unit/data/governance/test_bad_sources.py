@@ -137,23 +137,25 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory(tmp_path: Path
     assert read_plan(plan).datasets[0].sources == ("rows.jsonl",)
 
 
-def test_a_link_out_of_the_plans_folder_is_refused(tmp_path: Path) -> None:
-    outside, folder = tmp_path / "outside.jsonl", tmp_path / "plans"
-    folder.mkdir()
+def test_a_link_out_of_the_plans_directory_is_refused(tmp_path: Path) -> None:
+    outside, directory = tmp_path / "outside.jsonl", tmp_path / "plans"
+    directory.mkdir()
     write_rows(outside, [contest_row(1)])
-    (folder / "rows.jsonl").symlink_to(outside)
-    plan = write_plan(folder, [{"name": "contest", "source": "rows.jsonl", "role": "dev"}])
+    (directory / "rows.jsonl").symlink_to(outside)
+    plan = write_plan(directory, [{"name": "contest", "source": "rows.jsonl", "role": "dev"}])
     with pytest.raises(
-        BadInputError, match=r"'rows.jsonl' is a symbolic link that leads out of the plan's folder, to .*"
+        BadInputError, match=r"'rows.jsonl' is a symbolic link that leads out of the plan's directory, to .*"
     ):
         prepared(plan, tmp_path / "out")
-    write_plan(folder, [{"name": "contest", "source": "../outside.jsonl", "role": "dev"}])
+    write_plan(directory, [{"name": "contest", "source": "../outside.jsonl", "role": "dev"}])
     assert prepared(plan, tmp_path / "out").state == "passed"
 
 
-@pytest.mark.parametrize("source", ["missing.jsonl", "folder", "nostore://bucket/rows.jsonl", "memory://no/rows.jsonl"])
+@pytest.mark.parametrize(
+    "source", ["missing.jsonl", "directory", "nostore://bucket/rows.jsonl", "memory://no/rows.jsonl"]
+)
 def test_a_source_that_is_not_there(source: str, tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
+    (tmp_path / "directory").mkdir()
     plan = write_plan(tmp_path, [{"name": "contest", "source": source, "role": "dev"}])
     with pytest.raises(BadInputError, match=f"^{source}: "):
         prepared(plan, tmp_path / "out")

@@ -36,8 +36,8 @@ def server() -> Iterator[str]:
         yield url
 
 
-def plan_of(folder: Path, name: str) -> str:
-    return str(write_plan(folder, [{"name": name, "source": f"sandboxfusion:{name}", "role": "test"}]))
+def plan_of(directory: Path, name: str) -> str:
+    return str(write_plan(directory, [{"name": name, "source": f"sandboxfusion:{name}", "role": "test"}]))
 
 
 def test_the_servers_prompts_become_records_whose_tests_stay_there(server: str, tmp_path: Path) -> None:

@@ -29,16 +29,16 @@ MBPP_ROWS = [
 ]
 
 
-def phase0_folder(folder: Path) -> Path:
-    with gzip.open(folder / "HumanEval.jsonl.gz", "wt") as stream:
+def phase0_folder(directory: Path) -> Path:
+    with gzip.open(directory / "HumanEval.jsonl.gz", "wt") as stream:
         stream.write(json.dumps(HUMANEVAL_ROW) + "\n")
-    write_rows(folder / "mbpp.jsonl", MBPP_ROWS)
-    write_rows(folder / "valid.jsonl", [contest_row(n, dataset="codecontests_valid") for n in range(4)])
-    write_rows(folder / "test.jsonl", [contest_row(n, dataset="codecontests_test") for n in range(10, 13)])
-    write_rows(folder / "train.jsonl", [contest_row(n, dataset="codecontests_train") for n in range(20, 26)])
+    write_rows(directory / "mbpp.jsonl", MBPP_ROWS)
+    write_rows(directory / "valid.jsonl", [contest_row(n, dataset="codecontests_valid") for n in range(4)])
+    write_rows(directory / "test.jsonl", [contest_row(n, dataset="codecontests_test") for n in range(10, 13)])
+    write_rows(directory / "train.jsonl", [contest_row(n, dataset="codecontests_train") for n in range(20, 26)])
     names = ("humaneval", "mbpp_reg", "codecontests_valid", "codecontests_test", "codecontests_train")
     files = ("HumanEval.jsonl.gz", "mbpp.jsonl", "valid.jsonl", "test.jsonl", "train.jsonl")
-    return write_plan(folder, [{"name": name, "source": file} for name, file in zip(names, files, strict=True)])
+    return write_plan(directory, [{"name": name, "source": file} for name, file in zip(names, files, strict=True)])
 
 
 def test_the_files_that_the_phase_0_sample_mounts_are_there_and_read(tmp_path: Path) -> None:
@@ -139,9 +139,9 @@ class StoppedError(Exception):
     """The process ends here."""
 
 
-def many_rows_plan(folder: Path) -> Path:
-    write_rows(folder / "many.jsonl", (contest_row(n, 1) for n in range(4500)))
-    return write_plan(folder, [{"name": "contest", "source": "many.jsonl", "role": "dev"}])
+def many_rows_plan(directory: Path) -> Path:
+    write_rows(directory / "many.jsonl", (contest_row(n, 1) for n in range(4500)))
+    return write_plan(directory, [{"name": "contest", "source": "many.jsonl", "role": "dev"}])
 
 
 def test_a_stopped_preparation_goes_on_and_ends_with_the_same_files(tmp_path: Path) -> None:
@@ -173,17 +173,17 @@ def test_prepared_again_it_only_audits_again(tmp_path: Path) -> None:
     assert tree(tmp_path / "out") == before
 
 
-def test_another_plan_never_writes_over_a_prepared_folder(tmp_path: Path) -> None:
+def test_another_plan_never_writes_over_a_prepared_directory(tmp_path: Path) -> None:
     prepared(phase0_folder(tmp_path), tmp_path / "out")
     write_rows(tmp_path / "rows.jsonl", [contest_row(1)])
     other = write_plan(tmp_path, [{"name": "contest", "source": "rows.jsonl", "role": "dev"}])
-    with pytest.raises(BadInputError, match="holds other datasets already: prepare these into another folder"):
+    with pytest.raises(BadInputError, match="holds other datasets already: prepare these into another directory"):
         prepared(other, tmp_path / "out", no_report)
 
 
 def test_files_of_somebody_else_are_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/humaneval.parquet").write_text("mine")
-    with pytest.raises(BadInputError, match=r"humaneval.parquet: is there already: prepare into an empty folder"):
+    with pytest.raises(BadInputError, match=r"humaneval.parquet: is there already: prepare into an empty directory"):
         prepared(phase0_folder(tmp_path), tmp_path / "out")
     assert (tmp_path / "out/humaneval.parquet").read_text() == "mine"

@@ -16,7 +16,7 @@ from evalrun_data.sources import Source
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def directory(tmp_path: Path) -> Path:
     write_rows(tmp_path / "valid.jsonl", [contest_row(n, dataset="valid") for n in range(3)])
     write_rows(tmp_path / "leaky.jsonl", [contest_row(n, dataset="leaky") for n in (9, 10)])
     write_rows(tmp_path / "train.jsonl", [contest_row(n, dataset="train") for n in (9, 12)])
@@ -27,41 +27,41 @@ def folder(tmp_path: Path) -> Path:
 
 
 def audited(
-    folder: Path, name: str = "valid", problems: list[Problem] | None = None, policy: AuditPolicy | None = None
+    directory: Path, name: str = "valid", problems: list[Problem] | None = None, policy: AuditPolicy | None = None
 ) -> DatasetAudit | None:
-    source = str(folder / f"{name}.parquet")
+    source = str(directory / f"{name}.parquet")
     records = load_problems(source, name) if problems is None else problems
     return audit_dataset(name, Source(source), records, manifest=None, policy=policy)
 
 
-def test_a_manifest_beside_the_data_is_found_and_recorded(folder: Path) -> None:
-    audit = audited(folder)
+def test_a_manifest_beside_the_data_is_found_and_recorded(directory: Path) -> None:
+    audit = audited(directory)
     assert audit is not None
-    manifest = folder / "data_manifests/valid.jsonl"
+    manifest = directory / "data_manifests/valid.jsonl"
     assert audit.manifest == str(manifest)
     assert audit.manifest_sha256 == read_manifest(str(manifest)).sha256
-    assert audit.audit_sha256 == read_audit(str(folder / "data_manifests/audit.json")).sha256
+    assert audit.audit_sha256 == read_audit(str(directory / "data_manifests/audit.json")).sha256
     assert (audit.state, audit.role, audit.warnings) == ("passed", "dev", ())
     assert sorted(audit.files) == ["valid/audit.json", "valid/audit_report.md", "valid/manifest.jsonl"]
     assert audit.files["valid/manifest.jsonl"] == manifest.read_bytes()
 
 
-def test_a_raw_copy_one_folder_deeper_finds_the_same_manifest(folder: Path) -> None:
-    source = str(folder / "valid" / "valid.jsonl")
+def test_a_raw_copy_one_directory_deeper_finds_the_same_manifest(directory: Path) -> None:
+    source = str(directory / "valid" / "valid.jsonl")
     audit = audit_dataset("valid", Source(source), load_problems(source, "valid"), manifest=None, policy="Require")
     assert audit is not None
     assert audit.state == "passed"
 
 
-def test_data_whose_audit_failed_is_refused(folder: Path) -> None:
+def test_data_whose_audit_failed_is_refused(directory: Path) -> None:
     with pytest.raises(
         AuditFailedError, match=r"^AuditFailed: dataset 'leaky': its audit failed: see .*audit_report.md: "
     ):
-        audited(folder, "leaky")
-    warned = audited(folder, "leaky", policy="Warn")
+        audited(directory, "leaky")
+    warned = audited(directory, "leaky", policy="Warn")
     assert warned is not None
     assert len(warned.warnings) == 1
-    assert audited(folder, "leaky", policy="Ignore") is None
+    assert audited(directory, "leaky", policy="Ignore") is None
 
 
 def changed(problems: list[Problem], how: str) -> list[Problem]:
@@ -80,20 +80,20 @@ def changed(problems: list[Problem], how: str) -> list[Problem]:
         ("other", "the prompt of problem 'p0' is another one than in the manifest"),
     ],
 )
-def test_records_that_are_not_those_of_the_manifest_are_refused(folder: Path, how: str, message: str) -> None:
-    records = changed(load_problems(str(folder / "valid.parquet"), "valid"), how)
+def test_records_that_are_not_those_of_the_manifest_are_refused(directory: Path, how: str, message: str) -> None:
+    records = changed(load_problems(str(directory / "valid.parquet"), "valid"), how)
     with pytest.raises(AuditFailedError, match=message):
-        audited(folder, problems=records)
-    warned = audited(folder, problems=records, policy="Warn")
+        audited(directory, problems=records)
+    warned = audited(directory, problems=records, policy="Warn")
     assert warned is not None
     assert message in warned.warnings[0]
 
 
-def test_a_manifest_that_was_changed_after_the_audit_is_refused(folder: Path) -> None:
-    manifest = folder / "data_manifests/valid.jsonl"
+def test_a_manifest_that_was_changed_after_the_audit_is_refused(directory: Path) -> None:
+    manifest = directory / "data_manifests/valid.jsonl"
     manifest.write_text(manifest.read_text().replace('"split": ""', '"split": "x"'))
     with pytest.raises(AuditFailedError, match=r"its manifest is not the one that .*audit.json audited"):
-        audited(folder)
+        audited(directory)
 
 
 def test_phase_0s_own_manifest_has_no_role_and_no_audit_beside_it(tmp_path: Path) -> None:

@@ -210,7 +210,7 @@ def test_a_baseline_without_the_dataset_leaves_the_gate_open(tmp_path: Path) -> 
     assert "the baseline has no results of dataset humaneval" in found.message
 
 
-def test_a_folder_that_is_called_like_a_run_is_found(tmp_path: Path) -> None:
+def test_a_directory_that_is_called_like_a_run_is_found(tmp_path: Path) -> None:
     (tmp_path / "nightly").mkdir()
     assert baseline_place("nightly", tmp_path) == str(tmp_path / "nightly")
     assert baseline_place("s3://bucket/run", tmp_path) == "s3://bucket/run"

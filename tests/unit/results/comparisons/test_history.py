@@ -12,13 +12,15 @@ from evalrun_results.comparisons.history import HistoryRun, Point, curves, step_
 from evalrun_runtime.exits import BadInputError
 
 
-def checkpoint_run(folder: Path, step: int, accepted: int, **lineage: object) -> Path:
+def checkpoint_run(directory: Path, step: int, accepted: int, **lineage: object) -> Path:
     spec = {"model": {"path": "s3://training/x"}, "lineage": {"schedule": "nightly", "step": step, **lineage}}
     results = verdicts_of([place < accepted for place in range(50)], dataset="mbpp_reg")
-    return write_run(folder / f"nightly-{step}_{accepted}", results, spec=spec, created=f"2026-05-{step:02}T03:00:00Z")
+    return write_run(
+        directory / f"nightly-{step}_{accepted}", results, spec=spec, created=f"2026-05-{step:02}T03:00:00Z"
+    )
 
 
-def test_a_folder_of_runs_is_a_curve_by_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_of_runs_is_a_curve_by_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for step, accepted in ((30, 30), (10, 20), (20, 25)):
         checkpoint_run(tmp_path, step, accepted)
     (tmp_path / "notes").mkdir()
@@ -53,7 +55,7 @@ def test_runs_of_other_schedules_under_the_same_url_are_left_out(
     assert [curve["schedule"] for curve in found["curves"]] == ["nightly"]
 
 
-def test_a_step_is_the_lineages_else_the_folders() -> None:
+def test_a_step_is_the_lineages_else_the_directories() -> None:
     def info(path: str, **spec: object) -> dict[str, object]:
         return {"spec": {"model": {"path": path}, **spec}}
 
@@ -83,7 +85,7 @@ def test_a_rewritten_checkpoint_stays_two_points_and_a_run_without_step_is_named
 
 
 def test_what_is_no_run_is_bad_input(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match="name a run's outputs, or a folder of runs"):
+    with pytest.raises(BadInputError, match="name a run's outputs, or a directory of runs"):
         history([str(tmp_path)], metric="accepted_at_1", datasets=(), view="text", output=None)
     write_run(tmp_path / "run", verdicts_of([True]), spec={"model": {"path": "hub/model"}})
     with pytest.raises(BadInputError, match=r"write spec.lineage.step"):

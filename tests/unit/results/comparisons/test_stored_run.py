@@ -59,7 +59,7 @@ def test_totals_are_the_same_from_either_file(tmp_path: Path, kept: str) -> None
     assert run.totals() == totals_of(some_results())
 
 
-def test_a_url_is_read_like_a_folder(memory: str) -> None:
+def test_a_url_is_read_like_a_directory(memory: str) -> None:
     write_run(memory, some_results(), run="remote")
     run = StoredRun.open(f"{memory}/")
     assert (run.run_info["run"], run.totals()) == ("remote", totals_of(some_results()))

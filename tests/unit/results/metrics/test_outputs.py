@@ -19,7 +19,7 @@ from evalrun_results.outputs import result_table
 from evalrun_results.outputs.qa_logs import QaOptions
 from evalrun_results.outputs.result_row import JudgedTest, ResultRow, encode_row, result_row
 from evalrun_results.outputs.result_table import RESULT_SCHEMA, table_of_lines
-from evalrun_results.outputs.writer import OutputPlan, send_folder, write_outputs
+from evalrun_results.outputs.writer import OutputPlan, send_directory, write_outputs
 from evalrun_results.samples import SampleResult
 from evalrun_runtime.exits import BadInputError
 
@@ -36,11 +36,11 @@ def a_run() -> list[SampleResult]:
     return rows + [sample_result(p, 0, statuses[p % 3], dataset="mbpp_reg", judged_after=50.0 + p) for p in range(30)]
 
 
-def files_in(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+def files_in(directory: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-def test_the_folder_holds_what_the_page_lists(tmp_path: Path) -> None:
+def test_the_directory_holds_what_the_page_lists(tmp_path: Path) -> None:
     summary = write_outputs(iter(a_run()), str(tmp_path / "run"), PLAN)
     files = files_in(tmp_path / "run")
     assert set(files) == FILES
@@ -209,7 +209,7 @@ def test_lone_surrogates_of_a_users_file_do_not_stop_the_run(tmp_path: Path) -> 
     assert "a\ufffdb" in (tmp_path / "qa_logs" / "humaneval_qa.jsonl").read_text()
 
 
-def test_a_datasets_name_cannot_leave_the_folder(tmp_path: Path) -> None:
+def test_a_datasets_name_cannot_leave_the_directory(tmp_path: Path) -> None:
     rows = [sample_result(dataset=name) for name in ("../../up", "a/b", "a_b")]
     write_outputs(rows, str(tmp_path / "run"), PLAN)
     assert {path.name for path in (tmp_path / "run" / "qa_logs").iterdir()} == {
@@ -251,7 +251,7 @@ def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path, small_files
     assert small_files == 64 << 10
 
 
-def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_made_is_an_error_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         write_outputs(a_run(), str(tmp_path / "file" / "run"), PLAN)
@@ -294,7 +294,7 @@ def test_sending_that_fails_names_the_file_and_leaves_no_summary(tmp_path: Path)
     store.pipe_file("/bucket/run/summary.json", b"of an earlier attempt")
     write_outputs(a_run(), str(tmp_path), PLAN)
     with pytest.raises(OSError, match="quota exceeded") as caught:
-        send_folder(tmp_path, store, "/bucket/run")
+        send_directory(tmp_path, store, "/bucket/run")
     assert caught.value.filename == "/bucket/run/results.parquet"
     assert "/bucket/run/results.jsonl" in store.find("/bucket/run")
     assert "/bucket/run/summary.json" not in store.find("/bucket/run")

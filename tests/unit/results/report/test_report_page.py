@@ -20,8 +20,8 @@ EVIL = (
 )
 
 
-def report_of(folder: Path, results: Iterable[SampleResult], **run_info: object) -> Page:
-    content = (write_run(folder, results, **run_info) / "report.html").read_text(encoding="utf-8")
+def report_of(directory: Path, results: Iterable[SampleResult], **run_info: object) -> Page:
+    content = (write_run(directory, results, **run_info) / "report.html").read_text(encoding="utf-8")
     found = Page.of(content)
     assert found.unbalanced == []
     return found

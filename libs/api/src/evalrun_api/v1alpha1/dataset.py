@@ -152,7 +152,7 @@ class Dataset(ApiModel):
             max_length=1024,
             description="Where the problems are: an fsspec URL (s3://..., gs://..., https://...), pvc://CLAIM/PATH or "
             "builtin:demo. Its format: problem records (JSONL, Parquet), or HumanEval and MBPP as published. Without a "
-            "cluster also a path, relative to the manifest's folder.",
+            "cluster also a path, relative to the manifest's directory.",
         ),
         *PLACE_RULES,
         Rule(

@@ -59,7 +59,8 @@ class Sandbox(ApiModel):
     packages: list[Annotated[str, Field(max_length=256, pattern=r"^/[^:]+$")]] = Field(
         [],
         max_length=8,
-        description="Folders of Python packages that answers and tests may import, e.g. /opt/packages, in the images of"
+        description="Directories of Python packages that answers and tests may import, e.g. /opt/packages, in the "
+        "images of"
         " sandbox and gateway. Unset: what the sandbox's image was built with.",
         json_schema_extra=list_type("atomic"),
     )
@@ -76,7 +77,7 @@ class Sandbox(ApiModel):
     @property
     def package_flags(self) -> list[str]:
         """The flags of sandbox and gateway for the packages."""
-        return [f"--package-dirs={folder}" for folder in self.packages]
+        return [f"--package-dirs={directory}" for directory in self.packages]
 
 
 class Judge(ApiModel):

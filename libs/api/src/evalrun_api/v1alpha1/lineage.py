@@ -8,7 +8,7 @@ from evalrun_api.api_model import PRINTABLE_RULE, ApiModel, DnsName, Rule
 
 MAX_STEP = 1_000_000_000_000
 Step = Annotated[int, Field(ge=0, le=MAX_STEP)]
-"""A training step, as in the name of the checkpoint's folder."""
+"""A training step, as in the name of the checkpoint's directory."""
 
 
 class Lineage(ApiModel):

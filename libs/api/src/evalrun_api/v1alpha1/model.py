@@ -15,7 +15,8 @@ class Model(ApiModel):
         Field(
             min_length=1,
             max_length=1024,
-            description="A hub id (Qwen/Qwen2.5-Coder-7B-Instruct), or a folder with a model in Hugging Face's layout: "
+            description="A hub id (Qwen/Qwen2.5-Coder-7B-Instruct), or a directory with a model in Hugging Face's "
+            "layout: "
             "pvc://CLAIM/DIR, s3://..., gs://...",
         ),
         *PLACE_RULES,
@@ -30,13 +31,14 @@ class Model(ApiModel):
         Field(
             min_length=1,
             max_length=1024,
-            description="A LoRA adapter that is evaluated on the model of path: a folder with adapter_config.json and "
+            description="A LoRA adapter that is evaluated on the model of path: a directory with adapter_config.json "
+            "and "
             "adapter_model.safetensors, pvc://CLAIM/DIR, s3://... or gs://...",
         ),
         *PLACE_RULES,
         Rule(
             "self.contains('://') && !self.startsWith('file:')",
-            "name a folder that a pod can read: write pvc://CLAIM/DIR, s3://... or gs://...",
+            "name a directory that a pod can read: write pvc://CLAIM/DIR, s3://... or gs://...",
             place="cluster",
         ),
     ] = None
@@ -58,7 +60,7 @@ class Model(ApiModel):
         ),
         Rule(
             "!has(self.adapter) || self.adapter != self.path",
-            "adapter is the folder of the LoRA adapter alone: name its base model in path",
+            "adapter is the directory of the LoRA adapter alone: name its base model in path",
             ".adapter",
         ),
     )

@@ -60,7 +60,7 @@ class Output(ApiModel):
         Field(
             min_length=1,
             max_length=1024,
-            description="A folder as an fsspec URL: s3://..., gs://..., pvc://CLAIM/DIR; without a cluster also a "
+            description="A directory as an fsspec URL: s3://..., gs://..., pvc://CLAIM/DIR; without a cluster also a "
             "path.",
         ),
         *PLACE_RULES,
@@ -120,13 +120,13 @@ class Mlflow(ApiModel):
             alias="trackingURI",
             min_length=1,
             max_length=1024,
-            description="The tracking server's URL; without a cluster also file:///FOLDER.",
+            description="The tracking server's URL; without a cluster also file:///DIRECTORY.",
         ),
         Rule("self.matches('^(https?://[^/]|file:///)')", "write the server's URL, e.g. http://mlflow.tools:5000"),
         URL_RULE,
         Rule(
             "!self.startsWith('file:')",
-            "a folder is kept on one machine only: write the server's URL, e.g. http://mlflow.tools:5000",
+            "a directory is kept on one machine only: write the server's URL, e.g. http://mlflow.tools:5000",
             place="cluster",
         ),
         NO_CREDENTIALS_RULE,

@@ -26,14 +26,14 @@ MAX_PER_TICK: Final = 16
 
 
 class Checkpoints(ApiModel):
-    """The folder of a training's checkpoints, and the choice of those to evaluate."""
+    """The directory of a training's checkpoints, and the choice of those to evaluate."""
 
     url: Annotated[
         str,
         Field(
             min_length=1,
             max_length=512,
-            description="The folder that holds the checkpoints' folders: s3://..., gs://..., pvc://CLAIM/DIR.",
+            description="The directory that holds the checkpoints' directories: s3://..., gs://..., pvc://CLAIM/DIR.",
         ),
         *PLACE_RULES,
         Rule(
@@ -41,17 +41,18 @@ class Checkpoints(ApiModel):
             "a path of your machine means nothing in a pod: write s3://..., gs://... or pvc://CLAIM/DIR",
             place="cluster",
         ),
-        Rule("!self.matches('^https?://')", "a web server lists no folders: write s3://..., gs://... or pvc://..."),
+        Rule("!self.matches('^https?://')", "a web server lists no directories: write s3://..., gs://... or pvc://..."),
     ]
     pattern: Annotated[
         str,
         Field(
             min_length=1,
             max_length=128,
-            description="Names of the checkpoints' folders, with * and ?: global_step_* (verl), checkpoint-* (Hugging "
+            description="Names of the checkpoints' directories, with * and ?: global_step_* (verl), checkpoint-* "
+            "(Hugging "
             "Face). The last number in a name is its step.",
         ),
-        Rule("!self.contains('/')", "is the name of one folder below url: write it without '/', e.g. global_step_*"),
+        Rule("!self.contains('/')", "is the name of one directory below url: write it without '/', e.g. global_step_*"),
         Rule("!self.matches('[[:cntrl:]]')", "holds a control character: write e.g. global_step_*"),
     ] = "*"
     policy: Literal["Latest", "EveryNew"] = Field(
@@ -67,13 +68,13 @@ class Checkpoints(ApiModel):
         Field(
             min_length=1,
             max_length=128,
-            description="A file inside each checkpoint's folder that the trainer writes last, e.g. DONE. Unset: the "
+            description="A file inside each checkpoint's directory that the trainer writes last, e.g. DONE. Unset: the "
             "trainer's own tracker file (verl); without one, every file must exist and be unchanged for "
             "quietSeconds.",
         ),
         Rule(
             "!self.startsWith('/') && !self.matches('(^|/)[.][.](/|$)') && !self.matches('[[:cntrl:]]')",
-            "write the file's path inside the checkpoint's folder, e.g. DONE",
+            "write the file's path inside the checkpoint's directory, e.g. DONE",
         ),
     ] = None
     quiet_seconds: int = Field(
@@ -108,8 +109,9 @@ class Merge(ApiModel):
         Field(
             min_length=1,
             max_length=512,
-            description="The folder that keeps merged models: s3://..., gs://..., pvc://CLAIM/DIR. Each schedule has "
-            "its own folder in it.",
+            description="The directory that keeps merged models: s3://..., gs://..., pvc://CLAIM/DIR. Each schedule "
+            "has "
+            "its own directory in it.",
         ),
         *PLACE_RULES,
         Rule(
@@ -135,7 +137,8 @@ class TemplateModel(ApiModel):
         Field(
             min_length=1,
             max_length=1024,
-            description="The model that checkpoints which are LoRA adapters are served on: a hub id, or a folder as in "
+            description="The model that checkpoints which are LoRA adapters are served on: a hub id, or a directory "
+            "as in "
             "model.path of an EvalRun. Whole models are evaluated without it.",
         ),
         *PLACE_RULES,
@@ -175,7 +178,7 @@ class RunTemplate(EvalRunSpec):
 
 
 class EvalScheduleSpec(ApiModel):
-    """The times, the folder of the checkpoints, and how each of them is evaluated."""
+    """The times, the directory of the checkpoints, and how each of them is evaluated."""
 
     MAX_BYTES: ClassVar[int | None] = 64 * 1024
 
@@ -259,7 +262,7 @@ class EvalSchedule(ApiModel):
     kind: Literal["EvalSchedule"] = Field(SCHEDULE_KIND, description="Kind of the object.")
     metadata: ObjectMeta = Field(description="The object's metadata.")
     spec: EvalScheduleSpec = Field(
-        description="The times, the folder of the checkpoints, and how each of them is evaluated."
+        description="The times, the directory of the checkpoints, and how each of them is evaluated."
     )
     status: EvalScheduleStatus | None = Field(
         None, description="What the operator observed; only the operator writes it."

@@ -24,7 +24,7 @@ class ScheduleCondition(StrEnum):
     ACCEPTED = "Accepted"
     """The operator can follow this schedule."""
     DISCOVERED = "Discovered"
-    """The checkpoints' folder could be listed at the last start."""
+    """The checkpoints' directory could be listed at the last start."""
     SOUND = "Sound"
     """Every checkpoint that is to be evaluated is complete and whole; the message names the others."""
     MERGED = "Merged"
@@ -50,9 +50,9 @@ class ScheduleReason(StrEnum):
     LISTING = "Listing"
     """A Job lists the checkpoints; the message says what delays it, if anything does."""
     LISTED = "Listed"
-    """The folder was listed."""
+    """The directory was listed."""
     LISTING_FAILED = "ListingFailed"
-    """The folder could not be listed and is tried again; the message quotes the error."""
+    """The directory could not be listed and is tried again; the message quotes the error."""
 
     ALL_SOUND = "AllSound"
     """No checkpoint that is to be evaluated is broken or unfinished."""
@@ -128,7 +128,7 @@ Place = Annotated[str, Field(max_length=1024)]
 class Checkpoint(ApiModel):
     """One checkpoint, as it was found."""
 
-    url: Place = Field(description="The folder with the model.")
+    url: Place = Field(description="The directory with the model.")
     step: Step = Field(description="The training step.")
     digest: Digest = Field(description="Digest of the files; it changes when they are rewritten.")
 
@@ -187,7 +187,7 @@ class RunUsage(ApiModel):
 class TroubledCheckpoint(ApiModel):
     """A checkpoint that has no run yet because of a problem."""
 
-    name: str = Field(max_length=255, description="Its folder's name.")
+    name: str = Field(max_length=255, description="Its directory's name.")
     broken: bool = Field(description="It is complete, but lacks something; otherwise it is still being written.")
     reason: str = Field(max_length=512, description="What is missing.")
 
@@ -195,7 +195,7 @@ class TroubledCheckpoint(ApiModel):
 class PendingMerge(ApiModel):
     """A checkpoint whose shards are merged before it gets its run."""
 
-    path: Place = Field(description="The folder of its shards, below checkpoints.url.")
+    path: Place = Field(description="The directory of its shards, below checkpoints.url.")
     step: Step = Field(description="The training step.")
     digest: Digest = Field(description="Digest of its files.")
     start: AwareDatetime = Field(description="The start that chose it.")

@@ -1,6 +1,7 @@
-"""Looks at a folder's checkpoints in the order of their steps and answers which are to be evaluated.
+"""Looks at a directory's checkpoints in the order of their steps and answers which are to be evaluated.
 
-Reads as little as it can: only folders from the lowest step that matters on, and digests only of those that are whole.
+Reads as little as it can: only directories from the lowest step that matters on, and digests only of those that are
+whole.
 """
 
 from collections.abc import Iterator
@@ -29,11 +30,11 @@ def list_checkpoints(request: ListingRequest, store: CheckpointStore, now: datet
     """Return what is to be evaluated.
 
     Raises:
-        StoreError: the folder cannot be read.
+        StoreError: the directory cannot be read.
     """
     names = store.folders()
     if names is None:
-        return ListingAnswer(folders=0, note="there is no such folder: the training has written nothing yet")
+        return ListingAnswer(folders=0, note="there is no such directory: the training has written nothing yet")
     matching = [name for name in names if fnmatchcase(name, request.pattern)]
     tracked = None if request.ready_marker else store.tracker(TRACKER)
     signs = CompletionMarks(
@@ -43,7 +44,7 @@ def list_checkpoints(request: ListingRequest, store: CheckpointStore, now: datet
     ready, troubles, more = _looked_at(request, store, signs, matching, now)
     reason = "has no step: no number in its name"
     troubles += [Trouble(name=name[:255], broken=True, reason=reason) for name in stepless]
-    note = "" if matching else f"{len(names)} folders, none of which matches {request.pattern}"
+    note = "" if matching else f"{len(names)} directories, none of which matches {request.pattern}"
     newest = max((step for name in matching if (step := step_of(name)) is not None), default=None)
     return ListingAnswer(folders=len(matching), ready=ready, troubles=troubles, more=more, newest=newest, note=note)
 
@@ -70,7 +71,7 @@ def _looked_at(
 
 
 def ordered(names: list[str], from_step: int | None, *, newest_first: bool) -> Iterator[tuple[int, str]]:
-    """Yield the folders whose step is at least `from_step`, by step, then by name."""
+    """Yield the directories whose step is at least `from_step`, by step, then by name."""
     steps = [(step, name) for name in names if (step := step_of(name)) is not None]
     wanted = [(step, name) for step, name in steps if from_step is None or step >= from_step]
     yield from sorted(wanted, reverse=newest_first)
@@ -89,12 +90,12 @@ def examined(
     found = _found(request, sizes, contents)
     if isinstance(found, Unservable):
         return Trouble(name=name[:255], broken=True, reason=found.reason[:512])
-    prefix = f"{found.folder}/" if found.folder else ""
+    prefix = f"{found.directory}/" if found.directory else ""
     model = {path: fact for path, fact in facts.items() if path.startswith(prefix) and path != request.ready_marker}
     merge = isinstance(found, Mergeable)
     if merge:
         model = {path: fact for path, fact in model.items() if is_merged(path.removeprefix(prefix))}
-    path = f"{name}/{found.folder}" if found.folder else name
+    path = f"{name}/{found.directory}" if found.directory else name
     adapter = isinstance(found, Adapter) or (isinstance(found, Mergeable) and found.adapter)
     return ReadyCheckpoint(path=path, step=step, digest=store.digest(name, model)[:32], merge=merge, adapter=adapter)
 

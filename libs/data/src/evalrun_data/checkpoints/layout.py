@@ -1,8 +1,8 @@
-"""Whether a checkpoint's folder holds a model that can be served. Pure: over names, sizes and a few small files.
+"""Whether a checkpoint's directory holds a model that can be served. Pure: over names, sizes and a few small files.
 
-Layouts: Hugging Face folders, alone or where a trainer puts them (verl: `actor/huggingface`), LoRA adapters, which are
-served on their base model, and verl's FSDP shards where they may be merged. What cannot be served (Megatron) is told
-with what to do about it.
+Layouts: Hugging Face directories, alone or where a trainer puts them (verl: `actor/huggingface`), LoRA adapters, which
+are served on their base model, and verl's FSDP shards where they may be merged. What cannot be served (Megatron) is
+told with what to do about it.
 """
 
 import json
@@ -10,13 +10,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-MODEL_FOLDERS = ("", "actor/huggingface", "huggingface", "actor", "actor/model/huggingface", "model/huggingface")
-"""Folders, inside a checkpoint's folder, that may hold the model; the first that holds one counts."""
+MODEL_DIRECTORIES = ("", "actor/huggingface", "huggingface", "actor", "actor/model/huggingface", "model/huggingface")
+"""Directories, inside a checkpoint's directory, that may hold the model; the first that holds one counts."""
 CONFIG = "config.json"
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
-ADAPTER_FOLDERS = ("lora_adapter", "actor/lora_adapter")
-"""Folders in which trainers put an adapter beside other files; what lies beside it may be the base model."""
+ADAPTER_DIRECTORIES = ("lora_adapter", "actor/lora_adapter")
+"""Directories in which trainers put an adapter beside other files; what lies beside it may be the base model."""
 LORA_META = "lora_train_meta.json"
 """Beside the shards of verl's LoRA trainings."""
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -27,10 +27,10 @@ TOKENIZERS = (
 )  # fmt: skip
 """Sets of files one of which makes a tokenizer."""
 FSDP_SHARD = re.compile(r"(?:^|.*/)model_world_size_(\d+)_rank_(\d+)\.pt$")
-MEGATRON_FOLDERS = ("dist_ckpt/", "model/dist_ckpt/", "actor/dist_ckpt/", "actor/model/dist_ckpt/")
+MEGATRON_DIRECTORIES = ("dist_ckpt/", "model/dist_ckpt/", "actor/dist_ckpt/", "actor/model/dist_ckpt/")
 FSDP_CONFIG = "fsdp_config.json"
 MERGER_FILES = re.compile(r"model_world_size_\d+_rank_\d+\.pt|fsdp_config\.json|lora_train_meta\.json|huggingface/.+")
-"""Files that verl's merger reads, below the folder of the shards; the optimizer's state is three times as large."""
+"""Files that verl's merger reads, below the directory of the shards; the optimizer's state is three times as large."""
 MERGE_ADVICE = (
     "holds FSDP shards and no Hugging Face weights: write spec.merge, or have the trainer write hf_model too "
     "(actor.checkpoint.save_contents)"
@@ -47,24 +47,24 @@ NO_VLLM = "holds a LoRA adapter, which vLLM alone serves: write template.rollout
 class ServableModel:
     """A model that can be served."""
 
-    folder: str
-    """Below the checkpoint's folder; empty: that folder itself."""
+    directory: str
+    """Below the checkpoint's directory; empty: that directory itself."""
 
 
 @dataclass(frozen=True)
 class Adapter:
     """A LoRA adapter, which is served on its base model."""
 
-    folder: str
-    """Below the checkpoint's folder; empty: that folder itself."""
+    directory: str
+    """Below the checkpoint's directory; empty: that directory itself."""
 
 
 @dataclass(frozen=True)
 class Mergeable:
     """Shards that verl's merger makes a model of."""
 
-    folder: str
-    """Below the checkpoint's folder; empty: that folder itself."""
+    directory: str
+    """Below the checkpoint's directory; empty: that directory itself."""
     adapter: bool = False
     """Of a LoRA training: the merger makes an adapter of them."""
 
@@ -82,31 +82,31 @@ def wanted_contents(files: Mapping[str, int]) -> list[str]:
     """Return the small files that `examine` needs to read.
 
     Args:
-        files: sizes in bytes, by path below the checkpoint's folder.
+        files: sizes in bytes, by path below the checkpoint's directory.
     """
-    adapter = _adapter_folder(files)
+    adapter = _adapter_directory(files)
     if adapter is not None:
         return [_join(adapter, ADAPTER_CONFIG)]
-    folder = _model_folder(files)
-    return [] if folder is None else [name for index in INDEXES if (name := _join(folder, index)) in files]
+    directory = _model_folder(files)
+    return [] if directory is None else [name for index in INDEXES if (name := _join(directory, index)) in files]
 
 
 def find_adapter(
     files: Mapping[str, int], contents: Mapping[str, bytes], base: str | None
 ) -> Adapter | Unservable | None:
-    """Return the LoRA adapter that a folder holds, or what keeps it from being served; None if it holds none.
+    """Return the LoRA adapter that a directory holds, or what keeps it from being served; None if it holds none.
 
     Args:
-        files: sizes in bytes, by path below the checkpoint's folder.
+        files: sizes in bytes, by path below the checkpoint's directory.
         contents: of the files that `wanted_contents` names.
         base: the model that it is to be served on; None if nobody named one.
     """
-    folder = _adapter_folder(files)
-    if folder is None:
+    directory = _adapter_directory(files)
+    if directory is None:
         return None
-    config = _join(folder, ADAPTER_CONFIG)
-    if not any(files.get(_join(folder, name)) for name in ADAPTER_WEIGHTS):
-        return Unservable(f"is missing {_join(folder, ADAPTER_WEIGHTS[0])}")
+    config = _join(directory, ADAPTER_CONFIG)
+    if not any(files.get(_join(directory, name)) for name in ADAPTER_WEIGHTS):
+        return Unservable(f"is missing {_join(directory, ADAPTER_WEIGHTS[0])}")
     try:
         named = str(json.loads(contents.get(config, b"")).get("base_model_name_or_path") or "")
     except (ValueError, AttributeError):
@@ -116,46 +116,48 @@ def find_adapter(
     # Anything else is a path of the trainer's machine, or a copy: only two hub ids are known to be two models.
     if HUB_ID.fullmatch(named) and HUB_ID.fullmatch(base) and named.lower() != base.lower():
         return Unservable(f"holds a LoRA adapter of {named}, but template.model.base is {base}: write base: {named}")
-    return Adapter(folder)
+    return Adapter(directory)
 
 
 def is_merged(name: str) -> bool:
-    """Return whether verl's merger reads a file, by its path below the folder of the shards."""
+    """Return whether verl's merger reads a file, by its path below the directory of the shards."""
     return MERGER_FILES.fullmatch(name) is not None
 
 
 def mergeable(files: Mapping[str, int]) -> Mergeable | Unservable | None:
-    """Return the shards that a folder without a whole model holds, or what they lack; None if there are none."""
+    """Return the shards that a directory without a whole model holds, or what they lack; None if there are none."""
     shards = [name for name in files if FSDP_SHARD.match(name)]
     if not shards:
         return None
     lacks = _trainers_shards(files)
     if lacks is not None and not lacks.is_mergeable:
         return lacks
-    folder = shards[0].rpartition("/")[0]
-    hub = _join(folder, "huggingface")
-    missing = [name for name in (_join(folder, FSDP_CONFIG), _join(hub, CONFIG)) if not files.get(name)]
+    directory = shards[0].rpartition("/")[0]
+    hub = _join(directory, "huggingface")
+    missing = [name for name in (_join(directory, FSDP_CONFIG), _join(hub, CONFIG)) if not files.get(name)]
     missing += sorted(name for name in shards if not files[name])
     if not any(all(_join(hub, name) in files for name in names) for names in TOKENIZERS):
         missing.append(f"a tokenizer in {hub}")
     return (
         Unservable(f"is missing {_listed(missing)}, which the merger needs")
         if missing
-        else Mergeable(folder, _join(folder, LORA_META) in files)
+        else Mergeable(directory, _join(directory, LORA_META) in files)
     )
 
 
 def examine(files: Mapping[str, int], contents: Mapping[str, bytes]) -> ServableModel | Unservable:
-    """Return the model that a folder holds, or what is missing.
+    """Return the model that a directory holds, or what is missing.
 
     Args:
-        files: sizes in bytes, by path below the checkpoint's folder.
+        files: sizes in bytes, by path below the checkpoint's directory.
         contents: of the files that `wanted_contents` names.
     """
-    folder = _model_folder(files)
-    if folder is None:
+    directory = _model_folder(files)
+    if directory is None:
         return _without_model(files)
-    below = {name.removeprefix(_join(folder, "")): size for name, size in files.items() if _is_below(name, folder)}
+    below = {
+        name.removeprefix(_join(directory, "")): size for name, size in files.items() if _is_below(name, directory)
+    }
     missing = _missing_weights(below, {name.rpartition("/")[2]: text for name, text in contents.items()})
     if missing and (other := _trainers_shards(files)) is not None:
         return other
@@ -163,11 +165,11 @@ def examine(files: Mapping[str, int], contents: Mapping[str, bytes]) -> Servable
         missing = [*missing, "a tokenizer (tokenizer.json, tokenizer.model, or vocab.json with merges.txt)"]
     empty = [name for name in (CONFIG, *SINGLE) if below.get(name) == 0]
     if missing or empty:
-        where = f" in {folder}" if folder else ""
+        where = f" in {directory}" if directory else ""
         parts = [f"is missing {_listed(missing)}"] if missing else []
         parts += [f"has an empty {_listed(empty)}"] if empty else []
         return Unservable(f"{' and '.join(parts)}{where}")
-    return ServableModel(folder)
+    return ServableModel(directory)
 
 
 def _without_model(files: Mapping[str, int]) -> Unservable:
@@ -189,7 +191,7 @@ def _trainers_shards(files: Mapping[str, int]) -> Unservable | None:
             if rank not in there
         ]
         return Unservable(f"is missing {_listed(absent)}") if absent else Unservable(MERGE_ADVICE, is_mergeable=True)
-    if any(name.startswith(MEGATRON_FOLDERS) for name in files):
+    if any(name.startswith(MEGATRON_DIRECTORIES) for name in files):
         return Unservable(MEGATRON_ADVICE)
     return None
 
@@ -219,21 +221,21 @@ def shards_of(index: bytes) -> list[str] | None:
 
 
 def _model_folder(files: Mapping[str, int]) -> str | None:
-    return next((folder for folder in MODEL_FOLDERS if _join(folder, CONFIG) in files), None)
+    return next((directory for directory in MODEL_DIRECTORIES if _join(directory, CONFIG) in files), None)
 
 
-def _adapter_folder(files: Mapping[str, int]) -> str | None:
+def _adapter_directory(files: Mapping[str, int]) -> str | None:
     if ADAPTER_CONFIG in files and CONFIG not in files:
         return ""
-    return next((folder for folder in ADAPTER_FOLDERS if _join(folder, ADAPTER_CONFIG) in files), None)
+    return next((directory for directory in ADAPTER_DIRECTORIES if _join(directory, ADAPTER_CONFIG) in files), None)
 
 
-def _is_below(name: str, folder: str) -> bool:
-    return name.startswith(_join(folder, ""))
+def _is_below(name: str, directory: str) -> bool:
+    return name.startswith(_join(directory, ""))
 
 
-def _join(folder: str, name: str) -> str:
-    return f"{folder}/{name}" if folder else name
+def _join(directory: str, name: str) -> str:
+    return f"{directory}/{name}" if directory else name
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -28,7 +28,7 @@ from evalrun_runtime.termination import end_with
 
 CACHED = re.compile(r"step-(\d{1,13})-([0-9a-f]{10})")
 MERGED_ADAPTER = "lora_adapter"
-"""Folder, below that of its base, in which verl's merger puts an adapter."""
+"""Directory, below that of its base, in which verl's merger puts an adapter."""
 ADAPTER_ONLY = (
     "the checkpoint is of a LoRA training, but lora_train_meta.json is missing beside its shards, so the adapter's "
     "lora_alpha is unknown; the base model beside it is another model and is not evaluated. Write that file (r, "
@@ -37,13 +37,13 @@ ADAPTER_ONLY = (
 
 
 def store_model(
-    folder: Path, cache: str, name: str, keep: int, protect: Collection[str], *, adapter: bool = False
+    directory: Path, cache: str, name: str, keep: int, protect: Collection[str], *, adapter: bool = False
 ) -> list[str]:
     """Put a merged model into the cache, and take the oldest others away; returns their names.
 
     Args:
-        folder: what the merger wrote.
-        cache: the schedule's folder: fsspec URL or path. Only folders named as ours are touched.
+        directory: what the merger wrote.
+        cache: the schedule's directory: fsspec URL or path. Only directories named as ours are touched.
         name: of the model in the cache; what an earlier attempt left there is replaced.
         keep: models that stay, this one among them; by step, the newest.
         protect: digests whose models stay in any case.
@@ -53,18 +53,18 @@ def store_model(
         BadInputError: the merger wrote no model that can be served.
         OSError: the store or the disk failed.
     """
-    folder = folder / MERGED_ADAPTER if adapter else folder
-    files = {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+    directory = directory / MERGED_ADAPTER if adapter else directory
+    files = {str(path.relative_to(directory)): path.stat().st_size for path in directory.rglob("*") if path.is_file()}
     if not adapter and any(file.rpartition("/")[2] == ADAPTER_CONFIG for file in files):
         raise BadInputError(ADAPTER_ONLY)
-    contents = {file: (folder / file).read_bytes() for file in wanted_contents(files)}
+    contents = {file: (directory / file).read_bytes() for file in wanted_contents(files)}
     found = find_adapter(files, contents, base="") if adapter else examine(files, contents)
     if found is None:
         raise BadInputError(
             "verl.model_merger wrote no LoRA adapter, though lora_train_meta.json lies beside the shards"
         )
-    if isinstance(found, Unservable) or found.folder:
-        reason = found.reason if isinstance(found, Unservable) else f"holds its model in {found.folder}"
+    if isinstance(found, Unservable) or found.directory:
+        reason = found.reason if isinstance(found, Unservable) else f"holds its model in {found.directory}"
         raise BadInputError(f"what verl.model_merger wrote {reason}")
     store, root = _opened(cache)
     removed = []
@@ -75,7 +75,7 @@ def store_model(
     if store.exists(target):
         store.rm(target, recursive=True)
     for file in sorted(files):
-        store.put_file(str(folder / file), f"{target}/{file}")
+        store.put_file(str(directory / file), f"{target}/{file}")
     return removed
 
 
@@ -107,11 +107,11 @@ def main(argv: Sequence[str]) -> int:
     """Do one of the steps; returns the exit code. Says in its last line on stderr why it is not 0."""
     parser = argparse.ArgumentParser(prog="python -m evalrun_data.checkpoints.merging")
     steps = parser.add_subparsers(dest="step", required=True)
-    fetch = steps.add_parser("fetch", help="bring the shards to a folder")
+    fetch = steps.add_parser("fetch", help="bring the shards to a directory")
     fetch.add_argument("url")
-    fetch.add_argument("folder", type=Path)
+    fetch.add_argument("directory", type=Path)
     store = steps.add_parser("store", help="put a merged model into the cache")
-    store.add_argument("folder", type=Path)
+    store.add_argument("directory", type=Path)
     store.add_argument("cache")
     store.add_argument("name")
     store.add_argument("--keep", type=int, required=True)
@@ -120,11 +120,11 @@ def main(argv: Sequence[str]) -> int:
     arguments = parser.parse_args(argv)
     try:
         if arguments.step == "fetch":
-            shutil.rmtree(arguments.folder, ignore_errors=True)
-            fetch_checkpoint(arguments.url, arguments.folder, wanted=is_merged)
+            shutil.rmtree(arguments.directory, ignore_errors=True)
+            fetch_checkpoint(arguments.url, arguments.directory, wanted=is_merged)
         else:
             removed = store_model(
-                arguments.folder,
+                arguments.directory,
                 arguments.cache,
                 arguments.name,
                 arguments.keep,

@@ -1,7 +1,7 @@
 """Whether a checkpoint is complete, or still being written. Pure: the time is an argument.
 
-Three signs, the first that there is counts: a marker inside the folder, written last; the trainer's tracker one level
-up, which names the newest complete step (verl); else nothing has been written for a while.
+Three signs, the first that there is counts: a marker inside the directory, written last; the trainer's tracker one
+level up, which names the newest complete step (verl); else nothing has been written for a while.
 """
 
 import re
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 TRACKER = "latest_checkpointed_iteration.txt"
-"""verl and Megatron write it, in the folder of the checkpoints, after a checkpoint."""
+"""verl and Megatron write it, in the directory of the checkpoints, after a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class CompletionMarks:
 
 
 def step_of(name: str) -> int | None:
-    """Return the step in a folder's name, its last number; None if it has none."""
+    """Return the step in a directory's name, its last number; None if it has none."""
     numbers = re.findall(r"\d+", name)
     return int(numbers[-1]) if numbers and len(numbers[-1]) <= 12 else None
 
@@ -40,7 +40,8 @@ def unfinished(step: int, files: Mapping[str, datetime | None], signs: Completio
 
     Args:
         step: the checkpoint's.
-        files: when each file was last written, by path below the checkpoint's folder; None if the store does not say.
+        files: when each file was last written, by path below the checkpoint's directory; None if the store does not
+            say.
         signs: how it is told.
         now: the time.
     """

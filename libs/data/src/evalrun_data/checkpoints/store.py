@@ -1,4 +1,4 @@
-"""Reads the folder of a training's checkpoints through fsspec. I/O only, no decision.
+"""Reads the directory of a training's checkpoints through fsspec. I/O only, no decision.
 
 Each checkpoint's digest covers every file of the model: its path, its size, and its ETag, or the SHA-256 of its first
 and last MiB if the store has no ETags. Times are not part of it: a copy of a checkpoint is the same checkpoint.
@@ -16,7 +16,7 @@ MAX_SMALL_BYTES = 64 * MIB
 
 
 class StoreError(Exception):
-    """Raised when the folder cannot be read; the message says what the store said."""
+    """Raised when the directory cannot be read; the message says what the store said."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class FileFact:
 
 
 class CheckpointStore:
-    """One folder of checkpoints.
+    """One directory of checkpoints.
 
     Args:
         url: a path or fsspec URL.
@@ -49,7 +49,7 @@ class CheckpointStore:
         self._url = url
 
     def folders(self) -> list[str] | None:
-        """Return the names of the folders; None if the folder itself is not there. Raises StoreError."""
+        """Return the names of the directories; None if the directory itself is not there. Raises StoreError."""
         try:
             found = self._store.ls(self._root, detail=True)
         except FileNotFoundError:
@@ -60,7 +60,7 @@ class CheckpointStore:
         return sorted(names)
 
     def tracker(self, name: str) -> bytes | None:
-        """Return a small file of the folder; None if it is not there. Raises StoreError."""
+        """Return a small file of the directory; None if it is not there. Raises StoreError."""
         try:
             return bytes(self._store.cat_file(f"{self._root}/{name}"))
         except FileNotFoundError:
@@ -68,28 +68,28 @@ class CheckpointStore:
         except Exception as error:
             raise StoreError(f"{self._url}/{name}: {_line(error)}") from error
 
-    def files(self, folder: str) -> dict[str, FileFact]:
-        """Return the files of a checkpoint, by path below its folder; none if it is gone. Raises StoreError."""
-        root = f"{self._root}/{folder}"
+    def files(self, directory: str) -> dict[str, FileFact]:
+        """Return the files of a checkpoint, by path below its directory; none if it is gone. Raises StoreError."""
+        root = f"{self._root}/{directory}"
         try:
             found: Mapping[str, Any] = self._store.find(root, detail=True)
         except FileNotFoundError:
             return {}
         except Exception as error:
-            raise StoreError(f"{self._url}/{folder}: {_line(error)}") from error
+            raise StoreError(f"{self._url}/{directory}: {_line(error)}") from error
         return {_relative(name, root): fact_of(info) for name, info in found.items()}
 
-    def read(self, folder: str, name: str, size: int) -> bytes:
+    def read(self, directory: str, name: str, size: int) -> bytes:
         """Return a small file of a checkpoint; empty if it is gone or too large. Raises StoreError."""
         if size > MAX_SMALL_BYTES:
             return b""
-        return self._bytes(f"{folder}/{name}", 0, size)
+        return self._bytes(f"{directory}/{name}", 0, size)
 
-    def digest(self, folder: str, files: Mapping[str, FileFact]) -> str:
+    def digest(self, directory: str, files: Mapping[str, FileFact]) -> str:
         """Return the digest of some files of a checkpoint, 64 hexadecimal digits. Raises StoreError."""
         whole = hashlib.sha256()
         for name, fact in sorted(files.items()):
-            stamp = fact.etag or self._ends(f"{folder}/{name}", fact.size)
+            stamp = fact.etag or self._ends(f"{directory}/{name}", fact.size)
             whole.update(f"{name}\0{fact.size}\0{stamp}\n".encode())
         return whole.hexdigest()
 

@@ -101,7 +101,9 @@ def _tests(file: _File) -> GroundTruth:
 
 @cache
 def _files() -> tuple[_File, ...]:
-    folder = files(__name__) / "problems"
-    found = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".toml")), key=lambda entry: entry.name)
+    directory = files(__name__) / "problems"
+    found = sorted(
+        (entry for entry in directory.iterdir() if entry.name.endswith(".toml")), key=lambda entry: entry.name
+    )
     # Our own package data: a test reads every file, so its shape is not checked again here.
     return tuple(_File(**tomllib.loads(entry.read_text("utf-8"))) for entry in found)  # type: ignore[typeddict-item]

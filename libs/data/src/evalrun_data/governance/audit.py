@@ -55,14 +55,14 @@ class ComparisonResult:
     intra_dataset_duplicates: Sequence[IntraDatasetDuplicate]
 
 
-def audit_folder(folder: Path, allowed: Sequence[AllowedOverlap]) -> AuditResult:
-    """Audit a prepared folder; writes `audit.json` and `audit_report.md` into its `data_manifests`.
+def audit_directory(directory: Path, allowed: Sequence[AllowedOverlap]) -> AuditResult:
+    """Audit a prepared directory; writes `audit.json` and `audit_report.md` into its `data_manifests`.
 
     Raises:
-        BadInputError: the folder was not prepared, or a file in it is damaged.
+        BadInputError: the directory was not prepared, or a file in it is damaged.
     """
-    datasets = read_prepared(folder)
-    manifests = folder / MANIFESTS
+    datasets = read_prepared(directory)
+    manifests = directory / MANIFESTS
 
     def texts(dataset: PreparedDataset) -> DatasetTexts:
         return DatasetTexts(dataset.name, dataset.role, StoredTexts(manifests / "texts" / f"{dataset.name}.jsonl"))

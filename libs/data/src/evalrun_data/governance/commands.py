@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from evalrun_data.governance.allow_file import read_allow_file
-from evalrun_data.governance.audit import audit_folder
+from evalrun_data.governance.audit import audit_directory
 from evalrun_data.governance.audit_result import AuditResult
 from evalrun_data.governance.fusion_source import fetch_fusion_rows
 from evalrun_data.governance.plan import read_plan
@@ -36,7 +36,7 @@ class ProgressLines:
 
 
 def prepare_data(plan_file: Path, *, output: Path, sandbox_fusion: str | None) -> ExitCode:
-    """Prepare the datasets of a plan. Raises BadInputError if the plan, a source or the folder cannot be used."""
+    """Prepare the datasets of a plan. Raises BadInputError if the plan, a source or the directory cannot be used."""
     plan = read_plan(plan_file)
     endpoint = server_url(sandbox_fusion or os.environ.get("SANDBOX_FUSION_ENDPOINT", ""))
 
@@ -51,12 +51,12 @@ def prepare_data(plan_file: Path, *, output: Path, sandbox_fusion: str | None) -
 
 
 def audit_data(directory: Path, *, allow: Path | None) -> ExitCode:
-    """Audit a prepared folder. Raises BadInputError if it or the allow file cannot be used."""
-    return _told(audit_folder(directory, read_allow_file(allow) if allow else ()), directory)
+    """Audit a prepared directory. Raises BadInputError if it or the allow file cannot be used."""
+    return _told(audit_directory(directory, read_allow_file(allow) if allow else ()), directory)
 
 
 def show_data(directory: Path) -> ExitCode:
-    """Show a prepared folder. Raises BadInputError if its files are not those that were audited."""
+    """Show a prepared directory. Raises BadInputError if its files are not those that were audited."""
     audit = check_prepared(directory)
     _out(f"{directory}: audit {audit.state}")
     for name, dataset in audit.datasets.items():
@@ -67,7 +67,7 @@ def show_data(directory: Path) -> ExitCode:
     return ExitCode.SUCCEEDED if audit.state == "passed" else ExitCode.FAILED
 
 
-def _told(result: AuditResult, folder: Path) -> ExitCode:
+def _told(result: AuditResult, directory: Path) -> ExitCode:
     for audited in result.datasets:
         dataset = audited.dataset
         _out(
@@ -79,7 +79,8 @@ def _told(result: AuditResult, folder: Path) -> ExitCode:
         _err(f"overlap ({overlap.kind}, {overlap.jaccard:.2f}): {overlap.first} and {overlap.second}")
     if not_allowed:
         _err(
-            f"evalrun: the audit failed: {len(not_allowed)} overlaps: see {folder / MANIFESTS / REPORT} (all of them: "
+            f"evalrun: the audit failed: {len(not_allowed)} overlaps: see {directory / MANIFESTS / REPORT} (all of "
+            f"them: "
             f"{AUDIT} beside it); take the data apart, or list what is fine in an allow file"
         )
     return ExitCode.SUCCEEDED if result.state == "passed" else ExitCode.FAILED

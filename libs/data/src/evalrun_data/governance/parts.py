@@ -40,14 +40,14 @@ class DataPart:
         return self.bytes >= PART_BYTES or len(self.rows) >= PART_ROWS
 
 
-class PartFolder:
+class PartDirectory:
     """The committed parts of one dataset."""
 
-    def __init__(self, folder: Path, role: str) -> None:
-        """Open the folder, or make it."""
-        self._folder = folder
+    def __init__(self, directory: Path, role: str) -> None:
+        """Open the directory, or make it."""
+        self._folder = directory
         self._role = role
-        folder.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
         self._committed: list[dict[str, Any]] = []
         while (commit := self._file(len(self._committed), "json")).exists():
             self._committed.append(json.loads(commit.read_text(encoding="utf-8")))

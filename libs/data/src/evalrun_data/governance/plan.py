@@ -45,7 +45,7 @@ class Plan:
 
     @property
     def base_dir(self) -> Path:
-        """Folder that relative sources start from: the plan's."""
+        """Directory that relative sources start from: the plan's."""
         return self.file.parent
 
     @property
@@ -125,7 +125,7 @@ def _sources(row: Row) -> tuple[str, ...]:
 
 
 def check_source(source: str, base_dir: Path, row: Row) -> None:
-    """Refuse a symbolic link that leads out of the plan's folder: what it names is not what stands there.
+    """Refuse a symbolic link that leads out of the plan's directory: what it names is not what stands there.
 
     An absolute path, or one that goes up by `..`, is the user's own word and fine.
     """
@@ -138,6 +138,6 @@ def check_source(source: str, base_dir: Path, row: Row) -> None:
     named = Path(os.path.normpath(path.absolute()))
     if named.is_relative_to(inside) and not path.resolve().is_relative_to(base_dir.resolve()):
         raise row.error(
-            f"source '{source}' is a symbolic link that leads out of the plan's folder, to {path.resolve()}: "
+            f"source '{source}' is a symbolic link that leads out of the plan's directory, to {path.resolve()}: "
             "name that file itself"
         )

@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from evalrun_data.governance.audit import audit_folder
+from evalrun_data.governance.audit import audit_directory
 from evalrun_data.governance.audit_result import AuditResult
 from evalrun_data.governance.compared_texts import problem_text, solution_of
 from evalrun_data.governance.hub_commit import HUB_SCHEME, hub_commit
 from evalrun_data.governance.manifest import manifest_line
-from evalrun_data.governance.parts import DataPart, PartFolder
+from evalrun_data.governance.parts import DataPart, PartDirectory
 from evalrun_data.governance.plan import SANDBOX_FUSION_SCHEME, DatasetPlan, Plan
 from evalrun_data.governance.prepared import DATASETS, MANIFESTS, PREPARED, PreparedDataset, PreparedSource
 from evalrun_data.governance.raw_copies import CopiedFile, copy_source
@@ -27,7 +27,7 @@ from evalrun_data.records import AssertTests, CheckTest, Problem, StdioTests
 from evalrun_data.rows import Row
 from evalrun_data.shards import files_of
 from evalrun_data.sources import Source
-from evalrun_runtime.atomic_files import sync_folder, write_text
+from evalrun_runtime.atomic_files import sync_directory, write_text
 from evalrun_runtime.exits import BadInputError
 
 STAGING: Final = ".preparing"
@@ -49,7 +49,7 @@ FetchRows = Callable[[str, Path], None]
 
 
 class Preparation:
-    """One preparation into one folder."""
+    """One preparation into one directory."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Preparation:
 
         Args:
             plan: what to prepare.
-            output: destination folder; created if absent.
+            output: destination directory; created if absent.
             report: called as the work goes on, often.
             fetch_rows: brings the rows of a SandboxFusion server.
             commit_of: tells the commit of an `hf://` source.
@@ -79,10 +79,10 @@ class Preparation:
         """Prepare every dataset, audit them, and put everything in its place.
 
         Raises:
-            BadInputError: a source or the folder cannot be used; nothing is left of this preparation then.
+            BadInputError: a source or the directory cannot be used; nothing is left of this preparation then.
         """
         if self._finished():
-            return audit_folder(self._output, self._plan.allowed)
+            return audit_directory(self._output, self._plan.allowed)
         made = not self._output.exists()
         self._open_staging()
         if not self._publishing.exists():
@@ -96,7 +96,7 @@ class Preparation:
                 raise
             write_text(self._publishing, "")
         self._publish()
-        return audit_folder(self._output, self._plan.allowed)
+        return audit_directory(self._output, self._plan.allowed)
 
     @property
     def _publishing(self) -> Path:
@@ -107,11 +107,11 @@ class Preparation:
         """Return whether this very plan has been prepared here. Raises BadInputError where another one has."""
         done = self._output / MANIFESTS / PREPARED
         if self._output.is_symlink() or (self._output.exists() and not self._output.is_dir()):
-            raise BadInputError(f"{self._output}: is not a folder: name one, or a path where there is nothing yet")
+            raise BadInputError(f"{self._output}: is not a directory: name one, or a path where there is nothing yet")
         if not done.exists():
             return False
         if json.loads(done.read_text(encoding="utf-8")).get("plan_sha256") != self._plan.sha256:
-            raise BadInputError(f"{self._output}: holds other datasets already: prepare these into another folder")
+            raise BadInputError(f"{self._output}: holds other datasets already: prepare these into another directory")
         shutil.rmtree(self._staging, ignore_errors=True)  # left by a kill after the last step
         return True
 
@@ -123,7 +123,7 @@ class Preparation:
             names = [name for dataset in self._plan.datasets for name in (dataset.name, f"{dataset.name}.parquet")]
             for name in (*names, MANIFESTS):
                 if (self._output / name).exists() or (self._output / name).is_symlink():
-                    raise BadInputError(f"{self._output / name}: is there already: prepare into an empty folder")
+                    raise BadInputError(f"{self._output / name}: is there already: prepare into an empty directory")
         try:
             self._staging.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -131,14 +131,14 @@ class Preparation:
         write_text(marker, self._plan.sha256)
 
     def _dataset(self, dataset: DatasetPlan) -> PreparedDataset:
-        """Prepare one dataset in the staging folder, from where an earlier attempt stopped."""
+        """Prepare one dataset in the staging directory, from where an earlier attempt stopped."""
         work, final = self._staging / "work" / dataset.name, self._staging / "final"
         done = work / "done.json"
         if done.exists():
             return PreparedDataset.from_json(json.loads(done.read_text(encoding="utf-8")))
         copies = self._raw_copies(dataset, work, final / dataset.name)
         dataset = replace(dataset, version=dataset.version or self._hub_version(dataset, work / "version"))
-        parts = PartFolder(work / "parts", dataset.role)
+        parts = PartDirectory(work / "parts", dataset.role)
         self._read(dataset, final / dataset.name, copies, parts)
         kept, removed = parts.merge(
             records=final / f"{dataset.name}.parquet",
@@ -170,7 +170,7 @@ class Preparation:
             write_text(note, " ".join(dict.fromkeys(self._hub_commit(source) for source in sources)))
         return note.read_text(encoding="utf-8")
 
-    def _raw_copies(self, dataset: DatasetPlan, notes: Path, folder: Path) -> list[CopiedFile]:
+    def _raw_copies(self, dataset: DatasetPlan, notes: Path, directory: Path) -> list[CopiedFile]:
         copies: list[CopiedFile] = []
         sources = [
             file
@@ -189,7 +189,7 @@ class Preparation:
             if note.exists():
                 copies.append(CopiedFile(**json.loads(note.read_text(encoding="utf-8"))))
                 continue
-            copies.append(self._raw_copy(dataset, source, folder / name))
+            copies.append(self._raw_copy(dataset, source, directory / name))
             write_text(note, json.dumps(asdict(copies[-1])))
         return copies
 
@@ -207,7 +207,7 @@ class Preparation:
         finally:
             fetched.unlink(missing_ok=True)
 
-    def _read(self, dataset: DatasetPlan, raw: Path, copies: list[CopiedFile], parts: PartFolder) -> None:
+    def _read(self, dataset: DatasetPlan, raw: Path, copies: list[CopiedFile], parts: PartDirectory) -> None:
         """Read the raw copies from where the committed parts end."""
         ids: set[str] = set()
         first_id: dict[str, str] = {}
@@ -253,7 +253,7 @@ class Preparation:
                 target = self._output / file.relative_to(final)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 file.replace(target)
-                sync_folder(target.parent)
+                sync_directory(target.parent)
         prepared = {"schema": 1, "plan_sha256": self._plan.sha256}
         write_text(self._output / MANIFESTS / PREPARED, json.dumps(prepared) + "\n")
         shutil.rmtree(self._staging)

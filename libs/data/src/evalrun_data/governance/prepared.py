@@ -10,7 +10,7 @@ from evalrun_runtime.exits import BadInputError
 MANIFESTS: Final = "data_manifests"
 DATASETS: Final = "datasets.json"
 PREPARED: Final = "prepared.json"
-"""Written last: the folder is whole as soon as it is there."""
+"""Written last: the directory is whole as soon as it is there."""
 AUDIT: Final = "audit.json"
 REPORT: Final = "audit_report.md"
 
@@ -27,7 +27,7 @@ class PreparedSource:
 
 @dataclass(frozen=True, slots=True)
 class PreparedDataset:
-    """One dataset of a prepared folder."""
+    """One dataset of a prepared directory."""
 
     name: str
     role: str
@@ -50,14 +50,14 @@ class PreparedDataset:
         return asdict(self)
 
 
-def read_prepared(folder: Path) -> list[PreparedDataset]:
-    """Read what a prepared folder holds. Raises BadInputError if it is not one, or not finished."""
-    manifests = folder / MANIFESTS
+def read_prepared(directory: Path) -> list[PreparedDataset]:
+    """Read what a prepared directory holds. Raises BadInputError if it is not one, or not finished."""
+    manifests = directory / MANIFESTS
     if not (manifests / PREPARED).exists():
         hint = "the preparation was interrupted: run `evalrun data prepare` again, it goes on"
-        if not (folder / ".preparing").exists():
-            hint = "name the folder that `evalrun data prepare --output` wrote"
-        raise BadInputError(f"{folder}: is no prepared folder ({manifests / PREPARED} is missing): {hint}")
+        if not (directory / ".preparing").exists():
+            hint = "name the directory that `evalrun data prepare --output` wrote"
+        raise BadInputError(f"{directory}: is no prepared directory ({manifests / PREPARED} is missing): {hint}")
     try:
         return [
             PreparedDataset.from_json(item) for item in json.loads((manifests / DATASETS).read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Reads the audit of a prepared folder and checks that its files are still those that were audited."""
+"""Reads the audit of a prepared directory and checks that its files are still those that were audited."""
 
 import hashlib
 import json
@@ -57,12 +57,12 @@ def parse_audit(content: bytes, source: str) -> StoredAudit:
         raise BadInputError(message) from error
 
 
-def check_prepared(folder: Path) -> StoredAudit:
-    """Read a prepared folder's audit. Raises BadInputError if a manifest is not the one that was audited."""
-    read_prepared(folder)
-    audit = read_audit(str(folder / MANIFESTS / AUDIT))
+def check_prepared(directory: Path) -> StoredAudit:
+    """Read a prepared directory's audit. Raises BadInputError if a manifest is not the one that was audited."""
+    read_prepared(directory)
+    audit = read_audit(str(directory / MANIFESTS / AUDIT))
     for name, dataset in audit.datasets.items():
-        file = folder / MANIFESTS / f"{name}.jsonl"
+        file = directory / MANIFESTS / f"{name}.jsonl"
         if manifest_sha256(read_bytes(str(file), max_bytes=MAX_MANIFEST_BYTES)) != dataset.manifest_sha256:
-            raise BadInputError(f"{file}: was changed after the audit: run `evalrun data audit {folder}` again")
+            raise BadInputError(f"{file}: was changed after the audit: run `evalrun data audit {directory}` again")
     return audit

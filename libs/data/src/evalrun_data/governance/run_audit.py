@@ -51,9 +51,9 @@ def audit_dataset(
 
     Args:
         name: the dataset.
-        source: of its records. A manifest in `data_manifests` beside it, or one folder above, is found.
+        source: of its records. A manifest in `data_manifests` beside it, or one directory above, is found.
         problems: all its records; not read if there is no manifest.
-        manifest: where the manifest is, relative to the same folder as the source; None where the spec names none.
+        manifest: where the manifest is, relative to the same directory as the source; None where the spec names none.
         policy: None requires what is found: a failed audit or other records are refused, a missing audit is a warning.
         all_tests: whether the records have all their tests; otherwise their numbers are not compared.
 
@@ -134,11 +134,11 @@ def _manifest_beside(source: Source, name: str) -> str | None:
     path = None if source.is_builtin else source.path
     if path is None:
         return None
-    folders = (path.parent, path.parent.parent)
-    files = (folder / MANIFESTS / f"{name}.jsonl" for folder in folders)
+    directories = (path.parent, path.parent.parent)
+    files = (directory / MANIFESTS / f"{name}.jsonl" for directory in directories)
     return next((str(file) for file in files if file.is_file()), None)
 
 
 def _beside(place: str, name: str) -> str:
-    folder, slash, _ = place.rpartition("/")
-    return f"{folder}{slash}{name}"
+    directory, slash, _ = place.rpartition("/")
+    return f"{directory}{slash}{name}"

@@ -27,7 +27,7 @@ def prepare_bootstrap(*, watched: bool) -> Enter:
     these.
 
     Args:
-        watched: let the child's own user look into it, as its parent does (`folder.find_hidden_breach`); only where
+        watched: let the child's own user look into it, as its parent does (`directory.find_hidden_breach`); only where
             Landlock keeps programs of the same user from each other.
     """
     # This process needs nothing from there on, and its children close up to there only.

@@ -55,7 +55,7 @@ class Stage:
 
 
 def start_compiler(site: Site, job: Job, source: str) -> Stage:
-    """Start the compiler in the current folder, the slot's private one, on a file named `source`.
+    """Start the compiler in the current directory, the slot's private one, on a file named `source`.
 
     `job.mode` is the command line, split at newlines, as a language's `Compilation` describes it, but with the
     compiler's path in place. Raises OSError.

@@ -1,4 +1,4 @@
-"""Files that a request puts into the private folder before its run, and those that it wants back after it.
+"""Files that a request puts into the private directory before its run, and those that it wants back after it.
 
 All of it in the runner, so under the program's own Landlock ruleset and user: nothing comes back that the program
 could not have printed. Still no link is followed, and nothing but a regular file is read: a named pipe would hold the
@@ -20,11 +20,11 @@ _OLD = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Exchange:
-    """Files that go into a folder and come out of it, for one job."""
+    """Files that go into a directory and come out of it, for one job."""
 
-    def __init__(self, folder: str, job: frames.Job, blob: int, offset: int) -> None:
-        """Serve `folder`, with what `blob` holds from `offset` on, one file after another."""
-        self._folder = folder
+    def __init__(self, directory: str, job: frames.Job, blob: int, offset: int) -> None:
+        """Serve `directory`, with what `blob` holds from `offset` on, one file after another."""
+        self._folder = directory
         self._placed = job.placed
         self._wanted = job.wanted
         self._blob = blob
@@ -35,7 +35,7 @@ class Exchange:
 
     @property
     def names(self) -> list[str]:
-        """The names right in the folder, of files and of folders."""
+        """The names right in the directory, of files and of directories."""
         return sorted({os.fsdecode(name.split(b"/")[0]) for name, _ in self._placed})
 
     def find_free_name(self, name: str) -> str:
@@ -52,7 +52,7 @@ class Exchange:
         return name
 
     def place_files(self) -> None:
-        """Write the files into the folder, which is empty. Raises OSError."""
+        """Write the files into the directory, which is empty. Raises OSError."""
         offset = self._offset
         for name, size in self._placed:
             parent, last = _open_parent(self._folder, name, make=True)
@@ -120,10 +120,10 @@ class Exchange:
             os.close(fd)
 
 
-def _open_parent(folder: str, name: bytes, *, make: bool) -> tuple[int, bytes]:
-    """Return a descriptor of the folder that a path lies in, and the path's last part. Raises OSError."""
+def _open_parent(directory: str, name: bytes, *, make: bool) -> tuple[int, bytes]:
+    """Return a descriptor of the directory that a path lies in, and the path's last part. Raises OSError."""
     *above, last = name.split(b"/")
-    fd = os.open(folder, _FOLDER)
+    fd = os.open(directory, _FOLDER)
     for part in above:
         try:
             if make:

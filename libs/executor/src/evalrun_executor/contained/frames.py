@@ -91,7 +91,7 @@ class Job:
         self.sizes = sizes
         """Bytes of each input."""
         self.placed = placed or []
-        """Path and bytes of each file that the private folder holds before a run, see `exchange`."""
+        """Path and bytes of each file that the private directory holds before a run, see `exchange`."""
         self.wanted = wanted or []
         """Paths of the files that come back after it."""
 

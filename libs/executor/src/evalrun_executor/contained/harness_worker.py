@@ -20,7 +20,7 @@ from collections.abc import Callable
 from resource import setrlimit
 from types import CodeType
 
-from evalrun_executor.contained import folder, frames, landlock, program, python_source
+from evalrun_executor.contained import directory, frames, landlock, program, python_source
 from evalrun_executor.contained.child_bootstrap import Enter, prepare_bootstrap, prepare_confinement
 from evalrun_executor.contained.kernel import die_with
 from evalrun_executor.contained.limits import (
@@ -64,7 +64,7 @@ class HarnessWorker:
         self._site = site
         self._slot = slot
         self._service = socket.socket(fileno=service)
-        self._work = site.work_folder(slot)
+        self._work = site.work_directory(slot)
         self._supervisor = ChildSupervisor(service, self._work, 0, site.cpus, may_fork=site.program_filter is None)
         self._pending = bytearray()
         self._blob = self._indices = -1
@@ -108,7 +108,7 @@ class HarnessWorker:
                 landlock.restrict_self(ruleset)
             self._site.forget_rulesets()
             os.chdir(self._work)
-            folder.empty(self._work)
+            directory.empty(self._work)
             self._namespace = program.prepare_main(self._main_path)
             program.prepare_streams()
             self._prepare()
@@ -166,9 +166,9 @@ class HarnessWorker:
                         outcome = ChildResult(
                             0, ended, usage.ru_utime + usage.ru_stime, clock() - started, usage.ru_maxrss
                         )
-                    # The folder's mtime would not do: two tests may share a tick of the clock.
+                    # The directory's mtime would not do: two tests may share a tick of the clock.
                     if listing(work):
-                        folder.empty(work)
+                        directory.empty(work)
                     self._report(outcome)
                 self._end_job()
         except (ServiceGoneError, BrokenPipeError, ConnectionResetError):
@@ -319,7 +319,7 @@ class HarnessWorker:
             if outcome.stopped == frames.STOPPED_TIME or ended_by == signal.SIGXCPU:
                 status, error = 2, b"the interpreter took too long to compile the program\n"
             elif outcome.stopped != frames.NOT_STOPPED:
-                # The supervisor stopped the child for what the text made the compiler do, e.g. fill the folder.
+                # The supervisor stopped the child for what the text made the compiler do, e.g. fill the directory.
                 status, error = 1, b"the interpreter was stopped while it compiled the program\n"
             elif ended_by in _CRASHES:
                 status, error = 1, b"the program crashes the interpreter's compiler\n"

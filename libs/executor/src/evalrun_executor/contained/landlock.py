@@ -20,7 +20,7 @@ _FILE_RIGHTS = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 
 READ = READ_FILE | READ_DIR
 PRIVATE = READ | WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | REFER | TRUNCATE
-"""No sockets, pipes, links or devices in the private folder."""
+"""No sockets, pipes, links or devices in the private directory."""
 
 _TCP = 0b11
 _SCOPES = 0b11
@@ -59,9 +59,9 @@ def make_ruleset(version: int, rules: list[tuple[str, int]]) -> int:
             parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except OSError:
             continue
-        is_folder = stat.S_ISDIR(os.fstat(parent).st_mode)
-        # The kernel refuses a rule with rights that it does not handle, or with rights of folders on a file.
-        granted = rights & handled & (-1 if is_folder else _FILE_RIGHTS)
+        is_directory = stat.S_ISDIR(os.fstat(parent).st_mode)
+        # The kernel refuses a rule with rights that it does not handle, or with rights of directories on a file.
+        granted = rights & handled & (-1 if is_directory else _FILE_RIGHTS)
         rule = struct.pack("<Qi", granted, parent)
         try:
             syscall(_ADD_RULE, Int(ruleset), Int(_RULE_PATH_BENEATH), rule, Int(0))

@@ -20,7 +20,7 @@ PYTHON_STACK_MIB = 64
 COMPILED_MIB = 32
 """The same of a compiled program: its text, libraries, and its threads' stacks of 2 MiB each."""
 FILE_MIB = 64
-"""Largest file in the private folder."""
+"""Largest file in the private directory."""
 MAX_INPUT_MIB = 4096
 """Maximum size of what a harness worker writes itself: the memory files of inputs."""
 OPEN_FILES = 256

@@ -99,8 +99,8 @@ _NEVER_SHADOWED = frozenset(_AT_START.split())
 imported."""
 
 
-def run_beside_files(code: CodeType, namespace: dict[str, object], folder: str, names: list[str]) -> None:
-    """Run the program as one that lies among files, in `folder`; never returns.
+def run_beside_files(code: CodeType, namespace: dict[str, object], directory: str, names: list[str]) -> None:
+    """Run the program as one that lies among files, in `directory`; never returns.
 
     An import prefers these files to any module of the same name, so the modules of these names that the zygote has
     imported ahead are forgotten. The child does it: the runner imports nothing that a request brings.
@@ -108,7 +108,7 @@ def run_beside_files(code: CodeType, namespace: dict[str, object], folder: str, 
     shadowed = {name[:-3] if name.endswith(".py") else name for name in names} - _NEVER_SHADOWED
     hidden = [name for name in sys.modules if name.partition(".")[0] in shadowed.difference(sys.builtin_module_names)]
     _FORGOTTEN.extend(sys.modules.pop(name) for name in hidden)
-    sys.path.insert(0, folder)
+    sys.path.insert(0, directory)
     run_program(code, namespace, thorough=True)
 
 

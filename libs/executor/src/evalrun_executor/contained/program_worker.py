@@ -27,7 +27,7 @@ class ProgramWorker(HarnessWorker):
 
     def __init__(self, site: Site, slot: int, service: int) -> None:
         super().__init__(site, slot, service)
-        self._folder = site.source_folder(slot)
+        self._folder = site.source_directory(slot)
         self._main_path = f"{self._folder}/{program.SCRIPT}"
         self._source = -1
 

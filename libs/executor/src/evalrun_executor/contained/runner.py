@@ -17,7 +17,7 @@ import sys
 import time
 from _collections_abc import Callable  # `collections.abc` imports `collections` too: 4 ms of each such call
 
-from evalrun_executor.contained import compiler, folder, frames, landlock, program, python_source
+from evalrun_executor.contained import compiler, directory, frames, landlock, program, python_source
 from evalrun_executor.contained.child_bootstrap import prepare_bootstrap, prepare_confinement
 from evalrun_executor.contained.exchange import Exchange
 from evalrun_executor.contained.execution import prepare_execution
@@ -97,20 +97,20 @@ class Runner:
         os._exit(status)
 
     def _prepare(self) -> None:
-        work = self._site.work_folder(self._slot)
+        work = self._site.work_directory(self._slot)
         job, code_at, self._offsets = frames.decode_job(lambda size, offset: frames.read_at(self._blob, size, offset))
         self._job = job
         if job.placed or job.wanted:
             files_at = code_at + job.code_size + sum(job.sizes)
             self._exchange = Exchange(work, job, self._blob, files_at)
-        path = f"{self._site.source_folder(self._slot)}/{program.SCRIPT}"
+        path = f"{self._site.source_directory(self._slot)}/{program.SCRIPT}"
         if self._kind == frames.KIND_PROGRAM and self._exchange is None:
             _write(path, job.code)
         ruleset = self._site.open_ruleset(self._slot, PURPOSES[self._kind])
         if ruleset is not None:
             landlock.restrict_self(ruleset)
         os.chdir(work)
-        folder.empty(work)
+        directory.empty(work)
         may_fork = self._kind == frames.KIND_COMPILE or self._site.program_filter is None
         supervisor = ChildSupervisor(self._service.fileno(), work, job.output_bytes, self._site.cpus, may_fork=may_fork)
         if self._kind == frames.KIND_COMPILE:
@@ -131,7 +131,7 @@ class Runner:
                 return
             code = checked.code
             if self._exchange is None:
-                sys.path.insert(0, self._site.source_folder(self._slot))
+                sys.path.insert(0, self._site.source_directory(self._slot))
                 python_source.import_ahead(code)
         self._supervisor = supervisor
         compiled = self._kind == frames.KIND_EXECUTABLE
@@ -151,7 +151,7 @@ class Runner:
             prepare_confinement(filters[self._kind != frames.KIND_EXECUTABLE]),
         )
         fork, clock, wait, reap, listing = os.fork, time.monotonic, wait_for_signal, os.wait4, os.listdir
-        work, exchange = self._site.work_folder(self._slot), self._exchange
+        work, exchange = self._site.work_directory(self._slot), self._exchange
         limits = (STOP_FACTOR * job.time_seconds, wall_limit(job.time_seconds))
         # A child leaves this frame behind. Freeing what the frame holds would cost the child page faults, and the
         # socket's destructor would close whatever has its number by then.
@@ -179,10 +179,10 @@ class Runner:
                     else:
                         _, code, usage = reap(pid, 0)
                         ended.append((code, usage, clock() - started))
-                    # The folder's mtime would not do: two tests may share a tick of the clock.
+                    # The directory's mtime would not do: two tests may share a tick of the clock.
                     if listing(work):
                         self._send_files(exchange)
-                        folder.empty(work)
+                        directory.empty(work)
                 _KEPT.pop()
                 self._report(supervisor, group, ended)
                 refresh_cpu_limit(job.time_seconds)
@@ -208,7 +208,7 @@ class Runner:
             return lambda: program.run_harness(harness, text, namespace)
         program.forget_own_modules()
         if self._exchange is not None:
-            place, names = self._site.work_folder(self._slot), self._exchange.names
+            place, names = self._site.work_directory(self._slot), self._exchange.names
             return lambda: program.run_beside_files(code, namespace, place, names)
         thorough = python_source.needs_teardown(code)
         return lambda: program.run_program(code, namespace, thorough=thorough)
@@ -269,7 +269,7 @@ class Runner:
             self._send_with_descriptor(message, result.binary)
             # A file that a process holds open for writing cannot be executed.
             os.close(result.binary)
-        folder.empty(self._site.work_folder(self._slot))
+        directory.empty(self._site.work_directory(self._slot))
 
     def _queue_frame(self, frame: int, payload: bytes) -> None:
         self._pending += frames.FRAME.pack(frame, len(payload)) + payload

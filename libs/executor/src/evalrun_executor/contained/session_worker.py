@@ -7,8 +7,8 @@ child the interpreter outlives its answer, so what it holds outside its memory i
 Service to worker: one byte with the descriptor of a memory file, a `frames.Job`. The first is the session's: memory
 limit and files to place. Of the others, mode `execute` brings code and limits, mode `fetch` names files. Worker to
 service: EXECUTED for each (also for the first, once the interpreter waits for code), FILES for `fetch`, FAULT where it
-cannot go on. The worker never ends with status 0, so that the zygote always tells the service when the session's folder
-is free.
+cannot go on. The worker never ends with status 0, so that the zygote always tells the service when the session's
+directory is free.
 """
 
 # ruff: noqa: PTH116, SIM105
@@ -25,7 +25,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from evalrun_executor.contained import folder, frames, landlock, program
+from evalrun_executor.contained import directory, frames, landlock, program
 from evalrun_executor.contained.child_bootstrap import prepare_bootstrap, prepare_confinement
 from evalrun_executor.contained.exchange import Exchange
 from evalrun_executor.contained.kernel import die_with
@@ -103,7 +103,7 @@ class SessionWorker:
         self._site = site
         self._service = _socket.socket(fileno=service)
         self._slot = slot
-        self._work = site.work_folder(slot)
+        self._work = site.work_directory(slot)
         self._pid = -1
         self._pidfd = self._channel = self._out = self._err = -1
         self._own: set[tuple[int, int]] = set()
@@ -121,7 +121,7 @@ class SessionWorker:
             landlock.restrict_self(self._ruleset())
             self._site.forget_rulesets()
             os.chdir(self._work)
-            folder.empty(self._work)
+            directory.empty(self._work)
             job, exchange, blob = self._take_job()
             limit_session(job.memory_mib, exchange.largest)
             exchange.place_files()
@@ -221,7 +221,7 @@ class SessionWorker:
         reason, held = "", 0
         try:
             os.kill(self._pid, _SIGCONT)
-            self._free = folder.count_free_bytes(self._work)
+            self._free = directory.count_free_bytes(self._work)
             self._run_until_replied(execution)
             # SIGSTOP cannot be blocked, and a stopped process cannot send itself SIGCONT.
             os.kill(self._pid, _SIGSTOP)
@@ -345,9 +345,9 @@ class SessionWorker:
             return 0.0
         if count_threads(self._pid) > MAX_THREADS:
             raise _LostError(f"more than {MAX_THREADS} threads")
-        reason = folder.find_breach(self._work)
-        if reason is None and self._free - folder.count_free_bytes(self._work) > folder.TOTAL_MIB * MIB:
-            reason = folder.find_hidden_breach(self._work, self._pid)
+        reason = directory.find_breach(self._work)
+        if reason is None and self._free - directory.count_free_bytes(self._work) > directory.TOTAL_MIB * MIB:
+            reason = directory.find_hidden_breach(self._work, self._pid)
         if reason is not None:
             raise _LostError(reason)
         return used
@@ -366,7 +366,7 @@ class SessionWorker:
             raise _LostError("this machine hides what it holds") from None
         if count_threads(self._pid) > MAX_THREADS:
             raise _LostError(f"more than {MAX_THREADS} threads")
-        reason, total = folder.measure(self._work)
+        reason, total = directory.measure(self._work)
         sizes: dict[tuple[int, int], int] = {}
         for fd in range(SESSION_OPEN_FILES):
             try:
@@ -380,8 +380,8 @@ class SessionWorker:
             elif stat.S_ISSOCK(found.st_mode):
                 sizes[found.st_dev, found.st_ino] = _SOCKET_BYTES
         total += sum(size for inode, size in sizes.items() if inode not in self._own)
-        if reason is None and total > folder.TOTAL_MIB * MIB:
-            reason = f"more than {folder.TOTAL_MIB} MiB in files, pipes and sockets"
+        if reason is None and total > directory.TOTAL_MIB * MIB:
+            reason = f"more than {directory.TOTAL_MIB} MiB in files, pipes and sockets"
         if reason is not None:
             raise _LostError(reason)
         return total
@@ -406,9 +406,9 @@ class SessionWorker:
         """Leave nothing behind."""
         try:
             self._kill()
-            folder.empty(self._work)
+            directory.empty(self._work)
         except OSError:
-            # The slot's next session empties the folder.
+            # The slot's next session empties the directory.
             pass
 
     def _send(self, frame: int, payload: bytes) -> None:

@@ -21,7 +21,7 @@ _LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
 
 
 class Site:
-    """Folders, filters and rulesets that runners and children confine themselves with."""
+    """Directories, filters and rulesets that runners and children confine themselves with."""
 
     def __init__(self, place: str, package_dirs: list[str]) -> None:
         self.place = place
@@ -37,24 +37,24 @@ class Site:
         self.package_dirs = package_dirs
         self._rulesets: dict[tuple[str, int], int] = {}
 
-    def work_folder(self, slot: int) -> str:
-        """Return the slot's private folder."""
+    def work_directory(self, slot: int) -> str:
+        """Return the slot's private directory."""
         return f"{self.place}/slot-{slot}/work"
 
-    def source_folder(self, slot: int) -> str:
-        """Return the folder of the slot's program text: the program may read it, not change it."""
+    def source_directory(self, slot: int) -> str:
+        """Return the directory of the slot's program text: the program may read it, not change it."""
         return f"{self.place}/slot-{slot}/source"
 
-    def make_folders(self, slot: int) -> None:
-        """Create the slot's folders if they are missing."""
-        for folder in (self.work_folder(slot), self.source_folder(slot)):
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+    def make_directories(self, slot: int) -> None:
+        """Create the slot's directories if they are missing."""
+        for directory in (self.work_directory(slot), self.source_directory(slot)):
+            os.makedirs(directory, mode=0o700, exist_ok=True)
 
     def open_ruleset(self, slot: int, purpose: str) -> int | None:
         """Return the descriptor of the Landlock ruleset for a runner of the slot, or None without Landlock.
 
         Args:
-            slot: whose folders it grants.
+            slot: whose directories it grants.
             purpose: `python`, `harness`, `executable` or `compile`.
         """
         if self.landlock_abi == 0:
@@ -73,7 +73,7 @@ class Site:
 
     def _list_rules(self, slot: int, purpose: str) -> list[tuple[str, int]]:
         rules = [(path, landlock.READ) for path in _SYSTEM_READABLE]
-        rules.append((self.work_folder(slot), landlock.PRIVATE))
+        rules.append((self.work_directory(slot), landlock.PRIVATE))
         rules.append(("/dev/null", landlock.READ_FILE | landlock.WRITE_FILE))
         if purpose == "compile":
             rules += [(path, landlock.READ | landlock.EXECUTE) for path in _TOOLCHAIN]
@@ -81,7 +81,7 @@ class Site:
             return rules
         if purpose == "python":
             # Other programs would find the text of the last Python program that ran in the slot there.
-            rules.append((self.source_folder(slot), landlock.READ))
+            rules.append((self.source_directory(slot), landlock.READ))
         if purpose == "executable":
             # The program itself is a memory file, to which Landlock does not apply. Its loader is a file.
             rules += [(path, landlock.READ_FILE | landlock.EXECUTE) for path in _LOADERS]

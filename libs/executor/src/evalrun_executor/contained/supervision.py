@@ -17,7 +17,7 @@ from _signal import (  # type: ignore[import-not-found]  # no stubs; `signal` it
 )
 from resource import struct_rusage
 
-from evalrun_executor.contained import folder
+from evalrun_executor.contained import directory
 from evalrun_executor.contained.frames import NOT_STOPPED, STOP, STOPPED_OTHER, STOPPED_OUTPUT, STOPPED_TIME
 from evalrun_executor.contained.limits import MIB
 
@@ -90,10 +90,10 @@ def open_pipes(stdin: int) -> Pipes:
 class ChildSupervisor:
     """Supervises the children of one slot; holds what is the same for all tests."""
 
-    def __init__(self, service: int, work_folder: str, output_bytes: int, cpus: int, *, may_fork: bool) -> None:
+    def __init__(self, service: int, work_directory: str, output_bytes: int, cpus: int, *, may_fork: bool) -> None:
         self._may_fork = may_fork
         self._service = service
-        self._folder = work_folder
+        self._folder = work_directory
         self.output_bytes = output_bytes
         self._files: tuple[int, ...] = ()
         self._cut = -1
@@ -135,7 +135,7 @@ class ChildSupervisor:
         self._poller.register(pidfd, select.POLLIN)
         texts = {out: bytearray(), err: bytearray()}
         stopped, reason = NOT_STOPPED, ""
-        self._free = folder.count_free_bytes(self._folder)
+        self._free = directory.count_free_bytes(self._folder)
         try:
             self._watch(pid, pidfd, texts, started, lambda: limits)
         except _Stop as stop:
@@ -168,7 +168,7 @@ class ChildSupervisor:
         self._poller.register(pidfd, select.POLLIN)
         self._files = files
         stopped, reason = NOT_STOPPED, ""
-        self._free = folder.count_free_bytes(self._folder)
+        self._free = directory.count_free_bytes(self._folder)
         try:
             self._watch(pid, pidfd, {}, started, limits)
         except _Stop as stop:
@@ -278,10 +278,10 @@ class ChildSupervisor:
             raise _Stop(STOPPED_OTHER, f"more than {THREADS} threads")
         if any(os.fstat(fd).st_size > self.output_bytes for fd in self._files):
             raise _Stop(STOPPED_OUTPUT)
-        reason = folder.find_breach(self._folder)
-        if reason is None and self._free - folder.count_free_bytes(self._folder) > folder.TOTAL_MIB * MIB:
+        reason = directory.find_breach(self._folder)
+        if reason is None and self._free - directory.count_free_bytes(self._folder) > directory.TOTAL_MIB * MIB:
             # This takes 1 ms, so it is done only where somebody has filled the disk meanwhile.
-            reason = folder.find_hidden_breach(self._folder, pid)
+            reason = directory.find_hidden_breach(self._folder, pid)
         if reason is not None:
             raise _Stop(STOPPED_OTHER, reason)
         return used

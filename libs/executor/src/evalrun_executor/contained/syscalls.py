@@ -202,7 +202,7 @@ _CONDITIONAL = frozenset(
 _COMPILERS_ONLY = frozenset(
     {"fork", "vfork", "execve", "chmod", "fchmod", "fchmodat", "setpgid", "utimensat", "symlink", "link", "linkat"}
 ) | {
-    "fallocate",  # 4 GiB between two looks at the private folder
+    "fallocate",  # 4 GiB between two looks at the private directory
     "flock",  # a lock on a file of the system's, which every slot may read, is a signal to the next one
 }
 

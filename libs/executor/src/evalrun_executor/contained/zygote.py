@@ -40,7 +40,7 @@ import typing  # noqa: F401 - 6 ms for each program that imports it
 from collections.abc import Callable
 from types import CodeType
 
-from evalrun_executor.contained import folder, frames, landlock, seccomp
+from evalrun_executor.contained import directory, frames, landlock, seccomp
 from evalrun_executor.contained.filters import ARCHITECTURES
 from evalrun_executor.contained.harness_worker import HarnessWorker
 from evalrun_executor.contained.kernel import (
@@ -97,7 +97,7 @@ class Zygote:
                     return step
 
     def _spawn(self, runner_id: int, slot: int, kind: int, fds: list[int]) -> Next | None:
-        self._site.make_folders(slot)
+        self._site.make_directories(slot)
         self._prepare_ruleset(slot, kind)
         zygote = os.getpid()
         try:
@@ -166,7 +166,7 @@ class Zygote:
                 os.waitpid(-1, 0)
         except ChildProcessError:
             pass
-        folder.empty(self._site.place)
+        directory.empty(self._site.place)
         os.rmdir(self._site.place)
 
 
@@ -194,7 +194,7 @@ def main(settings: dict[str, object], harnesses: list[tuple[str, str, CodeType |
     """Set up and serve. Return the next step in a forked process, None at the zygote's own end.
 
     Args:
-        settings: `control` (descriptor), `place` (folder for private folders, made here), `package_dirs`,
+        settings: `control` (descriptor), `place` (directory for private directories, made here), `package_dirs`,
             `contain` (False: no Landlock and no filter), `harnesses` (mode to main module), `imports` (modules of the
             standard library to import ahead).
         harnesses: their modules in order: name, file name, code; no code: a package.

@@ -21,7 +21,7 @@ from evalrun_executor.harness import Harness, Source, sources
 from evalrun_executor.interpreter import Identity, Interpreter, as_user
 
 MODULES = (
-    "c_types", "kernel", "filters", "syscalls", "seccomp", "landlock", "frames", "limits", "folder",
+    "c_types", "kernel", "filters", "syscalls", "seccomp", "landlock", "frames", "limits", "directory",
     "supervision", "child_bootstrap", "program", "site", "python_source", "compiler", "exchange", "execution", "runner",
     "harness_worker", "program_worker", "session", "session_worker", "zygote",
 )  # fmt: skip
@@ -55,7 +55,8 @@ class ZygotePlan:
     harnesses: Mapping[str, Harness]
     """By mode; each is loaded at start."""
     work_dir: str | None
-    """Folder of the private folders; None: the first temporary folder that the candidates' user can write to."""
+    """Directory of the private directories; None: the first temporary directory that the candidates' user can write
+    to."""
     imports: Sequence[str] = ()
     """Modules of the standard library that the zygote imports ahead of every fork."""
 
@@ -162,7 +163,7 @@ class ZygoteProcess:
 
     @property
     def place(self) -> str:
-        """The folder that holds the private folders."""
+        """The directory that holds the private directories."""
         return self._place
 
     @property
@@ -275,18 +276,18 @@ class ZygoteProcess:
 
 
 def _choose_place(plan: ZygotePlan) -> str:
-    """Return the path of a fresh folder, which the zygote makes itself, as its own user."""
+    """Return the path of a fresh directory, which the zygote makes itself, as its own user."""
     parent = plan.work_dir
     if parent is None:
         parents = [tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm"]  # noqa: S108 - a fresh name of mode 0700 in it
         parent = next((path for path in parents if _is_open_to(path, plan.identity)), None)
     if parent is None:
-        raise Unusable("no temporary folder is open to the candidates' user: name one with --work-dir")
+        raise Unusable("no temporary directory is open to the candidates' user: name one with --work-dir")
     return f"{parent}/evalrun-sandbox-{os.getpid()}-{os.urandom(6).hex()}"
 
 
 def _is_open_to(path: str, identity: Identity) -> bool:
-    """Return whether the candidates' user can make a folder in `path`."""
+    """Return whether the candidates' user can make a directory in `path`."""
     if identity.user is None:
         return os.access(path, os.W_OK | os.X_OK)
     try:

@@ -76,7 +76,7 @@ class Language:
     """Program around a checker's source; empty: checkers cannot be written in it.
 
     `str.format` fills in `source`, `arguments` (three file names), `length` (bytes of each file's length on stdin, low
-    first) and `output_as_stdin`. It writes the files input, answer and output from stdin, makes the folder feedback,
+    first) and `output_as_stdin`. It writes the files input, answer and output from stdin, makes the directory feedback,
     and runs the source with the arguments.
     """
     fusion: FusionNames | None = None

@@ -21,7 +21,7 @@ class RunFacts:
     """One run, as a comparison needs it."""
 
     place: str
-    """Its folder or URL, as the user named it."""
+    """Its directory or URL, as the user named it."""
     summary: Mapping[str, object]
     """Of summary.json."""
     run_info: Info

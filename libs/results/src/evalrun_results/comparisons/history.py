@@ -1,7 +1,7 @@
 """The curve of a metric over the steps of a training, from what its runs left behind. Pure.
 
 A run says by `spec.lineage` which checkpoint it evaluated; one that says no step is placed by the number in its model's
-folder (`global_step_120`), else left out with the reason.
+directory (`global_step_120`), else left out with the reason.
 """
 
 import re

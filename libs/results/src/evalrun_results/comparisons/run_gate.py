@@ -202,10 +202,10 @@ def _check_no_problem_left_out(run: StoredRun, gate: Gate, baseline: Totals | No
 
 
 def baseline_place(baseline: str, base_dir: Path) -> str:
-    """Return the folder or URL that a gate's baseline names.
+    """Return the directory or URL that a gate's baseline names.
 
     Args:
-        baseline: a URL, or a path; a relative one is below `base_dir`, the folder of the file that names it.
+        baseline: a URL, or a path; a relative one is below `base_dir`, the directory of the file that names it.
         base_dir: see there.
 
     Raises:
@@ -213,10 +213,11 @@ def baseline_place(baseline: str, base_dir: Path) -> str:
     """
     if "://" in baseline:
         return baseline
-    folder = base_dir / baseline
-    if not folder.exists() and _RUN_NAME.fullmatch(baseline):
+    directory = base_dir / baseline
+    if not directory.exists() and _RUN_NAME.fullmatch(baseline):
         raise BadInputError(
-            f"baseline {baseline}: no such folder ({folder}), and names of EvalRuns are resolved only in a cluster: "
-            "write the folder or URL of its outputs"
+            f"baseline {baseline}: no such directory ({directory}), and names of EvalRuns are resolved only in a "
+            f"cluster: "
+            "write the directory or URL of its outputs"
         )
-    return str(folder)
+    return str(directory)

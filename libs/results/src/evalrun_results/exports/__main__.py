@@ -1,7 +1,7 @@
-"""`python -m evalrun_results.exports FOLDER`: does the export that FOLDER/job.json asks for, in this process.
+"""`python -m evalrun_results.exports DIRECTORY`: does the export that FOLDER/job.json asks for, in this process.
 
-Ends with 0 and FOLDER/exported.json, or with 1 and one line on stderr. The packages of the services are imported here
-and nowhere else: they cost 100 MB and seconds, and may be missing.
+Ends with 0 and DIRECTORY/exported.json, or with 1 and one line on stderr. The packages of the services are imported
+here and nowhere else: they cost 100 MB and seconds, and may be missing.
 """
 
 import os
@@ -21,16 +21,16 @@ def exporter_of(job: ExportJob) -> Exporter:
     if isinstance(job.target, WandbTarget):
         from evalrun_results.exports.wandb_run import WandbExporter
 
-        return WandbExporter(job.target, job.folder, job.scratch)
+        return WandbExporter(job.target, job.directory, job.scratch)
     from evalrun_results.exports.mlflow_run import MlflowExporter
 
     return MlflowExporter(job.target, os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT)
 
 
-def main(folder: Path) -> int:
+def main(directory: Path) -> int:
     """Do the export; gives the exit code."""
     die_with_parent()
-    job = ExportJob.model_validate_json((folder / "job.json").read_bytes())
+    job = ExportJob.model_validate_json((directory / "job.json").read_bytes())
     try:
         exported = exporter_of(job).export(job.content)
     except ImportError as error:
@@ -39,7 +39,7 @@ def main(folder: Path) -> int:
     except ExportError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    (folder / "exported.json").write_text(exported.model_dump_json())
+    (directory / "exported.json").write_text(exported.model_dump_json())
     return 0
 
 

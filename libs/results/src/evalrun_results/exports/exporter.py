@@ -48,7 +48,7 @@ class Exported(BaseModel):
     url: str = ""
     """Address of the run's page; empty if it has none yet."""
     files: str = ""
-    """Folder of what was written on this machine, relative to the outputs."""
+    """Directory of what was written on this machine, relative to the outputs."""
 
 
 class ExportJob(BaseModel):
@@ -58,10 +58,10 @@ class ExportJob(BaseModel):
 
     target: Target
     content: ExportContent
-    folder: Path
-    """The outputs' folder; a service's own files may be left in it."""
+    directory: Path
+    """The outputs' directory; a service's own files may be left in it."""
     scratch: Path
-    """A folder for whatever else is written; it is removed afterwards."""
+    """A directory for whatever else is written; it is removed afterwards."""
 
 
 class Exporter(Protocol):

@@ -20,15 +20,15 @@ SECRETS: Final = ("WANDB_API_KEY", "MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_PAS
 
 
 def export_apart(
-    target: Target, content: ExportContent, folder: Path, *, scratch_in: Path | None, seconds: float
+    target: Target, content: ExportContent, directory: Path, *, scratch_in: Path | None, seconds: float
 ) -> Exported:
     """Export in a process of its own; blocking.
 
     Args:
         target: where to.
         content: what.
-        folder: the outputs'.
-        scratch_in: where a folder for scratch files is made; None: the system's own place.
+        directory: the outputs'.
+        scratch_in: where a directory for scratch files is made; None: the system's own place.
         seconds: after which the process is killed.
 
     Raises:
@@ -41,7 +41,7 @@ def export_apart(
         )
     with TemporaryDirectory(prefix=f"evalrun-{target.kind}-", dir=scratch_in, ignore_cleanup_errors=True) as scratch:
         place = Path(scratch)
-        job = ExportJob(target=target, content=content, folder=folder.resolve(), scratch=place)
+        job = ExportJob(target=target, content=content, directory=directory.resolve(), scratch=place)
         (place / "job.json").write_text(job.model_dump_json())
         errors = place / "stderr.txt"
         with errors.open("wb") as stderr:
@@ -65,7 +65,7 @@ def export_apart(
 
 
 def environment(given: Mapping[str, str], scratch: Path) -> dict[str, str]:
-    """Return the export's environment: this process's, with every file of the packages in the scratch folder.
+    """Return the export's environment: this process's, with every file of the packages in the scratch directory.
 
     A pod's root and home are read-only. Without a home and a .netrc the environment is the only source of an API key:
     whoever runs on one machine must not export with a key that they did not name.

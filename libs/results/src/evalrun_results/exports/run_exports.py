@@ -17,7 +17,7 @@ from evalrun_results.samples import JsonObject
 logger = logging.getLogger(__name__)
 
 RunExport = Callable[[Target, ExportContent, Path], Exported]
-"""Does one export into the outputs' folder. Raises ExportError, OSError."""
+"""Does one export into the outputs' directory. Raises ExportError, OSError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class RunExports:
         info: Mapping[str, object],
         datasets: Mapping[str, DatasetMetrics],
         qa: Mapping[str, Sequence[JsonObject]],
-        folder: Path,
+        directory: Path,
     ) -> ExportReport:
         """Export to every target at once; blocking. Never raises for their sake: the run has its results."""
         content = content_of(self._order, info, datasets, qa)
@@ -76,7 +76,7 @@ class RunExports:
         entries: JsonObject = {}
         warnings, wandb_url = [], ""
         with ThreadPoolExecutor(len(targets)) as threads:  # of their time limits only one is waited for
-            outcomes = threads.map(lambda target: self._try(target, content, folder), targets)
+            outcomes = threads.map(lambda target: self._try(target, content, directory), targets)
         for target, outcome in zip(targets, outcomes, strict=True):
             entry: JsonObject = {"id": content.id, **target.model_dump(exclude={"kind"})}
             if isinstance(outcome, Exported):
@@ -89,10 +89,10 @@ class RunExports:
             entries[target.kind] = entry
         return ExportReport(entries, tuple(warnings), wandb_url)
 
-    def _try(self, target: Target, content: ExportContent, folder: Path) -> Exported | str:
+    def _try(self, target: Target, content: ExportContent, directory: Path) -> Exported | str:
         """Export to one target; the reason where that failed."""
         try:
-            return self._export(target, content, folder)
+            return self._export(target, content, directory)
         except (ExportError, OSError) as error:
             return str(error)
 
@@ -102,13 +102,13 @@ def exports_of(order: RunConfig, *, scratch_in: Path, seconds: float) -> RunExpo
 
     Args:
         order: the run's.
-        scratch_in: a folder with room for what the packages write.
+        scratch_in: a directory with room for what the packages write.
         seconds: that each export may take.
     """
     if not targets_of(order.spec.exports):
         return None
 
-    def export(target: Target, content: ExportContent, folder: Path) -> Exported:
-        return export_apart(target, content, folder, scratch_in=scratch_in, seconds=seconds)
+    def export(target: Target, content: ExportContent, directory: Path) -> Exported:
+        return export_apart(target, content, directory, scratch_in=scratch_in, seconds=seconds)
 
     return RunExports(order, export)

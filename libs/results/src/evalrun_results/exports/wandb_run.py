@@ -10,7 +10,7 @@ from wandb.errors import Error as WandbError
 from evalrun_results.exports.content import QA_COLUMNS, CurvePoint, ExportContent, qa_row
 from evalrun_results.exports.exporter import Exported, ExportError, WandbTarget
 
-OFFLINE_FOLDER = "wandb"
+OFFLINE_DIRECTORY = "wandb"
 STEP = "checkpoint_step"
 """The horizontal axis of a schedule's curve. Not WandB's own step, which only grows: checkpoints come in any order."""
 
@@ -20,13 +20,13 @@ class WandbExporter:
 
     Args:
         target: the project.
-        folder: the outputs'; an offline run's files are left in its `wandb` folder, for `wandb sync`.
+        directory: the outputs'; an offline run's files are left in its `wandb` directory, for `wandb sync`.
         scratch: where the package writes meanwhile.
     """
 
-    def __init__(self, target: WandbTarget, folder: Path, scratch: Path) -> None:
+    def __init__(self, target: WandbTarget, directory: Path, scratch: Path) -> None:
         self._target = target
-        self._folder = folder
+        self._folder = directory
         self._scratch = scratch
 
     def export(self, content: ExportContent) -> Exported:
@@ -88,13 +88,16 @@ class WandbExporter:
         )
 
     def _keep(self, run_id: str) -> str:
-        """Move an offline run's files beside the outputs, instead of those of an earlier export; give their folder."""
-        place = self._folder / OFFLINE_FOLDER
+        """Move an offline run's files beside the outputs, instead of those of an earlier export; give their
+        directory."""
+        place = self._folder / OFFLINE_DIRECTORY
         place.mkdir(exist_ok=True)
         for earlier in place.glob(f"offline-run-*-{run_id}"):
             shutil.rmtree(earlier)
         (written,) = (self._scratch / "wandb").glob(f"offline-run-*-{run_id}")
-        for link in [path for path in written.rglob("*") if path.is_symlink()]:  # into the scratch folder, which goes
+        for link in [
+            path for path in written.rglob("*") if path.is_symlink()
+        ]:  # into the scratch directory, which goes
             link.unlink()
         shutil.move(written, place / written.name)
-        return f"{OFFLINE_FOLDER}/{written.name}"
+        return f"{OFFLINE_DIRECTORY}/{written.name}"

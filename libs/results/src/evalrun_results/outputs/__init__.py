@@ -1,1 +1,1 @@
-"""Outputs of a run: result tables, QA logs, summary; to a folder or any fsspec URL."""
+"""Outputs of a run: result tables, QA logs, summary; to a directory or any fsspec URL."""

@@ -1,6 +1,6 @@
 """Writes a run's output files (docs/outputs.md) in one pass over its results.
 
-Each file is there whole or not at all, and `summary.json` comes last: where it is, the folder is complete.
+Each file is there whole or not at all, and `summary.json` comes last: where it is, the directory is complete.
 """
 
 import errno
@@ -40,7 +40,7 @@ REPORT: Final = "report.html"
 SUMMARY_SCHEMA_VERSION: Final = 1
 
 OBJECT_STORES: Final = frozenset({"s3", "s3a", "gs", "gcs"})
-"""Protocols without folders: there `makedirs` would create the bucket, e.g. one whose name was mistyped."""
+"""Protocols without directories: there `makedirs` would create the bucket, e.g. one whose name was mistyped."""
 PROBE: Final = ".evalrun-probe"
 
 Wait: TypeAlias = Callable[[str], bool]
@@ -160,15 +160,15 @@ def write_outputs(
     staging: Path | None = None,
     wait: Wait | None = None,
 ) -> RunSummary:
-    """Write a run's folder and give its summary; results are read once and never held together.
+    """Write a run's directory and give its summary; results are read once and never held together.
 
     Args:
         results: every pass and turn, each key once; `results.jsonl` keeps their order.
-        destination: the folder itself, as a local path or an fsspec URL (s3://, gs://, ...). Files that are already
+        destination: the directory itself, as a local path or an fsspec URL (s3://, gs://, ...). Files that are already
             there are replaced; an old summary.json goes first.
         plan: what they say beyond the results.
-        staging: where the files of a remote folder are written before they are sent; None: the system's own place for
-            temporary files. It must hold all of them.
+        staging: where the files of a remote directory are written before they are sent; None: the system's own place
+            for temporary files. It must hold all of them.
         wait: called when a store refuses a file; None: the first refusal ends it.
 
     Raises:
@@ -178,10 +178,10 @@ def write_outputs(
     """
     files, path = resolve_destination(destination)
     if isinstance(files, LocalFileSystem):
-        return write_folder(results, Path(path), plan)
-    with TemporaryDirectory(prefix="evalrun-outputs-", dir=staging) as folder:
-        summary = write_folder(results, Path(folder), plan)
-        send_folder(Path(folder), files, path, wait)
+        return write_directory(results, Path(path), plan)
+    with TemporaryDirectory(prefix="evalrun-outputs-", dir=staging) as directory:
+        summary = write_directory(results, Path(directory), plan)
+        send_directory(Path(directory), files, path, wait)
     return summary
 
 
@@ -212,7 +212,7 @@ def probe_destination(destination: str) -> None:
     files, path = resolve_destination(destination)
     target = f"{path.rstrip('/')}/{PROBE}"
     try:
-        _make_folder(files, target)
+        _make_directory(files, target)
         files.pipe_file(target, b"")
     except Exception as error:
         problem = store_problem(error)
@@ -225,13 +225,13 @@ def probe_destination(destination: str) -> None:
         logger.info("%s stays, empty: %s", target, store_problem(error).text)
 
 
-def write_folder(results: Iterable[SampleResult], folder: Path, plan: OutputPlan) -> RunSummary:
-    """Write a run's folder on this machine. Raises as `write_outputs` does."""
-    (folder / "qa_logs").mkdir(parents=True, exist_ok=True)
-    (folder / SUMMARY).unlink(missing_ok=True)
+def write_directory(results: Iterable[SampleResult], directory: Path, plan: OutputPlan) -> RunSummary:
+    """Write a run's directory on this machine. Raises as `write_outputs` does."""
+    (directory / "qa_logs").mkdir(parents=True, exist_ok=True)
+    (directory / SUMMARY).unlink(missing_ok=True)
     metrics, qa_logs, disagreements = MetricsAccumulator(), QaLogs(plan.qa), DisagreementLog()
     warnings, failures = RunWarnings(), FailureLog()
-    with result_table(folder / "results.jsonl", folder / "results.parquet") as table:
+    with result_table(directory / "results.jsonl", directory / "results.parquet") as table:
         for result in results:
             metrics.add(result)
             qa_logs.add(result)
@@ -240,21 +240,21 @@ def write_folder(results: Iterable[SampleResult], folder: Path, plan: OutputPlan
             failures.add(result)
             table.add(result)
     for name, content in plan.audit_files.items():
-        (folder / "audit" / name).parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / "audit" / name, content)
-    records = _write_qa_logs(qa_logs, folder / "qa_logs")
+        (directory / "audit" / name).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(directory / "audit" / name, content)
+    records = _write_qa_logs(qa_logs, directory / "qa_logs")
     summary = summarise(metrics, disagreements, plan)
     summary = replace(summary, warnings=[*_partial_lines(summary), *warnings.lines()], failures=failures)
     run_info = plan.run_info
     if plan.export is not None:
-        exported = plan.export(run_info, summary.datasets, records, folder)
+        exported = plan.export(run_info, summary.datasets, records, directory)
         summary = replace(summary, exports=exported)
         run_info = {**run_info, "exports": exported.entries}
-    write_atomically(folder / "run_info.json", json_document(run_info, sort_keys=True))
-    write_atomically(folder / "metrics.json", json_document(summary.values()))
+    write_atomically(directory / "run_info.json", json_document(run_info, sort_keys=True))
+    write_atomically(directory / "metrics.json", json_document(summary.values()))
     report = ReportContent(summary.as_json(), run_info, metrics.datasets, disagreements.datasets, records)
-    write_atomically(folder / REPORT, render_report(report).encode())
-    write_atomically(folder / SUMMARY, json_document(summary.as_json()))
+    write_atomically(directory / REPORT, render_report(report).encode())
+    write_atomically(directory / SUMMARY, json_document(summary.as_json()))
     return summary
 
 
@@ -299,19 +299,19 @@ def cost_of(plan: OutputPlan) -> JsonObject | None:
     return {"gpu_seconds": seconds, "gpu_hour": price, "currency": plan.currency or None, "money": money}
 
 
-def send_folder(folder: Path, files: fsspec.AbstractFileSystem, path: str, wait: Wait | None = None) -> None:
-    """Copy a finished folder to another file system, summary.json last.
+def send_directory(directory: Path, files: fsspec.AbstractFileSystem, path: str, wait: Wait | None = None) -> None:
+    """Copy a finished directory to another file system, summary.json last.
 
     Args:
-        folder: the finished folder.
+        directory: the finished directory.
         files: the other file system.
-        path: the folder there.
+        path: the directory there.
         wait: called when a file cannot be sent; None: the first failure ends it.
 
     Raises:
         OSError: a file cannot be sent; it names the file.
     """
-    names = sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+    names = sorted(str(file.relative_to(directory)) for file in directory.rglob("*") if file.is_file())
     names.sort(key=lambda name: name == SUMMARY)
 
     def remove_summary(target: str) -> None:
@@ -320,8 +320,8 @@ def send_folder(folder: Path, files: fsspec.AbstractFileSystem, path: str, wait:
             files.rm_file(target)
 
     def put(target: str) -> None:
-        _make_folder(files, target)
-        files.put_file(str(folder / target.removeprefix(f"{path}/")), target)
+        _make_directory(files, target)
+        files.put_file(str(directory / target.removeprefix(f"{path}/")), target)
 
     _insist(remove_summary, f"{path}/{SUMMARY}", wait)
     for name in names:
@@ -346,17 +346,17 @@ def _as_os_error(error: Exception, problem: str, target: str) -> OSError:
     return OSError(number or errno.EIO, problem, target)
 
 
-def _make_folder(files: fsspec.AbstractFileSystem, target: str) -> None:
+def _make_directory(files: fsspec.AbstractFileSystem, target: str) -> None:
     protocols = {files.protocol} if isinstance(files.protocol, str) else set(files.protocol)
     if not protocols & OBJECT_STORES:
         files.makedirs(target.rpartition("/")[0], exist_ok=True)
 
 
-def _write_qa_logs(qa_logs: QaLogs, folder: Path) -> dict[str, list[JsonObject]]:
+def _write_qa_logs(qa_logs: QaLogs, directory: Path) -> dict[str, list[JsonObject]]:
     records, summary = qa_logs.finish()
     for dataset, lines in records.items():
-        # A dataset of the user's own may be called a/b: quoting keeps the file in the folder and names apart.
-        path = folder / f"{quote(dataset, safe='')}_qa.jsonl"
+        # A dataset of the user's own may be called a/b: quoting keeps the file in the directory and names apart.
+        path = directory / f"{quote(dataset, safe='')}_qa.jsonl"
         write_atomically(path, b"".join(json_line(line) + b"\n" for line in lines))
-    write_atomically(folder / "qa_summary.json", json_document(summary))
+    write_atomically(directory / "qa_summary.json", json_document(summary))
     return records

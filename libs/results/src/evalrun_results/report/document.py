@@ -80,7 +80,7 @@ def _run_table(info: Json, summary: Json) -> Markup:
         "GPU time": shown.seconds(gpu) if gpu else "",
         "Replicas without a request": _idle(mapping(summary, "generation")),
         "Versions": _pairs(mapping(info, "versions")),
-        "Git revision of the spec's folder": text(info, "base_dir_git_revision"),
+        "Git revision of the spec's directory": text(info, "base_dir_git_revision"),
     }
     body: list[list[Child]] = [[element("b", name), value] for name, value in rows.items() if value]
     return table(["", ""], body) if body else element("p", "Nothing is known of the run.", class_="quiet")

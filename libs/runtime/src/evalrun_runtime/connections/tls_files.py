@@ -1,7 +1,7 @@
 """Mutual TLS: a process's certificate, its key, and the authorities that both sides of a connection are checked by.
 
-A folder has the layout of cert-manager's Secrets: `tls.crt`, `tls.key` and `ca.crt`. One identity serves a process as
-server and as client.
+A directory has the layout of cert-manager's Secrets: `tls.crt`, `tls.key` and `ca.crt`. One identity serves a process
+as server and as client.
 """
 
 import os
@@ -71,15 +71,15 @@ class TlsSource(Protocol):
 
 
 class TlsFiles:
-    """The identity in a folder, read again when it changes. Raises BadInputError where it cannot be used."""
+    """The identity in a directory, read again when it changes. Raises BadInputError where it cannot be used."""
 
-    def __init__(self, folder: Path) -> None:
-        self._files = ReloadedFiles([folder / name for name in FILES], _identity)
+    def __init__(self, directory: Path) -> None:
+        self._files = ReloadedFiles([directory / name for name in FILES], _identity)
 
     @classmethod
-    def of(cls, folder: Path | None) -> "TlsFiles | None":
+    def of(cls, directory: Path | None) -> "TlsFiles | None":
         """Return what a setting names; None if it is not set. Raises BadInputError."""
-        return None if folder is None else cls(folder)
+        return None if directory is None else cls(directory)
 
     @property
     def current(self) -> TlsIdentity:

@@ -51,7 +51,7 @@ class OutputJob:
     stopped: StoppedEarly | None
     """None where its gates did not end it early."""
     staging: Path
-    """A folder on this machine with room for the outputs of a remote place: the ledger's."""
+    """A directory on this machine with room for the outputs of a remote place: the ledger's."""
     wait: Callable[[str], bool]
     """Waits after a refusal of a remote place, given what is wrong; returns whether to try again."""
     generation: Callable[[], dict[str, float | int | None]] | None = None

@@ -134,11 +134,12 @@ def package_versions() -> dict[str, str]:
     return found
 
 
-def git_revision(folder: Path) -> str | None:
-    """Return the commit of the repository that holds the folder, `+changes` where files differ; None outside of one."""
+def git_revision(directory: Path) -> str | None:
+    """Return the commit of the repository that holds the directory, `+changes` where files differ; None outside of
+    one."""
 
     def git(*arguments: str) -> str:
-        command = ["git", "-C", str(folder), *arguments]
+        command = ["git", "-C", str(directory), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
 
     try:

@@ -23,7 +23,7 @@ def check_destination(destination: str, *, first_start: bool) -> None:
             by its end.
 
     Raises:
-        BadInputError: the URL cannot be used, the folder cannot be made, or the store refuses it for good.
+        BadInputError: the URL cannot be used, the directory cannot be made, or the store refuses it for good.
         OSError: the store cannot be reached, is full or is failing.
     """
     files, path = resolve_destination(destination)

@@ -48,7 +48,7 @@ class Ledger:
         """Open or create the file. Blocking: call before serving.
 
         Args:
-            path: the file; its folder is made.
+            path: the file; its directory is made.
             max_pages: pages of 4096 bytes beyond which the ledger counts as full; None: as much as the disk holds.
 
         Raises:

@@ -81,7 +81,7 @@ class LedgerLock:
             os.close(descriptor)
             raise BadInputError(
                 f"ledger {self.path.with_suffix('')}: process {holder} is using it: stop that run first, "
-                "or use another output folder"
+                "or use another output directory"
             ) from error
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)

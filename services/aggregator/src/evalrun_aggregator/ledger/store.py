@@ -52,7 +52,7 @@ class LedgerWriter:
         """Open or create the file.
 
         Args:
-            path: its folder exists.
+            path: its directory exists.
             max_pages: pages of 4096 bytes beyond which the file counts as full.
 
         Raises:

@@ -67,7 +67,7 @@ def _prompts_of(dataset: RunDataset) -> list[str]:
 def rejudging_of(order: RunConfig) -> str | None:
     """Name the rejudging that a run configuration asks for; None for none.
 
-    The output is part of the name: rejudging a copy of a rejudged ledger into another folder is intended.
+    The output is part of the name: rejudging a copy of a rejudged ledger into another directory is intended.
     """
     return None if order.rejudge is None else f"{order.rejudge} into {order.output_dir}"
 

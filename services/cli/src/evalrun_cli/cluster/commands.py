@@ -110,7 +110,7 @@ def show_results(name: str, *, namespace: str | None, output: Path | None) -> Ex
         BadInputError: there is no such run, it has no results, or they cannot be had from here.
     """
     if output is not None and output.exists() and any(output.iterdir()):
-        raise BadInputError(f"--output {output}: the folder is not empty: name another one")
+        raise BadInputError(f"--output {output}: the directory is not empty: name another one")
 
     async def work(runs: "ClusterRuns", console: Console) -> ExitCode:
         from evalrun_cli.cluster.outputs import SendFrom, bring_outputs
@@ -130,10 +130,10 @@ def show_results(name: str, *, namespace: str | None, output: Path | None) -> Ex
                 yield partial(runs.run_in, pod)
 
         with TemporaryDirectory(prefix="evalrun-results-") as scratch:
-            folder = Path(scratch) / "outputs" if output is None else output
-            folder.mkdir(parents=True, exist_ok=True)
-            place = await bring_outputs(run, folder, [] if output is not None else ["summary.json"], send, reader)
-            summary = json.loads((folder / "summary.json").read_text())
+            directory = Path(scratch) / "outputs" if output is None else output
+            directory.mkdir(parents=True, exist_ok=True)
+            place = await bring_outputs(run, directory, [] if output is not None else ["summary.json"], send, reader)
+            summary = json.loads((directory / "summary.json").read_text())
         for table in results_tables(summary):
             console.print(table)
         if (decided := gate_line(summary)) is not None:

@@ -32,12 +32,14 @@ Reader = Callable[[str], AbstractAsyncContextManager[SendFrom]]
 """Runs a pod that mounts a claim, and gives what runs commands there. Raises BadInputError, UnreachableError."""
 
 
-async def bring_outputs(run: EvalRun, folder: Path, only: Sequence[str], send: SendFrom | None, reader: Reader) -> str:
-    """Bring a run's outputs into a folder; gives where they came from.
+async def bring_outputs(
+    run: EvalRun, directory: Path, only: Sequence[str], send: SendFrom | None, reader: Reader
+) -> str:
+    """Bring a run's outputs into a directory; gives where they came from.
 
     Args:
         run: with its status.
-        folder: an empty folder.
+        directory: an empty directory.
         only: the files that are wanted; none: all.
         send: None where the aggregator is gone. Where it may not be asked, an output in a bucket is read from here.
         reader: for outputs on a volume where the aggregator is gone.
@@ -52,7 +54,7 @@ async def bring_outputs(run: EvalRun, folder: Path, only: Sequence[str], send: S
     path = names.aggregator_path(url, names.ledger_claim(run.metadata.name, str(run.metadata.uid)))
     if send is not None:
         try:
-            await _receive(send, path, folder, only)
+            await _receive(send, path, directory, only)
         except BadInputError as error:
             if url.startswith("pvc://"):
                 raise
@@ -62,7 +64,7 @@ async def bring_outputs(run: EvalRun, folder: Path, only: Sequence[str], send: S
     if url.startswith("pvc://"):
         try:
             async with reader(str(names.claim_of(url))) as send_from_volume:
-                await _receive(send_from_volume, path, folder, only)
+                await _receive(send_from_volume, path, directory, only)
         except BadInputError as error:
             raise BadInputError(
                 f"{_on_volume(url)}: mount it in a pod to read them (docs/install.md): {error}"
@@ -71,25 +73,25 @@ async def bring_outputs(run: EvalRun, folder: Path, only: Sequence[str], send: S
     from evalrun_results.outputs.sender import files_of  # fsspec: `evalrun status` starts without it
 
     for name, _, open_file in files_of(url, only):
-        target = folder / name
+        target = directory / name
         target.parent.mkdir(parents=True, exist_ok=True)
         with open_file() as source, target.open("wb") as file:
             shutil.copyfileobj(source, file, CHUNK)
     return url
 
 
-async def _receive(send: SendFrom, url: str, folder: Path, only: Sequence[str]) -> None:
-    with TemporaryDirectory(prefix="evalrun-outputs-", dir=folder.parent) as scratch:
+async def _receive(send: SendFrom, url: str, directory: Path, only: Sequence[str]) -> None:
+    with TemporaryDirectory(prefix="evalrun-outputs-", dir=directory.parent) as scratch:
         archive = Path(scratch) / "outputs.tar"
         with archive.open("wb") as file:
             await send([*SENDER, url, *only], file)
-        _unpack(archive, folder, url)
+        _unpack(archive, directory, url)
 
 
-def _unpack(archive: Path, folder: Path, url: str) -> None:
+def _unpack(archive: Path, directory: Path, url: str) -> None:
     try:
         with tarfile.open(archive) as tar:
-            tar.extractall(folder, filter="data")
+            tar.extractall(directory, filter="data")
     except tarfile.TarError as error:
         raise BadInputError(f"{url}: the download cannot be unpacked: try again ({error})") from error
 

@@ -42,13 +42,13 @@ def output_place(name: str, *, namespace: str | None) -> str:
         schedule = await runs.schedule(name)
         if schedule is None:
             raise BadInputError(
-                f"{name}: neither a folder nor an EvalSchedule of namespace {runs.namespace}: name one of them"
+                f"{name}: neither a directory nor an EvalSchedule of namespace {runs.namespace}: name one of them"
             )
         url = schedule.spec.template.output.url
         if url is None or url.startswith("pvc://"):
             raise BadInputError(
                 f"the results of EvalSchedule {name} are on a volume, which this machine cannot read: copy them "
-                "(evalrun results RUN --output DIR), then name that folder"
+                "(evalrun results RUN --output DIR), then name that directory"
             )
         places.append(url)
         return ExitCode.SUCCEEDED

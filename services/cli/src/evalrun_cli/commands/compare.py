@@ -20,7 +20,7 @@ from evalrun_runtime.exits import ExitCode
     "--phases",
     is_flag=True,
     help="The runs are phases of a training (baseline, sft, dpo, grpo, repair), by lineage.phase or as PHASE=RUN: say "
-    "whether each one's headline figures moved as they should. A folder stands for its runs that say a phase.",
+    "whether each one's headline figures moved as they should. A directory stands for its runs that say a phase.",
 )
 @shown
 def compare(
@@ -28,7 +28,7 @@ def compare(
 ) -> ExitCode:
     """Compare run B with run A, or several runs with A, problem by problem.
 
-    Runs are folders of outputs or fsspec URLs (s3://..., gs://...). Only problems judged in all runs count.
+    Runs are directories of outputs or fsspec URLs (s3://..., gs://...). Only problems judged in all runs count.
 
     For two runs: each difference with its paired bootstrap interval, McNemar's exact test (one sample per problem), the
     problems solved by only one run, the minimum detectable difference, and how the runs' conditions differ.
@@ -56,7 +56,7 @@ def compare(
     required=True,
     type=EXISTING_FILE,
     help="A YAML list of gates, each as in an EvalRun's spec: baseline, dataset, metric, maxRegression, confidence. "
-    "A baseline is a URL, or a folder relative to this file. Several are decided with Bonferroni's correction.",
+    "A baseline is a URL, or a directory relative to this file. Several are decided with Bonferroni's correction.",
 )
 @click.option(
     "--sample-size",
@@ -68,9 +68,9 @@ def compare(
 def gate(run: str, policy: Path, sample_size: bool, view: str, output: Path | None) -> ExitCode:
     """Decide the gates of a policy file for a run.
 
-    RUN is a folder of outputs or an fsspec URL. Each gate uses the paired interval of RUN minus baseline: PASS if its
-    lower bound is at least -maxRegression, FAIL if its upper bound is below that, INCONCLUSIVE otherwise. Results that
-    a program could have forged are not used; test data is used only if allowTestRole names it.
+    RUN is a directory of outputs or an fsspec URL. Each gate uses the paired interval of RUN minus baseline: PASS if
+    its lower bound is at least -maxRegression, FAIL if its upper bound is below that, INCONCLUSIVE otherwise. Results
+    that a program could have forged are not used; test data is used only if allowTestRole names it.
 
     \b
     Example:

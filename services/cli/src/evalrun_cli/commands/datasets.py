@@ -10,12 +10,12 @@ from evalrun_runtime.exits import ExitCode
 
 @evalrun.group()
 def data() -> None:
-    """Prepare datasets, audit them for duplicates and leakage, and show the content of a prepared folder."""
+    """Prepare datasets, audit them for duplicates and leakage, and show the content of a prepared directory."""
 
 
 @data.command(epilog=EXIT_CODES)
 @click.argument("plan", type=EXISTING_FILE)
-@click.option("--output", required=True, type=click.Path(path_type=Path), help="Folder for the datasets.")
+@click.option("--output", required=True, type=click.Path(path_type=Path), help="Directory for the datasets.")
 @click.option(
     "--sandbox-fusion",
     metavar="URL",
@@ -69,7 +69,7 @@ def check(files: tuple[str, ...], renamed: tuple[str, ...], output: Path | None)
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--allow", type=EXISTING_FILE, help="YAML list of accepted overlaps, each with a reason.")
 def audit(directory: Path, allow: Path | None) -> ExitCode:
-    """Audit the prepared folder DIR again, e.g. with a changed allow file.
+    """Audit the prepared directory DIR again, e.g. with a changed allow file.
 
     Writes DIR/data_manifests/audit_report.md and audit.json; exit code 1 if an overlap is not allowed.
     """
@@ -81,7 +81,7 @@ def audit(directory: Path, allow: Path | None) -> ExitCode:
 @data.command(epilog=EXIT_CODES)
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 def show(directory: Path) -> ExitCode:
-    """Show the datasets of the prepared folder DIR and verify its files against the manifests' hashes."""
+    """Show the datasets of the prepared directory DIR and verify its files against the manifests' hashes."""
     from evalrun_data.governance.commands import show_data
 
     return show_data(directory)
@@ -102,8 +102,8 @@ def audit_tests(
 ) -> ExitCode:
     """Print how good the tests of RUN's problems are, by programs whose correctness is known, or by mutants.
 
-    RUN is a folder of outputs, or an fsspec URL, e.g. of `evalrun judge`. Exit code 1 if tests accept a wrong program
-    or reject a correct one.
+    RUN is a directory of outputs, or an fsspec URL, e.g. of `evalrun judge`. Exit code 1 if tests accept a wrong
+    program or reject a correct one.
 
     \b
     Example of the labels (`evalrun data mutants` writes the last kind):

@@ -20,8 +20,8 @@ PER_PROBLEM = click.option(
 def export() -> None:
     """Write the answers of a run as data for training.
 
-    RUN is the folder of a run on this machine. Each program of a problem counts once. Answers that were not judged are
-    left out, and so are accepted ones whose result a program could have forged.
+    RUN is the directory of a run on this machine. Each program of a problem counts once. Answers that were not judged
+    are left out, and so are accepted ones whose result a program could have forged.
     """
 
 

@@ -49,7 +49,8 @@ def judged_here(command: Command) -> Command:
         multiple=True,
         metavar="DIR",
         type=click.Path(path_type=Path),
-        help="Folder of Python packages that answers and tests may import, e.g. from `pip install --target DIR numpy`; "
+        help="Directory of Python packages that answers and tests may import, e.g. from `pip install --target DIR "
+        "numpy`; "
         "may be repeated.",
     )
     @wraps(command)

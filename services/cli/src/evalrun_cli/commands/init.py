@@ -26,12 +26,12 @@ def init(directory: Path, kind: str) -> ExitCode:
     targets = [directory / source.name.removesuffix(AS_TEXT) for source in sources]
     there = [str(target) for target in targets if target.exists()]
     if there:
-        raise BadInputError(f"{', '.join(there)}: already there: name another folder, or move it away")
+        raise BadInputError(f"{', '.join(there)}: already there: name another directory, or move it away")
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for source, target in zip(sources, targets, strict=True):
             target.write_bytes(source.read_bytes())
             click.echo(target)
     except OSError as error:
-        raise BadInputError(f"{directory}: {error.strerror}: name a folder that can be written to") from error
+        raise BadInputError(f"{directory}: {error.strerror}: name a directory that can be written to") from error
     return ExitCode.SUCCEEDED

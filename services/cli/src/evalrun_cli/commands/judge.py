@@ -52,7 +52,7 @@ class AnswersPerProblem(click.ParamType[int | Literal["AsGiven"]]):
     type=EXISTING_FILE,
     help="verl's evaluation.yaml, instead of --problems and --responses: its data.path holds both.",
 )
-@click.option("--output", required=True, type=click.Path(path_type=Path), help="Folder for the results.")
+@click.option("--output", required=True, type=click.Path(path_type=Path), help="Directory for the results.")
 @click.option("--name", default="judge", show_default=True, help="Name of the run in report and comparisons.")
 @click.option("--model", help="Model that generated the answers, for report and comparisons. Default: unknown.")
 @click.option(
@@ -157,14 +157,14 @@ def judge(
 @evalrun.command(epilog=EXIT_CODES)
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option(
-    "--output", type=click.Path(path_type=Path), help="Folder for the new results. Default: DIRECTORY_rejudged."
+    "--output", type=click.Path(path_type=Path), help="Directory for the new results. Default: DIRECTORY_rejudged."
 )
 @reported
 @judged_here
 def rejudge(directory: Path, output: Path | None, options: LocalOptions, printing: Printing) -> ExitCode:
     """Judge the completions of the run in DIRECTORY again. Nothing is generated and no GPU is needed.
 
-    The run's folder is not changed; the new verdicts are written to a separate folder.
+    The run's directory is not changed; the new verdicts are written to a separate directory.
     """
     from evalrun_cli.local.parts import launched_early, needed_parts
 

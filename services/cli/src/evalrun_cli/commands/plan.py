@@ -15,8 +15,8 @@ from evalrun_runtime.exits import ExitCode
 def plan(file: Path, like: str | None, local: bool) -> ExitCode:
     """Print what the EvalRuns of FILE will take: pods and their requests, answers, wall time, GPU hours.
 
-    Wall time and GPU hours need a measured run: --like names the outputs of one, a folder or fsspec URL. What cannot be
-    known is listed as unknown. Requests are the operator's defaults; values of your chart can differ.
+    Wall time and GPU hours need a measured run: --like names the outputs of one, a directory or fsspec URL. What cannot
+    be known is listed as unknown. Requests are the operator's defaults; values of your chart can differ.
     """
     from evalrun_cli.run_plan.command import print_plan
 

@@ -22,7 +22,7 @@ from evalrun_runtime.exits import ExitCode
 def prune(places: tuple[Path, ...], days: int, dry_run: bool) -> ExitCode:
     """Remove what models wrote from old runs on this machine.
 
-    DIR is the folder of a run, or of runs. Answers, programs, what they printed, QA logs and the ledger go; summary,
+    DIR is the directory of a run, or of runs. Answers, programs, what they printed, QA logs and the ledger go; summary,
     figures and verdicts stay, so that the run is compared, gated and shown as before. It can no longer be resumed,
     judged again or exported.
     """

@@ -47,7 +47,7 @@ def labels_of(written: Sequence[str]) -> dict[str, str]:
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
-    help="With --local: folder for the results. Default: outputs/<run>_<time>.",
+    help="With --local: directory for the results. Default: outputs/<run>_<time>.",
 )
 @click.option(
     "--endpoint",
@@ -90,7 +90,7 @@ def labels_of(written: Sequence[str]) -> dict[str, str]:
 @click.option("--step", type=click.IntRange(min=0), help="Without FILE: training step of the checkpoint.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Without FILE: a label; may be repeated.")
 @click.option("--wandb", metavar="PROJECT", help="Without FILE: export the run to this project of Weights & Biases.")
-@click.option("--resume", type=click.Path(path_type=Path), help="With --local: resume the run in this folder.")
+@click.option("--resume", type=click.Path(path_type=Path), help="With --local: resume the run in this directory.")
 @click.option(
     "--request-timeout",
     type=click.FloatRange(min=1.0),
@@ -263,7 +263,7 @@ def logs(name: str, namespace: str | None, parts: Sequence[str], follow: bool, t
 @evalrun.command(epilog=EXIT_CODES)
 @click.argument("name")
 @NAMESPACE
-@click.option("--output", type=click.Path(path_type=Path), help="Download all output files to this folder.")
+@click.option("--output", type=click.Path(path_type=Path), help="Download all output files to this directory.")
 def results(name: str, namespace: str | None, output: Path | None) -> ExitCode:
     """Show the results of EvalRun NAME and download its files.
 

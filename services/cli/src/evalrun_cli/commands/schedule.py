@@ -26,9 +26,9 @@ def history(
 ) -> ExitCode:
     """Show a metric over the steps of a training, with its intervals.
 
-    Each argument is a run's outputs, a folder or fsspec URL that holds the outputs of many runs, or the name of an
+    Each argument is a run's outputs, a directory or fsspec URL that holds the outputs of many runs, or the name of an
     EvalSchedule of the cluster, whose output URL is read then. A run's step is its spec.lineage.step, else the number
-    in its model's folder.
+    in its model's directory.
 
     \b
     Examples:

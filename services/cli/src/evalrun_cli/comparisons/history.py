@@ -30,10 +30,10 @@ def history(
     output: Path | None,
     schedules: Sequence[str] = (),
 ) -> ExitCode:
-    """Show the curves of the runs in some folders or URLs, each of a run or of many runs.
+    """Show the curves of the runs in some directories or URLs, each of a run or of many runs.
 
     Args:
-        places: folders or URLs.
+        places: directories or URLs.
         metric: of the runs' summaries.
         datasets: those that are shown; empty: all.
         view: a key of `VIEWS`.
@@ -60,10 +60,10 @@ def is_name(place: str) -> bool:
 
 
 def runs_below(place: str) -> list[HistoryRun]:
-    """Return the run whose outputs lie in a folder, else those of the folders inside it.
+    """Return the run whose outputs lie in a directory, else those of the directories inside it.
 
     Args:
-        place: a folder or fsspec URL.
+        place: a directory or fsspec URL.
 
     Raises:
         BadInputError: there is none.
@@ -73,7 +73,7 @@ def runs_below(place: str) -> list[HistoryRun]:
     found = [_opened(below) for below in _below(place) if _is_run(below)]
     if not found:
         raise BadInputError(
-            f"{place}: no summary.json here or in subfolders: name a run's outputs, or a folder of runs"
+            f"{place}: no summary.json here or in subfolders: name a run's outputs, or a directory of runs"
         )
     return found
 

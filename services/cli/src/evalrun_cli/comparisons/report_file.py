@@ -12,7 +12,7 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 
 
 def write_report(run: str, *, output: Path | None) -> ExitCode:
-    """Write the report of the run in a folder; `output`: where, if not into the folder.
+    """Write the report of the run in a directory; `output`: where, if not into the directory.
 
     Raises:
         BadInputError: no finished run there, or the file cannot be written.

@@ -41,7 +41,7 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 def compare_several_runs(
     places: Sequence[str], *, all_pairs: bool, pool_seeds: bool, phases: bool, view: str, output: Path | None
 ) -> ExitCode:
-    """Compare the runs in several folders or URLs and show, or write, what was found.
+    """Compare the runs in several directories or URLs and show, or write, what was found.
 
     Raises:
         BadInputError: a place is named twice or holds no finished run, nothing can be compared, a run says no
@@ -64,7 +64,7 @@ def compare_several_runs(
 def phase_places(places: Sequence[str]) -> tuple[list[str], dict[str, TrainingPhase]]:
     """Return the runs of a training, the baseline's first, and the phases that the user names as PHASE=RUN.
 
-    A folder or URL that is no run stands for the runs in it that say their phase. Raises BadInputError.
+    A directory or URL that is no run stands for the runs in it that say their phase. Raises BadInputError.
     """
     found: list[tuple[str, TrainingPhase | None]] = []
     named: dict[str, TrainingPhase] = {}
@@ -81,7 +81,7 @@ def phase_places(places: Sequence[str]) -> tuple[list[str], dict[str, TrainingPh
 
 
 def compared_several(places: Sequence[str], *, all_pairs: bool, pool_seeds: bool) -> SeveralRuns:
-    """Compare the runs in several folders or URLs.
+    """Compare the runs in several directories or URLs.
 
     Raises:
         BadInputError: as `compare_several_runs` says.

@@ -38,7 +38,7 @@ SOME_WIDTH = 100
 
 
 def compare(first: str, second: str, *, view: str, output: Path | None) -> ExitCode:
-    """Compare the runs in two folders or URLs and show, or write, what was found.
+    """Compare the runs in two directories or URLs and show, or write, what was found.
 
     Raises:
         BadInputError: no finished run there, the runs share no dataset, or the file cannot be written.
@@ -48,7 +48,7 @@ def compare(first: str, second: str, *, view: str, output: Path | None) -> ExitC
 
 
 def compared(first: str, second: str) -> Comparison:
-    """Compare the runs in two folders or URLs.
+    """Compare the runs in two directories or URLs.
 
     Raises:
         BadInputError: no finished run there, or the runs share no dataset.

@@ -1,1 +1,1 @@
-"""A run on one machine: its folder, the services as child processes, the display."""
+"""A run on one machine: its directory, the services as child processes, the display."""

@@ -153,7 +153,7 @@ def _close(descriptor: int) -> None:
     try:
         if descriptor > 2:
             os.close(descriptor)
-    except OSError:  # the one by which the folder of descriptors was listed
+    except OSError:  # the one by which the directory of descriptors was listed
         return
 
 

@@ -321,7 +321,7 @@ def run_to_end(
     """Run, then show the table and where everything lies.
 
     Args:
-        workspace: the run's folder.
+        workspace: the run's directory.
         options: what the user says about this machine.
         generation: where completions come from; None: nothing is generated.
         session: how it is watched; None: on the terminal, from now on.

@@ -33,7 +33,7 @@ class LocalOptions:
     sandbox_fusion: str | None = None
     """Address of a SandboxFusion server that is judged through; None: a sandbox is started here."""
     packages: Sequence[Path] = ()
-    """Folders of Python packages that programs and tests may import."""
+    """Directories of Python packages that programs and tests may import."""
 
     @property
     def flags(self) -> dict[str, object]:
@@ -59,7 +59,7 @@ class LocalOptions:
     @property
     def package_flags(self) -> list[str]:
         """The flags of sandbox and judge for the packages."""
-        return [part for folder in self.packages for part in ("--package-dirs", str(folder.resolve()))]
+        return [part for directory in self.packages for part in ("--package-dirs", str(directory.resolve()))]
 
     def check(self, spec: Mapping[str, Any]) -> None:
         """Raise BadInputError for options that exclude each other.
@@ -67,12 +67,12 @@ class LocalOptions:
         Args:
             spec: an EvalRun's, as JSON.
         """
-        for folder in self.packages:
-            if not folder.is_dir():
-                raise BadInputError(f"--packages {folder}: no such folder: name what pip install --target made")
-            if (closed := closed_to_others(folder.resolve())) is not None and os.geteuid() == 0:
+        for directory in self.packages:
+            if not directory.is_dir():
+                raise BadInputError(f"--packages {directory}: no such directory: name what pip install --target made")
+            if (closed := closed_to_others(directory.resolve())) is not None and os.geteuid() == 0:
                 raise BadInputError(
-                    f"--packages {folder}: programs run as another user, who may not read {closed}: chmod o+rx it"
+                    f"--packages {directory}: programs run as another user, who may not read {closed}: chmod o+rx it"
                 )
         if self.sandbox_fusion is None:
             check_tls(os.environ)
@@ -108,10 +108,10 @@ def check_tls(environment: Mapping[str, str]) -> None:
             )
 
 
-def closed_to_others(folder: Path) -> Path | None:
-    """Return the first folder on the way to this one that other users may not enter, or itself; None if they may."""
-    for place in [*reversed(folder.parents), folder]:
-        needed = stat.S_IXOTH | (stat.S_IROTH if place == folder else 0)
+def closed_to_others(directory: Path) -> Path | None:
+    """Return the first directory on the way to this one that other users may not enter, or itself; None if they may."""
+    for place in [*reversed(directory.parents), directory]:
+        needed = stat.S_IXOTH | (stat.S_IROTH if place == directory else 0)
         if place.stat().st_mode & needed != needed:
             return place
     return None

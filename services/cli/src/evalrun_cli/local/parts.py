@@ -79,7 +79,7 @@ def launched_early(names: Iterable[str], sources: Iterable[str] = ()) -> Iterato
     names = [] if missing else [*names]
     forks = _forked(names)
     with asyncio.Runner() as runner:
-        services = {name: part(name, Path()) for name in names}  # a run moves their logs into its folder
+        services = {name: part(name, Path()) for name in names}  # a run moves their logs into its directory
         try:
             runner.run(_launch(services.values(), forks))
             yield LaunchedParts(services, runner)

@@ -31,23 +31,23 @@ def names_a_judge(arguments: Sequence[str], environment: Mapping[str, str]) -> b
 
 
 def add_default_store(arguments: Sequence[str], environment: Mapping[str, str], home: Path) -> list[str]:
-    """Return the arguments with a session store: a file in the user's state folder where none is named.
+    """Return the arguments with a session store: a file in the user's state directory where none is named.
 
     Raises:
-        BadInputError: the folder cannot be created.
+        BadInputError: the directory cannot be created.
     """
     named = {argument.partition("=")[0] for argument in arguments}
     if named & {"--session-store", "--config", "--settings"} or "EVALRUN_REWARD_SESSION_STORE" in environment:
         return list(arguments)
-    folder = Path(environment.get("XDG_STATE_HOME") or home / ".local" / "state") / "evalrun"
+    directory = Path(environment.get("XDG_STATE_HOME") or home / ".local" / "state") / "evalrun"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise BadInputError(
-            f"--session-store: its default folder {folder} cannot be created ({error.strerror}): name a file in "
-            "another folder"
+            f"--session-store: its default directory {directory} cannot be created ({error.strerror}): name a file in "
+            "another directory"
         ) from error
-    return [*arguments, "--session-store", str(folder / STORE_NAME)]
+    return [*arguments, "--session-store", str(directory / STORE_NAME)]
 
 
 def serve_reward(arguments: Sequence[str], options: LocalOptions) -> ExitCode:

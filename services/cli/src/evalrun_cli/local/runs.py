@@ -51,7 +51,7 @@ def run_file(
         BadInputError: the file, a flag, a dataset or an endpoint cannot be used.
     """
     if output is not None and resume is not None:
-        raise BadInputError("--resume names the folder already: leave --output away")
+        raise BadInputError("--resume names the directory already: leave --output away")
     manifest = load_manifest(file, place="machine")
     for gate in manifest.spec.all_gates:
         check_baseline(gate, file)
@@ -93,7 +93,7 @@ def resume_directory(
     printing: Printing = PRINT_ALL,
     clock: Clock | None = None,
 ) -> RunOutcome:
-    """Go on with the run in a folder, as it was started.
+    """Go on with the run in a directory, as it was started.
 
     Args:
         directory: of a run, a judgement or a rejudging.
@@ -154,7 +154,7 @@ def check_endpoint(url: str) -> None:
 def _prepared(
     manifest: EvalRun, file: Path, settings: StartSettings, *, output: Path | None, resume: Path | None
 ) -> tuple[Workspace, CompletionSource]:
-    """Check a run, and make its folder. Raises BadInputError."""
+    """Check a run, and make its directory. Raises BadInputError."""
     spec = manifest.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
     settings.options.check(spec)
     _check_sources(manifest, file)
@@ -193,14 +193,14 @@ def judge_files(
 
     Args:
         problems, responses: files.
-        output: the folder of the results.
+        output: the directory of the results.
         judge_mode, comparator, time_limit: as the flags have them.
         grader: scores the answers; None: their problems' tests decide.
         exclude: problems to leave out, as the flag has them: files, or ids.
         samples: answers that each problem should have; None: the most that a problem of its dataset has.
         name: of the run, in report and comparisons.
         model: what made the answers, in report and comparisons; None: not known.
-        resume: go on in a folder that holds a part of this judgement.
+        resume: go on in a directory that holds a part of this judgement.
         options: what the user says about this machine.
         session: how the run is watched; None: on the terminal.
 
@@ -252,10 +252,10 @@ def _check_submits(comparator: str | None, options: LocalOptions) -> None:
 def rejudge_directory(
     directory: Path, *, output: Path | None, options: LocalOptions, session: RunSession | None = None
 ) -> RunOutcome:
-    """Judge the completions of an earlier run again, into a folder of its own.
+    """Judge the completions of an earlier run again, into a directory of its own.
 
     Raises:
-        BadInputError: no run lies in `directory`, or the new folder cannot be used.
+        BadInputError: no run lies in `directory`, or the new directory cannot be used.
     """
     source = Workspace(directory.resolve())
     order = order_in(source.directory)
@@ -266,7 +266,7 @@ def rejudge_directory(
     changes = {"created": datetime.now(UTC), "rejudge": "rejudge", "output_dir": str(target)}
     order = order.model_copy(update=changes)
     workspace = _open(target, order, StartSettings.of(options), resume=Workspace(target).work_order.exists())
-    if not workspace.has_completions:  # the folder is new, or an earlier try was stopped before it had the ledger
+    if not workspace.has_completions:  # the directory is new, or an earlier try was stopped before it had the ledger
         _copy_ledger(source.ledger, workspace.ledger)
     return run_to_end(workspace, options, None, session)
 

@@ -35,7 +35,7 @@ class StartSettings(BaseModel):
             slots=options.slots,
             allow_uncontained=options.allow_uncontained,
             sandbox_fusion=options.sandbox_fusion,
-            packages=tuple(folder.resolve() for folder in options.packages),
+            packages=tuple(directory.resolve() for directory in options.packages),
         )
 
     @property
@@ -44,12 +44,12 @@ class StartSettings(BaseModel):
         return LocalOptions(self.slots, self.allow_uncontained, self.sandbox_fusion, self.packages)
 
     def write(self, directory: Path) -> None:
-        """Store the settings in a run's folder."""
+        """Store the settings in a run's directory."""
         write_atomically(directory / FILE_NAME, self.model_dump_json(indent=2).encode() + b"\n")
 
 
 def read_start_settings(directory: Path) -> StartSettings:
-    """Return the settings of the run in a folder; an earlier version left none. Raises BadInputError."""
+    """Return the settings of the run in a directory; an earlier version left none. Raises BadInputError."""
     path = directory / FILE_NAME
     try:
         return StartSettings.model_validate_json(path.read_bytes())

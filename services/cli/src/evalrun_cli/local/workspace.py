@@ -1,4 +1,4 @@
-"""The folder of a run on one machine: its run configuration, ledger, logs and results."""
+"""The directory of a run on one machine: its run configuration, ledger, logs and results."""
 
 import json
 import shlex
@@ -44,7 +44,7 @@ class Workspace:
 
     @property
     def logs(self) -> Path:
-        """Folder with one log file per service."""
+        """Directory with one log file per service."""
         return self.directory / "logs"
 
     @property
@@ -107,17 +107,17 @@ def default_directory(run: str, now: datetime) -> Path:
 
 
 def create(directory: Path, order: RunConfig) -> Workspace:
-    """Create the folder of a new run.
+    """Create the directory of a new run.
 
     Raises:
-        BadInputError: the folder is not empty, or cannot be created.
+        BadInputError: the directory is not empty, or cannot be created.
     """
     workspace = Workspace(directory, is_new=True)
     try:
         if directory.exists() and any(directory.iterdir()):
             resume = f"go on with its run by evalrun resume {shlex.quote(str(shown_path(directory)))}"
-            advice = resume if workspace.work_order.exists() else "name another folder"
-            raise BadInputError(f"--output {directory}: the folder is not empty: {advice}")
+            advice = resume if workspace.work_order.exists() else "name another directory"
+            raise BadInputError(f"--output {directory}: the directory is not empty: {advice}")
         workspace.logs.mkdir(parents=True)
         workspace.write_order(order)
     except OSError as error:
@@ -126,7 +126,7 @@ def create(directory: Path, order: RunConfig) -> Workspace:
 
 
 def reopen(directory: Path, order: RunConfig) -> Workspace:
-    """Open the folder of a stopped run and apply the settings that may change. A run without answers starts over.
+    """Open the directory of a stopped run and apply the settings that may change. A run without answers starts over.
 
     Raises:
         BadInputError: there is no run, or its answers were made with other settings, which the message names.
@@ -139,7 +139,7 @@ def reopen(directory: Path, order: RunConfig) -> Workspace:
         more = f"; and {len(changed) - MAX_SHOWN_DIFFERENCES} more" if len(changed) > MAX_SHOWN_DIFFERENCES else ""
         raise BadInputError(
             f"--resume {directory}: the answers there were made with other settings: {shown}{more}. Restore them, or "
-            "start a new run in another folder"
+            "start a new run in another directory"
         )
     if changed:
         for name in ("", "-wal", "-shm"):

@@ -87,8 +87,8 @@ def with_our_columns(evaluation: Evaluation, output: Path, base_dir: Path) -> st
     missing = [name for name in evaluation.renamed if rows and name not in rows[0]]
     if missing:
         raise BadInputError(f"{evaluation.file}: no column '{missing[0]}', which the configuration names")
-    folder = output.resolve()
-    copy = folder.with_name(f"{folder.name}_rows.parquet")
+    directory = output.resolve()
+    copy = directory.with_name(f"{directory.name}_rows.parquet")
     table = [{evaluation.renamed.get(name, name): value for name, value in row.items()} for row in rows]
     try:
         copy.parent.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ REASONS: Final = (
     ("trainer.logger", "figures are shown and written anyway; write spec.exports for other systems"),
     ("trainer.device", "replicas run on GPUs"), ("trainer", TRAINING),
     ("data.batch_size", "requests go out as replicas have room: spec.rollout.maxNumSeqs"),
-    ("data.output_path", "a run writes a folder: spec.output.url"),
+    ("data.output_path", "a run writes a directory: spec.output.url"),
     ("data.prompt_key", "the dataset's rows say which format they have"),
     ("data.train_files", "training data: the evaluation's files are named beside it"),
     ("data.val_files", "data.eval_files stands beside it"),

@@ -22,12 +22,12 @@ def apply_overrides(values: Mapping[str, Any], overrides: Sequence[str]) -> dict
         found = _OVERRIDE.fullmatch(override)
         if found is None or (found["value"] is None) != (found["sign"] == "~"):
             raise BadInputError(f"{override}: write key=value, or ~key to leave a key out")
-        *folders, name = found["key"].split(".")
+        *directories, name = found["key"].split(".")
         place = changed
-        for folder in folders:
-            inner = place.get(folder)
-            place[folder] = inner if isinstance(inner, dict) else {}
-            place = place[folder]
+        for directory in directories:
+            inner = place.get(directory)
+            place[directory] = inner if isinstance(inner, dict) else {}
+            place = place[directory]
         if found["sign"] == "~":
             place.pop(name, None)
         else:

@@ -1,4 +1,4 @@
-"""Reads a LoRA adapter's folder on the engine's machine: its rank, and its digest for run_info.json."""
+"""Reads a LoRA adapter's directory on the engine's machine: its rank, and its digest for run_info.json."""
 
 import json
 from pathlib import Path
@@ -11,33 +11,34 @@ CONFIG: Final = "adapter_config.json"
 WEIGHTS: Final = ("adapter_model.safetensors", "adapter_model.bin")
 
 
-def adapter_rank(folder: Path) -> int:
+def adapter_rank(directory: Path) -> int:
     """Return the highest rank of an adapter's matrices.
 
     Raises:
         BadInputError: no LoRA adapter is there, or one that changes nothing: the base model would be evaluated.
     """
     try:
-        config = json.loads((folder / CONFIG).read_bytes())
+        config = json.loads((directory / CONFIG).read_bytes())
     except (OSError, ValueError) as error:
-        raise BadInputError(f"model.adapter: {folder / CONFIG} cannot be read: {error}") from error
+        raise BadInputError(f"model.adapter: {directory / CONFIG} cannot be read: {error}") from error
     if not isinstance(config, dict) or config.get("peft_type", "LORA") != "LORA":
-        raise BadInputError(f"model.adapter: {folder / CONFIG} describes no LoRA adapter: only those are served")
-    if not any((folder / name).is_file() for name in WEIGHTS):
-        raise BadInputError(f"model.adapter: {folder} holds no {WEIGHTS[0]}")
+        raise BadInputError(f"model.adapter: {directory / CONFIG} describes no LoRA adapter: only those are served")
+    if not any((directory / name).is_file() for name in WEIGHTS):
+        raise BadInputError(f"model.adapter: {directory} holds no {WEIGHTS[0]}")
     patterns = config.get("rank_pattern") or {}
     ranks = [config.get("r"), *(patterns.values() if isinstance(patterns, dict) else ())]
     if any(type(rank) is not int or rank < 1 for rank in ranks):
-        raise BadInputError(f"model.adapter: {folder / CONFIG} has no rank: r is {config.get('r')!r}")
+        raise BadInputError(f"model.adapter: {directory / CONFIG} has no rank: r is {config.get('r')!r}")
     if not config.get("lora_alpha"):  # verl's merger writes 0 if it does not know it
         raise BadInputError(
-            f"model.adapter: {folder / CONFIG} has lora_alpha {config.get('lora_alpha')!r}, which scales the adapter "
+            f"model.adapter: {directory / CONFIG} has lora_alpha {config.get('lora_alpha')!r}, which scales the "
+            f"adapter "
             "away: its answers would be the base model's. Write the lora_alpha of the training"
         )
     return int(max(ranks))
 
 
-def adapter_facts(folder: Path) -> dict[str, str]:
+def adapter_facts(directory: Path) -> dict[str, str]:
     """Return the digest of an adapter's configuration and weights."""
-    files = [folder / CONFIG, *(folder / name for name in WEIGHTS)]
+    files = [directory / CONFIG, *(directory / name for name in WEIGHTS)]
     return {"adapter_sha256": combined((file.name, file_digest(file)) for file in files if file.is_file())}

@@ -30,7 +30,7 @@ class EnginePlan:
     served_model: str
     load_format: str
     adapter: str | None = None
-    """Folder of the LoRA adapter that answers, or None: then the model itself does."""
+    """Directory of the LoRA adapter that answers, or None: then the model itself does."""
     revision: str | None = None
     """Requested revision of a hub model."""
     environment: dict[str, str] = field(default_factory=dict)
@@ -55,8 +55,8 @@ def engine_plan(
     Args:
         order: the run's run configuration.
         environment: environment of the engine's processes.
-        model_folder: folder of the fetched model, or None if the engine reads `model.path` itself. Requests and results
-            always name the model by `model.path`.
+        model_folder: directory of the fetched model, or None if the engine reads `model.path` itself. Requests and
+            results always name the model by `model.path`.
         adapter_folder: the same of the fetched LoRA adapter; with one, requests name `model.adapter`.
 
     Raises:

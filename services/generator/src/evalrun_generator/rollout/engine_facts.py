@@ -77,18 +77,18 @@ def _text(value: str | bytes) -> str:
 
 def model_facts(path: str, revision: str | None) -> dict[str, str]:
     """Return the weights' digest and, for a hub model, the commit of its revision. Reads all weights."""
-    folder = model_folder(path, revision)
-    if folder is None:
+    directory = model_folder(path, revision)
+    if directory is None:
         return {}
-    facts = {"weights_sha256": weights_digest(folder)}
-    commit = _SNAPSHOT.search(f"{folder.absolute()}/")
+    facts = {"weights_sha256": weights_digest(directory)}
+    commit = _SNAPSHOT.search(f"{directory.absolute()}/")
     if commit is not None:
         facts["model_revision"] = commit["commit"]
     return {name: value for name, value in facts.items() if value}
 
 
 def model_folder(path: str, revision: str | None) -> Path | None:
-    """Return a model's folder on this machine (for a hub id: its snapshot), or None if it is not here."""
+    """Return a model's directory on this machine (for a hub id: its snapshot), or None if it is not here."""
     if Path(path).is_dir():
         return Path(path)
     try:
@@ -99,9 +99,9 @@ def model_folder(path: str, revision: str | None) -> Path | None:
         return None
 
 
-def weights_digest(folder: Path) -> str:
+def weights_digest(directory: Path) -> str:
     """Return the SHA-256 over the names and digests of a model's weight files, or an empty text if it has none."""
-    files = next((found for kind in WEIGHT_FILES if (found := sorted(folder.glob(kind)))), [])
+    files = next((found for kind in WEIGHT_FILES if (found := sorted(directory.glob(kind)))), [])
     if not files:
         return ""
     with ThreadPoolExecutor(FILES_AT_ONCE) as pool:

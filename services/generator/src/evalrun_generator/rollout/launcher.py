@@ -57,7 +57,7 @@ class ReplicaLauncher:
 
         replica_class = get_rollout_replica_class(self._plan.engine)
         adapter = None if self._plan.adapter is None else Path(self._plan.adapter)
-        # With a rank verl enables LoRA in the engine; it becomes known only here, where the adapter's folder is.
+        # With a rank verl enables LoRA in the engine; it becomes known only here, where the adapter's directory is.
         lora = {} if adapter is None else {"lora_rank": adapter_rank(adapter)}
         model = OmegaConf.create({"_target_": "verl.workers.config.HFModelConfig", **self._plan.model_config, **lora})
         self._replica = replica_class(

@@ -28,12 +28,12 @@ class RolloutSettings(WorkSettings):
     model_folder: str | None = Field(
         None,
         min_length=1,
-        description="Folder of the fetched model on every worker; unset: the engine reads model.path.",
+        description="Directory of the fetched model on every worker; unset: the engine reads model.path.",
     )
     adapter_folder: str | None = Field(
         None,
         min_length=1,
-        description="Folder of the fetched LoRA adapter on every worker; unset: the engine reads model.adapter.",
+        description="Directory of the fetched LoRA adapter on every worker; unset: the engine reads model.adapter.",
     )
     concurrency: int | None = Field(
         None, ge=1, le=65536, description="Requests in flight per replica; unset: maxNumSeqs plus an eighth."

@@ -1,9 +1,9 @@
 """A checker: a program that says whether an output is right. Pure: what to run, and what its ends mean.
 
 It runs in the sandbox, in runs of its own, one a test. A sandbox's program has stdin only, so that a few lines of ours
-before the checker's source put what it expects in place: the three files in its private folder, its arguments, and for
-Kattis the candidate's output as stdin. The source must stand alone, except for headers that the sandbox has. A C or C++
-`main` must end with `return` or `exit`: it is called as an ordinary function.
+before the checker's source put what it expects in place: the three files in its private directory, its arguments, and
+for Kattis the candidate's output as stdin. The source must stand alone, except for headers that the sandbox has. A C or
+C++ `main` must end with `return` or `exit`: it is called as an ordinary function.
 """
 
 from collections.abc import Sequence

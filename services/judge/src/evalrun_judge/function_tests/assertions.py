@@ -107,7 +107,7 @@ def replay_executor(slots: int, required_level: Level, package_dirs: Sequence[Pa
     Args:
         slots: processes at once.
         required_level: of containment.
-        package_dirs: folders of packages that tests may import.
+        package_dirs: directories of packages that tests may import.
     """
     plan = ExecutorPlan(
         slots=slots, required=required_level, preload={MODE: ASSERTION_HARNESS}, package_dirs=package_dirs

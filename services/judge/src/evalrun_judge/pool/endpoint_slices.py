@@ -17,7 +17,7 @@ import msgspec
 from evalrun_judge.pool.discovery import REFRESH_SECONDS, DiscoveryError, http_url, service_of
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Folder of a pod's own credentials in Kubernetes."""
+"""Directory of a pod's own credentials in Kubernetes."""
 
 WATCH_SECONDS = 60
 ANSWER_SECONDS = 10.0

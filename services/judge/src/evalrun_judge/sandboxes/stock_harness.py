@@ -16,8 +16,9 @@ Who is who:
 
 Programs that share a call see as little of each other as those of `evalrun-sandbox`, which forks the runners of all
 from one zygote: what a program's worker and runner read, no process has held from which another's is forked, and it
-goes by descriptors that the others' have closed. Each worker has a user, folders and a nonce of its own and begins when
-nothing of the one before is left; none begins where the filter or Landlock is missing, for then something might be.
+goes by descriptors that the others' have closed. Each worker has a user, directories and a nonce of its own and begins
+when nothing of the one before is left; none begins where the filter or Landlock is missing, for then something might
+be.
 
 An answer is a file, for a stock server cuts what is printed: the nonce, then frames as `contained.frames` has them,
 and of our own a HELLO first and an ENDED for each runner. It is empty where the program's turn did not come.
@@ -37,7 +38,7 @@ import sys
 import time
 from _collections_abc import Callable, Mapping, Sequence
 
-from evalrun_executor.contained import folder, frames, landlock
+from evalrun_executor.contained import directory, frames, landlock
 from evalrun_executor.contained.filters import Filter
 from evalrun_executor.contained.kernel import (
     PR_SET_CHILD_SUBREAPER,
@@ -160,11 +161,11 @@ class Worker:
             step = self._run(range(1, 2 * runners, 2), task.kind, fds, [])
             if step is not None:
                 return step
-        self._remove_folders()
+        self._remove_directories()
         self._answer()
         return None
 
-    def _remove_folders(self) -> None:
+    def _remove_directories(self) -> None:
         """Remove what the programs' user owns: as that user where this process cannot, for want of capabilities."""
         if self._site.program_filter is not None and self._site.landlock_abi > 0:  # nobody is left to get in the way
             try:
@@ -189,7 +190,7 @@ class Worker:
             for name in ("work", "source"):
                 place = f"{self._place}/{slot}/{name}"
                 if os.path.isdir(place):  # noqa: PTH112 - see above
-                    folder.empty(place)
+                    directory.empty(place)
                     os.rmdir(place)  # noqa: PTH106 - see above
 
     def _run(self, slots: Sequence[int], kind: int, fds: list[int], received: list[int]) -> Next | None:
@@ -199,7 +200,7 @@ class Worker:
         runners: dict[int, _socket.socket] = {}
         for slot in slots:
             os.makedirs(f"{self._place}/slot-{slot}", exist_ok=True)  # noqa: PTH103 - see above
-            os.chmod(f"{self._place}/slot-{slot}", 0o777)  # noqa: S103 - inside a folder that lists nothing
+            os.chmod(f"{self._place}/slot-{slot}", 0o777)  # noqa: S103 - inside a directory that lists nothing
             ours, theirs = _socket.socketpair()
             pid = os.fork()
             if pid == 0:
@@ -209,7 +210,7 @@ class Worker:
                 user = leave_root(self._user, keep_files=kind < frames.KIND_COMPILE)
                 prctl(PR_SET_DUMPABLE, 0)
                 theirs.sendall(_frame(HELLO, self._hello(user)))
-                self._site.make_folders(slot)
+                self._site.make_directories(slot)
                 runner = Runner(self._site, slot, kind, [theirs.detach(), *fds])
                 self._said.clear()
                 return lambda: runner.run(own)
@@ -369,7 +370,7 @@ def make_site(setup: Setup, call_modules: Bundle) -> Site:
     ordinary.setcopyright()
     ordinary.sethelper()
     os.umask(0o022)
-    os.chmod(".", 0o711)  # noqa: S103 - the programs' user has to get through; Landlock holds it to its own folder
+    os.chmod(".", 0o711)  # noqa: S103 - the programs' user has to get through; Landlock holds it to its own directory
     prctl(PR_SET_NO_NEW_PRIVS, 1)
     prctl(PR_SET_DUMPABLE, 0)
     own = os.getcwd()  # noqa: PTH109 - see above
@@ -416,7 +417,7 @@ def _publish(files: ProgramFiles) -> None:
 
 
 def main(bundle: Bundle, magic: bytes) -> Next:
-    """Serve the call in the current folder; gives a forked process's next step, and does not return in any other.
+    """Serve the call in the current directory; gives a forked process's next step, and does not return in any other.
 
     Args:
         bundle: of each module name, file and marshalled code; emptied here.

@@ -40,7 +40,7 @@ class SqliteStore:
         """Open or create the file.
 
         Args:
-            path: its folder exists.
+            path: its directory exists.
             max_sessions: that may be open at once.
             idle_seconds: after which a session without progress is gone.
             clock: seconds since the epoch.
@@ -155,7 +155,7 @@ class SqliteStore:
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     if connection.execute("PRAGMA journal_mode = WAL").fetchone()[0] != "wal":
-        raise BadInputError(f"--session-store {path}: SQLite cannot use its WAL there: name a local folder's file")
+        raise BadInputError(f"--session-store {path}: SQLite cannot use its WAL there: name a local directory's file")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN IMMEDIATE")  # of two processes that start at once, one creates the tables
     (version,) = connection.execute("PRAGMA user_version").fetchone()

@@ -18,7 +18,7 @@ def open_store(address: str, *, max_sessions: int, idle_seconds: float) -> Sessi
             raise BadInputError("--session-store: write a file's path, redis://host:port/db or rediss://host:port/db")
         path = Path(address)
         if not path.parent.is_dir():
-            raise BadInputError(f"--session-store {address}: folder {path.parent} is absent: create it")
+            raise BadInputError(f"--session-store {address}: directory {path.parent} is absent: create it")
         return SqliteStore(path, max_sessions=max_sessions, idle_seconds=idle_seconds, clock=time.time)
     try:
         # Only with this setting is the package needed: the base, for one machine, does not bring it.

@@ -79,7 +79,7 @@ def add_files(answer: RunCodeResponse, files: Files, reply: RunReply | None) -> 
     Args:
         answer: the answer without files.
         files: the request's files.
-        reply: the executor's reply, or None if nothing ran. If nothing ran or compiled, the folder holds only the
+        reply: the executor's reply, or None if nothing ran. If nothing ran or compiled, the directory holds only the
             files that were placed.
     """
     found: Mapping[str, bytes] | None = files.placed

@@ -1,4 +1,4 @@
-"""Finds dataset rows in the request itself (`config.provided_data`) or in a folder of `<dataset>.jsonl` files."""
+"""Finds dataset rows in the request itself (`config.provided_data`) or in a directory of `<dataset>.jsonl` files."""
 
 import asyncio
 import json
@@ -22,19 +22,19 @@ Place = tuple[int | str, int]
 """A row's id, and the offset of its line in the file."""
 
 
-class RowFolder:
-    """Rows of each `<dataset>.jsonl` in a folder. Ids are indexed at start, rows are read on demand."""
+class RowDirectory:
+    """Rows of each `<dataset>.jsonl` in a directory. Ids are indexed at start, rows are read on demand."""
 
     def __init__(self, files: Mapping[str, tuple[Path, Sequence[Place]]]) -> None:
         self._files = files
 
     @classmethod
-    def open(cls, folder: Path) -> "RowFolder":
-        """Index a folder. Raises BadInputError naming file and line."""
-        if not folder.is_dir():
-            raise BadInputError(f"--fusion-datasets {folder}: no such folder; it may be empty")
+    def open(cls, directory: Path) -> "RowDirectory":
+        """Index a directory. Raises BadInputError naming file and line."""
+        if not directory.is_dir():
+            raise BadInputError(f"--fusion-datasets {directory}: no such directory; it may be empty")
         files = {}
-        for path in sorted(folder.glob("*.jsonl")):
+        for path in sorted(directory.glob("*.jsonl")):
             files[path.stem.removeprefix(_TABLE_PREFIX)] = (path, _index(path))
         unknown = sorted(name for name in files if name not in REGISTERED)
         if unknown:
@@ -43,7 +43,7 @@ class RowFolder:
 
     @property
     def names(self) -> list[str]:
-        """Datasets in the folder that need no `dataset_type`."""
+        """Datasets in the directory that need no `dataset_type`."""
         return sorted(name for name in self._files if name in REGISTERED)
 
     async def read_rows(self, request: GetPromptsRequest) -> list[Row]:

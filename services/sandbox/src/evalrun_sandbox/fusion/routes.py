@@ -10,7 +10,7 @@ from evalrun_executor.api import UNKNOWN_LANGUAGE
 from evalrun_registry.languages import find_fusion
 from evalrun_sandbox.fusion import answer_body, answers, demand, notebooks
 from evalrun_sandbox.fusion.bodies import InvalidBody, RequestT, read
-from evalrun_sandbox.fusion.dataset_rows import RowFolder
+from evalrun_sandbox.fusion.dataset_rows import RowDirectory
 from evalrun_sandbox.fusion.dispatch import Dispatcher
 from evalrun_sandbox.fusion.files import Files, Unplaceable, parse_files
 from evalrun_sandbox.fusion.notebooks import Notebooks
@@ -40,7 +40,7 @@ class FusionRoutes:
     """SandboxFusion's routes: `/run_code` always, `/run_jupyter` only with live sessions, `/submit` and the dataset
     routes only if rows are served."""
 
-    def __init__(self, dispatcher: Dispatcher, rows: RowFolder | None, pod_name: str | None = None) -> None:
+    def __init__(self, dispatcher: Dispatcher, rows: RowDirectory | None, pod_name: str | None = None) -> None:
         """Wire the routes.
 
         Args:
@@ -148,11 +148,11 @@ class FusionRoutes:
         # No family of this server defines a function.
         return _answer_json({"function": None})
 
-    def _open_rows(self) -> RowFolder:
+    def _open_rows(self) -> RowDirectory:
         if self._rows is None:
             raise NotHere(
                 "/submit and the dataset routes have no data here: start the sandbox with --fusion-datasets DIR, a "
-                "folder of DATASET.jsonl such as mbpp.jsonl; /run_code needs none"
+                "directory of DATASET.jsonl such as mbpp.jsonl; /run_code needs none"
             )
         return self._rows
 

@@ -15,7 +15,7 @@ class Footprint:
     memory_bytes: int
     """Its own pages, and its share of those that it shares with others."""
     maps_removed_file: bool
-    """It maps a file of its folder that has no name any more: that holds disk space which nothing else shows."""
+    """It maps a file of its directory that has no name any more: that holds disk space which nothing else shows."""
 
 
 def footprint(pid: int, place: str, proc: Path = Path("/proc")) -> Footprint | None:
@@ -23,7 +23,7 @@ def footprint(pid: int, place: str, proc: Path = Path("/proc")) -> Footprint | N
 
     Args:
         pid: the process.
-        place: the folder that holds its private folder.
+        place: the directory that holds its private directory.
         proc: where the process file system is mounted.
     """
     try:

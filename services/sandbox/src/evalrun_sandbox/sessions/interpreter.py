@@ -103,7 +103,7 @@ def _cut(data: bytes, *sizes: int) -> list[bytes]:
 
 
 class Interpreter:
-    """One live session's process. Calls follow one another; `ended` is done once its folder is free."""
+    """One live session's process. Calls follow one another; `ended` is done once its directory is free."""
 
     def __init__(self, zygote: ZygoteProcess, number: int) -> None:
         """Start the session's worker through the zygote. Raises ExecutorLost."""
@@ -120,7 +120,7 @@ class Interpreter:
 
     @property
     def place(self) -> str:
-        """The folder below which its private folder lies."""
+        """The directory below which its private directory lies."""
         return self._zygote.place
 
     async def start(self, memory_mib: int, files: Mapping[str, bytes]) -> Outcome:
@@ -135,7 +135,7 @@ class Interpreter:
         return await self._executed(job, [], wall_limit(time_seconds) + _SILENCE_SECONDS)
 
     async def fetch(self, names: Sequence[str]) -> Mapping[str, bytes] | None:
-        """Return files of its folder, without those that are not there; None: they are too large. Raises
+        """Return files of its directory, without those that are not there; None: they are too large. Raises
         ExecutorLost."""
         job = frames.Job("fetch", "", b"", 0.0, 0, 0, [], wanted=[name.encode() for name in names])
         with self._asked(job, []) as reader:
@@ -143,7 +143,7 @@ class Interpreter:
             return read_parts(payload, reader.descriptors, names)
 
     def close(self) -> None:
-        """End it: its worker sees our end close, kills it, and empties its folder. A call in flight is lost."""
+        """End it: its worker sees our end close, kills it, and empties its directory. A call in flight is lost."""
         if not self._closed:
             self._closed = True
             with suppress(OSError):  # the worker has gone

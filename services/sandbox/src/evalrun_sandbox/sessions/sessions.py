@@ -152,7 +152,7 @@ class Sessions:
         """Open a session and return its name, which nobody can guess.
 
         Args:
-            files: by path, what its folder holds at first.
+            files: by path, what its directory holds at first.
             memory_mib: its memory limit, if it is to be lower than everybody's.
 
         Raises:
@@ -212,7 +212,7 @@ class Sessions:
         return opened.number, await asyncio.shield(opened.task)
 
     async def fetch(self, session: str, names: Sequence[str]) -> Mapping[str, bytes] | None:
-        """Return files of a session's folder; None: they are too large together. Raises StateLost or Conflict."""
+        """Return files of a session's directory; None: they are too large together. Raises StateLost or Conflict."""
         opened = self._find(session)
         if opened.executing:
             raise Conflict(f"execution {opened.number} has not ended")

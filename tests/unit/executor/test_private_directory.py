@@ -1,44 +1,44 @@
-"""The private folder: bounds, and emptying what a program made as awkward as it could."""
+"""The private directory: bounds, and emptying what a program made as awkward as it could."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from evalrun_executor.contained import folder
+from evalrun_executor.contained import directory
 
 
-def test_a_modest_folder_is_within_bounds(tmp_path: Path) -> None:
+def test_a_modest_directory_is_within_bounds(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "b").write_bytes(b"x" * 1000)
-    assert folder.find_breach(str(tmp_path)) is None
+    assert directory.find_breach(str(tmp_path)) is None
 
 
 def test_too_many_files(tmp_path: Path) -> None:
-    for number in range(folder.FILES + 1):
+    for number in range(directory.FILES + 1):
         (tmp_path / str(number)).touch()
-    assert "files" in (folder.find_breach(str(tmp_path)) or "")
+    assert "files" in (directory.find_breach(str(tmp_path)) or "")
 
 
 def test_sparse_files_count_what_they_take(tmp_path: Path) -> None:
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(1 << 40)
-    assert folder.find_breach(str(tmp_path)) is None
+    assert directory.find_breach(str(tmp_path)) is None
 
 
-def test_deep_folders(tmp_path: Path) -> None:
-    (tmp_path / "/".join("d" * (folder.DEPTH + 2))).mkdir(parents=True)
-    assert "deeper" in (folder.find_breach(str(tmp_path)) or "")
+def test_deep_directories(tmp_path: Path) -> None:
+    (tmp_path / "/".join("d" * (directory.DEPTH + 2))).mkdir(parents=True)
+    assert "deeper" in (directory.find_breach(str(tmp_path)) or "")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads a folder without rights")
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads a directory without rights")
 def test_folders_without_rights_are_measured_too(tmp_path: Path) -> None:
     hidden = tmp_path / "hidden"
     hidden.mkdir()
-    for number in range(folder.FILES + 1):
+    for number in range(directory.FILES + 1):
         (hidden / str(number)).touch()
     hidden.chmod(0o300)
-    assert folder.find_breach(str(tmp_path)) is not None
+    assert directory.find_breach(str(tmp_path)) is not None
 
 
 def test_emptying_goes_deeper_than_paths_can_name(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_emptying_goes_deeper_than_paths_can_name(tmp_path: Path) -> None:
             Path("file").touch()
     finally:
         os.chdir(start)
-    folder.empty(str(tmp_path))
+    directory.empty(str(tmp_path))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -62,6 +62,6 @@ def test_emptying_does_not_follow_links(tmp_path: Path) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
     (inside / "link").symlink_to(outside)
-    folder.empty(str(inside))
+    directory.empty(str(inside))
     assert (outside / "kept").exists()
     assert list(inside.iterdir()) == []

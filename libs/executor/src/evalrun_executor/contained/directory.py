@@ -1,7 +1,7 @@
-"""The private folder of a slot: what a program may fill, measured while it runs and emptied after each test.
+"""The private directory of a slot: what a program may fill, measured while it runs and emptied after each test.
 
-Programs may nest folders deeper than PATH_MAX and take their own rights to them away, so everything goes by
-descriptor, folder by folder, and rights are given back before looking.
+Programs may nest directories deeper than PATH_MAX and take their own rights to them away, so everything goes by
+descriptor, directory by directory, and rights are given back before looking.
 """
 
 # ruff: noqa: PTH116
@@ -19,19 +19,19 @@ DEPTH = 16
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def find_breach(folder: str) -> str | None:
-    """Return how the folder exceeds its bounds, or None."""
-    return measure(folder)[0]
+def find_breach(directory: str) -> str | None:
+    """Return how the directory exceeds its bounds, or None."""
+    return measure(directory)[0]
 
 
-def measure(folder: str) -> tuple[str | None, int]:
-    """Return how the folder exceeds its bounds, or None, and the bytes of its files."""
+def measure(directory: str) -> tuple[str | None, int]:
+    """Return how the directory exceeds its bounds, or None, and the bytes of its files."""
     totals = [0, 0]
-    root = os.open(folder, _OPEN)
+    root = os.open(directory, _OPEN)
     try:
         deeper = _measure(root, totals, DEPTH)
     except OSError:
-        # The program changed the folder during the measurement. The next check, 20 ms later, finds a breach.
+        # The program changed the directory during the measurement. The next check, 20 ms later, finds a breach.
         return None, totals[1]
     finally:
         os.close(root)
@@ -45,19 +45,19 @@ def measure(folder: str) -> tuple[str | None, int]:
     return reason, totals[1]
 
 
-def count_free_bytes(folder: str) -> int:
-    """Return the room that is left on the folder's file system."""
-    found = os.statvfs(folder)
+def count_free_bytes(directory: str) -> int:
+    """Return the room that is left on the directory's file system."""
+    found = os.statvfs(directory)
     return found.f_bfree * found.f_frsize
 
 
-def find_hidden_breach(folder: str, pid: int) -> str | None:
-    """Return the complaint if a process holds more than the folder's bound in open files without a name, else None.
+def find_hidden_breach(directory: str, pid: int) -> str | None:
+    """Return the complaint if a process holds more than the directory's bound in open files without a name, else None.
 
     The kernel shows a process's descriptors to the process's own user as long as the process is dumpable. A process
     whose first thread has exited shows no descriptors: this function assumes that such a process exceeds the bound.
     """
-    device = os.stat(folder).st_dev
+    device = os.stat(directory).st_dev
     try:
         os.stat(f"/proc/{pid}/exe")
     except FileNotFoundError:
@@ -90,7 +90,7 @@ def _measure(fd: int, totals: list[int], depth: int) -> bool:
                     continue
                 if depth == 0:
                     return False
-                child = _open_folder(entry.name, fd)
+                child = _open_directory(entry.name, fd)
             except OSError:
                 # The entry has gone, or has become something else. The entries beside it still count.
                 continue
@@ -102,26 +102,26 @@ def _measure(fd: int, totals: list[int], depth: int) -> bool:
     return True
 
 
-def _open_folder(name: str, parent: int) -> int:
+def _open_directory(name: str, parent: int) -> int:
     try:
         return os.open(name, _OPEN, dir_fd=parent)
     except PermissionError:
-        # A program may take its own rights to a folder away.
+        # A program may take its own rights to a directory away.
         os.chmod(name, 0o700, dir_fd=parent)
         return os.open(name, _OPEN, dir_fd=parent)
 
 
-def empty(folder: str) -> None:
-    """Remove everything in the folder. Raises OSError."""
-    fd = os.open(folder, _OPEN)
+def empty(directory: str) -> None:
+    """Remove everything in the directory. Raises OSError."""
+    fd = os.open(directory, _OPEN)
     try:
         # One descriptor walks down and up again: a descriptor per level would run out in a deep nest, and paths longer
-        # than PATH_MAX cannot be opened. `names` leads from the folder down to `fd`.
+        # than PATH_MAX cannot be opened. `names` leads from the directory down to `fd`.
         names: list[str] = []
         while True:
             inner = _remove_flat(fd)
             if inner is not None:
-                deeper = _open_folder(inner, fd)
+                deeper = _open_directory(inner, fd)
                 os.close(fd)
                 fd = deeper
                 names.append(inner)
@@ -137,7 +137,7 @@ def empty(folder: str) -> None:
 
 
 def _remove_flat(fd: int) -> str | None:
-    """Remove the files and the empty folders in `fd`. Return a folder that is not empty, or None."""
+    """Remove the files and the empty directories in `fd`. Return a directory that is not empty, or None."""
     os.fchmod(fd, 0o700)
     inner = None
     with os.scandir(fd) as entries:

@@ -1,4 +1,4 @@
-"""Folders of certificates for tests, exchanged as the kubelet does: all files at once, by a link."""
+"""Directories of certificates for tests, exchanged as the kubelet does: all files at once, by a link."""
 
 import asyncio
 import os
@@ -23,8 +23,8 @@ def authority() -> Issued:
 
 
 @dataclass
-class TlsFolder:
-    """A folder as a Secret's volume."""
+class TlsDirectory:
+    """A directory as a Secret's volume."""
 
     path: Path
     _written: int = 0
