@@ -1,10 +1,14 @@
 """The codec: what crosses comes back as it was, what lies is copied by its base type, what is no value is refused."""
 
+import argparse
+import array
 import collections
 import datetime
 import decimal
 import enum
 import fractions
+import io
+import ipaddress
 import json
 import math
 import pathlib
@@ -12,6 +16,7 @@ import re
 import sys
 import types
 import uuid
+import zoneinfo
 from typing import Any, NamedTuple
 
 import pytest
@@ -126,13 +131,165 @@ def test_what_is_no_value_of_its_own_becomes_its_base_type(value: object, plain:
         assert [*back] == [*plain.keys()]
 
 
-def test_numpy_scalars_and_arrays_become_plain() -> None:
+def pair() -> tuple[Heap, Heap]:
+    """The two sides of one test: the assertions' and the program's."""
+    return Heap("a"), Heap("p")
+
+
+def sent(value: object, given: Heap, taken: Heap) -> Any:
+    """What the other side has of a value, through the text on the wire."""
+    return Decoder(taken).decode(loads(dumps(encode(value, given))))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        array.array("d", [1.5, 2]), ipaddress.ip_address("::1"), ipaddress.ip_network("10.0.0.0/8"),
+        ipaddress.ip_interface("10.1.0.1/8"), pathlib.PureWindowsPath("c:/x"), pathlib.Path("/x"),
+        uuid.UUID(int=7), zoneinfo.ZoneInfo("UTC"), memoryview(b"abc"), memoryview(bytearray(b"abc"))[1:].toreadonly(),
+        collections.ChainMap({1: 2}, {3: 4}), collections.UserDict(a=1), collections.UserList([1]),
+        collections.UserString("x"), types.MappingProxyType({1: 2}), argparse.Namespace(a=1),
+    ],
+    ids=lambda value: type(value).__name__,
+)  # fmt: skip
+def test_a_standard_value_crosses_as_itself(value: Any) -> None:
+    back = sent(value, *pair())
+    assert type(back) is type(value)
+    assert back == value
+
+
+def test_a_stream_crosses_with_its_position_and_its_changes() -> None:
+    ours, theirs = pair()
+    text, data = io.StringIO("one\ntwo"), io.BytesIO(b"\x00\xff")
+    text.seek(4)
+    (text2, data2) = sent([text, data], ours, theirs)
+    assert (text2.read(), data2.getvalue()) == ("two", b"\x00\xff")
+    text2.write("!")
+    Decoder(ours).apply(changes(theirs, theirs.objects["a"]))
+    assert (text.getvalue(), text.tell()) == ("one\ntwo!", 8)
+
+
+def test_an_array_keeps_its_changes_and_what_shares_it() -> None:
+    ours, theirs = pair()
+    numbers = array.array("i", [3, 1])
+    first, second = sent([numbers, numbers], ours, theirs)
+    assert first is second
+    first.append(2)
+    Decoder(ours).apply(changes(theirs, theirs.objects["a"]))
+    assert numbers.tolist() == [3, 1, 2]
+    assert changes(theirs, theirs.objects["a"]) == []
+
+
+@pytest.mark.parametrize("depth", [100, 10_000])
+def test_a_value_of_any_depth_crosses(depth: int) -> None:
+    deep = nested(depth)
+    back, levels = sent(deep, *pair()), 0
+    while type(back) is list:
+        back, levels = back[0], levels + 1
+    assert (back, levels) == (1, depth)
+
+
+def test_a_chain_of_objects_of_any_length_crosses() -> None:
+    class Node:
+        following: object = None
+
+    ours, theirs = Heap("a", {Node.__qualname__: Node}), Heap("p", {Node.__qualname__: Node})
+    chain = None
+    for _ in range(10_000):
+        made = Node()
+        made.following = chain
+        chain = made
+    back, length = sent(chain, ours, theirs), 0
+    while back is not None:
+        assert type(back) is Node
+        back, length = back.following, length + 1
+    assert length == 10_000
+
+
+def test_a_nan_stays_the_same_one() -> None:
+    ours, theirs = pair()
+    nan = float("nan")
+    (theirs_nan, other) = sent([nan, nan], ours, theirs)
+    assert theirs_nan is other
+    assert sent([theirs_nan], theirs, ours) == [nan]
+    assert sent([float("nan")], theirs, ours) != [nan]
+    assert sent(math.nan, theirs, ours) is math.nan
+
+
+class Errors(ExceptionGroup):
+    pass
+
+
+def test_a_group_of_exceptions_crosses_with_what_it_holds() -> None:
+    ours, theirs = pair()
+    group = sent(ExceptionGroup("two", [ValueError(1), ExceptionGroup("in", [KeyError("k")])]), theirs, ours)
+    assert type(group) is ExceptionGroup
+    assert (group.message, [type(inner) for inner in group.exceptions]) == ("two", [ValueError, ExceptionGroup])
+    assert group.subgroup(KeyError) is not None
+    assert isinstance(sent(Errors("own", [ValueError()]), theirs, ours), ExceptionGroup)
+
+
+def test_what_an_exception_keeps_outside_its_arguments_crosses() -> None:
+    ours, theirs = pair()
+    error = sent(OSError(2, "gone", "file.txt"), theirs, ours)
+    assert (type(error), error.errno, error.filename) == (FileNotFoundError, 2, "file.txt")
+    wrong = sent(SyntaxError("no", ("f.py", 3, 1, "x y")), theirs, ours)
+    assert (wrong.lineno, wrong.filename, wrong.text) == (3, "f.py", "x y")
+    text = sent(UnicodeEncodeError("ascii", "\xe9", 0, 1, "no"), theirs, ours)
+    assert (text.start, text.encoding) == (0, "ascii")
+
+
+def test_flags_of_a_shared_class_cross_in_any_combination() -> None:
+    ours, theirs = Heap("a", {"Access": Access}), Heap("p", {"Access": Access})
+    assert sent(Access.READ | Access.WRITE, theirs, ours) is Access.READ | Access.WRITE
+    assert sent(Access(0), theirs, ours) is Access(0)
+
+
+class Access(enum.IntFlag):
+    READ = 1
+    WRITE = 2
+
+
+def test_numpy_values_cross_with_type_and_shape() -> None:
     numpy = pytest.importorskip("numpy")
-    assert crossed(numpy.int64(3)) == 3
-    assert type(crossed(numpy.int64(3))) is int
-    assert type(crossed(numpy.float64(0.5))) is float
-    assert crossed(numpy.array([[1, 2], [3, 4]])) == [[1, 2], [3, 4]]
-    assert crossed([numpy.bool_(True)]) == [True]  # noqa: FBT003 - numpy's own constructor
+    for value in (
+        numpy.arange(6).reshape(2, 3), numpy.zeros((2, 0)), numpy.float32(0.1), numpy.int64(3), numpy.bool_(True),  # noqa: FBT003
+        numpy.array(["ab", "c"]), numpy.complex128(1j), numpy.array(5.0), numpy.datetime64("2024-01-02"),
+        numpy.array([1, None], object), numpy.asfortranarray(numpy.eye(3)),
+    ):  # fmt: skip
+        back = sent(value, *pair())
+        assert type(back) is type(value)
+        assert (back.dtype, back.shape) == (value.dtype, value.shape)
+        assert numpy.array_equal(back, value)
+
+
+def test_a_view_of_an_array_stays_one() -> None:
+    numpy = pytest.importorskip("numpy")
+    ours, theirs = pair()
+    array_here = numpy.zeros((3, 2))
+    there = sent(array_here, ours, theirs)
+    view = sent(there[::2, 1], theirs, ours)
+    view[0] = 5
+    assert array_here.tolist() == [[0, 5], [0, 0], [0, 0]]
+    there.sort()
+    there[1] = 7
+    Decoder(ours).apply(changes(theirs, theirs.objects["a"]))
+    assert array_here[1].tolist() == [7, 7]
+
+
+@pytest.mark.parametrize(
+    "structure",
+    [
+        {"B": ["ndarray", ["|O", [1], "00" * 8]]}, {"B": ["ndarray", ["<i8", [5], "00" * 8]]}, {"B": ["x", []]},
+        {"B": ["array", ["Z", ""]]}, {"V": [[], []]}, {"v": ["numpy.generic", ["|O", {"b": "00" * 8}, 1]]},
+        {"V": [{"B": ["ndarray", ["<i8", [1], "00" * 8]]}, ["<i8", [9], [8], 0]]}, {"H": [[], [[{"p": 9}, []]]]},
+        {"I": ["collections.Counter", [], [], None]}, {"E": ["x", None, 1]},
+    ],
+)  # fmt: skip
+def test_a_forged_structure_of_a_standard_value_is_refused(structure: object) -> None:
+    pytest.importorskip("numpy")
+    with pytest.raises(ValueRefusedError):
+        Decoder(Heap("a")).decode(structure)
 
 
 class LyingInt(int):

@@ -9,12 +9,13 @@ from _collections import (  # type: ignore[import-not-found]  # no stubs; a tent
 )
 from math import isfinite
 
+from evalrun_executor.calls.buffers import buffer_of, new_buffer, new_objects, new_scalar, new_view, write_buffer
 from evalrun_executor.calls.encoding import MAX_DEPTH, TAGS
 from evalrun_executor.calls.exceptions import restored
 from evalrun_executor.calls.heap import Heap, shape_of
 from evalrun_executor.calls.json_text import ValueRefusedError
 from evalrun_executor.calls.originals import CHANGING, Json, Value, base_of, slots_of, state_of
-from evalrun_executor.calls.standard_values import NAMED, imported, named_fields
+from evalrun_executor.calls.standard_values import NAMED, imported, named_fields, stateful_class
 
 TYPE_CHECKING = False  # as typing's, without its import
 if TYPE_CHECKING:
@@ -106,6 +107,38 @@ class Decoder:
         if number >= 0 and self.heap is not None:
             self.heap.place(self.heap.theirs, number, thing)
 
+    def _read_H(self, payload: Json, depth: int, hashed: bool) -> Value:  # noqa: N802 - the tag
+        structure, fillings = payload
+        if depth or hashed:
+            raise ValueRefusedError("malformed value")
+        made = self.decode(structure, 1)
+        self.apply(fillings)
+        return made
+
+    def _read_F(self, _payload: Json, _depth: int, _hashed: bool) -> Value:  # noqa: N802 - the tag
+        number = self._keep()
+        made = float("nan")
+        self._place(number, made)
+        return made
+
+    def _read_B(self, payload: Json, _depth: int, _hashed: bool) -> Value:  # noqa: N802 - the tag
+        name, state = payload
+        number = self._keep()
+        made = new_buffer(name, state)
+        self._place(number, made)
+        write_buffer(made, state)
+        if self.heap is not None:
+            self.heap.settle(made)
+        return made
+
+    def _read_V(self, payload: Json, depth: int, hashed: bool) -> Value:  # noqa: N802 - the tag
+        owner, parts = payload
+        behind = self.decode(owner, depth + 1, hashed=hashed)
+        number = self._keep()
+        made = new_view(behind, parts)
+        self._place(number, made)
+        return made
+
     def _fill(self, thing: Value, contents: Json, depth: int, hashed: bool) -> Value:
         """Register a new object that can change, and give it what it holds."""
         self._place(self._keep(), thing)
@@ -140,6 +173,8 @@ class Decoder:
             deque.extend(thing, items)
         elif base is bytearray:
             bytearray.__setitem__(thing, slice(None), bytes.fromhex(contents))
+        elif base is None and buffer_of(type(thing)):
+            write_buffer(thing, contents)
         elif base is None:
             state = state_of(thing)
             if state is None:
@@ -234,6 +269,10 @@ class Decoder:
         given = self._items(parts, depth, hashed)
         if module == "builtins":
             return {"range": range, "slice": slice}[name](*given)
+        if kind == "numpy.generic":
+            return new_scalar(*given)
+        if kind == "numpy.object":
+            return new_objects(*given)
         if kind == "re.Pattern":
             return __import__("re").compile(*given)
         return imported(module, name)(*given)
@@ -241,6 +280,10 @@ class Decoder:
     def _read_w(self, payload: Json, depth: int, hashed: bool) -> Value:
         kind, behind = payload
         viewed = self.decode(behind, depth + 1, hashed=hashed)
+        if kind == "memoryview":
+            return memoryview(viewed)
+        if kind == "mappingproxy":
+            return type(vars(type))(viewed)
         owner = OrderedDict if isinstance(viewed, OrderedDict) else dict
         return {"dict_keys": owner.keys, "dict_values": owner.values, "dict_items": owner.items}[kind](viewed)
 
@@ -267,7 +310,7 @@ class Decoder:
         name, state, slots, content = payload
         if self.heap is None:
             raise ValueRefusedError("malformed value")
-        kind: Value = self.heap.known[name]
+        kind: Value = self.heap.known.get(name) or stateful_class(name)
         number = self._keep()
         base = base_of(kind)
         made = object.__new__(kind) if base is None else base.__new__(kind)
@@ -288,11 +331,11 @@ class Decoder:
         return made
 
     def _read_E(self, payload: Json, _depth: int, _hashed: bool) -> Value:  # noqa: N802 - the tag
-        name, member = payload
+        name, member, flags = payload
         if self.heap is None:
             raise ValueRefusedError("malformed value")
         kind: Value = self.heap.known[name]
-        return kind[member]
+        return kind[member] if flags is None else kind(flags)
 
     def _read_S(self, payload: Json, depth: int, hashed: bool) -> Value:  # noqa: N802 - the tag
         description, content = payload

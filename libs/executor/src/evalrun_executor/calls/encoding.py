@@ -9,6 +9,7 @@ from _collections import (  # type: ignore[import-not-found]  # no stubs; a tent
 )
 from math import isfinite
 
+from evalrun_executor.calls.buffers import buffer_of, buffer_state, numpy_scalar, view_of
 from evalrun_executor.calls.exceptions import described
 from evalrun_executor.calls.heap import Heap
 from evalrun_executor.calls.json_text import MAX_BYTES, TypeRefusedError, ValueRefusedError, dumps, to_text
@@ -44,9 +45,9 @@ from evalrun_executor.calls.standard_values import (
     PARTS,
     VIEWS,
     named_fields,
-    numpy_value,
     standard_class,
     standard_name,
+    stateful_name,
     viewed,
 )
 
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
     Mark = Callable[[Value], Json]
 
 MAX_DEPTH = 64
+_DEEP = 32
+"""From this depth on, what can be filled later is: values of any depth cross, and recursion stays bounded."""
 _SMALL = 1 << 63
 _CONTAINER = 24
 """Bytes that a container counts at least: one that unfolds without end is refused within about two seconds."""
@@ -76,10 +79,26 @@ class Encoder:
         self._mark = mark
         self._numbers = numbers and heap is not None
         self._left = MAX_BYTES
+        self._unfilled: list[tuple[Value, Value]] = []
+        """Containers whose numbers are given and whose contents are not written yet, with the types they are read by."""
         self._open: dict[int, None] = {}
         """Tuples and frozensets that are being encoded: nothing can refer to them yet."""
         self._filling: dict[int, None] = {}
         """Instances that are being encoded: their hash may hang on what is not there yet."""
+
+    def whole(self, value: Value) -> Json:
+        """Return the structure of a value of any depth; see `encode`."""
+        structure = self.encode(value)
+        return {"H": [structure, self.fillings()]} if self._unfilled else structure
+
+    def fillings(self) -> list[Json]:
+        """Return references and contents of what was left to be filled, as `changes` does."""
+        found = []
+        for thing, base in self._unfilled:  # which grows meanwhile
+            reference = None if self._heap is None else self._heap.reference(thing)
+            found.append([reference, self.contents(thing, base, 1, hashed=False)])
+        self._unfilled = []
+        return found
 
     def encode(self, value: Value, depth: int = 0, *, hashed: bool = False) -> Json:
         """Return the value's structure.
@@ -101,7 +120,7 @@ class Encoder:
         if value is None or kind is bool:
             return value
         if kind is float:
-            return value if isfinite(value) else {"f": repr_(value)}
+            return value if isfinite(value) else self._no_number(value)
         if kind is bytes:
             return self._bytes(value)
         if kind is complex:
@@ -175,6 +194,18 @@ class Encoder:
         plain = float.__pos__(value)
         return plain if isfinite(plain) else {"f": repr_(plain)}
 
+    def _no_number(self, value: Value) -> Json:
+        """Return an infinity, or a NaN, which equals nothing but itself: it is numbered as what can change is."""
+        if value == value or not self._numbers or self._heap is None:  # noqa: PLR0124 - no NaN
+            return {"f": repr_(value)}
+        name = NAME_OF.get(id_(value))
+        if name is not None:
+            return {"n": name}
+        known = self._heap.reference(value)
+        if known is None:
+            self._add(value)
+        return known or {"F": None}
+
     def _text(self, value: Value) -> Json:
         plain = str.__str__(value)
         self._spend(len_(plain))
@@ -207,6 +238,9 @@ class Encoder:
 
     def contents(self, value: Value, base: Value, depth: int, hashed: bool) -> Json:
         """Return what a container holds, read by the methods of `base`."""
+        if depth >= _DEEP and self._numbers and not hashed and base in _FILLED:
+            self._unfilled.append((value, base))
+            return []
         if base is list:
             return self._items(list_(list.__iter__(value)), depth, hashed)
         if base is deque:
@@ -279,7 +313,14 @@ class Encoder:
     def _standard(self, value: Value, kind: Value, depth: int, hashed: bool) -> Json:
         """Return the structure of a value of the standard library; None for any other."""
         name = qualified_name(kind)
-        way = PARTS.get(name) if type_(name) is str else None
+        if type_(name) is not str:
+            return None
+        scalar = numpy_scalar(value, kind)
+        if scalar is not None:
+            return {"v": ["numpy.generic", [self.encode(part, depth + 1, hashed=hashed) for part in scalar]]}
+        if buffer_of(kind) and not hashed:
+            return self._buffer(value, name, depth)
+        way = PARTS.get(name)
         if way is None:
             return None
         module, parts = way
@@ -302,11 +343,22 @@ class Encoder:
             return {"w": [name, self.encode(viewed(value), depth + 1)]} if not hashed else None
         return {"v": [f"{module}.{name}", [self.encode(part, depth + 1, hashed=hashed) for part in parts(value)]]}
 
+    def _buffer(self, value: Value, name: str, depth: int) -> Json:
+        view = view_of(value) if name == "ndarray" and self._numbers else None
+        if view is not None:
+            owner = self.encode(view[0], depth + 1)
+            self._add(value)
+            return {"V": [owner, view[1]]}
+        if name == "ndarray" and value.dtype.hasobject and value.dtype.names is None:
+            return {"v": ["numpy.object", [self.encode(part, depth + 1) for part in (value.shape, value.tolist())]]}
+        state = buffer_state(value, name)
+        self._spend(len_(dumps(state)))
+        self._add(value)
+        self._settle(value)
+        return {"B": [name, state]}
+
     def _derived(self, value: Value, kind: Value, base: Value, depth: int, hashed: bool) -> Json:
         """Return what an instance of a subclass of a plain type is."""
-        numpy = numpy_value(value, kind)
-        if numpy is not None:
-            return self.encode(numpy[0], depth, hashed=hashed)
         fields = named_fields(kind) if base is tuple else None
         if fields is not None:
             return {"T": [qualified_name(kind), fields, self._fixed(value, tuple, depth, hashed)]}
@@ -367,17 +419,14 @@ class Encoder:
         content = None if base is None else self._as_base(value, base, depth, hashed=False, inner=True)
         self._filling.pop(id_(value), None)
         self._settle(value)
-        return {"I": [type_name(value), state, slots, content]}
+        return {"I": [stateful_name(kind) or type_name(value), state, slots, content]}
 
     def _other(self, value: Value, kind: Value, depth: int, hashed: bool) -> Json:
-        numpy = numpy_value(value, kind)
-        if numpy is not None:
-            return self.encode(numpy[0], depth, hashed=hashed)
         heap = self._heap
         if issubclass_(kind, BaseException) and not hashed:
             return {"X": exception_parts(value, heap)}
         if heap is not None:
-            if heap.known.get(type_name(value)) is kind:
+            if heap.known.get(type_name(value)) is kind or stateful_name(kind):
                 return self._enum(value, kind) or self._instance(value, kind, None, depth, hashed)
             if heap.mine == "p" and not hashed:
                 self._spend(_CONTAINER)
@@ -394,7 +443,10 @@ class Encoder:
         enum = standard_class("enum", "Enum")
         if enum is None or not issubclass_(kind, enum):
             return None
-        return {"E": [type_name(value), object.__getattribute__(value, "_name_")]}
+        flag = standard_class("enum", "Flag")
+        if issubclass_(kind, flag):
+            return {"E": [type_name(value), None, int.__pos__(object.__getattribute__(value, "_value_"))]}
+        return {"E": [type_name(value), object.__getattribute__(value, "_name_"), None]}
 
 
 def _range(encoder: Encoder, value: Value, depth: int, hashed: bool) -> Json:
@@ -421,6 +473,8 @@ def _plain_copy(value: Value, base: Value) -> Value:
     return tuple(list_(tuple.__iter__(value))) if base is tuple else base(value)
 
 
+_FILLED = (list, dict, deque, set, None)
+"""Types, or bases, of what `Decoder.apply` can fill."""
 TAGS: dict[Value, str] = {list: "", tuple: "t", dict: "d", set: "s", frozenset: "z", deque: "q", bytearray: "y"}
 _WAYS: dict[Value, Callable[[Encoder, Value, int, bool], Json]] = {
     list: Encoder._list,
@@ -439,7 +493,7 @@ _WAYS: dict[Value, Callable[[Encoder, Value, int, bool], Json]] = {
 
 def encode(value: Value, heap: Heap | None = None, mark: Mark | None = None) -> Json:
     """Return the structure of one value; see `Encoder`."""
-    return Encoder(heap, mark).encode(value)
+    return Encoder(heap, mark).whole(value)
 
 
 def changes(heap: Heap, things: list[Value], mark: Mark | None = None) -> list[Json]:
@@ -453,8 +507,10 @@ def changes(heap: Heap, things: list[Value], mark: Mark | None = None) -> list[J
     for thing in heap.changed(things):
         heap.settle(thing)  # first: it may hold itself
         base = base_of(type_(thing))
-        found.append([heap.reference(thing), encoder.contents(thing, base, 1, hashed=False)])
-    return found
+        name = buffer_of(type_(thing))
+        contents = buffer_state(thing, name) if name else encoder.contents(thing, base, 1, hashed=False)
+        found.append([heap.reference(thing), contents])
+    return found + encoder.fillings()
 
 
 def _attempted(value: Value, heap: Heap | None) -> Json:

@@ -108,6 +108,9 @@ def described(error: BaseException, cross: Cross, depth: int = 0) -> dict[str, J
     if state:
         parts["state"] = state
     parts.update(_missing_name(error, kind))
+    native = [[name, cross(value)] for name, value in _native_attributes(error, kind)]
+    if native:
+        parts["native"] = [pair for pair in native if pair[1] is not None]
     if depth < _CAUSES:
         _add_causes(parts, error, cross, depth)
     return parts
@@ -120,6 +123,26 @@ def _missing_name(error: BaseException, kind: Value) -> dict[str, Json]:
             name = vars(base)["name"].__get__(error)
             return {"name": name[:NAME_LENGTH]} if type_(name) is str and name.isascii() else {}
     return {}
+
+
+_NATIVE: tuple[tuple[Value, str], ...] = (
+    (OSError, "errno strerror filename filename2"),
+    (SyntaxError, "msg filename lineno offset text end_lineno end_offset"),
+    (ImportError, "msg path"),
+    (UnicodeEncodeError, "encoding object start end reason"),
+    (UnicodeDecodeError, "encoding object start end reason"),
+    (UnicodeTranslateError, "object start end reason"),
+)
+"""Attributes that classes keep outside `__dict__`, and set in `__init__`, which is not called again."""
+
+
+def _native_attributes(error: BaseException, kind: Value) -> list[tuple[str, Value]]:
+    """Return the attributes that an exception keeps outside its `__dict__`, where they are set."""
+    for base, names in _NATIVE:
+        if issubclass_(kind, base):
+            found = ((name, vars(base)[name].__get__(error)) for name in names.split())
+            return [(name, value) for name, value in found if value is not None]
+    return []
 
 
 def _says_its_own_text(kind: Value) -> bool:
@@ -156,16 +179,18 @@ def restored(parts: Json, decode: Cross, classes: dict[str, Value], depth: int =
     name, arguments = parts.get("type"), decode(parts.get("args"))
     if not isinstance(base, type) or not issubclass(base, BaseException) or type(name) is not str:
         raise ValueRefusedError("malformed exception")
-    if issubclass(base, BaseExceptionGroup):
+    if issubclass(base, BaseExceptionGroup) and not _is_group(arguments):
         base = Exception  # a group of what did not cross
     if type(arguments) is not tuple or "\0" in name:
         raise ValueRefusedError("malformed exception")
     kind: Value = base
     if "class" in parts or base.__name__ != name:
         kind = _class_from(parts.get("class", [name, [base.__name__]]), classes)
+        if issubclass(kind, BaseExceptionGroup) and not _is_group(arguments):
+            kind = Exception
     try:
         error: BaseException = kind.__new__(kind, *arguments)
-    except TypeError as problem:
+    except (TypeError, ValueError) as problem:
         raise ValueRefusedError("malformed exception") from problem
     error.args = arguments
     if "text" in parts and kind is not base:
@@ -177,6 +202,7 @@ def restored(parts: Json, decode: Cross, classes: dict[str, Value], depth: int =
     if isinstance(error, StopIteration):
         error.value = arguments[0] if arguments else None
     _add_missing_name(error, parts.get("name"))
+    _add_native(error, parts.get("native", []), decode)
     _add_state(error, parts.get("state", []), decode)
     for other in ("cause", "context"):
         if parts.get(other) is not None:
@@ -202,6 +228,24 @@ def _add_missing_name(error: BaseException, name: Json) -> None:
         error.name = name
 
 
+def _is_group(arguments: Value) -> bool:
+    """Return whether these are the arguments of an exception group."""
+    if type(arguments) is not tuple or len(arguments) != 2 or type(arguments[1]) not in (list, tuple):
+        return False
+    return len(arguments[1]) > 0 and all(isinstance(inner, BaseException) for inner in arguments[1])
+
+
+def _add_native(error: BaseException, native: Json, decode: Cross) -> None:
+    names = next((names for base, names in _NATIVE if isinstance(error, base)), "").split()
+    for name, value in native:
+        if name not in names:
+            raise ValueRefusedError("malformed exception")
+        try:
+            setattr(error, name, decode(value))
+        except TypeError as problem:
+            raise ValueRefusedError("malformed exception") from problem
+
+
 def _add_state(error: BaseException, state: Json, decode: Cross) -> None:
     if type(state) is not list:
         raise ValueRefusedError("malformed exception")
@@ -216,7 +260,7 @@ def _class_from(described: Json, classes: dict[str, Value], depth: int = 0) -> V
         found = NAMED.get(described)
         if not isinstance(found, type) or not issubclass(found, BaseException):
             raise ValueRefusedError("malformed exception")
-        return Exception if issubclass(found, BaseExceptionGroup) else found
+        return found
     if type(described) is dict:
         module, name = str(described.get("module")), described.get("name")
         if name not in _EXCEPTION_MODULES.get(module, "").split():

@@ -7,7 +7,10 @@ from _collections import (  # type: ignore[import-not-found]  # no stubs; a tent
     deque,
 )
 from operator import is_
+from sys import intern
 
+from evalrun_executor.calls.buffers import buffer_of, buffer_state
+from evalrun_executor.calls.json_text import dumps
 from evalrun_executor.calls.originals import (
     ATOMS,
     CHANGING,
@@ -146,6 +149,9 @@ def shape_of(thing: Value) -> list[Value] | None:
     if base is bytearray:
         return [bytes(thing)]
     if base is None:
+        name = buffer_of(kind)
+        if name:
+            return [intern(dumps(buffer_state(thing, name)))]  # the same text as long as nothing changes
         state = state_of(thing)
         if state is not None:
             return [part for pair in dict.items(state) for part in pair]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import math
 import sys
 
 from evalrun_executor.calls.json_text import TypeRefusedError, ValueRefusedError
@@ -10,6 +11,7 @@ from evalrun_executor.calls.originals import (
     Value,
     all_,
     issubclass_,
+    len_,
     list_,
     mro_of,
     own_of,
@@ -37,16 +39,24 @@ NAMED.update(
     for name, thing in vars(builtins).items()
     if isinstance(thing, type) and issubclass(thing, BaseException)
 )
+NAMED["nan"] = math.nan
 NAMED.update({"NoneType": type(None), "Ellipsis": ..., "NotImplemented": NotImplemented})
 NAME_OF = {id(thing): name for name, thing in NAMED.items()}
+_ADDRESSES = tuple(f"IPv{version}{kind}" for version in "46" for kind in ("Address", "Network", "Interface"))
+STATEFUL = {"collections": ("ChainMap", "UserDict", "UserList", "UserString"), "argparse": ("Namespace",)}
+"""Classes whose objects are their attributes."""
 STANDARD = {
-    "collections": ("Counter", "OrderedDict", "defaultdict", "deque"),
+    "collections": ("Counter", "OrderedDict", "defaultdict", "deque", *STATEFUL["collections"]),
     "fractions": ("Fraction",),
     "decimal": ("Decimal",),
     "datetime": ("date", "datetime", "time", "timedelta", "timezone"),
     "uuid": ("UUID",),
-    "pathlib": ("PosixPath", "PurePosixPath"),
-    "types": ("SimpleNamespace",),
+    "pathlib": ("Path", "PurePath", "PosixPath", "PurePosixPath", "PureWindowsPath"),
+    "types": ("SimpleNamespace", "MappingProxyType"),
+    "array": ("array",),
+    "io": ("StringIO", "BytesIO"),
+    "ipaddress": _ADDRESSES,
+    "zoneinfo": ("ZoneInfo",),
     "re": ("Pattern", "Match"),
 }
 """Classes of the standard library that cross by name; values of most of them cross too."""
@@ -56,19 +66,6 @@ def standard_class(module: str, name: str) -> Value:
     """Return a class of the standard library where it has been imported; else None, so that no value is of it."""
     found = sys.modules.get(module)
     return None if found is None else vars(found).get(name)
-
-
-def numpy_value(value: Value, kind: Value) -> tuple[Value] | None:
-    """Return what a numpy scalar or array holds; None where it is none."""
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        for name in ("ndarray", "generic"):
-            numpys: Value = getattr(numpy, name, None)
-            if type_(numpys) is type_ and issubclass_(kind, numpys):
-                copied = numpys.tolist(value)
-                if type_(copied) is not kind:
-                    return (copied,)
-    return None
 
 
 def named_fields(kind: Value) -> list[str] | None:
@@ -91,9 +88,31 @@ def standard_name(kind: Value) -> str:
     return ""
 
 
+def stateful_name(kind: Value) -> str:
+    """Return the name of a class of `STATEFUL`; empty for others."""
+    name = qualified_name(kind)
+    for module, names in STATEFUL.items():
+        if name in names and standard_class(module, name) is kind:
+            return f"{module}.{name}"
+    return ""
+
+
+def stateful_class(name: str) -> Value:
+    """Return the class of `STATEFUL` with this name. Raises ValueRefusedError where there is none."""
+    module, _, own = name.rpartition(".")
+    if own not in STATEFUL.get(module, ()):
+        raise ValueRefusedError("malformed value")
+    return getattr(__import__(module), own)
+
+
 def viewed(view: Value) -> Value:
-    """Return the dict behind one of its views."""
+    """Return what is behind a view: the dict, or the bytes of a memory view, a copy where it shows a part of them."""
     import gc
+
+    if type_(view) is memoryview:
+        behind = view.obj
+        whole = type_(behind) in (bytes, bytearray) and view.nbytes == len_(behind) and view.strides == (1,)
+        return behind if whole and view.format == "B" else _copied(view)
 
     for thing in gc.get_referents(view):
         if issubclass_(type_(thing), dict):
@@ -101,10 +120,18 @@ def viewed(view: Value) -> Value:
     raise TypeRefusedError(f"value of type {type_name(view)}")
 
 
+def _copied(view: memoryview) -> Value:
+    if view.format != "B" or view.ndim != 1 or not view.readonly:
+        raise TypeRefusedError("memoryview of a part that can change, or of another format than bytes")
+    return view.tobytes()
+
+
 VIEWS: dict[str, Value] = {
     "dict_keys": type({}.keys()),
     "dict_values": type({}.values()),
     "dict_items": type({}.items()),
+    "mappingproxy": type(vars(type)),
+    "memoryview": memoryview,
 }
 
 
@@ -114,6 +141,7 @@ def _no_parts(_value: Value) -> Value:
 
 PARTS: dict[str, tuple[str, Callable[[Value], Value]]] = {
     "dict_keys": ("builtins", _no_parts), "dict_values": ("builtins", _no_parts), "dict_items": ("builtins", _no_parts),
+    "mappingproxy": ("builtins", _no_parts), "memoryview": ("builtins", _no_parts),
     "Counter": ("collections", _no_parts),
     "SimpleNamespace": ("types", _no_parts),
     "Fraction": ("fractions", lambda v: (v.numerator, v.denominator)),
@@ -126,6 +154,9 @@ PARTS: dict[str, tuple[str, Callable[[Value], Value]]] = {
     "UUID": ("uuid", lambda v: (str(v),)),
     "PosixPath": ("pathlib", lambda v: (str(v),)),
     "PurePosixPath": ("pathlib", lambda v: (str(v),)),
+    "PureWindowsPath": ("pathlib", lambda v: (str(v),)),
+    "ZoneInfo": ("zoneinfo", lambda v: (v.key,)),
+    **{name: ("ipaddress", lambda v: (str(v),)) for name in _ADDRESSES},
     "Pattern": ("re", lambda v: (v.pattern, v.flags)),
 }  # fmt: skip
 """Module and parts of values of the standard library, by their type's name."""

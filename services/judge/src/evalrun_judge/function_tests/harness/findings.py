@@ -146,8 +146,8 @@ def _holds_data_alone(node: ast.ClassDef) -> bool:
 
 
 def is_shared_kind(base: Value) -> bool:
-    """Return whether a class with this base cannot be copied by its attributes: exceptions and flags."""
-    return _last_name(base).endswith(("Exception", "Error", "Warning", "Flag"))
+    """Return whether a class with this base cannot be copied by its attributes."""
+    return _last_name(base).endswith(("Exception", "Error", "Warning"))
 
 
 def _last_name(node: Value) -> str:

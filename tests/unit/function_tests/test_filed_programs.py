@@ -1,0 +1,61 @@
+"""The function programs of the folder `verdicts2` of the real data, each filed with the verdict that is right."""
+
+import functools
+import json
+from collections.abc import Iterator
+
+import pytest
+from builders.data import data_file
+from builders.judge.function_tests import WarmForks, judge, standalone
+
+from evalrun_judge.families.function import program_after
+from evalrun_judge.submission import AssertTests, CheckTest, SubmissionMode
+
+pytestmark = pytest.mark.timeout(900)
+
+CLASSES = (
+    *("forging-equality", "methods-and-escapes", "monkeypatching-and-wire", "more-forging", "nondeterminism"),
+    *("prompt-classes-and-own-process", "right-values", "surrogates", "wire-2", "numpy"),
+)
+KNOWN: dict[str, str] = {}
+"""Programs that are judged otherwise than filed, with the reason; `docs/verdicts.md` lists the kinds."""
+
+SECONDS = 4.0
+"""Limit per step: some of the programs never end."""
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[WarmForks]:
+    warm = WarmForks()
+    yield warm
+    warm.close()
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_filed_program_gets_the_verdict_that_is_right(forks: WarmForks, name: str) -> None:
+    different, judged = [], 0
+    for line in data_file(f"verdicts2/{name}.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        truth, response = row["problem"]["ground_truth"], row["response"]
+        if "completion" not in response or not {"test", "test_list"} & truth.keys():
+            continue
+        prompt, mode = str(truth.get("prompt", "")), SubmissionMode(response["mode"])
+        tests: AssertTests | CheckTest
+        if "test_list" in truth:
+            tests = AssertTests(truth["test_list"], truth["test_setup_code"], truth["entry_point"])
+        else:
+            tests = CheckTest(prompt, truth["test"], truth["entry_point"])
+        program = program_after(prompt, response["completion"], mode)
+        in_forks = functools.partial(forks.run, seconds=SECONDS)
+        execute = functools.partial(standalone, packages=True) if name == "numpy" else in_forks
+        outcomes = judge(tests, program, execute=execute).outcomes
+        said = "accept" if all(outcome.status == "success" for outcome in outcomes) else "reject"
+        if any(outcome.status == "api_error" for outcome in outcomes):
+            said = "notjudged"
+        judged += 1
+        problem = row["problem"]["problem_id"]
+        if row["expected"] not in (said, "any") and problem not in KNOWN:
+            reasons = "; ".join(f"{outcome.status}: {outcome.reason[:150]}" for outcome in outcomes)
+            different.append(f"{problem}: {row['expected']}, judged {said}: {reasons}")
+    assert not different, "\n".join(different)
+    assert judged > 0
