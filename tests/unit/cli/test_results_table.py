@@ -97,6 +97,12 @@ def test_answers_that_were_not_judged_say_between_what_the_figure_lies() -> None
     assert "contest accepted@1, bounds 50.0 % to 75.0 % 4" in lines
 
 
+def test_judged_together_share_stands_below_the_score() -> None:
+    counts = {"problems": 4, "judged": 4, "judged_together": 1, "final_status": {"success": 4}}
+    assert "contest judged together, can be forged 25.0 % 1 of 4" in shown(summary(counts=counts))
+    assert not [line for line in shown(summary()) if "together" in line]
+
+
 def test_comparators_are_shown_only_where_they_would_decide_otherwise() -> None:
     counts = {"would_accept": 1, "would_reject": 3, "accepted": 0}
     lines = shown(summary(comparators={"otherwise": {"exact": counts}}))

@@ -44,7 +44,18 @@ _CALLS = Path(evalrun_executor.calls.__file__).parent
 VALUES = modules_of(
     "evalrun_executor.calls",
     _CALLS,
-    ("originals", "json_text", "buffers", "standard_values", "opaque", "heap", "exceptions", "encoding", "decoding", "values"),
+    (
+        "originals",
+        "json_text",
+        "buffers",
+        "standard_values",
+        "opaque",
+        "heap",
+        "exceptions",
+        "encoding",
+        "decoding",
+        "values",
+    ),
 )
 """Modules that harnesses need to exchange values."""
 CALL_HARNESS = Harness((*VALUES, *modules_of("evalrun_executor.calls", _CALLS, ("call_harness",))))

@@ -73,6 +73,9 @@ def _more_figures(summary: Mapping[str, Any]) -> Table:
             left_out = counts.get("left_out_problems", {}).get(metric.name, 0)
             problems = f"{figure['n']}, {left_out} left out" if left_out else str(figure["n"])
             table.add_row(name, metric.heading(column), percent(figure["value"]), _interval(figure), problems)
+        if together := counts.get("judged_together"):
+            share, where = percent(together / counts["judged"]), f"{together} of {counts['judged']}"
+            table.add_row(name, "judged together, can be forged", share, "", where)
         if counts.get("not_judged") and metrics:
             low, high = dataset["accepted_bounds"]
             bounds = f"{percent(low)} to {percent(high)}"

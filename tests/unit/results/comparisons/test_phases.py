@@ -7,6 +7,7 @@ from builders.results.samples import sample_result
 from builders.results.stored_runs import facts_of, verdicts_of
 
 from evalrun_results.comparisons.comparison import RunFacts
+from evalrun_results.comparisons.conditions import older_rules
 from evalrun_results.comparisons.phases import PHASES, PhaseRow, outdated_baselines, phase_rows
 from evalrun_results.comparisons.several import compare_several, configurations_of
 
@@ -101,3 +102,19 @@ def test_outdated_baselines_after_another_judge_are_named() -> None:
     assert line.startswith("A must be measured again before it is compared with B: judge version")
     same = [run(0, 10, name, **judged[0]) for name in ("base", "sft")]
     assert [*outdated_baselines(compare_several(configurations_of(same, pool_seeds=False), all_pairs=False))] == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "older"),
+    [
+        ({"judging_rules": 1}, {"judging_rules": 2}, "A"), ({"judging_rules": 2}, {}, "B"), ({}, {"judging_rules": 2}, "A"),
+        ({}, {}, ""), ({"judging_rules": 2}, {"judging_rules": 2}, ""), ({"judging_rules": 2}, None, ""),
+    ],
+)  # fmt: skip
+def test_older_rules_of_one_run_are_named_with_the_remedy(
+    first: dict[str, int], second: dict[str, int] | None, older: str
+) -> None:
+    infos = [{"judges": {} if judge is None else {"a": judge}} for judge in (first, second)]
+    lines = [*older_rules(infos[0], infos[1], ("A", "B"))]
+    assert [line.split()[0] for line in lines] == ([older] if older else [])
+    assert all("evalrun rejudge" in line for line in lines)

@@ -98,7 +98,7 @@ def test_coverage_stands_beside_with_its_bounds() -> None:
         "with_assumed_timeouts": 0,
         "without_token_count": 0,
         "cached": 0,
-        "forgeable": 0, "forgeable_causes": {},
+        "forgeable": 0, "forgeable_causes": {}, "judged_together": 0,
         "accepted_by_case": 0,
         "accepted_by_tolerance": 0,
         "not_judged_causes": {"no sandbox answered": 1, "no verdict came": 1},

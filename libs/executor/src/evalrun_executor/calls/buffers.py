@@ -170,5 +170,6 @@ def _plain_items(state: Json) -> list[Value]:
     form = {**sizes, "f4": "f", "f8": "d"}.get(name[1:])
     if form is None or name[0] == ">" or not shape or 0 in shape:
         raise ValueRefusedError("array, without numpy")
-    found = memoryview(bytes.fromhex(data)).cast(form, shape).tolist()  # type: ignore[call-overload]  # by name
-    return found  # type: ignore[no-any-return]
+    view: Value = memoryview(bytes.fromhex(data))
+    items: list[Value] = view.cast(form, shape).tolist()
+    return items

@@ -80,7 +80,7 @@ class Encoder:
         self._numbers = numbers and heap is not None
         self._left = MAX_BYTES
         self._unfilled: list[tuple[Value, Value]] = []
-        """Containers whose numbers are given and whose contents are not written yet, with the types they are read by."""
+        """Containers whose numbers are given and whose contents are not written yet, with the types that read them."""
         self._open: dict[int, None] = {}
         """Tuples and frozensets that are being encoded: nothing can refer to them yet."""
         self._filling: dict[int, None] = {}
@@ -196,7 +196,7 @@ class Encoder:
 
     def _no_number(self, value: Value) -> Json:
         """Return an infinity, or a NaN, which equals nothing but itself: it is numbered as what can change is."""
-        if value == value or not self._numbers or self._heap is None:  # noqa: PLR0124 - no NaN
+        if value == value or not self._numbers or self._heap is None:
             return {"f": repr_(value)}
         name = NAME_OF.get(id_(value))
         if name is not None:

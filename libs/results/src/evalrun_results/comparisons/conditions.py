@@ -125,7 +125,26 @@ def _dataset(first: Info, second: Info, name: str) -> Iterator[str]:
         yield from _differing(f"{name}: {field}", specs[0].get(field), specs[1].get(field))
 
 
+def older_rules(first: Info, second: Info, names: tuple[str, str]) -> Iterator[str]:
+    """Say which of two runs was judged by older rules than the other; runs that name no judge are not told apart."""
+    found = [[_rules_of(judge) for judge in _inside(info, "judges").values()] for info in (first, second)]
+    if not all(found):
+        return
+    for (name, ours), theirs in zip(zip(names, found, strict=True), reversed(found), strict=True):
+        if min(ours) < max(theirs):
+            yield (
+                f"{name} was judged by older rules ({min(ours)}, the other run by {max(theirs)}), so verdicts may differ "
+                "for that reason alone: judge its answers again with evalrun rejudge"
+            )
+
+
+def _rules_of(judge: object) -> int:
+    rules = judge.get("judging_rules") if isinstance(judge, Mapping) else None
+    return rules if isinstance(rules, int) else 1
+
+
 def _judging(first: Info, second: Info) -> Iterator[str]:
+    yield from older_rules(first, second, ("A", "B"))
     levels = [info.get("containment_levels") for info in (first, second)]
     yield from _differing("containment", *levels)
     for field, label in (("backend", "sandbox"), ("judge_version", "judge version"), ("python_version", "Python")):

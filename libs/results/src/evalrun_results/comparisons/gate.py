@@ -91,7 +91,7 @@ class GateResult:
     decision_of_judged: GateDecision | None = None
     """What the decision would be without the problems that miss an answer; None where nothing is missing."""
     warnings: tuple[str, ...] = ()
-    """Datasets whose problems or tests are not those of the baseline, one line each."""
+    """Datasets whose problems or tests are not those of the baseline, and older rules of judging, one line each."""
 
     def as_json(self) -> JsonObject:
         """Return the `gate` of summary.json."""

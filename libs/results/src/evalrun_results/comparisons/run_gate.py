@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from evalrun_api.v1alpha1 import Gate
-from evalrun_results.comparisons.conditions import differing_versions
+from evalrun_results.comparisons.conditions import differing_versions, older_rules
 from evalrun_results.comparisons.gate import GateResult, decide_gate, undecided
 from evalrun_results.comparisons.gate_values import UnusableGateError
 from evalrun_results.comparisons.sequential_gate import decide_sequentially
@@ -146,11 +146,12 @@ def check_answers_known(run: StoredRun) -> None:
 
 
 def version_warnings(gate: Gate, base_dir: Path, run_info: Mapping[str, object]) -> tuple[str, ...]:
-    """Name the datasets of a gate whose problems or tests differ between a run and the gate's baseline."""
+    """Name what differs between a run and the gate's baseline: problems or tests, and the rules of judging."""
     if gate.baseline is None:
         return ()
     baseline = StoredRun.open(baseline_place(gate.baseline, base_dir)).run_info
-    return tuple(line for name in gate.dataset_names for line in differing_versions(baseline, run_info, name))
+    versions = (line for name in gate.dataset_names for line in differing_versions(baseline, run_info, name))
+    return (*versions, *older_rules(baseline, run_info, ("the baseline", "the run")))
 
 
 def drawn_by(run: StoredRun, gate: Gate, baseline: Totals | None, candidate: Totals) -> Drawn:

@@ -20,6 +20,7 @@ from evalrun_results.metrics.figures import Figure, Mask, MetricSet
 from evalrun_results.metrics.intervals import Floats
 from evalrun_results.metrics.problem_columns import ProblemColumns
 from evalrun_results.metrics.problem_totals import (
+    APART_CAUSES,
     FINAL_STATUSES,
     NOT_JUDGED_REPEATS,
     NOT_JUDGED_TURNS,
@@ -287,6 +288,7 @@ def _counts(totals: DatasetTotals, columns: ProblemColumns, left_out: JsonObject
         "not_judged": not_judged,
         "not_judged_causes": _causes(totals.causes),
         "forgeable_causes": dict(sorted(totals.forgeable_causes.items())),
+        "judged_together": sum(n for cause, n in totals.forgeable_causes.items() if cause not in APART_CAUSES),
         "memory_limit": int(columns.memory_limit.sum()),
         "final_status": dict(statuses),
         "left_out_problems": left_out,

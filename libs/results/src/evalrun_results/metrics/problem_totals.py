@@ -20,6 +20,9 @@ NO_REASON: Final = "no verdict came"
 """The cause of a sample that was never judged: nothing was generated, or the run was stopped."""
 FORGED_WHERE: Final = "judgeMode: Submit, tests beside the program, or operators of its own classes"
 """Causes that make a verdict forgeable."""
+APART_CAUSES: Final = frozenset(("shared_process", "own_operators"))
+"""Causes that make a verdict forgeable although tests and program were judged apart, as their family is. With any other
+cause the tests ran in the program's process: they were judged together."""
 NO_CAUSE: Final = "shared_process"
 """The cause of verdicts that were stored before causes were."""
 

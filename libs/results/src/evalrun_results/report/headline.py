@@ -85,10 +85,12 @@ def _share(name: str, dataset: Json) -> Markup:
     metrics, left_out = mapping(dataset, "metrics"), count(dataset, "counts", "left_out_problems", name)
     value, low, high = (amount(metrics, name, part) for part in ("value", "low", "high"))
     without = f"; {left_out} problems left out" if left_out else ""
+    together, judged = count(dataset, "counts", "judged_together"), count(dataset, "counts", "judged")
     return joined(
         element("b", shown.percent(value), class_="big"),
         interval_bar(value, low, high),
         element("small", f"{interval_text(name, metrics)}{without}"),
+        element("small", f"{shown.percent(together / judged)} judged together: can be forged") if together else None,
     )
 
 

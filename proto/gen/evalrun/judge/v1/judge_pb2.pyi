@@ -950,6 +950,7 @@ class DescribeResponse(_message.Message):
     PYTHON_VERSION_FIELD_NUMBER: _builtins.int
     SUBMITS_FIELD_NUMBER: _builtins.int
     SLOWNESS_FIELD_NUMBER: _builtins.int
+    JUDGING_RULES_FIELD_NUMBER: _builtins.int
     judge_version: _builtins.str
     backend: _builtins.str
     """evalrun or sandbox-fusion."""
@@ -963,6 +964,8 @@ class DescribeResponse(_message.Message):
     """The most that a sandbox's machine was slower than at its best, beside runs that passed their time limit, since the
     gateway's start. 0: no run was made again alone.
     """
+    judging_rules: _builtins.int
+    """Version of the rules that verdicts follow (evalrun_registry/judging_rules.py). 0: a gateway before rules were numbered."""
     @_builtins.property
     def languages(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -976,10 +979,11 @@ class DescribeResponse(_message.Message):
         python_version: _builtins.str = ...,
         submits: _builtins.bool = ...,
         slowness: _builtins.float = ...,
+        judging_rules: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "containment_level", b"containment_level", "judge_version", b"judge_version", "languages", b"languages", "python_version", b"python_version", "slots", b"slots", "slowness", b"slowness", "submits", b"submits"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["backend", b"backend", "containment_level", b"containment_level", "judge_version", b"judge_version", "judging_rules", b"judging_rules", "languages", b"languages", "python_version", b"python_version", "slots", b"slots", "slowness", b"slowness", "submits", b"submits"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -11,9 +11,11 @@ import msgspec
 
 from evalrun_judge.pool.info import PoolInfo
 from evalrun_judge.submission import JudgeRequest
+from evalrun_registry.judging_rules import JUDGING_RULES
 
-FORMAT = 5
-"""Raised by a change of the judge or the stored form that makes what is stored useless, where the version stays."""
+FORMAT = 6
+"""Raised by a change of the stored form that makes what is stored useless. A change of what is right raises
+`JUDGING_RULES`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ def verdict_key(
     return hashlib.sha256(
         msgspec.msgpack.encode(
             (
-                FORMAT,
+                (FORMAT, JUDGING_RULES),
                 (judge.version, judge.image),
                 (sandboxes.backend, sandboxes.versions, sandboxes.python_version, sandboxes.level),
                 depends,

@@ -16,6 +16,7 @@ from evalrun_judge.submission import (
 from evalrun_judge.suites import Suites
 from evalrun_judge.verdict import CutText, FinalStatus, TestRecord, Verdict
 from evalrun_registry.comparators import COMPARATORS, Comparator
+from evalrun_registry.judging_rules import JUDGING_RULES
 from evalrun_registry.limits import DEFAULT_LIMITS, PartialLimits, TestLimits
 from evalrun_runtime.unicode_text import replace_surrogates
 
@@ -168,4 +169,5 @@ def describe_message(info: PoolInfo, judge_version: str, slowness: float) -> jud
         python_version=info.python_version,
         submits=info.submits,
         slowness=slowness,
+        judging_rules=JUDGING_RULES,
     )

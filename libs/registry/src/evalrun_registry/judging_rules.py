@@ -1,0 +1,8 @@
+"""Version of the rules that decide verdicts: a new one makes cached verdicts useless, and earlier runs' comparable only
+after `evalrun rejudge`."""
+
+from typing import Final
+
+JUDGING_RULES: Final = 2
+"""1: function tests trusted objects that results handed on. 2: no object of the program decides about a value of the
+test; tests that cannot be judged apart run together with the program; standard values cross as themselves."""
