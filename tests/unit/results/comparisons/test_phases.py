@@ -107,7 +107,8 @@ def test_outdated_baselines_after_another_judge_are_named() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "older"),
     [
-        ({"judging_rules": 1}, {"judging_rules": 2}, "A"), ({"judging_rules": 2}, {}, "B"), ({}, {"judging_rules": 2}, "A"),
+        ({"judging_rules": 1}, {"judging_rules": 2}, "A"), ({"judging_rules": 2}, {}, "B"),
+        ({}, {"judging_rules": 2}, "A"),
         ({}, {}, ""), ({"judging_rules": 2}, {"judging_rules": 2}, ""), ({"judging_rules": 2}, None, ""),
     ],
 )  # fmt: skip

@@ -108,9 +108,7 @@ def described(error: BaseException, cross: Cross, depth: int = 0) -> dict[str, J
     if state:
         parts["state"] = state
     parts.update(_missing_name(error, kind))
-    native = [[name, cross(value)] for name, value in _native_attributes(error, kind)]
-    if native:
-        parts["native"] = [pair for pair in native if pair[1] is not None]
+    parts.update(_native_attributes(error, kind, cross))
     if depth < _CAUSES:
         _add_causes(parts, error, cross, depth)
     return parts
@@ -136,13 +134,13 @@ _NATIVE: tuple[tuple[Value, str], ...] = (
 """Attributes that classes keep outside `__dict__`, and set in `__init__`, which is not called again."""
 
 
-def _native_attributes(error: BaseException, kind: Value) -> list[tuple[str, Value]]:
+def _native_attributes(error: BaseException, kind: Value, cross: Cross) -> dict[str, Json]:
     """Return the attributes that an exception keeps outside its `__dict__`, where they are set."""
     for base, names in _NATIVE:
         if issubclass_(kind, base):
-            found = ((name, vars(base)[name].__get__(error)) for name in names.split())
-            return [(name, value) for name, value in found if value is not None]
-    return []
+            found = [[name, cross(vars(base)[name].__get__(error))] for name in names.split()]
+            return {"native": [pair for pair in found if pair[1] is not None]}
+    return {}
 
 
 def _says_its_own_text(kind: Value) -> bool:
@@ -197,10 +195,6 @@ def restored(parts: Json, decode: Cross, classes: dict[str, Value], depth: int =
         text = parts["text"]
         _TEXTS[id(error)] = error, None if text is None else decode(text)
         kind.__str__ = _text_of
-    if isinstance(error, SystemExit):
-        error.code = arguments[0] if len(arguments) == 1 else arguments or None  # type: ignore[assignment]  # any
-    if isinstance(error, StopIteration):
-        error.value = arguments[0] if arguments else None
     _add_missing_name(error, parts.get("name"))
     _add_native(error, parts.get("native", []), decode)
     _add_state(error, parts.get("state", []), decode)
@@ -236,6 +230,10 @@ def _is_group(arguments: Value) -> bool:
 
 
 def _add_native(error: BaseException, native: Json, decode: Cross) -> None:
+    if isinstance(error, SystemExit):
+        error.code = error.args[0] if len(error.args) == 1 else error.args or None  # type: ignore[assignment]  # any
+    if isinstance(error, StopIteration):
+        error.value = error.args[0] if error.args else None
     names = next((names for base, names in _NATIVE if isinstance(error, base)), "").split()
     for name, value in native:
         if name not in names:

@@ -133,8 +133,8 @@ def older_rules(first: Info, second: Info, names: tuple[str, str]) -> Iterator[s
     for (name, ours), theirs in zip(zip(names, found, strict=True), reversed(found), strict=True):
         if min(ours) < max(theirs):
             yield (
-                f"{name} was judged by older rules ({min(ours)}, the other run by {max(theirs)}), so verdicts may differ "
-                "for that reason alone: judge its answers again with evalrun rejudge"
+                f"{name} was judged by older rules ({min(ours)}, the other run by {max(theirs)}), so verdicts may "
+                "differ for that reason alone: judge its answers again with evalrun rejudge"
             )
 
 
