@@ -3,11 +3,11 @@
 Standard library only, and the modules of `values`. It holds no expected value: what the program finds here are its own
 arguments, and what it forges here it could as well have returned.
 
-The batch, JSON on stdin: `{"imports": text, "classes": [name, ...], "prints": bool, "tests": [[test, [[callee, args,
-kwargs, changes], ...]], ...]}`, values as `values` encodes them. `imports`, and what else the program may have of the
-test's own text, runs after the program, in its namespace; `classes` are those of the program that the test knows too;
-`changes` is what the test has done to objects of both, or null. A callee that begins with a dot is an operation of
-`OPERATIONS` on its first argument.
+The batch, JSON on stdin: `{"imports": text, "classes": [name, ...], "prints": bool, "draws": seed, "tests": [[test,
+[[callee, args, kwargs, changes], ...]], ...]}`, values as `values` encodes them. `imports`, and what else the program
+may have of the test's own text, runs after the program, in its namespace; `classes` are those of the program that the
+test knows too; `changes` is what the test has done to objects of both, or null. A callee that begins with a dot is an
+operation of `OPERATIONS` on its first argument.
 
 The answer, a line each, written at once to a private copy of stdout, so that nothing is lost when the process dies:
 `load V null` or `load E exception` once; then for each call `TEST CALL P text` (what it printed, if anything) and
@@ -23,7 +23,7 @@ What a program meets:
   writes to descriptor 1 itself goes to stderr.
 - Its calls run in order, in one process: state that it keeps between calls is kept. At the end the process leaves at
   once: no atexit, no destructors, no waiting for threads.
-- `random` is seeded, so that a program gives the same each time it runs.
+- `random` is seeded, and what it draws from the system follows `draws`: a program gives the same in each round.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 
 PRINT_LIMIT = 16384
+TOLD_LIMIT = 1 << 20
+"""Bytes of what a call prints that a test sees which captures stdout."""
 TRACEBACKS = 5
 """Tracebacks written to stderr, at most; a test of a thousand raising calls would fill it."""
 
@@ -68,6 +70,37 @@ def _seed(value: Value) -> None:
     random.seed(value)
 
 
+def _repeat_draws(seed: Json) -> None:
+    """Let the program draw the same from the system in each round of its tests: `os.urandom`, and so `secrets`, `uuid`
+    and `SystemRandom`; and generators of `random` without a seed, by which `tempfile` names files.
+
+    Calls with derived arguments are found round by round, in a fresh process each.
+    """
+    from _random import Random  # a quarter of random's cost
+
+    drawn = Random(seed)
+
+    def urandom(size: int, /) -> bytes:
+        return drawn.getrandbits(8 * size).to_bytes(size, "little") if size else b""
+
+    os.urandom = urandom
+    if "random" in sys.modules:
+        vars(sys.modules["random"])["_urandom"] = urandom
+
+
+def _seed_generators() -> None:
+    import random
+
+    plain = random.Random.seed
+
+    def seed(self: random.Random, a: Value = None, version: int = 2) -> None:
+        plain(self, os.urandom(16) if a is None else a, version)
+
+    vars(random)["_urandom"] = os.urandom
+    setattr(random.Random, "seed", seed)  # noqa: B010 - a method, for mypy
+    random.seed(0)
+
+
 def _copied(value: Value) -> Value:
     import copy
 
@@ -80,6 +113,7 @@ def _deeply_copied(value: Value) -> Value:
     return copy.deepcopy(value)
 
 
+_DRAWING = frozenset(("random", "tempfile"))
 _BY_OPERATOR = """eq ne lt le gt ge contains getitem setitem delitem index abs neg pos invert
     add sub mul truediv floordiv mod pow lshift rshift and or xor matmul
     iadd isub imul itruediv ifloordiv imod ipow ilshift irshift iand ior ixor imatmul"""
@@ -105,8 +139,9 @@ OPERATIONS: dict[str, Callable[..., Value]] = {
 class Prints(io.RawIOBase):
     """Descriptor 1 as sys.stdout sees it: keeps the beginning of what is printed, drops the rest."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int) -> None:
         self.kept = bytearray()
+        self._limit = limit
 
     def writable(self) -> bool:
         """Announce that it can be written to."""
@@ -119,7 +154,7 @@ class Prints(io.RawIOBase):
     def write(self, data: Value) -> int:
         """Keep what there is room for."""
         size = len(data)
-        room = PRINT_LIMIT - len(self.kept)
+        room = self._limit - len(self.kept)
         if room > 0:
             self.kept += bytes(data)[:room]
         return size
@@ -142,7 +177,7 @@ class Calls:
         self._namespace = namespace
         self._tells_prints = tells_prints
         self._answers = answers
-        self._prints = Prints()
+        self._prints = Prints(TOLD_LIMIT if tells_prints else PRINT_LIMIT)
         self._stdout = io.TextIOWrapper(io.BufferedWriter(self._prints), "utf-8", "backslashreplace", "\n")
         sys.stdout = self._stdout
         vars(sys)["__stdout__"] = self._stdout
@@ -167,8 +202,8 @@ class Calls:
         try:
             if isinstance(code, str):
                 code = compile(code, "<program>", "exec", dont_inherit=True)
-            if "random" in code.co_names:
-                _seed(0)
+            if not _DRAWING.isdisjoint(code.co_names):
+                _seed_generators()
             exec(code, self._namespace)  # noqa: S102 - what it is for
             if imports:
                 exec(compile(imports, "<setup>", "exec", dont_inherit=True), self._namespace)  # noqa: S102 - see above
@@ -198,7 +233,7 @@ class Calls:
                 ended = call
             printed = self._printed()
             if printed:
-                self.answer(f"{head} P {_dumps(printed)}")
+                self.answer(f"{head} P {_dumps(printed[:PRINT_LIMIT])}")
             self.answer(f"{head} {kind} {self._told(kind, structure, printed)}")
 
     def _outcome(self, call: Json) -> tuple[str, Json, bool]:
@@ -241,7 +276,7 @@ class Calls:
         heap = self._heap
         before = _len(heap.objects["p"])
         try:
-            structure = _Encoder(heap).encode(result)
+            structure = _Encoder(heap).whole(result)
             _dumps(structure)
         except (_Refused, MemoryError, RecursionError, RuntimeError):
             # Too large or too deep, or it holds what cannot: the test may still ask it, as it is.
@@ -358,6 +393,7 @@ def main(code: str | CodeType) -> None:
     module = type(sys)("program")
     module.__dict__["__builtins__"] = __builtins__
     sys.modules["program"] = module
+    _repeat_draws(batch.get("draws"))
     calls = Calls(module.__dict__, answers, tells_prints=batch.get("prints", False))
     if calls.load(code, batch["imports"]):
         for test, wanted in batch["tests"]:

@@ -261,7 +261,7 @@ class Decoder:
 
     def _read_n(self, payload: Json, _depth: int, _hashed: bool) -> Value:
         module, _, name = payload.rpartition(".")
-        return imported(module, name) if module else NAMED[payload]
+        return NAMED[payload] if payload in NAMED or not module else imported(module, name)
 
     def _read_v(self, payload: Json, depth: int, hashed: bool) -> Value:
         kind, parts = payload

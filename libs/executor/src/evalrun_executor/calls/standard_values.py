@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
+import operator
 import sys
 
 from evalrun_executor.calls.json_text import TypeRefusedError, ValueRefusedError
@@ -40,6 +41,10 @@ NAMED.update(
     if isinstance(thing, type) and issubclass(thing, BaseException)
 )
 NAMED["nan"] = math.nan
+_COMPUTING = """abs add and_ concat contains countOf eq floordiv ge getitem gt index indexOf inv invert is_ is_not le
+    lshift lt matmul mod mul ne neg not_ or_ pos pow rshift sub truediv truth xor"""
+NAMED.update((f"operator.{name}", getattr(operator, name)) for name in _COMPUTING.split())
+NAMED.update((f"math.{name}", thing) for name, thing in vars(math).items() if callable(thing) and name[0] != "_")
 NAMED.update({"NoneType": type(None), "Ellipsis": ..., "NotImplemented": NotImplemented})
 NAME_OF = {id(thing): name for name, thing in NAMED.items()}
 _ADDRESSES = tuple(f"IPv{version}{kind}" for version in "46" for kind in ("Address", "Network", "Interface"))
@@ -135,6 +140,15 @@ VIEWS: dict[str, Value] = {
 }
 
 
+def _zone(moment: Value) -> Value:
+    """Return the time zone of a moment; its offset, where the zone's class is no standard one."""
+    zone = moment.tzinfo
+    if zone is None or standard_name(type_(zone)):
+        return zone
+    offset = moment.utcoffset()
+    return None if offset is None else __import__("datetime").timezone(offset)
+
+
 def _no_parts(_value: Value) -> Value:
     return ()
 
@@ -147,8 +161,8 @@ PARTS: dict[str, tuple[str, Callable[[Value], Value]]] = {
     "Fraction": ("fractions", lambda v: (v.numerator, v.denominator)),
     "Decimal": ("decimal", lambda v: (str(v),)),
     "date": ("datetime", lambda v: (v.year, v.month, v.day)),
-    "datetime": ("datetime", lambda v: (v.year, v.month, v.day, v.hour, v.minute, v.second, v.microsecond, v.tzinfo)),
-    "time": ("datetime", lambda v: (v.hour, v.minute, v.second, v.microsecond, v.tzinfo)),
+    "datetime": ("datetime", lambda v: (v.year, v.month, v.day, v.hour, v.minute, v.second, v.microsecond, _zone(v))),
+    "time": ("datetime", lambda v: (v.hour, v.minute, v.second, v.microsecond, _zone(v))),
     "timedelta": ("datetime", lambda v: (v.days, v.seconds, v.microseconds)),
     "timezone": ("datetime", lambda v: (v.utcoffset(None),)),
     "UUID": ("uuid", lambda v: (str(v),)),

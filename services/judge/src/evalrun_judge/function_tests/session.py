@@ -351,7 +351,8 @@ class FunctionTestSession:
         definitions = named_definitions(self._program, self._learned.get("spare"))
         if definitions:
             shared["imports"] = "\n".join([str(shared.get("imports", "")), *definitions])
-        text = json.dumps({"imports": "", **shared, "tests": tests}, separators=(",", ":"))
+        draws = int(hashlib.sha256(f"draws {self._secret}".encode()).hexdigest()[:15], 16)
+        text = json.dumps({"imports": "", "draws": draws, **shared, "tests": tests}, separators=(",", ":"))
         return RunCalls(text.encode(), self._program, short=short)
 
     def _replay(self) -> RunAssertions:

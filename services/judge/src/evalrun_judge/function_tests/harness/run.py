@@ -217,8 +217,8 @@ class Run:
             known = {id(thing): thing for thing in (*self._held, *self.heap.reached([*args, *kwargs.values()]))}
             changed = values.changes(self.heap, list(known.values()), self._mark) or None
         encoder = values.Encoder(self.heap, self._mark)
-        wanted = [callee, [encoder.encode(arg) for arg in args]]
-        named = {"d": [part for name, arg in kwargs.items() for part in (name, encoder.encode(arg))]}
+        wanted = [callee, [encoder.whole(arg) for arg in args]]
+        named = {"d": [part for name, arg in kwargs.items() for part in (name, encoder.whole(arg))]}
         return [*wanted, named] if changed is None else [*wanted, named, changed]
 
     def _foresee(self, number: int, wanted: Json) -> None:
@@ -260,7 +260,7 @@ class Run:
                 modules.append([name, value.__name__])
             elif value is not function:
                 free.append(name)
-                given.append(values.Encoder(self.heap, self._mark).encode(value))
+                given.append(values.Encoder(self.heap, self._mark).whole(value))
         return {"L": [number, source.replace("EVALRUN_NAMES", ", ".join(free), 1), given, modules]}
 
     def _same(self, known: Json, wanted: Json) -> bool:
