@@ -52,6 +52,9 @@ test-all-data: $(VENV)/.dev ## judge all of EVALRUN_TEST_DATA that other tests s
 	  tests/unit/function_tests/test_function_real_data.py tests/integration/judge/test_judge_real_data.py \
 	  tests/integration/cli/test_shared_verdicts.py
 
+test-liars: $(VENV)/.dev ## objects that lie about themselves, 30 on every problem of HumanEval and MBPP: none may pass
+	EVALRUN_TEST_ALL_DATA=1 $(BIN)/pytest tests/unit/function_tests/test_liars.py
+
 test-e2e-rollout: $(VENV)/.dev setup-gen-cpu ## run spec.rollout on the real pods of KUBECONFIG's cluster, on a CPU
 	EVALRUN_TEST_E2E_ROLLOUT=required CI=true $(BIN)/pytest tests/e2e/rollout -s
 
