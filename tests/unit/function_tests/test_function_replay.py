@@ -7,6 +7,7 @@ from builders.judge.function_tests import Judged, WarmForks, adding, judge, requ
 
 from evalrun_executor.api import ProgramRun
 from evalrun_judge.function_tests.session import AssertTests, CheckTest, FunctionTestOutcome
+from evalrun_judge.status import TestCause
 
 
 @pytest.fixture(scope="module")
@@ -255,6 +256,7 @@ def test_tests_that_cannot_be_recorded_are_not_judged(forks: WarmForks) -> None:
     judged: Judged = judge(adding("assert f(1) ==", entry="f"), TWICE, execute=forks.run)
     assert judged.statuses == ["api_error"]
     assert "could not be recorded: SyntaxError" in judged.outcomes[0].reason
+    assert judged.outcomes[0].cause is TestCause.BROKEN_TEST
     assert judged.recording is None
 
 

@@ -1,6 +1,7 @@
 """Reads problems: `load_problems` for a list, `iter_problems` for a stream. A row's fields tell its format.
 
-Nothing is dropped in silence: a row that cannot be used ends the reading with a BadInputError naming file and line.
+Nothing is dropped in silence: a row that cannot be used ends the reading with a BadInputError naming file and line. The
+rows after it are looked at first, so that the error names every mistake.
 """
 
 import hashlib
@@ -31,6 +32,7 @@ from evalrun_data.formats.record import parse_record
 from evalrun_data.formats.reference import parse_reference
 from evalrun_data.formats.unsupported import refuse_unsupported
 from evalrun_data.formats.verl import named_after, parse_verl
+from evalrun_data.mistakes import Mistakes
 from evalrun_data.records import TEST_GROUPS, Problem, StdioTests
 from evalrun_data.rows import Row
 from evalrun_data.shards import files_of
@@ -157,7 +159,8 @@ def _rows_of_files(
     fixed = published.group(1).lower() if published else None
     name = fixed or dataset
     parser: Parser | None = None
-    for row in _rows_in_turn(files):
+    mistakes = Mistakes()
+    for row in _rows_in_turn(files, mistakes):
         if parser is None:
             parser = _format_of(row, fixed)
             if parser is parse_evalplus:
@@ -166,14 +169,26 @@ def _rows_of_files(
                 name = _verl_dataset(files, dataset)
             elif parser is parse_record and name is None and not row.has("dataset"):
                 name = _file_stem(source)  # phase 0's own Parquet does not say: its file's name does
-        if parser is parse_mbpp and dataset == "mbpp_reg":
-            if task_number(row) in REGRESSION_IDS:
-                yield parser(row, dataset), row
+        try:
+            problems = _problems_of_row(parser, row, name, dataset, graded)
+        except BadInputError as error:
+            mistakes.add(error)
             continue
-        problem = parser(row, name) if graded is None else _graded(parser, row, name, graded)
-        yield problem, row
-        if parser is parse_evalplus and dataset is None and row.values["base_input"]:
-            yield parser(row, problem.dataset + BASE_SUFFIX), row  # the other figure that EvalPlus reports
+        if not mistakes:
+            yield from ((problem, row) for problem in problems)
+    mistakes.raise_found()
+
+
+def _problems_of_row(
+    parser: Parser, row: Row, name: str | None, dataset: str | None, graded: Graded | None
+) -> list[Problem]:
+    """Return what a row holds: nothing, a problem, or one for each figure that EvalPlus reports."""
+    if parser is parse_mbpp and dataset == "mbpp_reg":
+        return [parser(row, dataset)] if task_number(row) in REGRESSION_IDS else []
+    problem = parser(row, name) if graded is None else _graded(parser, row, name, graded)
+    if parser is parse_evalplus and dataset is None and row.values["base_input"]:
+        return [problem, parser(row, problem.dataset + BASE_SUFFIX)]
+    return [problem]
 
 
 def format_of(row: Row, source: str) -> Parser:
@@ -203,11 +218,13 @@ def _file_stem(source: str) -> str:
     return re.split(r"[/\\]", source)[-1].partition(".")[0]
 
 
-def _rows_in_turn(files: Iterable[Source]) -> Iterator[Row]:
+def _rows_in_turn(files: Iterable[Source], mistakes: Mistakes) -> Iterator[Row]:
     """Yield the rows of each file, then close it: copies of remote shards do not pile up on the disk."""
     for file in files:
         with file:
-            yield from file.rows()
+            for row in file.rows(broken=mistakes.add):
+                mistakes.count_row()
+                yield row
 
 
 def _verl_dataset(files: Sequence[Source], dataset: str) -> str | None:
@@ -247,13 +264,16 @@ def _format_of(row: Row, published: str | None) -> Parser:
 
 def _unique(problems: Iterable[tuple[Problem, str]]) -> Iterator[Problem]:
     seen: dict[tuple[str, str], str] = {}
-    for problem, where in problems:
+    mistakes = Mistakes()
+    for problem, where in mistakes.ended_by(problems):
+        mistakes.count_row()
         first = seen.setdefault(problem.key, where)
         if first is not where:
-            raise BadInputError(
-                f"{where}: problem '{problem.problem_id}' of dataset '{problem.dataset}' is there twice (first {first})"
-            )
-        yield problem
+            says = f"problem '{problem.problem_id}' of dataset '{problem.dataset}' is there twice (first {first})"
+            mistakes.add(BadInputError(f"{where}: {says}"))
+        elif not mistakes:
+            yield problem
+    mistakes.raise_found()
 
 
 def _with_groups(problem: Problem, wanted: Collection[str], source: str) -> Problem:

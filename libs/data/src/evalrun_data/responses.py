@@ -10,10 +10,11 @@ from evalrun_data import demo
 from evalrun_data.formats.evalplus import BASE_SUFFIX
 from evalrun_data.formats.record import parse_language
 from evalrun_data.formats.verl import verl_problem_id, verl_prompt
+from evalrun_data.mistakes import Mistakes
 from evalrun_data.published_answers import filter_of, our_rows
 from evalrun_data.records import Problem
 from evalrun_data.rows import Row
-from evalrun_data.sources import BUILTIN_SCHEME, read_rows
+from evalrun_data.sources import BUILTIN_SCHEME, Source
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.unicode_text import replace_surrogates
 
@@ -68,20 +69,29 @@ def load_responses(sources: Sequence[str], problems: Sequence[Problem], base_dir
     recorded answers.
 
     Raises:
-        BadInputError: one line with file and line: a broken file or line, a missing field, an unknown problem, dataset,
-            mode or language, a problem id of several datasets without `dataset`, a repeated (problem, sample, turn).
+        BadInputError: one line per mistake, with file and line: a broken file or line, a missing field, an unknown
+            problem, dataset, mode or language, a problem id of several datasets without `dataset`, a repeated (problem,
+            sample, turn).
     """
     index = _ProblemIndex(problems)
+    mistakes = Mistakes()
     found: list[tuple[Response, Row | None, bool]] = []
     for source in sources:
         if source.startswith(BUILTIN_SCHEME):
             demo.check_name(source)
             found.extend((response, None, True) for response in _demo_responses(index))
         else:
-            for row in _one_filter(read_rows(source, base_dir)):
-                for ours in our_rows(row):
-                    found.extend((response, ours, ours.has("sample")) for response in _answers(ours, index))
-    return list(_numbered(found))
+            with Source(source, base_dir) as opened:
+                for row in mistakes.ended_by(_one_filter(opened.rows(broken=mistakes.add))):
+                    mistakes.count_row()
+                    try:
+                        for ours in our_rows(row):
+                            found.extend((response, ours, ours.has("sample")) for response in _answers(ours, index))
+                    except BadInputError as error:
+                        mistakes.add(error)
+    numbered = list(_numbered(found, mistakes))
+    mistakes.raise_found()
+    return numbered
 
 
 def _one_filter(rows: Iterable[Row]) -> Iterator[Row]:
@@ -99,8 +109,8 @@ def _one_filter(rows: Iterable[Row]) -> Iterator[Row]:
         yield row
 
 
-def _numbered(found: Sequence[tuple[Response, Row | None, bool]]) -> Iterator[Response]:
-    """Refuses repeated samples, and numbers those without a number in order."""
+def _numbered(found: Sequence[tuple[Response, Row | None, bool]], mistakes: Mistakes) -> Iterator[Response]:
+    """Record repeated samples, and number those without a number in order."""
     taken: dict[tuple[str, str, int, int], str] = {}
     for response, row, explicit in found:
         if explicit:
@@ -109,8 +119,8 @@ def _numbered(found: Sequence[tuple[Response, Row | None, bool]]) -> Iterator[Re
             if key in taken:
                 of_turn = f", turn {response.turn}," if response.turn else ""
                 what = f"sample {response.sample} of problem '{response.problem_id}'{of_turn} is there twice"
-                raise BadInputError(f"{where}: {what} (first {taken[key]})")
-            taken[key] = where
+                mistakes.add(BadInputError(f"{where}: {what} (first {taken[key]})"))
+            taken.setdefault(key, where)
     next_free: dict[tuple[str, str, int], int] = {}
     for response, _, explicit in found:
         if explicit:

@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -77,6 +77,10 @@ def check_inside_volume(path: Path, volumes: Path = VOLUMES_DIRECTORY) -> None:
         raise BadInputError(f"{path}: leads out of its volume: name a file inside, without '..' or a link to outside")
 
 
+Broken = Callable[[BadInputError], None]
+"""Gets the mistake of a line."""
+
+
 class Source:
     """A file as a user names it. It is opened, and a remote one fetched, when it is first read, and only then.
 
@@ -134,17 +138,22 @@ class Source:
         """Return what `read_bytes` returns."""
         return read_bytes(self.name, self.base_dir, max_bytes=max_bytes)
 
-    def rows(self, columns: tuple[str, ...] = ()) -> Iterator[Row]:
-        """Yield the rows of a JSONL(.gz), JSON array or Parquet file; of Parquet, only the given columns, if any.
+    def rows(self, columns: tuple[str, ...] = (), broken: Broken | None = None) -> Iterator[Row]:
+        """Yield the rows of a JSONL(.gz), JSON array or Parquet file.
 
         A log of Inspect (`.eval`) is one row, as the same log in JSON is.
 
-        Raises BadInputError: missing, a directory, empty, broken gzip or Parquet, a line that is not one JSON object.
+        Args:
+            columns: of Parquet, only these are read; empty: all.
+            broken: gets the mistake of a line that is not one JSON object, and reading goes on. None: it is raised.
+
+        Raises:
+            BadInputError: missing, a directory, empty, broken gzip or Parquet, a line that is not one JSON object.
         """
         found = False
         try:
             with io.BufferedReader(_Reader(self._file()), _READ_BYTES) as stream:
-                for row in _rows_by_content(cast("BinaryIO", stream), self.name, columns):
+                for row in _rows_by_content(cast("BinaryIO", stream), self.name, columns, broken):
                     found = True
                     yield row
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -195,7 +204,7 @@ def read_rows(source: str, base_dir: Path = Path(), *, columns: tuple[str, ...] 
         yield from opened.rows(columns)
 
 
-def _rows_by_content(stream: BinaryIO, source: str, columns: tuple[str, ...]) -> Iterator[Row]:
+def _rows_by_content(stream: BinaryIO, source: str, columns: tuple[str, ...], broken: Broken | None) -> Iterator[Row]:
     magic = stream.read(4)
     stream.seek(0)
     if not magic:
@@ -214,12 +223,12 @@ def _rows_by_content(stream: BinaryIO, source: str, columns: tuple[str, ...]) ->
     if magic == EVAL_MAGIC:
         return iter([read_eval_file(stream, source)])
     if magic[:2] == _GZIP_MAGIC:
-        return _json_rows(cast("BinaryIO", gzip.GzipFile(fileobj=stream)), source)
+        return _json_rows(cast("BinaryIO", gzip.GzipFile(fileobj=stream)), source, broken)
     if source.endswith(".gz"):
         raise BadInputError(f"{source}: not gzip, although its name ends in .gz")
     if source.endswith(".parquet"):
         raise BadInputError(f"{source}: not Parquet, although its name ends in .parquet")
-    return _json_rows(stream, source)
+    return _json_rows(stream, source, broken)
 
 
 def read_bytes(source: str, base_dir: Path = Path(), *, max_bytes: int) -> bytes:
@@ -278,7 +287,7 @@ def _fetch(source: str, copy: IO[bytes]) -> None:
     copy.seek(0)
 
 
-def _json_rows(stream: BinaryIO, source: str) -> Iterator[Row]:
+def _json_rows(stream: BinaryIO, source: str, broken: Broken | None = None) -> Iterator[Row]:
     begun = False
     blank_bytes = row_bytes = 0
     for number, line in enumerate(iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b""), 1):
@@ -300,14 +309,18 @@ def _json_rows(stream: BinaryIO, source: str) -> Iterator[Row]:
         hint = "; expected one JSON object a line" if number == 1 and line.lstrip()[:1] == b"{" else ""
         try:
             value = _parsed(_decoded(line, source, number), f"{source}:{number}", hint)
-        except BadInputError:
+            if not isinstance(value, dict):
+                raise BadInputError(f"{source}:{number}: expected one JSON object a line, not {kind_of(value)}")
+        except BadInputError as error:
             only = _one_object(line + stream.read(MAX_LINE_BYTES)) if first else None
-            if only is None:
+            if only is not None:
+                yield Row(only, source, number)
+                return
+            # After the first line, of which the rest may be a part, each line stands for itself.
+            if first or broken is None:
                 raise
-            yield Row(only, source, number)
-            return
-        if not isinstance(value, dict):
-            raise BadInputError(f"{source}:{number}: expected one JSON object a line, not {kind_of(value)}")
+            broken(error)
+            continue
         yield Row(value, source, number)
 
 

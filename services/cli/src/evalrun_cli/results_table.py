@@ -1,14 +1,16 @@
 """The tables at the end of a run, from its summary.json: they show figures and compute none."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from evalrun_registry.metric import Column, Metric
 from evalrun_registry.metric import Table as MetricTable
 from evalrun_registry.metrics import HEADLINE, metrics_in, shown_in
+from evalrun_results.repeated_figures import repeated_figures
 
 ENDS = {
     "success": "success",
@@ -31,14 +33,15 @@ def results_tables(summary: Mapping[str, Any]) -> Iterator[Table]:
     """
     figures = _table(f"{summary['state']}, partial" if summary.get("partial") else summary["state"])
     _add_names(figures, summary)
-    for heading in ("problems", *_headings(), "coverage"):
+    repeated = repeated_figures(summary["datasets"])
+    for heading in ("problems", *_headings(repeated), "coverage"):
         figures.add_column(heading, justify="right", no_wrap=True)
     ends = _table("How the answers ended")
     _add_names(ends, summary)
     for heading in ENDS.values():
         ends.add_column(heading, justify="right", no_wrap=True)
     for name, dataset in summary["datasets"].items():
-        figures.add_row(name, *_figures(dataset))
+        figures.add_row(name, *_figures(dataset, repeated))
         counts = dataset["counts"]["final_status"]
         ends.add_row(name, *(str(counts.get(status, 0)) for status in ENDS))
     tables = (figures, _more_figures(summary), ends, _failures(summary), _causes(summary), _disagreements(summary))
@@ -128,13 +131,13 @@ def _disagreements(summary: Mapping[str, Any]) -> Table:
     return table
 
 
-def _figures(dataset: Mapping[str, Any]) -> list[str]:
+def _figures(dataset: Mapping[str, Any], left_out: Collection[str]) -> list[str]:
     counts = dataset["counts"]
     problems = counts["problems"]
     metrics = dataset["metrics"]  # empty with purpose: Sampling
     judged = metrics.get(HEADLINE.name, {}).get("n", problems)
     cells = [str(problems) if judged == problems else f"{judged} of {problems}"]
-    for metric, column in metrics_in(MetricTable.END):
+    for metric, column in _shown(left_out):
         figure = metrics.get(metric.name)
         cells.append("-" if figure is None else percent(figure["value"]))
         if column.prominent:
@@ -142,8 +145,12 @@ def _figures(dataset: Mapping[str, Any]) -> list[str]:
     return [*cells, percent(dataset["coverage"])]
 
 
-def _headings() -> Iterator[str]:
-    for metric, column in metrics_in(MetricTable.END):
+def _shown(left_out: Collection[str]) -> Iterator[tuple[Metric, Column]]:
+    return ((metric, column) for metric, column in metrics_in(MetricTable.END) if metric.name not in left_out)
+
+
+def _headings(left_out: Collection[str]) -> Iterator[str]:
+    for metric, column in _shown(left_out):
         yield column.heading or metric.title
         if column.prominent:
             yield "95 % interval"

@@ -101,6 +101,7 @@ def test_coverage_stands_beside_with_its_bounds() -> None:
         "forgeable": 0, "forgeable_causes": {}, "judged_together": 0,
         "accepted_by_case": 0,
         "accepted_by_tolerance": 0,
+        "with_several_tests": 6,
         "not_judged_causes": {"no sandbox answered": 1, "no verdict came": 1},
     }  # fmt: skip
 

@@ -32,7 +32,7 @@ from evalrun_results.samples import JsonObject, SampleResult
 
 FLAGGED: Final = (
     *("truncated", "with_assumed_timeouts", "without_token_count", "cached", "forgeable"),
-    *("accepted_by_case", "accepted_by_tolerance"),
+    *("accepted_by_case", "accepted_by_tolerance", "with_several_tests"),
 )
 """Samples that are counted beside the figures."""
 LISTED_CAUSES: Final = 20

@@ -261,6 +261,8 @@ class DatasetTotals:
     def _add_flags(self, result: SampleResult, verdict: pb.Verdict) -> None:
         if result.judged and result.assumed_timeouts:
             self.flags["with_assumed_timeouts"] += 1
+        if result.judged and len(result.tests) > 1:
+            self.flags["with_several_tests"] += 1
         if verdict.cached:
             self.flags["cached"] += 1
         if verdict.forgeable:

@@ -38,8 +38,11 @@ def dataset_section(
         ratios = [each.pass_ratio_sum / each.pass_ratio_count for each in problems.values() if each.pass_ratio_count]
         judging = [each.judge_seconds for each in problems.values() if each.outcomes.judged]
         generation = [each.gen_seconds for each in problems.values() if each.with_gen_seconds == each.answers]
+        # With one answer and one test per problem the plot would repeat how the answers ended.
+        if not set(ratios) <= {0.0, 1.0}:
+            title = "Tests passed, share of each problem"
+            plots.append(_panel(title, histogram(share_bars(ratios), "pass ratio by problem")))
         plots += [
-            _panel("Tests passed, share of each problem", histogram(share_bars(ratios), "pass ratio by problem")),
             _panel("Generation time per problem", _times(generation, "answers made elsewhere carry no time")),
             _panel("Judge time per problem, CPU", _times(judging, "nothing was judged")),
         ]

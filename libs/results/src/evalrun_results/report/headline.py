@@ -8,6 +8,7 @@ from typing import Final
 from evalrun_registry.metric import Measured, Table
 from evalrun_registry.metrics import METRICS, shown_in
 from evalrun_results.comparisons.roles import role_in
+from evalrun_results.repeated_figures import repeated_figures
 from evalrun_results.report import quantities as shown
 from evalrun_results.report.json_access import Json, amount, count, inside, mapping, text
 from evalrun_results.report.markup import Markup, element, joined
@@ -64,10 +65,12 @@ def _table(datasets: Json, run_info: Json) -> Markup:
 def _columns(datasets: Json) -> list[tuple[str, Callable[[Json], Markup]]]:
     """Return the heading of each column, and what writes its cell for a dataset's entry in summary.json."""
     standard = [metric.name for metric in METRICS if metric.measured is Measured.ALWAYS]
+    repeated = repeated_figures(datasets)
     reported = [metric for each in datasets for metric in mapping(datasets, each, "metrics")]
     found: list[tuple[int, str, Callable[[Json], Markup]]] = [
         (column.rank, metric.heading(column), partial(_share if column.prominent else _plain, metric.name))
         for metric, column in shown_in(Table.HEADLINE, [*standard, *reported])
+        if metric.name not in repeated
     ]
     found.append((COVERAGE_RANK, "Coverage", _coverage))
     return [(heading, cell) for _, heading, cell in sorted(found, key=lambda column: column[0])]

@@ -14,6 +14,8 @@ from evalrun_results.report.statuses import LABELS, pill
 KEPT: Final = 12_000
 """Characters of a text; the whole lies in the QA logs and in results.jsonl."""
 KEPT_OF_CASE: Final = 2_000
+OUTPUT_LABELS: Final = ("Input", "Expected", "Printed", "Errors")
+ASSERTION_LABELS: Final = ("Assertion", "Expected", "Returned", "Errors")
 
 
 def qa_section(records: Sequence[Json]) -> Markup:
@@ -28,7 +30,7 @@ def qa_section(records: Sequence[Json]) -> Markup:
 
 def _record(record: Json) -> Markup:
     ratio = amount(record, "pass_ratio")
-    facts = [f"passed {shown.percent(ratio)}"] if ratio is not None else []
+    facts = [f"passed {shown.percent(ratio)}"] if ratio not in (None, 0.0, 1.0) else []
     tokens, gen_time = amount(record, "output_tokens"), amount(record, "gen_time")
     facts += [f"{tokens:.0f} tokens"] if tokens is not None else []
     facts += [shown.seconds(gen_time)] if gen_time is not None else []
@@ -50,24 +52,39 @@ def _inside(record: Json) -> Iterator[Child]:
     language = guess_language(text(record, "response")) or "python"
     yield element("h4", "Answer")
     yield answer(_cut(text(record, "response"), KEPT), language) or element("p", "(empty)", class_="quiet")
+    truth = inside(record, "ground_truth")
     case = mapping(record, "execution_output", "first_failed_case")
     if case:
         status = text(case, "status")
         what = "First test that could not be judged" if status == "api_error" else "First failed test"
-        yield element("h4", f"{what}: case {text(case, 'case_index')}, {status.replace('_', ' ')}")
+        number = "" if _has_one_test(truth) else f"case {text(case, 'case_index')}, "
+        yield element("h4", f"{what}: {number}{status.replace('_', ' ')}")
         if reason := text(case, "reason"):
             yield element("p", reason)
-        yield element("div", list(_texts(case)), class_="grid tight")
+        is_assertion = inside(truth, "test") is not None or inside(truth, "test_list") is not None
+        yield from _texts(case, ASSERTION_LABELS if is_assertion else OUTPUT_LABELS)
     yield folded("Problem", answer(_cut(text(record, "prompt"), KEPT)))
-    truth = inside(record, "ground_truth")
     if truth:
         yield folded("Tests", _ground_truth(truth))
 
 
-def _texts(case: Json) -> Iterator[Markup]:
-    for field, label in (("input", "Input"), ("expected", "Expected"), ("actual", "Printed"), ("stderr", "Errors")):
-        if content := text(case, field):
-            yield element("div", element("h4", label), element("pre", _cut(content, KEPT_OF_CASE), dir="ltr"))
+def _texts(case: Json, labels: Sequence[str]) -> Iterator[Markup]:
+    """Return what the test gave and got; what was asked stands over the full width, so that nobody must scroll."""
+    fields = ("input", "expected", "actual", "stderr")
+    asked, *others = [
+        element("div", element("h4", label), element("pre", _cut(content, KEPT_OF_CASE), dir="ltr"), class_="case")
+        if (content := text(case, field))
+        else None
+        for field, label in zip(fields, labels, strict=True)
+    ]
+    if asked is not None:
+        yield asked
+    yield element("div", [each for each in others if each is not None], class_="grid tight")
+
+
+def _has_one_test(truth: object) -> bool:
+    listed = [inside(truth, field) for field in ("test_list", "inputs")]
+    return all(not isinstance(each, list) or len(each) == 1 for each in listed)
 
 
 def _ground_truth(truth: object) -> Markup:

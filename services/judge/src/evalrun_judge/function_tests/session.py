@@ -30,6 +30,7 @@ exceeds its limits was made to by the values returned, and is that test's timeou
 returns something else each time, so that the calls never settle, is runtime_error.
 """
 
+import ast
 import hashlib
 import json
 import re
@@ -235,7 +236,8 @@ class FunctionTestSession:
         """Take what the last `RunAssertions` came to."""
         if self.recording is None:
             if run.end != "exited" or run.exit_code != 0 or not self._take_recording(run.stdout):
-                unrecorded = Ending(TestStatus.API_ERROR, f"the tests could not be recorded: {_why(run)}")
+                cause = None if self._tests_compile() else TestCause.BROKEN_TEST
+                unrecorded = Ending(TestStatus.API_ERROR, f"the tests could not be recorded: {_why(run)}", cause)
                 if not run.confirmed:
                     unrecorded = Ending(TestStatus.API_ERROR, UNCONFIRMED, TestCause.UNCONFIRMED)
                 self._end_all(unrecorded, ran=False)
@@ -249,6 +251,14 @@ class FunctionTestSession:
                 self._assertions_ended(test, run)
                 return  # the later ones are replayed again
             self._take_report(test, report)
+
+    def _tests_compile(self) -> bool:
+        try:
+            for test in self._tests:
+                ast.parse(test.source)
+        except (SyntaxError, ValueError, RecursionError):
+            return False
+        return True
 
     def calls_done(self, run: ProgramRun, compiled: CompileResult) -> None:
         """Take what the last `RunCalls` came to."""

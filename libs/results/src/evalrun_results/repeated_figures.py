@@ -1,0 +1,18 @@
+"""Figures that would only repeat another one, so that no table shows them. Pure."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from evalrun_results.report.json_access import inside
+
+RATIO_OF_TESTS: Final = "pass_ratio_mean"
+
+
+def repeated_figures(datasets: Mapping[str, object]) -> frozenset[str]:
+    """Return the metrics to leave out: the pass ratio, where no answer was judged by more than one test.
+
+    Args:
+        datasets: of summary.json. An older one does not tell, so that everything is shown.
+    """
+    several = [inside(dataset, "counts", "with_several_tests") for dataset in datasets.values()]
+    return frozenset({RATIO_OF_TESTS}) if several and all(count == 0 for count in several) else frozenset()
