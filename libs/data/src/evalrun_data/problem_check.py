@@ -10,7 +10,8 @@ from typing import Final
 from evalrun_data.families.asserts import AssertTests
 from evalrun_data.families.check import CheckTest
 from evalrun_data.readers import Parser, format_of, named_by_file
-from evalrun_data.records import Problem
+from evalrun_data.records import Problem, StdioTests
+from evalrun_data.references import published_reference
 from evalrun_data.rows import Row
 from evalrun_data.sources import Source
 from evalrun_runtime.exits import BadInputError
@@ -34,17 +35,32 @@ EXAMPLE: Final = (
 SIMILAR: Final = 0.8
 
 
+@dataclass(frozen=True)
+class CheckedProblem:
+    """A problem that can be used."""
+
+    problem: Problem
+    where: str
+    """File and line."""
+    reference: str | None
+    """The program that its row publishes as a solution."""
+
+
 @dataclass
 class CheckedFile:
     """What was found in a file."""
 
-    problems: list[Problem] = field(default_factory=list)
-    """Those that can be used."""
+    found: list[CheckedProblem] = field(default_factory=list)
     mistakes: list[str] = field(default_factory=list)
     """One line each, with file and line."""
     rows: int = 0
     mapped: Mapping[str, str] = field(default_factory=dict)
     """Columns that were read by another name: theirs -> ours."""
+
+    @property
+    def problems(self) -> list[Problem]:
+        """The problems that can be used."""
+        return [each.problem for each in self.found]
 
 
 def check_file(source: str, renamed: Mapping[str, str], base_dir: Path = Path()) -> CheckedFile:
@@ -73,15 +89,20 @@ def check_file(source: str, renamed: Mapping[str, str], base_dir: Path = Path())
         checked.mistakes += mistakes_in(problem, converted)
         if (first := seen.setdefault(problem.key, row.where)) != row.where:
             checked.mistakes.append(f"{row.where}: problem '{problem.problem_id}' is there twice (first {first})")
-        checked.problems.append(problem)
+        checked.found.append(CheckedProblem(problem, row.where, published_reference(converted, problem)))
     return checked
 
 
 def _rows(source: str, base_dir: Path, checked: CheckedFile) -> Iterator[Row]:
     """Yield the rows of a file until one cannot be read."""
+
+    def record_broken(error: BadInputError) -> None:
+        checked.rows += 1
+        checked.mistakes.append(str(error))
+
     try:
         with Source(source, base_dir) as opened:
-            yield from opened.rows()
+            yield from opened.rows(broken=record_broken)
     except BadInputError as error:
         checked.mistakes.append(str(error))
 
@@ -114,6 +135,16 @@ def _tests_of(tests: Mapping[str, object]) -> dict[str, object]:
         for ours, theirs in (("inputs", ("input", "stdin")), ("outputs", ("output", "expected", "stdout"))):
             given[ours] = [next((each[name] for name in theirs if name in each), None) for each in listed]
     return given
+
+
+def idle_program(problem: Problem) -> str | None:
+    """Return a program that does nothing, which no tests should accept; None where the family of tests has none."""
+    tests = problem.ground_truth
+    if isinstance(tests, AssertTests | CheckTest) and tests.entry_point.isidentifier():
+        return f"def {tests.entry_point}(*args, **kwargs):\n    pass\n"
+    if not isinstance(tests, StdioTests):
+        return None
+    return "pass\n" if problem.language == "python" else "int main() { return 0; }\n"
 
 
 def mistakes_in(problem: Problem, row: Row) -> Iterator[str]:

@@ -1,26 +1,51 @@
 """`evalrun data check`: lists the mistakes of files of problems, and writes near misses as records."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
 
 import click
 
+from evalrun_cli.local.options import LocalOptions
 from evalrun_cli.printable_text import printable
 from evalrun_data.formats.record import record_of
-from evalrun_data.problem_check import CheckedFile, check_file
+from evalrun_data.problem_check import CheckedFile, CheckedProblem, check_file, idle_program
+from evalrun_data.records import Problem
+from evalrun_data.responses import load_responses
 from evalrun_runtime.exits import BadInputError, ExitCode
 
+IDLE: Final = 0
+"""Sample of the program that does nothing."""
+REFERENCE: Final = 1
+"""Sample of the reference."""
 
-def check_files(files: Sequence[str], renamed: Sequence[str], output: Path | None) -> ExitCode:
-    """Print what was found in each file. Raises BadInputError for a flag that cannot be used."""
-    names = {}
-    for each in renamed:
-        theirs, sign, ours = each.partition("=")
-        if not (sign and theirs and ours):
-            raise BadInputError(f"--map {each}: write THEIRS=OURS, e.g. --map question=prompt")
-        names[theirs] = ours
+
+def check_files(
+    files: Sequence[str],
+    renamed: Sequence[str],
+    output: Path | None,
+    references: str | None,
+    options: LocalOptions | None,
+) -> ExitCode:
+    """Print what was found in each file.
+
+    Args:
+        files: of problems.
+        renamed: columns, as `--map` has them.
+        output: gets the problems as records, if there is no mistake.
+        references: a file with correct programs, as answers; None: those that the files publish.
+        options: how programs are judged on this machine; None: none is run.
+
+    Raises:
+        BadInputError: a flag cannot be used, or programs cannot be run here.
+    """
+    names = _names_of(renamed)
     checked = [check_file(file, names) for file in files]
+    if options is not None:
+        for found in checked:
+            found.mistakes += _mistakes_of_runs(found.found, _given(references, found.problems), options)
     for file, found in zip(files, checked, strict=True):
         for line in (*found.mistakes, *_summary(file, found)):
             click.echo(printable(line))
@@ -33,6 +58,94 @@ def check_files(files: Sequence[str], renamed: Sequence[str], output: Path | Non
             raise BadInputError(f"--output {output}: {error.strerror}") from error
         click.echo(f"{output}: {len(rows)} problems written")
     return ExitCode.BAD_INPUT if wrong else ExitCode.SUCCEEDED
+
+
+def _names_of(renamed: Sequence[str]) -> dict[str, str]:
+    names = {}
+    for each in renamed:
+        theirs, sign, ours = each.partition("=")
+        if not (sign and theirs and ours):
+            raise BadInputError(f"--map {each}: write THEIRS=OURS, e.g. --map question=prompt")
+        names[theirs] = ours
+    return names
+
+
+def _given(references: str | None, problems: Sequence[Problem]) -> Mapping[tuple[str, str], str]:
+    """Return the first program that a file holds for each problem. Raises BadInputError."""
+    if references is None:
+        return {}
+    prompts = {problem.key: problem.prompt for problem in problems}
+    found: dict[tuple[str, str], str] = {}
+    for response in load_responses([references], problems):
+        key = response.dataset, response.problem_id
+        found.setdefault(key, prompts[key] + response.text if response.mode == "append" else response.text)
+    return found
+
+
+def _mistakes_of_runs(
+    found: Sequence[CheckedProblem], given: Mapping[tuple[str, str], str], options: LocalOptions
+) -> list[str]:
+    """Judge each problem's reference and a program that does nothing, contained; return what is wrong, a line each."""
+    by_key = {each.problem.key: each for each in found}
+    answers = []
+    for key, each in by_key.items():
+        programs = {IDLE: idle_program(each.problem), REFERENCE: given.get(key, each.reference)}
+        answers += [
+            {"dataset": key[0], "problem_id": key[1], "sample": sample, "mode": "standalone", "response": program}
+            for sample, program in programs.items()
+            if program is not None
+        ]
+    if not answers:
+        return []
+    mistakes = []
+    for row in _judged([each.problem for each in by_key.values()], answers, options):
+        each = by_key[row["dataset"], row["problem_id"]]
+        says = _mistake_of(row)
+        if says is not None:
+            mistakes.append(f"{each.where}: problem '{each.problem.problem_id}': {says}")
+    return mistakes
+
+
+def _judged(problems: Sequence[Problem], answers: Sequence[object], options: LocalOptions) -> list[dict[str, Any]]:
+    """Return the rows of results of a judgement of its own, of which nothing is left."""
+    # Here, since it imports the services' clients.
+    from evalrun_cli.local.run_session import RunSession
+    from evalrun_cli.local.runs import judge_files
+    from evalrun_cli.terminal import open_console
+
+    with TemporaryDirectory(prefix="evalrun-check-") as folder:
+        files = {"problems": [record_of(problem) for problem in problems], "answers": answers}
+        for name, rows in files.items():
+            text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+            (Path(folder) / f"{name}.jsonl").write_text(text, encoding="utf-8")
+        session = RunSession(console=open_console(quiet=True), progress=open_console(stderr=True, quiet=True))
+        outcome = judge_files(
+            [f"{folder}/problems.jsonl"],
+            [f"{folder}/answers.jsonl"],
+            output=Path(folder) / "judged",
+            samples="AsGiven",
+            options=options,
+            session=session,
+        )
+        if outcome.summary is None:
+            raise BadInputError(f"the programs were not judged: {outcome.problem}; --read-only runs none")
+        with (outcome.directory / "results.jsonl").open(encoding="utf-8") as lines:
+            return [json.loads(line) for line in lines]
+
+
+def _mistake_of(row: Mapping[str, Any]) -> str | None:
+    """Return what a verdict says against the problem; None if nothing."""
+    if row["sample"] == IDLE:
+        return "its tests accept a program that does nothing, so wrong answers pass" if row["accepted"] else None
+    if not row["judged"]:
+        return f"its reference cannot be judged: {row['not_judged_reason']}"
+    if row["accepted"]:
+        return None
+    failed: Mapping[str, Any] = next((test for test in row["tests"] if test["status"] != "success"), {})
+    because = failed.get("reason") or failed.get("stderr", "").strip().rpartition("\n")[2]
+    number = f" test {failed['case_index']}:" if len(row["tests"]) > 1 else ""
+    status = row["final_status"].replace("_", " ")
+    return f"its reference fails:{number} {status}" + (f", {because}" if because else "")
 
 
 def _summary(file: str, found: CheckedFile) -> list[str]:

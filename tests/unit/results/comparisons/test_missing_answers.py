@@ -62,6 +62,41 @@ def test_gate_with_missing_answers_never_decides_what_all_answers_leave_open(
         assert (found.decision_of_judged is None) == (found.not_judged == 0)
 
 
+@pytest.mark.parametrize("fields", KINDS, ids=str)
+def test_gate_that_all_answers_do_not_pass_is_not_passed_by_any_subset_of_them(fields: dict[str, object]) -> None:
+    """Whoever hands answers in knows which fail, so the worst subset is that of the accepted ones alone."""
+    rng = random.Random(str(fields))
+    gate = a_gate(**{"maxRegression": "0.05", **fields})
+    tried = 0
+    for _ in range(4):
+        solved, lost = rng.random(), rng.uniform(0.02, 0.3)
+        first = [[rng.random() < solved for _ in range(2)] for _ in range(rng.randint(20, 60))]
+        second = [[passed and rng.random() > lost for passed in samples] for samples in first]
+        baseline, everything = run_of(first, lambda: False), run_of(second, lambda: False)
+        if decided(gate, baseline, everything).decision is PASS:
+            continue
+        size = rng.randint(1, len(everything))
+        subsets = [
+            [
+                each
+                for each in everything
+                if each.accepted != (gate.metric == "wrong_answer_rate" and rng.random() < 0.5)
+            ],
+            rng.sample(everything, size),
+            everything[:size],
+            [each for each in everything if each.sample == 0],
+        ]
+        for kept in subsets:
+            tried += 1
+            kept_keys = {(each.problem_id, each.sample) for each in kept}
+            rest = [
+                each if (each.problem_id, each.sample) in kept_keys else with_changes(each, verdict=None)
+                for each in everything
+            ]
+            assert decided(gate, baseline, rest).decision is not PASS
+    assert tried >= 4
+
+
 def test_fixed_gate_whose_candidate_lost_what_was_not_judged_does_not_pass() -> None:
     """The complete cases alone would pass: the 10 points that are worse are those that have no verdict."""
     first = verdicts_of([True] * 300)

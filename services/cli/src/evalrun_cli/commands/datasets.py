@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, evalrun
+from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, evalrun, judged_here
+from evalrun_cli.local.options import LocalOptions
 from evalrun_runtime.exits import ExitCode
 
 
@@ -50,11 +51,24 @@ def prepare(plan: Path, output: Path, sandbox_fusion: str | None) -> ExitCode:
     "dataset, ...; may be repeated. question, tests and the like are recognized without it.",
 )
 @click.option("--output", type=click.Path(path_type=Path), help="Write the problems as records to this file, as JSONL.")
-def check(files: tuple[str, ...], renamed: tuple[str, ...], output: Path | None) -> ExitCode:
+@click.option(
+    "--references", metavar="FILE", help="Correct programs, as answers. Default: those that the files publish."
+)
+@click.option("--read-only", is_flag=True, help="Run no program: references and tests are only read.")
+@judged_here
+def check(
+    files: tuple[str, ...],
+    renamed: tuple[str, ...],
+    output: Path | None,
+    references: str | None,
+    read_only: bool,
+    options: LocalOptions,
+) -> ExitCode:
     """Check the problems of each FILE and list every mistake, with its line.
 
     Found are rows that cannot be read, misspelt fields, an entry_point that no assert calls, tests that do not compile,
-    and repeated problems. Exit code 2 if there are any.
+    and repeated problems. Then programs are run, contained: found are references that fail, and tests that accept a
+    program that does nothing. Exit code 2 if there are any.
 
     \b
     Example:
@@ -62,7 +76,7 @@ def check(files: tuple[str, ...], renamed: tuple[str, ...], output: Path | None)
     """
     from evalrun_cli.problem_check import check_files
 
-    return check_files(files, renamed, output)
+    return check_files(files, renamed, output, references, None if read_only else options)
 
 
 @data.command(epilog=EXIT_CODES)
