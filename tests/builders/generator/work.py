@@ -152,7 +152,7 @@ class Processes:
 
     async def recorded_here(self, *arguments: str) -> str:
         """Serve recorded completions in this process, which saves the start of one; gives the address."""
-        settings = load_settings(RecordedSettings, arguments, program="evalrun-recorded")
+        settings = load_settings(RecordedSettings, arguments, program="evalrun serve recorded")
         server = RecordedServer(settings, source_of(settings))
         self._servers.append(server)
         return await server.start()

@@ -1,5 +1,6 @@
 """Where a service's settings come from, and what a wrong one says."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -71,8 +72,8 @@ def test_the_help_names_every_setting_and_where_else_they_come_from(capsys: pyte
     printed = " ".join(capsys.readouterr().out.split())
     for part in (
         "Run the example.",
-        "--slots int",
-        "--endpoint list[str]",
+        "--slots INTEGER",
+        "--endpoint TEXT",
         "--config FILE",
         "EVALRUN_EXAMPLE_LOG_LEVEL",
     ):
@@ -110,3 +111,25 @@ def test_an_empty_token_is_no_token_and_no_server_starts_with_one(
     monkeypatch.setenv(f"EVALRUN_EXAMPLE_{name.upper()}", value)
     with pytest.raises(BadInputError, match=f"{name}: it is set and empty"):
         load_settings(TwoTokens, ["--host", "0.0.0.0"], program="evalrun serve example")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--prot", "1"], "no such option: --prot: did you mean --port?"),
+        (["--zzzzzzzz=1"], "no such option: --zzzzzzzz: --help lists all"),
+        (["--port"], "argument --port: expected one argument"),
+    ],
+)
+def test_load_settings_with_a_wrong_flag_says_what_to_write(arguments: list[str], message: str) -> None:
+    with pytest.raises(BadInputError, match=re.escape(message)):
+        load(*arguments)
+
+
+def test_help_of_a_service_names_kinds_of_values_and_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        load("-h")
+    said = capsys.readouterr().out
+    assert "--port INTEGER" in said
+    assert "SecretStr" not in said
+    assert "Exit codes: 0 ended as told" in said

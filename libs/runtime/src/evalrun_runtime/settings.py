@@ -6,9 +6,10 @@ A flag wins over the environment (`EVALRUN_<SERVICE>_<FIELD>`), which wins over 
 
 import argparse
 import ipaddress
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar, cast
+from typing import Annotated, Any, Final, Literal, NoReturn, Self, TypeVar, cast
 
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import (
@@ -124,6 +125,13 @@ class ServiceSettings(BaseSettings):
         return init_settings, env_settings
 
 
+KINDS: Final = {
+    "str": "TEXT", "SecretStr": "TEXT", "Path": "PATH", "FilePath": "PATH", "int": "INTEGER", "float": "NUMBER",
+    "bool": "BOOLEAN",
+}  # fmt: skip
+EXIT_CODES: Final = "Exit codes: 0 ended as told, 1 failed, 2 bad input."
+
+
 def is_loopback(host: str) -> bool:
     """Return whether only this machine can reach `host`."""
     if host == "localhost":
@@ -134,6 +142,42 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+class SettingsParser(argparse.ArgumentParser):
+    """Reads flags, and writes help and errors as the other commands do."""
+
+    def format_help(self) -> str:
+        """Return the help, in which a value is called by its kind and not by its Python type."""
+        for action in self._actions:
+            if action.nargs != 0 and isinstance(action.metavar, str):
+                action.metavar = kind_of_value(action.metavar)
+        return super().format_help()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - as overloaded above
+        """Parse the arguments. Raises BadInputError for those that nothing takes."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            import difflib  # only a wrong flag needs it
+
+            flag = unknown[0].partition("=")[0]
+            known = [name for action in self._actions for name in action.option_strings]
+            similar = difflib.get_close_matches(flag, known, 1)
+            hint = f"did you mean {similar[0]}?" if similar else "--help lists all"
+            raise BadInputError(f"{self.prog}: no such option: {flag}: {hint}")
+        return found, unknown
+
+    def error(self, message: str) -> NoReturn:
+        """Raise BadInputError."""
+        raise BadInputError(f"{self.prog}: {message}")
+
+
+def kind_of_value(metavar: str) -> str:
+    """Return what help calls a value, given the name of its type, e.g. `{SecretStr,null}`."""
+    names = {name.strip() for name in re.split(r"[{},|\[\]]", metavar)} - {"", "null", "None", "list"}
+    kinds = {KINDS.get(name) for name in names}
+    kind = kinds.pop() if len(kinds) == 1 else None
+    return metavar if kind is None else kind
+
+
 SettingsT = TypeVar("SettingsT", bound=ServiceSettings)
 
 
@@ -142,10 +186,10 @@ def load_settings(settings_type: type[SettingsT], arguments: Sequence[str], *, p
 
     Raises:
         BadInputError: a flag, variable or file that cannot be used; the message names it.
-        SystemExit: `--help`, or an unknown flag (argparse's own message and code 2).
+        SystemExit: `--help`.
     """
     remaining, file_values = _split_config(list(arguments))
-    parser = argparse.ArgumentParser(program, description=settings_type.__doc__, allow_abbrev=False)
+    parser = SettingsParser(program, description=settings_type.__doc__, epilog=EXIT_CODES, allow_abbrev=False)
     prefix = settings_type.model_config["env_prefix"]
     parser.add_argument(
         "--config",

@@ -16,7 +16,7 @@ from evalrun_runtime.termination import end_with
 def main(argv: Sequence[str]) -> int:
     """Run the server and return its exit code."""
     try:
-        settings = load_settings(RecordedSettings, argv, program="evalrun-recorded")
+        settings = load_settings(RecordedSettings, argv, program="evalrun serve recorded")
         source = source_of(settings)
         return run_service("recorded", settings, lambda: RecordedServer(settings, source))
     except BadInputError as error:
