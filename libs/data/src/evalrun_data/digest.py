@@ -1,8 +1,11 @@
 """Digests of records: equal where the records are, whatever file they came from. Pure."""
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable
+
+from evalrun_data.records import Problem
 
 
 def digest_records(records: Iterable[object]) -> str:
@@ -12,3 +15,16 @@ def digest_records(records: Iterable[object]) -> str:
         digest.update(json.dumps(record, sort_keys=True).encode())
         digest.update(b"\n")
     return digest.hexdigest()
+
+
+def digest_problems(problems: Iterable[Problem]) -> str:
+    """Return the hex SHA-256 over what verdicts on these problems depend on: everything but role and date."""
+    return digest_records(map(_judged_fields, problems))
+
+
+def _judged_fields(problem: Problem) -> dict[str, object]:
+    """Return what a verdict depends on. An absent prelude is omitted, so digests of earlier versions stay valid."""
+    fields = {name: value for name, value in dataclasses.asdict(problem).items() if name not in {"role", "date"}}
+    if not fields["ground_truth"].get("prelude", True):
+        del fields["ground_truth"]["prelude"]
+    return fields

@@ -12,7 +12,11 @@ class ExitCode(IntEnum):
     BAD_INPUT = 2
     DEGRADED = 3
     GATE_FAILED = 4
+    DIFFERS = 4
+    """`evalrun verify`: something is not as its statement says."""
     GATE_INCONCLUSIVE = 5
+    CANNOT_TELL = 5
+    """`evalrun verify`: nothing differs, and something could not be checked."""
     STOPPED = 130
 
 

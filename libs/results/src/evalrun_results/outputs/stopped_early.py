@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Final
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from evalrun_results.samples import JsonObject
 from evalrun_results.sequential.confidence_sequence import SHARE, Draws, confidence_sequence
 from evalrun_results.sequential.mean_decision import Population
 from evalrun_results.sequential.order import drawing_order
+from evalrun_runtime.exits import BadInputError
 
 NO_INTERVAL: Final = "the run was stopped by its gates: only shares have an interval that holds whenever one stops"
 
@@ -46,6 +47,14 @@ class StoppedEarly:
     def as_json(self) -> JsonObject:
         """Return the `stoppedEarly` of summary.json."""
         return asdict(self)
+
+    @classmethod
+    def parse(cls, value: Mapping[str, Any]) -> Self:
+        """Parse what `as_json` gave. Raises BadInputError."""
+        try:
+            return cls(value["seed"], {name: StoppedDataset(**each) for name, each in value["datasets"].items()})
+        except (LookupError, TypeError, AttributeError) as error:
+            raise BadInputError("summary.json: stoppedEarly has other fields than this evalrun knows") from error
 
 
 def with_anytime_intervals(

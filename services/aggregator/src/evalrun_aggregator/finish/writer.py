@@ -8,7 +8,7 @@ from evalrun_aggregator.finish.finisher import OutputJob
 from evalrun_aggregator.run_end import DecidedGate, Interval, RunEnd
 from evalrun_registry.metrics import HEADLINE
 from evalrun_results.exports.run_exports import exports_of
-from evalrun_results.metrics.accumulator import MetricOptions
+from evalrun_results.metrics.run_options import options_of_spec
 from evalrun_results.outputs.qa_logs import QaOptions
 from evalrun_results.outputs.writer import OutputPlan, probe_destination, resolve_destination, write_outputs
 from evalrun_runtime.exits import BadInputError
@@ -40,18 +40,14 @@ def write_run_outputs(job: OutputJob) -> RunEnd:
     """Write the outputs; summary.json last. Blocking. Raises OSError."""
     spec = job.order.spec
     made_elsewhere = job.order.responses is not None
-    turns = None if made_elsewhere else spec.protocol.turns
     plan = OutputPlan(
         run_info=job.run_info,
         audit_files=job.audit_files,
-        metrics=MetricOptions(
-            ks=() if spec.protocol.budget or turns else tuple(spec.protocol.k) or None,
-            budget=spec.protocol.budget is not None,
-            turns=1 if turns is None else turns.limit,
+        metrics=options_of_spec(
+            spec,
             gpu_seconds=job.gpu_seconds,
-            gpu_hour_price=None if spec.cost is None else float(spec.cost.gpu_hour_value),
-            throughput=job.order.rejudge is None,
-            sampled=spec.sampled_datasets,
+            is_made_elsewhere=made_elsewhere,
+            is_rejudged=job.order.rejudge is not None,
         ),
         qa=QaOptions(
             temperature=None if made_elsewhere else spec.protocol.temperature_value,

@@ -1,6 +1,5 @@
 """The datasets of a run: loaded from their sources, audited, and cut to what the spec uses."""
 
-import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +8,7 @@ from pathlib import Path
 from evalrun_api.run_config import Dataset, EvalRunSpec
 from evalrun_client.grader import Grader, grader_of
 from evalrun_client.submit_mode import with_rows, with_tests
-from evalrun_data.digest import digest_records
+from evalrun_data.digest import digest_problems, digest_records
 from evalrun_data.governance.run_audit import DatasetAudit, audit_dataset, role_of
 from evalrun_data.prompts import read_template, render
 from evalrun_data.readers import iter_problems, merged
@@ -51,15 +50,7 @@ class RunDataset:
     @cached_property
     def records_sha256(self) -> str:
         """Digest of what is judged, tests included. Role and date are no part of that."""
-        return digest_records(map(_judged_fields, self.problems))
-
-
-def _judged_fields(problem: Problem) -> dict[str, object]:
-    """Return what a verdict depends on. An absent prelude is omitted, so digests of earlier versions stay valid."""
-    fields = {name: value for name, value in dataclasses.asdict(problem).items() if name not in {"role", "date"}}
-    if not fields["ground_truth"].get("prelude", True):
-        del fields["ground_truth"]["prelude"]
-    return fields
+        return digest_problems(self.problems)
 
 
 def check_supported(spec: EvalRunSpec) -> None:

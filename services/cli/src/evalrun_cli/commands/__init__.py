@@ -4,6 +4,7 @@ What a command runs is imported inside its function, to keep `evalrun --help` fa
 """
 
 from evalrun_cli.commands import (
+    attest,
     compare,
     convert,
     datasets,
@@ -20,6 +21,7 @@ from evalrun_cli.commands import (
 from evalrun_cli.commands.group import evalrun
 
 __all__ = [
+    "attest",
     "compare",
     "convert",
     "datasets",

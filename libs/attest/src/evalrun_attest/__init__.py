@@ -1,0 +1,5 @@
+"""Signed statements about runs: what a run's outputs are, in a form that a stranger can check without a network.
+
+Everything here but `archive` and `run_files` is pure. Judging drawn answers again is the command's part
+(`evalrun_cli.attestation`), since it starts services.
+"""

@@ -1,0 +1,54 @@
+"""What a run's spec says about its metrics: the same when they are computed first and when they are checked. Pure."""
+
+from collections.abc import Mapping
+
+from evalrun_api.work_order import EvalRunSpec
+from pydantic import ValidationError
+
+from evalrun_results.metrics.accumulator import MetricOptions
+from evalrun_runtime.exits import BadInputError
+
+
+def options_of_spec(
+    spec: EvalRunSpec, *, gpu_seconds: float, is_made_elsewhere: bool, is_rejudged: bool
+) -> MetricOptions:
+    """Return the options of a run's metrics.
+
+    Args:
+        spec: the run's.
+        gpu_seconds: of every replica together.
+        is_made_elsewhere: whether the answers came in files.
+        is_rejudged: whether the answers of an earlier run were judged again.
+    """
+    turns = None if is_made_elsewhere else spec.protocol.turns
+    return MetricOptions(
+        ks=() if spec.protocol.budget or turns else tuple(spec.protocol.k) or None,
+        budget=spec.protocol.budget is not None,
+        turns=1 if turns is None else turns.limit,
+        gpu_seconds=gpu_seconds,
+        gpu_hour_price=None if spec.cost is None else float(spec.cost.gpu_hour_value),
+        throughput=not is_rejudged,
+        sampled=spec.sampled_datasets,
+    )
+
+
+def metric_options(run_info: Mapping[str, object]) -> MetricOptions:
+    """Return the options of the metrics of a run that has ended.
+
+    Args:
+        run_info: content of its run_info.json.
+
+    Raises:
+        BadInputError: it has no spec that this evalrun knows.
+    """
+    try:
+        spec = EvalRunSpec.model_validate(run_info.get("spec"))
+    except ValidationError as error:
+        raise BadInputError(f"run_info.json: spec: {error.errors()[0]['msg']}") from error
+    seconds = run_info.get("gpu_seconds")
+    return options_of_spec(
+        spec,
+        gpu_seconds=float(seconds) if isinstance(seconds, int | float) else 0.0,
+        is_made_elsewhere=run_info.get("responses") is not None,
+        is_rejudged=run_info.get("rejudge") is not None,
+    )

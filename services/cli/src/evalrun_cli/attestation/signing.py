@@ -1,0 +1,80 @@
+"""`evalrun attest`: signs a run's outputs, and takes an attestation back."""
+
+import secrets
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from evalrun_aggregator.start.datasets import RunDataset, load_datasets
+from evalrun_attest.bundle import JudgedProblems, write_bundle
+from evalrun_attest.checks import open_bundle, open_folder
+from evalrun_attest.commitments import HiddenProblem, opening_line
+from evalrun_attest.keys import SigningKey
+from evalrun_attest.revocations import revoke, to_line
+from evalrun_cli.attestation.scratch import scratch_folder
+from evalrun_cli.local.workspace import order_in
+from evalrun_client.grader import MAX_BYTES
+from evalrun_data.formats.record import record_of
+from evalrun_data.sources import BUILTIN_SCHEME, read_bytes
+from evalrun_runtime.exits import BadInputError, ExitCode
+
+
+def attest_run(run: Path, key: Path, output: Path | None, *, hide_tests: bool) -> ExitCode:
+    """Write a run's attestation and its bundle. Raises BadInputError."""
+    signing_key = SigningKey.read(key)
+    folder = run.resolve()
+    target = output or folder.with_name(f"{folder.name}.bundle.tar")
+    try:
+        written = write_bundle(
+            folder, judged_problems(folder), signing_key, target, hide_tests=hide_tests, make_salt=secrets.token_bytes
+        )
+        if written.hidden:
+            openings = target.with_name(f"{target.name}.openings.jsonl")
+            _write_openings(openings, written.hidden)
+            click.echo(f"keep {openings}: with it anybody can check later that these were the tests")
+    except OSError as error:
+        raise BadInputError(f"{error.filename}: cannot be written: {error.strerror}") from error
+    click.echo(f"signed by {written.envelope.public_key.id}")
+    click.echo(f"bundle: {target} ({target.stat().st_size:,} bytes)")
+    click.echo(f"check it with: evalrun verify {shlex.quote(str(target))} --trust KEY.pub")
+    return ExitCode.SUCCEEDED
+
+
+def judged_problems(folder: Path) -> dict[str, JudgedProblems]:
+    """Return the problems of a run on this machine, from its own sources. Raises BadInputError."""
+    order = order_in(folder)
+    datasets = load_datasets(order.spec, order.base_dir, order.sources)
+    return {each.spec.name: _judged(each, order.base_dir) for each in datasets}
+
+
+def _judged(dataset: RunDataset, base_dir: Path) -> JudgedProblems:
+    grader = dataset.spec.grader
+    text = None
+    if grader is not None and not grader.path.startswith(BUILTIN_SCHEME):
+        text = read_bytes(grader.path, base_dir, max_bytes=MAX_BYTES).decode()
+    return JudgedProblems([record_of(problem) for problem in dataset.problems], dataset.records_sha256, text)
+
+
+def _write_openings(path: Path, hidden: Mapping[str, Sequence[HiddenProblem]]) -> None:
+    path.touch(mode=0o600)
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(opening_line(name, each) for name, problems in hidden.items() for each in problems)
+
+
+def revoke_attestation(place: Path, key: Path, reason: str, output: Path | None) -> ExitCode:
+    """Append the revocation of an attestation to a file of revocations. Raises BadInputError."""
+    signing_key = SigningKey.read(key)
+    with scratch_folder() as scratch:
+        opened, findings = open_folder(place) if place.is_dir() else open_bundle(place, scratch)
+    if opened is None:
+        raise BadInputError(f"{place}: {findings[-1].text}")
+    line = to_line(revoke(opened.envelope, signing_key, reason, datetime.now(UTC).isoformat(timespec="seconds")))
+    if output is None:
+        click.echo(line, nl=False)
+    else:
+        with output.open("a", encoding="utf-8") as file:
+            file.write(line)
+    return ExitCode.SUCCEEDED
