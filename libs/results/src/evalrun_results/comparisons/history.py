@@ -28,6 +28,13 @@ class Point:
     """Problems that the figure is about."""
     started: str
     """Time at which the run was requested."""
+    signer: str = ""
+    """Id of the key that signed its summary; empty if nobody did."""
+
+    @property
+    def condition(self) -> str:
+        """Its state, and who signed it."""
+        return f"{self.state}, signed by {self.signer[:8]}" if self.signer else self.state
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,8 @@ class HistoryRun:
     place: str
     summary: JsonObject
     run_info: JsonObject
+    signer: str = ""
+    """Id of the key that signed its summary; empty if nobody did."""
 
 
 def lineage_of(run_info: JsonObject) -> dict[str, object]:
@@ -104,6 +113,7 @@ def _point(step: int, run: HistoryRun, dataset: JsonObject, metric: str) -> Poin
         high=_number(figure.get("high")),
         judged=judged if isinstance(judged, int) else None,
         started=str(run.run_info.get("created") or ""),
+        signer=run.signer,
     )
 
 

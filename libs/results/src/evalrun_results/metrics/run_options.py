@@ -32,8 +32,8 @@ def options_of_spec(
     )
 
 
-def metric_options(run_info: Mapping[str, object]) -> MetricOptions:
-    """Return the options of the metrics of a run that has ended.
+def spec_of(run_info: Mapping[str, object]) -> EvalRunSpec:
+    """Return the spec of a run that has ended.
 
     Args:
         run_info: content of its run_info.json.
@@ -42,12 +42,16 @@ def metric_options(run_info: Mapping[str, object]) -> MetricOptions:
         BadInputError: it has no spec that this evalrun knows.
     """
     try:
-        spec = EvalRunSpec.model_validate(run_info.get("spec"))
+        return EvalRunSpec.model_validate(run_info.get("spec"))
     except ValidationError as error:
         raise BadInputError(f"run_info.json: spec: {error.errors()[0]['msg']}") from error
+
+
+def metric_options(run_info: Mapping[str, object]) -> MetricOptions:
+    """Return the options of the metrics of a run that has ended. Raises BadInputError as `spec_of` does."""
     seconds = run_info.get("gpu_seconds")
     return options_of_spec(
-        spec,
+        spec_of(run_info),
         gpu_seconds=float(seconds) if isinstance(seconds, int | float) else 0.0,
         is_made_elsewhere=run_info.get("responses") is not None,
         is_rejudged=run_info.get("rejudge") is not None,

@@ -14,11 +14,13 @@ from evalrun_attest.checks import open_bundle, open_folder
 from evalrun_attest.commitments import HiddenProblem, opening_line
 from evalrun_attest.keys import SigningKey
 from evalrun_attest.revocations import revoke, to_line
+from evalrun_attest.run_files import RUN_INFO, read_document
 from evalrun_cli.attestation.scratch import scratch_folder
-from evalrun_cli.local.workspace import order_in
+from evalrun_cli.local.workspace import WORK_ORDER, order_in
 from evalrun_client.grader import MAX_BYTES
 from evalrun_data.formats.record import record_of
 from evalrun_data.sources import BUILTIN_SCHEME, read_bytes
+from evalrun_results.metrics.run_options import spec_of
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 
@@ -44,7 +46,10 @@ def attest_run(run: Path, key: Path, output: Path | None, *, hide_tests: bool) -
 
 
 def judged_problems(folder: Path) -> dict[str, JudgedProblems]:
-    """Return the problems of a run on this machine, from its own sources. Raises BadInputError."""
+    """Return the problems of a run, from its own sources. Raises BadInputError."""
+    if not (folder / WORK_ORDER).exists():  # downloaded from a cluster or a bucket
+        spec = spec_of(read_document(folder / RUN_INFO))
+        return {each.spec.name: _judged(each, folder) for each in load_datasets(spec, folder, {})}
     order = order_in(folder)
     datasets = load_datasets(order.spec, order.base_dir, order.sources)
     return {each.spec.name: _judged(each, order.base_dir) for each in datasets}

@@ -1,26 +1,18 @@
 """The commands `attest` and `verify`."""
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
 from evalrun_cli.commands.group import evalrun, judged_here
 from evalrun_cli.local.options import LocalOptions
-from evalrun_runtime.distribution import describe_install
-from evalrun_runtime.exits import BadInputError, ExitCode
+from evalrun_runtime.exits import ExitCode
 
 _PLACE = click.Path(path_type=Path)
 _VERIFY_CODES = """\b
 Exit codes:
   0 verified   2 bad input   4 something differs   5 cannot tell: nothing differs, and something could not be checked"""
-
-
-def _check_extra() -> None:
-    """Raise BadInputError where what signs is not installed."""
-    if find_spec("cryptography") is None:
-        raise BadInputError(f"signatures need the extra attest: {describe_install('attest')}")
 
 
 @evalrun.command()
@@ -46,7 +38,9 @@ def attest(run: Path, key: Path, output: Path | None, without_tests: bool, reaso
     digest, every row by a Merkle root, the figures), the answers, the verdicts and the problems. `evalrun verify`
     checks it on any machine without a network.
     """
-    _check_extra()
+    from evalrun_cli.attestation.requirement import check_extra
+
+    check_extra()
     from evalrun_cli.attestation.signing import attest_run, revoke_attestation
 
     if reason is not None:
@@ -88,8 +82,11 @@ def verify(
     Checks the signature, every digest and every row; computes metrics and intervals from the rows; judges drawn answers
     again in the sandbox of this machine and compares the verdicts. Says what it could not check.
     """
-    _check_extra()
     import secrets
+
+    from evalrun_cli.attestation.requirement import check_extra
+
+    check_extra()
 
     from evalrun_cli.attestation.verification import VerifyOptions
     from evalrun_cli.attestation.verification import verify as check

@@ -1,5 +1,6 @@
 """The commands `compare`, `gate` and `report`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -64,8 +65,24 @@ def compare(
     help="Only estimate how many problems, or samples per problem, each gate needs, from the difference between pilot "
     "RUN and baseline.",
 )
+@click.option(
+    "--require-attested",
+    is_flag=True,
+    help="Refuse a baseline that is not signed by a key of --trust, or that differs from what was signed.",
+)
+@click.option("--trust", multiple=True, type=EXISTING_FILE, help="PEM file of a public key that you trust.")
+@click.option("--revocations", type=EXISTING_FILE, help="File of attestations that their signers took back.")
 @shown
-def gate(run: str, policy: Path, sample_size: bool, view: str, output: Path | None) -> ExitCode:
+def gate(
+    run: str,
+    policy: Path,
+    sample_size: bool,
+    require_attested: bool,
+    trust: Sequence[Path],
+    revocations: Path | None,
+    view: str,
+    output: Path | None,
+) -> ExitCode:
     """Decide the gates of a policy file for a run.
 
     RUN is a directory of outputs or an fsspec URL. Each gate uses the paired interval of RUN minus baseline: PASS if
@@ -78,6 +95,11 @@ def gate(run: str, policy: Path, sample_size: bool, view: str, output: Path | No
     """
     from evalrun_cli.comparisons.views import gate as decide_gates
     from evalrun_cli.comparisons.views import gate_sample_sizes
+
+    if require_attested:
+        from evalrun_cli.attestation.requirement import check_baselines
+
+        check_baselines(policy, trust, revocations)
 
     return (gate_sample_sizes if sample_size else decide_gates)(run, policy, view=view, output=output)
 

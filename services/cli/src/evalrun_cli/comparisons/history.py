@@ -10,6 +10,7 @@ import fsspec
 from rich import box
 from rich.table import Table
 
+from evalrun_cli.attestation.requirement import signer_of
 from evalrun_cli.comparisons.history_page import history_page
 from evalrun_cli.comparisons.views import plain, terminal, write
 from evalrun_data.store_problems import named_read_errors
@@ -80,7 +81,7 @@ def runs_below(place: str) -> list[HistoryRun]:
 
 def _opened(place: str) -> HistoryRun:
     run = StoredRun.open(place)
-    return HistoryRun(place, run.summary, run.run_info)
+    return HistoryRun(place, run.summary, run.run_info, signer_of(place))
 
 
 def _is_run(place: str) -> bool:
@@ -115,7 +116,7 @@ def as_markdown(found: Sequence[Curve], stepless: Sequence[str]) -> str:
     for curve in found:
         lines += [f"### {title(curve)}", "", "| step | value | interval | judged | state |", "|---:|---:|---|---:|---|"]
         lines += [
-            f"| {point.step} | {shown(point.value)} | {interval(point)} | {point.judged or ''} | {point.state} |"
+            f"| {point.step} | {shown(point.value)} | {interval(point)} | {point.judged or ''} | {point.condition} |"
             for point in curve.points
         ]
         lines.append("")
@@ -176,7 +177,7 @@ def _table(curve: Curve) -> Table:
     table.add_column("state")
     for point in curve.points:
         judged = "" if point.judged is None else str(point.judged)
-        cells = (str(point.step), shown(point.value), interval(point), judged, drawn(point, low, high), point.state)
+        cells = (str(point.step), shown(point.value), interval(point), judged, drawn(point, low, high), point.condition)
         table.add_row(*(plain(cell) for cell in cells))
     return table
 

@@ -75,7 +75,7 @@ def _figures(points: Sequence[Point]) -> Markup:
             "" if point.value is None else f"{point.value:.4g}",
             "" if point.low is None or point.high is None else f"{point.low:.4g} to {point.high:.4g}",
             "" if point.judged is None else str(point.judged),
-            point.state,
+            point.condition,
             element("span", point.place, class_="mono"),
         ]
         for point in points

@@ -1,0 +1,113 @@
+"""What other commands ask of attestations: who signed a run, and that a baseline is as it was signed."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from evalrun_cli.attestation.scratch import scratch_folder
+from evalrun_cli.comparisons.gate_policy import read_policy
+from evalrun_data.store_problems import named_read_errors
+from evalrun_results.comparisons.run_gate import baseline_place
+from evalrun_runtime.distribution import describe_install
+from evalrun_runtime.exits import BadInputError
+
+if TYPE_CHECKING:
+    from evalrun_attest.keys import PublicKey
+    from evalrun_attest.revocations import Revocation
+
+ATTESTATION: Final = "attestation.json"
+ADVICE: Final = "sign it with evalrun attest, or name another baseline"
+
+
+def check_extra() -> None:
+    """Raise BadInputError where what signs is not installed."""
+    if not _has_extra():
+        raise BadInputError(f"signatures need the extra attest: {describe_install('attest')}")
+
+
+def _has_extra() -> bool:
+    return find_spec("cryptography") is not None
+
+
+def signer_of(place: str) -> str:
+    """Return the id of the key that signed the summary of a run; empty if nobody did, or the extra is missing.
+
+    Whether to trust that key is not asked here.
+    """
+    if not _has_extra():
+        return ""
+    import hashlib
+
+    from evalrun_attest.envelope import Envelope, EnvelopeError
+    from evalrun_attest.statement import StatementError, parse_statement
+
+    with named_read_errors(place):
+        files, path = fsspec.core.url_to_fs(place)
+        if not files.exists(f"{path.rstrip('/')}/{ATTESTATION}"):
+            return ""
+        content = files.cat_file(f"{path.rstrip('/')}/{ATTESTATION}")
+        summary = files.cat_file(f"{path.rstrip('/')}/summary.json")
+    try:
+        envelope = Envelope.parse(content)
+        signed = parse_statement(envelope.statement()).files.get("summary.json") if envelope.is_signed else None
+    except (EnvelopeError, StatementError):
+        return ""
+    is_signed = signed is not None and signed.sha256 == hashlib.sha256(summary).hexdigest()
+    return envelope.public_key.id if is_signed else ""
+
+
+def check_baselines(policy: Path, trust: Sequence[Path], revocations: Path | None) -> None:
+    """Refuse a policy with a baseline that nobody trusted has signed, or that is not what was signed.
+
+    Raises:
+        BadInputError: a baseline is refused, or a file cannot be used; the message names it.
+    """
+    check_extra()
+    from evalrun_attest.keys import PublicKey
+    from evalrun_attest.revocations import parse_revocations
+
+    if not trust:
+        raise BadInputError("--require-attested: name the keys that you trust: --trust FILE")
+    keys = [PublicKey.read(path) for path in trust]
+    lines = [] if revocations is None else revocations.read_text(encoding="utf-8").splitlines()
+    revoked = parse_revocations(lines, str(revocations))
+    for baseline in dict.fromkeys(gate.baseline for gate in read_policy(policy)):
+        if baseline is not None:
+            check_attested(baseline_place(baseline, policy.resolve().parent), keys, revoked)
+
+
+def check_attested(place: str, trusted: Sequence["PublicKey"], revocations: Sequence["Revocation"]) -> None:
+    """Raise BadInputError unless a run's outputs are as a trusted key has signed them."""
+    from evalrun_attest.checks import Outcome, check_signer, open_folder
+
+    with _on_this_machine(place) as folder:
+        if not (folder / ATTESTATION).exists():
+            raise BadInputError(f"--require-attested: {place} is not attested: {ADVICE}")
+        run, findings = open_folder(folder)
+    if run is not None:
+        findings = [*check_signer(run.envelope, trusted, revocations), *findings]
+    wrong = [finding.text for finding in findings if finding.outcome is not Outcome.MATCHES]
+    if wrong:
+        raise BadInputError(f"--require-attested: {place}: {wrong[0]}: {ADVICE}")
+
+
+@contextmanager
+def _on_this_machine(place: str) -> Iterator[Path]:
+    """Give the folder of a run's outputs; those of a store are copied."""
+    with named_read_errors(place):
+        files, path = fsspec.core.url_to_fs(place)
+    if isinstance(files, LocalFileSystem):
+        yield Path(path)
+        return
+    with scratch_folder() as scratch:
+        with named_read_errors(place):
+            for name in files.find(path):
+                target = scratch / name.removeprefix(path.rstrip("/") + "/")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                files.get_file(name, str(target))
+        yield scratch
