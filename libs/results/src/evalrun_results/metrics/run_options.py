@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from evalrun_api.work_order import EvalRunSpec
 from pydantic import ValidationError
 
+from evalrun_api.run_config import EvalRunSpec
 from evalrun_results.metrics.accumulator import MetricOptions
 from evalrun_runtime.exits import BadInputError
 

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from evalrun_api.work_order import Dataset, WorkOrder, parse_work_order
-
+from evalrun_api.run_config import Dataset, RunConfig, parse_run_config
 from evalrun_attest.checks import OpenedRun
 from evalrun_attest.run_files import RESULTS, RUN_INFO, grader_file, read_document, read_lines
 from evalrun_cli.local.local_run import run_to_end
@@ -112,7 +111,7 @@ class _Batch:
         if not rows:
             return [], {}
         folder.mkdir()
-        workspace = create(folder / "run", self._order(rows, folder))
+        workspace = create(folder / "run", self._config(rows, folder))
         StartSettings.of(self.options).write(workspace.directory)
         quiet = RunSession(console=open_console(quiet=True), progress=open_console(stderr=True, quiet=True))
         run_to_end(workspace, self.options, None, quiet)
@@ -122,7 +121,7 @@ class _Batch:
         judges = read_document(workspace.directory / RUN_INFO)["judges"]
         return [found[key] for key, _ in _numbered(rows)], next(iter(judges.values()), {})
 
-    def _order(self, rows: Sequence[ResultRow], folder: Path) -> WorkOrder:
+    def _config(self, rows: Sequence[ResultRow], folder: Path) -> RunConfig:
         answers = folder / "answers.jsonl"
         with answers.open("w", encoding="utf-8") as file:
             for (dataset, problem_id, sample), row in _numbered(rows):
@@ -132,7 +131,7 @@ class _Batch:
         names = dict.fromkeys(row["dataset"] for row in rows)
         datasets = [self._dataset(index, name, rows, folder) for index, name in enumerate(names)]
         model = {"path": "answers-judged-again"}
-        return parse_work_order(
+        return parse_run_config(
             {
                 "run": "verify",
                 "created": datetime.now(UTC),
