@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 from google.protobuf import json_format
 from in_toto_attestation.v1.statement import Statement
 from securesystemslib.dsse import Envelope as DsseEnvelope
-from securesystemslib.signer import SSlibKey
+from securesystemslib.signer._key import SSlibKey
 
 from evalrun_attest.envelope import Envelope, EnvelopeError
 from evalrun_attest.keys import PublicKey, SigningKey

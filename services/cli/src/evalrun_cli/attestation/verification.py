@@ -38,6 +38,11 @@ from evalrun_data.records import Problem
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 _MARKS = {Outcome.MATCHES: "ok", Outcome.DIFFERS: "DIFFERS", Outcome.UNKNOWN: "not checked"}
+_CODES = {
+    Outcome.MATCHES: ExitCode.SUCCEEDED,
+    Outcome.DIFFERS: ExitCode.DIFFERS,
+    Outcome.UNKNOWN: ExitCode.CANNOT_TELL,
+}
 _SHOWN = 10
 
 
@@ -62,12 +67,10 @@ class Report:
     judged_again: JudgedAgain | None = None
 
     @property
-    def code(self) -> ExitCode:
-        """Return DIFFERS if anything differs, else CANNOT_TELL if anything is unknown."""
+    def worst(self) -> Outcome:
+        """Return DIFFERS if anything differs, else UNKNOWN if anything could not be checked."""
         outcomes = {finding.outcome for finding in self.findings}
-        if Outcome.DIFFERS in outcomes:
-            return ExitCode.DIFFERS
-        return ExitCode.CANNOT_TELL if Outcome.UNKNOWN in outcomes else ExitCode.SUCCEEDED
+        return next((each for each in (Outcome.DIFFERS, Outcome.UNKNOWN) if each in outcomes), Outcome.MATCHES)
 
 
 def verify(place: Path, asked: VerifyOptions, options: LocalOptions) -> ExitCode:
@@ -91,10 +94,10 @@ def verify(place: Path, asked: VerifyOptions, options: LocalOptions) -> ExitCode
             raise BadInputError(f"{error.filename}: {error.strerror}") from error
         if run is not None:
             report.findings[:0] = check_signer(run.envelope, trusted, revocations)
-        if run is not None and report.code is not ExitCode.DIFFERS:
+        if run is not None and report.worst is not Outcome.DIFFERS:
             _check_content(run, place, asked, openings, options, scratch, report)
     _show(place, asked, report)
-    return report.code
+    return _CODES[report.worst]
 
 
 def _check_content(
@@ -108,17 +111,17 @@ def _check_content(
 ) -> None:
     rows = check_rows(run, asked.sample, asked.seed)
     report.findings += rows.findings
-    if report.code is ExitCode.DIFFERS:
+    if report.worst is Outcome.DIFFERS:
         return
     report.findings += check_figures(run, rows)
     report.findings += check_openings(run, openings)
     shown = opened_problems(run, openings)
-    problems = shown or bundled_problems(run)
+    problems: Mapping[str, Sequence[Problem]] = shown or bundled_problems(run)
     if not problems and place.is_dir():
         problems = _own_problems(place, report)
     if not shown:
         report.findings += check_problems(run, problems)
-    if report.code is ExitCode.DIFFERS or not problems:
+    if report.worst is Outcome.DIFFERS or not problems:
         return
     again = report.judged_again = judge_again(run, rows.drawn, problems, scratch, options)
     report.findings += _judging_findings(run, again, len(rows.drawn), asked.seed)
@@ -163,7 +166,7 @@ def _judging_findings(run: OpenedRun, again: JudgedAgain, drawn: int, seed: int)
 
 def _environments(run: OpenedRun, again: JudgedAgain) -> str:
     recorded = read_document(run.folder / RUN_INFO)
-    judges = next(iter((recorded.get("judges") or {}).values()), {})
+    judges: Mapping[str, Any] = next(iter((recorded.get("judges") or {}).values()), {})
     return f"then {_environment(judges)}; here {_environment(again.judge)}"
 
 
@@ -189,14 +192,14 @@ def _lines(path: Path) -> list[str]:
         raise BadInputError(f"{path}: cannot be read: {error}") from error
 
 
-_WORDS = {ExitCode.SUCCEEDED: "verified", ExitCode.DIFFERS: "DIFFERS", ExitCode.CANNOT_TELL: "cannot tell"}
+_WORDS = {Outcome.MATCHES: "verified", Outcome.DIFFERS: "DIFFERS", Outcome.UNKNOWN: "cannot tell"}
 
 
 def _show(place: Path, asked: VerifyOptions, report: Report) -> None:
     if asked.as_json:
         again = report.judged_again
         document = {
-            "outcome": _WORDS[report.code].lower().replace(" ", "_"),
+            "outcome": _WORDS[report.worst].lower().replace(" ", "_"),
             "seed": asked.seed,
             "findings": [{"outcome": each.outcome.value, "text": each.text} for each in report.findings],
             "judged_again": None
@@ -212,4 +215,4 @@ def _show(place: Path, asked: VerifyOptions, report: Report) -> None:
         return
     for finding in report.findings:
         click.echo(printable(f"{_MARKS[finding.outcome]:12}{finding.text}"))
-    click.echo(printable(f"{place}: {_WORDS[report.code]}"))
+    click.echo(printable(f"{place}: {_WORDS[report.worst]}"))
