@@ -66,7 +66,6 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     judged_again: JudgedAgain | None = None
 
-    @property
     def worst(self) -> Outcome:
         """Return DIFFERS if anything differs, else UNKNOWN if anything could not be checked."""
         outcomes = {finding.outcome for finding in self.findings}
@@ -94,10 +93,10 @@ def verify(place: Path, asked: VerifyOptions, options: LocalOptions) -> ExitCode
             raise BadInputError(f"{error.filename}: {error.strerror}") from error
         if run is not None:
             report.findings[:0] = check_signer(run.envelope, trusted, revocations)
-        if run is not None and report.worst is not Outcome.DIFFERS:
+        if run is not None and report.worst() is not Outcome.DIFFERS:
             _check_content(run, place, asked, openings, options, scratch, report)
     _show(place, asked, report)
-    return _CODES[report.worst]
+    return _CODES[report.worst()]
 
 
 def _check_content(
@@ -111,7 +110,7 @@ def _check_content(
 ) -> None:
     rows = check_rows(run, asked.sample, asked.seed)
     report.findings += rows.findings
-    if report.worst is Outcome.DIFFERS:
+    if report.worst() is Outcome.DIFFERS:
         return
     report.findings += check_figures(run, rows)
     report.findings += check_openings(run, openings)
@@ -121,7 +120,7 @@ def _check_content(
         problems = _own_problems(place, report)
     if not shown:
         report.findings += check_problems(run, problems)
-    if report.worst is Outcome.DIFFERS or not problems:
+    if report.worst() is Outcome.DIFFERS or not problems:
         return
     again = report.judged_again = judge_again(run, rows.drawn, problems, scratch, options)
     report.findings += _judging_findings(run, again, len(rows.drawn), asked.seed)
@@ -199,7 +198,7 @@ def _show(place: Path, asked: VerifyOptions, report: Report) -> None:
     if asked.as_json:
         again = report.judged_again
         document = {
-            "outcome": _WORDS[report.worst].lower().replace(" ", "_"),
+            "outcome": _WORDS[report.worst()].lower().replace(" ", "_"),
             "seed": asked.seed,
             "findings": [{"outcome": each.outcome.value, "text": each.text} for each in report.findings],
             "judged_again": None
@@ -215,4 +214,4 @@ def _show(place: Path, asked: VerifyOptions, report: Report) -> None:
         return
     for finding in report.findings:
         click.echo(printable(f"{_MARKS[finding.outcome]:12}{finding.text}"))
-    click.echo(printable(f"{place}: {_WORDS[report.worst]}"))
+    click.echo(printable(f"{place}: {_WORDS[report.worst()]}"))
