@@ -21,10 +21,10 @@ from pathlib import Path
 
 from growth_plot import keep
 
-from evalrun.judge.v1 import judge_pb2 as pb
-from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_client.fake_judge import FakeJudge, FakeJudgeServer
 from evalrun_generator.ledger.ledger_client import GrpcLedger
+from evalrun_proto.judge.v1 import judge_pb2 as pb
+from evalrun_proto.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_runtime.connections.grpc_channel import open_channel
 from evalrun_runtime.ready_line import address_of
 from evalrun_runtime.service_environment import SERVICE_ENVIRONMENT

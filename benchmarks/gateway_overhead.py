@@ -28,7 +28,6 @@ from pathlib import Path
 
 from judge_humaneval import until_ready
 
-from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_cli.local.processes import ServiceProcess
 from evalrun_executor.cpus import usable_cpus
 from evalrun_judge.families.stdio import plan_stdio
@@ -36,6 +35,7 @@ from evalrun_judge.rpc.messages import request_from
 from evalrun_judge.sandboxes import SandboxBusyError
 from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox
 from evalrun_judge.submission import StdioTest, StdioTests, extraction_of
+from evalrun_proto.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_runtime.connections.grpc_channel import open_channel
 from evalrun_runtime.connections.tls_files import TlsSource
 from evalrun_runtime.service_environment import SERVICE_ENVIRONMENT

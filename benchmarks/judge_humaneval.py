@@ -29,8 +29,8 @@ from pathlib import Path
 
 import grpc
 
-from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_cli.local.processes import ServiceProcess
+from evalrun_proto.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_runtime.connections.grpc_channel import open_channel
 
 ROOT = Path(__file__).resolve().parents[1]

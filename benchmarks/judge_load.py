@@ -29,7 +29,7 @@ from builders.judge.load import (
 from builders.judge.services import judge_all, services
 from builders.ports import free_port
 
-from evalrun.judge.v1 import judge_pb2
+from evalrun_proto.judge.v1 import judge_pb2
 
 QUEUE = 128
 

@@ -20,7 +20,6 @@ from pathlib import Path
 
 from growth_plot import keep
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.ledger.entries import StoredCompletion, StoredVerdict
 from evalrun_aggregator.ledger.item_states import ItemState, ItemStates
 from evalrun_aggregator.ledger.items import DatasetItems, RunItems, pack_row
@@ -28,6 +27,7 @@ from evalrun_aggregator.ledger.leases import Leases
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.start.facts import NOT_ENDED
 from evalrun_client.fake_judge import scripted_verdict
+from evalrun_proto.judge.v1 import judge_pb2
 
 BATCH = 32
 CALLERS = 8

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from builders.results.samples import compute_metrics
 
-from evalrun.judge.v1 import judge_pb2 as pb
+from evalrun_proto.judge.v1 import judge_pb2 as pb
 from evalrun_results.metrics.accumulator import MetricOptions
 from evalrun_results.outputs.qa_logs import QaOptions
 from evalrun_results.outputs.writer import OutputPlan, write_outputs

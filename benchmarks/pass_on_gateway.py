@@ -14,10 +14,10 @@ from typing import Any
 import grpc
 from pydantic import Field
 
-from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_executor.api import Limits, RunRequest
 from evalrun_executor.cpus import usable_cpus
 from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox
+from evalrun_proto.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_runtime.process import run_service
 from evalrun_runtime.settings import ServiceSettings, load_settings
 

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import grpc
 
-from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
+from evalrun_proto.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_runtime.ready_line import address_of
 
 PROGRAM = """\

@@ -30,10 +30,10 @@ from gateway_overhead import cpu_of_all, cpu_seconds
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from builders.judge.load import peak_and_current_mib
 
-from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_cli.local.processes import ServiceProcess
 from evalrun_executor.cpus import usable_cpus
 from evalrun_generator.ledger.ledger_client import GrpcLedger
+from evalrun_proto.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_runtime.connections.grpc_channel import open_channel
 from evalrun_runtime.service_environment import SERVICE_ENVIRONMENT
 

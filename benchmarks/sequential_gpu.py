@@ -41,8 +41,8 @@ def recorded(file: str, most: int) -> list[bool]:
 
 def serve_judge(accepted: list[bool]) -> None:
     """Serve recorded verdicts until ended; prints the address. Needs the aggregator's interpreter."""
-    from evalrun.judge.v1 import judge_pb2
     from evalrun_client.fake_judge import FakeJudge, FakeJudgeServer, scripted_verdict
+    from evalrun_proto.judge.v1 import judge_pb2
 
     def verdict(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict:
         task = int(request.check.entry_point.split("_")[1])
@@ -59,7 +59,7 @@ def serve_judge(accepted: list[bool]) -> None:
 
 def write_baseline(directory: Path, accepted: list[bool]) -> None:
     """Write the outputs of a run with these verdicts, one answer a problem, as evalrun leaves them."""
-    from evalrun.judge.v1 import judge_pb2 as pb
+    from evalrun_proto.judge.v1 import judge_pb2 as pb
     from evalrun_results.metrics.accumulator import MetricOptions
     from evalrun_results.outputs.qa_logs import QaOptions
     from evalrun_results.outputs.writer import OutputPlan, write_outputs

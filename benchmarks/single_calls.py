@@ -31,10 +31,10 @@ from judge_humaneval import until_ready
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from builders.judge.load import peak_and_current_mib
 
-from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_cli.local.processes import ServiceProcess
 from evalrun_client.judge_client import GrpcJudge
 from evalrun_executor.cpus import usable_cpus
+from evalrun_proto.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_runtime.connections.grpc_channel import open_channel
 from evalrun_runtime.service_environment import SERVICE_ENVIRONMENT
 

@@ -27,8 +27,8 @@ from builders.data import contests_with_submissions
 from builders.judge.disturbances import NoQuotaError, load_of, throttled
 from builders.judge.services import judge_until_judged, request_of, services, told
 
-from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_executor.cpus import usable_cpus
+from evalrun_proto.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_runtime.connections.grpc_channel import open_channel
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -21,9 +21,9 @@ from pathlib import Path
 from gateway_overhead import cpu_of_all, rate, request, through
 from judge_humaneval import until_ready
 
-from evalrun.judge.v1 import judge_pb2_grpc
 from evalrun_cli.local.processes import ServiceProcess
 from evalrun_executor.cpus import usable_cpus
+from evalrun_proto.judge.v1 import judge_pb2_grpc
 from evalrun_runtime.connections.grpc_channel import open_channel
 from evalrun_runtime.connections.tls_files import TlsFiles
 from evalrun_runtime.service_environment import SERVICE_ENVIRONMENT

@@ -18,7 +18,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = {
-    "evalrun": "proto/gen",
     "evalrun_aggregator": "services/aggregator/src",
     "evalrun_api": "libs/api/src",
     "evalrun_client": "libs/client/src",
@@ -28,6 +27,7 @@ SOURCES = {
     "evalrun_generator": "services/generator/src",
     "evalrun_judge": "services/judge/src",
     "evalrun_operator": "operator/src",
+    "evalrun_proto": "proto/gen",
     "evalrun_registry": "libs/registry/src",
     "evalrun_results": "libs/results/src",
     "evalrun_reward": "services/reward/src",
@@ -38,39 +38,39 @@ SOURCES = {
 
 PARTS: dict[str, tuple[str, ...]] = {
     "aggregator": (
-        "evalrun",
         "evalrun_aggregator",
         "evalrun_api",
         "evalrun_client",
         "evalrun_data",
         "evalrun_generator",
+        "evalrun_proto",
         "evalrun_registry",
         "evalrun_results",
         "evalrun_runtime",
     ),
     "judge": (
-        "evalrun",
         "evalrun_client/__init__.py",
         "evalrun_client/failure_codes.py",
         "evalrun_client/fusion_names.py",
         "evalrun_executor",
         "evalrun_judge",
+        "evalrun_proto",
         "evalrun_registry",
         "evalrun_runtime",
     ),
     "operator": (
-        "evalrun",
         "evalrun_api",
         "evalrun_cluster",
         "evalrun_operator",
+        "evalrun_proto",
         "evalrun_registry",
         "evalrun_runtime",
     ),
     "reward": (
-        "evalrun",
         "evalrun_api",
         "evalrun_client",
         "evalrun_data",
+        "evalrun_proto",
         "evalrun_registry",
         "evalrun_reward",
         "evalrun_runtime",

@@ -47,11 +47,11 @@ from builders.ports import free_ports
 from generate_monitoring import DASHBOARDS
 from monitoring.alerts import ALERTS
 
-from evalrun.ledger.v1 import ledger_pb2
 from evalrun_api.v1alpha1 import EvalRun
 from evalrun_operator.lifecycle.situation import identity_of
 from evalrun_operator.resources import RunPlan
 from evalrun_operator.resources.autoscaling import load_query
+from evalrun_proto.ledger.v1 import ledger_pb2
 from evalrun_runtime.ready_line import address_of
 
 SCRAPE_JOB = Path(__file__).parents[2] / "k8s" / "prometheus" / "scrape-evalrun.yaml"

@@ -25,7 +25,7 @@ from builders.operator.running_operator import (
     serving_ledger,
 )
 
-from evalrun.ledger.v1 import ledger_pb2
+from evalrun_proto.ledger.v1 import ledger_pb2
 
 SAMPLE = Path(__file__).parents[2] / "k8s" / "samples" / "evalrun-phase0.yaml"
 EVERYTHING = (

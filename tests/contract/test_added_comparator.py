@@ -22,7 +22,7 @@ import json
 
 from click.testing import CliRunner
 
-from evalrun.judge.v1 import judge_pb2
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_api.crd import evalrun_crd
 from evalrun_api.v1alpha1 import Comparator as Named
 from evalrun_cli.commands import evalrun

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from builders.data import PROJECT_ROOT
+from generate_stubs import PACKAGE, generate
 
 RECORD = '''
 """A program that ends with an exit code."""
@@ -149,7 +150,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What a copy of the packages does with the family once its three files are there."""
     directory = tmp_path_factory.mktemp("added")
     packages, protos = directory / "packages", directory / "proto"
-    for package in ("libs/data/src/evalrun_data", "services/judge/src/evalrun_judge", "proto/gen/evalrun"):
+    for package in ("libs/data/src/evalrun_data", "services/judge/src/evalrun_judge"):
         shutil.copytree(PROJECT_ROOT / package, packages / Path(package).name)
     shutil.copytree(PROJECT_ROOT / "proto" / "evalrun", protos / "evalrun")
 
@@ -158,8 +159,10 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     contract = protos / "evalrun" / "judge" / "v1" / "judge.proto"
     contract.write_text(contract.read_text().replace("  oneof tests {\n", f"  oneof tests {{\n{FIELD}") + MESSAGE)
 
-    generate = [sys.executable, "-m", "grpc_tools.protoc", f"-I{protos}", f"--python_out={packages}", str(contract)]
-    subprocess.run(generate, check=True)
+    stubs = directory / "stubs"
+    stubs.mkdir()
+    generate(protos, stubs)
+    (stubs / PACKAGE).rename(packages / PACKAGE)
     done = subprocess.run(
         [sys.executable, "-c", SHOW],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (packages, PROJECT_ROOT / "tests")))},

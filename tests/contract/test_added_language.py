@@ -44,7 +44,7 @@ import json
 import shutil
 from dataclasses import asdict
 
-from evalrun.judge.v1 import judge_pb2
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_data.formats.record import parse_record, record_of
 from evalrun_data.prompts import render
 from evalrun_data.rows import Row

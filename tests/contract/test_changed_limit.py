@@ -8,7 +8,7 @@ from builders.changed_registry import copy_registry, run_with_packages
 SHOW = """
 import json
 
-from evalrun.judge.v1 import judge_pb2
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_api.crd import evalrun_crd
 from evalrun_api.v1alpha1 import Dataset
 from evalrun_client.judge_request import Answer, judge_request

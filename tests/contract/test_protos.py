@@ -3,8 +3,8 @@
 import pytest
 from google.protobuf.descriptor import EnumDescriptor, FileDescriptor, MethodDescriptor
 
-from evalrun.judge.v1 import judge_pb2
-from evalrun.ledger.v1 import ledger_pb2
+from evalrun_proto.judge.v1 import judge_pb2
+from evalrun_proto.ledger.v1 import ledger_pb2
 
 FILES: list[FileDescriptor] = [judge_pb2.DESCRIPTOR, ledger_pb2.DESCRIPTOR]
 METHODS: list[MethodDescriptor] = [

@@ -20,7 +20,7 @@ NOT_AT_START = {
         "yaml",
     },
     "evalrun_reward": {"fsspec", "numpy", "pyarrow", "yaml"},
-    "evalrun_sandbox": {"evalrun", "google.protobuf", "grpc", "numpy", "yaml"},
+    "evalrun_sandbox": {"evalrun_proto", "google.protobuf", "grpc", "numpy", "yaml"},
 }
 """By service: modules that only some options, requests or the end of a run need. Import them where they are used."""
 

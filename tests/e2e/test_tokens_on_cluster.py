@@ -39,8 +39,8 @@ SETTLED_SECONDS = 3.0
 KNOCKS = """
 import http.client, json, os, ssl, urllib.error, urllib.request
 import grpc
-from evalrun.judge.v1 import judge_pb2 as j, judge_pb2_grpc as jg
-from evalrun.ledger.v1 import ledger_pb2 as l, ledger_pb2_grpc as lg
+from evalrun_proto.judge.v1 import judge_pb2 as j, judge_pb2_grpc as jg
+from evalrun_proto.ledger.v1 import ledger_pb2 as l, ledger_pb2_grpc as lg
 
 def called(method, request, token):
     metadata = [("authorization", "Bearer " + token)] if token else []

@@ -48,7 +48,7 @@ def import_graph() -> grimp.ImportGraph:
     patterns = ("libs/*/src/evalrun*", "operator/src/evalrun*", "services/*/src/evalrun*")
     ours = [path.name for pattern in patterns for path in ROOT.glob(pattern)]
     return grimp.build_graph(
-        "evalrun", *ours, include_external_packages=True, exclude_type_checking_imports=True, cache_dir=None
+        "evalrun_proto", *ours, include_external_packages=True, exclude_type_checking_imports=True, cache_dir=None
     )
 
 

@@ -6,9 +6,9 @@ from typing import Protocol
 
 import grpc
 
-from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_operator.ledger_status import DatasetCounts, GateState, LedgerStatus, ReportedFigure, RunState
 from evalrun_operator.resources.run_tokens import LedgerAccess
+from evalrun_proto.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
 from evalrun_runtime.connections.grpc_channel import open_channel, token_metadata
 from evalrun_runtime.connections.tls_files import GivenTls, TlsIdentity

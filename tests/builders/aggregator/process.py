@@ -14,10 +14,10 @@ from typing import Any
 
 import grpc
 
-from evalrun.judge.v1 import judge_pb2
-from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_client.fake_judge import scripted_verdict
 from evalrun_client.judge_client import JudgeLostError
+from evalrun_proto.judge.v1 import judge_pb2
+from evalrun_proto.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_runtime.connections.grpc_channel import open_channel
 from evalrun_runtime.connections.tls_files import TlsSource
 from evalrun_runtime.ready_line import address_of

@@ -12,12 +12,12 @@ from typing import Any
 import aiohttp
 import grpc
 
-from evalrun.ledger.v1 import ledger_pb2 as ledger
-from evalrun.ledger.v1 import ledger_pb2_grpc as ledger_grpc
 from evalrun_generator.ledger.fake_ledger import FakeLedger, FakeLedgerService
 from evalrun_generator.recorded.__main__ import source_of
 from evalrun_generator.recorded.server import RecordedServer
 from evalrun_generator.recorded.settings import RecordedSettings
+from evalrun_proto.ledger.v1 import ledger_pb2 as ledger
+from evalrun_proto.ledger.v1 import ledger_pb2_grpc as ledger_grpc
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
 from evalrun_runtime.connections.grpc_server import TokenCheck, server_credentials
 from evalrun_runtime.connections.tls_files import TlsFiles

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_executor.api import Level, Limits, ProgramRun
 from evalrun_judge.cache.verdict_cache import VerdictCache
 from evalrun_judge.cache.verdict_key import JudgeIdentity
@@ -27,6 +26,7 @@ from evalrun_judge.sandboxes import Sandbox
 from evalrun_judge.sandboxes.fake import FakeSandbox
 from evalrun_judge.submission import JudgeRequest, StdioTest, StdioTests, Submission
 from evalrun_judge.verdict import Verdict
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_registry.comparators import Comparator
 from evalrun_runtime.admission import Admission
 

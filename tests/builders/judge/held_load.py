@@ -12,8 +12,8 @@ from builders.data import stdio_problem
 from builders.judge.services import request_of
 from builders.ports import free_ports
 
-from evalrun.judge.v1 import judge_pb2_grpc
 from evalrun_cli.local.processes import ServiceProcess
+from evalrun_proto.judge.v1 import judge_pb2_grpc
 from evalrun_runtime.connections.grpc_channel import open_channel
 
 PROGRAM = "import time\ntime.sleep(3)\nprint(sum(map(int, input().split())))"

@@ -17,9 +17,9 @@ from builders.data import stdio_problem
 from builders.judge.faulty_proxy import HANG, FaultyProxy, faulty_proxy
 from builders.judge.services import judge_all, request_of
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_cli.local.processes import ServiceProcess
 from evalrun_data.records import AssertTests, Problem
+from evalrun_proto.judge.v1 import judge_pb2
 
 PROGRAMS = {
     "right": ("print(sum(map(int, input().split())))", judge_pb2.FINAL_STATUS_SUCCESS),

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import grpc
 
-from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_cli.local.processes import ServiceProcess
 from evalrun_data.records import AssertTests, CheckTest, Problem, StdioTests
+from evalrun_proto.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_runtime.connections.grpc_channel import open_channel
 
 

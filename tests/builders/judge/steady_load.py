@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_client.judge_client import GrpcJudge
+from evalrun_proto.judge.v1 import judge_pb2
 
 WAIT_SECONDS = 300.0
 CALLERS = 4

@@ -21,10 +21,10 @@ import grpc
 from builders.cluster.controlplane import ControlPlane, until
 from builders.ports import free_ports
 
-from evalrun.ledger.v1 import ledger_pb2
 from evalrun_api import names
 from evalrun_operator.rbac import lease_rules, role_rules
 from evalrun_operator.settings import AutoscalingMode
+from evalrun_proto.ledger.v1 import ledger_pb2
 
 ACCOUNT = "evalrun-operator"
 OPERATOR_NAMESPACE = "evalrun-system"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from evalrun.judge.v1 import judge_pb2 as pb
+from evalrun_proto.judge.v1 import judge_pb2 as pb
 from evalrun_results.metrics.accumulator import DatasetMetrics, MetricOptions, MetricsAccumulator
 from evalrun_results.samples import SampleResult
 

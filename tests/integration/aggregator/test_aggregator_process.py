@@ -20,9 +20,9 @@ from builders.aggregator.process import (
     write_run_config,
 )
 
-from evalrun.judge.v1 import judge_pb2
-from evalrun.ledger.v1 import ledger_pb2
 from evalrun_client.fake_judge import Answer, FakeJudge, FakeJudgeServer, scripted_verdict, unavailable
+from evalrun_proto.judge.v1 import judge_pb2
+from evalrun_proto.ledger.v1 import ledger_pb2
 
 DONE = (ledger_pb2.RUN_STATE_SUCCEEDED, ledger_pb2.RUN_STATE_DEGRADED, ledger_pb2.RUN_STATE_FAILED)
 

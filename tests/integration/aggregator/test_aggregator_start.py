@@ -13,11 +13,11 @@ from builders.aggregator.process import MemoryJudge, Worker, write_run_config
 from prometheus_client import CollectorRegistry
 from pydantic import SecretStr
 
-from evalrun.ledger.v1 import ledger_pb2
 from evalrun_aggregator.app import Aggregator
 from evalrun_aggregator.finish.run_info import git_revision
 from evalrun_aggregator.settings import AggregatorSettings
 from evalrun_client.judge_client import JudgeRefusedError
+from evalrun_proto.ledger.v1 import ledger_pb2
 from evalrun_runtime.exits import BadInputError
 
 

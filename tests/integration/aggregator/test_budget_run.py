@@ -6,8 +6,8 @@ from pathlib import Path
 
 from builders.aggregator.process import Worker, read_results, running, write_run_config
 
-from evalrun.ledger.v1 import ledger_pb2
 from evalrun_client.fake_judge import FakeJudge, FakeJudgeServer
+from evalrun_proto.ledger.v1 import ledger_pb2
 
 PROBLEMS = 6
 

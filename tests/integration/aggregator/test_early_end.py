@@ -9,9 +9,9 @@ from builders.aggregator.process import Worker, read_results, running, write_run
 from builders.results.samples import sample_result
 from builders.results.stored_runs import write_run
 
-from evalrun.judge.v1 import judge_pb2
-from evalrun.ledger.v1 import ledger_pb2
 from evalrun_client.fake_judge import Answer, FakeJudge, FakeJudgeServer, scripted_verdict, unavailable
+from evalrun_proto.judge.v1 import judge_pb2
+from evalrun_proto.ledger.v1 import ledger_pb2
 
 REASON = "activeDeadlineSeconds (60) have passed"
 

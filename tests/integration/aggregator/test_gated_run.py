@@ -8,8 +8,8 @@ from builders.aggregator.process import Worker, running, write_run_config
 from builders.results.samples import sample_result
 from builders.results.stored_runs import write_run
 
-from evalrun.ledger.v1 import ledger_pb2
 from evalrun_client.fake_judge import FakeJudge, FakeJudgeServer
+from evalrun_proto.ledger.v1 import ledger_pb2
 
 PROBLEMS = 60
 """The scripted worker has every third of them rejected: 40 are accepted."""

@@ -8,8 +8,8 @@ from pathlib import Path
 from builders.aggregator.process import Worker, read_results, running, write_run_config
 from builders.tls_directories import TlsDirectory, authority, shown
 
-from evalrun.ledger.v1 import ledger_pb2
 from evalrun_client.fake_judge import FakeJudge, FakeJudgeServer
+from evalrun_proto.ledger.v1 import ledger_pb2
 from evalrun_runtime.connections.tls_files import TlsFiles
 
 PROBLEMS = 12

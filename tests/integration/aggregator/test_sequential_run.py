@@ -9,8 +9,8 @@ from builders.aggregator.process import Worker, running, write_run_config
 from builders.results.samples import sample_result
 from builders.results.stored_runs import write_run
 
-from evalrun.ledger.v1 import ledger_pb2
 from evalrun_client.fake_judge import FakeJudge, FakeJudgeServer
+from evalrun_proto.ledger.v1 import ledger_pb2
 from evalrun_results.sequential.order import drawing_order
 
 PROBLEMS = 120

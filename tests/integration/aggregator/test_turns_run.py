@@ -8,9 +8,9 @@ from pathlib import Path
 
 from builders.aggregator.process import Worker, completion_for, read_results, running, write_run_config
 
-from evalrun.ledger.v1 import ledger_pb2
 from evalrun_aggregator.turns.feedback import WRONG
 from evalrun_client.fake_judge import FakeJudge, FakeJudgeServer
+from evalrun_proto.ledger.v1 import ledger_pb2
 
 ACCEPTED_IN = {"p0": 0, "p1": 1, "p2": 2, "p3": None}
 """Turn whose answer is accepted."""

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from builders.generator.work import Processes, ledger_server, processes, work_item
 
-from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun_data.prompts import render
 from evalrun_data.readers import load_problem_files
 from evalrun_data.records import Problem
+from evalrun_proto.ledger.v1 import ledger_pb2 as ledger
 
 DATA = Path(os.environ.get("EVALRUN_TEST_DATA", Path(__file__).parents[3] / "../shared/data"))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from builders.data import stdio_problem
 from builders.judge.services import judge_all, request_of, services, told
 
-from evalrun.judge.v1 import judge_pb2
+from evalrun_proto.judge.v1 import judge_pb2
 
 DECIDES = {
     ("kattis", "python"): """\

@@ -14,8 +14,8 @@ from builders.judge.faulty_proxy import FAULTS, faulty_proxy
 from builders.judge.load import finals, load
 from builders.judge.services import judge_all, request_of, send, services
 
-from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_cli.local.processes import ServiceProcess
+from evalrun_proto.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_runtime.connections.grpc_channel import open_channel
 
 GONE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)

@@ -12,8 +12,8 @@ from builders.judge.load import busy_request, finals, load, watched
 from builders.judge.services import judge_all, services
 from builders.ports import free_port
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_cli.local.processes import ServiceProcess
+from evalrun_proto.judge.v1 import judge_pb2
 
 pytestmark = pytest.mark.timeout(180)
 

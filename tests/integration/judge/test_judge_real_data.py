@@ -17,9 +17,9 @@ from builders.data import (
 )
 from builders.judge.services import judge_all, judge_until_judged, request_of, services, told
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_data.records import Problem, StdioTests
 from evalrun_executor.cpus import usable_cpus
+from evalrun_proto.judge.v1 import judge_pb2
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 

@@ -12,7 +12,6 @@ import pytest
 from builders.judge.gateway import NoAssertions
 from prometheus_client import CollectorRegistry
 
-from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_executor.api import RunReply, RunRequest
 from evalrun_judge.app import JudgeGateway, build_pool
 from evalrun_judge.metrics import JudgeMetrics
@@ -22,10 +21,11 @@ from evalrun_judge.rpc.messages import request_from
 from evalrun_judge.sandboxes import SandboxFailedError, SandboxUnreachableError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo
 from evalrun_judge.settings import JudgeSettings
+from evalrun_proto.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_runtime.connections.grpc_channel import open_channel
 
 if TYPE_CHECKING:
-    from evalrun.judge.v1.judge_pb2_grpc import JudgeServiceAsyncStub as Stub
+    from evalrun_proto.judge.v1.judge_pb2_grpc import JudgeServiceAsyncStub as Stub
 
 
 def settings(**changes: object) -> JudgeSettings:

@@ -11,9 +11,9 @@ import aiohttp
 import grpc
 from builders.judge.services import services
 
-from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_cli.local.processes import ServiceProcess
 from evalrun_judge.submission import StdioTest, StdioTests
+from evalrun_proto.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_runtime.connections.grpc_channel import open_channel
 
 CASES = [(f"{number}\n" + "x" * 100_000, f"{number} 100000\n") for number in range(3)]

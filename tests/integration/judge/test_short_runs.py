@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from builders.judge.services import judge_all, services
 
-from evalrun.judge.v1 import judge_pb2
+from evalrun_proto.judge.v1 import judge_pb2
 
 SLOW = "import sys\nn = int(input())\nif n < 3:\n    while True: pass\nprint(n)\n"
 ENDLESS = "n = int(input())\nwhile n < 5: pass\nprint(n)\n"

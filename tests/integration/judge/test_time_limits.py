@@ -12,7 +12,7 @@ import pytest
 from builders.judge.disturbances import NoQuotaError, load_of, throttled
 from builders.judge.services import judge_until_judged, services
 
-from evalrun.judge.v1 import judge_pb2
+from evalrun_proto.judge.v1 import judge_pb2
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -13,14 +13,14 @@ from builders.judge.services import services
 from builders.judge.steady_load import echo_request, steady_load
 from builders.tls_directories import TlsDirectory, authority, shown
 
-from evalrun.judge.v1 import judge_pb2
-from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_cli.local.processes import ServiceProcess
 from evalrun_client.judge_client import GrpcJudge, JudgeLostError
 from evalrun_judge.sandboxes import SandboxUnreachableError
 from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox
 from evalrun_operator.aggregator_client import AggregatorError, GrpcAggregators
 from evalrun_operator.resources.run_tokens import LedgerAccess
+from evalrun_proto.judge.v1 import judge_pb2
+from evalrun_proto.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_runtime.connections.grpc_channel import open_channel
 from evalrun_runtime.connections.tls_files import TlsFiles
 

@@ -15,8 +15,8 @@ from builders.aggregator.process import running, write_run_config
 from builders.judge.services import services
 from builders.judge.steady_load import steady_load, until
 
-from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_client.judge_client import GrpcJudge, JudgeRefusedError
+from evalrun_proto.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_runtime.connections.bearer_tokens import BearerTokens, authorization
 from evalrun_runtime.connections.grpc_channel import open_channel, token_metadata
 

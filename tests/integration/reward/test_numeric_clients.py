@@ -9,9 +9,9 @@ import pytest
 from builders.ports import free_port
 from builders.reward.service import TESTS, post, served
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_client.fake_judge import Answer, FakeJudge
 from evalrun_data.records import Problem, StdioTests
+from evalrun_proto.judge.v1 import judge_pb2
 
 INSTANCE = 4503599627370497
 PROBLEM = Problem("train", str(INSTANCE), "Echo.", StdioTests(tuple(TESTS["inputs"]), tuple(TESTS["outputs"])))

@@ -8,8 +8,8 @@ import pytest
 from builders.judge.sandbox import until
 from builders.reward.service import ECHO, TESTS, WRONG, batch, post, served
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_client.fake_judge import FakeJudge, unavailable
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_reward.sessions.routes import SESSION_PATHS
 
 

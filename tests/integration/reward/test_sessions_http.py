@@ -8,9 +8,9 @@ import pytest
 from builders.judge.sandbox import until
 from builders.reward.service import TESTS, Served, post, served
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_client.fake_judge import FakeJudge
 from evalrun_data.records import AssertTests, Problem, StdioTests
+from evalrun_proto.judge.v1 import judge_pb2
 
 START = {"instance_hash": "i", "ground_truth": TESTS}
 PUBLIC = Problem(

@@ -8,8 +8,8 @@ import pytest
 from builders.ports import free_port
 from builders.reward.service import ECHO, TESTS, served
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_client.fake_judge import FakeJudge
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_trainers.calls import RewardCalls, SessionOverError, StateLostError
 from evalrun_trainers.client import NotJudgedError, RefusedError
 from evalrun_trainers.options import Options

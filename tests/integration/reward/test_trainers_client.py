@@ -12,8 +12,8 @@ from aiohttp import web
 from builders.ports import free_port
 from builders.reward.service import ECHO, TESTS, WRONG, served
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_client.fake_judge import FakeJudge
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_trainers.client import NotJudgedError, RefusedError, Result, RewardClient
 from evalrun_trainers.options import Options
 from evalrun_trainers.samples import sample_of

@@ -25,8 +25,8 @@ from builders.generator.rollout import (
 )
 from builders.generator.work import LedgerServer, ledger_server, work_items
 
-from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun_generator.ledger.keys import Key
+from evalrun_proto.ledger.v1 import ledger_pb2 as ledger
 
 pytestmark = pytest.mark.timeout(1500)
 """Loading verl and vLLM takes five processes 20 s of CPU each, for every replica."""

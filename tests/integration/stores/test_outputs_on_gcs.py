@@ -8,8 +8,8 @@ import pytest
 from builders.aggregator.process import AggregatorProcess, Worker, running, write_run_config
 from builders.gcs_double import EXPIRED, NO_BILLING, OVER_QUOTA, GcsDouble
 
-from evalrun.ledger.v1 import ledger_pb2
 from evalrun_client.fake_judge import FakeJudge, FakeJudgeServer
+from evalrun_proto.ledger.v1 import ledger_pb2
 
 PROBLEMS = 6
 

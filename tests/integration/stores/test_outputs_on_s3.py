@@ -13,8 +13,8 @@ from builders.aggregator.process import AggregatorProcess, Worker, running, writ
 from builders.s3_server import CuttingProxy, S3Server
 from builders.tools import missing
 
-from evalrun.ledger.v1 import ledger_pb2
 from evalrun_client.fake_judge import FakeJudge, FakeJudgeServer
+from evalrun_proto.ledger.v1 import ledger_pb2
 
 DONE = (ledger_pb2.RUN_STATE_SUCCEEDED, ledger_pb2.RUN_STATE_FAILED)
 PROBLEMS = 60

@@ -3,7 +3,6 @@
 import grpc
 import pytest
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.judging.retry_policy import (
     Decision,
     ItemHistory,
@@ -17,6 +16,7 @@ from evalrun_aggregator.judging.retry_policy import (
     decide_verdict,
     reason_of,
 )
+from evalrun_proto.judge.v1 import judge_pb2
 
 POLICY = RetryPolicy(attempts=3, losses=2, patience=100, first_delay=1, max_delay=5)
 ALIVE = Outage(judged_meanwhile=True, failing_seconds=0)

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from builders.aggregator.process import MemoryJudge, MemoryStream
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.clocks import Clocks
 from evalrun_aggregator.judging.dispatcher import Dispatcher, DispatchSettings
 from evalrun_aggregator.judging.item_rules import ItemRules
@@ -21,6 +20,7 @@ from evalrun_aggregator.ledger.items import DatasetItems, RunItems
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_client.fake_judge import scripted_verdict, unavailable
 from evalrun_client.judge_client import JudgeAddress, JudgeLostError, JudgeRefusedError
+from evalrun_proto.judge.v1 import judge_pb2
 
 QUICK = RetryPolicy(attempts=3, first_delay=0.001, max_delay=0.002, min_busy_delay=0.001)
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from evalrun.ledger.v1 import ledger_pb2
 from evalrun_aggregator.gpu_time import held_seconds, merged
+from evalrun_proto.ledger.v1 import ledger_pb2
 
 
 def replica(name: str, gpus: int, started: float, released: float = 0.0) -> ledger_pb2.Replica:

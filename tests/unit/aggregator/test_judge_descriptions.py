@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from builders.aggregator.process import MemoryJudge
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.judging.judge_descriptions import JudgeDescriptions
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_client.judge_client import JudgeLostError, JudgeRefusedError
+from evalrun_proto.judge.v1 import judge_pb2
 
 
 class Failing(MemoryJudge):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from evalrun.ledger.v1 import ledger_pb2
 from evalrun_aggregator.progress import Progress, may_write_outputs, run_state
 from evalrun_aggregator.service import retry_milliseconds
+from evalrun_proto.ledger.v1 import ledger_pb2
 
 
 def progress(

@@ -2,12 +2,12 @@
 
 from prometheus_client import CollectorRegistry
 
-from evalrun.ledger.v1 import ledger_pb2
 from evalrun_aggregator.ledger.entries import CompletionTally, StoredCompletion
 from evalrun_aggregator.ledger.item_states import ItemState, ItemStates
 from evalrun_aggregator.ledger.items import DatasetItems, RunItems
 from evalrun_aggregator.replicas import ReplicaRegistry
 from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
+from evalrun_proto.ledger.v1 import ledger_pb2
 
 OWN = {"run": "r", "namespace": "n"}
 

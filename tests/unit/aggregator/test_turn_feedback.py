@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from evalrun.judge.v1 import judge_pb2 as pb
 from evalrun_aggregator.turns.feedback import WRONG, FeedbackOptions, feedback_text
 from evalrun_data.records import AssertTests, CheckTest, GroundTruth, Problem, Reference, StdioTests, TestGroup
+from evalrun_proto.judge.v1 import judge_pb2 as pb
 
 SECRET = "s3cret"
 """Stands in every text of a test that is not public, and of a verdict on it."""

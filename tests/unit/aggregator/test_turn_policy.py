@@ -2,7 +2,6 @@
 
 import pytest
 
-from evalrun.judge.v1 import judge_pb2 as pb
 from evalrun_aggregator.ledger.entries import Exchange, StoredCompletion
 from evalrun_aggregator.ledger.item_states import ItemState, ItemStates
 from evalrun_aggregator.ledger.items import DatasetItems, ItemKey, RunItems
@@ -10,6 +9,7 @@ from evalrun_aggregator.turns.feedback import WRONG, FeedbackOptions
 from evalrun_aggregator.turns.policy import FRAME_TOKENS, TurnPolicy, conversation, turn_policy_of
 from evalrun_api.run_config import EvalRunSpec
 from evalrun_data.records import Message, Problem, StdioTests
+from evalrun_proto.judge.v1 import judge_pb2 as pb
 
 PROBLEM = Problem("d", "p", "Add.", StdioTests(("1\n",), ("1\n",), ("public",)))
 CONTROL = FeedbackOptions(only_wrong=True)

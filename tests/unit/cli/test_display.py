@@ -2,10 +2,10 @@
 
 from rich.console import Console
 
-from evalrun.ledger.v1 import ledger_pb2
 from evalrun_cli.clock import stopwatch
 from evalrun_cli.local.display import LiveDisplay, PlainDisplay, display_for, progress_line
 from evalrun_cli.local.pace import OpenRequests, Pace
+from evalrun_proto.ledger.v1 import ledger_pb2
 
 FULL = "disk full: /data/ledger.sqlite3: completions and verdicts wait until there is room"
 

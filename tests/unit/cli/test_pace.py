@@ -2,8 +2,8 @@
 
 import pytest
 
-from evalrun.ledger.v1 import ledger_pb2
 from evalrun_cli.local.pace import OpenRequests, Pace, PaceMeter, duration
+from evalrun_proto.ledger.v1 import ledger_pb2
 
 
 def status(decided: int, tokens: int = 0, total: int = 100) -> ledger_pb2.GetStatusResponse:

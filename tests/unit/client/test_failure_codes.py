@@ -3,9 +3,9 @@
 import grpc
 import pytest
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_client.failure_codes import FailureCode as Code
 from evalrun_client.failure_codes import code_of
+from evalrun_proto.judge.v1 import judge_pb2
 
 
 def test_failure_codes_are_those_of_grpc() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_api.v1alpha1 import Dataset
 from evalrun_client.grader import (
     Grader,
@@ -23,6 +22,7 @@ from evalrun_client.grader import (
 )
 from evalrun_client.judge_request import Answer
 from evalrun_data.records import CheckTest, Problem, Reference, StdioTests
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_runtime.exits import BadInputError
 
 GOOD = "def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n    return 1.0\n"

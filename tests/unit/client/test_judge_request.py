@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_api.v1alpha1 import Comparator, Dataset, TestLimits
 from evalrun_client.judge_request import Answer, deciding_comparator, judge_request
 from evalrun_data.records import AssertTests, CheckTest, MainTest, Problem, ProblemComparator, StdioTests
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_registry.limits import PartialLimits
 
 STDIO = Problem("d", "p", "Solve.", StdioTests(("1\n", "2\n"), ("3\n", "4\n")))

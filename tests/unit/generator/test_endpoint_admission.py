@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 import pytest
 from builders.generator.work import work_items
 
-from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun_generator.app import work_and_report
 from evalrun_generator.endpoint_reports import replicas
 from evalrun_generator.endpoints.balancer import BalancerLimits
@@ -19,6 +18,7 @@ from evalrun_generator.ledger.fake_ledger import FakeLedger
 from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_generator.token_counts import TokenCounter
 from evalrun_generator.work_loop import WorkLoop
+from evalrun_proto.ledger.v1 import ledger_pb2 as ledger
 from evalrun_runtime.exits import BadInputError
 
 

@@ -3,8 +3,8 @@ import json
 import pytest
 from builders.generator.work import completion_body, work_item
 
-from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun_generator.endpoints.openai_api import MalformedAnswerError, model_ids, read_answer, request_for
+from evalrun_proto.ledger.v1 import ledger_pb2 as ledger
 
 NESTED = b"[" * 100_000 + b"]" * 100_000
 """JSON that Python's reader gives up with a RecursionError."""

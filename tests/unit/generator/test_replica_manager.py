@@ -9,7 +9,6 @@ import pytest
 from builders.generator.rollout_order import rollout_order
 from builders.generator.work import work_items
 
-from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun_generator.endpoints.endpoint import Timed
 from evalrun_generator.endpoints.fake_endpoint import FakeEndpoint, answer
 from evalrun_generator.endpoints.retry import RequestFailure, broken_off
@@ -24,6 +23,7 @@ from evalrun_generator.rollout.replica_manager import ReplicaOptions
 from evalrun_generator.rollout.settings import RolloutSettings
 from evalrun_generator.rollout.starts import Start
 from evalrun_generator.rollout.vital_signs import ProbeLimits
+from evalrun_proto.ledger.v1 import ledger_pb2 as ledger
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 ORDER = rollout_order({"tensorParallel": 1, "replicas": 2, "maxNumSeqs": 4}, model={"path": "model"})

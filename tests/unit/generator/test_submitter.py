@@ -3,9 +3,9 @@ from collections.abc import Callable, Sequence
 
 from builders.generator.work import work_items
 
-from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun_generator.ledger.fake_ledger import FakeLedger
 from evalrun_generator.ledger.submitter import Submitter
+from evalrun_proto.ledger.v1 import ledger_pb2 as ledger
 
 
 def completions(count: int) -> list[ledger.Completion]:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import pytest
 from builders.generator.work import work_item, work_items
 
-from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun_generator.endpoints.balancer import BalancerLimits
 from evalrun_generator.endpoints.completion_client import RequestPolicy
 from evalrun_generator.endpoints.endpoint import Timed
@@ -17,6 +16,7 @@ from evalrun_generator.ledger.fake_ledger import FakeLedger
 from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_generator.token_counts import TokenCounter
 from evalrun_generator.work_loop import WorkLoop
+from evalrun_proto.ledger.v1 import ledger_pb2 as ledger
 from evalrun_runtime.exits import BadInputError
 
 

@@ -2,11 +2,11 @@
 
 from builders.judge.gateway import NoAssertions, Time, make_pool
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_judge.families.family import Runners
 from evalrun_judge.families.registry import FAMILIES, build_families
 from evalrun_judge.rpc.messages import request_from
 from evalrun_judge.submission import StdioTest, StdioTests
+from evalrun_proto.judge.v1 import judge_pb2
 
 FORMS = [field.name for field in judge_pb2.JudgeRequest.DESCRIPTOR.oneofs_by_name["tests"].fields]
 

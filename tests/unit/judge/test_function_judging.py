@@ -6,7 +6,6 @@ from collections.abc import Callable
 import pytest
 from builders.judge.gateway import Time, make_judge, make_pool
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_executor.api import CompileResult, Level, Limits, ProgramRun, RunReply, RunRequest
 from evalrun_judge.cache.verdict_cache import MemoryStore, VerdictCache
 from evalrun_judge.extraction import SubmissionMode
@@ -19,6 +18,7 @@ from evalrun_judge.sandboxes.fake import FakeSandbox, ended, reply
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import AssertTests, CheckTest, JudgeRequest, Submission
 from evalrun_judge.verdict import UNCONFIRMED, FinalStatus, Verdict
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_registry.limits import TestLimits
 
 CHECK = CheckTest("def f(x):\n", "def check(candidate):\n    assert candidate(1) == 2\n", "f")

@@ -3,11 +3,11 @@
 import pytest
 from builders.judge.gateway import message_of
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_judge.extraction import Extraction, ExtractionMethod, Guardrail
 from evalrun_judge.rpc.messages import fill_verdict
 from evalrun_judge.status import ForgeableCause, TestStatus
 from evalrun_judge.verdict import CutText, TestRecord, Verdict, make_verdict
+from evalrun_proto.judge.v1 import judge_pb2
 
 FULL = TestRecord(
     case_index=1,

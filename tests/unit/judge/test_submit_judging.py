@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import pytest
 from builders.judge.gateway import Time, make_judge, make_pool, message_of, stdio_request
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_executor.api import CompileResult
 from evalrun_judge.cache.verdict_cache import MemoryStore, VerdictCache
 from evalrun_judge.extraction import ExtractionMethod, SubmissionMode
@@ -16,6 +15,7 @@ from evalrun_judge.sandboxes import RunRefusedError, SandboxFailedError, ServerT
 from evalrun_judge.sandboxes.fake import FakeDatasetServer, FakeSandbox, ended
 from evalrun_judge.submission import InvalidRequestError, JudgeRequest, Submission
 from evalrun_judge.verdict import FinalStatus, Verdict
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_registry.comparators import Comparator
 from evalrun_registry.limits import TestLimits
 

@@ -13,7 +13,6 @@ from builders.operator.world import evalrun, generating, operator_settings
 from prometheus_client import CollectorRegistry, generate_latest
 from pydantic import ValidationError
 
-from evalrun.ledger.v1 import ledger_pb2
 from evalrun_api.v1alpha1 import EvalRunStatus
 from evalrun_cluster.client import translated
 from evalrun_cluster.errors import ClusterError, ConflictError, RefusedError, UnreachableError
@@ -25,6 +24,7 @@ from evalrun_operator.metrics import OperatorMetrics
 from evalrun_operator.observation.children import Children
 from evalrun_operator.rbac import role_rules
 from evalrun_operator.resources.run_tokens import LedgerAccess
+from evalrun_proto.ledger.v1 import ledger_pb2
 
 REQUEST = httpx2.Request("PATCH", "https://api/x")
 

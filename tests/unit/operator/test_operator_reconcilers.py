@@ -23,7 +23,6 @@ from lightkube.config.models import Cluster as ClusterConfig
 from lightkube.config.models import User
 from prometheus_client import CollectorRegistry, generate_latest
 
-from evalrun.ledger.v1 import ledger_pb2
 from evalrun_cluster.client import Cluster, ExactClient
 from evalrun_operator.aggregator_client import AggregatorError, GrpcAggregators
 from evalrun_operator.ledger_status import LedgerStatus
@@ -34,6 +33,7 @@ from evalrun_operator.reconcilers.controller import THERE_SECONDS, Controller
 from evalrun_operator.reconcilers.reconciler import CONFLICT_SECONDS
 from evalrun_operator.reconcilers.work_queue import FIRST
 from evalrun_operator.resources.run_tokens import LedgerAccess
+from evalrun_proto.ledger.v1 import ledger_pb2
 
 CONFIG = KubeConfig.from_one(cluster=ClusterConfig(server="http://api"), user=User()).get()
 KEY = ("evals", "run")

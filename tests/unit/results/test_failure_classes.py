@@ -5,7 +5,7 @@ from typing import Any, cast
 import pytest
 from builders.results.samples import sample_result, with_changes
 
-from evalrun.judge.v1 import judge_pb2 as pb
+from evalrun_proto.judge.v1 import judge_pb2 as pb
 from evalrun_results.failure_classes import EXAMPLES, FailureLog
 from evalrun_results.samples import SampleResult
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 from builders.results.samples import sample_result, with_changes
 
-from evalrun.judge.v1 import judge_pb2 as pb
+from evalrun_proto.judge.v1 import judge_pb2 as pb
 from evalrun_results.run_warnings import BrokenTests, RunWarnings, missing_package
 from evalrun_results.samples import SampleResult
 

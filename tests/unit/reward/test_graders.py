@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evalrun.judge.v1 import judge_pb2
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_reward.graders import graded_request, graded_result, load_graders
 from evalrun_reward.samples import judging_of
 from evalrun_reward.wire import Outcome, Sample

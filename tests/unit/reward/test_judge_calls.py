@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_client.failure_codes import FailureCode
 from evalrun_client.fake_judge import Answer, scripted_verdict, unavailable
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_reward.judge_calls import FairSlots, JudgeCalls, NoVerdictError, ProblemRequest
 from evalrun_reward.retries import Cause
 

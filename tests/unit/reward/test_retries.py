@@ -2,8 +2,8 @@
 
 import pytest
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_client.failure_codes import FailureCode as Code
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_reward.retries import (
     PATIENCE_SECONDS,
     Cause,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalrun.judge.v1 import judge_pb2
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_reward.rewards import UNKNOWN_RATIO, result_of
 from evalrun_reward.wire import Outcome, Shape
 

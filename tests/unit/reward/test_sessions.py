@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from evalrun.judge.v1 import judge_pb2
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_reward.sessions.messages import text_of
 from evalrun_reward.sessions.observation import NO_PROGRAM, append_submission, cut, observation_of
 from evalrun_reward.sessions.session import (

@@ -2,7 +2,7 @@
 
 from enum import IntEnum
 
-from evalrun.judge.v1 import judge_pb2
+from evalrun_proto.judge.v1 import judge_pb2
 
 
 class FailureCode(IntEnum):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import grpc
 
-from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_client.failure_codes import FailureCode, code_of
+from evalrun_proto.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_runtime.connections.grpc_server import GrpcServer
 from evalrun_runtime.settings import ServiceSettings
 

@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_api.v1alpha1 import Dataset
 from evalrun_client.judge_request import Answer, dense_score, judge_request
 from evalrun_data.records import Problem, Reference
 from evalrun_data.sources import read_bytes
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_registry.limits import CONTEST_LIMITS, DEFAULT_LIMITS
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.unicode_text import replace_surrogates

@@ -12,8 +12,8 @@ from typing import Protocol
 
 import grpc
 
-from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_client.failure_codes import FailureCode
+from evalrun_proto.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
 from evalrun_runtime.connections.grpc_channel import open_channel, token_metadata
 from evalrun_runtime.connections.tls_files import TlsSource

@@ -8,9 +8,9 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_api.v1alpha1 import Dataset
 from evalrun_data.records import Problem, ServerTests, StdioTests
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_registry.limits import CONTEST_LIMITS, DEFAULT_LIMITS, UNSET_LIMITS
 
 LARGE_SUITE = 64 * 1024

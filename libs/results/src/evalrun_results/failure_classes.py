@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from evalrun.judge.v1 import judge_pb2 as pb
+from evalrun_proto.judge.v1 import judge_pb2 as pb
 from evalrun_results.run_warnings import missing_package
 from evalrun_results.samples import JsonValue, SampleResult
 

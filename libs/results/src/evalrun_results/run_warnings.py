@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from evalrun.judge.v1 import judge_pb2 as pb
 from evalrun_client.grader import scoreless_test
+from evalrun_proto.judge.v1 import judge_pb2 as pb
 from evalrun_results.samples import SampleResult
 
 EMPTY_SHARE: Final = 0.9

@@ -6,8 +6,8 @@ Prompt and ground truth are not in the row and stay empty. Pure.
 from collections.abc import Mapping
 from typing import Final, TypeVar
 
-from evalrun.judge.v1 import judge_pb2 as pb
 from evalrun_data.rows import Row
+from evalrun_proto.judge.v1 import judge_pb2 as pb
 from evalrun_results.samples import EXTRACTION_NAMES, FINAL_STATUS_NAMES, GUARDRAIL_NAMES, SampleResult
 from evalrun_results.samples import TEST_STATUS_NAMES as TEST_STATUSES
 

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from prometheus_client import REGISTRY, CollectorRegistry
 
-from evalrun.ledger.v1 import ledger_pb2_grpc
 from evalrun_aggregator.clocks import Clocks
 from evalrun_aggregator.finish.finisher import Finisher, OutputWriter
 from evalrun_aggregator.finish.output_retry import OutputRetry
@@ -45,6 +44,7 @@ from evalrun_aggregator.turns.policy import TurnPolicy
 from evalrun_aggregator.work_items import WorkItems
 from evalrun_api.run_config import Protocol, RunConfig, read_run_config
 from evalrun_client.judge_client import GrpcJudge, JudgeAddress
+from evalrun_proto.ledger.v1 import ledger_pb2_grpc
 from evalrun_results.exports.content import export_id
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
 from evalrun_runtime.connections.grpc_server import GrpcServer

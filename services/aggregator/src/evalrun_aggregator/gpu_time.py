@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from evalrun.ledger.v1 import ledger_pb2
+from evalrun_proto.ledger.v1 import ledger_pb2
 
 _BETWEEN: Final = "\t"
 """Between the parts of a holder's name; the ledger keeps the seconds by that name."""

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from evalrun.ledger.v1 import ledger_pb2
 from evalrun_aggregator.ledger.entries import StoredCompletion, StoredReplica
 from evalrun_aggregator.ledger.errors import LedgerError, LedgerFullError
 from evalrun_aggregator.ledger.item_states import ItemState
@@ -13,6 +12,7 @@ from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.replicas import ReplicaRegistry
 from evalrun_aggregator.run_state import RunState
 from evalrun_aggregator.token_budget import TokenBudgets
+from evalrun_proto.ledger.v1 import ledger_pb2
 
 MAX_ITEMS = 4096
 """Items that one GetWork may take."""

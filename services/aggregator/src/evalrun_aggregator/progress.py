@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from evalrun.ledger.v1 import ledger_pb2
+from evalrun_proto.ledger.v1 import ledger_pb2
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from evalrun.ledger.v1 import ledger_pb2
 from evalrun_aggregator.gpu_time import merged
+from evalrun_proto.ledger.v1 import ledger_pb2
 
 SILENT_SECONDS = 60.0
 """A worker that says nothing for so long is taken for gone; generators report every few seconds."""

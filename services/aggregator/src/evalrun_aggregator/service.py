@@ -5,7 +5,6 @@ import math
 import grpc
 from google.protobuf.message import Message
 
-from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_aggregator.gpu_time import held_seconds
 from evalrun_aggregator.intake import Intake, UnknownItemError
 from evalrun_aggregator.ledger.entries import StoredCompletion
@@ -15,6 +14,7 @@ from evalrun_aggregator.run_driver import NothingToWriteError, RunDriver
 from evalrun_aggregator.run_state import RunState
 from evalrun_aggregator.status_report import StatusReport
 from evalrun_aggregator.work_items import WorkItems
+from evalrun_proto.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 
 RETRY_MILLISECONDS = 500
 """Wait before asking again while others hold the rest: an expired lease or a lost worker shows within this time."""

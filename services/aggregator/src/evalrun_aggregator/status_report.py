@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from evalrun.judge.v1 import judge_pb2
-from evalrun.ledger.v1 import ledger_pb2
 from evalrun_aggregator.gate_watch import GateWatch
 from evalrun_aggregator.intake import Intake
 from evalrun_aggregator.judging.dispatcher import Dispatcher
@@ -12,6 +10,8 @@ from evalrun_aggregator.progress import run_state
 from evalrun_aggregator.replicas import ReplicaRegistry
 from evalrun_aggregator.run_end import Outputs
 from evalrun_aggregator.run_state import RunState
+from evalrun_proto.judge.v1 import judge_pb2
+from evalrun_proto.ledger.v1 import ledger_pb2
 from evalrun_results.samples import FINAL_STATUS_NAMES
 
 GATE_DECISIONS = {

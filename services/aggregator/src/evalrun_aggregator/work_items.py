@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from evalrun.ledger.v1 import ledger_pb2
 from evalrun_aggregator.judging.item_traces import ItemTraces
 from evalrun_aggregator.ledger.items import pack_row, unpack_row
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.start.problems import RunProblems
 from evalrun_aggregator.token_budget import TokenBudgets
+from evalrun_proto.ledger.v1 import ledger_pb2
 
 
 class WorkItems:

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from prometheus_client import Gauge
 
-from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun_generator.endpoints.balancer import trouble
 from evalrun_generator.endpoints.completion_client import OpenRequest
 from evalrun_generator.endpoints.endpoint_admission import EndpointAdmission
@@ -14,6 +13,7 @@ from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
 from evalrun_generator.ledger.ledger_client import LedgerClient
 from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_generator.work_loop import WorkLoop
+from evalrun_proto.ledger.v1 import ledger_pb2 as ledger
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,6 @@ import logging
 import random
 from collections.abc import Mapping, Sequence
 
-from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun_generator.endpoints.completion_client import (
     CompletionClient,
     ItemGivenUpError,
@@ -22,6 +21,7 @@ from evalrun_generator.ledger.keys import Key, describe, key_of
 from evalrun_generator.ledger.ledger_client import LedgerClient
 from evalrun_generator.ledger.submitter import Submitter
 from evalrun_generator.outcomes import GenerationStoppedError
+from evalrun_proto.ledger.v1 import ledger_pb2 as ledger
 from evalrun_runtime.exits import BadInputError
 
 logger = logging.getLogger(__name__)

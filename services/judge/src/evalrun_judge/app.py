@@ -10,7 +10,6 @@ import time
 
 from prometheus_client import REGISTRY
 
-from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_judge.cache.verdict_cache import MemoryStore, VerdictCache, VerdictStore
 from evalrun_judge.cache.verdict_key import JudgeIdentity
 from evalrun_judge.families.family import Runners
@@ -29,6 +28,7 @@ from evalrun_judge.sandboxes import Sandbox
 from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox
 from evalrun_judge.settings import JudgeSettings
 from evalrun_judge.suites import Suites
+from evalrun_proto.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_runtime.admission import Admission
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
 from evalrun_runtime.connections.grpc_server import GrpcServer

@@ -14,8 +14,8 @@ import msgspec
 from aiohttp import web
 from prometheus_client import REGISTRY, CollectorRegistry
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_client.judge_client import GrpcJudge, JudgeRefusedError
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_reward.batches import GivenSample, UnreadableSample, read_batch, read_remote
 from evalrun_reward.graders import Graders, graded_request, graded_result, load_graders
 from evalrun_reward.judge_calls import FairSlots, JudgeCaller, JudgeCalls, NoVerdictError

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_api.v1alpha1 import Dataset
 from evalrun_client.grader import (
     Grader,
@@ -12,6 +11,7 @@ from evalrun_client.grader import (
     read_grader,
     verls_grader,
 )
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_reward.judge_calls import ProblemRequest
 from evalrun_reward.rewards import reason_of
 from evalrun_reward.wire import Outcome, Result, Sample

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from evalrun.judge.v1 import judge_pb2
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_reward.retries import Cause, GiveUp, History, RetryAfter, after_failure, after_verdict
 from evalrun_runtime.fair_queue import FairQueue
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_client.failure_codes import FailureCode, code_of
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_runtime.backoff import backoff_seconds
 
 _REFUSED: Final = (FailureCode.INVALID_ARGUMENT, FailureCode.UNIMPLEMENTED)

@@ -1,7 +1,7 @@
 """A verdict -> a result with its reward. Pure."""
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_client.judge_request import dense_score
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_reward.wire import Outcome, Result, Shape
 
 _CODES: dict[int, bool | int] = {

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_api.v1alpha1 import Comparator, Dataset, TestLimits
 from evalrun_client.judge_request import Answer, judge_request
 from evalrun_data.formats.record import parse_language
@@ -14,6 +13,7 @@ from evalrun_data.formats.verl import parse_verl
 from evalrun_data.readers import load_problem_files
 from evalrun_data.records import Problem, ServerTests
 from evalrun_data.rows import Row
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_reward.judge_calls import ProblemRequest
 from evalrun_reward.wire import Sample
 from evalrun_runtime.exits import BadInputError

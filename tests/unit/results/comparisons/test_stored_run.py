@@ -8,11 +8,11 @@ from builders.results.samples import sample_result, verdict, with_changes
 from builders.results.stored_runs import totals_of, write_run
 from fsspec.implementations.memory import MemoryFileSystem
 
-from evalrun.judge.v1 import judge_pb2 as pb
 from evalrun_cli.comparisons.history import runs_below
 from evalrun_data.rows import Row
 from evalrun_data.shards import files_of
 from evalrun_data.sources import Source
+from evalrun_proto.judge.v1 import judge_pb2 as pb
 from evalrun_results.outputs.result_row import result_row
 from evalrun_results.samples import SampleResult
 from evalrun_results.stored_rows import stored_result

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 from builders.results.samples import EPOCH, compute_metrics, sample_result, with_changes
 
-from evalrun.judge.v1 import judge_pb2 as pb
+from evalrun_proto.judge.v1 import judge_pb2 as pb
 from evalrun_results.metrics.accumulator import DatasetMetrics, MetricOptions
 from evalrun_results.metrics.figures import Figure
 from evalrun_results.metrics.intervals import wilson

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-from evalrun.judge.v1 import judge_pb2 as pb
+from evalrun_proto.judge.v1 import judge_pb2 as pb
 from evalrun_results.samples import FINAL_STATUS_NAMES, SampleResult
 
 FINAL_STATUSES = tuple(FINAL_STATUS_NAMES.values())

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from evalrun.judge.v1 import judge_pb2 as pb
+from evalrun_proto.judge.v1 import judge_pb2 as pb
 from evalrun_results.outputs.stratified_sample import API_ERROR, DatasetSample, StratifiedSampler
 from evalrun_results.samples import TEST_STATUS_NAMES, JsonObject, JsonValue, SampleResult
 

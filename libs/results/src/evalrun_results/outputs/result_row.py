@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from evalrun.judge.v1 import judge_pb2 as pb
+from evalrun_proto.judge.v1 import judge_pb2 as pb
 from evalrun_results.json_text import json_line
 from evalrun_results.samples import EXTRACTION_NAMES, GUARDRAIL_NAMES, TEST_STATUS_NAMES, SampleResult
 

@@ -7,13 +7,13 @@ from dataclasses import asdict
 from functools import cached_property
 from typing import Final
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.ledger.entries import Exchange, StoredCompletion, StoredSample
 from evalrun_aggregator.ledger.items import unpack_row
 from evalrun_aggregator.start.datasets import RunDataset
 from evalrun_aggregator.start.problems import RunProblems
 from evalrun_aggregator.turns.policy import conversation
 from evalrun_data.records import Message, Problem, Reference, StdioTests
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_results.samples import SampleResult
 
 MODES: Final[Mapping[int, str]] = {

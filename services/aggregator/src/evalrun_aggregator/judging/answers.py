@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.judging.item_rules import ItemRules
 from evalrun_aggregator.judging.judge_health import JudgeHealth
 from evalrun_aggregator.judging.retry_policy import (
@@ -22,6 +21,7 @@ from evalrun_aggregator.judging.work import Work, WorkSource
 from evalrun_aggregator.ledger.entries import StoredVerdict
 from evalrun_aggregator.ledger.item_states import ItemStates
 from evalrun_client.failure_codes import FailureCode, code_of
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_results.run_warnings import BrokenTests
 
 logger = logging.getLogger(__name__)

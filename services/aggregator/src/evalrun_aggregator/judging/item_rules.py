@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.ledger.entries import StoredCompletion
+from evalrun_proto.judge.v1 import judge_pb2
 
 BuildRequest = Callable[[int, StoredCompletion], judge_pb2.JudgeRequest]
 ReadVerdict = Callable[[int, judge_pb2.Verdict], judge_pb2.Verdict]

@@ -1,8 +1,8 @@
 """The trace of each item: handed out with its work, sent along to the judge, ended with its verdict."""
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.ledger.entries import StoredCompletion, StoredVerdict
 from evalrun_aggregator.ledger.items import RunItems
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_results.samples import FINAL_STATUS_NAMES
 from evalrun_runtime.tracing import root_span, trace_of
 

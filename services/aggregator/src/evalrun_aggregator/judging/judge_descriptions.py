@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from google.protobuf.json_format import MessageToDict
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.ledger.errors import LedgerFullError
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_client.judge_client import JudgeAddress, JudgeError, JudgeRefusedError
+from evalrun_proto.judge.v1 import judge_pb2
 
 logger = logging.getLogger(__name__)
 

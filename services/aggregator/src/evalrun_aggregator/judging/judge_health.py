@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.judging.retry_policy import Outage
 from evalrun_aggregator.judging.work import Work
+from evalrun_proto.judge.v1 import judge_pb2
 
 PATIENT_SECONDS = 60.0
 """Seconds of failures without any verdict after which they are told; shorter ones are a judge's everyday life."""

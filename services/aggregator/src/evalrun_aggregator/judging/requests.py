@@ -1,12 +1,12 @@
 """Requests to the judge, each built as a stream worker has room for it."""
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.judging.answers import Answers
 from evalrun_aggregator.judging.item_rules import ItemRules
 from evalrun_aggregator.judging.item_traces import ItemTraces
 from evalrun_aggregator.judging.judge_health import JudgeHealth
 from evalrun_aggregator.judging.work import Work, WorkSource
 from evalrun_aggregator.ledger.item_states import ItemState, ItemStates
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_runtime.connections.grpc_channel import MAX_MESSAGE_BYTES
 
 ROOM_FOR_ENVELOPE = 4096

@@ -8,8 +8,8 @@ something else since the item was sent, or has only failed for `patience` second
 import math
 from dataclasses import dataclass
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_client.failure_codes import FailureCode, code_of
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_runtime.backoff import backoff_seconds
 
 MALFORMED = frozenset({FailureCode.INVALID_ARGUMENT, FailureCode.UNIMPLEMENTED})

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.judging.answers import Answers
 from evalrun_aggregator.judging.requests import Requests
 from evalrun_aggregator.judging.work import Work
 from evalrun_client.judge_client import JudgeAddress, JudgeLostError, JudgeStream
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_runtime.backoff import backoff_seconds
 
 logger = logging.getLogger(__name__)

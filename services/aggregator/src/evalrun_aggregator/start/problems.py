@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 
-from evalrun.judge.v1 import judge_pb2
-from evalrun.ledger.v1 import ledger_pb2
 from evalrun_aggregator.ledger.entries import Exchange, StoredCompletion
 from evalrun_aggregator.ledger.items import DatasetItems, RunItems
 from evalrun_aggregator.start.datasets import RunDataset
@@ -12,6 +10,8 @@ from evalrun_api.run_config import EvalRunSpec, Protocol
 from evalrun_client.grader import answer_request, answer_verdict
 from evalrun_client.judge_request import Answer
 from evalrun_data.records import Problem
+from evalrun_proto.judge.v1 import judge_pb2
+from evalrun_proto.ledger.v1 import ledger_pb2
 from evalrun_results.sequential.order import drawing_order
 
 FORMATS = {"Chat": ledger_pb2.PROMPT_FORMAT_CHAT, "Completion": ledger_pb2.PROMPT_FORMAT_COMPLETION}

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.ledger.entries import StoredCompletion
 from evalrun_aggregator.ledger.items import MAX_SAMPLES, ItemKey
 from evalrun_aggregator.start.datasets import RunDataset
@@ -13,6 +12,7 @@ from evalrun_aggregator.start.problems import RunProblems, draws_by_chance
 from evalrun_api.run_config import RunConfig
 from evalrun_data.digest import digest_records
 from evalrun_data.responses import Response, load_responses
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.unicode_text import replace_surrogates
 

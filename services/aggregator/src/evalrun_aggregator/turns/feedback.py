@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from evalrun.judge.v1 import judge_pb2 as pb
 from evalrun_data.records import Problem, StdioTests
+from evalrun_proto.judge.v1 import judge_pb2 as pb
 
 DEFAULT_TEMPLATE: Final = """\
 Your program failed: {status}.

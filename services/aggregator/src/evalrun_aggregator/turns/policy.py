@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.ledger.entries import Exchange, StoredCompletion
 from evalrun_aggregator.turns.feedback import DEFAULT_TEMPLATE, FeedbackOptions, feedback_text
 from evalrun_api.run_config import Dataset, EvalRunSpec
 from evalrun_data.records import Message, Problem
+from evalrun_proto.judge.v1 import judge_pb2
 
 DEFAULT_PROMPT_TOKENS: Final = 4096
 """Prompt length that endpoints are taken to hold where the spec says nothing: the default of a rollout."""

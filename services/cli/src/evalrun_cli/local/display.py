@@ -8,9 +8,9 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
-from evalrun.ledger.v1 import ledger_pb2
 from evalrun_cli.clock import Clock
 from evalrun_cli.local.pace import OpenRequests, Pace, PaceMeter, duration
+from evalrun_proto.ledger.v1 import ledger_pb2
 
 STATE_NAMES = {
     ledger_pb2.RUN_STATE_PREPARING: "preparing",

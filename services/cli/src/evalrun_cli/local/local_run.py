@@ -14,7 +14,6 @@ from typing import Any
 import grpc
 from rich.console import Console
 
-from evalrun.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_api.v1alpha1.model_servers import DEFAULT_CONCURRENT_REQUESTS
 from evalrun_cli.local.display import Display, display_for
 from evalrun_cli.local.options import LocalOptions
@@ -24,6 +23,7 @@ from evalrun_cli.local.run_session import RunOutcome, RunSession, StopSwitch
 from evalrun_cli.local.workspace import Workspace, shown_path
 from evalrun_cli.results_table import results_tables
 from evalrun_cli.run_gate import gate_line, gated_code
+from evalrun_proto.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_runtime.connections.grpc_channel import open_channel
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.late_arguments import ON_STDIN

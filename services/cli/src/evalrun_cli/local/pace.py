@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from evalrun.ledger.v1 import ledger_pb2
+from evalrun_proto.ledger.v1 import ledger_pb2
 
 WINDOW_SECONDS: Final = 60.0
 """A pace is that of the last minute: the first answers of a run take longest."""

@@ -8,11 +8,11 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_aggregator.finish.sample_stream import MODES
 from evalrun_aggregator.ledger.entries import StoredSample
 from evalrun_aggregator.ledger.items import pack_row, unpack_row
 from evalrun_aggregator.ledger.store import LedgerReader
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_results.outputs.result_row import result_row
 from evalrun_results.sample_rows.stored_batches import batch_of
 from evalrun_results.samples import SampleResult

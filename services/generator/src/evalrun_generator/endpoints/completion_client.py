@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun_generator.endpoints.endpoint import Timed
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet, Permit
 from evalrun_generator.endpoints.openai_api import ModelRequest, request_for
@@ -16,6 +15,7 @@ from evalrun_generator.endpoints.retry import Backoff, RequestFailure, RetryActi
 from evalrun_generator.ledger.keys import describe, key_of
 from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_generator.token_counts import TokenCounter
+from evalrun_proto.ledger.v1 import ledger_pb2 as ledger
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.tracing import span
 

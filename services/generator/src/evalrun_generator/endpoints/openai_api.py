@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun_generator.endpoints.retry import error_message
+from evalrun_proto.ledger.v1 import ledger_pb2 as ledger
 from evalrun_runtime.unicode_text import replace_surrogates
 
 CHAT_PATH = "/v1/chat/completions"

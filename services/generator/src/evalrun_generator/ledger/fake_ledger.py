@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import grpc
 
-from evalrun.ledger.v1 import ledger_pb2 as ledger
-from evalrun.ledger.v1 import ledger_pb2_grpc as ledger_grpc
 from evalrun_generator.ledger.keys import Key, key_of
 from evalrun_generator.ledger.ledger_client import UnknownKeyError
+from evalrun_proto.ledger.v1 import ledger_pb2 as ledger
+from evalrun_proto.ledger.v1 import ledger_pb2_grpc as ledger_grpc
 
 
 class FakeLedger:

@@ -1,6 +1,6 @@
 """Keys of work items: hashable, and as text for messages."""
 
-from evalrun.ledger.v1 import ledger_pb2 as ledger
+from evalrun_proto.ledger.v1 import ledger_pb2 as ledger
 
 Key = tuple[str, str, int, int, int]
 """Dataset, problem, sample, turn, repeat."""

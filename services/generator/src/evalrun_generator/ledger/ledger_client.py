@@ -12,10 +12,10 @@ from typing import Protocol, TypeVar
 
 import grpc
 
-from evalrun.ledger.v1 import ledger_pb2 as ledger
-from evalrun.ledger.v1 import ledger_pb2_grpc as ledger_grpc
 from evalrun_generator.endpoints.retry import Backoff
 from evalrun_generator.outcomes import GenerationStoppedError
+from evalrun_proto.ledger.v1 import ledger_pb2 as ledger
+from evalrun_proto.ledger.v1 import ledger_pb2_grpc as ledger_grpc
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
 from evalrun_runtime.connections.grpc_channel import token_metadata
 from evalrun_runtime.connections.tls_remedies import with_remedy

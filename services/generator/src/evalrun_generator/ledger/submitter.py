@@ -5,8 +5,8 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun_generator.ledger.ledger_client import LedgerClient, UnknownKeyError
+from evalrun_proto.ledger.v1 import ledger_pb2 as ledger
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun_api.run_config import Rollout
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
 from evalrun_generator.outcomes import GenerationStoppedError
@@ -19,6 +18,7 @@ from evalrun_generator.rollout.replica_monitor import ReplicaMonitor, UnfitRepli
 from evalrun_generator.rollout.reports import replica_reports
 from evalrun_generator.rollout.starts import Start
 from evalrun_generator.rollout.vital_signs import ProbeLimits
+from evalrun_proto.ledger.v1 import ledger_pb2 as ledger
 
 logger = logging.getLogger(__name__)
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from evalrun.ledger.v1 import ledger_pb2 as ledger
 from evalrun_generator.endpoints.balancer import EndpointState
 from evalrun_generator.rollout.starts import Start, StartPhase
+from evalrun_proto.ledger.v1 import ledger_pb2 as ledger
 
 
 def replica_reports(

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_judge.cache.verdict_cache import Judged
 from evalrun_judge.extraction import Extraction
 from evalrun_judge.function_tests.assertions import AssertionRunner
@@ -17,6 +16,7 @@ from evalrun_judge.pool.info import PoolInfo
 from evalrun_judge.pool.pool import SandboxPool
 from evalrun_judge.submission import JudgeRequest, Tests
 from evalrun_judge.suites import Suites
+from evalrun_proto.judge.v1 import judge_pb2
 
 PlanT = TypeVar("PlanT")
 

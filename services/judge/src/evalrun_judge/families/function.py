@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, cast
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_executor.api import LEVELS, Limits, ProgramRun, RunRequest
 from evalrun_judge.cache.verdict_cache import Judged, is_stable
 from evalrun_judge.extraction import Extraction, SubmissionMode
@@ -30,6 +29,7 @@ from evalrun_judge.short_runs import short_limits
 from evalrun_judge.submission import AssertTests, CheckTest, InvalidRequestError, JudgeRequest, refuse_append
 from evalrun_judge.suites import Suites
 from evalrun_judge.verdict import CutText, TestRecord, cut_text
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_runtime.recently_used import RecentlyUsed
 from evalrun_runtime.tracing import past_span
 from evalrun_runtime.unicode_text import replace_surrogates

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final, cast
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_executor.api import Limits, ProgramRun, RunRequest
 from evalrun_judge.cache.verdict_cache import Judged, is_stable
 from evalrun_judge.extraction import Extraction, SubmissionMode
@@ -23,6 +22,7 @@ from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import InvalidRequestError, JudgeRequest, Tests
 from evalrun_judge.suites import Suites
 from evalrun_judge.verdict import TestOutcome, compile_status, failure_of
+from evalrun_proto.judge.v1 import judge_pb2
 
 STOP: Final = "\n}"
 """Text at which MultiPL-E cuts the continuation of a C++ prompt: the end of the function."""

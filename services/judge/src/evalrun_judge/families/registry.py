@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_judge import families
 from evalrun_judge.families.family import Family, FormReader, Runners
 from evalrun_judge.submission import InvalidRequestError, Tests
 from evalrun_judge.suites import Suites
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_registry.discovery import classes_in
 
 FAMILIES: Final = classes_in(families, Family)  # type: ignore[type-abstract]  # what is found is not abstract

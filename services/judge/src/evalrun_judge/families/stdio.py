@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_executor.api import LEVELS, Level, Limits, RunReply, RunRequest
 from evalrun_judge.cache.verdict_cache import Judged, is_stable
 from evalrun_judge.extraction import Extraction, SubmissionMode
@@ -27,6 +26,7 @@ from evalrun_judge.submission import (
 )
 from evalrun_judge.suites import Suites
 from evalrun_judge.verdict import TestOutcome, compile_status, failure_of
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_registry.comparators import CHECKER
 from evalrun_runtime.tracing import span
 

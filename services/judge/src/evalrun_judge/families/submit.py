@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_client.fusion_names import is_dataset_name, is_row_id
 from evalrun_judge.cache.verdict_cache import Judged
 from evalrun_judge.cpython_texts import missing_package
@@ -17,6 +16,7 @@ from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import STANDARD, InvalidRequestError, JudgeRequest, Tests
 from evalrun_judge.suites import Suites
 from evalrun_judge.verdict import TestOutcome, TestRecord, compile_status, cut_text, failure_of
+from evalrun_proto.judge.v1 import judge_pb2
 
 
 @dataclass(frozen=True, slots=True)

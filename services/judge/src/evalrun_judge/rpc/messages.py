@@ -1,6 +1,5 @@
 """Between the RPC's messages and the domain's types; pure. Refuses what has no meaning, naming the field."""
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_judge.extraction import ExtractionMethod, Guardrail, SubmissionMode
 from evalrun_judge.families.registry import read_tests
 from evalrun_judge.pool.info import PoolInfo
@@ -15,6 +14,7 @@ from evalrun_judge.submission import (
 )
 from evalrun_judge.suites import Suites
 from evalrun_judge.verdict import CutText, FinalStatus, TestRecord, Verdict
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_registry.comparators import COMPARATORS, Comparator
 from evalrun_registry.judging_rules import JUDGING_RULES
 from evalrun_registry.limits import DEFAULT_LIMITS, PartialLimits, TestLimits

@@ -11,7 +11,6 @@ from typing import Any
 
 import grpc
 
-from evalrun.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_client.failure_codes import FailureCode
 from evalrun_judge.judge import Judge
 from evalrun_judge.pool.pool import SandboxPool
@@ -20,6 +19,7 @@ from evalrun_judge.rpc.messages import describe_message, fill_verdict, request_f
 from evalrun_judge.rpc.withdrawal import OpenRequests, WithdrawnError
 from evalrun_judge.submission import InvalidRequestError
 from evalrun_judge.suites import Suites, UnknownSuiteError
+from evalrun_proto.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_runtime.admission import DrainingError, QueueFullError
 from evalrun_runtime.deadlines import DeadlineError
 from evalrun_runtime.tracing import span

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from evalrun.judge.v1 import judge_pb2
+from evalrun_proto.judge.v1 import judge_pb2
 
 NO_PROGRAM = "No program was found. Write it in a code block:\n```python\n...\n```"
 _FAILURES = {

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_api.v1alpha1 import Dataset
 from evalrun_client.judge_request import Answer, judge_request
 from evalrun_data.records import Problem, ProblemComparator, StdioTests
+from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_reward.judge_calls import JudgeCalls, NoVerdictError, ProblemRequest
 from evalrun_reward.metrics import Step
 from evalrun_reward.rewards import reason_of, result_of

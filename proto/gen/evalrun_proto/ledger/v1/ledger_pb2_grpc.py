@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from evalrun.ledger.v1 import ledger_pb2 as evalrun_dot_ledger_dot_v1_dot_ledger__pb2
+from evalrun_proto.ledger.v1 import ledger_pb2 as evalrun_dot_ledger_dot_v1_dot_ledger__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__

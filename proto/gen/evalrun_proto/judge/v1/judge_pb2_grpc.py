@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from evalrun.judge.v1 import judge_pb2 as evalrun_dot_judge_dot_v1_dot_judge__pb2
+from evalrun_proto.judge.v1 import judge_pb2 as evalrun_dot_judge_dot_v1_dot_judge__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__

@@ -4,7 +4,7 @@ isort:skip_file
 The aggregator's contract: hands out prompts, takes completions, answers what the run's state is."""
 
 from collections import abc as _abc
-from evalrun.ledger.v1 import ledger_pb2 as _ledger_pb2
+from evalrun_proto.ledger.v1 import ledger_pb2 as _ledger_pb2
 from grpc import aio as _aio
 import abc as _abc_1
 import grpc as _grpc

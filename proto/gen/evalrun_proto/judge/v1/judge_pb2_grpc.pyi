@@ -7,7 +7,7 @@ a single test that could not be judged is TEST_STATUS_API_ERROR inside the verdi
 """
 
 from collections import abc as _abc
-from evalrun.judge.v1 import judge_pb2 as _judge_pb2
+from evalrun_proto.judge.v1 import judge_pb2 as _judge_pb2
 from grpc import aio as _aio
 import abc as _abc_1
 import grpc as _grpc

@@ -28,7 +28,7 @@ DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1e\x65valrun/led
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'evalrun.ledger.v1.ledger_pb2', _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'evalrun_proto.ledger.v1.ledger_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_REPLICA_ENGINEENTRY']._loaded_options = None

@@ -28,7 +28,7 @@ DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x65valrun/jud
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'evalrun.judge.v1.judge_pb2', _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'evalrun_proto.judge.v1.judge_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_FAILUREREASON']._serialized_start=3306
