@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = {
     "evalrun_aggregator": "services/aggregator/src",
     "evalrun_api": "libs/api/src",
+    "evalrun_attest": "libs/attest/src",
     "evalrun_client": "libs/client/src",
     "evalrun_cluster": "libs/cluster/src",
     "evalrun_data": "libs/data/src",
@@ -40,6 +41,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "aggregator": (
         "evalrun_aggregator",
         "evalrun_api",
+        "evalrun_attest",
         "evalrun_client",
         "evalrun_data",
         "evalrun_generator",

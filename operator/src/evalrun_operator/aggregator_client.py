@@ -145,6 +145,7 @@ def from_wire(answer: ledger_pb2.GetStatusResponse) -> LedgerStatus:
         output_tokens=answer.output_tokens,
         output_url=answer.output_url,
         wandb_url=answer.wandb_url,
+        attested_by=answer.attested_by,
         message=answer.message,
         gpu_seconds=answer.gpu_seconds,
         gate=GATES.get(answer.gate, GateState.PENDING),

@@ -62,6 +62,8 @@ class LedgerStatus:
     output_tokens: int = 0
     output_url: str = ""
     wandb_url: str = ""
+    attested_by: str = ""
+    """Id of the key that signed the outputs; empty if none did."""
     message: str = ""
     gpu_seconds: float = 0.0
     gate: GateState = GateState.PENDING

@@ -70,14 +70,23 @@ class SigningKey:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read a PEM file without a passphrase. Raises BadInputError."""
+        return cls.parse(_text(path), str(path))
+
+    @classmethod
+    def parse(cls, pem: str, where: str) -> Self:
+        """Parse a PEM key without a passphrase.
+
+        Raises:
+            BadInputError: it is none, or of another algorithm; the message names `where`, and nothing of the key.
+        """
         try:
-            key = load_pem_private_key(_text(path).encode(), password=None)
+            key = load_pem_private_key(pem.encode(), password=None)
         except TypeError as error:  # what the library raises for a passphrase
-            raise BadInputError(f"{path}: the key has a passphrase: write one without: {HOW_TO_MAKE_ONE}") from error
+            raise BadInputError(f"{where}: the key has a passphrase: write one without: {HOW_TO_MAKE_ONE}") from error
         except (ValueError, UnsupportedAlgorithm) as error:
-            raise BadInputError(f"{path}: no PEM private key: {HOW_TO_MAKE_ONE}") from error
+            raise BadInputError(f"{where}: no PEM private key: {HOW_TO_MAKE_ONE}") from error
         if not isinstance(key, Ed25519PrivateKey):
-            raise BadInputError(f"{path}: a key of another algorithm than Ed25519: {HOW_TO_MAKE_ONE}")
+            raise BadInputError(f"{where}: a key of another algorithm than Ed25519: {HOW_TO_MAKE_ONE}")
         return cls(key)
 
     def sign(self, message: bytes) -> bytes:

@@ -176,6 +176,8 @@ def _said(run: EvalRun, before: EvalRunStatus, report: Report) -> dict[Condition
         said[ConditionType.SCALING_ACTIVE] = report.scaling
     if run.spec.all_gates:
         said[ConditionType.GATE_PASSED] = _gate(before, report)
+    if run.spec.attest is not None:
+        said[ConditionType.ATTESTED] = _attested(before, report)
     if refused:
         said[ConditionType.SUCCEEDED] = RunText("False", Reason.INVALID_SPEC, refused)
         said[ConditionType.COMPLETE] = RunText("True", Reason.INVALID_SPEC, refused)
@@ -292,6 +294,19 @@ def _gate(before: EvalRunStatus, report: Report) -> RunText:
         GateState.IMPLAUSIBLE: ("Unknown", Reason.IMPLAUSIBLE),
     }
     return RunText(*answers[ledger.gate], ledger.gate_message)
+
+
+def _attested(before: EvalRunStatus, report: Report) -> RunText:
+    """Say by which key the results are signed; only an ended run has any."""
+    ledger = report.ledger
+    if ledger is None or not ledger.ended:
+        was = condition_of(before, ConditionType.ATTESTED)
+        if was is not None:
+            return _again(was)
+        return RunText("Unknown", Reason.RUNNING, "Results are signed when they are written.")
+    if ledger.attested_by:
+        return RunText("True", Reason.SIGNED, f"Signed by the key {ledger.attested_by}.")
+    return RunText("False", Reason.NOT_SIGNED, "The aggregator had no key: sign the results with evalrun attest.")
 
 
 def _again(was: Condition) -> RunText:

@@ -144,6 +144,10 @@ def _environment(plan: RunPlan) -> list[Object]:
     wandb = plan.spec.exports.wandb
     if wandb is not None and wandb.secret_ref is not None:
         variables.append(secret_env("WANDB_API_KEY", wandb.secret_ref.name, wandb.secret_ref.key))
+    attest = plan.spec.attest
+    if attest is not None:
+        key = attest.key_secret_ref
+        variables.append(secret_env("EVALRUN_AGGREGATOR_ATTEST_KEY", key.name, key.key))
     return variables
 
 

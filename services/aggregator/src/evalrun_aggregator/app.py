@@ -13,6 +13,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from evalrun_aggregator.clocks import Clocks
 from evalrun_aggregator.finish.finisher import Finisher, OutputWriter
 from evalrun_aggregator.finish.output_retry import OutputRetry
+from evalrun_aggregator.finish.output_signature import parse_attest_key
 from evalrun_aggregator.finish.writer import check_destination, write_run_outputs
 from evalrun_aggregator.gate_stop import GateStop
 from evalrun_aggregator.gate_watch import GateWatch, kept_problems, watched_gates
@@ -191,6 +192,7 @@ class Aggregator:
             export_seconds=settings.export_seconds,
             retry=OutputRetry(settings.output_retry_seconds, clocks.monotonic),
             watch=watch,
+            key=None if settings.attest_key is None else parse_attest_key(settings.attest_key),
         )
         leases = Leases(item_states, settings.lease_seconds)
         gates = None if watch is None else GateStop(watch, state, ledger, leases)

@@ -42,6 +42,8 @@ class RunEnd:
     """The run at Weights & Biases; empty where it is not there."""
     warnings: tuple[str, ...] = ()
     """Problems that did not affect the results, one line each."""
+    attested_by: str = ""
+    """Id of the key that signed the outputs; empty if none did."""
     notices: tuple[str, ...] = ()
     """Reasons why the figures can mislead, one line each."""
 

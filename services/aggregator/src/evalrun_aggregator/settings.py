@@ -73,6 +73,10 @@ class AggregatorSettings(ServiceSettings):
         default=False,
         description="Reopen a finished run and judge the items that were not judged. An unfinished run always does.",
     )
+    attest_key: SecretStr | None = Field(
+        None,
+        description="Ed25519 key as PEM that signs the outputs. Set it in the environment: flags are visible in ps.",
+    )
     export_seconds: float = Field(
         90.0, gt=0, description="Maximum seconds of an export to WandB or MLflow; then it is stopped with a warning."
     )

@@ -73,6 +73,7 @@ class StatusReport:
             replicas=self._replicas.all(state.clocks.monotonic()),
             gpu_seconds=self._replicas.gpu_seconds,
             wandb_url=ended.wandb_url if ended else "",
+            attested_by=ended.attested_by if ended else "",
             warnings=self._warnings(),
             ended_early=state.ended_early,
             generating_seconds=state.work_time.generating_seconds,

@@ -28,6 +28,8 @@ class ConditionType(StrEnum):
     """The judge's autoscalers work. Absent while the judge's size is fixed, or it is scaled to zero."""
     GATE_PASSED = "GatePassed"
     """The gate's decision; Unknown while it is open or inconclusive. Absent without a gate."""
+    ATTESTED = "Attested"
+    """The results are signed; Unknown until the run has ended. Absent without attest."""
     SUCCEEDED = "Succeeded"
     """The run ended with results. A failed gate leaves it True."""
     COMPLETE = "Complete"
@@ -104,6 +106,11 @@ class Reason(StrEnum):
     NOT_JUDGED = "NotJudged"
     """The judge could not decide some; as a reason of Succeeded: so many that there is no result."""
 
+    SIGNED = "Signed"
+    """The results are signed with the key of spec.attest."""
+    NOT_SIGNED = "NotSigned"
+    """The results are there, and nobody has signed them."""
+
     SUSPEND_REQUESTED = "SuspendRequested"
     """`suspend` is true."""
     SUSPENDING = "Suspending"
@@ -175,6 +182,7 @@ REASONS: dict[ConditionType, frozenset[Reason]] = {
         {Reason.GATE_PENDING, Reason.NO_REGRESSION, Reason.REGRESSION, Reason.INCONCLUSIVE, Reason.BASELINE_NOT_FOUND,
          Reason.IMPLAUSIBLE}
     ),
+    ConditionType.ATTESTED: frozenset({Reason.RUNNING, Reason.SIGNED, Reason.NOT_SIGNED}),
     ConditionType.SUCCEEDED: frozenset(
         {Reason.RUNNING, Reason.FINISHED, Reason.BACKOFF_LIMIT_EXCEEDED, Reason.DEADLINE_EXCEEDED,
          Reason.AUDIT_FAILED, Reason.CANNOT_START, Reason.INVALID_SPEC, Reason.NOT_JUDGED}

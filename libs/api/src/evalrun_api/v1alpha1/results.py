@@ -82,6 +82,15 @@ class Output(ApiModel):
     )
 
 
+class Attest(ApiModel):
+    """Signature of the results."""
+
+    key_secret_ref: SecretKeyReference = Field(
+        description="An Ed25519 key as PEM, from openssl genpkey -algorithm ed25519. Results and a bundle that others "
+        "can verify are signed with it."
+    )
+
+
 class Wandb(ApiModel):
     """Weights & Biases."""
 

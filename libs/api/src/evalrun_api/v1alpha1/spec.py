@@ -14,7 +14,7 @@ from evalrun_api.v1alpha1.model import Model
 from evalrun_api.v1alpha1.model_servers import Endpoint, Generator, Rollout
 from evalrun_api.v1alpha1.placement import Placements, PodMetadata
 from evalrun_api.v1alpha1.protocol import Protocol
-from evalrun_api.v1alpha1.results import Aggregator, Cost, Exports, Output
+from evalrun_api.v1alpha1.results import Aggregator, Attest, Cost, Exports, Output
 from evalrun_api.v1alpha1.tls import TlsSecretReferences
 from evalrun_registry.metric import PROTOCOLS, Measured
 
@@ -116,6 +116,9 @@ class EvalRunSpec(ApiModel):
     judge_ref: JudgeReference | None = Field(None, description="A shared judge, instead of one for this run alone.")
     aggregator: Aggregator = Field(Aggregator(), description="The service that stores the run's ledger.")
     output: Output = Field(Output(), description="Where the results go. In a cluster: url, retain: true, or both.")
+    attest: Attest | None = Field(
+        None, description="A signature of the results, for evalrun verify. On one machine: evalrun attest, afterwards."
+    )
     exports: Exports = Field(Exports(), description="Other systems that receive the figures.")
     gate: Gate | None = Field(
         None, description="A comparison with an earlier run that the run must pass. Either gate or gates."

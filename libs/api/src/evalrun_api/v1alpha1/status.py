@@ -57,7 +57,7 @@ class EvalRunStatus(ApiModel):
         [],
         max_length=16,
         description="Accepted, Applied, Admitted, Stalled, ClusterReady, Generated, Judged, Degraded, Suspended, "
-        "GatePassed, Succeeded, Complete.",
+        "GatePassed, Attested, Succeeded, Complete.",
         json_schema_extra=list_type("map", "type"),
     )
     phase: Phase | None = Field(None, description="The conditions in one word, for people.")

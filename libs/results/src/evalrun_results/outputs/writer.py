@@ -159,6 +159,7 @@ def write_outputs(
     *,
     staging: Path | None = None,
     wait: Wait | None = None,
+    sign: Callable[[Path], None] | None = None,
 ) -> RunSummary:
     """Write a run's directory and give its summary; results are read once and never held together.
 
@@ -170,6 +171,7 @@ def write_outputs(
         staging: where the files of a remote directory are written before they are sent; None: the system's own place
             for temporary files. It must hold all of them.
         wait: called when a store refuses a file; None: the first refusal ends it.
+        sign: adds to the finished directory what attests it; None: nothing does.
 
     Raises:
         BadInputError: the URL cannot be used.
@@ -178,9 +180,14 @@ def write_outputs(
     """
     files, path = resolve_destination(destination)
     if isinstance(files, LocalFileSystem):
-        return write_directory(results, Path(path), plan)
+        summary = write_directory(results, Path(path), plan)
+        if sign is not None:
+            sign(Path(path))
+        return summary
     with TemporaryDirectory(prefix="evalrun-outputs-", dir=staging) as directory:
         summary = write_directory(results, Path(directory), plan)
+        if sign is not None:
+            sign(Path(directory))
         send_directory(Path(directory), files, path, wait)
     return summary
 

@@ -6,8 +6,10 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evalrun_aggregator.finish.output_retry import OutputRetry
+from evalrun_aggregator.finish.output_signature import OutputSignature
 from evalrun_aggregator.finish.partial_results import partial_because
 from evalrun_aggregator.finish.run_info import run_info
 from evalrun_aggregator.finish.sample_stream import NO_ANSWER, missing_sample, sample_results
@@ -28,6 +30,9 @@ from evalrun_results.comparisons.run_gate import NOTHING_SAID, gates_of
 from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.outputs.stopped_early import StoppedDataset, StoppedEarly
 from evalrun_results.samples import SampleResult
+
+if TYPE_CHECKING:
+    from evalrun_attest.keys import SigningKey
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +63,8 @@ class OutputJob:
     """Busy and idle seconds of its replicas; None where no turn depends on a verdict."""
     partial: str = ""
     """Reason why the results are not those of all problems; empty if they are."""
+    signature: OutputSignature | None = None
+    """Signs the outputs; None if no key was given."""
 
 
 OutputWriter = Callable[[OutputJob], RunEnd]
@@ -80,6 +87,7 @@ class Finisher:
         export_seconds: float,
         retry: OutputRetry,
         watch: GateWatch | None,
+        key: "SigningKey | None" = None,
     ) -> None:
         self._order = order
         self._problems = problems
@@ -91,6 +99,7 @@ class Finisher:
         self._export_seconds = export_seconds
         self._retry = retry
         self._watch = watch
+        self._key = key
 
     @property
     def trouble(self) -> str:
@@ -122,6 +131,7 @@ class Finisher:
             started_at=self._state.started_at,
             ended_at=finished_at,
             partial=incomplete,
+            attested_by="" if self._key is None else self._key.public.id,
         )
         job = OutputJob(
             order=self._order,
@@ -147,6 +157,7 @@ class Finisher:
             generation=self._generation(),
             wait=self._retry.wait,
             partial=incomplete,
+            signature=None if self._key is None else OutputSignature(self._key, self._problems, self._order.base_dir),
         )
         try:
             end = await asyncio.to_thread(self._write, job)

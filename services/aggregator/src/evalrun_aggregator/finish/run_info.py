@@ -30,6 +30,7 @@ def run_info(
     started_at: float,
     ended_at: float,
     partial: str = "",
+    attested_by: str = "",
 ) -> dict[str, object]:
     """Return run_info.json's content, but for what the outputs' writer adds.
 
@@ -43,6 +44,7 @@ def run_info(
         started_at: Unix seconds.
         ended_at: Unix seconds.
         partial: why its results are not those of every problem; empty if they are.
+        attested_by: id of the key that signs the outputs; empty if none does.
     """
     spec = order.spec.to_wire()
     if order.responses is not None:
@@ -54,6 +56,7 @@ def run_info(
         "started_at": _iso(started_at),
         "ended_at": _iso(ended_at),
         "partial": partial or None,
+        "attested_by": attested_by or None,
         "spec": spec,
         "responses": order.responses,
         "answers_per_problem": order.answers_per_problem,

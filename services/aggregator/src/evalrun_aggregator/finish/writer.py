@@ -60,7 +60,15 @@ def write_run_outputs(job: OutputJob) -> RunEnd:
         generation=None if job.generation is None else {**job.generation()},
         export=exports_of(job.order, scratch_in=job.staging, seconds=job.export_seconds),
     )
-    summary = write_outputs(job.samples(), job.order.output_dir, plan, staging=job.staging, wait=job.wait)
+    signature = job.signature
+    summary = write_outputs(
+        job.samples(),
+        job.order.output_dir,
+        plan,
+        staging=job.staging,
+        wait=job.wait,
+        sign=None if signature is None else signature.write,
+    )
     accepted = {}
     for name, metrics in summary.datasets.items():
         figure = metrics.figures.get(HEADLINE.name)
@@ -76,6 +84,7 @@ def write_run_outputs(job: OutputJob) -> RunEnd:
         accepted,
         gate,
         wandb_url="" if exports is None else exports.wandb_url,
+        attested_by="" if signature is None else signature.key_id,
         warnings=() if exports is None else tuple(exports.warnings),
         notices=tuple(summary.warnings),
     )

@@ -110,6 +110,7 @@ def end_facts(ended: RunEnd) -> dict[str, str]:
         content["gate"] = {"reason": ended.gate.reason, "message": ended.gate.message}
     content |= {"wandb_url": ended.wandb_url, "warnings": list(ended.warnings)}
     content["notices"] = list(ended.notices)
+    content["attested_by"] = ended.attested_by
     return {"ended": json.dumps(content)}
 
 
@@ -133,4 +134,5 @@ def ended_of(facts: Mapping[str, str]) -> RunEnd | None:
         wandb_url=content.get("wandb_url", ""),
         warnings=tuple(content.get("warnings", ())),
         notices=tuple(content.get("notices", ())),
+        attested_by=content.get("attested_by", ""),
     )

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from evalrun_aggregator.start.datasets import RunDataset, load_datasets
+from evalrun_aggregator.finish.output_signature import attested_problems
+from evalrun_aggregator.start.datasets import load_datasets
 from evalrun_attest.bundle import JudgedProblems, write_bundle
 from evalrun_attest.checks import open_bundle, open_folder
 from evalrun_attest.commitments import HiddenProblem, opening_line
@@ -17,9 +18,6 @@ from evalrun_attest.revocations import revoke, to_line
 from evalrun_attest.run_files import RUN_INFO, read_document
 from evalrun_cli.attestation.scratch import scratch_folder
 from evalrun_cli.local.workspace import WORK_ORDER, order_in
-from evalrun_client.grader import MAX_BYTES
-from evalrun_data.formats.record import record_of
-from evalrun_data.sources import BUILTIN_SCHEME, read_bytes
 from evalrun_results.metrics.run_options import spec_of
 from evalrun_runtime.exits import BadInputError, ExitCode
 
@@ -49,18 +47,10 @@ def judged_problems(folder: Path) -> dict[str, JudgedProblems]:
     """Return the problems of a run, from its own sources. Raises BadInputError."""
     if not (folder / WORK_ORDER).exists():  # downloaded from a cluster or a bucket
         spec = spec_of(read_document(folder / RUN_INFO))
-        return {each.spec.name: _judged(each, folder) for each in load_datasets(spec, folder, {})}
+        return attested_problems(load_datasets(spec, folder, {}), folder)
     order = order_in(folder)
     datasets = load_datasets(order.spec, order.base_dir, order.sources)
-    return {each.spec.name: _judged(each, order.base_dir) for each in datasets}
-
-
-def _judged(dataset: RunDataset, base_dir: Path) -> JudgedProblems:
-    grader = dataset.spec.grader
-    text = None
-    if grader is not None and not grader.path.startswith(BUILTIN_SCHEME):
-        text = read_bytes(grader.path, base_dir, max_bytes=MAX_BYTES).decode()
-    return JudgedProblems([record_of(problem) for problem in dataset.problems], dataset.records_sha256, text)
+    return attested_problems(datasets, order.base_dir)
 
 
 def _write_openings(path: Path, hidden: Mapping[str, Sequence[HiddenProblem]]) -> None:
