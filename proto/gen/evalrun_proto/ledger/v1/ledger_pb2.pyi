@@ -730,6 +730,7 @@ class GetStatusResponse(_message.Message):
     GENERATING_SECONDS_FIELD_NUMBER: _builtins.int
     WORKING_SECONDS_FIELD_NUMBER: _builtins.int
     STOPPED_EARLY_FIELD_NUMBER: _builtins.int
+    ATTESTED_BY_FIELD_NUMBER: _builtins.int
     run: _builtins.str
     state: Global___RunState.ValueType
     output_tokens: _builtins.int
@@ -754,6 +755,8 @@ class GetStatusResponse(_message.Message):
     working_seconds: _builtins.float
     stopped_early: _builtins.str
     """Set where the gates have decided and what was left of the run was cancelled: how far it came, for people."""
+    attested_by: _builtins.str
+    """Id of the key that signed the outputs; empty while there are none, or if none did."""
     @_builtins.property
     def datasets(self) -> _containers.RepeatedCompositeFieldContainer[Global___DatasetStatus]: ...
     @_builtins.property
@@ -785,10 +788,11 @@ class GetStatusResponse(_message.Message):
         generating_seconds: _builtins.float = ...,
         working_seconds: _builtins.float = ...,
         stopped_early: _builtins.str = ...,
+        attested_by: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["datasets", b"datasets", "elapsed_seconds", b"elapsed_seconds", "ended_early", b"ended_early", "gate", b"gate", "gate_message", b"gate_message", "generating_seconds", b"generating_seconds", "gpu_seconds", b"gpu_seconds", "judge_in_flight", b"judge_in_flight", "message", b"message", "output_tokens", b"output_tokens", "output_url", b"output_url", "replicas", b"replicas", "run", b"run", "state", b"state", "stopped_early", b"stopped_early", "wandb_url", b"wandb_url", "warnings", b"warnings", "working_seconds", b"working_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attested_by", b"attested_by", "datasets", b"datasets", "elapsed_seconds", b"elapsed_seconds", "ended_early", b"ended_early", "gate", b"gate", "gate_message", b"gate_message", "generating_seconds", b"generating_seconds", "gpu_seconds", b"gpu_seconds", "judge_in_flight", b"judge_in_flight", "message", b"message", "output_tokens", b"output_tokens", "output_url", b"output_url", "replicas", b"replicas", "run", b"run", "state", b"state", "stopped_early", b"stopped_early", "wandb_url", b"wandb_url", "warnings", b"warnings", "working_seconds", b"working_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
