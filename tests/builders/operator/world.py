@@ -73,6 +73,7 @@ class World:
     ledger_state: RunState | None = None
     """Said instead of what follows from the counts."""
     gate: GateState = GateState.PENDING
+    attested_by: str = ""
     baseline: Baseline | None = None
     output_url: str = "s3://outputs/run"
     reachable: bool = True
@@ -171,6 +172,7 @@ class World:
             state, (counts,), self.generated * 100, url, message="said the ledger", gpu_seconds=10.0 * accepted,
             ended_early=self.told_to_end, generating_seconds=5.0, working_seconds=8.0,
             gate=self.gate if done else GateState.PENDING, warnings=self.warnings,
+            attested_by=self.attested_by if done else "",
             replica_hosts=None if self.busy is None else tuple(self.host_of(name) for name in self.busy),
         )  # fmt: skip
 

@@ -85,6 +85,37 @@ def test_signer_who_claims_another_verdict_is_found_by_judging(signed: Path) -> 
     assert "environments: then evalrun" in done.stdout
 
 
+def test_run_whose_aggregator_has_a_key_is_signed_when_it_ends(
+    judged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a cluster, where the aggregator gets the key out of a Secret."""
+    monkeypatch.setenv("EVALRUN_AGGREGATOR_ATTEST_KEY", (judged / "key.pem").read_text())
+    done = evalrun(
+        *("judge", "--problems", judged / "problems.jsonl", "--responses", judged / "answers.jsonl"),
+        *("--output", tmp_path / "run"),
+    )
+    assert done.returncode == 0, done.stderr
+    signer = json.loads((tmp_path / "run" / "run_info.json").read_text())["attested_by"]
+    monkeypatch.delenv("EVALRUN_AGGREGATOR_ATTEST_KEY")
+    done = evalrun("verify", tmp_path / "run" / "bundle.tar", "--trust", judged / "key.pub")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"signed by the trusted key {signer}" in done.stdout
+    for log in (tmp_path / "run" / "logs").iterdir():
+        assert "PRIVATE KEY" not in log.read_text()
+
+
+def test_run_whose_key_is_none_is_refused_at_its_start(
+    judged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVALRUN_AGGREGATOR_ATTEST_KEY", "no key")
+    done = evalrun(
+        *("judge", "--problems", judged / "problems.jsonl", "--responses", judged / "answers.jsonl"),
+        *("--output", tmp_path / "run"),
+    )
+    assert done.returncode == 2, done.stderr
+    assert "EVALRUN_AGGREGATOR_ATTEST_KEY: no PEM private key: openssl genpkey" in done.stderr
+
+
 def test_hidden_tests_are_checked_once_they_are_shown(signed: Path) -> None:
     done = evalrun("attest", signed / "run", "--key", signed / "key.pem", "--without-tests")
     assert done.returncode == 0, done.stderr

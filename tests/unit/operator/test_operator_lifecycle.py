@@ -826,6 +826,22 @@ def test_the_gate_is_copied_and_does_not_fail_the_run(decision: GateState, statu
     assert world.status.gpu_seconds_per_solved == "10.00"
 
 
+@pytest.mark.parametrize(("key", "status", "reason"), [("ab12", "True", "Signed"), ("", "False", "NotSigned")])
+def test_attested_condition_of_ended_run_names_the_key(key: str, status: str, reason: str) -> None:
+    world = generating(changes={"spec.attest": {"keySecretRef": {"name": "signing", "key": "key.pem"}}})
+    assert (world.condition(Kind.ATTESTED).status, world.reason(Kind.ATTESTED)) == ("Unknown", "Running")
+    world.attested_by = key
+    world.generate_all().judge_all().settle()
+    assert (world.condition(Kind.ATTESTED).status, world.reason(Kind.ATTESTED)) == (status, reason)
+    assert key in world.condition(Kind.ATTESTED).message
+    assert world.status.phase == "Succeeded"
+
+
+def test_attested_condition_is_absent_without_attest() -> None:
+    world = generating()
+    assert Kind.ATTESTED not in {condition.type for condition in world.status.conditions}
+
+
 def test_what_leaves_gpus_idle_is_said_where_the_spec_was_accepted() -> None:
     world = generating()
     assert world.condition(Kind.ACCEPTED).message == ""

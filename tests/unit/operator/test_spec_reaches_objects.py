@@ -248,11 +248,13 @@ def test_keys_are_named_and_never_copied() -> None:
         "spec.model.tokenSecretRef": {"name": "hub", "key": "hf"},
         "spec.exports": {"wandb": {"project": "p", "secretRef": {"name": "wandb", "key": "api"}}},
         "spec.output": {"url": "s3://b/x", "credentialsSecretRef": {"name": "bucket"}},
+        "spec.attest": {"keySecretRef": {"name": "signing", "key": "key.pem"}},
     }
     pods = templates(made_of(changes))
     for part in ("head", "worker"):
         assert variable(pods[f"RayCluster/run-0f3b2-ray-1 {part}"], "HF_TOKEN")["valueFrom"] == of_secret("hub", "hf")
     aggregator = pods["StatefulSet/run-aggregator"]
+    assert variable(aggregator, "EVALRUN_AGGREGATOR_ATTEST_KEY")["valueFrom"] == of_secret("signing", "key.pem")
     assert variable(aggregator, "WANDB_API_KEY")["valueFrom"] == of_secret("wandb", "api")
     assert aggregator["spec"]["containers"][0]["envFrom"] == [{"secretRef": {"name": "bucket"}}]
     mlflow = made_of({"spec.exports": {"mlflow": {"trackingURI": "http://m:1", "secretRef": {"name": "mlflow"}}}})
