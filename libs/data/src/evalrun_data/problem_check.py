@@ -18,7 +18,7 @@ from evalrun_runtime.exits import BadInputError
 
 RECORD_FIELDS: Final = (
     "dataset", "problem_id", "prompt", "ground_truth", "split", "data_source", "difficulty", "sandbox_dataset",
-    "sandbox_id", "language", "limits", "comparator", "messages", "role", "date",
+    "sandbox_id", "language", "limits", "comparator", "messages", "role", "date", "tags", "licence", "license",
 )  # fmt: skip
 TEST_FIELDS: Final = ("test_list", "test_setup_code", "entry_point", "inputs", "outputs", "test")
 """Fields of tests that a row may hold at its top level, from which `ground_truth` is made."""

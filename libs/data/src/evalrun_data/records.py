@@ -97,6 +97,10 @@ class Problem:
     """Role of the problem; empty if the source does not say."""
     date: str = ""
     """Day of publication, as 2024-08-31: what a model was trained on later cannot hold it. Empty if not known."""
+    tags: tuple[str, ...] = ()
+    """Topics, by which figures are grouped."""
+    licence: str = ""
+    """Licence of this problem, where the source names one per row; empty: the dataset's."""
 
     @property
     def key(self) -> tuple[str, str]:

@@ -65,6 +65,8 @@ class SampleResult:
     messages: tuple[Mapping[str, str], ...] = ()
     """The chat as it was sent; empty for a completion prompt, and where the answer was made elsewhere."""
     data_source: str = ""
+    tags: tuple[str, ...] = ()
+    """Topics of the problem."""
 
     tests: Sequence[pb.TestResult] = field(init=False, repr=False, compare=False)
     """Of the verdict; empty without one."""

@@ -210,7 +210,8 @@ class Aggregator:
 
     def _telemetry(self, order: RunConfig, opened: OpenedRun, replicas: ReplicaRegistry) -> Telemetry:
         cost, clocks = order.spec.cost, self._clocks
-        price = None if cost is None else (float(cost.gpu_hour_value), cost.currency)
+        gpu_hour = None if cost is None else cost.gpu_hour_value
+        price = None if cost is None or gpu_hour is None else (float(gpu_hour), cost.currency)
         telemetry = Telemetry(
             order.run, order.namespace, self._registry, clocks.now(), price, order.spec.sampled_datasets
         )
@@ -241,7 +242,11 @@ def load_problems_of(order: RunConfig) -> tuple[RunProblems, GivenResponses | No
     if order.responses is None:
         protocol = order.spec.protocol
         budget = token_budget_of(protocol)
-        samples = protocol.samples if budget is None else budget.max_samples(sum(len(d.problems) for d in datasets))
+        samples = (
+            protocol.answers_per_problem
+            if budget is None
+            else budget.max_samples(sum(len(d.problems) for d in datasets))
+        )
         repeats = protocol.noise_floor_repeats
         by_chance = draws_by_chance(order.spec)
         turns = 1 if protocol.turns is None else protocol.turns.limit

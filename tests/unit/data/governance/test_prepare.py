@@ -72,7 +72,26 @@ def test_a_manifest_line_has_the_published_fields(tmp_path: Path) -> None:
         "version": "",
         "source_url": "https://huggingface.co/datasets/google-research-datasets/mbpp",
         "role": "dev",
+        "licence": "CC-BY-4.0",
     }
+
+
+def test_a_rows_own_licence_stands_in_its_manifest_and_is_counted_by_the_audit(tmp_path: Path) -> None:
+    rows = [contest_row(1, licence="CC0-1.0"), contest_row(2, license="CC0-1.0", tags=["graphs"]), contest_row(3)]
+    write_rows(tmp_path / "own.jsonl", rows)
+    plan = write_plan(tmp_path, [{"name": "contest", "source": "own.jsonl", "role": "dev", "licence": "MIT"}])
+    prepared(plan, tmp_path / "out")
+    manifests = tmp_path / "out/data_manifests"
+    assert [line["licence"] for line in json_lines(manifests / "contest.jsonl")] == ["CC0-1.0", "CC0-1.0", "MIT"]
+    audit = json.loads((manifests / "audit.json").read_text())
+    assert audit["datasets"]["contest"]["licences"] == {"CC0-1.0": 2, "MIT": 1}
+    assert "CC0-1.0 (2), MIT (1)" in (manifests / "audit_report.md").read_text()
+    problems = load_problems(str(tmp_path / "out/contest.parquet"))
+    assert [(problem.licence, problem.tags) for problem in problems] == [
+        ("CC0-1.0", ()),
+        ("CC0-1.0", ("graphs",)),
+        ("", ()),
+    ]
 
 
 def test_raw_copies_are_the_sources_byte_for_byte_with_digest_and_licence(tmp_path: Path) -> None:

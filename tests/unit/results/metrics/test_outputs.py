@@ -23,6 +23,7 @@ from evalrun_results.outputs.writer import OutputPlan, send_directory, write_out
 from evalrun_results.samples import SampleResult
 from evalrun_runtime.exits import BadInputError
 
+COST = {"gpu_seconds": 7200.0, "cpu_seconds": 1.5, "cpu_hour": None, "currency": "EUR"}
 PLAN = OutputPlan({"versions": {"evalrun": "0.1.0"}, "seeds": [1]}, MetricOptions(), QaOptions(0.0, 2048))
 FILES = {
     "summary.json", "metrics.json", "run_info.json", "results.jsonl", "results.parquet", "report.html",
@@ -67,8 +68,8 @@ def test_anything_not_judged_makes_the_run_degraded(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("seconds", "price", "cost"),
     [
-        (7200.0, 2.5, {"gpu_seconds": 7200.0, "gpu_hour": 2.5, "currency": "EUR", "money": 5.0}),
-        (7200.0, None, {"gpu_seconds": 7200.0, "gpu_hour": None, "currency": "EUR", "money": None}),
+        (7200.0, 2.5, {**COST, "gpu_hour": 2.5, "money": 5.0}),
+        (7200.0, None, {**COST, "gpu_hour": None, "money": None}),
         (0.0, 2.5, None),  # simple mode: nobody knows what the endpoints' GPUs did
         (None, 2.5, None),
     ],

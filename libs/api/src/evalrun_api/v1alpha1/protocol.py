@@ -104,6 +104,13 @@ class Protocol(ApiModel):
     )
     max_new_tokens: int = Field(2048, ge=1, le=1_048_576, description="Maximum length of an answer, in tokens.")
     seed: int = Field(0, ge=0, le=2_000_000_000, description="Seed; sample i of a problem is requested with seed + i.")
+    seeds: int = Field(
+        1,
+        ge=1,
+        le=20,
+        description="Repeat the draw with this many seeds, samples answers each; every figure's mean and deviation "
+        "over the seeds stands in summary.json. Needs a temperature above 0.",
+    )
     deterministic: bool = Field(
         default=False,
         description="Use batch-invariant kernels: the same answers at any load, but slower.",
@@ -181,6 +188,22 @@ class Protocol(ApiModel):
             ".turns",
         ),
         Rule(
+            "self.seeds == 1 || double(self.temperature) > 0.0",
+            'at temperature 0 every seed gives the same answers: write a temperature above 0, e.g. "0.8", with name: '
+            "EVAL@k and k: [1] (to repeat a greedy run use noiseFloorRepeats)",
+            ".seeds",
+        ),
+        Rule(
+            "self.seeds == 1 || self.name != 'EVAL@budget'",
+            "EVAL@budget draws samples until the budget is spent: remove seeds",
+            ".seeds",
+        ),
+        Rule(
+            "self.seeds * self.samples <= 1000",
+            "seeds times samples is more than 1000 answers per problem: write fewer of either",
+            ".seeds",
+        ),
+        Rule(
             "self.noiseFloorRepeats == 0 || self.name == 'EVAL@1'",
             'noiseFloorRepeats repeats a greedy run: remove it, or write name: EVAL@1 with temperature: "0.0"',
             ".noiseFloorRepeats",
@@ -206,6 +229,11 @@ class Protocol(ApiModel):
     def repetition_penalty_value(self) -> float | None:
         """`repetitionPenalty` as a number."""
         return None if self.repetition_penalty is None else float(self.repetition_penalty)
+
+    @property
+    def answers_per_problem(self) -> int:
+        """Samples of all seeds. Sample i belongs to the seed i // samples."""
+        return self.samples * self.seeds
 
     @property
     def greedy(self) -> bool:

@@ -154,12 +154,26 @@ class Exports(ApiModel):
 
 
 class Cost(ApiModel):
-    """Price of a GPU."""
+    """Prices of what the run uses."""
 
-    gpu_hour: DecimalText = Field(description='Price of one GPU for an hour, in quotes: "2.50".')
+    gpu_hour: DecimalText | None = Field(
+        None, description='Price of one GPU for an hour, in quotes: "2.50"; unset: not counted.'
+    )
+    cpu_hour: DecimalText | None = Field(
+        None,
+        description="Price of an hour of CPU time that judged programs used, in quotes; idle sandboxes are not in it. "
+        "Unset: not counted.",
+    )
     currency: str = Field("USD", max_length=3, pattern=r"^[A-Z]{3}$", description="ISO 4217 code.")
 
+    RULES = (Rule("has(self.gpuHour) || has(self.cpuHour)", "write a price: gpuHour, cpuHour, or both"),)
+
     @property
-    def gpu_hour_value(self) -> Decimal:
+    def gpu_hour_value(self) -> Decimal | None:
         """`gpuHour` as a number."""
-        return Decimal(self.gpu_hour)
+        return None if self.gpu_hour is None else Decimal(self.gpu_hour)
+
+    @property
+    def cpu_hour_value(self) -> Decimal | None:
+        """`cpuHour` as a number."""
+        return None if self.cpu_hour is None else Decimal(self.cpu_hour)

@@ -5,7 +5,7 @@ from typing import Final
 
 from evalrun_data.formats.calls import Call, call_chat, call_tests
 from evalrun_data.formats.codecontests import AUTHORS_OWN
-from evalrun_data.formats.record import parse_difficulty
+from evalrun_data.formats.record import parse_difficulty, parse_licence, parse_tags
 from evalrun_data.records import AssertTests, Problem, StdioTests
 from evalrun_data.rows import Row, kind_of
 
@@ -33,6 +33,8 @@ def parse_apps(row: Row, dataset: str | None) -> Problem:
         difficulty=parse_difficulty(row),
         comparator=AUTHORS_OWN if isinstance(tests, StdioTests) else None,
         messages=call_chat(question, starter) if isinstance(tests, AssertTests) else (),
+        tags=parse_tags(row, "tags"),
+        licence=parse_licence(row),
     )
 
 

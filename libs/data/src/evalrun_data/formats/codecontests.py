@@ -7,6 +7,7 @@ dataset's limits decide; a record of our own may carry limits.
 from dataclasses import replace
 from typing import Final
 
+from evalrun_data.formats.record import parse_licence, parse_tags
 from evalrun_data.records import TEST_GROUPS, Checker, Problem, ProblemComparator, StdioTests, TestGroup
 from evalrun_data.rows import Row
 
@@ -77,6 +78,8 @@ def _problem(row: Row, dataset: str | None, prompt: str, tests: StdioTests) -> P
         data_source=source or "codecontests",
         difficulty=_enum(row, "difficulty", _DIFFICULTIES),
         comparator=None if source.upper() == "ATCODER" else AUTHORS_OWN,
+        tags=parse_tags(row, "cf_tags") or parse_tags(row, "tags"),
+        licence=parse_licence(row),
     )
 
 

@@ -58,7 +58,23 @@ def parse_record(row: Row, dataset: str | None, reference: Reference | None = No
         messages=parse_messages(row, "messages") if row.has("messages") else (),
         role=parse_role(row),
         date=_date(row),
+        tags=parse_tags(row, "tags"),
+        licence=parse_licence(row),
     )
+
+
+def parse_tags(row: Row, field: str) -> tuple[str, ...]:
+    """Return the topics of a problem. A column of that name with anything but texts is somebody's own."""
+    value = row.values.get(field)
+    if not isinstance(value, list | tuple) or not all(isinstance(tag, str) for tag in value):
+        return ()
+    return tuple(dict.fromkeys(" ".join(row.encodable(field, tag).split()) for tag in value if tag.strip()))
+
+
+def parse_licence(row: Row) -> str:
+    """Return the licence of this problem, in either spelling; empty where the row names none."""
+    values = ((field, row.values.get(field)) for field in ("licence", "license"))
+    return next((" ".join(row.encodable(field, text).split()) for field, text in values if isinstance(text, str)), "")
 
 
 def _date(row: Row) -> str:
@@ -189,6 +205,10 @@ def record_of(problem: Problem) -> dict[str, object]:
         record["role"] = problem.role
     if problem.date:
         record["date"] = problem.date
+    if problem.tags:
+        record["tags"] = list(problem.tags)
+    if problem.licence:
+        record["licence"] = problem.licence
     if problem.limits != UNSET_LIMITS:
         record["limits"] = _given(asdict(problem.limits))
     if problem.comparator is not None:

@@ -11,8 +11,10 @@ from evalrun_data.formats.record import (
     parse_comparator,
     parse_difficulty,
     parse_language,
+    parse_licence,
     parse_limits,
     parse_messages,
+    parse_tags,
 )
 from evalrun_data.records import ROLES, AssertTests, GroundTruth, Problem, Reference
 from evalrun_data.rows import Row, kind_of
@@ -71,6 +73,8 @@ def parse_verl(row: Row, dataset: str | None, reference: Reference | None = None
         comparator=parse_comparator(row),
         messages=parse_messages(row, "prompt") if isinstance(row.values.get("prompt"), list) else (),
         role=next((role for role in ROLES if role == extra.values.get("role")), ""),
+        tags=parse_tags(extra, "tags") or parse_tags(row, "tags"),
+        licence=parse_licence(extra) or parse_licence(row),
     )
 
 

@@ -5,7 +5,7 @@ datasets. Shared 13-grams and near-duplicates inside one dataset are reported be
 """
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -14,7 +14,7 @@ from typing import Final
 
 from evalrun_data.governance.allow_file import AllowedOverlap, OverlapKind
 from evalrun_data.governance.audit_report import report_markdown
-from evalrun_data.governance.audit_result import AuditedDataset, AuditResult, NgramCount, Overlap
+from evalrun_data.governance.audit_result import AuditedDataset, AuditResult, AuditState, NgramCount, Overlap
 from evalrun_data.governance.compared_texts import ProblemText, StoredTexts, Texts
 from evalrun_data.governance.intra_dataset_duplicates import IntraDatasetDuplicate, IntraDatasetIndex
 from evalrun_data.governance.manifest import read_manifest
@@ -71,8 +71,10 @@ def audit_directory(directory: Path, allowed: Sequence[AllowedOverlap]) -> Audit
     failed = {name for overlap in found.overlaps if overlap.allowed is None for name in overlap.datasets}
     audited = []
     for dataset in datasets:
-        hashed = read_manifest(str(manifests / f"{dataset.name}.jsonl")).sha256
-        audited.append(AuditedDataset(dataset, hashed, "failed" if dataset.name in failed else "passed"))
+        manifest = read_manifest(str(manifests / f"{dataset.name}.jsonl"))
+        licences = Counter(line.licence for line in manifest.lines if line.licence)
+        state: AuditState = "failed" if dataset.name in failed else "passed"
+        audited.append(AuditedDataset(dataset, manifest.sha256, state, dict(sorted(licences.items()))))
     unused = [entry for entry in allowed if not any(_covers(entry, overlap) for overlap in found.overlaps)]
     result = AuditResult(
         tuple(audited), tuple(found.overlaps), tuple(found.ngrams), tuple(found.intra_dataset_duplicates), tuple(unused)

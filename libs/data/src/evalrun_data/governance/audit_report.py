@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Final
 
 from evalrun_data.formats.mbpp import REGRESSION_IDS
-from evalrun_data.governance.audit_result import AuditResult, Overlap
+from evalrun_data.governance.audit_result import AuditedDataset, AuditResult, Overlap
 from evalrun_data.governance.intra_dataset_duplicates import MIN_INTRA_DATASET_JACCARD
 from evalrun_data.governance.near_duplicates import MIN_CONTAINMENT, MIN_JACCARD
 from evalrun_data.governance.part_matches import MIN_SHARE_WITH_NGRAM, MIN_SHARES
@@ -147,13 +147,21 @@ def _mbpp(result: AuditResult) -> str:
     return f"{ids}. Here: {held.kept} after and {held.kept + held.removed} before duplicates were removed.\n"
 
 
+def _licences(audited: AuditedDataset) -> str:
+    """Return the licences of the records, each with its number where there are several."""
+    found = audited.licences
+    if len(found) < 2:
+        return next(iter(found), audited.dataset.licence)
+    return ", ".join(f"{licence} ({count})" for licence, count in found.items())
+
+
 def _versions(result: AuditResult) -> str:
     rows = [
-        (d.name, d.version or "not given", d.licence, d.source_url, source.source, source.bytes, source.sha256)
+        (d.name, d.version or "not given", _licences(audited), d.source_url, source.source, source.bytes, source.sha256)
         for audited in result.datasets
         for d in (audited.dataset,)
         for source in d.sources
     ]
-    head = ("dataset", "version", "licence", "published at", "read from", "bytes", "SHA-256")
+    head = ("dataset", "version", "licence (records)", "published at", "read from", "bytes", "SHA-256")
     programs = f"evalrun {own_version()}, rensa {version('rensa')}, Python {platform.python_version()}"
     return f"{_table(head, rows)}\nWritten by {programs}.\n"

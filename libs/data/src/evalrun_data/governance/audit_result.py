@@ -1,6 +1,7 @@
 """Result of an audit: plain data, as stored in `audit.json`."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
 from evalrun_data.governance.allow_file import AllowedOverlap, OverlapKind
@@ -48,6 +49,8 @@ class AuditedDataset:
     dataset: PreparedDataset
     manifest_sha256: str
     state: AuditState
+    licences: Mapping[str, int] = field(default_factory=dict)
+    """Records by licence, as the manifest has them; empty for manifests that were written without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ class AuditResult:
                     "manifest_sha256": audited.manifest_sha256,
                     "version": audited.dataset.version,
                     "licence": audited.dataset.licence,
+                    "licences": dict(audited.licences),
                     "source_url": audited.dataset.source_url,
                 }
                 for audited in self.datasets

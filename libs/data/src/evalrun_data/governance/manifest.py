@@ -37,6 +37,8 @@ class ManifestLine:
     source_url: str
     role: str = ""
     """train, dev or test; empty in manifests that were written without it."""
+    licence: str = ""
+    """The row's own, else the dataset's; empty in manifests that were written without it."""
 
     @property
     def json_line(self) -> str:
@@ -53,7 +55,7 @@ class Manifest:
     lines: Sequence[ManifestLine]
 
 
-def manifest_line(problem: Problem, *, version: str, source_url: str) -> ManifestLine:
+def manifest_line(problem: Problem, *, version: str, source_url: str, licence: str) -> ManifestLine:
     """Return the line of a problem."""
     return ManifestLine(
         problem.dataset,
@@ -65,6 +67,7 @@ def manifest_line(problem: Problem, *, version: str, source_url: str) -> Manifes
         version,
         source_url,
         problem.role,
+        problem.licence or licence,
     )
 
 
@@ -111,6 +114,7 @@ def _line_of(row: Row) -> ManifestLine:
         row.optional_text("version"),
         row.optional_text("source_url"),
         row.optional_text("role"),
+        row.optional_text("licence"),
     )
 
 

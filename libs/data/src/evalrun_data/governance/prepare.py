@@ -291,7 +291,7 @@ def _add(
 ) -> None:
     """Add a problem to the part, or to its duplicates where an earlier one has the same canonical text."""
     problem = replace(problem, role=dataset.role, split=dataset.split or problem.split)
-    line = manifest_line(problem, version=dataset.version, source_url=dataset.source_url)
+    line = manifest_line(problem, version=dataset.version, source_url=dataset.source_url, licence=dataset.licence)
     first = first_id.setdefault(line.prompt_sha256, problem.problem_id)
     if first != problem.problem_id:
         part.duplicates.append(json.dumps({**asdict(line), "duplicate_of": first}, ensure_ascii=False) + "\n")

@@ -24,8 +24,9 @@ RECORD_SCHEMA: Final = pa.schema(
     [
         *((name, _TEXT) for name in ("dataset", "split", "problem_id", "prompt", "data_source", "ground_truth")),
         *((name, _TEXT) for name in ("difficulty", "sandbox_dataset", "sandbox_id", "prompt_sha256", "language")),
-        *((name, _TEXT) for name in ("limits", "comparator", "role", "date", "reference_solution")),
+        *((name, _TEXT) for name in ("limits", "comparator", "role", "date", "licence", "reference_solution")),
         ("messages", _CHAT),
+        ("tags", pa.list_(_TEXT)),
     ]
 )
 
@@ -40,7 +41,8 @@ VERL_SCHEMA: Final = pa.schema(
             pa.struct(
                 [
                     *((name, pa.string()) for name in ("dataset", "split", "problem_id", "difficulty", "data_source")),
-                    *((name, pa.string()) for name in ("role", "prompt_sha256", "reference_solution")),
+                    *((name, pa.string()) for name in ("role", "prompt_sha256", "licence", "reference_solution")),
+                    ("tags", pa.list_(pa.string())),
                     ("problem_prompt", _TEXT),
                     ("index", pa.int64()),
                 ]
@@ -92,6 +94,8 @@ def verl_row(problem: Problem, index: int, solution: str) -> dict[str, Any]:
             "data_source": problem.data_source,
             "role": problem.role,
             "prompt_sha256": problem.prompt_sha256,
+            "licence": problem.licence or None,
+            "tags": list(problem.tags) or None,
             "reference_solution": solution or None,
             "problem_prompt": problem.prompt,
             "index": index,

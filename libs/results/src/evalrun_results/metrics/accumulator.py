@@ -12,11 +12,12 @@ from typing import Final
 
 import numpy as np
 
-from evalrun_registry.metric import Interval, Measured, NamedMetric
-from evalrun_registry.metrics import METRICS, find_metric
+from evalrun_registry.metric import Interval, Measured, NamedMetric, Table
+from evalrun_registry.metrics import METRICS, find_metric, metrics_in
 from evalrun_results.metrics.activity import RunActivity, WorkShares
-from evalrun_results.metrics.estimators import ESTIMATORS, Measurements, ProblemValues
+from evalrun_results.metrics.estimators import ESTIMATORS, Measurements, Prices, ProblemValues
 from evalrun_results.metrics.figures import Figure, Mask, MetricSet
+from evalrun_results.metrics.groups import group_figures
 from evalrun_results.metrics.intervals import Floats
 from evalrun_results.metrics.problem_columns import ProblemColumns
 from evalrun_results.metrics.problem_totals import (
@@ -27,8 +28,9 @@ from evalrun_results.metrics.problem_totals import (
     OTHER_CAUSES,
     DatasetTotals,
 )
+from evalrun_results.metrics.seeds import seed_figures
 from evalrun_results.metrics.turns import turns_of
-from evalrun_results.samples import JsonObject, SampleResult
+from evalrun_results.samples import TEST_STATUS_NAMES, JsonObject, SampleResult
 
 FLAGGED: Final = (
     *("truncated", "with_assumed_timeouts", "without_token_count", "cached", "forgeable"),
@@ -55,6 +57,8 @@ class MetricOptions:
     gpu_seconds: float | None = None
     """Every replica from its start to its release; None or 0 where there were none of ours."""
     gpu_hour_price: float | None = None
+    cpu_hour_price: float | None = None
+    """Of the judge: an hour of CPU time of the programs that it ran."""
     throughput: bool = True
     """False: answers of an earlier run were judged again. From their requests to these verdicts is no one stretch."""
     seed: int = SEED
@@ -74,6 +78,8 @@ class DatasetMetrics:
     figures: Mapping[str, Figure]
     score_means: Mapping[str, float] = field(default_factory=dict)
     """By data source; empty where no grader scored anything."""
+    groups: JsonObject = field(default_factory=dict)
+    """Figures by difficulty, by tag and by seed, where there are several."""
 
     @property
     def not_judged(self) -> int:
@@ -94,6 +100,7 @@ class DatasetMetrics:
             "accepted_bounds": list(self.accepted_bounds),
             "counts": self.counts,
             **({"score_means": dict(self.score_means)} if self.score_means else {}),
+            **self.groups,
             "metrics": {name: figure.as_json() for name, figure in self.figures.items()},
         }
 
@@ -102,6 +109,9 @@ class DatasetMetrics:
 class MetricsAccumulator:
     """Takes results one by one, in any order, and keeps a few numbers a problem."""
 
+    samples_per_seed: int | None = None
+    """Of `protocol.samples` where a run has several seeds, to keep totals of each; None: it has one."""
+    _by_seed: dict[str, dict[int, DatasetTotals]] = field(default_factory=dict)
     _datasets: dict[str, DatasetTotals] = field(default_factory=dict)
     _activity: RunActivity = field(default_factory=RunActivity)
 
@@ -120,6 +130,9 @@ class MetricsAccumulator:
         if totals is None:
             totals = self._datasets[result.dataset] = DatasetTotals()
         totals.add(result)
+        if self.samples_per_seed is not None:
+            seeds = self._by_seed.setdefault(result.dataset, {})
+            seeds.setdefault(result.sample // self.samples_per_seed, DatasetTotals()).add(result)
         if result.repeat == 0:
             self._activity.add(result)
 
@@ -129,10 +142,19 @@ class MetricsAccumulator:
         shares = gpu_shares(datasets, options.gpu_seconds)
         work = self._work_shares(datasets) if options.throughput else None
         found = {name: dataset_metrics(totals, options, shares.get(name), work) for name, totals in datasets.items()}
-        return {
-            name: replace(metrics, figures={}, score_means={}) if name in options.sampled else metrics
+        found = {
+            name: replace(metrics, groups={**metrics.groups, **self._seed_figures(name, options)})
             for name, metrics in found.items()
         }
+        return {
+            name: replace(metrics, figures={}, score_means={}, groups={}) if name in options.sampled else metrics
+            for name, metrics in found.items()
+        }
+
+    def _seed_figures(self, dataset: str, options: MetricOptions) -> JsonObject:
+        """Return each figure by seed, for a run with several."""
+        seeds = self._by_seed.get(dataset, {})
+        return seed_figures([mean_figures(seeds[number], options) for number in sorted(seeds)])
 
     def _work_shares(self, datasets: Mapping[str, DatasetTotals]) -> WorkShares | None:
         problems = [problem for totals in datasets.values() for problem in totals.problems.values()]
@@ -168,7 +190,8 @@ def dataset_metrics(
     """
     columns = ProblemColumns.of(totals)
     clustered = bool((columns.seen > 1).any())
-    given = Measurements(columns, options.turns, gpu_seconds, options.gpu_hour_price, work)
+    prices = Prices(options.gpu_hour_price, options.cpu_hour_price)
+    given = Measurements(columns, options.turns, gpu_seconds, prices, work)
     found = dict(_estimates(given, _reported(given, options, clustered=clustered)))
     metric_set = MetricSet(clustered)
     for named, values in found.items():
@@ -183,7 +206,31 @@ def dataset_metrics(
         counts=_counts(totals, columns, left_out),
         figures=_with_high_bounds(figures, found) if totals.flags["with_assumed_timeouts"] else figures,
         score_means=columns.score_means(),
+        groups=group_figures(totals, dataset_figures, options.seed),
     )
+
+
+def mean_figures(totals: DatasetTotals, options: MetricOptions) -> dict[str, float]:
+    """Return the values of the metrics that are means over problems."""
+    columns = ProblemColumns.of(totals)
+    given = Measurements(columns, options.turns)
+    clustered = bool((columns.seen > 1).any())
+    wanted = [named for named in _reported(given, options, clustered=clustered) if named.metric.interval in _MEANS]
+    return {
+        named.name: float(found.values[found.members].mean())
+        for named, found in _estimates(given, wanted)
+        if found.members.any()
+    }
+
+
+def dataset_figures(totals: DatasetTotals, seed: int) -> Mapping[str, Figure]:
+    """Return the figures that a terminal shows of every run, for a part of a dataset."""
+    columns = ProblemColumns.of(totals)
+    wanted = [metric.at(0) for metric, _ in metrics_in(Table.END)]
+    metric_set = MetricSet(bool((columns.seen > 1).any()))
+    for named, values in _estimates(Measurements(columns), wanted):
+        _add_figure(metric_set, named, values)
+    return metric_set.figures(seed)
 
 
 def problem_values(columns: ProblemColumns, names: Iterable[str]) -> dict[str, tuple[Floats, Mask]]:
@@ -290,6 +337,7 @@ def _counts(totals: DatasetTotals, columns: ProblemColumns, left_out: JsonObject
         "forgeable_causes": dict(sorted(totals.forgeable_causes.items())),
         "judged_together": sum(n for cause, n in totals.forgeable_causes.items() if cause not in APART_CAUSES),
         "memory_limit": int(columns.memory_limit.sum()),
+        "tests": {name: totals.tests[status] for status, name in TEST_STATUS_NAMES.items() if totals.tests[status]},
         "final_status": dict(statuses),
         "left_out_problems": left_out,
         NOT_JUDGED_REPEATS: totals.flags[NOT_JUDGED_REPEATS],

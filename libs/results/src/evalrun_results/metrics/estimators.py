@@ -19,6 +19,18 @@ from evalrun_results.metrics.problem_columns import Counts, ProblemColumns
 from evalrun_results.metrics.turns import Reached, count_bits, reached, turns_spent
 
 
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Prices of an hour; None where the run names none."""
+
+    gpu_hour: float | None = None
+    cpu_hour: float | None = None
+    """Of CPU time that judged programs used."""
+
+
+NO_PRICES: Final = Prices()
+
+
 @dataclass(frozen=True)
 class Measurements:
     """The problems of a dataset, with facts of the run that are no results."""
@@ -28,7 +40,7 @@ class Measurements:
     """Of the protocol."""
     gpu_seconds: float | None = None
     """The dataset's share; None where unknown."""
-    gpu_hour_price: float | None = None
+    prices: Prices = NO_PRICES
     work: WorkShares | None = None
     """The active time that each unit of work took; None where there is no throughput."""
 
@@ -190,10 +202,12 @@ def _gpu_seconds_per_solved(given: Measurements, _number: int) -> ProblemValues:
 
 
 def _money_per_solved(given: Measurements, _number: int) -> ProblemValues:
-    columns = given.columns
-    price = 0.0 if given.gpu_hour_price is None else given.gpu_hour_price / 3600
-    known = np.full(len(columns.seen), bool(given.gpu_seconds) and bool(price))
-    return _per_solved(columns, columns.gpu_seconds(given.gpu_seconds) * price, (columns.seen > 0) & known)
+    columns, prices = given.columns, given.prices
+    gpu = (prices.gpu_hour or 0.0) / 3600 if given.gpu_seconds else 0.0
+    cpu = (prices.cpu_hour or 0.0) / 3600
+    known = np.full(len(columns.seen), bool(gpu or cpu))
+    money = columns.gpu_seconds(given.gpu_seconds) * gpu + columns.judge_seconds * cpu
+    return _per_solved(columns, money, (columns.seen > 0) & known)
 
 
 def _pass_at(given: Measurements, k: int) -> ProblemValues:

@@ -106,6 +106,8 @@ class ProblemTotals:
     score_sum: float = 0.0
     score_count: int = 0
     data_source: str = ""
+    difficulty: str = ""
+    tags: tuple[str, ...] = ()
     answers: int = 0
     """Of all turns."""
     output_tokens: int = 0
@@ -229,6 +231,8 @@ class DatasetTotals:
     """Samples that were not judged, by `not_judged_reason`."""
     forgeable_causes: Counter[str] = field(default_factory=Counter)
     """Samples with a verdict that can be forged, by `forgeable_cause`."""
+    tests: Counter[int] = field(default_factory=Counter)
+    """Tests of the run itself, of judged first answers, by `TestStatus`."""
 
     def add(self, result: SampleResult) -> None:
         """Add one result of whichever pass."""
@@ -237,7 +241,7 @@ class DatasetTotals:
             self.tokens_known = True
         problem = self.problems.get(result.problem_id)
         if problem is None:
-            problem = self.problems[result.problem_id] = ProblemTotals()
+            problem = self.problems[result.problem_id] = ProblemTotals(difficulty=result.difficulty, tags=result.tags)
         if result.turn != 0:
             problem.add_turn(result)
             if not result.judged:
@@ -259,6 +263,8 @@ class DatasetTotals:
             self._add_cause(result.not_judged_reason or NO_REASON)
 
     def _add_flags(self, result: SampleResult, verdict: pb.Verdict) -> None:
+        if result.judged:
+            self.tests.update([test.status for test in result.tests])
         if result.judged and result.assumed_timeouts:
             self.flags["with_assumed_timeouts"] += 1
         if result.judged and len(result.tests) > 1:

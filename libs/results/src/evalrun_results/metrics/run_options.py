@@ -1,6 +1,7 @@
 """What a run's spec says about its metrics: the same when they are computed first and when they are checked. Pure."""
 
 from collections.abc import Mapping
+from decimal import Decimal
 
 from pydantic import ValidationError
 
@@ -26,10 +27,15 @@ def options_of_spec(
         budget=spec.protocol.budget is not None,
         turns=1 if turns is None else turns.limit,
         gpu_seconds=gpu_seconds,
-        gpu_hour_price=None if spec.cost is None else float(spec.cost.gpu_hour_value),
+        gpu_hour_price=None if spec.cost is None else _number(spec.cost.gpu_hour_value),
+        cpu_hour_price=None if spec.cost is None else _number(spec.cost.cpu_hour_value),
         throughput=not is_rejudged,
         sampled=spec.sampled_datasets,
     )
+
+
+def _number(price: Decimal | None) -> float | None:
+    return None if price is None else float(price)
 
 
 def spec_of(run_info: Mapping[str, object]) -> EvalRunSpec:

@@ -26,6 +26,7 @@ from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.outputs.qa_logs import QaLogs, QaOptions
 from evalrun_results.outputs.result_table import result_table
 from evalrun_results.outputs.stopped_early import StoppedEarly, with_anytime_intervals
+from evalrun_results.published_figures import implausible_figures
 from evalrun_results.report.disagreements import DisagreementLog, Disagreements
 from evalrun_results.report.document import ReportContent, render_report
 from evalrun_results.run_warnings import RunWarnings
@@ -62,8 +63,10 @@ class OutputPlan:
     """From the run's totals to what its gates decided; None where the run has none."""
     stopped: StoppedEarly | None = None
     """Early stop by the gates; None if they did not stop the run."""
+    samples_per_seed: int | None = None
+    """Answers per problem and seed of a run with several seeds; None: it has one."""
     currency: str = ""
-    """Of `metrics.gpu_hour_price`; empty where there is no price."""
+    """Of the prices in `metrics`; empty where there is no price."""
     export: RunExports | None = None
     """Sends the figures elsewhere before the last files are written; None where the run asks for none."""
     audit_files: Mapping[str, bytes] = field(default_factory=dict)
@@ -236,7 +239,8 @@ def write_directory(results: Iterable[SampleResult], directory: Path, plan: Outp
     """Write a run's directory on this machine. Raises as `write_outputs` does."""
     (directory / "qa_logs").mkdir(parents=True, exist_ok=True)
     (directory / SUMMARY).unlink(missing_ok=True)
-    metrics, qa_logs, disagreements = MetricsAccumulator(), QaLogs(plan.qa), DisagreementLog()
+    metrics = MetricsAccumulator(plan.samples_per_seed)
+    qa_logs, disagreements = QaLogs(plan.qa), DisagreementLog()
     warnings, failures = RunWarnings(), FailureLog()
     with result_table(directory / "results.jsonl", directory / "results.parquet") as table:
         for result in results:
@@ -251,7 +255,9 @@ def write_directory(results: Iterable[SampleResult], directory: Path, plan: Outp
         write_atomically(directory / "audit" / name, content)
     records = _write_qa_logs(qa_logs, directory / "qa_logs")
     summary = summarise(metrics, disagreements, plan)
-    summary = replace(summary, warnings=[*_partial_lines(summary), *warnings.lines()], failures=failures)
+    implausible = implausible_figures(_model_of(plan.run_info), summary.datasets, metrics.datasets)
+    lines = [*_partial_lines(summary), *warnings.lines(), *implausible]
+    summary = replace(summary, warnings=lines, failures=failures)
     run_info = plan.run_info
     if plan.export is not None:
         exported = plan.export(run_info, summary.datasets, records, directory)
@@ -263,6 +269,14 @@ def write_directory(results: Iterable[SampleResult], directory: Path, plan: Outp
     write_atomically(directory / REPORT, render_report(report).encode())
     write_atomically(directory / SUMMARY, json_document(summary.as_json()))
     return summary
+
+
+def _model_of(run_info: Mapping[str, object]) -> str:
+    """Return the path of the run's model; empty where the run was given answers, or has an adapter."""
+    spec = run_info.get("spec")
+    model = spec.get("model") if isinstance(spec, Mapping) else None
+    path = model.get("path") if isinstance(model, Mapping) and not model.get("adapter") else None
+    return path if isinstance(path, str) else ""
 
 
 def summarise(metrics: MetricsAccumulator, disagreements: DisagreementLog, plan: OutputPlan) -> RunSummary:
@@ -282,7 +296,10 @@ def summarise(metrics: MetricsAccumulator, disagreements: DisagreementLog, plan:
         disagreements.datasets,
         gates,
         plan.stopped,
-        cost_of(plan),
+        cost_of(
+            plan,
+            sum(problem.judge_seconds for totals in metrics.datasets.values() for problem in totals.problems.values()),
+        ),
         partial=plan.partial,
         generation=plan.generation,
     )
@@ -297,13 +314,27 @@ def _partial_lines(summary: RunSummary) -> list[str]:
     return [f"these results are partial: {summary.partial}{lacking}"]
 
 
-def cost_of(plan: OutputPlan) -> JsonObject | None:
-    """Return what the run's GPUs cost in all: seconds, and money where the spec names a price of a GPU hour."""
-    seconds, price = plan.metrics.gpu_seconds, plan.metrics.gpu_hour_price
-    if not seconds:
+def cost_of(plan: OutputPlan, cpu_seconds: float) -> JsonObject | None:
+    """Return what the run cost in all: seconds of GPUs and of judged programs, and money by the spec's prices.
+
+    Returns None where the run had no GPUs of its own and the spec has no price of a CPU hour.
+    """
+    gpu_seconds, gpu_hour, cpu_hour = plan.metrics.gpu_seconds, plan.metrics.gpu_hour_price, plan.metrics.cpu_hour_price
+    parts = [
+        seconds * price / 3600
+        for seconds, price in ((gpu_seconds, gpu_hour), (cpu_seconds, cpu_hour))
+        if seconds and price is not None
+    ]
+    if not gpu_seconds and cpu_hour is None:
         return None
-    money = None if price is None else seconds * price / 3600
-    return {"gpu_seconds": seconds, "gpu_hour": price, "currency": plan.currency or None, "money": money}
+    return {
+        "gpu_seconds": gpu_seconds or None,
+        "gpu_hour": gpu_hour,
+        "cpu_seconds": cpu_seconds,
+        "cpu_hour": cpu_hour,
+        "currency": plan.currency or None,
+        "money": sum(parts) if parts else None,
+    }
 
 
 def send_directory(directory: Path, files: fsspec.AbstractFileSystem, path: str, wait: Wait | None = None) -> None:

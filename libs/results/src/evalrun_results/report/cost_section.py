@@ -48,10 +48,14 @@ def _figure(metrics: Json, metric: str) -> Markup:
 
 
 def in_all(summary: Json) -> str:
-    """Return in a sentence what the GPUs of the whole run cost."""
+    """Return in a sentence or two what the whole run cost."""
     what = "The whole run over the problems that were solved, unsolved ones included."
     seconds, money = amount(summary, "cost", "gpu_seconds"), amount(summary, "cost", "money")
-    if not seconds:
+    parts = [f"GPUs in all: {shown.seconds(seconds)}"] if seconds else []
+    if amount(summary, "cost", "cpu_hour") is not None:
+        parts.append(f"judged programs: {shown.seconds(amount(summary, 'cost', 'cpu_seconds') or 0.0)} of CPU")
+    if not parts:
         return what
     price = "" if money is None else f", {shown.number(money)} {text(summary, 'cost', 'currency')}"
-    return f"{what} GPUs in all: {shown.seconds(seconds)}{price}."
+    named = "; ".join(parts)
+    return f"{what} {named[0].upper()}{named[1:]}{price}."

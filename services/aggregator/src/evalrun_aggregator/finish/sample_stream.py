@@ -88,6 +88,7 @@ def sample_results(
             ground_truth=asked.truth,
             difficulty=problem.difficulty,
             data_source=problem.data_source,
+            tags=problem.tags,
             model=completion.model or asked_model,
             finish_reason=completion.finish_reason,
             prompt_tokens=completion.prompt_tokens,

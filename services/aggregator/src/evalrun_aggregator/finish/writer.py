@@ -53,6 +53,7 @@ def write_run_outputs(job: OutputJob) -> RunEnd:
             temperature=None if made_elsewhere else spec.protocol.temperature_value,
             max_new_tokens=None if made_elsewhere else spec.protocol.max_new_tokens,
         ),
+        samples_per_seed=spec.protocol.samples if spec.protocol.seeds > 1 and not made_elsewhere else None,
         currency="" if spec.cost is None else spec.cost.currency,
         decide_gates=job.decide_gates,
         stopped=job.stopped,

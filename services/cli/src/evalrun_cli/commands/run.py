@@ -68,6 +68,11 @@ def labels_of(written: Sequence[str]) -> dict[str, str]:
 )
 @click.option("--samples", type=click.IntRange(1, 1000), help="Without FILE: samples per problem. Default: 1, greedy.")
 @click.option(
+    "--seeds",
+    type=click.IntRange(1, 20),
+    help="Without FILE: draw the samples with this many seeds, for mean and deviation. Default: 1.",
+)
+@click.option(
     "--temperature",
     type=click.FloatRange(0.0, 2.0),
     help="Without FILE: sampling temperature. Default: 0 for one sample, 0.8 for several.",
@@ -110,6 +115,7 @@ def run(
     model: str | None,
     datasets: Sequence[str],
     samples: int | None,
+    seeds: int | None,
     temperature: float | None,
     protocol: Literal["EVAL@1", "EVAL@k", "EVAL@turns"] | None,
     k: Sequence[int] | None,
@@ -148,6 +154,7 @@ def run(
         "--model": model,
         "--dataset": datasets,
         "--samples": samples,
+        "--seeds": seeds,
         "--temperature": temperature,
         "--protocol": protocol,
         "--k": k,
@@ -193,6 +200,7 @@ def run(
                 max_problems,
                 step,
                 labels_of(labels),
+                seeds or 1,
             )
             return run_quickly(
                 wanted, output=output, request_seconds=request_timeout, options=options, session=session

@@ -45,6 +45,7 @@ class QuickRun:
     step: int | None = None
     """Training step of the checkpoint."""
     labels: Mapping[str, str] = field(default_factory=dict)
+    seeds: int = 1
 
     def checked(self) -> "QuickRun":
         """Return it with the demo's own model and dataset filled in. Raises BadInputError if something is missing."""
@@ -65,6 +66,11 @@ class QuickRun:
         if self.samples > 1 and self.temperature == 0:
             raise BadInputError(
                 f"--temperature 0: {self.samples} samples would be equal: leave it away (0.8), or write --samples 1"
+            )
+        if self.seeds > 1 and (self.temperature == 0 or self.protocol == "EVAL@1"):
+            raise BadInputError(
+                f"--seeds {self.seeds}: a greedy answer is the same with every seed: leave --temperature 0 and "
+                "--protocol EVAL@1 away, or write --seeds 1"
             )
         if self.k and max(self.k) > self.samples:
             raise BadInputError(f"--k {max(self.k)}: needs as many samples: add --samples {max(self.k)}")
@@ -117,15 +123,18 @@ def file_text(manifest: Mapping[str, Any], asked: QuickRun) -> str:
 
 def _protocol(asked: QuickRun) -> dict[str, Any]:
     samples, temperature = asked.samples, asked.temperature
-    warmth = temperature if temperature is not None else SAMPLING_TEMPERATURE if samples > 1 else 0.0
+    by_chance = samples > 1 or asked.seeds > 1
+    warmth = temperature if temperature is not None else SAMPLING_TEMPERATURE if by_chance else 0.0
+    seeds = {"seeds": asked.seeds} if asked.seeds > 1 else {}
     if asked.protocol == "EVAL@turns":
         return {
-            "name": "EVAL@turns", "temperature": f"{warmth:g}", "samples": samples, "turns": {"limit": TURN_LIMIT},
+            "name": "EVAL@turns", "temperature": f"{warmth:g}", "samples": samples, **seeds,
+            "turns": {"limit": TURN_LIMIT},
         }  # fmt: skip
     if asked.protocol != "EVAL@k" and samples == 1 and warmth == 0:
         return {"name": "EVAL@1"}
     k = sorted(set(asked.k)) or ([1] if samples == 1 else [1, samples])
-    return {"name": "EVAL@k", "temperature": f"{warmth:g}", "samples": samples, "k": k}
+    return {"name": "EVAL@k", "temperature": f"{warmth:g}", "samples": samples, **seeds, "k": k}
 
 
 def _name(model: str) -> str:

@@ -123,7 +123,7 @@ def counts_of(spec: EvalRunSpec, base_dir: Path, sizes: Mapping[str, int]) -> li
         BadInputError: a source cannot be used.
     """
     protocol, counts = spec.protocol, list[Count]()
-    passes = protocol.samples * (1 + protocol.noise_floor_repeats)
+    passes = protocol.answers_per_problem * (1 + protocol.noise_floor_repeats)
     for dataset in spec.datasets:
         if protocol.budget is not None:
             counts.append(Count(dataset.name, None, "EVAL@budget draws until its tokens are spent"))
