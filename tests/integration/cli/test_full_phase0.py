@@ -55,24 +55,24 @@ def contest(split: str, number: int) -> dict[str, object]:
     }  # fmt: skip
 
 
-def sources(folder: Path) -> Path:
+def sources(directory: Path) -> Path:
     """Write what the plan names, and the plan."""
     for name, numbers in SHARDS.items():
         split = name.partition("-")[0]
-        shard = folder / "code_contests" / split / name
+        shard = directory / "code_contests" / split / name
         shard.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.Table.from_pylist([contest(split, number) for number in numbers]), shard)
     for name in ("humaneval/HumanEval.jsonl.gz", "mbpp/mbpp.jsonl.gz"):
-        shutil.copy(data_file(name), folder)
+        shutil.copy(data_file(name), directory)
     contests = [
         {"name": f"codecontests_{split}", "source": f"code_contests/{split}"} for split in ("train", "valid", "test")
     ]
     files = [{"name": "humaneval", "source": "HumanEval.jsonl.gz"}, {"name": "mbpp_reg", "source": "mbpp.jsonl.gz"}]
-    return write_plan(folder, [*contests, *files])
+    return write_plan(directory, [*contests, *files])
 
 
 def phase0_file(data: Path) -> Path:
-    """Write phase 0's sample with its datasets as they stand; the volume is a folder, and a server answers."""
+    """Write phase 0's sample with its datasets as they stand; the volume is a directory, and a server answers."""
     sample = phase0_spec()
     spec = {
         **{field: sample[field] for field in ("model", "protocol", "cost")},
