@@ -25,6 +25,7 @@ from evalrun_reward.openrlhf import response_of, samples_of
 from evalrun_reward.refusals import ErrorReply, json_response, refusal
 from evalrun_reward.rewards import result_of, without_reward
 from evalrun_reward.samples import SampleTests, ground_truth_of, judging_of, load_known, submission_of
+from evalrun_reward.sessions.live import LiveInterpreters
 from evalrun_reward.sessions.routes import SESSION_PATHS, SessionRoutes
 from evalrun_reward.sessions.session import SessionLimits
 from evalrun_reward.sessions.session_calls import SessionCalls
@@ -103,6 +104,7 @@ class RewardService:
             on_retry=metrics.count_retry,
         )
         self._store = sessions
+        self._live: LiveInterpreters | None = None
         self._sessions: dict[str, Callable[[web.Request], Awaitable[msgspec.Struct]]] = dict.fromkeys(
             SESSION_PATHS, self._no_sessions
         )
@@ -110,9 +112,11 @@ class RewardService:
             limits = SessionLimits(
                 settings.max_turns, settings.max_session_characters, settings.max_observation_characters
             )
-            calls = SessionCalls(
-                sessions, tests, self._calls, limits, settings.cache_mib * 1024 * 1024, metrics.count_session
-            )
+            if settings.live_sandbox:
+                tokens = BearerTokens.of(settings.live_sandbox_token, settings.live_sandbox_token_file)
+                self._live = LiveInterpreters(settings.live_sandbox, tokens)
+            cache_bytes = settings.cache_mib * 1024 * 1024
+            calls = SessionCalls(sessions, tests, self._calls, limits, cache_bytes, metrics.count_session, self._live)
             self._sessions = SessionRoutes(calls, self._place, settings.deadline_seconds).paths()
         self._server: HttpServer | None = None
 
@@ -128,6 +132,8 @@ class RewardService:
             async with asyncio.timeout(grace + _CLEANUP_SECONDS):
                 await self._server.stop()
         await self._close()
+        if self._live is not None:
+            await self._live.close()
         if self._store is not None:
             await self._store.close()
 

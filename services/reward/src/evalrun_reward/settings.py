@@ -82,6 +82,18 @@ class RewardSettings(ServiceSettings):
         "redis://[:password@]host:port/db for several replicas; whoever can write there can forge rewards. `evalrun "
         "serve reward` takes a file in the user's state directory by default; the images have no sessions by default.",
     )
+    live_sandbox: CommaSeparated[str] = Field(
+        default_factory=list,
+        description="Address of a sandbox with --max-sessions: sessions with the action live keep their Python "
+        "interpreter there. May be repeated; each address must lead to one sandbox. `evalrun serve reward` takes own, "
+        "for the sandbox that it starts.",
+    )
+    live_sandbox_token: SecretStr | None = Field(
+        None, description="Bearer token of these sandboxes. Set it in the environment: flags are visible in ps."
+    )
+    live_sandbox_token_file: Path | None = Field(
+        None, description="File with that token, on its first line; read again when it changes."
+    )
     max_sessions: int = Field(
         10_000, ge=1, description="Sessions that may be open at once, over all replicas; beyond it 429."
     )

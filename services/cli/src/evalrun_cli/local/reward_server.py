@@ -20,6 +20,11 @@ from evalrun_runtime.ready_line import ready_line
 logger = logging.getLogger(__name__)
 
 STOP_SECONDS = 20.0
+LIVE_FLAG = "--live-sandbox"
+LIVE_VARIABLE = "EVALRUN_REWARD_LIVE_SANDBOX"
+OWN_SANDBOX = "own"
+MAX_INTERPRETERS = 1000
+"""Open at once in the sandbox that is started here; an idle one takes some 3 MiB."""
 STORE_NAME = f"sessions-{SCHEMA_VERSION}.sqlite3"
 """Of the default session store; a version with another schema begins another file."""
 
@@ -48,6 +53,24 @@ def add_default_store(arguments: Sequence[str], environment: Mapping[str, str], 
             "another directory"
         ) from error
     return [*arguments, "--session-store", str(directory / STORE_NAME)]
+
+
+def take_own_sandbox(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], bool]:
+    """Return the arguments without `--live-sandbox own`, and whether they, or the variable, held it."""
+    kept: list[str] = []
+    found = environment.get(LIVE_VARIABLE) == OWN_SANDBOX
+    rest = iter(arguments)
+    for argument in rest:
+        name, equals, value = argument.partition("=")
+        if name != LIVE_FLAG:
+            kept.append(argument)
+            continue
+        value = value if equals else next(rest, "")
+        if value == OWN_SANDBOX:
+            found = True
+        else:
+            kept += [LIVE_FLAG, value]
+    return kept, found
 
 
 def serve_reward(arguments: Sequence[str], options: LocalOptions) -> ExitCode:
@@ -106,6 +129,12 @@ async def _run(logs: Path, arguments: Sequence[str], options: LocalOptions, serv
         await service.start()
         return service.address
 
+    arguments, own_interpreters = take_own_sandbox(arguments, os.environ)
+    if own_interpreters and options.sandbox_fusion is not None:
+        raise BadInputError(
+            f"{LIVE_FLAG} {OWN_SANDBOX}: a SandboxFusion server has no live sessions: leave --sandbox-fusion away"
+        )
+    live: list[str] = []
     sandbox = ["--backend", "SandboxFusion", "--sandbox", options.sandbox_fusion or ""]
     if options.sandbox_fusion is not None:
         # Here, since it imports aiohttp.
@@ -113,10 +142,13 @@ async def _run(logs: Path, arguments: Sequence[str], options: LocalOptions, serv
 
         await check_fusion_server(options.sandbox_fusion)
     else:
-        sandbox = ["--sandbox", await start("sandbox", options.sandbox_flags), *options.package_flags]
+        flags = [*options.sandbox_flags, *(["--max-sessions", str(MAX_INTERPRETERS)] if own_interpreters else [])]
+        address = await start("sandbox", flags)
+        sandbox = ["--sandbox", address, *options.package_flags]
+        live = [LIVE_FLAG, address] if own_interpreters else []
     judge = await start("judge", [*sandbox, *options.containment_flags])
     own, port = _without_port(arguments)
-    address = await start("reward", [*own, "--judge", judge], port)
+    address = await start("reward", [*own, "--judge", judge, *live], port)
     click.echo(ready_line("reward", address))
     async with asyncio.TaskGroup() as group:
         for service in services:

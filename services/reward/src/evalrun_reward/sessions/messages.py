@@ -8,9 +8,10 @@ from evalrun_reward.wire import Shape
 
 Id = str | int | float
 """An id as its caller holds it: trainers keep ids in tensors, so that they come back as numbers."""
-Action = Literal["run", "submit"]
+Action = Literal["run", "submit", "live"]
 """run: an action's program runs, and the model sees what it printed. submit: the tests judge the program too, and the
-model sees how many of them passed, never the tests."""
+model sees how many of them passed, never the tests. live: the program runs in the session's own Python interpreter,
+which keeps variables, imports and files from action to action."""
 
 
 def text_of(number_or_text: Id) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from evalrun_reward.sessions.live import Interpreter
 from evalrun_reward.sessions.messages import Action, RewardResponse
 from evalrun_reward.wire import Shape
 
@@ -100,6 +101,8 @@ class Session(msgspec.Struct, frozen=True):
     turns: tuple[Turn, ...] = ()
     closed: bool = False
     reward: RewardResponse | None = None
+    interpreter: Interpreter | None = None
+    """Of a session with the action live, once it has one."""
 
     @property
     def answer(self) -> str:
@@ -114,9 +117,10 @@ class Session(msgspec.Struct, frozen=True):
         """Characters of its actions and observations."""
         return sum(len(turn.content) + len(turn.observation) for turn in self.turns)
 
-    def with_turn(self, turn: Turn) -> "Session":
-        """Return it after another action."""
-        return msgspec.structs.replace(self, version=self.version + 1, turns=(*self.turns, turn))
+    def with_turn(self, turn: Turn, interpreter: Interpreter | None = None) -> "Session":
+        """Return it after another action, with the interpreter that further ones run in."""
+        turns = (*self.turns, turn)
+        return msgspec.structs.replace(self, version=self.version + 1, turns=turns, interpreter=interpreter)
 
     def as_closed(self) -> "Session":
         """Return it without further actions."""

@@ -19,8 +19,16 @@ from evalrun_reward.judge_calls import JudgeCalls, NoVerdictError, ProblemReques
 from evalrun_reward.metrics import Step
 from evalrun_reward.rewards import reason_of, result_of
 from evalrun_reward.samples import SampleTests, submission_of, tests_of_request
+from evalrun_reward.sessions.live import (
+    Interpreter,
+    InterpreterLostError,
+    LiveInterpreters,
+    NoInterpreterError,
+    describe_execution,
+    describe_loss,
+)
 from evalrun_reward.sessions.messages import Action, ActionRequest, RewardResponse, StartRequest, text_of
-from evalrun_reward.sessions.observation import append_submission, has_program, observation_of
+from evalrun_reward.sessions.observation import append_submission, cut, has_program, observation_of
 from evalrun_reward.sessions.session import (
     NotJudgedError,
     Session,
@@ -45,6 +53,9 @@ MAX_SHOWN_CHARACTERS = 4096
 """Of a test's input and output, each; a longer one is not shown."""
 
 
+NO_LIVE_SANDBOX = "action: live needs a sandbox with live sessions: start the service with --live-sandbox URL"
+
+
 @dataclass(frozen=True, slots=True)
 class _Instance:
     digest: bytes
@@ -52,6 +63,7 @@ class _Instance:
     """Encoded."""
     action: Action
     """Work of /process_action where the caller names none."""
+    language: str
 
 
 class SessionCalls:
@@ -64,6 +76,7 @@ class SessionCalls:
         limits: of a session.
         cache_bytes: memory for suites.
         on_step: told of each session that gets so far.
+        live: gives sessions their interpreters; None: the action live is refused.
     """
 
     def __init__(
@@ -74,12 +87,14 @@ class SessionCalls:
         limits: SessionLimits,
         cache_bytes: int,
         on_step: Callable[[Step], None] = lambda step: None,
+        live: LiveInterpreters | None = None,
     ) -> None:
         self._store = store
         self._tests = tests
         self._calls = calls
         self._limits = limits
         self._on_step = on_step
+        self._live = live
         self._instances: RecentlyUsed[tuple[str, str], _Instance] = RecentlyUsed(
             cache_bytes // 3, lambda instance: len(instance.suite)
         )
@@ -100,6 +115,11 @@ class SessionCalls:
             shape=asked.shape,
             action=instance.action if asked.action is msgspec.UNSET else asked.action,
         )
+        if session.action == "live" and self._live is None:
+            raise BadInputError(NO_LIVE_SANDBOX)
+        language = session.language or instance.language
+        if session.action == "live" and language != "python":
+            raise BadInputError(f"action: live runs Python, not {language}: write run or submit")
         try:
             held = await self._store.create(session, None)
         except StoreNeedsSuiteError:
@@ -125,13 +145,15 @@ class SessionCalls:
     async def act(self, session: Session, asked: ActionRequest) -> str:
         """Run an action's program and return the observation: one a turn. Raises SessionError or StoreError."""
         turn: Turn | None = None
+        interpreter: Interpreter | None = None
         while True:
             known = replayed(session, asked.content, asked.turn, self._limits)
             if known is not None:
                 return known
-            if turn is None:
-                turn = await self._run(session, asked.content)
-            if await self._store.replace(session.with_turn(turn)):
+            # What ran in an interpreter belongs to the state that the session had then: it runs again in the new one.
+            if turn is None or session.action == "live":
+                turn, interpreter = await self._run(session, asked.content)
+            if await self._store.replace(session.with_turn(turn, interpreter)):
                 return turn.observation
             session = await self.get(session.sid)  # another call changed it meanwhile: each time round, one got on
 
@@ -140,6 +162,8 @@ class SessionCalls:
         while not session.closed:
             closed = session.as_closed()
             if await self._store.replace(closed):
+                if self._live is not None and closed.interpreter is not None:
+                    await self._live.end(closed.interpreter)
                 return closed
             session = await self.get(session.sid)
         return session
@@ -183,21 +207,43 @@ class SessionCalls:
         request = self._tests.tests_of(problem).whole.SerializeToString(deterministic=True)
         suite = msgspec.msgpack.encode(Suite(request, _shown(problem)))
         action: Action = "run" if isinstance(problem.ground_truth, StdioTests) else "submit"
-        return _Instance(hashlib.sha256(suite).digest(), suite, action)
+        return _Instance(hashlib.sha256(suite).digest(), suite, action, problem.language)
 
-    async def _run(self, session: Session, content: str) -> Turn:
+    async def _run(self, session: Session, content: str) -> tuple[Turn, Interpreter | None]:
         tests, suite = await self._suite(session)
         verdict = await self._verdict(_run_of(tests, suite, self._tests.judging), session, content)
         if not verdict.judged:
             raise NotJudgedError(reason_of(verdict))
         limit = self._limits.max_observation
+        if session.action == "live" and has_program(verdict):
+            observation, interpreter = await self._execute(session, verdict.code)
+            return Turn(content, cut(observation, limit), has_program=True), interpreter
         observation = observation_of(verdict, suite.shown, limit)
         if session.action == "submit" and has_program(verdict):
             judged = await self._verdict(tests, session, content)
             if not judged.judged:
                 raise NotJudgedError(reason_of(judged))
             observation = append_submission(observation, judged, limit)
-        return Turn(content, observation, has_program(verdict))
+        return Turn(content, observation, has_program(verdict)), session.interpreter
+
+    async def _execute(self, session: Session, code: str) -> tuple[str, Interpreter | None]:
+        """Execute code in the session's interpreter, or in a new one if that has ended, which the model is told."""
+        if self._live is None:
+            raise NotJudgedError(NO_LIVE_SANDBOX)
+        told = ""
+        try:
+            interpreter = session.interpreter or await self._live.open()
+            try:
+                done = await self._live.execute(interpreter, code)
+            except InterpreterLostError as lost:
+                if session.interpreter is not None:
+                    told = describe_loss(str(lost)) + "\n"
+                interpreter = await self._live.open()
+                done = await self._live.execute(interpreter, code)
+        except (NoInterpreterError, InterpreterLostError) as error:
+            raise NotJudgedError(f"no live interpreter: {error}") from error
+        goes_on = msgspec.structs.replace(interpreter, executions=interpreter.executions + 1)
+        return told + describe_execution(done), goes_on if done.state == "kept" else None
 
     async def _verdict(self, tests: ProblemRequest, session: Session, text: str) -> judge_pb2.Verdict:
         submission = submission_of(Sample(text, language=session.language), 0)

@@ -1,0 +1,192 @@
+"""Live Python interpreters, one per session, in sandboxes that run elsewhere: the client of their HTTP API.
+
+An interpreter lives in one process of one sandbox and may end at any time. What it held is then lost, and the session
+says so to the model. It never decides about a reward: the code inside could forge what the interpreter answers.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import aiohttp
+import msgspec
+
+from evalrun_runtime.connections.bearer_tokens import BearerTokens, authorization
+from evalrun_runtime.deadlines import HEADER, seconds_left
+
+TRIES: Final = 3
+RETRY_SECONDS: Final = 0.5
+CALL_SECONDS: Final = 120.0
+"""Maximum of one call: an execution has 10 s of CPU time, 25 s of wall time, and waits up to 60 s for a slot."""
+
+
+class Interpreter(msgspec.Struct, frozen=True):
+    """An interpreter, as the session's store holds it."""
+
+    url: str
+    """Of the sandbox."""
+    session: str
+    """Its id there."""
+    executions: int = 0
+    """Executions so far. Each has a number, so that one which is asked for twice runs once."""
+
+
+class InterpreterLostError(Exception):
+    """The interpreter has ended, with all that it held; the message says why."""
+
+
+class NoInterpreterError(Exception):
+    """No sandbox gives an interpreter now, or ever as it is set up. Nothing was executed.
+
+    Args:
+        reason: why, and what to do.
+    """
+
+
+class _RaisedError(msgspec.Struct, frozen=True):
+    traceback: str
+
+
+class Execution(msgspec.Struct, frozen=True):
+    """What one execution printed, and whether its interpreter goes on."""
+
+    status: Literal["ok", "error", "timeout", "output_limit", "ended"]
+    stdout: str = ""
+    stderr: str = ""
+    result: str = ""
+    error: _RaisedError | None = None
+    state: Literal["kept", "lost"] = "kept"
+    reason: str = ""
+
+
+class _Opened(msgspec.Struct, frozen=True):
+    session: str
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    message: str = ""
+    state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    status: int
+    body: bytes
+
+
+class LiveInterpreters:
+    """Opens, uses and closes interpreters.
+
+    Args:
+        urls: of sandboxes with live sessions. An interpreter stays with the sandbox that opened it.
+        tokens: of the sandboxes; None: they ask for none.
+        sleep: waits between two tries.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        tokens: BearerTokens | None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._urls = tuple(url.rstrip("/") for url in urls)
+        self._tokens = tokens
+        self._sleep = sleep
+        self._next = itertools.count()
+        self._http: aiohttp.ClientSession | None = None
+
+    async def open(self) -> Interpreter:
+        """Open an interpreter in the next sandbox that has room. Raises NoInterpreterError."""
+        first, reasons = next(self._next), list[str]()
+        for offset in range(len(self._urls)):
+            url = self._urls[(first + offset) % len(self._urls)]
+            answer = await self._send("POST", f"{url}/v1/sessions", None)
+            if answer is None:
+                reasons.append(f"{url} does not answer")
+            elif answer.status == 201:
+                return Interpreter(url, msgspec.json.decode(answer.body, type=_Opened).session)
+            else:
+                reasons.append(f"{url}: {_refusal(answer).message or f'status {answer.status}'}")
+        raise NoInterpreterError("; ".join(reasons))
+
+    async def execute(self, interpreter: Interpreter, code: str) -> Execution:
+        """Execute code once, however often it is asked for under one number.
+
+        Raises:
+            InterpreterLostError: the interpreter has ended, or its sandbox does not answer.
+            NoInterpreterError: the sandbox has no slot, or refuses the code.
+        """
+        if interpreter.url not in self._urls:
+            raise InterpreterLostError(f"{interpreter.url} is no longer one of the sandboxes")
+        path = f"{interpreter.url}/v1/sessions/{interpreter.session}/executions"
+        body = msgspec.json.encode({"code": code, "execution": interpreter.executions + 1})
+        answer = await self._send("POST", path, body)
+        if answer is None:
+            raise InterpreterLostError("its sandbox does not answer")
+        if answer.status == 200:
+            return msgspec.json.decode(answer.body, type=Execution)
+        refusal = _refusal(answer)
+        if answer.status == 404 and refusal.state == "lost":
+            raise InterpreterLostError(refusal.message)
+        if answer.status == 409:
+            raise InterpreterLostError("it executed something that the session does not know of")
+        raise NoInterpreterError(f"{interpreter.url}: {refusal.message or f'status {answer.status}'}")
+
+    async def end(self, interpreter: Interpreter) -> None:
+        """End an interpreter. One that cannot be reached ends by itself once it is idle."""
+        if interpreter.url in self._urls:
+            await self._send("DELETE", f"{interpreter.url}/v1/sessions/{interpreter.session}", None, tries=1)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._http is not None:
+            await self._http.close()
+
+    async def _send(self, method: str, url: str, body: bytes | None, tries: int = TRIES) -> _Answer | None:
+        """Return the answer, or None if the sandbox did not answer in any of the tries."""
+        if self._http is None:
+            self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=CALL_SECONDS))
+        for number in range(tries):
+            if number:
+                await self._sleep(RETRY_SECONDS)
+            headers = authorization(self._tokens)
+            left = seconds_left()
+            if left is not None:
+                headers[HEADER] = str(max(1, int(left * 1000)))
+            try:
+                async with self._http.request(method, url, data=body, headers=headers) as answer:
+                    return _Answer(answer.status, await answer.read())
+            except (aiohttp.ClientError, TimeoutError):
+                continue
+        return None
+
+
+def _refusal(answer: _Answer) -> _Refusal:
+    """Return what a sandbox says beside a status; empty where it is none of ours."""
+    try:
+        return msgspec.json.decode(answer.body, type=_Refusal)
+    except msgspec.DecodeError:
+        return _Refusal()
+
+
+def describe_execution(done: Execution) -> str:
+    """Return what the model is shown of an execution."""
+    parts = [f"{name}:\n{text.rstrip()}" for name, text in (("stdout", done.stdout), ("stderr", done.stderr)) if text]
+    if done.result:
+        parts.append(f"result:\n{done.result}")
+    if done.error is not None:
+        parts.append(done.error.traceback.rstrip())
+    if done.status == "timeout":
+        parts.append("[stopped: time limit exceeded]")
+    if done.status == "output_limit":
+        parts.append("[stopped: it printed too much]")
+    if done.state == "lost":
+        parts.append(describe_loss(done.reason))
+    return "\n".join(parts) if parts else "[it printed nothing]"
+
+
+def describe_loss(reason: str) -> str:
+    """Return what the model is told when its interpreter is gone."""
+    return f"[the interpreter ended ({reason}): variables and imports of earlier actions are gone]"

@@ -1,0 +1,126 @@
+"""Sessions with the action live: a contained interpreter keeps their state, and its loss is told, never a reward."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from builders.judge.sandbox import service
+from builders.ports import free_port
+from builders.reward.service import TESTS, Served, post, served
+
+from evalrun.judge.v1 import judge_pb2
+from evalrun_client.fake_judge import FakeJudge
+from evalrun_executor.api import SandboxInfo
+
+LIVE = ("--max-sessions", "2")
+START = {"instance_hash": 7, "ground_truth": TESTS, "action": "live"}
+
+
+def finds_the_whole_text(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict:
+    """Stand in for a judge: the answer is the program, and each fails when it runs by itself."""
+    text = request.submission.text
+    status = judge_pb2.FINAL_STATUS_RUNTIME_ERROR if text else judge_pb2.FINAL_STATUS_EMPTY_OUTPUT
+    return judge_pb2.Verdict(judged=True, final_status=status, pass_ratio=0.0, code=text)
+
+
+@asynccontextmanager
+async def sandbox(*flags: str) -> AsyncIterator[str]:
+    """The address of a sandbox; skips where this machine cannot contain interpreters."""
+    async with service("--slots", "2", *flags) as (address, _):
+        async with aiohttp.ClientSession() as http, http.get(f"{address}/v1/info") as answer:
+            info = SandboxInfo(**await answer.json())
+        if info.level != "full":
+            pytest.skip(f"this machine reaches level {info.level}: {'; '.join(info.missing)}")
+        yield address
+
+
+@asynccontextmanager
+async def session(store: Path, sandboxes: list[str]) -> AsyncIterator[tuple[Served, Callable[..., Any]]]:
+    """A session of the action live; the function takes an action and returns status and message."""
+    judge = FakeJudge(finds_the_whole_text)
+    async with served(judge, session_store=str(store / "s.sqlite3"), live_sandbox=sandboxes) as it:
+        status, answer, _ = await post(it.address, "/start_instance", START)
+        assert status == 200, answer
+        sid = int(answer["sid"])
+
+        async def act(content: str, **more: object) -> tuple[int, str]:
+            status, answer, _ = await post(it.address, "/process_action", {"sid": sid, "content": content, **more})
+            return status, answer["content"] if status == 200 else answer["message"]
+
+        act.sid = sid  # type: ignore[attr-defined]
+        yield it, act
+
+
+async def test_an_interpreter_keeps_variables_between_actions(tmp_path: Path) -> None:
+    async with sandbox(*LIVE) as address, session(tmp_path, [address]) as (it, act):
+        assert await act("x = 20\nprint('set')") == (200, "stdout:\nset")
+        assert await act("x += 1") == (200, "[it printed nothing]")
+        assert await act("x") == (200, "result:\n21")
+        status, shown = await act("1 / 0")
+        assert status == 200
+        assert "ZeroDivisionError" in shown
+        # Asked again, an action is not executed again.
+        assert await act("x += 1", turn=1) == (200, "[it printed nothing]")
+        assert await act("x + 0") == (200, "result:\n21")
+        status, reward, _ = await post(it.address, "/compute_reward", {"sid": act.sid})
+        assert (status, reward["reward"]) == (200, 0.0)
+
+
+async def test_a_killed_interpreter_is_told_to_the_model_and_the_session_goes_on(tmp_path: Path) -> None:
+    async with sandbox(*LIVE) as address, session(tmp_path, [address]) as (_, act):
+        assert (await act("x = 1"))[0] == 200
+        status, shown = await act("import os\nos._exit(3)")
+        assert status == 200
+        assert "the interpreter ended" in shown
+        status, shown = await act("x")
+        assert status == 200
+        assert "NameError" in shown
+        assert await act("2 + 2") == (200, "result:\n4")
+
+
+async def test_a_sandbox_that_is_gone_is_told_and_another_one_goes_on(tmp_path: Path) -> None:
+    async with sandbox(*LIVE) as second:
+        async with sandbox(*LIVE) as first:
+            opened = session(tmp_path, [first, second])
+            _, act = await opened.__aenter__()
+            assert (await act("x = 1"))[0] == 200
+        status, shown = await act("print(2)")
+        assert status == 200
+        assert "its sandbox does not answer" in shown
+        assert "variables and imports of earlier actions are gone" in shown
+        assert shown.endswith("stdout:\n2")
+        await opened.__aexit__(None, None, None)
+
+
+async def test_without_any_sandbox_there_is_neither_a_turn_nor_a_reward(tmp_path: Path) -> None:
+    dead = f"http://127.0.0.1:{free_port()}"
+    async with session(tmp_path, [dead]) as (_, act):
+        status, message = await act("x = 1")
+        assert status == 503
+        assert f"no live interpreter: {dead} does not answer" in message
+
+
+async def test_a_sandbox_without_live_sessions_says_how_to_turn_them_on(tmp_path: Path) -> None:
+    async with sandbox() as address, session(tmp_path, [address]) as (_, act):
+        status, message = await act("x = 1")
+        assert status == 503
+        assert "start it with --max-sessions" in message
+
+
+@pytest.mark.parametrize(
+    ("settings", "more", "says"),
+    [
+        ({}, {}, "start the service with --live-sandbox URL"),
+        ({"live_sandbox": ["http://127.0.0.1:9"]}, {"language": "cpp"}, "live runs Python, not cpp"),
+    ],
+)
+async def test_an_action_live_that_cannot_be_is_refused_at_the_start(
+    settings: dict[str, Any], more: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    async with served(FakeJudge(), session_store=str(tmp_path / "s.sqlite3"), **settings) as it:
+        status, answer, _ = await post(it.address, "/start_instance", START | more)
+        assert status == 400
+        assert says in answer["message"]
