@@ -1,6 +1,6 @@
 """Sessions with the action live: a contained interpreter keeps their state, and its loss is told, never a reward."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from builders.judge.sandbox import service
 from builders.ports import free_port
-from builders.reward.service import TESTS, Served, post, served
+from builders.reward.service import TESTS, post, served
 
 from evalrun.judge.v1 import judge_pb2
 from evalrun_client.fake_judge import FakeJudge
@@ -37,57 +37,70 @@ async def sandbox(*flags: str) -> AsyncIterator[str]:
         yield address
 
 
+class LiveSession:
+    """A session, and what its actions get."""
+
+    def __init__(self, address: str, sid: int) -> None:
+        self._address = address
+        self._sid = sid
+
+    async def act(self, content: str, **more: object) -> tuple[int, str]:
+        """Take an action; returns the status and the message."""
+        body = {"sid": self._sid, "content": content, **more}
+        status, answer, _ = await post(self._address, "/process_action", body)
+        return status, answer["content"] if status == 200 else answer["message"]
+
+    async def reward(self) -> tuple[int, float]:
+        """Ask for the reward."""
+        status, answer, _ = await post(self._address, "/compute_reward", {"sid": self._sid})
+        return status, answer["reward"]
+
+
 @asynccontextmanager
-async def session(store: Path, sandboxes: list[str]) -> AsyncIterator[tuple[Served, Callable[..., Any]]]:
-    """A session of the action live; the function takes an action and returns status and message."""
+async def session(store: Path, sandboxes: list[str]) -> AsyncIterator["LiveSession"]:
+    """A session of the action live."""
     judge = FakeJudge(finds_the_whole_text)
     async with served(judge, session_store=str(store / "s.sqlite3"), live_sandbox=sandboxes) as it:
         status, answer, _ = await post(it.address, "/start_instance", START)
         assert status == 200, answer
         sid = int(answer["sid"])
 
-        async def act(content: str, **more: object) -> tuple[int, str]:
-            status, answer, _ = await post(it.address, "/process_action", {"sid": sid, "content": content, **more})
-            return status, answer["content"] if status == 200 else answer["message"]
-
-        act.sid = sid  # type: ignore[attr-defined]
-        yield it, act
+        yield LiveSession(it.address, int(answer["sid"]))
 
 
 async def test_an_interpreter_keeps_variables_between_actions(tmp_path: Path) -> None:
-    async with sandbox(*LIVE) as address, session(tmp_path, [address]) as (it, act):
-        assert await act("x = 20\nprint('set')") == (200, "stdout:\nset")
-        assert await act("x += 1") == (200, "[it printed nothing]")
-        assert await act("x") == (200, "result:\n21")
-        status, shown = await act("1 / 0")
+    async with sandbox(*LIVE) as address, session(tmp_path, [address]) as it:
+        assert await it.act("x = 20\nprint('set')") == (200, "stdout:\nset")
+        assert await it.act("x += 1") == (200, "[it printed nothing]")
+        assert await it.act("x") == (200, "result:\n21")
+        status, shown = await it.act("1 / 0")
         assert status == 200
         assert "ZeroDivisionError" in shown
         # Asked again, an action is not executed again.
-        assert await act("x += 1", turn=1) == (200, "[it printed nothing]")
-        assert await act("x + 0") == (200, "result:\n21")
-        status, reward, _ = await post(it.address, "/compute_reward", {"sid": act.sid})
-        assert (status, reward["reward"]) == (200, 0.0)
+        assert await it.act("x += 1", turn=1) == (200, "[it printed nothing]")
+        assert await it.act("x + 0") == (200, "result:\n21")
+        assert await it.reward() == (200, 0.0)
 
 
 async def test_a_killed_interpreter_is_told_to_the_model_and_the_session_goes_on(tmp_path: Path) -> None:
-    async with sandbox(*LIVE) as address, session(tmp_path, [address]) as (_, act):
-        assert (await act("x = 1"))[0] == 200
-        status, shown = await act("import os\nos._exit(3)")
+    async with sandbox(*LIVE) as address, session(tmp_path, [address]) as it:
+        assert (await it.act("x = 1"))[0] == 200
+        status, shown = await it.act("import os\nos._exit(3)")
         assert status == 200
         assert "the interpreter ended" in shown
-        status, shown = await act("x")
+        status, shown = await it.act("x")
         assert status == 200
         assert "NameError" in shown
-        assert await act("2 + 2") == (200, "result:\n4")
+        assert await it.act("2 + 2") == (200, "result:\n4")
 
 
 async def test_a_sandbox_that_is_gone_is_told_and_another_one_goes_on(tmp_path: Path) -> None:
     async with sandbox(*LIVE) as second:
         async with sandbox(*LIVE) as first:
             opened = session(tmp_path, [first, second])
-            _, act = await opened.__aenter__()
-            assert (await act("x = 1"))[0] == 200
-        status, shown = await act("print(2)")
+            it = await opened.__aenter__()
+            assert (await it.act("x = 1"))[0] == 200
+        status, shown = await it.act("print(2)")
         assert status == 200
         assert "its sandbox does not answer" in shown
         assert "variables and imports of earlier actions are gone" in shown
@@ -97,15 +110,15 @@ async def test_a_sandbox_that_is_gone_is_told_and_another_one_goes_on(tmp_path: 
 
 async def test_without_any_sandbox_there_is_neither_a_turn_nor_a_reward(tmp_path: Path) -> None:
     dead = f"http://127.0.0.1:{free_port()}"
-    async with session(tmp_path, [dead]) as (_, act):
-        status, message = await act("x = 1")
+    async with session(tmp_path, [dead]) as it:
+        status, message = await it.act("x = 1")
         assert status == 503
         assert f"no live interpreter: {dead} does not answer" in message
 
 
 async def test_a_sandbox_without_live_sessions_says_how_to_turn_them_on(tmp_path: Path) -> None:
-    async with sandbox() as address, session(tmp_path, [address]) as (_, act):
-        status, message = await act("x = 1")
+    async with sandbox() as address, session(tmp_path, [address]) as it:
+        status, message = await it.act("x = 1")
         assert status == 503
         assert "start it with --max-sessions" in message
 
