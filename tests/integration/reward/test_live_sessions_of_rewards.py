@@ -63,7 +63,6 @@ async def session(store: Path, sandboxes: list[str]) -> AsyncIterator["LiveSessi
     async with served(judge, session_store=str(store / "s.sqlite3"), live_sandbox=sandboxes) as it:
         status, answer, _ = await post(it.address, "/start_instance", START)
         assert status == 200, answer
-        sid = int(answer["sid"])
 
         yield LiveSession(it.address, int(answer["sid"]))
 

@@ -90,7 +90,7 @@ def test_coverage_stands_beside_with_its_bounds() -> None:
         "not_judged": 2, "not_judged_repeats": 0, "not_judged_later_turns": 0,
         "memory_limit": 1,
         "tests": {
-            "success": 5, "wrong_answer": 3, "runtime_error": 1, "timeout": 1, "memory_limit": 1, "compile_error": 3,
+            "success": 5, "wrong_answer": 2, "runtime_error": 1, "timeout": 2, "memory_limit": 1, "compile_error": 3,
         },
         "final_status": {
             "success": 2, "empty_output": 1, "syntax_error": 1, "runtime_error": 2, "timeout": 1, "wrong_answer": 1,
