@@ -11,9 +11,9 @@ from builders.judge.sandbox import service
 from builders.ports import free_port
 from builders.reward.service import TESTS, post, served
 
-from evalrun.judge.v1 import judge_pb2
 from evalrun_client.fake_judge import FakeJudge
 from evalrun_executor.api import SandboxInfo
+from evalrun_proto.judge.v1 import judge_pb2
 
 LIVE = ("--max-sessions", "2")
 START = {"instance_hash": 7, "ground_truth": TESTS, "action": "live"}
