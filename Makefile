@@ -36,10 +36,10 @@ generate: $(VENV)/.dev ## regenerate everything that is generated: stubs, CRDs, 
 
 lock: $(VENV)/.dev ## update requirements/*.txt from pyproject.toml
 	$(BIN)/python tools/lock.py
-	$(BIN)/python tools/gen_cpu.py lock
+	PYTHONPATH=services/cli/src $(BIN)/python tools/gen_cpu.py lock
 
 setup-gen-cpu: $(VENV)/.build ## install Ray, verl and vLLM for a CPU (6 GB) beside .venv, once for each lock
-	$(BIN)/python tools/gen_cpu.py install
+	PYTHONPATH=services/cli/src $(BIN)/python tools/gen_cpu.py install
 
 test-rollout: $(VENV)/.dev setup-gen-cpu ## real verl replicas on a real Ray cluster, an adapter on one, and verl's merger, on a CPU
 	EVALRUN_TEST_ROLLOUT=all $(BIN)/pytest tests/integration/rollout

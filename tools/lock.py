@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 ALONE = {"graders": ("verl",), "trainers": ("openrlhf", "trl")}
 """Packages locked without what they ask for: verl's scorers import neither torch nor Ray, and of what the trainers ask
-for the one part needs a GPU's compiler; the other is that of `gen-cpu.txt`."""
+for the one part needs a GPU's compiler; the other is that of `tools/gen_cpu.py`."""
 
 
 def wanted() -> dict[str, list[str]]:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from evalrun_cli.clock import stopwatch
+from evalrun_cli.gpu_host.options import GpuOptions
 from evalrun_cli.local.options import LocalOptions, Printing
 from evalrun_runtime.distribution import NAME
 
@@ -65,6 +66,37 @@ def judged_here(command: Command) -> Command:
         return command(options=LocalOptions(slots, allow_uncontained, sandbox_fusion, packages), **others)
 
     return with_options
+
+
+def on_gpus(command: Command) -> Command:
+    """Add the flags for replicas on this machine; the command receives them as `gpu_options`."""
+
+    @click.option(
+        "--gpus",
+        metavar="all|0,1",
+        help="GPUs of this machine for the run's replicas, as nvidia-smi numbers them. Default with spec.rollout: all. "
+        "cpu or cpu:N: a tiny model on the CPU build, which pretends N GPUs.",
+    )
+    @click.option("--replicas", type=click.IntRange(1, 64), help="Replicas to start here. Default: as FILE has them.")
+    @click.option(
+        "--gpu-python",
+        metavar="PROGRAM",
+        type=click.Path(path_type=Path),
+        help="Interpreter with Ray, verl and vLLM. Default: that of `evalrun setup gpu`.",
+    )
+    @click.option("--ray-address", metavar="HOST:PORT", help="Ray cluster to join, instead of starting one here.")
+    @wraps(command)
+    def with_gpu_options(
+        *,
+        gpus: str | None,
+        replicas: int | None,
+        gpu_python: Path | None,
+        ray_address: str | None,
+        **others: Any,  # noqa: ANN401 - whatever the command's own flags are
+    ) -> int:
+        return command(gpu_options=GpuOptions(gpus, replicas, gpu_python, ray_address), **others)
+
+    return with_gpu_options
 
 
 def reported(command: Command) -> Command:

@@ -6,7 +6,17 @@ from typing import Literal
 
 import click
 
-from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, NAMESPACE, SINCE_START, evalrun, judged_here, reported
+from evalrun_cli.commands.group import (
+    EXISTING_FILE,
+    EXIT_CODES,
+    NAMESPACE,
+    SINCE_START,
+    evalrun,
+    judged_here,
+    on_gpus,
+    reported,
+)
+from evalrun_cli.gpu_host.options import GpuOptions
 from evalrun_cli.local.options import LocalOptions, Printing
 from evalrun_runtime.exits import ExitCode
 
@@ -95,6 +105,7 @@ def labels_of(written: Sequence[str]) -> dict[str, str]:
 @click.option("--step", type=click.IntRange(min=0), help="Without FILE: training step of the checkpoint.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Without FILE: a label; may be repeated.")
 @click.option("--wandb", metavar="PROJECT", help="Without FILE: export the run to this project of Weights & Biases.")
+@click.option("--tensor-parallel", type=click.IntRange(1, 64), help="Without FILE: GPUs per replica. Default: 1.")
 @click.option("--resume", type=click.Path(path_type=Path), help="With --local: resume the run in this directory.")
 @click.option(
     "--request-timeout",
@@ -105,6 +116,7 @@ def labels_of(written: Sequence[str]) -> dict[str, str]:
 )
 @reported
 @judged_here
+@on_gpus
 def run(
     file: Path | None,
     local: bool,
@@ -124,23 +136,27 @@ def run(
     step: int | None,
     labels: Sequence[str],
     wandb: str | None,
+    tensor_parallel: int | None,
     resume: Path | None,
     request_timeout: float | None,
     options: LocalOptions,
+    gpu_options: GpuOptions,
     printing: Printing,
 ) -> ExitCode:
     """Run the EvalRun of FILE and show its results.
 
     \b
     Without a file:  evalrun run --endpoint URL --model NAME --dataset FILE|NAME
+    On GPUs here:    evalrun run --gpus all --model PATH|HUB_ID --dataset FILE|NAME
 
     This runs on this machine and writes an equivalent evalrun.yaml beside the results.
 
     Without --local, FILE is applied to the current cluster (KUBECONFIG) and its run is followed. Ctrl-C stops
     following; the run continues.
 
-    With --local, the services run on this machine. A spec with `rollout` then needs --endpoint. Ctrl-C stops the run
-    cleanly, and `evalrun resume DIR` continues it, also after a crash.
+    With --local, the services run on this machine, and a spec with `rollout` starts its replicas on this machine's GPUs
+    unless --endpoint names a server. Ctrl-C stops the run cleanly, and `evalrun resume DIR` continues it, also after a
+    crash.
     """
     here: dict[str, object] = {"--output": output, "--endpoint": endpoints, "--resume": resume}
     here |= {
@@ -148,6 +164,7 @@ def run(
         "--quiet": printing.quiet,
         "--json": printing.as_json,
         **options.flags,
+        **gpu_options.flags,
     }
     given = [flag for flag, value in here.items() if value]
     asked = {
@@ -163,6 +180,7 @@ def run(
         "--step": step,
         "--label": labels,
         "--wandb": wandb,
+        "--tensor-parallel": tensor_parallel,
     }
     if file is None and (namespace is not None or no_follow or resume is not None):
         raise click.UsageError("--namespace, --no-follow, --resume: these need a FILE: name one, or remove them")
@@ -179,7 +197,10 @@ def run(
     from evalrun_cli.local.parts import launched_early, needed_parts
 
     plays_back = any(url.startswith("builtin:") for url in endpoints)
-    names = needed_parts(options, generates=True, plays_back=plays_back) if file or endpoints else []
+    launches = not endpoints and gpu_options.gpus is not None
+    generates = bool(file or endpoints or launches)
+    names = needed_parts(options, generates=True, plays_back=plays_back, launches=launches) if generates else []
+    names = [name for name in names if name != "rollout"]  # it imports little, and it may end late
     with launched_early(names, [] if resume is None else [str(resume)]) as launched:  # before the longest imports
         from evalrun_cli.local.quick_run import QuickRun
         from evalrun_cli.local.run_session import session_for
@@ -201,9 +222,15 @@ def run(
                 step,
                 labels_of(labels),
                 seeds or 1,
+                tensor_parallel or 1,
             )
             return run_quickly(
-                wanted, output=output, request_seconds=request_timeout, options=options, session=session
+                wanted,
+                output=output,
+                request_seconds=request_timeout,
+                options=options,
+                gpu_options=gpu_options,
+                session=session,
             ).code
         ended = run_file(
             file,
@@ -212,6 +239,7 @@ def run(
             resume=resume,
             request_seconds=request_timeout,
             options=options,
+            gpu_options=gpu_options,
             session=session,
         )
         return ended.code
@@ -224,12 +252,24 @@ def run(
 )
 @click.option("--request-timeout", type=click.FloatRange(min=1.0), metavar="SECONDS", help="As in `evalrun run`.")
 @reported
-def resume(directory: Path, endpoints: Sequence[str], request_timeout: float | None, printing: Printing) -> ExitCode:
+@on_gpus
+def resume(
+    directory: Path,
+    endpoints: Sequence[str],
+    request_timeout: float | None,
+    gpu_options: GpuOptions,
+    printing: Printing,
+) -> ExitCode:
     """Go on with the run in DIR, whichever command started it on this machine. Nothing stored is done again."""
     from evalrun_cli.local.runs import resume_directory
 
     return resume_directory(
-        directory, endpoints=endpoints, request_seconds=request_timeout, printing=printing, clock=SINCE_START
+        directory,
+        endpoints=endpoints,
+        request_seconds=request_timeout,
+        gpu_options=gpu_options,
+        printing=printing,
+        clock=SINCE_START,
     ).code
 
 

@@ -15,14 +15,18 @@ import grpc
 from rich.console import Console
 
 from evalrun_api.v1alpha1.model_servers import DEFAULT_CONCURRENT_REQUESTS
+from evalrun_cli.clock import Clock, stopwatch
+from evalrun_cli.gpu_host.part_times import PartTimes
 from evalrun_cli.local.display import Display, display_for
 from evalrun_cli.local.options import LocalOptions
-from evalrun_cli.local.parts import needed_parts, part
+from evalrun_cli.local.parts import JOBS, needed_parts, part
 from evalrun_cli.local.processes import Restarts, ServiceFailedError, ServiceProcess, keep_running
 from evalrun_cli.local.run_session import RunOutcome, RunSession, StopSwitch
 from evalrun_cli.local.workspace import Workspace, shown_path
 from evalrun_cli.results_table import results_tables
 from evalrun_cli.run_gate import gate_line, gated_code
+from evalrun_generator.gpu_host.session_directory import TIMES as HOST_TIMES
+from evalrun_generator.gpu_host.session_directory import remove_abandoned
 from evalrun_proto.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_runtime.connections.grpc_channel import open_channel
 from evalrun_runtime.exits import BadInputError, ExitCode
@@ -39,7 +43,9 @@ STOP_SECONDS = 20.0
 """Programs that are being judged when Ctrl-C comes may use their time limit before they are cut off."""
 REQUEST_STOP_SECONDS = 60.0
 """Requests in flight when Ctrl-C comes may be answered before they are given up."""
-URGENT_STOP_SECONDS = {"generator": 0.5, "aggregator": 0.7}
+ROLLOUT_END_SECONDS = 25.0
+"""In which replicas and their Ray are ended, after the requests in flight."""
+URGENT_STOP_SECONDS = {"generator": 0.5, "rollout": ROLLOUT_END_SECONDS, "aggregator": 0.7}
 """After the second Ctrl-C: the answers that have come are stored; the parts that store nothing are killed at once."""
 STORAGE_SECONDS = 570
 """Seconds for which the disk may be full: less than the generator's patience, so that the cause is told."""
@@ -73,6 +79,8 @@ class CompletionSource:
     """Requests in flight at an endpoint, if its entry in the spec says."""
     request_seconds: float | None = None
     """Timeout of a request; None: by its max_tokens."""
+    host_flags: Sequence[str] = ()
+    """Arguments of the process that starts replicas on this machine; empty: endpoints are asked."""
 
 
 class LocalRun:
@@ -85,13 +93,17 @@ class LocalRun:
         generation: CompletionSource | None,
         switch: StopSwitch | None = None,
         launched: Mapping[str, ServiceProcess] = MappingProxyType({}),
+        clock: Clock | None = None,
     ) -> None:
+        self._clock = clock or stopwatch()
         self._switch = switch or StopSwitch()
         self._workspace = workspace
         self._options = options
         self._generation = generation
         plays_back = generation is not None and bool(generation.recorded)
-        names = needed_parts(options, generates=generation is not None, plays_back=plays_back)
+        self._launches = generation is not None and bool(generation.host_flags)
+        names = needed_parts(options, generates=generation is not None, plays_back=plays_back, launches=self._launches)
+        self._not_needed = [service for name, service in launched.items() if name not in names]
         self._services = {name: launched.get(name) or part(name, workspace.logs) for name in names}
         for name, service in self._services.items():
             service.log = workspace.logs / f"{name}.log"
@@ -101,6 +113,7 @@ class LocalRun:
         self._generates = generation is not None
         self._stop_seconds = START_STOP_SECONDS
         self._is_under_way = False
+        self._part_times = PartTimes()
         self.problem = "it was stopped"
         """Reason why the run has no results, once it has ended without them."""
 
@@ -138,6 +151,16 @@ class LocalRun:
             for number in signals:
                 loop.remove_signal_handler(number)
 
+    def times_line(self) -> str | None:
+        """Return how long each part took; None for a run that started no replicas."""
+        if not self._launches:
+            return None
+        try:
+            host = json.loads((self._workspace.logs / HOST_TIMES).read_bytes())
+        except (OSError, ValueError):  # every answer was stored already
+            host = {}
+        return self._part_times.line(host, self._clock())
+
     def _interrupt(self, display: Display) -> None:
         """Stop the run, and say at once what is waited for; a second time: wait no longer."""
         if self._stopped.is_set():
@@ -150,15 +173,19 @@ class LocalRun:
     async def _stop_all(self) -> None:
         """End every part: each before those that it calls while answers may be in flight, else all at once."""
         services = [*reversed(self._services.values())]
-        if not self._is_under_way:
+        if self._is_under_way:
+            for service in services:
+                await self._stop_gently(service)
+        else:
             await asyncio.gather(*(service.stop(self._stop_seconds) for service in services))
-            return
-        for service in services:
-            await self._stop_gently(service)
+        if self._launches:  # the process that started Ray may have been killed
+            await asyncio.to_thread(remove_abandoned)
 
     async def _stop_gently(self, service: ServiceProcess) -> None:
         """End a part, at once after a second Ctrl-C."""
-        seconds = REQUEST_STOP_SECONDS if service.name == "generator" else self._stop_seconds
+        seconds = self._stop_seconds
+        if service.name in JOBS:
+            seconds = REQUEST_STOP_SECONDS + (ROLLOUT_END_SECONDS if service.name == "rollout" else 0.0)
         stopping = asyncio.create_task(service.stop(seconds))
         urgent = asyncio.create_task(self._urgent.wait())
         await asyncio.wait({stopping, urgent}, return_when=asyncio.FIRST_COMPLETED)
@@ -171,6 +198,8 @@ class LocalRun:
 
     async def _start_all(self) -> tuple[str, Sequence[str]]:
         """Return the ledger's address and the endpoints."""
+        for service in self._not_needed:
+            await service.stop(0)
         for service in self._services.values():  # most of a start is imports, which thus use every core
             if service.pid is None:
                 await service.launch()
@@ -212,7 +241,7 @@ class LocalRun:
 
     async def _start_endpoints(self) -> Sequence[str]:
         """Return the endpoints to generate with; a recorded one is started."""
-        if self._generation is None:
+        if self._generation is None or self._launches:
             return []
         if not self._generation.recorded:
             return self._generation.endpoints
@@ -223,16 +252,21 @@ class LocalRun:
     async def _start_generator(
         self, ledger: str, endpoints: Sequence[str], generation: CompletionSource
     ) -> ServiceProcess:
-        arguments = ["--ledger", ledger, "--model", generation.model, "--worker-id", "generator-0"]
-        arguments += ["--tokenizer", generation.tokenizer]
-        arguments += ["--start-seconds", str(ENDPOINT_SECONDS), "--drain-seconds", str(REQUEST_STOP_SECONDS)]
+        arguments = ["--ledger", ledger, "--worker-id", "generator-0", "--drain-seconds", str(REQUEST_STOP_SECONDS)]
+        if self._launches:
+            work_order, logs = str(self._workspace.work_order), str(self._workspace.logs)
+            arguments += ["--work-order", work_order, "--logs", logs, "--report-seconds", "1", *generation.host_flags]
+        else:
+            arguments += ["--model", generation.model, "--tokenizer", generation.tokenizer]
+            arguments += ["--start-seconds", str(ENDPOINT_SECONDS)]
         if generation.request_seconds is not None:
             arguments += ["--request-seconds", str(generation.request_seconds), "--request-seconds-per-token", "0"]
         for endpoint in endpoints:
             arguments += ["--endpoint", endpoint]
             arguments += ["--concurrency", str(generation.concurrency.get(endpoint, DEFAULT_CONCURRENT_REQUESTS))]
-        await self._start("generator", arguments)
-        return self._services["generator"]
+        name = "rollout" if self._launches else "generator"
+        await self._start(name, arguments)
+        return self._services[name]
 
     async def _start(self, name: str, arguments: Sequence[str], *, is_told_later: bool = False) -> str:
         """Start a launched part and return its address."""
@@ -280,6 +314,8 @@ class LocalRun:
                         ) from error
                 else:
                     display.update(status)
+                    for line in self._part_times.read(status, self._clock()):
+                        display.say(line)
                     self._open_requests = sum(replica.in_flight for replica in status.replicas)
                     self._generates = self._generation is not None and any(
                         each.generated < each.total for each in status.datasets
@@ -334,7 +370,7 @@ def run_to_end(
 
     launched = session.launched
     services = {} if launched is None else launched.services
-    local = LocalRun(workspace, options, generation, session.stop, services)
+    local = LocalRun(workspace, options, generation, session.stop, services, session.clock)
 
     async def run() -> ExitCode:
         return await local.run(display_for(progress, session.clock))
@@ -361,6 +397,8 @@ def run_to_end(
             say(f"nothing is lost; go on with: evalrun resume {shlex.quote(str(shown_path(workspace.directory)))}")
         return RunOutcome(code, workspace.directory, problem=local.problem)
     summary = json.loads(workspace.summary.read_text())
+    if (times := local.times_line()) is not None:
+        say(times)
     if session.as_json:
         console.out(json.dumps({"directory": str(workspace.directory), **summary}, indent=2), highlight=False)
         return RunOutcome(gated_code(code, summary), workspace.directory, summary)

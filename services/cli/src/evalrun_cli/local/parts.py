@@ -24,8 +24,12 @@ PARTS = {
     "judge": "evalrun_judge",
     "aggregator": "evalrun_aggregator",
     "generator": "evalrun_generator",
+    "rollout": "evalrun_generator.gpu_host",
 }
 """The parts of a run and their modules: each comes after those that it calls, and is ended before them."""
+
+JOBS: Final = ("generator", "rollout")
+"""Parts that end by themselves when every answer is stored, and serve nobody."""
 
 FIRST_SHARED: Final = ("evalrun_runtime.process", "evalrun_executor.executor")
 """Imported before the first part is forked: every service and the executor's two users share it."""
@@ -45,19 +49,22 @@ class LaunchedParts:
     runner: asyncio.Runner
 
 
-def needed_parts(options: LocalOptions, *, generates: bool = False, plays_back: bool = False) -> list[str]:
+def needed_parts(
+    options: LocalOptions, *, generates: bool = False, plays_back: bool = False, launches: bool = False
+) -> list[str]:
     """Return the parts that a run needs here, in the order of `PARTS`.
 
     Args:
         options: what the user says about this machine.
         generates: completions are generated.
         plays_back: some of them by a server of recorded completions that is started here.
+        launches: by replicas that are started here.
     """
     needed = {"judge", "aggregator"}
     if options.sandbox_fusion is None:
         needed.add("sandbox")
     if generates:
-        needed.add("generator")
+        needed.add("rollout" if launches else "generator")
     if plays_back:
         needed.add("recorded")
     return [name for name in PARTS if name in needed]
@@ -65,7 +72,7 @@ def needed_parts(options: LocalOptions, *, generates: bool = False, plays_back: 
 
 def part(name: str, logs: Path) -> ServiceProcess:
     """Return the part of this name, not yet launched."""
-    return ServiceProcess(name, PARTS[name], [], logs / f"{name}.log", has_port=name != "generator")
+    return ServiceProcess(name, PARTS[name], [], logs / f"{name}.log", has_port=name not in JOBS)
 
 
 @contextmanager

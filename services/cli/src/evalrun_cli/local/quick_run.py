@@ -10,6 +10,7 @@ import yaml
 
 from evalrun_api.names import MAX_RUN_NAME
 from evalrun_api.v1alpha1 import API_VERSION, KIND
+from evalrun_cli.gpu_host.options import NO_GPU_OPTIONS, GpuOptions
 from evalrun_data import demo
 from evalrun_data.published import EVALUATED
 from evalrun_runtime.exits import BadInputError
@@ -46,16 +47,22 @@ class QuickRun:
     """Training step of the checkpoint."""
     labels: Mapping[str, str] = field(default_factory=dict)
     seeds: int = 1
+    tensor_parallel: int = 1
+    """GPUs per replica, if replicas are started here."""
 
-    def checked(self) -> "QuickRun":
+    def checked(self, gpu_options: GpuOptions = NO_GPU_OPTIONS) -> "QuickRun":
         """Return it with the demo's own model and dataset filled in. Raises BadInputError if something is missing."""
-        if not self.endpoints:
-            raise BadInputError("name a FILE, or a server with --endpoint URL --model NAME --dataset FILE")
-        is_demo = all(url == demo.SOURCE for url in self.endpoints)
+        if not self.endpoints and gpu_options.gpus is None:
+            raise BadInputError(
+                "name a FILE, or a server with --endpoint URL --model NAME --dataset FILE, or this machine's GPUs with "
+                "--gpus all --model PATH --dataset FILE"
+            )
+        is_demo = bool(self.endpoints) and all(url == demo.SOURCE for url in self.endpoints)
         model = self.model or (DEMO_MODEL if is_demo else None)
         datasets = self.datasets or (["demo"] if is_demo else [])
         if model is None:
-            raise BadInputError("--model is missing: write the id that the server shows at /v1/models")
+            what = "the id that the server shows at /v1/models" if self.endpoints else "a folder or an id of the hub"
+            raise BadInputError(f"--model is missing: write {what}")
         if not datasets:
             raise BadInputError(f"--dataset is missing: name a file of problems, or one of {', '.join(EVALUATED)}")
         self._check_sampling()
@@ -80,12 +87,34 @@ class QuickRun:
             raise BadInputError("--k: EVAL@turns reports figures by turn: leave it away")
 
 
-def manifest_of(asked: QuickRun, sources: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def rollout_of(gpus: int, tensor_parallel: int, *, on_cpu: bool) -> dict[str, Any]:
+    """Return the replicas that a number of GPUs holds, as a file would have them.
+
+    Args:
+        gpus: how many.
+        tensor_parallel: GPUs of a replica.
+        on_cpu: the CPU build pretends them: it has no bfloat16 everywhere, and a small cache.
+    """
+    if tensor_parallel > gpus:
+        raise BadInputError(f"--tensor-parallel {tensor_parallel}: there are {gpus} GPUs: write at most {gpus}")
+    replicas = gpus // tensor_parallel
+    return {
+        "tensorParallel": tensor_parallel,
+        "gpusPerNode": replicas * tensor_parallel,
+        "replicas": replicas,
+        **({"dtype": "float32", "enforceEager": True, "maxNumSeqs": 16} if on_cpu else {}),
+    }
+
+
+def manifest_of(
+    asked: QuickRun, sources: Sequence[tuple[str, str]], rollout: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Return the EvalRun, as a file would hold it.
 
     Args:
         asked: checked.
         sources: name and source of each dataset.
+        rollout: replicas to start; None: endpoints are asked.
     """
     urls = [DEMO_SERVER if url == demo.SOURCE else url for url in asked.endpoints]
     return {
@@ -107,17 +136,18 @@ def manifest_of(asked: QuickRun, sources: Sequence[tuple[str, str]]) -> dict[str
             ],
             "protocol": _protocol(asked),
             **({} if asked.step is None else {"lineage": {"step": asked.step}}),
-            "endpoints": [{"url": url} for url in urls],
+            **({"endpoints": [{"url": url} for url in urls]} if rollout is None else {"rollout": dict(rollout)}),
             **({} if asked.wandb is None else {"exports": {"wandb": {"project": asked.wandb}}}),
             "output": {"retain": True},  # a cluster asks where the results go; one machine ignores it
         },
     }
 
 
-def file_text(manifest: Mapping[str, Any], asked: QuickRun) -> str:
+def file_text(manifest: Mapping[str, Any], asked: QuickRun, gpu_options: GpuOptions = NO_GPU_OPTIONS) -> str:
     """Return the file that does the same again."""
     again = ["evalrun", "run", FILE_NAME, "--local"]
     again += [part for url in asked.endpoints for part in ("--endpoint", url)]
+    again += [part for flag, value in gpu_options.flags.items() if value is not None for part in (flag, str(value))]
     return f"# Again: {shlex.join(again)}\n{yaml.safe_dump(dict(manifest), sort_keys=False, allow_unicode=True)}"
 
 

@@ -11,10 +11,13 @@ from evalrun_api.manifest import evalrun_of, load_manifest
 from evalrun_api.run_config import EvalRunSpec, RunConfig, parse_run_config
 from evalrun_api.v1alpha1 import Dataset, EvalRun, Grader
 from evalrun_cli.clock import Clock, stopwatch
+from evalrun_cli.gpu_host.gpus import choose_gpus, find_gpus
+from evalrun_cli.gpu_host.options import NO_GPU_OPTIONS, GpuOptions
+from evalrun_cli.gpu_host.preparation import prepare_replicas
 from evalrun_cli.local.exclusions import exclusions_of
 from evalrun_cli.local.local_run import CompletionSource, run_to_end
 from evalrun_cli.local.options import PRINT_ALL, LocalOptions, Printing
-from evalrun_cli.local.quick_run import FILE_NAME, QuickRun, file_text, manifest_of
+from evalrun_cli.local.quick_run import FILE_NAME, QuickRun, file_text, manifest_of, rollout_of
 from evalrun_cli.local.run_session import RunOutcome, RunSession, session_for
 from evalrun_cli.local.start_settings import StartSettings, read_start_settings
 from evalrun_cli.local.workspace import Workspace, create, default_directory, order_in, reopen
@@ -43,6 +46,7 @@ def run_file(
     resume: Path | None,
     request_seconds: float | None = None,
     options: LocalOptions,
+    gpu_options: GpuOptions = NO_GPU_OPTIONS,
     session: RunSession | None = None,
 ) -> RunOutcome:
     """Run the EvalRun of a file on this machine.
@@ -55,7 +59,7 @@ def run_file(
     manifest = load_manifest(file, place="machine")
     for gate in manifest.spec.all_gates:
         check_baseline(gate, file)
-    settings = StartSettings.of(options, tuple(endpoints), request_seconds)
+    settings = StartSettings.of(options, tuple(endpoints), request_seconds, gpu_options)
     workspace, generation = _prepared(manifest, file, settings, output=output, resume=resume)
     return run_to_end(workspace, options, generation, session)
 
@@ -66,6 +70,7 @@ def run_quickly(
     output: Path | None,
     request_seconds: float | None = None,
     options: LocalOptions,
+    gpu_options: GpuOptions = NO_GPU_OPTIONS,
     session: RunSession | None = None,
 ) -> RunOutcome:
     """Run what flags alone ask for, and leave the file that does the same in the outputs.
@@ -73,15 +78,15 @@ def run_quickly(
     Raises:
         BadInputError: a flag, a dataset or an endpoint cannot be used.
     """
-    asked = asked.checked()
+    asked = asked.checked(gpu_options)
     for url in asked.endpoints:
         check_endpoint(url)
     sources = [found for wanted in dict.fromkeys(asked.datasets) for found in _quick_sources(wanted)]
-    document = manifest_of(asked, sources)
+    document = manifest_of(asked, sources, _quick_rollout(asked, gpu_options))
     manifest = evalrun_of(document, where="--dataset, --model, --name, --label and other flags", place="machine")
-    settings = StartSettings.of(options, tuple(asked.endpoints), request_seconds)
+    settings = StartSettings.of(options, tuple(asked.endpoints), request_seconds, gpu_options)
     workspace, generation = _prepared(manifest, Path(FILE_NAME), settings, output=output, resume=None)
-    (workspace.directory / FILE_NAME).write_text(file_text(document, asked))
+    (workspace.directory / FILE_NAME).write_text(file_text(document, asked, gpu_options))
     return run_to_end(workspace, options, generation, session)
 
 
@@ -90,6 +95,7 @@ def resume_directory(
     *,
     endpoints: Sequence[str] = (),
     request_seconds: float | None = None,
+    gpu_options: GpuOptions = NO_GPU_OPTIONS,
     printing: Printing = PRINT_ALL,
     clock: Clock | None = None,
 ) -> RunOutcome:
@@ -99,6 +105,7 @@ def resume_directory(
         directory: of a run, a judgement or a rejudging.
         endpoints: instead of those that the run was started with, which may serve elsewhere now.
         request_seconds: instead of that of the start.
+        gpu_options: instead of those of the start, each by itself.
         printing: what is printed.
         clock: of the command; None: it begins now.
 
@@ -107,16 +114,25 @@ def resume_directory(
     """
     place = directory.resolve()
     order, settings = order_in(place), read_start_settings(place)
-    changes = {"endpoints": tuple(endpoints), "request_seconds": request_seconds}
+    changes = {"endpoints": tuple(endpoints), "request_seconds": request_seconds, **vars(gpu_options)}
     settings = settings.model_copy(update={name: value for name, value in changes.items() if value})
     options = settings.options
     options.check(order.spec.to_wire())
     generation = None
     if order.responses is None and order.rejudge is None:
-        generation = _generation(order.spec, settings, str(directory))
+        spec, generation = _generation(order.spec, settings, str(directory))
+        order = order.model_copy(update={"spec": spec})
     workspace = reopen(place, order)
     settings.write(place)
     return run_to_end(workspace, options, generation, session_for(printing, clock or stopwatch(), None))
+
+
+def _quick_rollout(asked: QuickRun, gpu_options: GpuOptions) -> dict[str, Any] | None:
+    """Return the `spec.rollout` of a run without a file; None: it asks endpoints."""
+    if asked.endpoints:
+        return None
+    chosen = choose_gpus(gpu_options.gpus, find_gpus())
+    return rollout_of(chosen.count, asked.tensor_parallel, on_cpu=chosen.pretended > 0)
 
 
 def _quick_sources(wanted: str) -> list[tuple[str, str]]:
@@ -158,13 +174,13 @@ def _prepared(
     spec = manifest.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
     settings.options.check(spec)
     _check_sources(manifest, file)
-    generation = _generation(manifest.spec, settings, str(file))
+    fitted, generation = _generation(manifest.spec, settings, str(file))
     now = datetime.now(UTC)
     directory = (resume or output or default_directory(manifest.metadata.name, now)).resolve()
     order = RunConfig(
         run=manifest.metadata.name,
         created=now,
-        spec=manifest.spec,
+        spec=fitted,
         base_dir=file.resolve().parent,
         output_dir=str(directory),
     )
@@ -291,12 +307,19 @@ def _open(directory: Path, order: RunConfig, settings: StartSettings, *, resume:
     return workspace
 
 
-def _generation(spec: EvalRunSpec, settings: StartSettings, file: str) -> CompletionSource:
-    endpoints = settings.endpoints
+def _generation(spec: EvalRunSpec, settings: StartSettings, file: str) -> tuple[EvalRunSpec, CompletionSource]:
+    """Return the spec as it runs here, and where its answers come from. Raises BadInputError."""
+    endpoints, gpu_options = settings.endpoints, settings.gpu_options
+    given = [flag for flag, value in gpu_options.flags.items() if value is not None]
+    if given and (endpoints or spec.rollout is None):
+        why = "--endpoint names servers that run already" if endpoints else f"{file} has no spec.rollout"
+        raise BadInputError(f"{', '.join(given)}: only for replicas that are started here, and {why}: leave them away")
     if not endpoints and spec.rollout is not None:
-        raise BadInputError(
-            f"{file}: spec.rollout: replicas need a cluster with GPUs: name a server of the model with --endpoint URL"
+        spec, flags = prepare_replicas(spec, gpu_options, file)
+        source = CompletionSource(
+            [], spec.model.evaluated, spec.model.path, request_seconds=settings.request_seconds, host_flags=flags
         )
+        return spec, source
     own = spec.endpoints or []
     models = {endpoint.model or spec.model.path for endpoint in own} or {spec.model.path}
     if len(models) > 1:
@@ -308,7 +331,7 @@ def _generation(spec: EvalRunSpec, settings: StartSettings, file: str) -> Comple
     for url in () if endpoints else named:
         base_url(url)
     recorded = ("--problems", builtin[0], "--responses", builtin[0]) if builtin else ()
-    return CompletionSource(
+    source = CompletionSource(
         endpoints=[url for url in named if not url.startswith(BUILTIN)],
         model=models.pop(),
         tokenizer=spec.model.path,
@@ -316,6 +339,7 @@ def _generation(spec: EvalRunSpec, settings: StartSettings, file: str) -> Comple
         concurrency={endpoint.url: endpoint.max_concurrent_requests for endpoint in own},
         request_seconds=settings.request_seconds,
     )
+    return spec, source
 
 
 def read_problems(sources: Sequence[str], grader: Grader | None = None) -> tuple[list[Problem], dict[str, list[str]]]:

@@ -5,6 +5,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from evalrun_cli.gpu_host.options import NO_GPU_OPTIONS, GpuOptions
 from evalrun_cli.local.options import LocalOptions
 from evalrun_runtime.atomic_files import write_atomically
 from evalrun_runtime.exits import BadInputError
@@ -23,10 +24,18 @@ class StartSettings(BaseModel):
     allow_uncontained: bool = False
     sandbox_fusion: str | None = None
     packages: tuple[Path, ...] = ()
+    gpus: str | None = None
+    replicas: int | None = None
+    gpu_python: Path | None = None
+    ray_address: str | None = None
 
     @classmethod
     def of(
-        cls, options: LocalOptions, endpoints: tuple[str, ...] = (), request_seconds: float | None = None
+        cls,
+        options: LocalOptions,
+        endpoints: tuple[str, ...] = (),
+        request_seconds: float | None = None,
+        gpu_options: GpuOptions = NO_GPU_OPTIONS,
     ) -> "StartSettings":
         """Return the settings of a command."""
         return cls(
@@ -36,12 +45,21 @@ class StartSettings(BaseModel):
             allow_uncontained=options.allow_uncontained,
             sandbox_fusion=options.sandbox_fusion,
             packages=tuple(directory.resolve() for directory in options.packages),
+            gpus=gpu_options.gpus,
+            replicas=gpu_options.replicas,
+            gpu_python=None if gpu_options.gpu_python is None else gpu_options.gpu_python.expanduser().absolute(),
+            ray_address=gpu_options.ray_address,
         )
 
     @property
     def options(self) -> LocalOptions:
         """How programs are judged."""
         return LocalOptions(self.slots, self.allow_uncontained, self.sandbox_fusion, self.packages)
+
+    @property
+    def gpu_options(self) -> GpuOptions:
+        """How replicas are started here."""
+        return GpuOptions(self.gpus, self.replicas, self.gpu_python, self.ray_address)
 
     def write(self, directory: Path) -> None:
         """Store the settings in a run's directory."""

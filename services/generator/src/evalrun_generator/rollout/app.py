@@ -12,6 +12,7 @@ from evalrun_generator.endpoint_reports import export, unexpected_end
 from evalrun_generator.endpoints.balancer import BalancerLimits
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
 from evalrun_generator.ledger.ledger_client import GrpcLedger, LedgerClient
+from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_generator.rollout.cluster import ReplicaCluster
 from evalrun_generator.rollout.engine import EnginePlan, engine_plan, idle_gpu_warnings, slots
 from evalrun_generator.rollout.order import RolloutOrder
@@ -130,6 +131,9 @@ class RolloutService:
                 raise unexpected_end(reporting)
             if not working.done():
                 await self._drain(working, urgent)
+                if self._settings.end_replicas:
+                    await cancelled(working, managing, reporting)
+                    await self._manager.end_all()
                 return ExitCode.STOPPED
             working.result()
             await cancelled(managing, reporting)
@@ -138,6 +142,11 @@ class RolloutService:
         except BadInputError:
             await cancelled(managing, reporting)
             await self._manager.end_all()  # no later attempt could use them
+            raise
+        except GenerationStoppedError:
+            if self._settings.end_replicas:
+                await cancelled(working, managing, reporting)
+                await self._end_what_answers()
             raise
         finally:
             await cancelled(working, managing, reporting, asking)
@@ -156,9 +165,17 @@ class RolloutService:
             time.monotonic() - last,
         )
 
+    async def _end_what_answers(self) -> None:
+        """End the replicas, unless the cluster itself is lost."""
+        try:
+            await self._manager.end_all()
+        except GenerationStoppedError as error:
+            logger.warning("the replicas could not be ended: %s", error)
+
     async def _drain(self, working: "asyncio.Task[None]", urgent: asyncio.Event) -> None:
         seconds = self._settings.drain_seconds
-        logger.info("stopping: waiting up to %.0f s for requests in flight; the replicas keep running", seconds)
+        then = "are ended then" if self._settings.end_replicas else "keep running"
+        logger.info("stopping: waiting up to %.0f s for requests in flight; the replicas %s", seconds, then)
         draining = asyncio.create_task(self._work.drain(self._settings.drain_seconds))
         hurrying = asyncio.create_task(urgent.wait())
         await asyncio.wait({draining, hurrying, working}, return_when=asyncio.FIRST_COMPLETED)

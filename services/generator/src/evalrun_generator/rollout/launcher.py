@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from evalrun_generator.rollout.adapter import adapter_facts, adapter_rank
 from evalrun_generator.rollout.engine import EnginePlan
 from evalrun_generator.rollout.engine_facts import engine_facts, model_facts
+from evalrun_generator.rollout.vllm_start_times import own_start_times
 
 Handle: TypeAlias = Any
 """An actor's handle, or the reference to a call's result; Ray does not type them."""
@@ -92,7 +93,8 @@ def _describe_server(server: Handle, engine: str) -> tuple[str, tuple[Process, .
     engine_config = getattr(getattr(server, "engine", None), "vllm_config", None)
     load_format = "" if engine_config is None else engine_config.load_config.load_format
     loaded = str(getattr(load_format, "value", load_format))
-    return ray.get_runtime_context().get_node_id(), processes, loaded, engine_facts(engine, engine_config)
+    facts = engine_facts(engine, engine_config) | (own_start_times() if engine == "vllm" else {})
+    return ray.get_runtime_context().get_node_id(), processes, loaded, facts
 
 
 def reap(processes: tuple[Process, ...]) -> int:

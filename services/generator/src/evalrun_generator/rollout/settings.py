@@ -35,6 +35,11 @@ class RolloutSettings(WorkSettings):
         min_length=1,
         description="Directory of the fetched LoRA adapter on every worker; unset: the engine reads model.adapter.",
     )
+    end_replicas: bool = Field(
+        default=False,
+        description="End the replicas also after a signal or a temporary error, instead of leaving them to the next "
+        "attempt.",
+    )
     concurrency: int | None = Field(
         None, ge=1, le=65536, description="Requests in flight per replica; unset: maxNumSeqs plus an eighth."
     )

@@ -1,0 +1,96 @@
+"""The temporary directory of a run's Ray: what its processes write lies below it, and goes with them."""
+
+import json
+import os
+import shutil
+import signal
+import tempfile
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from evalrun_generator.gpu_host.processes import (
+    descendants_of,
+    processes_in,
+    remove_unused,
+    shared_memory_named_by,
+    shared_memory_of,
+    start_time,
+)
+
+PLACE: Final = Path("/tmp")  # noqa: S108 - the paths of Ray's sockets must stay below 108 bytes
+PREFIX: Final = "evalrun-ray-"
+OWNER: Final = "owner.json"
+TIMES: Final = "gpu_host.json"
+"""File of seconds in the run's directory of logs, for the command that shows them."""
+CODE: Final = ("evalrun_api", "evalrun_generator", "evalrun_proto", "evalrun_registry", "evalrun_runtime")
+"""Our packages that the generator and the replicas' actors import."""
+
+
+@dataclass(frozen=True)
+class SessionDirectory:
+    """The directory of one run's Ray."""
+
+    path: Path
+
+    @property
+    def temporary(self) -> Path:
+        """TMPDIR of the processes."""
+        return self.path / "tmp"
+
+    @property
+    def code(self) -> Path:
+        """PYTHONPATH of the processes: our packages alone, without what is installed beside them."""
+        return self.path / "code"
+
+    def remove(self) -> None:
+        """Remove it and all that lies in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def make_session_directory(place: Path = PLACE) -> SessionDirectory:
+    """Make a directory that names this process as its owner, with links to our packages."""
+    directory = SessionDirectory(Path(tempfile.mkdtemp(prefix=PREFIX, dir=place)))
+    owner = {"pid": os.getpid(), "start": start_time(os.getpid())}
+    (directory.path / OWNER).write_text(json.dumps(owner))
+    directory.temporary.mkdir()
+    directory.code.mkdir()
+    for name in CODE:
+        spec = find_spec(name)
+        if spec is None or not spec.submodule_search_locations:
+            raise RuntimeError(f"the package {name} is not installed")
+        (directory.code / name).symlink_to(next(iter(spec.submodule_search_locations)))
+    return directory
+
+
+def remove_abandoned(place: Path = PLACE) -> list[Path]:
+    """End what an owner that was killed has left, and remove its directory; return the directories."""
+    found = []
+    for path in sorted(place.glob(f"{PREFIX}*")):
+        if path.is_symlink() or path.stat().st_uid != os.getuid() or _owner_lives(path):
+            continue
+        pids = processes_in(path)
+        pids += descendants_of(pids)
+        segments = shared_memory_of(pids) | shared_memory_named_by(pids)
+        for pid in pids:
+            _kill(pid)
+        remove_unused(segments)
+        SessionDirectory(path).remove()
+        found.append(path)
+    return found
+
+
+def _owner_lives(path: Path) -> bool:
+    try:
+        owner = json.loads((path / OWNER).read_text())
+        return start_time(int(owner["pid"])) == int(owner["start"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
