@@ -273,16 +273,12 @@ def budget_book_of(order: RunConfig, items: RunItems) -> TokenBudgets | None:
 
 
 def asked_samples(order: RunConfig, problems: RunProblems, responses: GivenResponses | None) -> Sequence[int]:
-    """Return how many samples each problem of each dataset should have where nothing is generated.
-
-    None where a budget or the verdicts decided how many there are.
-    """
+    """Return how many samples each problem of each dataset should have at least where nothing is generated."""
     if responses is not None:
         return responses.asked
-    protocol = order.spec.protocol
-    if protocol.budget is not None or protocol.turns is not None:
-        return ()
-    return [problems.items.samples] * len(problems.datasets)
+    # A token budget decides how many follow the first.
+    samples = 1 if order.spec.protocol.budget is not None else problems.items.samples
+    return [samples] * len(problems.datasets)
 
 
 def turn_policies(order: RunConfig) -> dict[str, TurnPolicy] | None:

@@ -48,6 +48,8 @@ class RunState:
         """Facts about the end; None before it."""
         self.ended_early = opened.ended_early
         """Reason why it was ended before everything was decided; empty if it was not."""
+        self.cut_short = opened.cut_short
+        """Reason why the run that is judged again had ended early; empty if it had not."""
         self.failure: str | None = None
         """Reason why it cannot go on."""
         self.is_writing = False

@@ -117,6 +117,7 @@ class Finisher:
             LedgerError: the disk failed or is full.
         """
         finished_at = self._state.clocks.now()
+        partial = partial or self._state.cut_short
         missing = list(self._state.item_states.missing_rows())
         incomplete = partial_because(partial, missing, self._problems)
         await self._judges.refresh()

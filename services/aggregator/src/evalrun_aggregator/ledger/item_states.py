@@ -237,8 +237,9 @@ class ItemStates:
         for number, samples in enumerate(asked):
             start = self.items.start_of(number)
             problems = slice(start, start + len(self.items.datasets[number].problem_ids))
-            wanted = by_sample[:, problems, :samples]
-            wanted[is_pending[:, problems, :samples]] = ItemState.MISSING
+            # The verdicts decide whether a later turn follows.
+            wanted = by_sample[:, problems, :samples, :1]
+            wanted[is_pending[:, problems, :samples, :1]] = ItemState.MISSING
         self._recount(states)
         return self.count(ItemState.MISSING)
 

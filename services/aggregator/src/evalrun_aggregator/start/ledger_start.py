@@ -36,6 +36,8 @@ class OpenedRun:
     """None: it has not, or goes on."""
     ended_early: str
     """Reason why it was ended before everything was decided; empty if it was not."""
+    cut_short: str = ""
+    """Of a rejudging: why the run had ended before everything was generated; empty if it had not."""
 
     @property
     def output_tokens(self) -> int:
@@ -90,6 +92,7 @@ async def open_run(
         raise BadInputError(f"ledger {ledger.path}: its problems are not those of the run configuration")
     if judging_again:
         restarted = {**NOT_ENDED, **FORGOTTEN, "rejudge": str(rejudge), "started_at": repr(now)}
+        restarted |= {"cut_short": facts.get("ended_early") or facts.get("cut_short", "")}
         await ledger.start_rejudging({**identity.facts(), **restarted})
     if responses is not None:
         for start in range(0, len(responses), IMPORT_BATCH):
@@ -116,7 +119,15 @@ async def open_run(
         ended = None
     work_time = WorkTime()
     work_time.restore(ledger.reader.request_times(), ledger.reader.verdict_times())
-    return OpenedRun(item_states, tallies_of(ledger, items), work_time, float(facts["started_at"]), ended, ended_early)
+    return OpenedRun(
+        item_states,
+        tallies_of(ledger, items),
+        work_time,
+        float(facts["started_at"]),
+        ended,
+        ended_early,
+        facts.get("cut_short", ""),
+    )
 
 
 def tallies_of(ledger: Ledger, items: RunItems) -> dict[str, Sequence[CompletionTally]]:
