@@ -28,6 +28,7 @@ from evalrun_data.formats.humaneval import parse_humaneval
 from evalrun_data.formats.livecodebench import is_livecodebench, parse_livecodebench
 from evalrun_data.formats.mbpp import REGRESSION_IDS, parse_mbpp, task_number
 from evalrun_data.formats.multipl_e import is_multipl_e, parse_multipl_e
+from evalrun_data.formats.plain_text import is_plain_text, parse_plain_text
 from evalrun_data.formats.record import parse_record
 from evalrun_data.formats.reference import parse_reference
 from evalrun_data.formats.unsupported import refuse_unsupported
@@ -127,12 +128,20 @@ def iter_problems(
         raise BadInputError(f"{source.name}: no dataset '{dataset}' there (it holds: {', '.join(present) or 'none'})")
 
 
-def iter_source_rows(source: str, dataset: str, base_dir: Path = Path()) -> Iterator[tuple[Problem, Row]]:
+def iter_source_rows(
+    source: str, dataset: str, base_dir: Path = Path(), *, plain_text: bool = False
+) -> Iterator[tuple[Problem, Row]]:
     """Yield the problems of one dataset of a source with the row that each was read from.
 
     For what a problem does not keep, e.g. its published solution. A problem that is there twice is not looked for.
+
+    Args:
+        source: as `load_problems` has it.
+        dataset: its name.
+        base_dir: where relative paths start.
+        plain_text: take rows without tests, too: texts and chats of training data.
     """
-    for problem, row in _parsed_rows(Source(source, base_dir), dataset):
+    for problem, row in _parsed_rows(Source(source, base_dir), dataset, plain_text=plain_text):
         if problem.dataset == dataset:
             yield problem, row
 
@@ -146,14 +155,16 @@ def _all_rows(source: Source, dataset: str | None, graded: Graded | None = None)
     yield from ((problem, row.where) for problem, row in _parsed_rows(source, dataset, graded))
 
 
-def _parsed_rows(source: Source, dataset: str | None, graded: Graded | None = None) -> Iterator[tuple[Problem, Row]]:
+def _parsed_rows(
+    source: Source, dataset: str | None, graded: Graded | None = None, *, plain_text: bool = False
+) -> Iterator[tuple[Problem, Row]]:
     with ExitStack() as opened:
         files = [opened.enter_context(file) for file in files_of(source)]
-        yield from _rows_of_files(source.name, files, dataset, graded)
+        yield from _rows_of_files(source.name, files, dataset, graded, plain_text=plain_text)
 
 
 def _rows_of_files(
-    source: str, files: Sequence[Source], dataset: str | None, graded: Graded | None
+    source: str, files: Sequence[Source], dataset: str | None, graded: Graded | None, *, plain_text: bool
 ) -> Iterator[tuple[Problem, Row]]:
     published = _PUBLISHED_NAME.search(source)
     fixed = published.group(1).lower() if published else None
@@ -162,7 +173,7 @@ def _rows_of_files(
     mistakes = Mistakes()
     for row in _rows_in_turn(files, mistakes):
         if parser is None:
-            parser = _format_of(row, fixed)
+            parser = _format_of(row, fixed, plain_text=plain_text)
             if parser is parse_evalplus:
                 name = dataset
             if parser is parse_verl and dataset is not None:
@@ -234,7 +245,7 @@ def _verl_dataset(files: Sequence[Source], dataset: str) -> str | None:
     return None if dataset in sources else dataset
 
 
-def _format_of(row: Row, published: str | None) -> Parser:
+def _format_of(row: Row, published: str | None, *, plain_text: bool = False) -> Parser:
     """Format of the first row; the others must have it too."""
     refuse_unsupported(row)
     for is_it, parser in _TOLD_BY_FIELDS:
@@ -254,6 +265,10 @@ def _format_of(row: Row, published: str | None) -> Parser:
         return parse_statement_and_tests
     if has("test_list") or (has("text") and has("code")):
         return parse_mbpp
+    if has("task_id") and has("test"):
+        return parse_humaneval
+    if plain_text and is_plain_text(row):
+        return parse_plain_text
     if has("task_id"):
         return parse_humaneval
     fields = ", ".join(list(row.values)[:8]) or "none"

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import shutil
+import stat
 import sys
 import tempfile
 import zlib
@@ -151,17 +152,41 @@ class Source:
             BadInputError: missing, a directory, empty, broken gzip or Parquet, a line that is not one JSON object.
         """
         found = False
+        refused: list[BadInputError] = []
+
+        def record(error: BadInputError) -> None:
+            if not refused:
+                self._check_gzip()
+            refused.append(error)
+            if broken is not None:
+                broken(error)
+
         try:
             with io.BufferedReader(_Reader(self._file()), _READ_BYTES) as stream:
-                for row in _rows_by_content(cast("BinaryIO", stream), self.name, columns, broken):
+                for row in _rows_by_content(cast("BinaryIO", stream), self.name, columns, record if broken else None):
                     found = True
                     yield row
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
             raise BadInputError(f"{self.name}: broken gzip: {error}") from error
         except OSError as error:
             raise BadInputError(f"{self.name}: cannot be read: {_one_line(error)}") from error
+        except BadInputError:
+            self._check_gzip()
+            raise
         if not found:
             raise BadInputError(f"{self.name}: the file is empty")
+
+    def _check_gzip(self) -> None:
+        """Raise BadInputError if this is broken gzip: what comes out of it is the cause of no other mistake."""
+        with io.BufferedReader(_Reader(self._file()), _READ_BYTES) as stream:
+            if stream.peek(2)[:2] != _GZIP_MAGIC:
+                return
+            try:
+                with gzip.GzipFile(fileobj=stream) as content:
+                    while content.read(_READ_BYTES):
+                        pass
+            except (OSError, EOFError, zlib.error) as error:
+                raise BadInputError(f"{self.name}: broken gzip: {error}") from error
 
     def close(self) -> None:
         """Close the file, and remove the copy of a remote one."""
@@ -259,6 +284,10 @@ def open_source(source: str, base_dir: Path) -> Iterator[BinaryIO]:
         return
     check_inside_volume(path)
     try:
+        kind = path.stat().st_mode
+        if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+            # It is read more than once, and opening it may wait for a writer that never comes.
+            raise BadInputError(f"{source}: is a pipe or a device: write it to a file, and name that")
         stream = path.open("rb")
     except FileNotFoundError as error:
         raise BadInputError(f"{source}: no such file{_looked_in(source, path)}") from error

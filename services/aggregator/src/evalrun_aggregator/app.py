@@ -45,6 +45,7 @@ from evalrun_aggregator.turns.policy import TurnPolicy
 from evalrun_aggregator.work_items import WorkItems
 from evalrun_api.run_config import Protocol, RunConfig, read_run_config
 from evalrun_client.judge_client import GrpcJudge, JudgeAddress
+from evalrun_data.governance.run_audit import COPY_ELSEWHERE, SET_POLICY
 from evalrun_proto.ledger.v1 import ledger_pb2_grpc
 from evalrun_results.exports.content import export_id
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
@@ -238,7 +239,8 @@ async def gate_watch_of(order: RunConfig, problems: RunProblems, ledger: Ledger)
 def load_problems_of(order: RunConfig) -> tuple[RunProblems, GivenResponses | None]:
     """Load what a run configuration names. Blocking. Raises BadInputError."""
     check_supported(order.spec)
-    datasets = load_datasets(order.spec, order.base_dir, order.sources)
+    remedy = SET_POLICY if order.responses is None else COPY_ELSEWHERE
+    datasets = load_datasets(order.spec, order.base_dir, order.sources, remedy)
     if order.responses is None:
         protocol = order.spec.protocol
         budget = token_budget_of(protocol)

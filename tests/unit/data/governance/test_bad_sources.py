@@ -42,12 +42,20 @@ class Opened:
         return (Path.touch, (Path("/tmp/evalrun-pickle-was-loaded"),))
 
 
+def damaged_gzip() -> bytes:
+    """Return gzip of which a byte in the middle is another one: what comes out is no JSON."""
+    content = bytearray(gzip.compress(b"".join(json.dumps(contest_row(n)).encode() + b"\n" for n in range(500))))
+    content[len(content) // 2] ^= 0xFF
+    return bytes(content)
+
+
 BAD_FILES = [
     ("empty file", "rows.jsonl", b"", "the file is empty"),
     ("blank lines only", "rows.jsonl", b"\n\n", "the file is empty"),
     ("broken gzip", "rows.jsonl.gz", gzip.compress(GOOD)[:-20], "broken gzip: "),
     ("gzip in name only", "rows.jsonl.gz", lines(), "not gzip, although its name ends in .gz"),
     ("damaged gzip", "rows.jsonl.gz", gzip.compress(lines())[:-8] + b"\0" * 8, "broken gzip: "),
+    ("gzip damaged in the middle", "rows.jsonl.gz", damaged_gzip(), "broken gzip: "),
     ("Parquet in name only", "rows.parquet", lines(), "not Parquet, although its name ends in .parquet"),
     ("cut Parquet", "rows.parquet", parquet()[:200], "broken Parquet after row 0: "),
     ("wrong columns", "rows.jsonl", b'{"question": 1, "answer": 2}', "1: not a known problem format .fields: question"),

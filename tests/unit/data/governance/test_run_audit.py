@@ -9,7 +9,14 @@ from builders.governance import contest_row, prepared, write_plan, write_rows
 
 from evalrun_data.governance.manifest import read_manifest
 from evalrun_data.governance.prepared_check import read_audit
-from evalrun_data.governance.run_audit import AuditFailedError, AuditPolicy, DatasetAudit, audit_dataset, role_of
+from evalrun_data.governance.run_audit import (
+    COPY_ELSEWHERE,
+    AuditFailedError,
+    AuditPolicy,
+    DatasetAudit,
+    audit_dataset,
+    role_of,
+)
 from evalrun_data.readers import load_problems
 from evalrun_data.records import Problem
 from evalrun_data.sources import Source
@@ -140,3 +147,12 @@ def test_a_manifest_that_cannot_be_read_is_an_audit_that_failed(tmp_path: Path) 
 )
 def test_the_role_of_a_dataset(name: str, given: str | None, role: str) -> None:
     assert role_of(name, given, None, []) == role
+
+
+def test_refused_audit_advises_what_the_command_can_do(directory: Path) -> None:
+    source = str(directory / "leaky.parquet")
+    problems = load_problems(source, "leaky")
+    with pytest.raises(AuditFailedError, match=r"--allow for overlaps that are fine\), or write auditPolicy: Warn"):
+        audit_dataset("leaky", Source(source), problems, manifest=None, policy=None)
+    with pytest.raises(AuditFailedError, match="or name a copy of the file in another directory"):
+        audit_dataset("leaky", Source(source), problems, manifest=None, policy=None, remedy=COPY_ELSEWHERE)

@@ -264,7 +264,7 @@ def _rows_of(dataset: DatasetPlan, raw: Path, copies: list[CopiedFile]) -> Itera
     for copy in copies:
         path, found = raw / copy.name, False
         try:
-            for problem, row in iter_source_rows(str(path), dataset.name):
+            for problem, row in iter_source_rows(str(path), dataset.name, plain_text=dataset.role == "train"):
                 found = True
                 yield problem, replace(row, source=copy.source)
         except BadInputError as error:
@@ -290,7 +290,9 @@ def _add(
     part: DataPart, dataset: DatasetPlan, problem: Problem, row: Row, index: int, first_id: dict[str, str]
 ) -> None:
     """Add a problem to the part, or to its duplicates where an earlier one has the same canonical text."""
-    problem = replace(problem, role=dataset.role, split=dataset.split or problem.split)
+    # A format of a benchmark calls every file's split test.
+    own_split = "train" if dataset.role == "train" and problem.split == "test" else problem.split
+    problem = replace(problem, role=dataset.role, split=dataset.split or own_split)
     line = manifest_line(problem, version=dataset.version, source_url=dataset.source_url, licence=dataset.licence)
     first = first_id.setdefault(line.prompt_sha256, problem.problem_id)
     if first != problem.problem_id:

@@ -3,6 +3,7 @@
 Tests stand as JSON texts: a column has one type, and the families of tests have several shapes.
 """
 
+import ast
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -10,9 +11,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from evalrun_data.formats.plain_text import is_untested
 from evalrun_data.formats.record import record_of
 from evalrun_data.prompts import render
-from evalrun_data.records import AssertTests, Problem, StdioTests
+from evalrun_data.records import AssertTests, CheckTest, Problem, StdioTests
 from evalrun_runtime.exits import BadInputError
 
 Columns = Mapping[str, Any]
@@ -82,10 +84,10 @@ def verl_row(problem: Problem, index: int, solution: str) -> dict[str, Any]:
     """Return a problem in verl's layout. Raises BadInputError if verl's rewards cannot run its tests."""
     source = problem.data_source.lower()
     return {
-        "data_source": source if source in _VERL_SOURCES else "codecontests",
+        "data_source": source if source in _VERL_SOURCES or is_untested(problem) else "codecontests",
         "prompt": [asdict(message) for message in render(problem, "Chat")],
-        "ability": "code",
-        "reward_model": {"style": "rule", "ground_truth": json.dumps(_verl_tests(problem), ensure_ascii=False)},
+        "ability": "text" if is_untested(problem) else "code",
+        "reward_model": None if is_untested(problem) else _reward_model(problem),
         "extra_info": {
             "dataset": problem.dataset,
             "split": problem.split,
@@ -103,6 +105,10 @@ def verl_row(problem: Problem, index: int, solution: str) -> dict[str, Any]:
     }
 
 
+def _reward_model(problem: Problem) -> dict[str, str]:
+    return {"style": "rule", "ground_truth": json.dumps(_verl_tests(problem), ensure_ascii=False)}
+
+
 def _verl_tests(problem: Problem) -> dict[str, object]:
     match problem.ground_truth:
         case StdioTests(inputs, outputs, groups, prelude):
@@ -112,8 +118,24 @@ def _verl_tests(problem: Problem) -> dict[str, object]:
             # verl knows no setup code: it runs the program and then the assert.
             tests = [f"{setup}\n{text}" if setup else text for text in asserts]
             return {"assert_case": tests, "entry_point": entry_point, **({"prelude": prelude} if prelude else {})}
+        case CheckTest(prompt, check, entry_point):
+            # verl has no such form. After the program nothing of the prompt may define the function again.
+            helpers = _helpers_of(prompt, entry_point)
+            text = "\n".join(filter(None, (helpers, check.rstrip("\n"), f"check({entry_point})")))
+            return {"assert_case": [text], "entry_point": entry_point, **({"prelude": helpers} if helpers else {})}
         case _:
             raise BadInputError(
                 f"problem '{problem.problem_id}' of dataset '{problem.dataset}' has tests that verl's rewards cannot "
                 "run: a training split needs stdin/stdout tests or asserts; give the dataset the role dev or test"
             )
+
+
+def _helpers_of(prompt: str, entry_point: str) -> str:
+    """Return what a prompt defines and imports besides the function that it asks for; empty if it is no Python."""
+    try:
+        body = ast.parse(prompt).body
+    except (SyntaxError, ValueError, RecursionError):
+        return ""
+    asked = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    kept = [node for node in body if not (isinstance(node, asked) and node.name == entry_point)]
+    return "\n".join(ast.get_source_segment(prompt, node) or "" for node in kept if not isinstance(node, ast.Expr))

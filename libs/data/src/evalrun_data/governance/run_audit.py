@@ -17,6 +17,12 @@ AuditPolicy = Literal["Require", "Warn", "Ignore"]
 MAX_SHOWN: Final = 3
 
 
+SET_POLICY: Final = "write auditPolicy: Warn"
+"""What to do where a file describes the run."""
+COPY_ELSEWHERE: Final = "name a copy of the file in another directory, where no manifest lies beside it"
+"""What to do where flags alone say what is judged."""
+
+
 class AuditFailedError(BadInputError):
     """Raised when a run's data did not pass its audit, or is not the data that was audited."""
 
@@ -46,6 +52,7 @@ def audit_dataset(
     manifest: str | None,
     policy: AuditPolicy | None,
     all_tests: bool = True,
+    remedy: str = SET_POLICY,
 ) -> DatasetAudit | None:
     """Check a dataset against its manifest and the audit beside it.
 
@@ -56,6 +63,7 @@ def audit_dataset(
         manifest: where the manifest is, relative to the same directory as the source; None where the spec names none.
         policy: None requires what is found: a failed audit or other records are refused, a missing audit is a warning.
         all_tests: whether the records have all their tests; otherwise their numbers are not compared.
+        remedy: what somebody does who wants the data as it is.
 
     Returns:
         What the run records, or None if there is no manifest, or it is to be ignored.
@@ -96,7 +104,8 @@ def audit_dataset(
     shown = "; ".join(faults[:MAX_SHOWN])
     if len(faults) > MAX_SHOWN:
         shown += f" (and {len(faults) - MAX_SHOWN} more)"
-    advice = f"use the data that {place} lists, audit it again, or write auditPolicy: Warn"
+    again = "audit it again (evalrun data audit, with --allow for overlaps that are fine)"
+    advice = f"use the data that {place} lists, {again}, or {remedy}"
     raise AuditFailedError(f"{EndCause.AUDIT_FAILED}: dataset '{name}': {shown}: {advice}")
 
 

@@ -9,7 +9,7 @@ from evalrun_api.run_config import Dataset, EvalRunSpec
 from evalrun_client.grader import Grader, grader_of
 from evalrun_client.submit_mode import with_rows, with_tests
 from evalrun_data.digest import digest_problems, digest_records
-from evalrun_data.governance.run_audit import DatasetAudit, audit_dataset, role_of
+from evalrun_data.governance.run_audit import SET_POLICY, DatasetAudit, audit_dataset, role_of
 from evalrun_data.prompts import read_template, render
 from evalrun_data.readers import iter_problems, merged
 from evalrun_data.records import TEST_GROUPS, Message, Problem
@@ -65,13 +65,16 @@ def check_supported(spec: EvalRunSpec) -> None:
         raise BadInputError("spec.datasets: nothing to evaluate: list at least one dataset")
 
 
-def load_datasets(spec: EvalRunSpec, base_dir: Path, more: Mapping[str, Sequence[str]]) -> list[RunDataset]:
+def load_datasets(
+    spec: EvalRunSpec, base_dir: Path, more: Mapping[str, Sequence[str]], audit_remedy: str = SET_POLICY
+) -> list[RunDataset]:
     """Load every dataset of a spec, cut to the problems and tests that it uses.
 
     Args:
         spec: a run's.
         base_dir: what relative sources are relative to.
         more: further sources of a dataset, by its name.
+        audit_remedy: what somebody does who wants data as it is that did not pass its audit.
 
     Raises:
         BadInputError: a source cannot be used, two say something else of one problem, a dataset's audit failed, or a
@@ -80,12 +83,12 @@ def load_datasets(spec: EvalRunSpec, base_dir: Path, more: Mapping[str, Sequence
     datasets = []
     for index, dataset in enumerate(spec.datasets):
         sources = [Source(name, base_dir) for name in (dataset.source, *more.get(dataset.name, ()))]
-        datasets.append(_load(dataset, f"spec.datasets[{index}]", sources))
+        datasets.append(_load(dataset, f"spec.datasets[{index}]", sources, audit_remedy))
     _check_gate(spec, datasets)
     return datasets
 
 
-def _load(dataset: Dataset, field: str, sources: Sequence[Source]) -> RunDataset:
+def _load(dataset: Dataset, field: str, sources: Sequence[Source], audit_remedy: str) -> RunDataset:
     """Load a dataset from its sources, its own first; `field` is its place in the spec. Raises BadInputError."""
     own, base_dir = sources[0], sources[0].base_dir
     # All groups: nothing is left out, and sources that do not say which group a test is in are fine.
@@ -105,6 +108,7 @@ def _load(dataset: Dataset, field: str, sources: Sequence[Source]) -> RunDataset
         manifest=dataset.manifest,
         policy=dataset.audit_policy,
         all_tests=not tests and grader is None,
+        remedy=audit_remedy,
     )
     if audit is None:  # nothing was read for its sake
         while (len(excluded) < len(dataset.exclude_problems) or len(used) != dataset.max_problems) and next(
