@@ -17,6 +17,7 @@ from evalrun_operator.policies.leadership import (
     DEADLINE_SECONDS,
     LEASE_SECONDS,
     RENEW_SECONDS,
+    REQUEST_SECONDS,
     RETRY_SECONDS,
     Lease,
     ObservedLease,
@@ -84,10 +85,10 @@ class LeaderElection:
     async def turn(self) -> float:
         """Look at the Lease, take or renew it where that is due. Returns the seconds until the next turn."""
         began = self._clock()
-        patience = max(0.05, self._renewed_at + DEADLINE_SECONDS - began) if self.leading else LEASE_SECONDS
+        left = self._renewed_at + DEADLINE_SECONDS - began if self.leading else REQUEST_SECONDS
         lost = False
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(max(0.05, min(REQUEST_SECONDS, left))):
                 lost = not await self._try(began)
         except (ClusterError, TimeoutError) as error:
             logger.warning("Lease %s/%s: %s", self._namespace, self._name, str(error) or "no answer in time")
@@ -99,7 +100,7 @@ class LeaderElection:
             await self._stop_leading("another operator has taken the Lease")
         if self.leading and must_stop(self._renewed_at, self._clock()):
             await self._stop_leading("the Lease could not be renewed")
-        return RETRY_SECONDS / 2 if self.leading else RETRY_SECONDS
+        return RETRY_SECONDS
 
     async def release(self) -> None:
         """End the work, and let another operator begin at once."""
@@ -107,7 +108,7 @@ class LeaderElection:
             return
         await self._stop_leading("the operator ends")
         try:
-            async with asyncio.timeout(RENEW_SECONDS):
+            async with asyncio.timeout(REQUEST_SECONDS):
                 await self._leases.write_lease(self._written(holder=""))
         except (ClusterError, TimeoutError) as error:  # it runs out by itself
             logger.warning("releasing Lease %s/%s: %s", self._namespace, self._name, error)

@@ -1,19 +1,21 @@
 """Leader election: who holds the Lease, until when, and who may take it. Pure.
 
 As in client-go, nobody's clock is compared with another's: a Lease counts from when this process first saw its state.
-A leader that cannot renew stops a second before any other may take over.
+A leader that cannot renew stops before any other may take over.
 """
 
 from dataclasses import dataclass
 
-LEASE_SECONDS = 4
+LEASE_SECONDS = 12
 """Seconds for which a Lease is valid without renewal. A takeover after a crash takes at most that and one poll."""
-RENEW_SECONDS = 1.0
+RENEW_SECONDS = 5.0
 """Seconds between two renewals by the leader."""
-DEADLINE_SECONDS = 3.0
+DEADLINE_SECONDS = 10.0
 """A leader that has not renewed for so long works no more."""
-RETRY_SECONDS = 0.5
-"""Seconds between two polls by the others."""
+RETRY_SECONDS = 1.5
+"""Seconds between two polls by the others, and between two attempts of a leader that could not renew."""
+REQUEST_SECONDS = 2.5
+"""Seconds that a look at the Lease may take. A leader whose connection hangs has time for another one."""
 
 
 @dataclass(frozen=True)
