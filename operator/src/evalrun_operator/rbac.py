@@ -46,6 +46,8 @@ def role_rules(autoscaling: AutoscalingMode) -> list[PolicyRule]:
         _rule(EVENT.group, [EVENT.plural], ["create", "list"]),
         _rule(WORKLOAD.group, [WORKLOAD.plural], ["list"]),
         *(_rule(kind.group, [kind.plural], ["list", "watch"]) for kind in kinds if not kind.made),
+        # Those of lost nodes, whose end nobody else would confirm. An admission policy holds this to pods of runs.
+        _rule(KINDS["Pod"].group, [KINDS["Pod"].plural], ["delete"]),
         # Those that were made before the mode was changed are taken away.
         _rule(KINDS[unused].group, [KINDS[unused].plural], ["delete", "list", "watch"]),
         *(

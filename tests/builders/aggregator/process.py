@@ -214,8 +214,9 @@ def completion_for(item: ledger_pb2.WorkItem, text: str | None = None) -> ledger
 class Worker:
     """A scripted generator: takes work, answers it, sends everything again when in doubt."""
 
-    def __init__(self, address: str, name: str = "w", tls: TlsSource | None = None) -> None:
+    def __init__(self, address: str, name: str = "w", tls: TlsSource | None = None, *, epoch: int = 0) -> None:
         self.name = name
+        self.epoch = epoch
         self.seen: list[ledger_pb2.WorkItem] = []
         self.stored = 0
         self._channel = open_channel(address, tls)
@@ -226,12 +227,12 @@ class Worker:
 
     async def take(self, limit: int = 8, *, fresh: bool = False) -> ledger_pb2.GetWorkResponse:
         return await self.stub.GetWork(
-            ledger_pb2.GetWorkRequest(worker_id=self.name, max_items=limit, fresh=fresh), timeout=60
+            ledger_pb2.GetWorkRequest(worker_id=self.name, max_items=limit, fresh=fresh, epoch=self.epoch), timeout=60
         )
 
     async def submit(self, items: Sequence[ledger_pb2.WorkItem]) -> int:
         request = ledger_pb2.SubmitCompletionsRequest(
-            worker_id=self.name, completions=[completion_for(item) for item in items]
+            worker_id=self.name, completions=[completion_for(item) for item in items], epoch=self.epoch
         )
         return (await self.stub.SubmitCompletions(request, timeout=60)).stored
 

@@ -26,6 +26,8 @@ from evalrun_operator.policies.refusals import WriteFailure
 from evalrun_operator.policies.troubles import Trouble, trouble_of
 from evalrun_operator.resources.run_tokens import RunTokens
 from evalrun_operator.settings import OperatorSettings
+from evalrun_runtime.exits import EndCause
+from evalrun_runtime.termination import TerminationMessage
 
 START = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 UID = "0f3b2c1a-1111-2222-3333-444455556666"
@@ -109,6 +111,8 @@ class World:
             if writes is not None and number >= writes:
                 return decision
             action(ref)
+        for seen in decision.abandon:
+            self.objects.pop(seen.ref, None)
         for number, item in enumerate(decision.apply, start=len(actions)):
             if writes is not None and number >= writes:
                 return decision
@@ -214,8 +218,11 @@ class World:
         """Let everything go whose deletion was asked for, with the pods that it owns."""
         gone = [ref for ref, item in self.objects.items() if "deletionTimestamp" in item["metadata"]]
         for ref in gone:
+            if ref.kind == "Pod" and "nodeName" in self.objects.get(ref, {}).get("spec", {}):
+                continue  # its node is lost
             for pod in self.pods_of(ref):
-                self.objects.pop(ObjectKey("Pod", pod["metadata"]["name"]), None)
+                if "nodeName" not in pod["spec"]:
+                    self.objects.pop(ObjectKey("Pod", pod["metadata"]["name"]), None)
             self.objects.pop(ref, None)
         return self
 
@@ -309,6 +316,21 @@ class World:
             self.delete(ref)
         return self
 
+    def lose_node(self, component: str, *, seconds: float = 60.0) -> "World":
+        """Have the node of a component's pods fall silent: they are deleted, and nobody confirms their end.
+
+        Args:
+            component: whose pods are on that node.
+            seconds: from then on; the grace period is half a minute.
+        """
+        disruption = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+        for ref, item in self.objects.items():
+            if ref.kind == "Pod" and item["metadata"]["labels"][names.COMPONENT_LABEL] == component:
+                item["status"] = {**item["status"], "conditions": [disruption, {"type": "Ready", "status": "False"}]}
+                item["spec"] = {**item["spec"], "nodeName": "node-2"}
+                item["metadata"]["deletionTimestamp"] = (self.now + timedelta(seconds=30)).isoformat()
+        return self.tick(seconds)
+
     def restart_head(self) -> "World":
         """Have each head's container end and start again in its pod."""
         for ref in self.heads():
@@ -327,8 +349,8 @@ class World:
                 self.add_pod(f"{ref.name}-x", names.GENERATOR, ref, {})
         return self
 
-    def end_attempt(self, *, failed: bool) -> "World":
-        """Let the running attempt end."""
+    def end_attempt(self, *, failed: bool, cause: EndCause | None = None) -> "World":
+        """Let the running attempt end; with a cause it leaves a record of it."""
         for ref in self.live_attempts():
             item = self.objects[ref]
             if ref.kind == "Job":
@@ -341,6 +363,10 @@ class World:
                 }  # fmt: skip
                 for pod in self.pods_of(ref):
                     pod["status"] = {"phase": "Failed" if failed else "Succeeded"}
+                    if cause is not None:
+                        message = TerminationMessage(cause, "as the test says").to_json()
+                        ended = {"terminated": {"exitCode": 1, "message": message}}
+                        pod["status"]["containerStatuses"] = [{"name": "generator", "state": ended}]
             else:
                 item["status"] = {
                     "jobStatus": "FAILED" if failed else "SUCCEEDED", "jobDeploymentStatus": "Complete",

@@ -209,6 +209,16 @@ async def test_a_disk_that_stays_full_is_a_resumable_stop(started: Processes) ->
         assert "has been unreachable for" in generator.errors.splitlines()[-1]
 
 
+async def test_a_generator_that_another_has_replaced_ends_at_once(started: Processes) -> None:
+    endpoint = await started.recorded_here("--echo-tokens", "3")
+    async with ledger_server(work_items(20)) as server:
+        server.service.storing_fails = grpc.StatusCode.FAILED_PRECONDITION
+        generator = await started.generator(server, [endpoint], "--epoch", "7")
+        assert await generator.wait() == 1
+        assert "as ordered" in generator.errors.splitlines()[-1]
+        assert server.fake.completions == {}
+
+
 async def test_the_ledger_is_not_there(started: Processes) -> None:
     endpoint = await started.recorded_here("--echo-tokens", "3")
     async with ledger_server([]) as server:

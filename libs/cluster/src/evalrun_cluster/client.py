@@ -154,10 +154,15 @@ class ExactClient(AsyncClient):
         await super().__aenter__()
         return self
 
-    async def delete_exactly(self, kind: str, name: str, namespace: str, uid: str) -> None:
-        """Delete an object if it has this uid, and, in the background, what it owns."""
+    async def delete_exactly(self, kind: str, name: str, namespace: str, uid: str, *, abandon: bool = False) -> None:
+        """Delete an object if it has this uid, and, in the background, what it owns.
+
+        With `abandon` a pod is gone at once, whatever its node says.
+        """
         # A Job deleted without saying so would orphan its pods.
         params = {"uid": uid, "propagationPolicy": CascadeType.BACKGROUND.value}
+        if abandon:
+            params["gracePeriodSeconds"] = "0"
         await self._client.request("delete", res=RESOURCES[kind], name=name, namespace=namespace, params=params)
 
     async def list_pages(
@@ -316,14 +321,23 @@ class Cluster:
             lambda: self._client.apply(item, force=True), f"applying {kind} {name}", (kind, name, namespace, uid)
         )
 
-    async def delete(self, kind: str, name: str, namespace: str, uid: str) -> None:
+    async def delete(self, kind: str, name: str, namespace: str, uid: str, *, abandon: bool = False) -> None:
         """Delete an object and, in the background, what it owns; one that is gone is fine.
+
+        Args:
+            kind: the object's.
+            name: the object's.
+            namespace: the object's.
+            uid: of the object; another one of that name stays.
+            abandon: do not wait until a pod's node confirms its end.
 
         Raises:
             ConflictError: another object has taken its name.
             ClusterError: as the module `errors` says.
         """
-        await self._gone_or(lambda: self._client.delete_exactly(kind, name, namespace, uid), f"deleting {kind} {name}")
+        await self._gone_or(
+            lambda: self._client.delete_exactly(kind, name, namespace, uid, abandon=abandon), f"deleting {kind} {name}"
+        )
 
     async def read(self, kind: str, name: str, namespace: str) -> Object | None:
         """Return an object by its name; None if there is none. A list of one: it takes no right beyond `list`.

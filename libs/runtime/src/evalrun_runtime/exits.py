@@ -27,6 +27,8 @@ class EndCause(StrEnum):
     """Something that the user gave cannot be used."""
     AUDIT_FAILED = "AuditFailed"
     """The data did not pass its audit. The same data fails it each time: another start cannot help."""
+    LEDGER_UNREACHABLE = "LedgerUnreachable"
+    """The run's ledger did not answer: not the fault of the process that ended."""
     FAILED = "Failed"
     """Anything else."""
 

@@ -50,13 +50,20 @@ def parse_termination_message(message: str) -> TerminationMessage | None:
 
 
 def end_with(
-    error: Exception, code: ExitCode, *, text: str = "", program: str = "evalrun", log: Path = TERMINATION_LOG
+    error: Exception,
+    code: ExitCode,
+    *,
+    cause: EndCause | None = None,
+    text: str = "",
+    program: str = "evalrun",
+    log: Path = TERMINATION_LOG,
 ) -> ExitCode:
     """Report why this process ends, and return its exit code.
 
     Args:
         error: the reason.
         code: the exit code.
+        cause: for the operator; None: as the error is a BadInputError, and as the exit code says.
         text: what to say; empty: the error's own message.
         program: begins the line on stderr.
         log: the container's termination message; not written where there is no such file.
@@ -64,7 +71,7 @@ def end_with(
     text = text or str(error)
     sys.stderr.write(f"{program}: {text}\n")
     other = EndCause.BAD_INPUT if code is ExitCode.BAD_INPUT else EndCause.FAILED
-    cause = error.cause if isinstance(error, BadInputError) else other
+    cause = cause or (error.cause if isinstance(error, BadInputError) else other)
     try:
         with log.open("r+", encoding="utf-8") as file:
             file.write(TerminationMessage(cause, text).to_json())

@@ -10,6 +10,7 @@ from evalrun_cluster.objects import Object, StatusEvent
 from evalrun_operator.lifecycle.situation import ReconcileContext
 from evalrun_operator.lifecycle.status_report import events_of
 from evalrun_operator.observation.records import ObjectKey, Observed, ObservedObject, Policy
+from evalrun_operator.policies.stuck_pods import abandoned_pods
 from evalrun_operator.resources.changes import is_as_made, is_outdated, spec_digest
 
 IDLE_SECONDS = 60.0
@@ -23,6 +24,8 @@ class Decision:
     status: EvalRunStatus
     apply: tuple[Object, ...] = ()
     delete: tuple[ObservedObject, ...] = ()
+    abandon: tuple[ObservedObject, ...] = ()
+    """Pods of lost nodes, whose end is not waited for."""
     events: tuple[StatusEvent, ...] = ()
     requeue_after: float | None = None
     """Seconds after which to look again, whatever happens; None: only when something happens."""
@@ -59,6 +62,7 @@ def decision(
         status,
         tuple(item for item in wanted if _to_apply(observed, item)),
         tuple(dict.fromkeys([*delete, *surplus])),
+        tuple(abandoned_pods(observed, context.now)),
         events_of(context.before, status),
         requeue_after,
     )

@@ -87,11 +87,11 @@ def generation_objects(context: ReconcileContext, generation: GenerationStep) ->
         if name in there or not there:  # otherwise an earlier release has made it, under a name of its own: it stays
             workers = _workers(context, spec.rollout, name)
             desired.append(resources.ray_cluster(plan, spec.rollout, generation.cluster, workers))
-    start = generation.start
+    start, epoch = generation.start, int(context.now.timestamp())
     if start is not None and spec.endpoints is not None:
-        desired.append(resources.generator_job(plan, spec.endpoints, start.number))
+        desired.append(resources.generator_job(plan, spec.endpoints, start.number, epoch))
     elif start is not None:
-        desired.append(resources.generator_ray_job(plan, start.number, start.cluster, start.head_uid))
+        desired.append(resources.generator_ray_job(plan, start.number, start.cluster, start.head_uid, epoch))
     return desired, kept
 
 

@@ -202,11 +202,12 @@ def _pod(manifest: Manifest) -> Pod:
     conditions = {condition.get("type"): condition for condition in status.get("conditions") or ()}
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     state = _pod_state(status, conditions, containers)
+    ready, disruption = conditions.get("Ready"), conditions.get("DisruptionTarget")
     return Pod(
         node_type=str(labels.get("ray.io/node-type", "")),
         cluster=str(labels.get("ray.io/cluster", "")),
         ended=status.get("phase") in {"Succeeded", "Failed"},
-        ready=_holds(conditions.get("Ready")),
+        ready=_holds(ready),
         trouble=state.trouble.text,
         trouble_kind=state.trouble.kind,
         exit_code=state.exit_code,
@@ -214,13 +215,17 @@ def _pod(manifest: Manifest) -> Pod:
         host=str(status.get("podIP", "")),
         failed=state.failed,
         last_words=state.last_words,
-        disrupted=_holds(conditions.get("DisruptionTarget")),
+        disrupted=_holds(disruption),
+        tainted=_holds(disruption) and disruption is not None and disruption.get("reason") == DELETED_FOR_TAINT,
+        ready_since=_time(ready.get("lastTransitionTime")) if ready is not None and _holds(ready) else None,
         node=str((manifest.get("spec") or {}).get("nodeName", "")),
         finalizers=tuple(map(str, manifest.get("metadata", {}).get("finalizers") or ())),
     )
 
 
 NO_TROUBLE = Trouble("")
+DELETED_FOR_TAINT = "DeletionByTaintManager"
+"""Kubernetes' reason of the condition DisruptionTarget of a pod whose node was lost."""
 
 
 @dataclass(frozen=True)

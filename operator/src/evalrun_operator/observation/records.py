@@ -130,6 +130,10 @@ class Pod:
     """Its address; empty before it has one."""
     disrupted: bool = False
     """The cluster took it away: its node was drained or ran short, or a pod of higher priority took its place."""
+    tainted: bool = False
+    """It was deleted because of a taint of its node: the node is lost, or is not ready."""
+    ready_since: datetime | None = None
+    """None while it is not ready."""
     node: str = ""
     finalizers: tuple[str, ...] = ()
 

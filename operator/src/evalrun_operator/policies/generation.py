@@ -14,9 +14,12 @@ from evalrun_api.v1alpha1 import Reason
 from evalrun_operator.observation.records import Attempt, Observed, ObservedCluster, ObservedObject, Pod
 from evalrun_operator.policies.condition_text import RunText
 from evalrun_operator.policies.start import NO_KUBERAY, RAY_KINDS
-from evalrun_operator.policies.stuck_pods import stuck_pods
+from evalrun_operator.policies.stuck_pods import abandoned_pods, stuck_pods
+from evalrun_runtime.exits import EndCause
 
 JOB_KINDS = ("Job", "RayJob")
+LEDGER_PATIENCE = timedelta(seconds=90)
+"""Seconds for which a generator waits at least for its ledger (60), and the time to see and report that."""
 STUCK_SECONDS = 60.0
 """A RayJob's finalizer asks Ray to stop the job; without KubeRay's operator it stays, and so would its GPUs."""
 
@@ -116,6 +119,15 @@ def next_generation(given: Circumstances) -> GenerationStep:
         said = RunText("False", Reason.INTERRUPTED, message)
         gone = RunText("False", Reason.CLUSTER_PENDING, message)
         return GenerationStep(attempts=given.attempts, cluster_ready=gone, generated=said, delete=tuple(stale))
+    if current is not None and not current.deleting and (why := _not_to_blame(given, number, current)):
+        said = RunText("False", Reason.INTERRUPTED, f"{why}: no attempt is counted. {given.waiting_for}".strip())
+        return GenerationStep(
+            attempts=given.attempts,
+            cluster_ready=_cluster_said(given, cluster),
+            generated=said,
+            cluster=None if cluster is None else cluster.attempt,
+            delete=(*stale, current),
+        )
     failure = _failure(given, number, current, lost)
     if failure is None and current is not None:
         if interrupted and not current.deleting and _outcome(current) == "running":
@@ -127,6 +139,35 @@ def next_generation(given: Circumstances) -> GenerationStep:
         stale += [seen for seen in (current, cluster) if seen is not None and not seen.deleting]
         cluster = None
     return _after_failure(given, number, current, cluster, tuple(stale), failure)
+
+
+def _not_to_blame(given: Circumstances, number: int, current: ObservedObject) -> str:
+    """Return why an attempt is over through no fault of its own; empty where it is not over, or where it counts."""
+    attempt = current.detail
+    if not isinstance(attempt, Attempt) or (given.failed and given.attempts == number):
+        return ""
+    pods = [(seen, pod) for seen, pod in given.observed.pods(names.GENERATOR) if _belongs_to(seen, current)]
+    if attempt.outcome == "running" and (lost := {seen.uid for seen in abandoned_pods(given.observed, given.now)}):
+        nodes = [pod.node for seen, pod in pods if seen.uid in lost]
+        return f"Node {nodes[0]} of attempt {number} is lost" if nodes else ""
+    if attempt.outcome != "failed" or not _ledger_was_away(given.observed, attempt):
+        return ""
+    causes = [pod.last_words.cause for _, pod in pods if pod.last_words is not None]
+    if current.ref.kind == "Job" and EndCause.LEDGER_UNREACHABLE not in causes:
+        return ""  # a RayJob leaves no record of its cause
+    return f"The ledger could not be reached while attempt {number} ended"
+
+
+def _ledger_was_away(observed: Observed, attempt: Attempt) -> bool:
+    """Return whether the aggregator is away, or was in the last minute of an attempt, which waits for so long."""
+    if observed.ledger is None or attempt.finished_at is None:
+        return observed.ledger is None
+    ready = [pod.ready_since for _, pod in observed.pods(names.AGGREGATOR) if pod.ready_since is not None]
+    return any(since >= attempt.finished_at - LEDGER_PATIENCE for since in ready)
+
+
+def _belongs_to(pod: ObservedObject, job: ObservedObject) -> bool:
+    return pod.controller is not None and pod.controller.uid == job.uid
 
 
 def _failure(given: Circumstances, number: int, current: ObservedObject | None, lost: str) -> str | None:
@@ -212,9 +253,9 @@ def _starting(
     ready = _cluster_said(given, cluster)
     kept = None if cluster is None else cluster.attempt
     leaving = [*live_attempts(observed), *(seen for seen, pod in observed.pods(names.GENERATOR) if not pod.ended)]
-    if given.waiting_for and cluster is None:
+    if given.waiting_for and (cluster is None or observed.ledger is None):  # without its ledger it would end again
         said = RunText("False", Reason.WAITING_FOR_SERVICES, given.waiting_for)
-        return GenerationStep(attempts=given.attempts, cluster_ready=ready, generated=said, delete=delete)
+        return GenerationStep(attempts=given.attempts, cluster_ready=ready, generated=said, cluster=kept, delete=delete)
     waiting = RunText("False", Reason.WAITING_FOR_CLUSTER, "The RayCluster is not up yet.")
     if given.on_ray and cluster is None:
         gone = not gpu_holders(observed) and not leaving

@@ -2,10 +2,28 @@
 
 from datetime import datetime, timedelta
 
-from evalrun_operator.observation.records import Observed, Pod
+from evalrun_api import names
+from evalrun_operator.observation.records import Observed, ObservedObject, Pod
 
 STUCK_AFTER = timedelta(seconds=60)
 """Past a pod's deletionTimestamp, which already includes its grace period."""
+
+UNCONFIRMED_AFTER = timedelta(seconds=5)
+"""The same for a pod that was deleted because its node is lost."""
+
+
+def abandoned_pods(observed: Observed, now: datetime) -> list[ObservedObject]:
+    """Return the pods of generators and of Ray whose node is lost, so that nobody confirms their end.
+
+    They may go on there, cut off from the network: the ledger refuses a generator once a later one has asked for work.
+    An aggregator's pod is not among them, since two processes would write one ledger.
+    """
+    return [
+        seen
+        for component in (names.GENERATOR, names.RAY)
+        for seen, pod in observed.pods(component)
+        if pod.tainted and not pod.ended and seen.deleted_at is not None and now - seen.deleted_at >= UNCONFIRMED_AFTER
+    ]
 
 
 def stuck_pods(observed: Observed, now: datetime, *components: str) -> str:

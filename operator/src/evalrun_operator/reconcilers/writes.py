@@ -24,6 +24,13 @@ async def write(
         (seen.ref.kind, partial(cluster.delete, seen.ref.kind, seen.ref.name, identity.namespace, seen.uid))
         for seen in decision.delete
     ]
+    writes += [
+        (
+            seen.ref.kind,
+            partial(cluster.delete, seen.ref.kind, seen.ref.name, identity.namespace, seen.uid, abandon=True),
+        )
+        for seen in decision.abandon
+    ]
     items = sorted(decision.apply, key=lambda item: item["kind"] != SECRET.kind)
     writes += [(item["kind"], partial(_bring_about, cluster, item, observed)) for item in items]
     errors: list[tuple[str, ClusterError]] = []

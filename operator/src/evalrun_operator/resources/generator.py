@@ -27,7 +27,15 @@ def ledger_address(plan: RunPlan) -> str:
     return f"dns:///{host}:{names.GRPC_PORT}"
 
 
-def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int) -> Object:
+def epoch_flags(plan: RunPlan, epoch: int) -> list[str]:
+    """Return the flag by which the ledger tells a generator from the one that has taken its place.
+
+    Images of runs that began under an earlier release do not know it.
+    """
+    return [f"--epoch={epoch}"] if plan.leaves_lost_nodes else []
+
+
+def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int, epoch: int = 0) -> Object:
     """Return the Job of an attempt in simple mode. A node that is drained does not cost an attempt."""
     key = endpoints[0].api_key_secret_ref
     secrets = [] if key is None else [secret_env("EVALRUN_GENERATOR_API_KEY", key.name, key.key)]
@@ -53,7 +61,7 @@ def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int) ->
             f"--tokenizer={plan.spec.model.path}",
             *(f"--endpoint={endpoint.url}" for endpoint in endpoints),
             f"--concurrency={','.join(str(endpoint.max_concurrent_requests) for endpoint in endpoints)}",
-            f"--worker-id={plan.run.name}",
+            f"--worker-id={plan.run.name}", *epoch_flags(plan, epoch),
             "--host=0.0.0.0", *metrics_flags(plan), "--log-format=json",
         ],
         mounts=tokens.mounts,
@@ -80,7 +88,7 @@ def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int) ->
     return with_queue(job, plan.spec.queue_name)
 
 
-def generator_ray_job(plan: RunPlan, attempt: int, cluster: str, head_uid: str) -> Object:
+def generator_ray_job(plan: RunPlan, attempt: int, cluster: str, head_uid: str, epoch: int = 0) -> Object:
     """Return the RayJob of an attempt.
 
     HTTPMode: KubeRay submits over the head's dashboard, and no submitter pod can fail in between. With a
@@ -91,6 +99,7 @@ def generator_ray_job(plan: RunPlan, attempt: int, cluster: str, head_uid: str) 
         f"python -m evalrun_generator.rollout --work-order={names.ORDER_DIRECTORY}/{names.ORDER_FILE} "
         f"--ledger={ledger_address(plan)} --worker-id={plan.run.name} --log-format=json"
     )
+    entrypoint = " ".join([entrypoint, *epoch_flags(plan, epoch)])
     directory = fetched_model(plan)
     if directory is not None:
         entrypoint += f" --model-folder={directory}"

@@ -30,19 +30,30 @@ RAY_NODE: Mapping[Part, dict[str, str]] = {
 """KubeRay's label, which tells the pods of one component apart."""
 UNMOVABLE = frozenset({names.RAY, names.GENERATOR, names.AGGREGATOR})
 """Components whose pods must not be moved: that would lose minutes of GPU work or delay the whole run."""
-STATELESS = frozenset({names.JUDGE, names.SANDBOX})
-"""Components whose pods lose nothing when another pod takes their place."""
 LOST_NODE_SECONDS = 60
 """Kubernetes' own default is five minutes, for which a run would wait for verdicts."""
-LOST_NODE: tuple[Object, ...] = tuple(
-    {
-        "key": f"node.kubernetes.io/{state}",
-        "operator": "Exists",
-        "effect": "NoExecute",
-        "tolerationSeconds": LOST_NODE_SECONDS,
-    }
-    for state in ("not-ready", "unreachable")
-)
+LOST_GENERATOR_SECONDS = 25
+"""Seconds for generators and Ray's pods: their grace period of 30 s follows, for which a lost node does not confirm
+their end, and only then another pod may take their place."""
+
+
+def lost_node(seconds: int) -> tuple[Object, ...]:
+    """Return the tolerations with which a pod leaves a lost node after some seconds."""
+    return tuple(
+        {
+            "key": f"node.kubernetes.io/{state}", "operator": "Exists", "effect": "NoExecute",
+            "tolerationSeconds": seconds,
+        }
+        for state in ("not-ready", "unreachable")
+    )  # fmt: skip
+
+
+LOST_NODE = lost_node(LOST_NODE_SECONDS)
+LEAVE_AFTER: Mapping[str, int] = {
+    names.JUDGE: LOST_NODE_SECONDS, names.SANDBOX: LOST_NODE_SECONDS,
+    names.GENERATOR: LOST_GENERATOR_SECONDS, names.RAY: LOST_GENERATOR_SECONDS,
+}  # fmt: skip
+"""By component, the seconds after which its pods leave a lost node. An aggregator stays: its ledger is on a volume."""
 SHARED_TOKEN = "shared-judge-token"  # noqa: S105 - the name of a file
 CONTAINER_SECURITY: Object = {
     "allowPrivilegeEscalation": False,
@@ -73,8 +84,9 @@ def pod_template(
     selector = plan.selector(component) | RAY_NODE.get(part, {})
     fields = (layer.pod_fields(selector) for layer in (chart, *own))
     spec = reduce(or_, fields, pod_spec)
-    if component in STATELESS and plan.leaves_lost_nodes:
-        spec = {**spec, "tolerations": [*spec.get("tolerations", ()), *LOST_NODE]}
+    if component in LEAVE_AFTER and plan.leaves_lost_nodes:
+        leaves = lost_node(LEAVE_AFTER[component])
+        spec = {**spec, "tolerations": [*spec.get("tolerations", ()), *leaves]}
     return {"metadata": {"labels": labels, "annotations": notes}, "spec": spec}
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from prometheus_client import REGISTRY, CollectorRegistry
 
 from evalrun_aggregator.clocks import Clocks
+from evalrun_aggregator.epochs import Epochs
 from evalrun_aggregator.finish.finisher import Finisher, OutputWriter
 from evalrun_aggregator.finish.output_retry import OutputRetry
 from evalrun_aggregator.finish.output_signature import parse_attest_key
@@ -207,7 +208,8 @@ class Aggregator:
         warnings = start_warnings(problems.datasets, order.spec)
         status = StatusReport(state, intake, dispatcher, judges, replicas, finisher, warnings, watch)
         work_items = WorkItems(problems, ledger, budget, traces)
-        return RunParts(LedgerService(state, intake, status, driver, work_items), driver, intake)
+        epochs = Epochs(ledger, ledger.reader.facts())
+        return RunParts(LedgerService(state, intake, status, driver, work_items, epochs), driver, intake)
 
     def _telemetry(self, order: RunConfig, opened: OpenedRun, replicas: ReplicaRegistry) -> Telemetry:
         cost, clocks = order.spec.cost, self._clocks

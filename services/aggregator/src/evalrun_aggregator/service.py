@@ -5,6 +5,7 @@ import math
 import grpc
 from google.protobuf.message import Message
 
+from evalrun_aggregator.epochs import Epochs, SupersededError
 from evalrun_aggregator.gpu_time import held_seconds
 from evalrun_aggregator.intake import Intake, UnknownItemError
 from evalrun_aggregator.ledger.entries import StoredCompletion
@@ -35,21 +36,35 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         status: tells how the run stands.
         driver: ends the run.
         work_items: makes what a worker gets of an item.
+        epochs: refuses a generator that another one has replaced.
     """
 
     def __init__(
-        self, state: RunState, intake: Intake, status: StatusReport, driver: RunDriver, work_items: WorkItems
+        self,
+        state: RunState,
+        intake: Intake,
+        status: StatusReport,
+        driver: RunDriver,
+        work_items: WorkItems,
+        epochs: Epochs,
     ) -> None:
         self._state = state
         self._intake = intake
         self._status = status
         self._driver = driver
         self._work_items = work_items
+        self._epochs = epochs
 
     async def GetWork(self, request: ledger_pb2.GetWorkRequest, context: Context) -> ledger_pb2.GetWorkResponse:  # noqa: N802 - gRPC's name
         """Lease pending work."""
         if not request.worker_id:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "worker_id: name the worker")
+        try:
+            await self._epochs.admit(request.epoch)
+        except SupersededError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        except (LedgerFullError, LedgerBrokenError) as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         taken = self._intake.take_work(request.worker_id, request.max_items, fresh=request.fresh)
         remaining = self._state.remaining
         try:
@@ -66,6 +81,7 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         self, request: ledger_pb2.SubmitCompletionsRequest, context: Context
     ) -> ledger_pb2.SubmitCompletionsResponse:
         """Store completions."""
+        await self._refuse_superseded(request.epoch, context)
         for completion in request.completions:
             if wrong := not_finite(completion, "generation_seconds", "started_at"):
                 key = completion.key
@@ -87,6 +103,7 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         self, request: ledger_pb2.ReportReplicasRequest, context: Context
     ) -> ledger_pb2.ReportReplicasResponse:
         """Keep what a worker says of its replicas."""
+        await self._refuse_superseded(request.epoch, context)
         wrong = not_finite(request, "gpu_seconds", "reported_at")
         for replica in request.replicas:
             if not wrong and (of_replica := not_finite(replica, *REPLICA_NUMBERS)):
@@ -120,6 +137,12 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         except LedgerBrokenError as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         return ledger_pb2.EndRunResponse()
+
+    async def _refuse_superseded(self, epoch: int, context: Context) -> None:
+        try:
+            self._epochs.check(epoch)
+        except SupersededError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
 
     def _completion(self, completion: ledger_pb2.Completion) -> tuple[int, StoredCompletion]:
         key = completion.key

@@ -25,7 +25,7 @@ def main(argv: Sequence[str]) -> int:
     except BadInputError as error:
         return end_with(error, ExitCode.BAD_INPUT)
     except GenerationStoppedError as error:
-        return end_with(error, ExitCode.FAILED)
+        return end_with(error, ExitCode.FAILED, cause=error.cause)
     finally:
         stop_tracing()
 

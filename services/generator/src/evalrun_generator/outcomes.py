@@ -1,9 +1,34 @@
 """Errors that end a generation early, by what the caller should do.
 
-BadInputError (evalrun_runtime)   the user must change the input; exit code 2
-GenerationStoppedError            an outage must end first; run again to resume; exit code 1
+BadInputError (evalrun_runtime)      the user must change the input; exit code 2
+└── LedgerNeverAnsweredError         the address is wrong, or the ledger is not up: exit code 2
+GenerationStoppedError               an outage must end first; run again to resume; exit code 1
+├── LedgerLostError                  the ledger answers no more
+└── SupersededError                  another generator has taken over; nothing is to be done
 """
+
+from typing import ClassVar
+
+from evalrun_runtime.exits import BadInputError, EndCause
+
+
+class LedgerNeverAnsweredError(BadInputError):
+    """The ledger has not answered since this generator started."""
+
+    cause: ClassVar[EndCause] = EndCause.LEDGER_UNREACHABLE
 
 
 class GenerationStoppedError(Exception):
     """The run cannot continue by itself. All completions are stored; running again resumes it."""
+
+    cause: ClassVar[EndCause] = EndCause.FAILED
+
+
+class LedgerLostError(GenerationStoppedError):
+    """The ledger has been unreachable for too long."""
+
+    cause: ClassVar[EndCause] = EndCause.LEDGER_UNREACHABLE
+
+
+class SupersededError(GenerationStoppedError):
+    """A later generator of the same run has taken over."""

@@ -41,6 +41,13 @@ class WorkSettings(ServiceSettings):
         "generator", min_length=1, description="Name of this worker for its leases. Use the same name after a restart."
     )
 
+    epoch: int = Field(
+        0,
+        ge=0,
+        description="Number of this start among those of the run's generator. The ledger refuses a lower one than it "
+        "has seen: a generator that another has replaced ends.",
+    )
+
     tokenizer: str | None = Field(
         None,
         description="Directory or hub id of the model's tokenizer, to count the tokens of answers without usage. "

@@ -260,21 +260,27 @@ class GetWorkRequest(_message.Message):
     WORKER_ID_FIELD_NUMBER: _builtins.int
     MAX_ITEMS_FIELD_NUMBER: _builtins.int
     FRESH_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     """Stable over restarts of the same worker."""
     max_items: _builtins.int
     fresh: _builtins.bool
     """This worker has just started and holds nothing: its earlier leases are void."""
+    epoch: _builtins.int
+    """Which start of the run's generator calls; the higher one is the later one. A worker on a node that was cut off may go on
+    after another has taken its place: calls of a lower epoch than any before are refused. 0: it has no number.
+    """
     def __init__(
         self,
         *,
         worker_id: _builtins.str = ...,
         max_items: _builtins.int = ...,
         fresh: _builtins.bool = ...,
+        epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["fresh", b"fresh", "max_items", b"max_items", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "fresh", b"fresh", "max_items", b"max_items", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -374,7 +380,10 @@ class SubmitCompletionsRequest(_message.Message):
 
     WORKER_ID_FIELD_NUMBER: _builtins.int
     COMPLETIONS_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
+    epoch: _builtins.int
+    """As GetWorkRequest's."""
     @_builtins.property
     def completions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Completion]: ...
     def __init__(
@@ -382,10 +391,11 @@ class SubmitCompletionsRequest(_message.Message):
         *,
         worker_id: _builtins.str = ...,
         completions: _abc.Iterable[Global___Completion] | None = ...,
+        epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["completions", b"completions", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["completions", b"completions", "epoch", b"epoch", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -512,6 +522,7 @@ class ReportReplicasRequest(_message.Message):
     GPU_SECONDS_FIELD_NUMBER: _builtins.int
     REPORTED_AT_FIELD_NUMBER: _builtins.int
     WARNINGS_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     gpu_seconds: _builtins.float
     """Seconds of GPU held so far by this worker beside what `replicas` say by their gpus, started_at and released_at."""
@@ -519,6 +530,8 @@ class ReportReplicasRequest(_message.Message):
     """Unix seconds of the worker's clock: up to when a replica that was not released is counted. One that is named no
     more, and those of a worker that died, are counted up to the last report that named them.
     """
+    epoch: _builtins.int
+    """As GetWorkRequest's."""
     @_builtins.property
     def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___Replica]: ...
     @_builtins.property
@@ -535,10 +548,11 @@ class ReportReplicasRequest(_message.Message):
         gpu_seconds: _builtins.float = ...,
         reported_at: _builtins.float = ...,
         warnings: _abc.Iterable[_builtins.str] | None = ...,
+        epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["gpu_seconds", b"gpu_seconds", "replicas", b"replicas", "reported_at", b"reported_at", "warnings", b"warnings", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "gpu_seconds", b"gpu_seconds", "replicas", b"replicas", "reported_at", b"reported_at", "warnings", b"warnings", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -67,6 +67,7 @@ class LedgerServiceServicer:
     def GetWork(self, request, context):
         """Leases pending work. An empty answer with `remaining` > 0 means that others hold the rest: ask again after
         `retry_after_ms`. INVALID_ARGUMENT: no worker_id. UNAVAILABLE: starting or draining; retry.
+        FAILED_PRECONDITION: a worker of a higher epoch has asked for work; this one must end.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -77,6 +78,7 @@ class LedgerServiceServicer:
         NOT_FOUND: a key that is not of this run (the message names it; nothing of the batch was stored).
         INVALID_ARGUMENT: a number that is NaN or infinite (the message names it; nothing of the batch was stored).
         RESOURCE_EXHAUSTED: the disk is full; nothing of the batch was stored, retry later.
+        FAILED_PRECONDITION: as GetWork's; nothing of the batch was stored.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -84,7 +86,7 @@ class LedgerServiceServicer:
 
     def ReportReplicas(self, request, context):
         """What the generator sees of its replicas; kept for run_info and metrics. Idempotent. INVALID_ARGUMENT: a number that is
-        NaN or infinite.
+        NaN or infinite. FAILED_PRECONDITION: as GetWork's.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

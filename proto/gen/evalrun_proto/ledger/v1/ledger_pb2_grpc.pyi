@@ -34,16 +34,18 @@ class LedgerServiceStub:
     GetWork: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.GetWorkRequest, _ledger_pb2.GetWorkResponse]
     """Leases pending work. An empty answer with `remaining` > 0 means that others hold the rest: ask again after
     `retry_after_ms`. INVALID_ARGUMENT: no worker_id. UNAVAILABLE: starting or draining; retry.
+    FAILED_PRECONDITION: a worker of a higher epoch has asked for work; this one must end.
     """
     SubmitCompletions: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.SubmitCompletionsRequest, _ledger_pb2.SubmitCompletionsResponse]
     """Stores completions. When it returns OK each of them is on disk; sending one again changes nothing.
     NOT_FOUND: a key that is not of this run (the message names it; nothing of the batch was stored).
     INVALID_ARGUMENT: a number that is NaN or infinite (the message names it; nothing of the batch was stored).
     RESOURCE_EXHAUSTED: the disk is full; nothing of the batch was stored, retry later.
+    FAILED_PRECONDITION: as GetWork's; nothing of the batch was stored.
     """
     ReportReplicas: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.ReportReplicasRequest, _ledger_pb2.ReportReplicasResponse]
     """What the generator sees of its replicas; kept for run_info and metrics. Idempotent. INVALID_ARGUMENT: a number that is
-    NaN or infinite.
+    NaN or infinite. FAILED_PRECONDITION: as GetWork's.
     """
     GetStatus: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.GetStatusRequest, _ledger_pb2.GetStatusResponse]
     """The run's state. Cheap: meant to be polled each second."""
@@ -60,16 +62,18 @@ class LedgerServiceAsyncStub(LedgerServiceStub):
     GetWork: _aio.UnaryUnaryMultiCallable[_ledger_pb2.GetWorkRequest, _ledger_pb2.GetWorkResponse]  # type: ignore[assignment]
     """Leases pending work. An empty answer with `remaining` > 0 means that others hold the rest: ask again after
     `retry_after_ms`. INVALID_ARGUMENT: no worker_id. UNAVAILABLE: starting or draining; retry.
+    FAILED_PRECONDITION: a worker of a higher epoch has asked for work; this one must end.
     """
     SubmitCompletions: _aio.UnaryUnaryMultiCallable[_ledger_pb2.SubmitCompletionsRequest, _ledger_pb2.SubmitCompletionsResponse]  # type: ignore[assignment]
     """Stores completions. When it returns OK each of them is on disk; sending one again changes nothing.
     NOT_FOUND: a key that is not of this run (the message names it; nothing of the batch was stored).
     INVALID_ARGUMENT: a number that is NaN or infinite (the message names it; nothing of the batch was stored).
     RESOURCE_EXHAUSTED: the disk is full; nothing of the batch was stored, retry later.
+    FAILED_PRECONDITION: as GetWork's; nothing of the batch was stored.
     """
     ReportReplicas: _aio.UnaryUnaryMultiCallable[_ledger_pb2.ReportReplicasRequest, _ledger_pb2.ReportReplicasResponse]  # type: ignore[assignment]
     """What the generator sees of its replicas; kept for run_info and metrics. Idempotent. INVALID_ARGUMENT: a number that is
-    NaN or infinite.
+    NaN or infinite. FAILED_PRECONDITION: as GetWork's.
     """
     GetStatus: _aio.UnaryUnaryMultiCallable[_ledger_pb2.GetStatusRequest, _ledger_pb2.GetStatusResponse]  # type: ignore[assignment]
     """The run's state. Cheap: meant to be polled each second."""
@@ -89,6 +93,7 @@ class LedgerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_ledger_pb2.GetWorkResponse, _abc.Awaitable[_ledger_pb2.GetWorkResponse]]:
         """Leases pending work. An empty answer with `remaining` > 0 means that others hold the rest: ask again after
         `retry_after_ms`. INVALID_ARGUMENT: no worker_id. UNAVAILABLE: starting or draining; retry.
+        FAILED_PRECONDITION: a worker of a higher epoch has asked for work; this one must end.
         """
 
     @_abc_1.abstractmethod
@@ -101,6 +106,7 @@ class LedgerServiceServicer(metaclass=_abc_1.ABCMeta):
         NOT_FOUND: a key that is not of this run (the message names it; nothing of the batch was stored).
         INVALID_ARGUMENT: a number that is NaN or infinite (the message names it; nothing of the batch was stored).
         RESOURCE_EXHAUSTED: the disk is full; nothing of the batch was stored, retry later.
+        FAILED_PRECONDITION: as GetWork's; nothing of the batch was stored.
         """
 
     @_abc_1.abstractmethod
@@ -110,7 +116,7 @@ class LedgerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_ledger_pb2.ReportReplicasResponse, _abc.Awaitable[_ledger_pb2.ReportReplicasResponse]]:
         """What the generator sees of its replicas; kept for run_info and metrics. Idempotent. INVALID_ARGUMENT: a number that is
-        NaN or infinite.
+        NaN or infinite. FAILED_PRECONDITION: as GetWork's.
         """
 
     @_abc_1.abstractmethod

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 import grpc
 
 from evalrun_generator.endpoints.retry import Backoff
-from evalrun_generator.outcomes import GenerationStoppedError
+from evalrun_generator.outcomes import LedgerLostError, LedgerNeverAnsweredError, SupersededError
 from evalrun_proto.ledger.v1 import ledger_pb2 as ledger
 from evalrun_proto.ledger.v1 import ledger_pb2_grpc as ledger_grpc
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
@@ -50,8 +50,8 @@ class UnknownKeyError(Exception):
 class LedgerClient(Protocol):
     """The run's ledger. Calls wait while it is unreachable.
 
-    Each call raises BadInputError if the ledger refuses permanently (a wrong token), and GenerationStoppedError if it
-    stays unreachable.
+    Each call raises BadInputError if the ledger refuses permanently (a wrong token), LedgerNeverAnsweredError or
+    LedgerLostError if it stays unreachable, and SupersededError if a later generator has taken over.
     """
 
     async def get_work(self, max_items: int, *, fresh: bool) -> ledger.GetWorkResponse:
@@ -77,6 +77,7 @@ class GrpcLedger:
         *,
         address: str,
         worker_id: str,
+        epoch: int = 0,
         tokens: BearerTokens | None,
         start_seconds: float,
         away_seconds: float,
@@ -86,6 +87,7 @@ class GrpcLedger:
         self._stub = ledger_grpc.LedgerServiceStub(channel)
         self._address = address
         self._worker_id = worker_id
+        self._epoch = epoch
         self._tokens = tokens
         self._start_seconds = start_seconds
         self._away_seconds = away_seconds
@@ -95,14 +97,14 @@ class GrpcLedger:
 
     async def get_work(self, max_items: int, *, fresh: bool) -> ledger.GetWorkResponse:
         """Lease work."""
-        request = ledger.GetWorkRequest(worker_id=self._worker_id, max_items=max_items, fresh=fresh)
+        request = ledger.GetWorkRequest(worker_id=self._worker_id, max_items=max_items, fresh=fresh, epoch=self._epoch)
         return await self._patiently(
             lambda: self._stub.GetWork(request, timeout=CALL_SECONDS, metadata=token_metadata(self._tokens))
         )
 
     async def submit(self, completions: Sequence[ledger.Completion]) -> int:
         """Store completions."""
-        request = ledger.SubmitCompletionsRequest(worker_id=self._worker_id, completions=completions)
+        request = ledger.SubmitCompletionsRequest(worker_id=self._worker_id, completions=completions, epoch=self._epoch)
         response = await self._patiently(
             lambda: self._stub.SubmitCompletions(request, timeout=CALL_SECONDS, metadata=token_metadata(self._tokens))
         )
@@ -111,7 +113,11 @@ class GrpcLedger:
     async def report(self, replicas: Sequence[ledger.Replica], warnings: Sequence[str] = ()) -> None:
         """Report the endpoints' state."""
         request = ledger.ReportReplicasRequest(
-            worker_id=self._worker_id, replicas=replicas, reported_at=self._now(), warnings=warnings
+            worker_id=self._worker_id,
+            replicas=replicas,
+            reported_at=self._now(),
+            warnings=warnings,
+            epoch=self._epoch,
         )
         try:
             await self._stub.ReportReplicas(request, timeout=REPORT_SECONDS, metadata=token_metadata(self._tokens))
@@ -130,6 +136,8 @@ class GrpcLedger:
                 cause = f"{error.code().name}: {with_remedy(error.details() or 'no details')}"
                 if error.code() is grpc.StatusCode.NOT_FOUND:
                     raise UnknownKeyError(error.details()) from error
+                if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
+                    raise SupersededError(error.details()) from error
                 if error.code() in REFUSALS:
                     raise BadInputError(f"the ledger at {self._address} refuses: {cause}") from error
                 attempt += 1
@@ -146,8 +154,10 @@ class GrpcLedger:
 
     def _give_up_after(self, seconds: float, cause: str, error: Exception) -> None:
         if not self._answered and seconds >= self._start_seconds:
-            raise BadInputError(f"ledger {self._address} unreachable for {seconds:.0f} s: {cause}") from error
+            raise LedgerNeverAnsweredError(
+                f"ledger {self._address} unreachable for {seconds:.0f} s: {cause}"
+            ) from error
         if seconds >= self._away_seconds:
-            raise GenerationStoppedError(
+            raise LedgerLostError(
                 f"the ledger at {self._address} has been unreachable for {seconds:.0f} s: {cause}. Run again to resume"
             ) from error

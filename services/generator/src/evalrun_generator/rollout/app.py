@@ -64,6 +64,7 @@ async def roll_out(
             channel,
             address=settings.ledger,
             worker_id=settings.worker_id,
+            epoch=settings.epoch,
             tokens=BearerTokens.of(settings.ledger_token, settings.ledger_token_file),
             start_seconds=settings.start_seconds,
             away_seconds=settings.ledger_seconds,
