@@ -1,8 +1,10 @@
 """Runs that claim to be a schedule's, and a status that they have deceived: neither changes what is evaluated."""
 
+import copy
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -14,6 +16,8 @@ from lightkube.config.models import User
 from prometheus_client import CollectorRegistry
 
 from evalrun_api.checkpoint_listing import ReadyCheckpoint
+from evalrun_api.checks import with_defaults
+from evalrun_api.manifest import schema_for
 from evalrun_api.v1alpha1 import (
     Checkpoint,
     EvalScheduleStatus,
@@ -25,9 +29,11 @@ from evalrun_api.v1alpha1 import (
     ScheduleCondition,
 )
 from evalrun_cluster.client import Cluster, ExactClient
+from evalrun_cluster.errors import NameTakenError
 from evalrun_operator.schedules.controller import ScheduleController
 from evalrun_operator.schedules.metrics import ScheduleMetrics
-from evalrun_operator.schedules.objects import eval_run
+from evalrun_operator.schedules.objects import eval_run, run_name
+from evalrun_operator.schedules.run_history import own_runs, with_run_uids
 from evalrun_operator.schedules.runs import ScheduledRun
 
 LONG_AGO = BEGIN - timedelta(days=1)
@@ -116,6 +122,56 @@ def test_deleted_newest_checkpoint_whose_run_was_seen_leads_back_to_no_older_one
         file.unlink()
     (tmp_path / "global_step_50").rmdir()
     assert nightly.wait(hours=48).steps == [50]
+
+
+PREMADE: list[dict[str, Any]] = [
+    {"spec.model.path": "pvc://evil/own"},
+    {"spec.output.url": "s3://evil/outputs"},
+    {"metadata.annotations": {"evalrun.dev/checkpoint-digest": FORGED_DIGEST}},
+]
+
+
+@pytest.mark.parametrize("changes", [{}, *PREMADE])
+async def test_run_that_somebody_made_before_under_the_schedules_next_name_is_not_the_schedules(
+    changes: dict[str, Any],
+) -> None:
+    """Its name and the owner's uid can be known before. An equal run is left by a pass that was cut off."""
+    schedule = evalschedule()
+    wanted = eval_run(schedule, ReadyCheckpoint(path="x", step=40, digest=FORGED_DIGEST), BEGIN, None)
+    there = with_defaults(schema_for("cluster"), copy.deepcopy(wanted))
+    there["metadata"] |= {"uid": "first", "resourceVersion": "1"}
+    for path, value in changes.items():
+        *folders, last = path.split(".")
+        place = there
+        for folder in folders:
+            place = place[folder]
+        place[last] = value
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        if request.method == "POST":
+            body = {"kind": "Status", "status": "Failure", "code": 409, "reason": "AlreadyExists", "message": "exists"}
+            return httpx2.Response(409, json=body, request=request)
+        return httpx2.Response(200, json={"items": [there]}, request=request)
+
+    client = ExactClient(CONFIG, field_manager="x", transport=httpx2.MockTransport(answer))
+    async with client:
+        metrics = ScheduleMetrics(CollectorRegistry())
+        controller = ScheduleController(
+            operator_settings(), Cluster(client), metrics, lambda key, _: None, lambda: BEGIN
+        )
+        if not changes:
+            assert await controller._make_run(wanted) == "first"
+            return
+        with pytest.raises(NameTakenError, match=r"differs from what the schedule would make.* Delete it"):
+            await controller._make_run(wanted)
+
+
+def test_recorded_uid_of_a_made_run_keeps_another_run_of_its_name_out() -> None:
+    status = EvalScheduleStatus(evaluated=Evaluated(digests=[EvaluatedDigest(digest=FORGED_DIGEST, step=40)]))
+    status = with_run_uids(status, {FORGED_DIGEST: "ours", "e" * 32: "another's"})
+    name = run_name("nightly", FORGED_DIGEST)
+    ours = replace(FORGED, name=name, uid="ours", step=40)
+    assert own_runs("nightly", status, [replace(ours, uid="theirs"), ours]) == (ours,)
 
 
 async def test_controller_run_of_another_namespace_is_not_the_schedules() -> None:

@@ -39,6 +39,7 @@ class ListingRequest(_Message):
     base: str | None = Field(None, description="The model that LoRA adapters are served on.")
     serves_adapters: bool = Field(default=True, description="Whether the engine serves LoRA adapters.")
     known: list[str] = Field([], description="The first digits of the digests that have been evaluated.")
+    known_steps: list[int] = Field([], description="The steps of `known`, in the same order.")
 
 
 class ReadyCheckpoint(_Message):

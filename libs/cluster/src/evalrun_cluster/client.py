@@ -283,16 +283,30 @@ class Cluster:
             RetryError: it belongs to an earlier run of the name, and is being deleted with it.
             ClusterError: as the module `errors` says.
         """
+        await self.create_or_find(manifest)
+
+    async def create_or_find(self, manifest: Object) -> Object:
+        """Create an object. Returns it as the API server has it, also where it is there already.
+
+        Raises:
+            NameTakenError: it belongs to somebody else.
+            RetryError: it belongs to an earlier run of the name, and is being deleted with it.
+            ClusterError: as the module `errors` says.
+        """
         kind, metadata = manifest["kind"], manifest["metadata"]
         name, namespace = metadata["name"], metadata["namespace"]
         item = RESOURCES[kind].from_dict(manifest)
         try:
-            await self._tried(lambda: self._client.create(item), f"creating {kind} {name}", repeat_conflicts=False)
+            made = await self._tried(
+                lambda: self._client.create(item), f"creating {kind} {name}", repeat_conflicts=False
+            )
         except ConflictError:
             there = await self._named(kind, name, namespace)
             if there is None:
                 raise
             refuse_foreign(manifest, there)
+            return there
+        return made.to_dict()
 
     async def change(self, kind: str, name: str, namespace: str, uid: str, patch: list[Object]) -> None:
         """Change some fields of an object that has this uid.

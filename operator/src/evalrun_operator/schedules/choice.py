@@ -36,6 +36,7 @@ def listing_request(spec: EvalScheduleSpec, status: EvalScheduleStatus, url: str
         serves_adapters=spec.template.rollout is None or spec.template.rollout.engine == "vllm",
         from_step=lowest,
         known=[one.digest[:DIGEST_DIGITS] for one in evaluated.digests],
+        known_steps=[one.step for one in evaluated.digests],
     )
 
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from evalrun_api import names
 from evalrun_api.v1alpha1 import SCHEDULE_KIND, EvalSchedule
 from evalrun_cluster.client import Cluster, refuse_foreign
-from evalrun_cluster.errors import RefusedError
+from evalrun_cluster.errors import NameTakenError, RefusedError
 from evalrun_cluster.kinds import EVAL_RUN
 from evalrun_cluster.objects import Object, RunIdentity
 from evalrun_operator.observation.children import Key
@@ -23,7 +23,8 @@ from evalrun_operator.schedules.metrics import ScheduleMetrics
 from evalrun_operator.schedules.objects import eval_run, jobs_policy, listing_job, merge_job, merged_run
 from evalrun_operator.schedules.reconcile import decide
 from evalrun_operator.schedules.refusals import listing_refused, merged_runs_refused, merging_refused, runs_refused
-from evalrun_operator.schedules.runs import ScheduledRun, schedule_of, scheduled_run
+from evalrun_operator.schedules.run_history import with_run_uids
+from evalrun_operator.schedules.runs import ScheduledRun, is_same_run, schedule_of, scheduled_run
 from evalrun_operator.settings import OperatorSettings
 
 logger = logging.getLogger(__name__)
@@ -98,10 +99,11 @@ class ScheduleController(Reconciler):
         for run in decision.delete_runs:
             await self._cluster.delete(EVAL_RUN.kind, run.name, key[0], run.uid)
         decision = await self._make_jobs(schedule, observed, decision, now)
-        failures = await self._start(schedule, decision)
+        failures, uids = await self._start(schedule, decision)
+        unmade, uids_of_merged = await self._start_merged(schedule, decision)
+        decision = replace(decision, status=with_run_uids(decision.status, {**uids, **uids_of_merged}))
         if failures:
             decision = runs_refused(decision, failures, schedule, now)
-        unmade = await self._start_merged(schedule, decision)
         if unmade:
             decision = merged_runs_refused(decision, unmade, schedule, now)
         if not await self._write_status(key, manifest, decision.status):
@@ -180,33 +182,52 @@ class ScheduleController(Reconciler):
         except RefusedError as error:
             logger.warning("%s/%s: its Jobs have no NetworkPolicy: %s", namespace, schedule.metadata.name, error)
 
-    async def _start(self, schedule: EvalSchedule, decision: ScheduleDecision) -> dict[str, str]:
-        """Create the runs; returns what the API server said of those that it will not have, by digest.
+    async def _start(self, schedule: EvalSchedule, decision: ScheduleDecision) -> tuple[dict[str, str], dict[str, str]]:
+        """Create the runs; returns what the API server said of those that it will not have, and the uids of the others,
+        by digest.
 
         Raises:
             ClusterError: it cannot be told whether a run was created; the reconciliation is made again.
         """
-        failures = {}
+        failures, uids = {}, {}
         parent = decision.parent
         for found in decision.start:
             manifest = eval_run(schedule, found, decision.start_time or self._now(), parent, decision.trigger)
             try:
-                await self._cluster.create(manifest)
+                uids[found.digest] = await self._make_run(manifest)
             except RefusedError as error:
                 failures[found.digest] = str(error)
             else:
                 parent = manifest["metadata"]["name"]
-        return failures
+        return failures, uids
 
-    async def _start_merged(self, schedule: EvalSchedule, decision: ScheduleDecision) -> dict[str, str]:
+    async def _start_merged(
+        self, schedule: EvalSchedule, decision: ScheduleDecision
+    ) -> tuple[dict[str, str], dict[str, str]]:
         """Create the runs of merged checkpoints; returns and raises as `_start`."""
-        failures = {}
+        failures, uids = {}, {}
         for one in decision.merged:
             try:
-                await self._cluster.create(merged_run(schedule, one))
+                uids[one.digest] = await self._make_run(merged_run(schedule, one))
             except RefusedError as error:
                 failures[one.digest] = str(error)
-        return failures
+        return failures, uids
+
+    async def _make_run(self, manifest: Object) -> str:
+        """Create a run; returns its uid. One that is there already was made by a pass that was cut off, if it is equal.
+
+        Raises:
+            NameTakenError: somebody else has made another one of that name, whatever its owner reference says.
+            ClusterError: as the module `errors` says.
+        """
+        there = await self._cluster.create_or_find(manifest)
+        if not is_same_run(manifest, there):
+            name = manifest["metadata"]["name"]
+            raise NameTakenError(
+                f"EvalRun {name} is there already, and differs from what the schedule would make: somebody else has "
+                "made it. Delete it, and the checkpoint is evaluated"
+            )
+        return str(there["metadata"]["uid"])
 
     def _forget_gone(self, uid: ScheduleUid, observed: ObservedSchedule) -> None:
         """Forget deleted runs that are completely recorded in the status."""

@@ -1,6 +1,6 @@
 """Facts about its runs that a schedule keeps after their deletion: evaluated checkpoints, the last good one. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -107,6 +107,15 @@ def with_uids(evaluated: Evaluated, runs: Iterable[ScheduledRun]) -> Evaluated:
         for one in evaluated.digests
     ]
     return evaluated.model_copy(update={"digests": digests})
+
+
+def with_run_uids(status: EvalScheduleStatus, uids: Mapping[str, str]) -> EvalScheduleStatus:
+    """Return the status with the uids of runs that were made just now, by digest: no other run can take their place."""
+    digests = [
+        one.model_copy(update={"run_uid": uids[one.digest]}) if one.digest in uids else one
+        for one in status.evaluated.digests
+    ]
+    return status.model_copy(update={"evaluated": status.evaluated.model_copy(update={"digests": digests})})
 
 
 def is_evaluated(evaluated: Evaluated, step: int, digest: str) -> bool:

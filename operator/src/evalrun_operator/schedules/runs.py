@@ -69,6 +69,23 @@ def schedule_of(manifest: Mapping[str, Any]) -> tuple[str, str] | None:
     )
 
 
+def is_same_run(made: Mapping[str, Any], there: Mapping[str, Any]) -> bool:
+    """Return whether an EvalRun is the one that a schedule would make: its spec, and what the schedule reads of it.
+
+    An equal run evaluates the same, whoever made it.
+
+    Raises:
+        pydantic.ValidationError: the EvalRun is of another version.
+    """
+    ours, theirs = EvalRun.from_wire(dict(made)), EvalRun.from_wire(dict(there))
+    notes = (
+        names.CHECKPOINT_DIGEST_ANNOTATION, names.CHECKPOINT_URL_ANNOTATION, names.SCHEDULED_AT_ANNOTATION,
+        names.TRIGGER_ANNOTATION,
+    )  # fmt: skip
+    told = [[run.metadata.annotations.get(note) for note in notes] for run in (ours, theirs)]
+    return ours.spec == theirs.spec and told[0] == told[1]
+
+
 def scheduled_run(manifest: Mapping[str, Any]) -> ScheduledRun | None:
     """Return a run as its schedule sees it; None if it does not say which checkpoint it evaluates.
 

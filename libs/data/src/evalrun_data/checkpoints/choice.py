@@ -4,7 +4,7 @@ Reads as little as it can: only directories from the lowest step that matters on
 whole.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from fnmatch import fnmatchcase
 
@@ -25,6 +25,9 @@ from evalrun_data.checkpoints.layout import (
 from evalrun_data.checkpoints.readiness import TRACKER, CompletionMarks, parse_tracker, step_of, unfinished
 from evalrun_data.checkpoints.store import CheckpointStore
 
+MAX_COPIES = 8
+"""Checkpoints without a run of their own that an answer names."""
+
 
 def list_checkpoints(request: ListingRequest, store: CheckpointStore, now: datetime) -> ListingAnswer:
     """Return what is to be evaluated.
@@ -41,33 +44,49 @@ def list_checkpoints(request: ListingRequest, store: CheckpointStore, now: datet
         request.ready_marker, None if tracked is None else parse_tracker(tracked), request.quiet_seconds
     )
     stepless = [name for name in matching if step_of(name) is None]
-    ready, troubles, more = _looked_at(request, store, signs, matching, now)
+    ready, troubles, more, copies = _looked_at(request, store, signs, matching, now)
     reason = "has no step: no number in its name"
     troubles += [Trouble(name=name[:255], broken=True, reason=reason) for name in stepless]
-    note = "" if matching else f"{len(names)} directories, none of which matches {request.pattern}"
+    unmatched = f"{len(names)} directories, none of which matches {request.pattern}"
+    note = _copies_note(copies) if matching else unmatched
     newest = max((step for name in matching if (step := step_of(name)) is not None), default=None)
     return ListingAnswer(folders=len(matching), ready=ready, troubles=troubles, more=more, newest=newest, note=note)
 
 
 def _looked_at(
     request: ListingRequest, store: CheckpointStore, signs: CompletionMarks, names: list[str], now: datetime
-) -> tuple[list[ReadyCheckpoint], list[Trouble], bool]:
+) -> tuple[list[ReadyCheckpoint], list[Trouble], bool, dict[str, int]]:
     ready: list[ReadyCheckpoint] = []
     troubles: list[Trouble] = []
-    known = set(request.known)
+    known: dict[str, int | None] = dict.fromkeys(request.known)
+    known.update(zip(request.known, request.known_steps, strict=False))
+    copies: dict[str, int] = {}
     latest = request.policy == "Latest"
     for step, name in ordered(names, request.from_step, newest_first=latest):
         found = examined(request, store, signs, step, name, now)
         if isinstance(found, Trouble):
             troubles.append(found)
             continue
-        if found.digest[:DIGEST_DIGITS] not in known:
+        digest = found.digest[:DIGEST_DIGITS]
+        if digest not in known:
             if len(ready) == request.limit:
-                return ready, troubles, True
+                return ready, troubles, True, copies
             ready.append(found)
+        elif (first := known[digest]) is not None and first != step:
+            copies[name] = first
+        known.setdefault(digest, step)
         if latest:
             break
-    return ready, troubles[::-1] if latest else troubles, False
+    return ready, troubles[::-1] if latest else troubles, False, copies
+
+
+def _copies_note(copies: Mapping[str, int]) -> str:
+    """Return which checkpoints get no run because an earlier one has the same content; empty where none has."""
+    if not copies:
+        return ""
+    named = ", ".join(f"{name} that of step {step}" for name, step in list(copies.items())[:MAX_COPIES])
+    more = f" and {len(copies) - MAX_COPIES} more" if len(copies) > MAX_COPIES else ""
+    return f"The same content has one run: {named}{more}."[:512]
 
 
 def ordered(names: list[str], from_step: int | None, *, newest_first: bool) -> Iterator[tuple[int, str]]:
