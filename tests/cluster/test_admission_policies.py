@@ -16,7 +16,8 @@ from builders.cluster.controlplane import (
     running_control_plane,
     until,
 )
-from builders.operator.evalruns import evalrun_manifest
+from builders.operator.allow_list_cases import ALLOWED, BEYOND, OUTPUT, REGISTRY, WITHIN, run_of
+from builders.operator.allow_list_cases import TRUSTED as TRUSTED_LISTS
 from builders.operator.evalschedules import evalschedule_manifest
 from builders.operator.world import evalrun, operator_settings
 from builders.tools import missing
@@ -28,16 +29,15 @@ from evalrun_operator.resources.run_tokens import new_tokens
 
 SYSTEM, TENANT, TRUSTED = "policies-system", "policies-tenant", "policies-trusted"
 VALUES = {
-    "images": {"registry": "registry.test/team"},
+    "images": {"registry": REGISTRY},
     "sharedJudge": {"enabled": True},
     "admission": {
-        "allowed": {"buckets": ["s3://evaluations"], "claims": ["data", "results"]},
-        "namespaces": {TRUSTED: {"priorityClasses": ["batch"], "tolerations": ["*"]}},
+        "allowed": ALLOWED,
+        "namespaces": {TRUSTED: TRUSTED_LISTS},
     },
 }
 OPERATOR = f"system:serviceaccount:{SYSTEM}:evalrun-operator"
 RUNS = f"/apis/evalrun.dev/v1alpha1/namespaces/{TENANT}/evalruns"
-OUTPUT = {"url": "s3://evaluations/runs"}
 CRD = ROOT / "k8s" / "crd.yaml"
 
 
@@ -109,36 +109,7 @@ def apply_policies(plane: ControlPlane, chart: Chart, values: Values) -> None:
     plane.kubectl("apply", "--server-side", "--force-conflicts", f"--filename={file}")
 
 
-def run_of(changes: Mapping[str, Any]) -> Object:
-    """Return an EvalRun that keeps to the lists but for the changes."""
-    return evalrun_manifest({"spec.output": OUTPUT, **changes}, rollout=not any("endpoints" in key for key in changes))
-
-
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"spec.placement": {"aggregator": {"priorityClassName": "system-node-critical"}}}, "priorityClasses"),
-        ({"spec.placement": {"sandbox": {"tolerations": [{"operator": "Exists"}]}}}, "tolerations"),
-        ({"spec.rollout.tolerations": [{"key": "other", "operator": "Exists"}]}, "tolerations"),
-        ({"spec.placement": {"gateway": {"nodeSelector": {"node-role.kubernetes.io/master": ""}}}}, "nodeLabels"),
-        ({"spec.rollout.nodeSelector": {"kubernetes.io/hostname": "a"}}, "nodeLabels"),
-        (
-            {"spec.placement": {"rayHead": {"affinity": {"nodeAffinity": {
-                "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
-                    {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "Exists"}]}]}}}}}},
-            "nodeLabels",
-        ),
-        ({"spec.judge": {"sandbox": {"image": "docker.io/library/anything:1"}}}, "images"),
-        ({"spec.rollout.image": "registry.test/teammate/gen:1"}, "images"),
-        ({"spec.judge": {"sandbox": {"backend": "SandboxFusion"}}}, "backends"),
-        ({"spec.judge": {"sandbox": {"runtimeClassName": "host"}}}, "runtimeClasses"),
-        ({"spec.serviceAccountName": "cluster-admin"}, "serviceAccounts"),
-        ({"spec.output": {"url": "pvc://others/dir"}}, "claims"),
-        ({"spec.datasets.0.source": "pvc://data2/x.jsonl"}, "claims"),
-        ({"spec.output": {"url": "s3://evaluations-of-others/x"}}, "buckets"),
-        ({"spec.model.path": "gs://models/a"}, "buckets"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("changes", "named"), BEYOND)
 def test_runs_beyond_an_allow_list_are_refused_with_its_name(
     requests: Requests, changes: dict[str, Any], named: str
 ) -> None:
@@ -147,16 +118,7 @@ def test_runs_beyond_an_allow_list_are_refused_with_its_name(
     assert f"admission.allowed.{named} " in refusal
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"spec.rollout.image": "registry.test/team/gen:1", "spec.rollout.nodeSelector": {"pool": "gpu"}},
-        {"spec.judge": {"sandbox": {"backend": "Evalrun", "runtimeClassName": "gvisor"}}},
-        {"spec.output": {"url": "pvc://results/dir"}, "spec.datasets.0.source": "pvc://data/x.jsonl"},
-        {"spec.output": {"url": "s3://evaluations"}},
-    ],
-)
+@pytest.mark.parametrize("changes", WITHIN)
 def test_runs_within_the_allow_lists_are_taken(requests: Requests, changes: dict[str, Any]) -> None:
     assert requests.refusal("EvalRun", TENANT, run_of(changes)) == ""
 
@@ -202,6 +164,29 @@ def secret(name: str, labels: Mapping[str, str], **fields: Any) -> Object:
 
 
 OURS = {"app.kubernetes.io/managed-by": "evalrun-operator", "evalrun.dev/run": "phase0"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "taken"),
+    [
+        (OURS | {"app.kubernetes.io/component": "generator"}, True),
+        (OURS | {"app.kubernetes.io/component": "ray"}, True),
+        (OURS | {"app.kubernetes.io/component": "aggregator"}, False),  # a ledger has one process
+        ({"app.kubernetes.io/component": "generator"}, False),
+        ({}, False),
+    ],
+)
+def test_the_operator_deletes_no_pods_but_generators_and_rays(
+    requests: Requests, labels: dict[str, str], taken: bool
+) -> None:
+    container = {"name": "main", "image": "x"}
+    pod = {"metadata": {"name": "p", "labels": labels}, "spec": {"containers": [container]}}
+    pods = f"/api/v1/namespaces/{TENANT}/pods"
+    assert requests.plane.request("POST", pods, pod).status == 201
+    as_operator = {"Impersonate-User": OPERATOR, "Impersonate-Group": "system:masters"}
+    answer = requests.plane.request("DELETE", f"{pods}/p", headers=as_operator, dryRun="All")
+    assert (answer.status == 200) is taken, answer.message
+    assert requests.plane.request("DELETE", f"{pods}/p", gracePeriodSeconds="0").status == 200  # others may
 
 
 @pytest.mark.parametrize(

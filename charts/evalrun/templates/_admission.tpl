@@ -11,8 +11,18 @@ yes
   expression: 'request.userInfo.username == "system:serviceaccount:{{ .Release.Namespace }}:{{ include "evalrun.serviceAccount" . }}"'
 {{- end }}
 
-{{/* The message of a refusal, CEL: what is refused, what is allowed, and the list that says so; argument: (list WHAT LIST). */}}
+{{/* The message of a refusal, CEL; argument: the list of admission.allowed. */}}
 {{- define "evalrun.refusal" -}}
-{{- $list := last . }}
-{{- printf "%s + (size(variables.allowed.%s) == 0 ? \"none\" : variables.allowed.%s.join(\", \")) + %s" (printf "%s is not allowed here. Allowed: " (first .) | quote) $list $list (printf " (admission.allowed.%s of the evalrun chart, for one namespace admission.namespaces)" $list | quote) | toJson }}
+{{- index (include "evalrun.refusals" "" | fromJson) . | toJson }}
+{{- end }}
+
+{{/* The lists of admission.allowed by namespace, "" for all others; JSON. */}}
+{{- define "evalrun.allowLists" -}}
+{{- $registry := empty .Values.images.registry | ternary list (list (printf "%s/" (trimSuffix "/" .Values.images.registry))) }}
+{{- $lists := dict }}
+{{- range $namespace, $own := merge (dict "" dict) .Values.admission.namespaces }}
+{{- $allowed := merge (dict) $own $.Values.admission.allowed }}
+{{- $_ := set $lists $namespace (merge (dict "images" (concat $registry $allowed.images)) $allowed) }}
+{{- end }}
+{{- toJson $lists }}
 {{- end }}

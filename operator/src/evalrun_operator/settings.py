@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from evalrun_api.api_model import Resources
 from evalrun_api.v1alpha1 import Part, Placement
+from evalrun_operator.policies.allow_lists import REFUSED
 from evalrun_runtime.settings import ServiceSettings
 
 AutoscalingMode = Literal["cpu", "custom", "keda"]
@@ -179,6 +180,12 @@ class OperatorSettings(RunDefaults):
         description="The cluster's DNS, as peers of a NetworkPolicy (JSON); ports 53 and 5353 are open to it.",
     )
 
+    allowed: dict[str, dict[str, list[str]]] = Field(
+        default_factory=dict,
+        description="What EvalRuns may ask for: by namespace ('' for all others) the chart's lists admission.allowed, "
+        "as JSON. Empty: the operator allows everything.",
+    )
+
     autoscaling: AutoscalingMode = Field(
         "cpu", description="cpu: HPA by CPU. custom: HPA by the judge's load (a metrics adapter). keda: ScaledObject."
     )
@@ -216,6 +223,16 @@ class OperatorSettings(RunDefaults):
         "dns:///{service}.{namespace}.svc:50051",
         description="Address of a run's aggregator, with {service}, {namespace} and {run}.",
     )
+
+    @field_validator("allowed")
+    @classmethod
+    def _whole_lists(cls, lists: dict[str, dict[str, list[str]]]) -> dict[str, dict[str, list[str]]]:
+        if lists and "" not in lists:
+            raise ValueError("no lists for all other namespaces: write them under the empty name")
+        for namespace, named in lists.items():
+            if missing := REFUSED.keys() - named.keys():
+                raise ValueError(f"namespace {namespace!r} lacks the lists {', '.join(sorted(missing))}")
+        return lists
 
     @model_validator(mode="after")
     def _token_beyond_loopback(self) -> Self:

@@ -12,6 +12,7 @@ from evalrun_operator.lifecycle.run_end import after_end
 from evalrun_operator.lifecycle.situation import ReconcileContext, holds
 from evalrun_operator.lifecycle.status_report import Report, events_of, report_status
 from evalrun_operator.policies.admission import QueuePosition
+from evalrun_operator.policies.allow_lists import refusal_of
 from evalrun_operator.policies.condition_text import RunText
 from evalrun_operator.settings import OperatorSettings
 
@@ -33,7 +34,7 @@ def accept(context: ReconcileContext) -> Decision:
     ):
         return after_end(context)
     baseline = context.observed.baseline
-    problem = unsupported(context.run, context.settings) or _without_baseline(context)
+    problem = unsupported(context.run, context.settings) or _not_allowed(context) or _without_baseline(context)
     if problem:
         return refuse(context.run, problem, context.now)
     waits = _waiting_for_baseline(context)
@@ -58,6 +59,11 @@ def accept(context: ReconcileContext) -> Decision:
     )
     status = report_status(context.run, context.before, context.now, report)
     return decision(context, status, requeue_after=0.0)
+
+
+def _not_allowed(context: ReconcileContext) -> str:
+    """Return what the chart's allow-lists refuse; empty where the API server has refused it before, or nobody does."""
+    return refusal_of(context.run.spec.to_wire(), context.plan.run.namespace, context.settings.allowed)
 
 
 def queued(place: QueuePosition, max_active: int) -> RunText | None:

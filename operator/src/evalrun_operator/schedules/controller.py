@@ -14,6 +14,7 @@ from evalrun_cluster.errors import NameTakenError, RefusedError
 from evalrun_cluster.kinds import EVAL_RUN
 from evalrun_cluster.objects import Object, RunIdentity
 from evalrun_operator.observation.children import Key
+from evalrun_operator.policies.allow_lists import refusal_of
 from evalrun_operator.reconcilers.reconciler import Reconciler, ReconcileResult, read_object
 from evalrun_operator.schedules.choice import listing_request
 from evalrun_operator.schedules.decision import ObservedSchedule, ScheduleDecision
@@ -94,7 +95,7 @@ class ScheduleController(Reconciler):
             return ReconcileResult()
         schedule = read_object(EvalSchedule, manifest)
         now = self._now()
-        observed = await self._observe(schedule)
+        observed = replace(await self._observe(schedule), refusal=self._refusal_of(schedule))
         decision = decide(schedule, observed, now)
         for run in decision.delete_runs:
             await self._cluster.delete(EVAL_RUN.kind, run.name, key[0], run.uid)
@@ -118,6 +119,12 @@ class ScheduleController(Reconciler):
             if done is not None:
                 await self._cluster.delete(JOB, done.name, key[0], done.uid)
         return ReconcileResult(decision.requeue_after)
+
+    def _refusal_of(self, schedule: EvalSchedule) -> str:
+        """Return what the chart's allow-lists refuse: its Jobs run before any run of it is looked at."""
+        spec = schedule.spec
+        urls = [spec.checkpoints.url, *([] if spec.merge is None else [spec.merge.cache])]
+        return refusal_of(spec.template.to_wire(), schedule.metadata.namespace or "", self._settings.allowed, urls)
 
     async def _observe(self, schedule: EvalSchedule) -> ObservedSchedule:
         runs = tuple(self._runs.get(_uid_of(schedule), {}).values())

@@ -20,6 +20,8 @@ class ObservedSchedule:
     """The Job that `status.start.job` names."""
     merge_job: ListingJob | None = None
     """The Job of the merge that is waited for."""
+    refusal: str = ""
+    """Why the chart's allow-lists refuse it; empty where they do not."""
 
 
 @dataclass(frozen=True)

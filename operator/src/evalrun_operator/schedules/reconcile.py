@@ -86,9 +86,9 @@ def decide(schedule: EvalSchedule, observed: ObservedSchedule, now: datetime) ->
     try:
         cron = parse_cron(schedule.spec.schedule, schedule.spec.time_zone)
     except InvalidScheduleError as error:
-        says = {Kind.ACCEPTED: ScheduleText("False", Why.INVALID_SCHEDULE, str(error))}
-        status = before.model_copy(update={"next_schedule_time": None, "next": None})
-        return ScheduleDecision(said(before, status, says, schedule, now))
+        return _refuse(schedule, before, str(error), now)
+    if observed.refusal:
+        return _refuse(schedule, before, observed.refusal, now)
     observed = replace(observed, runs=own_runs(schedule.metadata.name, before, observed.runs))
     work = _Pass(schedule, cron, observed, now, taken_over(healed(schedule, before), observed.runs, cron, now))
     work.says[Kind.ACCEPTED] = ScheduleText("True", Why.SPEC_ACCEPTED, "")
@@ -111,6 +111,13 @@ def decide(schedule: EvalSchedule, observed: ObservedSchedule, now: datetime) ->
     status = shown_columns(said(before, work.status, work.says, schedule, now), cron)
     delay = min([*work.delays, MAX_WAIT_SECONDS])
     return replace(work.decision, status=status, events=tuple(work.events), requeue_after=delay)
+
+
+def _refuse(schedule: EvalSchedule, before: EvalScheduleStatus, problem: str, now: datetime) -> ScheduleDecision:
+    """Start nothing until the spec changes."""
+    says = {Kind.ACCEPTED: ScheduleText("False", Why.INVALID_SCHEDULE, problem)}
+    status = before.model_copy(update={"next_schedule_time": None, "next": None})
+    return ScheduleDecision(said(before, status, says, schedule, now))
 
 
 def _merge(work: _Pass) -> None:
