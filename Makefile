@@ -76,8 +76,8 @@ unit: $(VENV)/.dev ## the tests that need nothing but this checkout: two minutes
 test-e2e-faults: $(VENV)/.dev ## upgrades, refusals, strangers, thirty runs at once on the real pods of KUBECONFIG's cluster
 	EVALRUN_TEST_E2E_FAULTS=required CI=true $(BIN)/pytest tests/e2e/faults -s
 
-test-e2e-nodes: $(VENV)/.dev ## lose a node in the middle of a run, where EVALRUN_NODE_FAULTS can crash and boot nodes of KUBECONFIG's cluster
-	CI=true $(BIN)/pytest tests/e2e/nodes -s
+test-e2e-nodes: $(VENV)/.dev ## lose a node at 20 moments of a run by each kind of fault, where EVALRUN_NODE_FAULTS can do that to KUBECONFIG's cluster
+	EVALRUN_NODE_MOMENTS=$${EVALRUN_NODE_MOMENTS:-20} CI=true $(BIN)/pytest tests/e2e/nodes -s
 
 # Byte code is kept even where the environment says otherwise (PYTHONDONTWRITEBYTECODE): tests start many hundred processes,
 # and one that compiles all that it imports takes, on a busy machine, 2.1 s of CPU to start an aggregator instead of 1.2.

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from builders.cluster.install import (
     installed,
     load_images,
 )
+from builders.cluster.nodes import cordoned
 from builders.cluster.runs import FinishedRun, PodObservations, Verdicts, look_at_pods, outcome, small
 from builders.cluster.tasks import MODEL, Tasks, both_families, cheating, paced, with_grader
 from builders.command_line import COMMAND, evalrun
@@ -133,12 +135,21 @@ def install(
 ) -> Iterator[Installed]:
     """Everything installed, problems on a volume, servers answering: `answers`, and `slow-answers` for 15 s a run."""
     del started_here  # goes on while images are loaded
-    with installed(cluster, images, {**VALUES, "sharedJudge": SHARED_JUDGE}) as here:
+    with ExitStack() as until_installed, installed_for_all(cluster, images, until_installed) as here:
         here.upload(*tasks.files.values(), *cheats.files.values(), *paced_tasks[0].files.values())
         here.serve_answers("answers", tasks)
         here.serve_answers("slow-answers", tasks, "--latency-seconds=1", "--max-concurrency=4")
         here.serve_answers("cheating-answers", cheats)
         here.serve_answers("paced-answers", paced_tasks[0])
+        until_installed.close()
+        yield here
+
+
+@contextmanager
+def installed_for_all(cluster: Cluster, images: dict[str, str], until_installed: ExitStack) -> Iterator[Installed]:
+    """Install the chart; volumes keep off the node that tests will lose until `until_installed` is closed."""
+    until_installed.enter_context(cordoned(cluster))
+    with installed(cluster, images, {**VALUES, "sharedJudge": SHARED_JUDGE}) as here:
         yield here
 
 

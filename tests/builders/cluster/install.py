@@ -26,9 +26,14 @@ RESULTS = "results"
 VALUES: Object = {
     "operator": {"pollSeconds": 1},
     "runDefaults": {"sandboxSlotMilliCpu": 100, "gatewayCpu": "100m", "generatorCpu": "100m"},
-    "admission": {"allowed": {"backends": ["Evalrun", "SandboxFusion"], "nodeLabels": ["kubernetes.io/hostname"]}},
-}
-"""So that three runs fit on a node of two CPUs, a stock server may be used, and runs may choose their node."""
+    "admission": {
+        "allowed": {
+            "backends": ["Evalrun", "SandboxFusion"], "nodeLabels": ["kubernetes.io/hostname"],
+            "tolerations": ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"],
+        }
+    },
+}  # fmt: skip
+"""So that three runs fit on a node of two CPUs, a stock server may be used, and runs choose and leave their nodes."""
 SHARED_JUDGE: Object = {
     "enabled": True,
     "gateway": {
@@ -56,7 +61,7 @@ class Installed:
         url = f"http://{server}.{self.runs}.svc:{PORT}/v1"
         return {"url": url, "apiKeySecretRef": {"name": "answers", "key": "api-key"}}
 
-    def serve_answers(self, name: str, tasks: Tasks, *flags: str) -> None:
+    def serve_answers(self, name: str, tasks: Tasks, *flags: str, placement: Object | None = None) -> None:
         """Run a playback server behind a Service; its files must lie on the claim `problems` already."""
         command = [
             "python", "-m", "evalrun_generator.recorded", "--host=0.0.0.0", f"--port={PORT}", f"--model={MODEL}",
@@ -64,6 +69,7 @@ class Installed:
         ]  # fmt: skip
         key = {"secretKeyRef": {"name": "answers", "key": "api-key"}}
         server = self._pod(command, [PROBLEMS], env=[{"name": "EVALRUN_RECORDED_TOKEN", "valueFrom": key}])
+        server |= placement or {}
         server["containers"][0]["readinessProbe"] = {"httpGet": {"path": "/health", "port": PORT}, "periodSeconds": 1}
         labels = {"app": name}
         self.cluster.apply(
