@@ -1,5 +1,6 @@
 """The chart and the code say the same: settings, flags, ports, labels, roles, versions, and the plain manifest."""
 
+import json
 import re
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from builders.cluster.chart import (
     Chart,
     ChartRefusedError,
     Object,
+    Values,
     environment,
     named,
     of_kind,
@@ -128,9 +130,26 @@ def test_the_charts_defaults_are_the_operators_own(chart: Chart, monkeypatch: py
         monkeypatch.setenv(name, value)
     given = load_settings(OperatorSettings, [], program="evalrun-operator")
     differing = {name for name in OperatorSettings.model_fields if getattr(own, name) != getattr(given, name)}
-    deployed = {"host", "port", "metrics_port", "log_format", "lease"}
+    deployed = {"host", "port", "metrics_port", "log_format", "lease", "allowed"}
     images = {name for name in OperatorSettings.model_fields if name.endswith("_image")} - {"sandbox_fusion_image"}
     assert differing == deployed | images
+
+
+def test_the_operator_holds_runs_to_the_lists_of_the_policy_and_also_where_there_is_none(chart: Chart) -> None:
+    values: Values = {
+        "images": {"registry": "registry.test/team"},
+        "admission": {"allowed": {"claims": ["data"]}, "namespaces": {"team-a": {"images": ["registry.test/other/"]}}},
+    }
+    policy = named(chart.render(values), "ValidatingAdmissionPolicy", "evalrun-runs")
+    (lists,) = (one["expression"] for one in policy["spec"]["variables"] if one["name"] == "lists")
+    without = {**values, "operator": {"watchNamespaces": ["team-a"]}}
+    assert not of_kind(chart.render(without), "ValidatingAdmissionPolicy")
+    for given in (values, without):
+        allowed = environment(container_of(chart.render(given), "evalrun-operator"))["EVALRUN_OPERATOR_ALLOWED"]
+        assert json.loads(allowed) == json.loads(lists)
+    assert json.loads(lists)["team-a"]["images"] == ["registry.test/team/", "registry.test/other/"]
+    off = chart.render({"admission": {"enabled": False}})
+    assert "EVALRUN_OPERATOR_ALLOWED" not in environment(container_of(off, "evalrun-operator"))
 
 
 @pytest.mark.parametrize("mode", ["cpu", "custom", "keda"])

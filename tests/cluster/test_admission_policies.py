@@ -182,6 +182,8 @@ def test_the_operator_deletes_no_pods_but_generators_and_rays(
     container = {"name": "main", "image": "x"}
     pod = {"metadata": {"name": "p", "labels": labels}, "spec": {"containers": [container]}}
     pods = f"/api/v1/namespaces/{TENANT}/pods"
+    account = {"metadata": {"name": "default"}}  # no controller makes it here, and a pod needs it
+    requests.plane.request("POST", f"/api/v1/namespaces/{TENANT}/serviceaccounts", account)
     assert requests.plane.request("POST", pods, pod).status == 201
     as_operator = {"Impersonate-User": OPERATOR, "Impersonate-Group": "system:masters"}
     answer = requests.plane.request("DELETE", f"{pods}/p", headers=as_operator, dryRun="All")

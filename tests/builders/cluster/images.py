@@ -101,7 +101,7 @@ class Images:
         shutil.rmtree(directory, ignore_errors=True)
         packages = "--include=python3,ca-certificates"
         command = ["debootstrap", "--variant=minbase", packages, "bookworm", str(directory)]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=1800)
         if done.returncode != 0:
             raise BuildFailedError(f"{' '.join(command)}: {(done.stdout + done.stderr)[-2000:]}")
         for leftover in (directory / "var" / "cache" / "apt", directory / "var" / "lib" / "apt" / "lists"):
