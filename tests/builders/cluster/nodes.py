@@ -35,7 +35,7 @@ def fault(kind: str, node: str) -> None:
 
 def worker_of(cluster: Cluster) -> str:
     """Return the node that can be lost."""
-    return sorted(node["metadata"]["name"] for node in cluster.get("default", "nodes")["items"])[-1]
+    return sorted(str(node["metadata"]["name"]) for node in cluster.get("default", "nodes")["items"])[-1]
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from builders.aggregator.process import Worker, running, write_work_order
+from builders.aggregator.process import Worker, running, write_run_config
 
 from evalrun_client.fake_judge import FakeJudge, FakeJudgeServer
 
@@ -21,7 +21,7 @@ async def assert_refused(worker: Worker) -> None:
 
 async def test_a_generator_that_comes_back_after_its_successor_began_changes_nothing(tmp_path: Path) -> None:
     server = FakeJudgeServer(FakeJudge())
-    order = write_work_order(tmp_path, problems=8)
+    order = write_run_config(tmp_path, problems=8)
     arguments = ["--work-order", str(order), "--ledger", str(tmp_path / "l.sqlite3"), "--judge", await server.start()]
     async with running(*arguments) as process:
         first = Worker(process.address, epoch=100)

@@ -306,7 +306,8 @@ class Cluster:
                 raise
             refuse_foreign(manifest, there)
             return there
-        return made.to_dict()
+        stored: Object = made.to_dict()
+        return stored
 
     async def change(self, kind: str, name: str, namespace: str, uid: str, patch: list[Object]) -> None:
         """Change some fields of an object that has this uid.
