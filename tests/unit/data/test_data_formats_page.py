@@ -26,6 +26,7 @@ PROBLEMS = {
     "MbppPlus.jsonl": [("mbpp_plus", "MBPP/12", 1), ("mbpp_plus_base", "MBPP/12", 1)],
     "apps.jsonl": [("apps", "0", 1), ("apps", "1", 2)],
     "livecodebench.jsonl": [("livecodebench", "1873_A", 1), ("livecodebench", "2917", 2)],
+    "bigcodebench.jsonl": [("bigcodebench", "BigCodeBench/0", 1)],
     "multipl_e.jsonl": [("multipl_e_cpp", "HumanEval_0_twice", 1)],
     "verl.parquet": [("codecontests", "0", 1), ("codecontests", "1", 1)],
     "codecontests.parquet": [("codecontests", "1_A. Sum", 3)],
@@ -62,7 +63,7 @@ def written(directory: Path, wanted: str) -> list[str]:
 def test_every_benchmark_of_the_table_has_an_example_under_its_dataset() -> None:
     table = PAGE.partition("| Benchmark | As published in |")[2].partition("\n\n")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
-    assert len(rows) == 12
+    assert len(rows) == 13
     for benchmark, _, dataset, _, example in rows:
         if example:
             loaded = {name for name, _, _ in PROBLEMS[example.strip("`")]}

@@ -259,16 +259,37 @@ def test_multipl_es_rows_in_cpp_are_functions_with_a_main(tmp_path: Path) -> Non
     assert render(problem, "Completion")[0].content == problem.prompt
 
 
+BIGCODEBENCH = {
+    "task_id": "BigCodeBench/0",
+    "complete_prompt": 'import json\n\ndef task_func(text):\n    """Count the keys."""\n',
+    "instruct_prompt": "Count the keys. Begin with `def task_func(text):`.",
+    "code_prompt": "import json\n\ndef task_func(text):\n",
+    "canonical_solution": "    return len(json.loads(text))\n",
+    "test": "import unittest\nclass TestCases(unittest.TestCase):\n    def test_one(self): pass\n",
+    "entry_point": "task_func",
+    "libs": "['json']",
+}
+
+
+def test_bigcodebench_is_asked_by_either_prompt_and_runs_after_the_complete_one(tmp_path: Path) -> None:
+    path = str(write_jsonl(tmp_path / "bigcodebench.jsonl", [BIGCODEBENCH]))
+    (complete,) = load_problems(path)
+    (instruct,) = load_problems(path, "bigcodebench_instruct")
+    assert complete.key == ("bigcodebench", "BigCodeBench/0")
+    assert complete.ground_truth == instruct.ground_truth
+    assert complete.ground_truth == CheckTest(
+        str(BIGCODEBENCH["complete_prompt"]), str(BIGCODEBENCH["test"]), "task_func"
+    )
+    assert str(BIGCODEBENCH["complete_prompt"]).strip() in render(complete)[0].content
+    assert render(instruct)[0].content == BIGCODEBENCH["instruct_prompt"]
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [
         ({**EVALPLUS, "base_input": [1]}, "field 'base_input' should be a list of lists of arguments"),
         ({**EVALPLUS, "canonical_solution": ["x"]}, "field 'canonical_solution' should be text, not a list"),
         ({**EVALPLUS, "extra_test": "x"}, "the reader of EvalPlus rows does not use the tests in 'extra_test'"),
-        (
-            {"task_id": "BigCodeBench/0", "complete_prompt": "", "instruct_prompt": "", "test": "class T: pass"},
-            "BigCodeBench is not supported: its tests are unittest classes that patch and watch the process in which",
-        ),
         (
             {"source": "Codeforces", "id": "1_A", "title": "Sum", "description": "d", "checker": "c", "validator": "v"},
             "has no field 'test_cases': the subset default has no tests: take one of the subsets 1x to 5x",

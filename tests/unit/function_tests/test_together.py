@@ -82,6 +82,82 @@ def test_a_file_of_unittest_cases_passes_if_every_case_ran_and_passed(forks: War
         assert (judged.statuses, judged.forgeable) == ([status], ["cases"])
 
 
+BIGCODEBENCH_TEST = """import os
+import unittest
+from unittest.mock import patch
+
+class TestCases(unittest.TestCase):
+    def setUp(self):
+        with open("numbers.txt", "w") as file: file.write("1\\n2\\n")
+    def tearDown(self):
+        os.remove("numbers.txt")
+    def test_sum(self):
+        self.assertEqual(task_func("numbers.txt"), 3)
+    def test_missing(self):
+        with self.assertRaises(FileNotFoundError): task_func("nothing.txt")
+    @patch("builtins.print")
+    def test_silent(self, shown):
+        task_func("numbers.txt")
+        shown.assert_not_called()
+"""
+
+
+def test_bigcodebench_rows_are_judged_beside_the_program(forks: WarmForks) -> None:
+    prompt = 'import os\n\ndef task_func(path):\n    """Sum the lines of a file."""\n'
+    tests = CheckTest(prompt, BIGCODEBENCH_TEST, "task_func")
+    for body, status in (
+        ("    with open(path) as file: return sum(map(int, file))\n", "success"),
+        ("    with open(path) as file: return len(list(file))\n", "wrong_answer"),
+        ("    with open(path) as file: print(file)\n    return 3\n", "wrong_answer"),
+        ("    return 3\n", "wrong_answer"),
+        ("    return nothing\n", "wrong_answer"),
+    ):
+        judged = judge(tests, prompt + body, execute=forks.run)
+        assert (judged.statuses, judged.forgeable) == ([status], ["cases"]), judged.outcomes
+
+
+PYTEST_FILE = """class Mark:
+    def __init__(self, names, rows): self.name, self.args = "parametrize", (names, rows)
+def parametrize(names, rows):
+    def marked(function):
+        function.pytestmark = [Mark(names, rows)]
+        return function
+    return marked
+
+def test_one(): assert f(1) == 2
+
+@parametrize("given, wanted", [(2, 3), (3, 4)])
+def test_rows(given, wanted): assert f(given) == wanted
+
+@parametrize("given", [4, 5])
+def test_alone(given): assert f(given) == given + 1
+
+class TestMore:
+    def setup_method(self, method): self.start = 6
+    def test_method(self): assert f(self.start) == 7
+"""
+"""Marks as pytest makes them, which is not in the sandbox here."""
+
+
+@pytest.mark.parametrize(
+    ("program", "status"),
+    [
+        ("def f(x): return x + 1", "success"),
+        *((f"def f(x): return x + (x != {wrong})", "wrong_answer") for wrong in (1, 3, 5, 6)),
+    ],
+)
+def test_a_file_of_pytest_runs_functions_rows_and_methods(forks: WarmForks, program: str, status: str) -> None:
+    assert judge(CheckTest("", PYTEST_FILE, "f"), program, execute=forks.run).statuses == [status]
+
+
+def test_a_test_whose_package_is_missing_is_not_judged_whatever_the_program(forks: WarmForks) -> None:
+    tests = CheckTest("", "import nowhere_to_be_found\n" + CASES, "f")
+    for program in ("def f(x): return 2", "import sys\nsys.modules['nowhere_to_be_found'] = sys\ndef f(x): return 1"):
+        (outcome,) = judge(tests, program, execute=forks.run).outcomes
+        assert (outcome.status, outcome.cause, outcome.permanent) == ("api_error", "broken_test", True)
+        assert outcome.missing_module == "nowhere_to_be_found"
+
+
 @pytest.mark.parametrize(
     ("program", "status"),
     [
@@ -110,7 +186,7 @@ def test_asserts_that_hang_on_earlier_ones_run_after_them(forks: WarmForks) -> N
         (b'5ec2e7 {"status": "success"}\n', "success"),
         (b'other {"status": "success"}\n', "runtime_error"),
         (b'5ec2e7 {"status": "success"}\n5ec2e7 {"status": "success"}\n', "runtime_error"),
-        (b'5ec2e7 {"status": "api_error"}\n', "runtime_error"),
+        (b'5ec2e7 {"status": "timeout"}\n', "runtime_error"),
         (b"5ec2e7 nothing\n", "runtime_error"),
     ],
 )

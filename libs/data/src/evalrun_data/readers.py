@@ -16,6 +16,7 @@ from typing import Final
 from evalrun_data import demo
 from evalrun_data.formats.aime import is_aime, parse_aime
 from evalrun_data.formats.apps import is_apps, parse_apps
+from evalrun_data.formats.bigcodebench import is_bigcodebench, parse_bigcodebench
 from evalrun_data.formats.codecontests import (
     is_codecontests_plus,
     parse_codecontests,
@@ -45,6 +46,7 @@ Graded = Callable[[str], bool]
 """Whether a grader, and no test, decides on rows of a data source."""
 
 _TOLD_BY_FIELDS: Final[tuple[tuple[Callable[[Row], bool], Parser], ...]] = (
+    (is_bigcodebench, parse_bigcodebench),
     (is_evalplus, parse_evalplus),
     (is_livecodebench, parse_livecodebench),
     (is_apps, parse_apps),

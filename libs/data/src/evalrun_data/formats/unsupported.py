@@ -10,9 +10,3 @@ def refuse_unsupported(row: Row) -> None:
             "SWE-bench is not supported: its answers are patches of a repository, tested in an image of their own for "
             "each instance, and one program is judged here: use SWE-bench's own harness"
         )
-    if row.has("instruct_prompt") and row.has("complete_prompt"):
-        raise row.error(
-            "BigCodeBench is not supported: its tests are unittest classes that patch and watch the process in which "
-            "the program runs, and the assertions here run apart from it, out of the program's reach: use "
-            "BigCodeBench's own evaluator"
-        )

@@ -14,7 +14,7 @@ from evalrun_executor.harness import Harness, modules_of
 from evalrun_judge.cpython_texts import package_of
 from evalrun_judge.function_tests.call_answers import Ending, end_of
 from evalrun_judge.function_tests.programs import program
-from evalrun_judge.status import TestStatus
+from evalrun_judge.status import TestCause, TestStatus
 
 HARNESS: Final = Harness(
     modules_of("evalrun_judge.function_tests", Path(__file__).parent, ("together_harness",)),
@@ -22,7 +22,7 @@ HARNESS: Final = Harness(
 REASON_LIMIT: Final = 2000
 _STATUSES: Final = (
     *(TestStatus.SUCCESS, TestStatus.WRONG_ANSWER, TestStatus.RUNTIME_ERROR),
-    *(TestStatus.MEMORY_LIMIT, TestStatus.COMPILE_ERROR),
+    *(TestStatus.MEMORY_LIMIT, TestStatus.COMPILE_ERROR, TestStatus.API_ERROR),
 )
 
 
@@ -32,7 +32,10 @@ def together_program(code: str) -> str:
 
 
 def read_together(run: ProgramRun, secret: str) -> Ending:
-    """Return how one test ended; a process that did not report has failed."""
+    """Return how one test ended; a process that did not report has failed.
+
+    An api_error is reported before the program is loaded: what the test imports is not there.
+    """
     report = _report(run.stdout, secret)
     if report is None or run.end != "exited":
         if run.end == "exited":
@@ -42,7 +45,8 @@ def read_together(run: ProgramRun, secret: str) -> Ending:
     if status not in _STATUSES:
         return Ending(TestStatus.RUNTIME_ERROR, "the program wrote into the judge's channel")
     reason = str(report.get("reason") or "")[:REASON_LIMIT]
-    return Ending(TestStatus(status), reason, missing_module=package_of(report.get("missing_module")))
+    cause = TestCause.BROKEN_TEST if status == TestStatus.API_ERROR else None
+    return Ending(TestStatus(status), reason, cause, package_of(report.get("missing_module")))
 
 
 def _report(stdout: bytes, secret: str) -> Mapping[str, object] | None:

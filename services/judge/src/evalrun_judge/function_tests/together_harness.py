@@ -1,7 +1,8 @@
 """Runs one test of a problem in the program's own process, and reports how it ended. Shipped as text.
 
 Standard library only. The request, JSON on stdin: `{"secret", "entry", "form", "setup", "before", "test"}`; `form` is
-`check` (HumanEval's), `asserts` or `cases` (unittest's classes and functions called `test...`). The answer is one line
+`check` (HumanEval's), `asserts` or `cases` (classes of unittest; functions and classes as pytest has them, with
+`parametrize`, without fixtures). The answer is one line
 on a private copy of stdout: the secret and the outcome as JSON. A process that ends without that line has failed,
 whatever its exit code. The program can look for the secret in this process: that is why such verdicts are forgeable.
 """
@@ -13,11 +14,13 @@ import json
 import os
 import sys
 import unittest
+from functools import partial
+from importlib.util import find_spec
 from types import FunctionType, ModuleType
 
 TYPE_CHECKING = False  # as typing's, without its import
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
 PROGRAM, TEST = "<program>", "<test>"
@@ -56,6 +59,11 @@ def _run_cases(space: dict[str, object], earlier: set[str]) -> None:
     functions: list[Callable[..., object]] = [
         thing for name, thing in made.items() if name.startswith("test") and isinstance(thing, FunctionType)
     ]
+    plain = [kind for name, kind in made.items() if name.startswith("Test") and isinstance(kind, type)]
+    for kind in (kind for kind in plain if not issubclass(kind, unittest.TestCase)):
+        for name in [name for name in dir(kind) if name.startswith("test")]:
+            functions += [partial(_run_method, kind, name)]
+            functions[-1].pytestmark = getattr(getattr(kind, name), "pytestmark", [])  # type: ignore[attr-defined]
     result = unittest.TestResult()
     suite.run(result)
     for case, trace in (*result.failures, *result.errors):
@@ -63,10 +71,57 @@ def _run_cases(space: dict[str, object], earlier: set[str]) -> None:
     if result.unexpectedSuccesses or result.skipped or result.testsRun + len(functions) == 0:
         raise _UnmetError("not every test case ran")
     for function in functions:
-        function()
+        for arguments in _arguments_of(function):
+            function(**arguments)
+
+
+def _run_method(kind: type, name: str, **arguments: object) -> None:
+    """Run one method of a class of pytest, as pytest does: on an object of its own."""
+    made = kind()
+    getattr(made, "setup_method", lambda _: None)(getattr(made, name))
+    try:
+        getattr(made, name)(**arguments)
+    finally:
+        getattr(made, "teardown_method", lambda _: None)(getattr(made, name))
+
+
+def _arguments_of(function: Callable[..., object]) -> list[dict[str, object]]:
+    """Return what a function is called with, by its marks of pytest's `parametrize`: one call without any."""
+    calls: list[dict[str, object]] = [{}]
+    for mark in getattr(function, "pytestmark", []):
+        if mark.name == "parametrize":
+            names = mark.args[0].replace(" ", "").split(",") if isinstance(mark.args[0], str) else mark.args[0]
+            rows = [_values_of(given, len(names)) for given in mark.args[1]]
+            calls = [{**call, **dict(zip(names, row, strict=True))} for call in calls for row in rows]
+    return calls
+
+
+def _values_of(given: object, count: int) -> Iterable[object]:
+    """Return one row of `parametrize`: `pytest.param(...)`, a tuple, or the value alone of one name."""
+    if hasattr(given, "marks"):
+        values: Iterable[object] = given.values  # type: ignore[attr-defined]  # pytest's ParameterSet
+        return values
+    return given if count > 1 else (given,)  # type: ignore[return-value]  # a tuple, by pytest's rule
+
+
+def _missing_module(request: dict[str, str]) -> str:
+    """Return a module that the test imports first and that is not here: no program can pass it."""
+    for node in [*ast.parse(request["setup"]).body, *ast.parse(request["test"]).body]:
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [node.module]
+        for name in names:
+            root = name.partition(".")[0]
+            if root != "program" and find_spec(root) is None:
+                return root
+    return ""
 
 
 def _judged(code: str, request: dict[str, str]) -> dict[str, str]:
+    missing = _missing_module(request)
+    if missing:
+        reason = f"the test itself fails: ModuleNotFoundError: No module named {missing!r}"
+        return {"status": "api_error", "reason": reason, "missing_module": missing}
     module = ModuleType("program")
     sys.modules["program"] = module
     space = vars(module)
