@@ -37,7 +37,7 @@ def replicas(
     reported = []
     for name in admission.names:
         state = states.get(name)
-        version, request = admission.versions.get(name), oldest.get(name)
+        request = oldest.get(name)
         reported.append(
             ledger.Replica(
                 name=name,
@@ -47,7 +47,7 @@ def replicas(
                 oldest_request_at=request.sent_at if request else 0.0,
                 oldest_request_limit_seconds=request.limit_seconds if request else 0.0,
                 models=admission.models.get(name, []),
-                engine={"engine_version": version} if version else {},
+                engine=admission.facts.get(name, {}),
                 error=trouble(state) if state else admission.errors.get(name, ""),
             )
         )

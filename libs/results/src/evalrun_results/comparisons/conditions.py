@@ -17,6 +17,7 @@ ENGINE_FIELDS: Final[Mapping[str, str]] = {
     "engine": "engine", "engine_version": "engine version", "torch": "torch", "cuda": "CUDA", "driver": "GPU driver",
     "gpu": "GPU", "dtype": "dtype as loaded", "quantization": "quantisation", "model_revision": "model revision",
     "weights_sha256": "weights (sha256)", "adapter_sha256": "LoRA adapter (sha256)",
+    "chat_template_sha256": "chat template (sha256)",
 }  # fmt: skip
 """Of what each replica's machine said, with their names for people."""
 NOT_SAMPLING: Final = frozenset({"noiseFloorRepeats", "k"})

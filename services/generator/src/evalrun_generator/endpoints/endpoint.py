@@ -15,15 +15,18 @@ import aiohttp
 
 from evalrun_generator.endpoints.openai_api import (
     MODELS_PATH,
+    PROPS_PATH,
     VERSION_PATH,
     CompletionAnswer,
     MalformedAnswerError,
     ModelRequest,
+    chat_template,
     model_ids,
     read_answer,
     server_version,
 )
 from evalrun_generator.endpoints.retry import Blame, RequestFailure, RetryAction, broken_off, from_status, unreachable
+from evalrun_generator.template_facts import template_facts
 
 KEEPALIVE_SECONDS = 3.0
 """Shorter than the 5 s of uvicorn, which vLLM uses: a socket reused after 6 s idle is already closed at the other end,
@@ -65,8 +68,8 @@ class Endpoint(Protocol):
         """Return the ids of the models it serves."""
         ...
 
-    async def version(self) -> str:
-        """Return the version of the server's engine; empty if it does not say."""
+    async def facts(self) -> dict[str, str]:
+        """Return what the server says of its engine, by the names of `ledger.Replica.engine`."""
         ...
 
     async def ask(self, request: ModelRequest, deadline: float) -> Timed | RequestFailure:
@@ -107,10 +110,13 @@ class HttpEndpoint:
         except MalformedAnswerError as error:
             return RequestFailure(RetryAction.RETRY, Blame.SUSPECT, counted=True, reason=f"{MODELS_PATH}: {error}")
 
-    async def version(self) -> str:
-        """Ask /version, beside /v1; most servers have none."""
-        answer = await self._send("GET", VERSION_PATH, None, VERSION_SECONDS)
-        return "" if isinstance(answer, RequestFailure) else server_version(answer)
+    async def facts(self) -> dict[str, str]:
+        """Ask /version (vLLM) and /props (llama.cpp), beside /v1; most servers have neither."""
+        paths = (VERSION_PATH, PROPS_PATH)
+        asked = await asyncio.gather(*(self._send("GET", path, None, VERSION_SECONDS) for path in paths))
+        version, props = (b"" if isinstance(answer, RequestFailure) else answer for answer in asked)
+        found = {"engine_version": server_version(version), **template_facts(chat_template(props))}
+        return {name: value for name, value in found.items() if value}
 
     async def ask(self, request: ModelRequest, deadline: float) -> Timed | RequestFailure:
         """Send one request."""

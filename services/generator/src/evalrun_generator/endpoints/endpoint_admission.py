@@ -42,8 +42,8 @@ class EndpointAdmission:
         self._one = asyncio.Event()
         self.models: dict[str, list[str]] = {}
         """Models served, by endpoint, once it has answered."""
-        self.versions: dict[str, str] = {}
-        """Version of each server's engine, once it was asked; empty if it does not say."""
+        self.facts: dict[str, dict[str, str]] = {}
+        """What each server says of its engine, once it was asked."""
         self.errors: dict[str, str] = {}
         """Reason why an endpoint is not admitted yet, by endpoint."""
         self.warnings: list[str] = []
@@ -92,7 +92,7 @@ class EndpointAdmission:
             attempt += 1
             self._note(endpoint.name, answer.reason)
             await asyncio.sleep(PROBE_BACKOFF.delay(attempt, self._rng))
-        self.versions[endpoint.name] = await endpoint.version()
+        self.facts[endpoint.name] = await endpoint.facts()
         self.errors.pop(endpoint.name, None)
         self._fleet.join(endpoint, self._slots[endpoint.name])
         self._one.set()

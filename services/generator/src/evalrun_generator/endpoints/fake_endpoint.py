@@ -44,9 +44,9 @@ class FakeEndpoint:
         """Return the models, or the failure."""
         return self._models if isinstance(self._models, RequestFailure) else list(self._models)
 
-    async def version(self) -> str:
+    async def facts(self) -> dict[str, str]:
         """Return the given version."""
-        return self._version
+        return {"engine_version": self._version} if self._version else {}
 
     async def ask(self, request: ModelRequest, deadline: float) -> Timed | RequestFailure:
         """Return what the script says."""

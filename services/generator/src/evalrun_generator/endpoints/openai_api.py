@@ -20,6 +20,9 @@ MODELS_PATH = "/v1/models"
 VERSION_PATH = "/version"
 """Of vLLM and servers like it: `{"version": "0.11.0"}`."""
 
+PROPS_PATH = "/props"
+"""Of llama.cpp's server and servers like it: it holds the chat template that the server applies."""
+
 UNFINISHED = frozenset({"abort", "error"})
 """vLLM's finish reasons for an aborted answer (lost connection, engine error): not a completion."""
 
@@ -128,6 +131,16 @@ def server_version(body: bytes) -> str:
         return ""
     version = parsed.get("version") if isinstance(parsed, dict) else None
     return replace_surrogates(version)[:MAX_VERSION_LENGTH] if isinstance(version, str) else ""
+
+
+def chat_template(body: bytes) -> str:
+    """Parse the chat template from /props; empty if the body holds none."""
+    try:
+        parsed = json.loads(body)
+    except (ValueError, RecursionError):
+        return ""
+    template = parsed.get("chat_template") if isinstance(parsed, dict) else None
+    return replace_surrogates(template) if isinstance(template, str) else ""
 
 
 def _text_of(choice: Mapping[str, object]) -> str:

@@ -4,12 +4,15 @@ Everything is read on the engine's machine. A fact that cannot be read is omitte
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
+
+from evalrun_generator.template_facts import template_facts
 
 WEIGHT_FILES: Final = ("*.safetensors", "*.bin", "*.pt", "*.gguf")
 """Formats of weights in order of preference: hubs store the same weights in several."""
@@ -80,7 +83,7 @@ def model_facts(path: str, revision: str | None) -> dict[str, str]:
     directory = model_folder(path, revision)
     if directory is None:
         return {}
-    facts = {"weights_sha256": weights_digest(directory)}
+    facts = {"weights_sha256": weights_digest(directory), **template_facts(template_of(directory))}
     commit = _SNAPSHOT.search(f"{directory.absolute()}/")
     if commit is not None:
         facts["model_revision"] = commit["commit"]
@@ -97,6 +100,19 @@ def model_folder(path: str, revision: str | None) -> Path | None:
         return Path(snapshot_download(path, revision=revision, local_files_only=True))
     except (ImportError, OSError, ValueError):  # not in the cache, or no hub id
         return None
+
+
+def template_of(directory: Path) -> str:
+    """Return the chat template that a model's tokenizer applies by default; empty if it has none that can be read."""
+    try:
+        if (file := directory / "chat_template.jinja").is_file():
+            return file.read_text(encoding="utf-8")
+        held = json.loads((directory / "tokenizer_config.json").read_text(encoding="utf-8")).get("chat_template")
+    except (OSError, ValueError, AttributeError):
+        return ""
+    if isinstance(held, list):  # several templates by name
+        held = next((each.get("template") for each in held if each.get("name") == "default"), None)
+    return held if isinstance(held, str) else ""
 
 
 def weights_digest(directory: Path) -> str:

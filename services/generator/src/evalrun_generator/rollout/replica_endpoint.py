@@ -27,9 +27,9 @@ class ReplicaEndpoint:
         """Return the ids of the models it serves."""
         return await self._endpoint.models()
 
-    async def version(self) -> str:
+    async def facts(self) -> dict[str, str]:
         """Return what the server says; its own machine says more, see `engine_facts`."""
-        return await self._endpoint.version()
+        return await self._endpoint.facts()
 
     async def ask(self, request: ModelRequest, deadline: float) -> Timed | RequestFailure:
         """Send one request; fail early if the replica is cut off."""
