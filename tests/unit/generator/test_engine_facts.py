@@ -68,3 +68,27 @@ def test_the_engines_own_record_says_what_was_loaded() -> None:
 )
 def test_what_was_loaded_is_what_was_asked_for(asked: str, loaded: str, same: bool) -> None:
     assert is_same_model(asked, loaded) is same
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "template"),
+    [
+        ("chat_template.jinja", "{{ a }}", "{{ a }}"),
+        ("tokenizer_config.json", '{"chat_template": "{{ b }}"}', "{{ b }}"),
+        (
+            "tokenizer_config.json",
+            '{"chat_template": [{"name": "tool", "template": "t"}, {"name": "default", "template": "d"}]}',
+            "d",
+        ),
+        ("tokenizer_config.json", "{", ""),
+        ("tokenizer_config.json", "[]", ""),
+        ("tokenizer_config.json", "{}", ""),
+    ],
+)
+def test_the_template_is_the_default_one_of_the_tokenizer(
+    file: str, content: str, template: str, tmp_path: Path
+) -> None:
+    (tmp_path / file).write_text(content)
+    facts = model_facts(str(tmp_path), None)
+    assert facts.get("chat_template", "") == template
+    assert ("chat_template_sha256" in facts) is bool(template)
