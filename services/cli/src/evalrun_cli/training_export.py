@@ -10,7 +10,7 @@ import click
 
 from evalrun_aggregator.start.datasets import RunDataset, load_datasets
 from evalrun_cli.local.workspace import order_in
-from evalrun_cli.retention import MARKER
+from evalrun_results.retention import MARKER
 from evalrun_data.governance.record_tables import verl_row
 from evalrun_data.records import Problem
 from evalrun_results.samples import SampleResult

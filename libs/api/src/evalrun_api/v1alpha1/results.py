@@ -75,6 +75,14 @@ class Output(ApiModel):
         ),
     ] = None
     retain: bool = Field(default=False, description="Keep the aggregator's volume when the EvalRun is deleted.")
+    retain_completions_days: int | None = Field(
+        None,
+        ge=0,
+        le=36_500,
+        description="Days after the run's end during which answers, programs and what they printed are kept in the "
+        "outputs; figures and verdicts stay. `evalrun prune`, and the chart's CronJob `retention`, remove the rest. "
+        "Unset: no limit.",
+    )
     credentials_secret_ref: SecretReference | None = Field(
         None,
         description="Environment variables of the containers that read or write buckets for the run (output, datasets, "
