@@ -32,6 +32,7 @@ VALUES = {
     "sharedJudge": {"enabled": True},
     "reward": {"enabled": True},
     "prepareData": {"enabled": True, "claim": "data"},
+    "retention": {"enabled": True, "places": ["s3://evaluations/runs"]},
 }
 SETTINGS = OperatorSettings(lease=f"{NAMESPACE}/evalrun-operator")
 HEADER = """# Who can reach whom
@@ -82,11 +83,18 @@ def chart_objects(helm: Path) -> tuple[list[Object], list[Endpoint]]:
     )
     made = [item for item in yaml.safe_load_all(done.stdout) if item]
     pods = [
-        endpoint_of(_chart_name(item["metadata"]["name"]), NAMESPACE, item["spec"]["template"])
+        endpoint_of(_chart_name(item["metadata"]["name"]), NAMESPACE, _template_of(item))
         for item in made
-        if item["kind"] in ("Deployment", "Job")
+        if item["kind"] in ("Deployment", "Job", "CronJob")
     ]
     return [item for item in made if item["kind"] == "NetworkPolicy"], pods
+
+
+def _template_of(item: Object) -> Object:
+    """Return the pod's template of a Deployment, a Job or a CronJob."""
+    spec = item["spec"]["jobTemplate"]["spec"] if item["kind"] == "CronJob" else item["spec"]
+    template: Object = spec["template"]
+    return template
 
 
 def _chart_name(name: str) -> str:

@@ -116,6 +116,14 @@ VALUE_SETS: dict[str, Values] = {
             "claim": "eval-data",
             **{key: value for key, value in PLACED.items() if key != "topologySpread"},
         },
+        "retention": {
+            "enabled": True,
+            "places": ["/data"],
+            "claim": "runs",
+            "days": 90,
+            "credentialsSecret": "bucket",
+            **{key: value for key, value in PLACED.items() if key != "topologySpread"},
+        },
     },
     "bare": {
         "crds": {"create": False},

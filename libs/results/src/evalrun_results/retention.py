@@ -16,7 +16,7 @@ from typing import Any, Final
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from evalrun_data.sources import named_read_errors
+from evalrun_data.store_problems import named_read_errors
 from evalrun_results.outputs.writer import REPORT, SUMMARY, resolve_destination
 from evalrun_results.report.document import render_report
 from evalrun_results.stored_run import StoredRun
@@ -71,9 +71,7 @@ def without_texts(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**row, **dict.fromkeys(WRITTEN_BY_MODELS, ""), "tests": tests}
 
 
-def _prune_if_due(
-    files: fsspec.AbstractFileSystem, run: str, *, days: int | None, now: datetime, is_dry: bool
-) -> str:
+def _prune_if_due(files: fsspec.AbstractFileSystem, run: str, *, days: int | None, now: datetime, is_dry: bool) -> str:
     """Prune one run if its time has come, and say what was done."""
     if files.exists(f"{run}/{MARKER}"):
         return "pruned already"

@@ -10,9 +10,9 @@ import click
 
 from evalrun_aggregator.start.datasets import RunDataset, load_datasets
 from evalrun_cli.local.workspace import order_in
-from evalrun_results.retention import MARKER
 from evalrun_data.governance.record_tables import verl_row
 from evalrun_data.records import Problem
+from evalrun_results.retention import MARKER
 from evalrun_results.samples import SampleResult
 from evalrun_results.stored_rows import TOTALS_COLUMNS
 from evalrun_results.stored_run import StoredRun
