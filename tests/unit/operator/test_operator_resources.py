@@ -31,6 +31,7 @@ from evalrun_operator.lifecycle.situation import identity_of
 from evalrun_operator.policies.worker_count import WorkerPod, Workers, wanted_workers
 from evalrun_operator.resources import RunPlan
 from evalrun_operator.resources.autoscaling import BEHAVIOR, FALLBACK_AFTER
+from evalrun_operator.resources.images import ray_image
 from evalrun_operator.resources.run_tokens import new_tokens
 from evalrun_runtime.settings import ServiceSettings, load_settings
 from evalrun_sandbox.settings import SandboxSettings
@@ -523,6 +524,24 @@ def test_the_ray_cluster_is_as_verl_and_kuberay_need_it() -> None:
     limits, requests = (worker["containers"][0]["resources"][part] for part in ("limits", "requests"))
     assert limits["nvidia.com/gpu"] == requests["nvidia.com/gpu"] == "4"
     assert limits["memory"] == requests["memory"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "own", "sglang", "image"),
+    [
+        ("vllm", None, "sglang:1", "gen:1"),
+        ("sglang", None, "sglang:1", "sglang:1"),
+        ("sglang", None, "", "gen:1"),
+        ("sglang", "mine:1", "sglang:1", "mine:1"),
+    ],
+)
+def test_ray_image_is_that_of_the_engine_unless_the_run_names_one(
+    engine: str, own: str | None, sglang: str, image: str
+) -> None:
+    changes = {"spec.rollout.engine": engine, **({} if own is None else {"spec.rollout.image": own})}
+    plan = plan_of(evalrun(changes), ray_image="gen:1", ray_sglang_image=sglang)
+    assert plan.spec.rollout is not None
+    assert ray_image(plan, plan.spec.rollout) == image
 
 
 def test_ray_runs_as_the_user_of_its_image() -> None:

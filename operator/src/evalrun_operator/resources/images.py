@@ -36,4 +36,6 @@ def sandbox_image(plan: RunPlan, judge: Judge) -> str:
 
 def ray_image(plan: RunPlan, rollout: Rollout) -> str:
     """Return the image of Ray's head and workers."""
-    return rollout.image or plan.settings.ray_image
+    settings = plan.settings
+    of_engine = settings.ray_sglang_image if rollout.engine == "sglang" else ""
+    return rollout.image or of_engine or settings.ray_image

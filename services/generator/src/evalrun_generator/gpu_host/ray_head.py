@@ -53,9 +53,10 @@ def ray_environment(
         base: this process's environment.
         python: the interpreter with Ray; its directory comes first in PATH.
         directory: of this Ray.
-        gpus: visible GPUs, as CUDA_VISIBLE_DEVICES names them.
+        gpus: visible GPUs, as CUDA_VISIBLE_DEVICES names them; none: the variable is unset, since Ray pretends no more
+            GPUs than it names.
     """
-    dropped = ("PYTHON", "RAY_ADDRESS", "RAY_AUTH_", "VIRTUAL_ENV")
+    dropped = ("PYTHON", "RAY_ADDRESS", "RAY_AUTH_", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES")
     kept = {name: value for name, value in base.items() if not name.startswith(dropped)}
     return {
         **kept,
@@ -63,7 +64,7 @@ def ray_environment(
         "PATH": f"{python.parent}{os.pathsep}{base.get('PATH', os.defpath)}",
         "TMPDIR": str(directory.temporary),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # as nvidia-smi numbers them
-        "CUDA_VISIBLE_DEVICES": ",".join(gpus),
+        **({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}),
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "RAY_DISABLE_IMPORT_WARNING": "1",
