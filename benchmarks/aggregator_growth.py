@@ -38,7 +38,6 @@ TEXT = "```python\ndef solve(values):\n    return sorted(values)\n```\n" * 12
 
 
 def judged(tests: int) -> list[pb.Verdict]:
-    """Return an accepted and a rejected verdict with so many tests."""
     text = pb.CutText(text="4 8 15 16 23 42\n" * 6, full_length=96)
     made = []
     for accepted in (True, False):
@@ -109,13 +108,11 @@ def peak_mb(pid: int) -> float:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return a process's CPU seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def measure(samples: int, tests: int, directory: Path) -> dict[str, float]:
-    """Run one size."""
     verdicts = judged(tests)
     fake = FakeJudge()
     fake.script = lambda request: verdicts[fake.requests % 2]

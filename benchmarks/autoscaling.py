@@ -97,7 +97,6 @@ class Scaled:
 
 
 def usage(component: str, in_flight: int, pods: int) -> float:
-    """Return the CPUs that one of so many pods uses."""
     share = in_flight / max(1, pods)
     return min(share, SLOTS) if component == "sandbox" else GATEWAY_CPU * share
 
@@ -147,7 +146,6 @@ def look(plane: ControlPlane, scaled: Scaled, seconds: float, load: int) -> None
 
 
 def watch(plane: ControlPlane, runs: Sequence[Scaled], seconds: Sequence[float]) -> None:
-    """Go through the phases."""
     started = time.monotonic()
     for load, end in zip(LOADS, itertools.accumulate(seconds), strict=True):
         while (now := time.monotonic() - started) < end:
@@ -157,7 +155,6 @@ def watch(plane: ControlPlane, runs: Sequence[Scaled], seconds: Sequence[float])
 
 
 def phase_of(looks: Sequence[Look], number: int, seconds: Sequence[float]) -> list[Look]:
-    """Return what was seen in a phase."""
     begin = sum(seconds[:number])
     return [look for look in looks if begin <= look.seconds < begin + seconds[number]]
 

@@ -61,7 +61,6 @@ def write(path: Path, lines: Iterator[str]) -> None:
 
 
 def measured(directory: Path, problems: int, test_characters: int) -> dict[str, float]:
-    """Prepare one training split and return what it took."""
     write(directory / "train.jsonl", rows("train", problems, test_characters, 1))
     write(directory / "test.jsonl", rows("test", BENCHMARK_PROBLEMS, 30, 2))
     roles = {"train": "train", "test": "test"}

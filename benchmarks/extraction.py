@@ -35,17 +35,14 @@ DRAFT = "```python\ndef {entry}(*args):\n    return None  # a first draft\n```\n
 
 
 def fenced(code: str) -> str:
-    """Return a program in a block."""
     return f"```python\n{code}\n```\n"
 
 
 def indented(code: str, by: str) -> str:
-    """Return a program with its lines indented."""
     return "".join(f"{by}{line}\n" if line.strip() else "\n" for line in code.split("\n"))
 
 
 def documented(code: str, text: str) -> str:
-    """Return a program with a text in a docstring before it."""
     return f'"""\n{text}\n"""\n{code}'
 
 
@@ -125,14 +122,11 @@ def evalplus_sanitize(directory: Path) -> Callable[[str, str], str]:
 
 
 def ours(text: str, entry: str, compiles: Callable[[str], bool]) -> str:
-    """Return what the judge runs."""
     found = extract(text, language="python", mode=SubmissionMode.AUTO, entry_point=entry)
     return found.code if compiles(found.code) or not found.otherwise else found.otherwise
 
 
 def compiles(prompt: str) -> Callable[[str], bool]:
-    """Return a test of programs that run after a prompt."""
-
     def test(code: str) -> bool:
         try:
             compile(f"{prompt}\n{code}", "p", "exec", dont_inherit=True)

@@ -59,7 +59,6 @@ class Cell:
 
     @property
     def setting(self) -> Setting:
-        """What was drawn."""
         return Setting(self.samples, self.difficulty, self.change, self.missing)
 
     @property
@@ -95,7 +94,6 @@ def write_cells(file: Path, cells: Iterable[Cell]) -> None:
 
 
 def replace_table(page: str, cells: Sequence[Cell]) -> str:
-    """Return a page with the tables of these cells between its two marks."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}{kinds_table(cells)}\n{settings_table(cells)}{END}{after}"

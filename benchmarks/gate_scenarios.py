@@ -52,18 +52,15 @@ class Runs:
     """Per problem, had every answer been judged."""
 
     def extremes(self) -> tuple[Floats, Floats]:
-        """Return the least and the greatest change that each problem may have."""
         lows = self.candidate - self.baseline - self.unknown_baseline
         highs = self.candidate + self.unknown_candidate - self.baseline
         return lows / self.samples, highs / self.samples
 
     def candidate_extremes(self) -> tuple[Floats, Floats]:
-        """Return the least and the greatest value that the candidate may have of each problem."""
         return self.candidate / self.samples, (self.candidate + self.unknown_candidate) / self.samples
 
 
 def settings() -> Iterator[Setting]:
-    """Yield every setting."""
     for samples, difficulty, change, missing in product(SAMPLES, DIFFICULTIES, CHANGES, MISSING):
         yield Setting(samples, difficulty, change, missing)
 

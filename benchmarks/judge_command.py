@@ -119,7 +119,6 @@ def paths_of(checkout: Path) -> str:
 
 
 def judged(directory: Path, responses: Path, checkout: Path | None) -> Taken:
-    """Run `evalrun judge`."""
     output = directory / "out"
     shutil.rmtree(output, ignore_errors=True)
     command = [sys.executable, "-m", "evalrun_cli", "judge", "--problems", str(DATA), "--responses", str(responses)]
@@ -135,7 +134,6 @@ def peer(package: Path, samples: Path) -> Taken:
 
 
 def described(name: str, all_taken: Sequence[Taken]) -> str:
-    """Return a line with the medians of some runs of one command."""
     seconds = statistics.median(one.seconds for one in all_taken)
     cpu = statistics.median(one.cpu_seconds for one in all_taken)
     line = f"{name:<16} {seconds:5.2f} s, CPU {cpu:5.2f} s"

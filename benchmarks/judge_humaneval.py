@@ -74,7 +74,6 @@ async def until_ready(stub: judge_pb2_grpc.JudgeServiceAsyncStub) -> None:
 
 
 async def judged_seconds(address: str, requests: list[judge_pb2.JudgeRequest], in_flight: int) -> tuple[float, int]:
-    """Return the wall seconds and how many were accepted."""
     async with open_channel(address) as channel:
         await until_ready(judge_pb2_grpc.JudgeServiceStub(channel))
         started = time.perf_counter()

@@ -141,7 +141,6 @@ def read_benchmarks(data: Path) -> list[BenchmarkProblem]:
 
 
 def contest_statements(data: Path) -> list[str]:
-    """Return the statements of contests."""
     files = (data / "contests" / "problems.jsonl.gz", data / "codecontests" / "code_contests_20.jsonl.gz")
     return [str(row["statement"]) for file in files for row in _rows(file)]
 

@@ -95,7 +95,6 @@ def kib(pid: int) -> tuple[int, int]:
 
 
 def below(pid: int) -> list[int]:
-    """Return a process and all below it."""
     found = [pid]
     for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
         found += below(int(child))
@@ -103,7 +102,6 @@ def below(pid: int) -> list[int]:
 
 
 def available_kib() -> int:
-    """Return the memory that the machine has left."""
     lines = Path("/proc/meminfo").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
 
@@ -191,7 +189,6 @@ async def bare(options: argparse.Namespace) -> tuple[float, float]:
 
 
 def main() -> int:
-    """Measure both and print the ratio."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sessions", type=int, default=1000)
     parser.add_argument("--active", type=int, default=64)

@@ -75,7 +75,6 @@ class Runs:
 
     @asynccontextmanager
     async def followed(self) -> AsyncIterator[None]:
-        """Follow what happens."""
         sets = f"{self._url}/apis/apps/v1/namespaces/{NAMESPACE}/statefulsets"
         tasks = [asyncio.create_task(self._watch(place)) for place in (self._place, sets)]
         try:
@@ -152,7 +151,6 @@ class Runs:
 
 
 def resident_mib(pid: int) -> float:
-    """Return the memory that a process has now."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
 

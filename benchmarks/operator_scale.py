@@ -142,7 +142,6 @@ class Load:
                 self.seen.gone.add(name)
 
     async def watch_lease(self) -> None:
-        """Note when the Lease of the operators changes hands."""
         holder = None
         async for event in self._events(LEASES):
             now = (event["object"].get("spec") or {}).get("holderIdentity")
@@ -245,7 +244,6 @@ class Usage:
     max_mib: float = 0.0
 
     def add(self, pid: int) -> None:
-        """Add a process."""
         self.cpu += cpu_seconds(pid)
         self.waited += waited_seconds(pid)
         self.max_mib = max(self.max_mib, peak_mib(pid))

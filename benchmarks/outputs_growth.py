@@ -90,7 +90,6 @@ def results(count: int, problems: int, tests: int) -> Iterator[SampleResult]:
 
 
 def measure(step: str, count: int, problems: int, tests: int, directory: Path) -> dict[str, float]:
-    """Run one step in this process."""
     before, thread_before, started = time.process_time(), time.thread_time(), time.perf_counter()
     stream = results(count, problems, tests)
     if step == "stream":

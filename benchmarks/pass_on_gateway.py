@@ -45,7 +45,6 @@ class PassOn(judge_pb2_grpc.JudgeServiceServicer):
         return f"{self._settings.host}:{port}"
 
     async def stop(self, grace: float) -> None:
-        """End."""
         await self._server.stop(grace)
         await self._sandbox.close()
 
@@ -54,7 +53,6 @@ class PassOn(judge_pb2_grpc.JudgeServiceServicer):
         request_iterator: AsyncIterator[judge_pb2.JudgeStreamRequest],
         context: grpc.aio.ServicerContext[Any, Any],
     ) -> None:
-        """Pass on."""
         del request_iterator
         free, writing = asyncio.Semaphore(usable_cpus()), asyncio.Lock()
 

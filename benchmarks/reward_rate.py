@@ -96,7 +96,6 @@ def rows_of(number: int, mark: str) -> list[Row]:
 
 
 def by_verl(python: Path, server: str, rows: Sequence[Row], at_once: int) -> Measured:
-    """Measure verl's client."""
     with subprocess.Popen([python, "-c", VERL], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -110,7 +109,6 @@ def by_verl(python: Path, server: str, rows: Sequence[Row], at_once: int) -> Mea
 
 
 def by_us(service: str, rows: Sequence[Row], at_once: int) -> Measured:
-    """Measure the trainers' client."""
     client = RewardClient(Options(url=service, run="benchmark"))
 
     def one(row: Row) -> float | None:
@@ -130,7 +128,6 @@ def _measured(seconds: float, scores: Sequence[float | None], rows: Sequence[Row
 
 @contextmanager
 def stock_server() -> Iterator[str]:
-    """Serve the tests' double of a stock server in a process of its own."""
     command = [sys.executable, "-c", STOCK, str(ROOT / "tests")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -197,7 +194,6 @@ async def measure(server: str | None, levels: Sequence[int], rounds: int) -> int
 
 
 def main() -> int:
-    """Parse and measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--server", help="a SandboxFusion server that both ask: URL or stock; default: evalrun-sandbox")
     parser.add_argument("--at-once", default="1,16,64,256,1024", help="requests in flight, with commas")

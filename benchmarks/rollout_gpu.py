@@ -132,7 +132,6 @@ def write_problems(path: Path, texts: list[str]) -> None:
 
 
 def environment(size: Size) -> dict[str, str]:
-    """Return the environment of every process."""
     added = dict(variable.split("=", 1) for variable in size.engine_environment)
     path = os.pathsep.join([*(str(source) for source in SOURCES), os.environ.get("PYTHONPATH", "")])
     quiet = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "RAY_USAGE_STATS_ENABLED": "0", "PYTHONUNBUFFERED": "1"}
@@ -221,7 +220,6 @@ def started(command: list[str], log: Path, variables: dict[str, str]) -> Iterato
 
 
 def until(condition: Callable[[], bool], seconds: float, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    """Wait for something another process does."""
     deadline = time.monotonic() + seconds
     while not condition():
         if process.poll() is not None or time.monotonic() > deadline:
@@ -297,7 +295,6 @@ class GpuWatch:
 def pipeline(
     model: Path, size: Size, gpus: int, aggregator_python: str, *, times: int = 1, tensor_parallel: int = 1
 ) -> Measured:
-    """Run the aggregator and the generator to the last completion and the GPUs' release."""
     directory = Path(tempfile.mkdtemp(prefix="evalrun-rollout-"))
     variables = environment(size)
     write_problems(directory / "problems.jsonl", prompts(size, times))
@@ -330,7 +327,6 @@ def pipeline(
 
 
 def measured(ledger: Path, expected: int, gpus_each: int, busy_at: float | None, log: str) -> Measured:
-    """Read a run's figures off its ledger."""
     connection = sqlite3.connect(ledger)
     try:
         count, tokens, first, last = connection.execute(

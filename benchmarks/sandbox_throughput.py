@@ -97,7 +97,6 @@ STEPS = {
 
 
 def bare_loop(loop: str, interpreter: str, processes: int, seconds: float) -> float:
-    """Return tests/s of a bare loop."""
     job = repr((PROGRAM, INPUTS, seconds)).encode()
     running = [
         subprocess.Popen([interpreter, "-s", "-S", "-c", loop], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/")
@@ -116,7 +115,6 @@ def bare_loop(loop: str, interpreter: str, processes: int, seconds: float) -> fl
 
 
 async def through_executor(executor: Executor, in_flight: int, seconds: float) -> float:
-    """Return tests/s of the executor with so many requests in flight."""
     request = RunRequest("python", PROGRAM, INPUTS)
     expected = [run.stdout for run in (await executor.run(request)).runs]
     deadline = time.monotonic() + seconds

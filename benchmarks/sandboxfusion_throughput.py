@@ -75,7 +75,6 @@ Problem = tuple[str, dict[str, list[str]]]
 
 
 def problems_of(count: int, tests: int, seed: int) -> list[Problem]:
-    """Every third program is wrong in every fifth test or so."""
     draw = random.Random(seed)
     made = []
     for number in range(count):

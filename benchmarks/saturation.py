@@ -58,7 +58,6 @@ class Parts:
     sandbox: ServiceProcess
 
     def cpu(self) -> dict[str, float]:
-        """Return CPU seconds so far."""
         service = cpu_seconds(self.sandbox)
         return {
             "aggregator": cpu_seconds(self.aggregator),
@@ -68,7 +67,6 @@ class Parts:
         }
 
     def memory(self) -> str:
-        """Return what aggregator and gateway hold now."""
         held = (peak_and_current_mib(one.pid)[1] for one in (self.aggregator, self.judge))
         return "aggregator {:.0f} MiB, gateway {:.0f} MiB".format(*held)
 
@@ -86,7 +84,6 @@ class Run:
         )  # fmt: skip
 
     async def when(self, reached: Callable[[ledger_pb2.DatasetStatus], bool]) -> ledger_pb2.DatasetStatus:
-        """Wait until the run has come so far."""
         while True:
             status = (await self._stub.GetStatus(ledger_pb2.GetStatusRequest())).datasets[0]
             if reached(status):

@@ -142,7 +142,6 @@ def many_checkpoints(plane: ControlPlane, kubeconfig: Path, directory: Path, cou
 
 
 def _until_settled(world: Nights, start: datetime, began: float, known: int) -> list[float]:
-    """Return the seconds after which each new run was there."""
     seconds: list[float] = []
 
     def settled() -> bool:

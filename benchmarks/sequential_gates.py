@@ -82,7 +82,6 @@ def main() -> int:
 
 
 def cells(population: Population, size: int, orders: int) -> Iterator[Cell]:
-    """Simulate every cell of one size."""
     for flips in FLIPS:
         for difference in DIFFERENCES:
             if abs(difference) <= flips + 1e-9:

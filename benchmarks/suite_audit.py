@@ -63,7 +63,6 @@ class _Halved(ast.NodeTransformer):
 
 
 def halved(problem: Problem) -> Problem:
-    """Return a problem with every second assert gone."""
     truth = problem.ground_truth
     if isinstance(truth, AssertTests):
         return replace(problem, ground_truth=replace(truth, test_list=truth.test_list[::2]))
@@ -74,7 +73,6 @@ def halved(problem: Problem) -> Problem:
 
 
 def evalrun(*arguments: str | Path, codes: tuple[int, ...] = (0,)) -> str:
-    """Run the command and return what it printed."""
     command = [sys.executable, "-m", "evalrun_cli", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in codes:
@@ -83,13 +81,11 @@ def evalrun(*arguments: str | Path, codes: tuple[int, ...] = (0,)) -> str:
 
 
 def write(path: Path, rows: Iterable[Row]) -> Path:
-    """Write rows as JSONL."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
 
 def share(hits: int, of: int) -> str:
-    """Return a share with its interval."""
     low, high = wilson(hits, of) if of else (0.0, 1.0)
     return f"{hits} of {of} = {hits / max(of, 1):.3f} ({low:.2f} to {high:.2f})"
 
@@ -130,13 +126,11 @@ class Bench:
 
 
 def positions(text: str) -> slice:
-    """Parse BEGIN:STEP."""
     begin, step = map(int, text.split(":"))
     return slice(begin, None, step)
 
 
 def key_of(row: Row) -> Key:
-    """Return a program's problem and number."""
     return row["problem_id"], row["sample"]
 
 

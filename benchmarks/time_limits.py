@@ -54,7 +54,6 @@ def programs(most: int, only: str) -> tuple[dict[str, judge_pb2.JudgeRequest], d
 
 
 def short(verdict: judge_pb2.Verdict) -> str:
-    """Return what is compared."""
     if not verdict.judged:
         return "not judged"
     return "accepted" if verdict.accepted else "rejected"

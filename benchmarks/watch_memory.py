@@ -47,7 +47,6 @@ WATCHERS = {
 
 
 def pod(number: int, *, ours: bool) -> dict[str, Any]:
-    """Return a pod of a common size."""
     labels = {"app": f"service-{number % 50}"}
     if ours:
         labels |= {names.RUN_UID_LABEL: f"uid-{number}", names.RUN_LABEL: f"run-{number}"}
@@ -58,7 +57,6 @@ def pod(number: int, *, ours: bool) -> dict[str, Any]:
 
 
 async def fill(plane: ControlPlane, foreign: int, ours: int) -> None:
-    """Create the pods."""
     context = ssl.create_default_context(cafile=str(plane.ca_file))
     todo = iter([pod(number, ours=False) for number in range(foreign)] + [pod(n, ours=True) for n in range(ours)])
     headers = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
@@ -77,7 +75,6 @@ async def fill(plane: ControlPlane, foreign: int, ours: int) -> None:
 
 
 def resident_mib() -> tuple[float, float]:
-    """Return the resident memory of this process now and at most."""
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(lines["VmRSS"].split()[0]) / 1024, int(lines["VmHWM"].split()[0]) / 1024
 
@@ -138,7 +135,6 @@ def measure(plane: ControlPlane, which: str, expected: int) -> str:
 
 
 def main() -> None:
-    """Measure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--foreign", type=int, default=20_000)
     parser.add_argument("--ours", type=int, default=1_000)

@@ -23,7 +23,6 @@ NO_HELM = 3
 
 
 def snapshot() -> dict[Path, bytes]:
-    """Return every file that a generator may write."""
     directories = [ROOT / "proto" / "gen", ROOT / "k8s", ROOT / "charts", ROOT / "docs" / "reference"]
     files = (
         path for directory in directories for path in directory.rglob("*") if path.is_file() and path.suffix != ".pyc"
@@ -32,7 +31,6 @@ def snapshot() -> dict[Path, bytes]:
 
 
 def main() -> int:
-    """Run the generators and name what they changed."""
     before = snapshot()
     for generator in GENERATORS:
         done = subprocess.run([sys.executable, str(ROOT / "tools" / generator)])

@@ -66,7 +66,6 @@ def interpreter() -> Path | None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run one of the two commands."""
     if arguments == ["lock"]:
         for engine in ENGINES:
             lock(engine)

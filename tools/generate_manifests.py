@@ -86,7 +86,6 @@ def find_helm() -> Path:
 
 
 def rules_template() -> str:
-    """Return the text of the chart's template of the operator's rules."""
     return RULES_TEMPLATE.format(
         keda=_dumped_rules(role_rules("keda")),
         others=_dumped_rules(role_rules("cpu")),

@@ -76,7 +76,6 @@ def main(arguments: list[str]) -> int:
 
 
 def chart_objects(helm: Path) -> tuple[list[Object], list[Endpoint]]:
-    """Return the chart's policies and pods."""
     command = [str(helm), "template", "evalrun", str(CHART), "--namespace", NAMESPACE, "--kube-version", KUBERNETES]
     done = subprocess.run(
         [*command, "--values", "-"], input=json.dumps(VALUES), check=True, capture_output=True, text=True
@@ -105,7 +104,6 @@ def _chart_name(name: str) -> str:
 
 
 def run_objects(sample: str) -> tuple[list[Object], list[Endpoint]]:
-    """Return the policies and pods of a sample's run."""
     run = load_manifest(ROOT / "k8s" / "samples" / sample, place="cluster")
     identity = RunIdentity(run.metadata.name, RUNS, f"uid-of-{run.metadata.name}", datetime.fromtimestamp(0, UTC))
     plan = RunPlan(identity, run.spec, SETTINGS, "planned")
@@ -125,7 +123,6 @@ def run_objects(sample: str) -> tuple[list[Object], list[Endpoint]]:
 
 
 def render(chart_policies: Sequence[Object], chart_pods: Sequence[Endpoint]) -> str:
-    """Return the page's text."""
     simple, ray = run_objects("simple-mode.yaml"), run_objects("evalrun-phase0.yaml")
     policies = [*chart_policies, *simple[0], *ray[0]]
     # Gateway and sandbox are the same in both; the other run's aggregator is called by Ray's pods.

@@ -75,7 +75,6 @@ def rendered() -> dict[Path, str]:
 
 
 def with_metrics(text: str) -> str:
-    """Return the page of the outputs with its table of metrics written again."""
     before, _, after = text.partition(METRICS_HEAD)
     rows = (
         f"| {', '.join(f'`{metric.name}`' for metric in metrics)} | {cell(formula)} |\n"
@@ -122,7 +121,6 @@ def item_of(field: Schema) -> tuple[Schema, str]:
 
 
 def row(name: str, field: Schema, required: bool) -> str:
-    """Return a field's line of the table."""
     default = "*required*" if required else default_text(field.get("default"))
     meaning = cell(" ".join([field.get("description", ""), *refusals(field)]).strip())
     return f"| `{name}` | {cell(type_text(field))} | {default} | {meaning} |"
@@ -163,7 +161,6 @@ def type_text(field: Schema) -> str:
 
 
 def cell(text: str) -> str:
-    """Return a text that does not end the table's cell."""
     return text.replace("|", "\\|").replace("\n", " ")
 
 

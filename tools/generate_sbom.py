@@ -84,7 +84,6 @@ def python_of(root: Path | None) -> dict[str, str]:
 
 
 def components_of(lock: str, python: dict[str, str]) -> list[Component]:
-    """Return the packages that a lock file pins for a Python."""
     found = list(PIN.finditer(lock))
     ends = [match.start() for match in found[1:]] + [len(lock)]
     components = []
@@ -123,7 +122,6 @@ def licence_of(name: str, version: str) -> License | None:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the files."""
     parser = argparse.ArgumentParser()
     parser.add_argument("directory", nargs="?", type=Path, default=ROOT / "dist" / "sbom")
     parser.add_argument("--root", action="append", default=[], metavar="IMAGE=DIRECTORY", help="an image's files")

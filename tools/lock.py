@@ -21,7 +21,6 @@ for the one part needs a GPU's compiler; the other is that of `tools/gen_cpu.py`
 
 
 def wanted() -> dict[str, list[str]]:
-    """Return the requirements of each lock file by its name."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     base = project["project"]["dependencies"]
     groups: dict[str, list[str]] = project["dependency-groups"]

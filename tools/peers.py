@@ -39,7 +39,6 @@ TESTS = (
 
 
 def directory(name: str, version: bytes) -> Path:
-    """Return where a package lies in this version."""
     cache = Path(os.environ.get("EVALRUN_CACHE", "~/.cache/evalrun")).expanduser()
     return cache / "peers" / f"{name}-{hashlib.sha256(version).hexdigest()[:16]}"
 

@@ -44,7 +44,6 @@ class ExtrasMissing(MetaPathFinder):
 
 
 def every_help() -> Iterator[str]:
-    """Yield the path of each command after printing its help."""
     import click
 
     from evalrun_cli.commands import evalrun

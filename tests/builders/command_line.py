@@ -43,7 +43,6 @@ def demo_as_filed() -> dict[tuple[str, str, int], str]:
 
 
 def run_of(file: Path) -> tuple[str | Path, ...]:
-    """Return the arguments that run a file of the demo set on this machine."""
     return ("run", file, "--local", "--endpoint", "builtin:demo")
 
 
@@ -131,7 +130,6 @@ def processes_with(marker: str) -> list[int]:
 
 
 def results(directory: Path) -> list[dict[str, Any]]:
-    """Return the rows of a run's results.jsonl."""
     return [json.loads(line) for line in (directory / "results.jsonl").read_text().splitlines()]
 
 
@@ -145,6 +143,5 @@ def verdicts(directory: Path) -> dict[tuple[str, str, int], str]:
 
 
 def summary(directory: Path) -> dict[str, Any]:
-    """Return a run's summary.json."""
     content: dict[str, Any] = json.loads((directory / "summary.json").read_text())
     return content

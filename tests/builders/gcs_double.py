@@ -51,7 +51,6 @@ class GcsDouble:
     _runner: web.AppRunner | None = None
 
     async def start(self) -> None:
-        """Serve on a free port of loopback."""
         application = web.Application(client_max_size=1 << 24)
         application.router.add_post("/token", self._token)
         application.router.add_post("/upload/storage/v1/b/{bucket}/o", self._upload)
@@ -66,7 +65,6 @@ class GcsDouble:
         self._url = f"http://{host}:{port}"
 
     async def stop(self) -> None:
-        """Stop serving."""
         if self._runner is not None:
             await self._runner.cleanup()
 

@@ -84,7 +84,6 @@ def contest_row(number: int, tests: int = 2, *, dataset: str = "contest", **fiel
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, object]]) -> Path:
-    """Write rows as JSONL."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
 
@@ -106,17 +105,14 @@ def no_server(source: str, target: Path) -> None:
 
 
 def prepared(plan: Path, output: Path, report: Report = no_report) -> AuditResult:
-    """Prepare a plan."""
     return Preparation(read_plan(plan), output, report, no_server).run()
 
 
 def tree(directory: Path) -> dict[str, bytes]:
-    """Return every file below a directory with its content."""
     return {
         str(file.relative_to(directory)): file.read_bytes() for file in sorted(directory.rglob("*")) if file.is_file()
     }
 
 
 def json_lines(file: Path) -> list[dict[str, object]]:
-    """Return the rows of a JSONL file."""
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]

@@ -100,7 +100,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def hub(repositories: Mapping[str, Mapping[str, bytes]], gated: frozenset[str] = frozenset()) -> Iterator[Hub]:
-    """Serve repositories until the end of the block."""
     held = Hub(repositories, gated)
     server = _Server(("127.0.0.1", 0), _Handler)
     server.held = held

@@ -13,7 +13,6 @@ _RANDOM = random.SystemRandom()
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
     (port,) = free_ports(1)
     return port
 

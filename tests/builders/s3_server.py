@@ -64,7 +64,6 @@ class S3Server:
             return
 
     async def stop(self) -> None:
-        """Kill it."""
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(signal.SIGKILL)
             await self._process.wait()
@@ -86,7 +85,6 @@ class CuttingProxy:
         return port
 
     async def stop(self) -> None:
-        """Listen no more."""
         if self._server is not None:
             self._server.close()
 

@@ -45,7 +45,6 @@ class TlsDirectory:
 
 
 async def shown(address: str) -> bytes | None:
-    """Return the certificate that a server shows now."""
     host, _, port = address.partition("://")[2].rpartition(":")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

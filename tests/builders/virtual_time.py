@@ -34,6 +34,5 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 def run_virtually(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run something in virtual time."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(work)

@@ -32,7 +32,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def chart(pytestconfig: pytest.Config) -> Chart:
-    """The chart and the helm that renders it."""
     helm = pytestconfig.stash[HELM]
     if isinstance(helm, str):
         missing(helm)

@@ -330,7 +330,6 @@ def test_the_operator_fills_each_secret_that_the_user_does_not_name(chart: Chart
 
 
 def written_tokens(objects: list[Object]) -> list[str]:
-    """Return the tokens that the operator is told to write."""
     operator = named(objects, "Deployment", "evalrun-operator")["spec"]["template"]["spec"]["containers"][0]
     found: list[str] = json.loads(environment(operator).get("EVALRUN_OPERATOR_SHARED_TOKEN", "[]"))
     return found

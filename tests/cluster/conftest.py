@@ -88,7 +88,6 @@ def nodes(pytestconfig: pytest.Config, control_plane: ControlPlane) -> Iterator[
 
 @pytest.fixture(scope="session")
 def kuberay(pytestconfig: pytest.Config, nodes: ControlPlane) -> Iterator[ControlPlane]:
-    """All of that with KubeRay's operator and CRDs."""
     with running_kuberay(nodes, binaries_of(pytestconfig, "kuberay")):
         yield nodes
 

@@ -117,17 +117,14 @@ def test_a_judge_under_load_gets_a_second_sandbox(runs: dict[str, Run], mode: st
 
 
 def first_sandbox(run: Run) -> list[dict[str, Any]]:
-    """Wait for the run's sandbox pods."""
     until(lambda: bool(sandboxes(run)), "the first sandbox")
     return sandboxes(run)
 
 
 def sandboxes(run: Run) -> list[dict[str, Any]]:
-    """Return the run's sandbox pods."""
     return [pod for pod in run.objects("pods") if "-sandbox-" in pod["metadata"]["name"]]
 
 
 def scaler(run: Run) -> dict[str, Any]:
-    """Return the sandboxes' autoscaler."""
     (found,) = [one for one in run.objects("horizontalpodautoscalers") if one["metadata"]["name"].endswith("-sandbox")]
     return found

@@ -54,7 +54,6 @@ def created_dry(api: ControlPlane, manifest: dict[str, Any]) -> Answer:
 
 @pytest.fixture
 def started(api: ControlPlane) -> Iterator[str]:
-    """The path of a run that has started."""
     path = f"{RUNS}/started"
     made = api.request("POST", RUNS, evalrun_manifest({"metadata.name": "started"}))
     assert made.status == 201, made.message

@@ -56,7 +56,6 @@ def binaries() -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory, binaries: dict[str, Path]) -> Iterator[ControlPlane]:
-    """A control plane that KEDA may stand beside."""
     directory = tmp_path_factory.mktemp("keda")
     with ExitStack() as stack:
         flags = aggregation_flags(directory / "aggregation")
@@ -109,6 +108,5 @@ def test_a_judge_at_zero_starts_when_answers_wait_and_when_nothing_measures(
 
 
 def sandboxes(run: Run) -> int:
-    """Return how many sandboxes the run's Deployment should have."""
     path = f"/apis/apps/v1/namespaces/{run.namespace}/deployments/run-sandbox"
     return int(run.plane.request("GET", path).body["spec"].get("replicas", 1))

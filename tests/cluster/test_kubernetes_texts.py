@@ -53,8 +53,6 @@ def create(plane: ControlPlane, item: dict[str, Any]) -> Answer:
 
 
 def unscheduled(plane: ControlPlane, name: str) -> dict[str, str]:
-    """Wait for the scheduler's condition of a pod and return it."""
-
     told: list[dict[str, str]] = []
 
     def is_told() -> bool:
@@ -67,7 +65,6 @@ def unscheduled(plane: ControlPlane, name: str) -> dict[str, str]:
 
 
 def error_of(answer: Answer) -> Exception:
-    """Return the error that the operator makes of an answer of the API server."""
     request = httpx2.Request("POST", "https://api")
     response = httpx2.Response(answer.status, json=answer.body, request=request)
     return translated(ApiError(request=request, response=response), "creating an object")

@@ -41,7 +41,6 @@ ANOTHER = "00000000-0000-0000-0000-000000000000"
 
 @pytest.fixture(scope="module")
 def account(nodes: ControlPlane) -> Path:
-    """A kubeconfig with the operator's own rights."""
     return operator_kubeconfig(nodes)
 
 
@@ -79,14 +78,12 @@ def a_run(plane: ControlPlane, namespace: str, name: str = "run", **spec: Any) -
 
 
 def a_process(plane: ControlPlane, account: Path, address: str, name: str, *flags: str) -> OperatorProcess:
-    """Return an operator that is not started yet."""
     metrics_port, port = free_ports(2)
     log = plane.directory / f"{name}.log"
     return OperatorProcess(plane, account, address, log, metrics_port, port, flags=("--poll-seconds=0.3", *flags))
 
 
 def passes(operator: OperatorProcess) -> float:
-    """Return how many passes have ended well."""
     line = 'evalrun_reconcile_seconds_count{outcome="done"} '
     return float(next(text.removeprefix(line) for text in operator.metrics().splitlines() if text.startswith(line)))
 

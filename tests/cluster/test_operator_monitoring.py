@@ -142,7 +142,6 @@ def gateway() -> Iterator[int]:
 
 
 def gateways(run: Run) -> set[str]:
-    """Return the names of the run's gateways' pods."""
     return {pod["metadata"]["name"] for pod in run.objects("pods") if "-judge-" in pod["metadata"]["name"]}
 
 
@@ -178,7 +177,6 @@ def discovered(pod: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def safe(name: str) -> str:
-    """Return a label's name as Prometheus may call it."""
     return re.sub(r"[^a-zA-Z0-9_]", "_", name)
 
 

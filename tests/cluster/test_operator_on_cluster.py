@@ -37,7 +37,6 @@ NUMBERS = itertools.count()
 
 @pytest.fixture(scope="module")
 def account(kuberay: ControlPlane) -> Path:
-    """A kubeconfig with the operator's own rights."""
     return operator_kubeconfig(kuberay)
 
 

@@ -78,7 +78,6 @@ class FaultyTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(code, headers=headers, content=json.dumps(status).encode(), request=request)
 
     async def aclose(self) -> None:
-        """Close the connections."""
         await self._inner.aclose()
 
 
@@ -91,7 +90,6 @@ class BrokenStream(httpx2.AsyncByteStream):
         self._faults = faults
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Return the chunks until it breaks."""
         count = 0
         async for chunk in self._response.aiter_raw():
             yield chunk
@@ -101,7 +99,6 @@ class BrokenStream(httpx2.AsyncByteStream):
                 raise httpx2.ReadError("made up: the connection broke")
 
     async def aclose(self) -> None:
-        """Close the connection."""
         await self._response.aclose()
 
 

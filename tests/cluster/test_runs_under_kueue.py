@@ -39,7 +39,6 @@ def ledger() -> ScriptedLedger:
 
 @pytest.fixture
 def namespace(kueue: ControlPlane, ledger: ScriptedLedger) -> Iterator[str]:
-    """A namespace whose runs an operator looks after."""
     name = f"queued-{next(NUMBERS)}"
     make_namespace(kueue, name)
     with serving_ledger(ledger) as address, running_operator(kueue, operator_kubeconfig(kueue), address):

@@ -117,13 +117,11 @@ def aggregator(run: Run) -> dict[str, Any]:
 
 
 def certificate_of(run: Run, made: dict[str, Any]) -> dict[str, str]:
-    """Return what an aggregator shows to the judge."""
     (volume,) = (one for one in made["spec"]["template"]["spec"]["volumes"] if one["name"] == "judge-tls")
     return held(run.plane, f"/api/v1/namespaces/{run.namespace}/secrets", volume["secret"]["secretName"])
 
 
 def accepts(caller: dict[str, str], gateway: dict[str, str]) -> bool:
-    """Return whether a caller and the judge's gateway take each other's certificates."""
     now, host = datetime.now(UTC), f"evalrun-judge.{OPERATOR_NAMESPACE}.svc"
     shown = Certificate(caller["tls.crt"], caller["tls.key"]), Certificate(gateway["tls.crt"], gateway["tls.key"])
     return (

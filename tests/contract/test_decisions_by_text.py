@@ -122,7 +122,6 @@ class Scope:
         return False
 
     def decisions(self) -> Iterator[ast.expr | ast.Match]:
-        """Yield what compares a text."""
         for node in self.nodes:
             match node:
                 case ast.Compare():
@@ -182,7 +181,6 @@ class Scope:
 
 
 def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of a scope without those of the functions inside."""
     for child in ast.iter_child_nodes(scope):
         yield child
         if not isinstance(child, Function):
@@ -190,13 +188,11 @@ def own_nodes(scope: ast.AST) -> Iterator[ast.AST]:
 
 
 def names_exception(annotation: ast.expr) -> bool:
-    """Return whether an annotation names a class of exceptions."""
     names = {getattr(each, "id", "") or getattr(each, "attr", "") for each in ast.walk(annotation)}
     return any(name.endswith(("Error", "Exception")) for name in names)
 
 
 def assignments(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    """Yield names and what a node assigns to them."""
     match node:
         case ast.Assign(targets=targets, value=value):
             for target in targets:

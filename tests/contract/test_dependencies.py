@@ -25,7 +25,6 @@ def rows_of_the_decision() -> set[str]:
 
 @pytest.fixture(scope="module")
 def imported() -> set[str]:
-    """Top-level modules that the packages import."""
     directories = [PROJECT_ROOT / name for name in ("libs", "services", "operator", "proto/gen")]
     text = "\n".join(path.read_text() for directory in directories for path in directory.rglob("*.py"))
     return set(re.findall(r"(?:^\s*(?:import|from) |find_spec\(\")(\w+)", text, re.MULTILINE))

@@ -11,7 +11,6 @@ PAGES = [*sorted(PROJECT_ROOT.glob("*.md")), PROJECT_ROOT / "benchmarks" / "READ
 
 
 def headings(page: Path) -> set[str]:
-    """Return the anchors that GitHub gives the page's headings."""
     found = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
 

@@ -80,7 +80,6 @@ def no_policy_drops_what_we_need(provoked_drops: Counter[str]) -> Iterator[None]
 
 @pytest.fixture(scope="session")
 def cluster() -> Cluster:
-    """The cluster that KUBECONFIG names."""
     try:
         return find_cluster()
     except MissingClusterError as error:
@@ -174,7 +173,6 @@ def started_here(tasks: Tasks, directory: Path) -> Iterator["subprocess.Popen[st
 
 @pytest.fixture(scope="session")
 def on_one_machine(started_here: "subprocess.Popen[str]", directory: Path) -> Path:
-    """The directory with the results of `evalrun run --local`."""
     said, _ = started_here.communicate(timeout=300)
     assert started_here.returncode == 0, said
     return directory / "local"

@@ -17,7 +17,6 @@ BASELINE = {"pod-security.kubernetes.io/enforce": "baseline"}
 
 @pytest.fixture
 def stock(cluster: Cluster, images: dict[str, str], tmp_path: Path) -> str:
-    """The name of the double's image in the cluster's nodes."""
     del images  # its layers are there then
     return load_images(cluster, {"stock": stock_image(find_images())}, tmp_path)["stock"]
 

@@ -217,7 +217,6 @@ def certificates_of(install: Installed) -> dict[str, str]:
 
 
 def other_certificates(install: Installed) -> dict[str, str]:
-    """Return certificates of another authority for the same parts."""
     metadata = install.cluster.get(install.runs, "evalrun", RUN)["metadata"]
     created = datetime.fromisoformat(metadata["creationTimestamp"])
     run = RunIdentity(RUN, install.runs, metadata["uid"], created)
@@ -231,7 +230,6 @@ def shown(certificates: dict[str, str], part: str = names.GENERATOR) -> Shown:
 
 
 def trusting(certificates: dict[str, str], *authorities: dict[str, str]) -> dict[str, str]:
-    """Return certificates whose holders trust several authorities."""
     return {**certificates, names.AUTHORITY_KEY: "".join(one[names.AUTHORITY_KEY] for one in authorities)}
 
 

@@ -33,7 +33,6 @@ KEPT = "the last that could be used stay in use"
 
 
 def issuer(install: Installed) -> Issuer:
-    """Return the authority of all runs of the namespace."""
     every = [f"*.{install.runs}.svc"]
     usages = {"evals-tls": Usage(every), "evals-sandbox-tls": Usage(every, calls=False), "evals-client-tls": Usage()}
     return Issuer(usages)

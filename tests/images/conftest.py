@@ -20,7 +20,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def images() -> Images:
-    """What builds."""
     try:
         return find_images()
     except MissingToolsError as error:
@@ -29,5 +28,4 @@ def images() -> Images:
 
 @pytest.fixture(scope="session", params=STAGES)
 def image(request: pytest.FixtureRequest, images: Images) -> tuple[str, Image]:
-    """Each stage of Dockerfile.judge and its image."""
     return request.param, images.build(request.param)

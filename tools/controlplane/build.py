@@ -109,7 +109,6 @@ def go_version() -> str:
 
 
 def directory_of(tool: Tool, version: str) -> Path:
-    """Return the directory in which the tool's binaries are kept for this version of Go."""
     digest = hashlib.sha256()
     for part in ("go.mod", "go.sum"):
         digest.update((HERE / tool.name / part).read_bytes())

@@ -27,7 +27,6 @@ class Alert:
     description: str
 
     def to_rule(self) -> dict[str, Any]:
-        """Return the rule as Prometheus loads it."""
         return {
             "alert": self.name,
             "expr": f"({self.expression}) {self.comparison} {self.threshold}",  # `unless` binds less than `>`

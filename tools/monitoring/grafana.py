@@ -42,7 +42,6 @@ class Panel:
     """Top of the axis; None: by the data."""
 
     def to_json(self, number: int, place: Json) -> Json:
-        """Return the panel as Grafana loads it."""
         return {
             "id": number,
             "type": self.kind,
@@ -88,7 +87,6 @@ class Variable:
     """A Grafana query, e.g. `label_values(metric, label)`."""
 
     def to_json(self) -> Json:
-        """Return the variable as Grafana loads it."""
         return {
             "type": "query",
             "name": self.name,
@@ -123,7 +121,6 @@ class Dashboard:
         return [panel for row in self.rows for panel in row.panels]
 
     def to_json(self) -> Json:
-        """Return the dashboard as Grafana loads it."""
         links: Json = {
             "tooltip": "",
             "type": "dashboards",

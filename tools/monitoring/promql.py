@@ -18,17 +18,14 @@ def of(metric: str, *matchers: str) -> str:
 
 
 def of_schedules(metric: str) -> str:
-    """Return a metric's series of the chosen schedules."""
     return f'{metric}{{namespace=~"$namespace",schedule=~"$schedule"}}'
 
 
 def rate(metric: str, *matchers: str) -> str:
-    """Return a counter's growth a second."""
     return f"rate({of(metric, *matchers)}[{INTERVAL}])"
 
 
 def by(labels: str, expression: str, function: str = "sum") -> str:
-    """Aggregate over everything but these labels."""
     return f"{function} by ({labels}) ({expression})"
 
 

@@ -136,7 +136,6 @@ class LeaderElection:
         await self._follow()
 
     def _written(self, holder: str) -> Object:
-        """Return the Lease as it is to be written."""
         known = self._manifest or {}
         metadata = {"name": self._name, "namespace": self._namespace, **known.get("metadata", {})}
         spec = dict(known.get("spec") or {})

@@ -48,7 +48,6 @@ class Receiver(service_grpc.TraceServiceServicer):
         return service.ExportTraceServiceResponse()
 
     def traces(self) -> dict[bytes, list[ReceivedSpan]]:
-        """Return the spans by trace."""
         found: defaultdict[bytes, list[ReceivedSpan]] = defaultdict(list)
         for received in self.spans:
             found[received.span.trace_id].append(received)
@@ -57,7 +56,6 @@ class Receiver(service_grpc.TraceServiceServicer):
 
 @contextmanager
 def otlp_receiver() -> Iterator[Receiver]:
-    """Serve on a free port of loopback."""
     receiver = Receiver()
     server = grpc.server(ThreadPoolExecutor(4))
     service_grpc.add_TraceServiceServicer_to_server(receiver, server)  # type: ignore[no-untyped-call]

@@ -203,7 +203,6 @@ def scripted_text(item: ledger_pb2.WorkItem) -> str:
 
 
 def completion_for(item: ledger_pb2.WorkItem, text: str | None = None) -> ledger_pb2.Completion:
-    """Return the completion that the scripted worker sends."""
     return ledger_pb2.Completion(
         key=item.key, text=scripted_text(item) if text is None else text, finish_reason="stop", prompt_tokens=5,
         output_tokens=min(10, item.sampling.max_tokens), generation_seconds=0.1, started_at=1000.0, replica="r0",
@@ -287,7 +286,6 @@ class Worker:
 
 
 def read_results(directory: Path) -> list[dict[str, Any]]:
-    """Read the results of a run that has ended."""
     return [json.loads(line) for line in (directory / "results.jsonl").read_text().splitlines()]
 
 

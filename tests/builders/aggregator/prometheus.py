@@ -53,7 +53,6 @@ class Prometheus:
         return found
 
     def value(self, expression: str, time: float | None = None) -> float:
-        """Return the value of an expression that has one series."""
         (series,) = self.query(expression, time)
         return float(series["value"][1])
 
@@ -66,19 +65,16 @@ class Prometheus:
 
 
 def as_grafana_asks(expression: str, variables: Mapping[str, str] = ALL) -> str:
-    """Put the variables' values into a dashboard's expression."""
     for name, value in variables.items():
         expression = expression.replace(name, value)
     return expression
 
 
 def needs_the_operator(expression: str) -> bool:
-    """Return whether an expression asks for series of the operator."""
     return OPERATORS.search(expression) is not None
 
 
 def static_job(name: str, port: int, **labels: str) -> dict[str, Any]:
-    """Return a scrape job for one address of this machine."""
     return {"job_name": name, "static_configs": [{"targets": [f"127.0.0.1:{port}"], "labels": labels}]}
 
 

@@ -15,7 +15,6 @@ class WaitingAnswers:
 
     @contextmanager
     def serving(self) -> Iterator["WaitingAnswers"]:
-        """Listen on a port of loopback."""
         registry = CollectorRegistry()
         family = Gauge("evalrun_problems", "Samples of the run by state.", ["state"], registry=registry)
         family.labels("generated").set_function(lambda: self.number())

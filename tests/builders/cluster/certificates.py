@@ -34,7 +34,6 @@ class Issuer:
 
 
 def tls_secrets(contents: Mapping[str, Files]) -> list[Object]:
-    """Return Secrets with these contents."""
     return [
         {
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": "kubernetes.io/tls",

@@ -199,18 +199,15 @@ def _rendered(chart: Chart, values: str, release: str, namespace: str) -> list[O
 
 
 def named(objects: Sequence[Object], kind: str, name: str) -> Object:
-    """Return the one object of that kind and name."""
     (found,) = [item for item in objects if item["kind"] == kind and item["metadata"]["name"] == name]
     return found
 
 
 def of_kind(objects: Sequence[Object], kind: str) -> list[Object]:
-    """Return the objects of a kind."""
     return [item for item in objects if item["kind"] == kind]
 
 
 def workloads(objects: Sequence[Object]) -> Iterator[tuple[str, Object]]:
-    """Return the name and the pod template of everything that makes pods."""
     for item in objects:
         template = item.get("spec", {}).get("template")
         if isinstance(template, dict) and "containers" in template.get("spec", {}):
@@ -218,5 +215,4 @@ def workloads(objects: Sequence[Object]) -> Iterator[tuple[str, Object]]:
 
 
 def environment(container: Object) -> dict[str, str]:
-    """Return the plain variables of a container."""
     return {item["name"]: item["value"] for item in container["env"] if "value" in item}

@@ -76,7 +76,6 @@ class Cluster:
         return json.loads(self.kubectl("get", "--namespace", namespace, "--output", "json", *arguments))
 
     def pods(self, namespace: str, run: str, component: str) -> list[str]:
-        """Return the names of a run's pods that are Running and not on their way out."""
         selector = f"evalrun.dev/run={run},app.kubernetes.io/component={component}"
         found = self.get(namespace, "pods", "--selector", selector)["items"]
         return [

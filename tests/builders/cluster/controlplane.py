@@ -107,7 +107,6 @@ class Answer:
 
     @property
     def message(self) -> str:
-        """The Status object's message."""
         return str(self.body.get("message", ""))
 
 
@@ -148,7 +147,6 @@ class ControlPlane:
             return self._answer(method, target, sent, headers)  # the server was started again since
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
     @functools.cached_property

@@ -19,7 +19,6 @@ for name in sys.argv[1:]:
 
 
 def quota(name: str, **hard: str) -> Object:
-    """Return a ResourceQuota."""
     return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}, "spec": {"hard": hard}}
 
 

@@ -214,7 +214,6 @@ class Image:
 
 
 def container_spec(root: Path, command: Sequence[str], variables: Sequence[str], user: str) -> dict[str, Any]:
-    """Return the OCI runtime's configuration of a restricted container."""
     uid, _, gid = user.partition(":")
     no_capability: dict[str, list[str]] = {
         kind: [] for kind in ("bounding", "effective", "inheritable", "permitted", "ambient")

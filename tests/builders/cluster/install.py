@@ -166,7 +166,6 @@ class Installed:
         self.cluster.kubectl("wait", "--namespace", self.runs, f"pod/{pod}", "--for=condition=Ready", "--timeout=50s")
 
     def upload(self, *files: Path) -> None:
-        """Copy files to the claim `problems`."""
         for file in files:
             self.cluster.kubectl("cp", "--namespace", self.runs, str(file), f"files:/{PROBLEMS}/{file.name}")
 
@@ -181,7 +180,6 @@ class Installed:
         return file.stem
 
     def write(self, manifest: Object, directory: Path) -> Path:
-        """Write an EvalRun to a file that has its name."""
         file: Path = directory / f"{manifest['metadata']['name']}.yaml"
         file.write_text(yaml.safe_dump(manifest, sort_keys=False))
         return file

@@ -106,7 +106,6 @@ def queue_objects(namespace: str, name: str, quota: Mapping[str, str]) -> list[O
 
 
 def local_queue(namespace: str, name: str, cluster_queue: str) -> Object:
-    """Return a LocalQueue."""
     return {
         "apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "LocalQueue",
         "metadata": {"name": name, "namespace": namespace}, "spec": {"clusterQueue": cluster_queue},

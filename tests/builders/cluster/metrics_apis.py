@@ -36,7 +36,6 @@ def aggregation_flags(directory: Path) -> list[str]:
 
 
 def self_signed(key: Path, certificate: Path, name: str) -> None:
-    """Write a key and its own certificate."""
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate,
          "-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"],

@@ -34,11 +34,9 @@ class Pool:
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster that it is on."""
         return self.install.cluster
 
     def pods(self, component: str) -> list[str]:
-        """Return the names of the pods that are ready and stay."""
         labels = f"{self.selector},app.kubernetes.io/component={component}"
         found = self.cluster.get(self.namespace, "pods", "--selector", labels)["items"]
         return sorted(
@@ -146,7 +144,6 @@ def roll_and_drain(pool: Pool, run: str, clock: Callable[[], float]) -> Course:
 
 
 def judged_now(pool: Pool, run: str) -> int:
-    """Return how many of a run's answers are judged."""
     return next(judged for judged, _ in progress(pool.install, run))
 
 

@@ -26,7 +26,6 @@ SECONDS = 2.0
 
 
 def policies_of(cluster: Cluster) -> list[Object]:
-    """Return every NetworkPolicy of the cluster."""
     found: list[Object] = cluster.get("default", "networkpolicies", "--all-namespaces")["items"]
     return found
 
@@ -38,7 +37,6 @@ def pod_of(cluster: Cluster, namespace: str, pod: str) -> tuple[Endpoint, str]:
 
 
 def try_connections(cluster: Cluster, caller: Endpoint, targets: Sequence[tuple[str, int]]) -> list[bool]:
-    """Return which addresses a pod can open a TCP connection to."""
     program = TRIES.replace("SECONDS", str(SECONDS)).replace("TARGETS", repr(json.dumps(targets)))
     reached: list[bool] = json.loads(cluster.python(caller.namespace, caller.name, program))
     return reached

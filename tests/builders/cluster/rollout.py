@@ -256,7 +256,6 @@ def follow(install: Installed, run: str, applied: float) -> Course:
 
 
 def _ray_objects(install: Installed, run: str) -> list[str]:
-    """Return the kinds of the run's RayClusters and of the Ray pods that are left."""
     labels = f"evalrun.dev/run={run},app.kubernetes.io/component=ray"
     return [
         item["kind"] for item in install.cluster.get(install.runs, "rayclusters,pods", "--selector", labels)["items"]

@@ -106,7 +106,6 @@ class WorkerRun:
             time.sleep(LOOK_SECONDS)
 
     def wait_for_an_answer(self, what: str) -> None:
-        """Wait until one more answer is in the ledger."""
         before = self._look().generated
         self.wait(what, lambda seen: seen.generated > before)
 

@@ -72,7 +72,6 @@ def outcome(install: Installed, name: str, seconds: int = 300) -> FinishedRun:
 
 
 def read_outcome(install: Installed, name: str, status: Object, outputs: str, pod: str) -> FinishedRun:
-    """Read the outputs of a run in a pod that has them."""
     verdicts = verdicts_of(install.read(f"{outputs}/results.jsonl", pod))
     return FinishedRun(name, status, outputs, verdicts, json.loads(install.read(f"{outputs}/run_info.json", pod)))
 

@@ -93,7 +93,6 @@ def fetched(body: dict[str, Any], directory: str) -> dict[str, str]:
 
 
 async def command(line: str, directory: str, seconds: float, stdin: str | None = None) -> dict[str, Any]:
-    """Run one shell command as the stock server does."""
     pipe = asyncio.subprocess.PIPE
     started = time.monotonic()
     out_end, out = os.pipe()

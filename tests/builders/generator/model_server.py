@@ -22,7 +22,6 @@ class Reply:
 
 
 def completion(content: str | None, finish_reason: str = "stop") -> Reply:
-    """Make the reply that holds a chat completion."""
     choice = {"message": {"role": "assistant", "content": content}, "finish_reason": finish_reason}
     return Reply(body={"model": MODEL, "choices": [choice], "usage": {"prompt_tokens": 3, "completion_tokens": 5}})
 
@@ -39,7 +38,6 @@ class ModelServer:
 
 @contextmanager
 def model_server(reply: Reply, models: Reply | None = None) -> Iterator[ModelServer]:
-    """Serve until the end of the block."""
     served = ModelServer(reply) if models is None else ModelServer(reply, models)
 
     closing = threading.Event()

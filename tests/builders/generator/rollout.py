@@ -117,7 +117,6 @@ class RayHead:
             kill(process)
 
     def servers(self) -> list[int]:
-        """Return the processes of the replicas' HTTP servers."""
         return [pid for pid in self._processes() if title(pid).startswith("ray::vLLMHttpServer")]
 
     def _processes(self) -> list[int]:
@@ -170,7 +169,6 @@ class RolloutProcess:
 async def start_rollout(
     head: RayHead, order: Path, ledger: str, log: Path, *arguments: str, environment: Mapping[str, str] | None = None
 ) -> RolloutProcess:
-    """Start a generator on the cluster."""
     command = ["-m", "evalrun_generator.rollout", f"--work-order={order}", f"--ledger={ledger}", "--worker-id=tiny"]
     command += [f"--ray-address={head.address}", "--exit-with-parent", "--report-seconds=0.5", *arguments]
     command += [f"--engine-env={variable}" for variable in ENGINE_ENVIRONMENT]
@@ -193,7 +191,6 @@ def title(pid: int) -> str:
 
 
 def parents() -> dict[int, int]:
-    """Return every process' parent."""
     found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -205,7 +202,6 @@ def parents() -> dict[int, int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the processes below one."""
     known = parents()
     found = [pid]
     for ancestor in found:
@@ -214,7 +210,6 @@ def descendants(pid: int) -> list[int]:
 
 
 def processes_with(text: str) -> list[int]:
-    """Return the processes whose command line holds `text`."""
     return [pid for pid in parents() if pid != os.getpid() and text in title(pid)]
 
 
@@ -223,7 +218,6 @@ def kill(pid: int) -> None:
 
 
 def send(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a process that may have ended."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
@@ -231,5 +225,4 @@ def send(pid: int, number: signal.Signals) -> None:
 
 
 def engine_of(server: int) -> Sequence[int]:
-    """Return the engine's processes of an HTTP server."""
     return [pid for pid in descendants(server) if title(pid).startswith(NAMES_OF_ENGINES)]

@@ -48,7 +48,6 @@ def work_item(
 
 
 def work_items(count: int) -> list[ledger.WorkItem]:
-    """Make items of different problems."""
     return [work_item(f"p/{index}") for index in range(count)]
 
 
@@ -120,7 +119,6 @@ class Child:
         return self._stderr.read_text()
 
     async def until_logged(self, text: str) -> None:
-        """Wait until its log holds `text`."""
         while text not in self.errors:  # noqa: ASYNC110 - another process writes it: there is no event to wait for
             await asyncio.sleep(0.01)
 
@@ -194,7 +192,6 @@ class Processes:
         *arguments: str,
         environment: Mapping[str, str] | None = None,
     ) -> Child:
-        """Start a generator."""
         flags = ["--ledger", server.address, "--model", "recorded", *arguments]
         for endpoint in endpoints:
             flags += ["--endpoint", endpoint]

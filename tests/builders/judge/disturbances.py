@@ -64,7 +64,6 @@ def _remove(group: Path, root: Path) -> None:
 
 
 def _family(pid: int) -> list[int]:
-    """Return a process and all its descendants."""
     found = [pid]
     for member in found:  # the list is its own queue
         for task in Path(f"/proc/{member}/task").iterdir():

@@ -74,7 +74,6 @@ class FaultyProxy:
         return response
 
     def freeze(self) -> None:
-        """Answer nothing from now on."""
         self._thawed.clear()
 
     def thaw(self) -> None:

@@ -111,7 +111,6 @@ class WarmForks:
         return ProgramRun(kind, code_, stdout, stderr, cpu)
 
     def close(self) -> None:
-        """End the process."""
         self._server.communicate()
 
     def _send(self, data: bytes) -> None:
@@ -233,12 +232,10 @@ def judge(
 
 
 def check_of(row: Mapping[str, object]) -> CheckTest:
-    """HumanEval's published row as a test."""
     return CheckTest(str(row["prompt"]), str(row["test"]), str(row["entry_point"]))
 
 
 def adding(*asserts: str, entry: str = "add", setup: str = "") -> AssertTests:
-    """Asserts in MBPP's form."""
     return AssertTests(asserts, setup, entry)
 
 

@@ -32,7 +32,6 @@ from evalrun_runtime.admission import Admission
 
 
 def message_of(verdict: Verdict) -> judge_pb2.Verdict:
-    """Return the message that the service would send."""
     message = judge_pb2.Verdict()
     fill_verdict(message, verdict)
     return message

@@ -69,7 +69,6 @@ class HeldLoad:
 
     @property
     def unanswered(self) -> int:
-        """Requests that have no answer yet."""
         return len(self._asking)
 
     async def _go(self) -> None:

@@ -59,7 +59,6 @@ def finals(verdicts: dict[str, judge_pb2.Verdict]) -> dict[str, int]:
 
 
 def busy_request(cpu_seconds: float, limit_seconds: float) -> judge_pb2.JudgeRequest:
-    """Return a right program that uses so much CPU."""
     request = request_of(stdio_problem(tests=1), BUSY.format(seconds=cpu_seconds))
     request.limits.time_seconds = limit_seconds
     return request
@@ -90,7 +89,6 @@ async def metric(session: aiohttp.ClientSession, port: int, name: str) -> float:
 
 @asynccontextmanager
 async def watched(metrics_port: int, every_seconds: float = 0.05) -> AsyncIterator[LoadWatch]:
-    """Look at a gateway's queue again and again."""
     watch = LoadWatch()
 
     async def look() -> None:
@@ -177,7 +175,6 @@ class Storm:
 
     @property
     def broken(self) -> int:
-        """How often anything was done to anybody."""
         return self.done + sum(proxy.injected.total() for proxy in self.proxies)
 
     async def judged(self) -> dict[str, judge_pb2.Verdict]:

@@ -22,5 +22,4 @@ async def opened(interpreters: Interpreters, memory: int = 256) -> AsyncIterator
 
 
 async def executed(interpreter: Interpreter, code: str, seconds: float = 10.0) -> Outcome:
-    """Execute code with the usual limits."""
     return await interpreter.execute(code, seconds, OUTPUT_BYTES)

@@ -14,7 +14,6 @@ CALLERS = 4
 
 
 def echo_request() -> judge_pb2.JudgeRequest:
-    """Return a request that is accepted."""
     return judge_pb2.JudgeRequest(
         submission=judge_pb2.Submission(text="print(input())", mode=judge_pb2.SUBMISSION_MODE_STANDALONE),
         stdio=judge_pb2.StdioTests(tests=[judge_pb2.StdioTest(input="1\n", expected_output="1\n")]),
@@ -22,7 +21,6 @@ def echo_request() -> judge_pb2.JudgeRequest:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds."""
     while not condition():  # noqa: ASYNC110 - another process brings it about
         await asyncio.sleep(0.05)
 

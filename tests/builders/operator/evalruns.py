@@ -117,7 +117,6 @@ class Refused:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The manifest."""
         return evalrun_manifest(self.changes, rollout=self.rollout)
 
 

@@ -44,7 +44,6 @@ class RefusedSchedule:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """The manifest."""
         return evalschedule_manifest(self.changes)
 
 

@@ -14,7 +14,6 @@ ODD_VALUES: tuple[Any, ...] = (
 
 
 def nested(depth: int) -> Any:
-    """Return objects and lists in each other."""
     value: Any = {}
     for level in range(depth):
         value = {"a": value} if level % 3 else [value]
@@ -22,7 +21,6 @@ def nested(depth: int) -> Any:
 
 
 def mutated_object(chance: random.Random, namespace: str, number: int) -> dict[str, Any]:
-    """Return a mutated manifest of a name of its own."""
     schedule = chance.random() < 0.25
     manifest = evalschedule_manifest() if schedule else evalrun_manifest(rollout=chance.random() < 0.3)
     manifest["metadata"] = {"name": f"m{number}", "namespace": namespace}

@@ -217,7 +217,6 @@ def remove_namespace(plane: ControlPlane, name: str) -> None:
 
 
 def volume(name: str) -> dict[str, Any]:
-    """Return a volume for one claim."""
     return {
         "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
         "spec": {
@@ -254,12 +253,10 @@ class OperatorProcess:
     """Of its environment, beside the usual ones."""
 
     def start(self) -> None:
-        """Start it and wait until it is live."""
         self.launch()
         until(self.is_live, "the operator's liveness", READY_SECONDS)
 
     def launch(self) -> None:
-        """Start it."""
         command = [
             *self.interpreter, "-m", *self.program, f"--aggregator-address={self.ledger}",
             f"--metrics-port={self.metrics_port}", f"--port={self.port}", *self.flags,
@@ -282,7 +279,6 @@ class OperatorProcess:
             return str(answer.read().decode())
 
     def kill(self) -> None:
-        """End it as a node's failure would."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
@@ -372,7 +368,6 @@ class Run:
             raise AssertionError("\n".join([str(error), *conditions, *lines[-20:]])) from error
 
     def objects(self, *plurals: str) -> list[dict[str, Any]]:
-        """Return the objects that carry the run's label."""
         return [item for kinds in plurals for plural in kinds.split(",") for item in self._labelled(plural)]
 
     def _labelled(self, plural: str) -> list[dict[str, Any]]:
@@ -387,7 +382,6 @@ class Run:
         return sorted(item["metadata"]["name"] for item in self.objects(*plurals))
 
     def wait_until(self, what: str, plurals: str, names: list[str], limit: float = 90.0) -> None:
-        """Wait until exactly these objects are there."""
         try:
             until(lambda: self.names(plurals) == names, what, limit)
         except TimeoutError as error:

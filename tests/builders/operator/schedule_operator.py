@@ -27,7 +27,6 @@ TICK_SECONDS = 0.02
 
 
 async def work(clock: Path) -> None:
-    """Work until killed."""
     client = ExactClient(KubeConfig.from_env().get(), field_manager=names.FIELD_MANAGER, timeout=httpx2.Timeout(15))
 
     def now() -> datetime:

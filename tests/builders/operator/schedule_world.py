@@ -88,7 +88,6 @@ class ScheduleWorld:
         return self.schedule.status or EvalScheduleStatus()
 
     def said(self, kind: ScheduleCondition) -> tuple[str, str]:
-        """Return status and reason of a condition."""
         condition = schedule_condition(self.status, kind)
         return ("", "") if condition is None else (condition.status, condition.reason)
 
@@ -112,7 +111,6 @@ class ScheduleWorld:
         return decision
 
     def observed(self) -> ObservedSchedule:
-        """Return what the operator sees."""
         start = self.status.start
         job = self.job if start is not None and self.job is not None and self.job.name == start.job else None
         one = waiting_merge(self.status)
@@ -172,14 +170,12 @@ class ScheduleWorld:
         return self
 
     def trigger(self, value: str) -> "ScheduleWorld":
-        """Ask for a start by hand."""
         annotations = {"evalrun.dev/trigger": value}
         metadata = self.schedule.metadata.model_copy(update={"annotations": annotations})
         self.schedule = self.schedule.model_copy(update={"metadata": metadata})
         return self
 
     def change(self, **fields: Any) -> "ScheduleWorld":
-        """Change the spec."""
         self.schedule = self.schedule.model_copy(update={"spec": self.schedule.spec.model_copy(update=fields)})
         return self
 
@@ -207,7 +203,6 @@ class ScheduleWorld:
             self.job = ListingJob(name, f"uid-{name}", "Running")
 
     def end_merge(self, state: Literal["Succeeded", "Failed"] = "Succeeded", message: str = "") -> "ScheduleWorld":
-        """End the Job that merges."""
         if self.merge_job is None:
             raise AssertionError("nothing is merged")
         self.merge_job = replace(self.merge_job, state=state, message=message)

@@ -68,14 +68,12 @@ class Nights:
         until(lambda: bool(self.status().get("conditions")), "the operator's first reconciliation", 60)
 
     def start(self) -> None:
-        """Start the operator."""
         command = [sys.executable, "-m", "builders.operator.schedule_operator", str(self.clock)]
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig), "PYTHONPATH": str(TESTS)}
         with (self.plane.directory / f"{self.namespace}.log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
 
     def kill(self) -> None:
-        """Kill the operator as a node's failure would."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
@@ -166,7 +164,6 @@ class Nights:
                 raise RuntimeError(answer.message)
 
     def run_jobs(self) -> None:
-        """Do what the Job controller and a kubelet do with each Job that has not ended."""
         jobs = f"/apis/batch/v1/namespaces/{self.namespace}/jobs"
         for job in self.plane.request("GET", jobs).body["items"]:
             if job.get("status", {}).get("conditions"):

@@ -41,7 +41,6 @@ class SimulatedAggregators:
         self.forgotten: deque[str] = deque(maxlen=100)
 
     async def status(self, address: str, access: LedgerAccess) -> LedgerStatus:
-        """Return how far the address's ledger is by now."""
         del access
         if address not in self._first:
             self._first[address] = self._clock() if self._folder is None else _kept(self._folder, address)

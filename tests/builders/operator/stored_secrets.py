@@ -40,10 +40,8 @@ class StoredSecrets:
         self.add(secret["name"], {**texts_of(kept), **values}, kept["version"] + 1)
 
     def add(self, name: str, values: Mapping[str, str] | None = None, version: int = 1) -> None:
-        """Put a Secret in the place of one of its name."""
         data = {key: base64.b64encode(value.encode()).decode() for key, value in (values or {}).items()}
         self.kept[name] = {"name": name, "data": data, "version": version}
 
     def texts(self, name: str) -> dict[str, str]:
-        """Return what a Secret holds."""
         return texts_of(self.kept[name])

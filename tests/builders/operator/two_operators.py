@@ -54,7 +54,6 @@ class Operators:
             one.start()
 
     def pids(self) -> list[int]:
-        """Return the ids of those that run."""
         return [one.process.pid for one in self.processes if one.process is not None]
 
     def leader(self) -> OperatorProcess | None:
@@ -76,11 +75,9 @@ class Operators:
         leader.start()
 
     def kill(self) -> None:
-        """End them all."""
         for one in self.processes:
             one.kill()
 
     def stop(self) -> None:
-        """Ask them all to end."""
         for one in self.processes:
             one.stop()

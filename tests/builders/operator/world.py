@@ -231,7 +231,6 @@ class World:
         return self
 
     def services_up(self, *, ready: bool = True) -> "World":
-        """Have the workloads' controllers act."""
         for ref, item in self.objects.items():
             if ref.kind in WORKLOADS:
                 wanted = item["spec"].get("replicas", 1)
@@ -343,7 +342,6 @@ class World:
         return [ref for ref in self.objects if ref.kind == "Pod" and ref.name.endswith("-head")]
 
     def jobs_run(self) -> "World":
-        """Have the Job controller make the attempts' pods."""
         for ref, item in list(self.objects.items()):
             if ref.kind == "Job" and "deletionTimestamp" not in item["metadata"] and not item["status"]:
                 self.add_pod(f"{ref.name}-x", names.GENERATOR, ref, {})
@@ -398,7 +396,6 @@ class World:
         return self.condition(kind).reason
 
     def of_kind(self, *kinds: str) -> list[str]:
-        """Return the names of objects that are there and stay."""
         return sorted(
             ref.name
             for ref, item in self.objects.items()
@@ -440,7 +437,6 @@ def generating(
     baseline: Baseline | None = None,
     **settings: Any,
 ) -> World:
-    """Return a world whose first attempt runs."""
     fields = {"backoff_seconds": 10, **settings}
     world = World(run=evalrun(changes, rollout=rollout), settings=operator_settings(**fields), baseline=baseline)
     world.settle().services_up().settle().kuberay().settle().kuberay().jobs_run().settle()  # first the least workers

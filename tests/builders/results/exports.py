@@ -16,7 +16,6 @@ FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
 
 
 def run_config(exports: dict[str, Any], **changes: Any) -> RunConfig:
-    """Return the run configuration of a run with these exports."""
     spec = {
         "model": {"path": "some/model"},
         "datasets": [{"name": "humaneval", "source": "humaneval.jsonl"}],

@@ -49,7 +49,6 @@ def one_test(status: str = "success", case_index: int = 0, *, cpu_time: float = 
 
 
 def verdict(statuses: Sequence[str] = ("success",), *, cpu_time: float = 0.5, empty: bool = False) -> pb.Verdict:
-    """Make the verdict that follows from its tests' statuses (docs/verdicts.md)."""
     finals = {_FINAL_OF.get(status, status) for status in statuses}
     final = "empty_output" if empty else next(name for name in _PRECEDENCE if name in finals)
     unknown = statuses.count("api_error")
@@ -109,7 +108,6 @@ def sample_result(
 
 
 def with_changes(result: SampleResult, **changes: object) -> SampleResult:
-    """Return a copy of a result with other fields."""
     return replace(result, **changes)  # type: ignore[arg-type]  # dataclasses.replace checks the names at run time
 
 
@@ -118,7 +116,6 @@ def _text(text: str) -> pb.CutText:
 
 
 def compute_metrics(results: Iterable[SampleResult], options: MetricOptions) -> dict[str, DatasetMetrics]:
-    """Return the metrics of each dataset over one pass of results."""
     accumulator = MetricsAccumulator()
     for result in results:
         accumulator.add(result)

@@ -40,7 +40,6 @@ def samples_of(counts: Iterable[tuple[int, int]], *, dataset: str = "humaneval")
 
 
 def totals_of(results: Iterable[SampleResult]) -> Mapping[str, DatasetTotals]:
-    """Sum results up by dataset and problem."""
     accumulator = MetricsAccumulator()
     for result in results:
         accumulator.add(result)
@@ -64,7 +63,6 @@ def a_gate(**fields: object) -> Gate:
 
 
 def write_run(directory: Path | str, results: Iterable[SampleResult], **run_info: object) -> Path:
-    """Write the outputs of a run."""
     write_outputs(results, str(directory), OutputPlan(run_info, MetricOptions(), QaOptions(0.0, 2048)))
     return Path(directory)
 

@@ -31,7 +31,6 @@ class WandbServer:
     """Operations that it has no answer for."""
 
     def graphql(self, operation: str, query: str, variables: dict[str, Any]) -> dict[str, Any]:
-        """Answer one query."""
         run = variables.get("name") or variables.get("run") or ""
         match operation:
             case "RunResumeStatus":
@@ -69,7 +68,6 @@ class WandbServer:
         return {}
 
     def stream(self, run: str, body: dict[str, Any]) -> None:
-        """Take what a run streams."""
         for name, part in body.get("files", {}).items():
             if name == "wandb-history.jsonl":
                 self.history.setdefault(run, []).extend(json.loads(line) for line in part["content"])
@@ -93,7 +91,6 @@ class WandbServer:
 
 @contextmanager
 def wandb_server() -> Iterator[WandbServer]:
-    """Serve on a free port of loopback."""
     kept = WandbServer()
 
     class Handler(BaseHTTPRequestHandler):

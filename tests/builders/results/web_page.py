@@ -24,7 +24,6 @@ class Page(HTMLParser):
 
     @classmethod
     def of(cls, content: str) -> "Page":
-        """Parse a page."""
         made = cls()
         made.feed(content)
         made.close()

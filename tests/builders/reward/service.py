@@ -36,7 +36,6 @@ class Served:
     registry: CollectorRegistry
 
     def value(self, name: str, **labels: str) -> float:
-        """Return a series' value."""
         return self.registry.get_sample_value(name, labels) or 0.0
 
 
@@ -75,6 +74,5 @@ async def post(
 
 
 def batch(*responses: str, run: str = "r", **more: object) -> dict[str, object]:
-    """Return a request for these answers to one problem."""
     samples = [{"id": str(n), "response": text, "ground_truth": TESTS} for n, text in enumerate(responses)]
     return {"samples": samples, "run": run, **more}

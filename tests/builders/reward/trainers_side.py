@@ -12,7 +12,6 @@ from typing import Any
 
 
 def of_trl(asked: dict[str, Any]) -> dict[str, list[float]]:
-    """Return what a GRPOTrainer makes of our functions' rewards."""
     import torch
     from datasets import Dataset
     from transformers import AutoTokenizer

@@ -29,7 +29,6 @@ POLICY = "evalrun-e2e-team"
 
 
 def team_policy() -> list[Object]:
-    """Return the policy and its binding."""
     kind = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": {"name": POLICY}}
     pods = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
     asks = {

@@ -30,7 +30,6 @@ BREAKS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def broken(endpoint: Object, name: str) -> Object:
-    """Return a run of the demo set with its break."""
     manifest = DEMO.manifest(name, "", copy.deepcopy(endpoint), **small(output={"retain": True}))
     for path, value in BREAKS.get(name, ({}, ""))[0].items():
         change(manifest, path, value)

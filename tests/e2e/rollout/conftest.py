@@ -51,7 +51,6 @@ def python(builder: Images) -> Path:
 
 @pytest.fixture(scope="session")
 def model(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny model's directory."""
     return with_long_context(known_model(python, tmp_path_factory.mktemp("model") / "tiny"))
 
 

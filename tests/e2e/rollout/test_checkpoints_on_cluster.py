@@ -28,7 +28,6 @@ def ask_for_a_start(install: Installed) -> None:
 
 
 def told(run: FinishedRun, kind: str) -> str:
-    """Return a condition's status and reason."""
     return next(f"{one['status']} {one['reason']}" for one in run.status["conditions"] if one["type"] == kind)
 
 

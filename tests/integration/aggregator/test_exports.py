@@ -29,7 +29,6 @@ CONTENT = ExportContent(
 
 
 def at_step(step: int, accepted: float) -> ExportContent:
-    """Return a run of the schedule at a step."""
     point = CurvePoint(id="cafe1234", schedule="grpo.a", step=step, phase="rl", model=f"s3://t/global_step_{step}")
     metrics = {**CONTENT.metrics, "eval/humaneval/accepted_at_1": accepted}
     return CONTENT.model_copy(update={"id": f"run{step}", "run": f"grpo-{step}", "point": point, "metrics": metrics})

@@ -30,7 +30,6 @@ def decided(output: Path) -> Decided:
 
 @pytest.fixture(scope="module")
 def gated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file whose run is gated by a run of the same answers."""
     directory = tmp_path_factory.mktemp("gated")
     demo = quick_demo(directory)
     done = evalrun(*run_of(demo), "--output", directory / "main", timeout=PATIENCE)

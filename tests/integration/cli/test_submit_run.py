@@ -44,7 +44,6 @@ def write_manifest(directory: Path, endpoint: str = "http://127.0.0.1:1/v1") -> 
 
 @contextmanager
 def recorded(directory: Path) -> Iterator[str]:
-    """A server that answers the problems' prompts as recorded."""
     write_lines(directory / "answers.jsonl", [{"problem_id": name, "response": text} for name, text in ANSWERS.items()])
     files = ("--problems", directory / "problems.jsonl", "--responses", directory / "answers.jsonl")
     with evalrun_started("serve", "recorded", *files, "--model", "some/model") as process:

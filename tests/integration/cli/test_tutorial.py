@@ -20,7 +20,6 @@ def commands(page: str) -> list[str]:
 
 
 def typed(page: str, directory: Path) -> str:
-    """Run the page's commands in the directory and return what they printed."""
     script = "\n".join(["set -euo pipefail", *commands(page)])
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}
     done = subprocess.run(

@@ -171,7 +171,6 @@ def test_get_prompts(server: str, asynchronous: bool) -> None:
 
 @pytest.fixture(scope="module")
 def verl() -> ModuleType:
-    """verl's own module for SandboxFusion."""
     if VERL is None:
         pytest.skip("EVALRUN_TEST_VERL names no site-packages with verl")
     place = Path(VERL, VERL_MODULE, "__init__.py")

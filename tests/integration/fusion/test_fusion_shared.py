@@ -64,7 +64,6 @@ print(found, seen > 1 << 20)
 
 @asynccontextmanager
 async def sharing(double: StockDouble, **settings: Any) -> AsyncIterator[FusionSandbox]:
-    """A client of the double that lets programs share calls."""
     async with stock_double(double) as url, FusionSandbox(url, nonces=secrets.token_bytes, **settings) as client:
         info = (await client.describe()).info
         if info.level != "full":

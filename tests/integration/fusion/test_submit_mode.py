@@ -80,7 +80,6 @@ async def scripted(
 
 
 def switches(asked: list[dict[str, Any]]) -> list[bool]:
-    """Whether each call asked for every case."""
     return ["run_all_cases" in body["config"]["extra"] for body in asked]
 
 

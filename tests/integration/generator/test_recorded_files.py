@@ -40,7 +40,6 @@ def write_files(
 
 
 def item(problem: Problem, *, sample: int = 0, seed: int | None = None, chat: bool = True) -> ledger.WorkItem:
-    """Ask for a sample of a problem as the aggregator does."""
     prompt = render(problem, "Chat" if chat else "Completion")[0].content
     return work_item(problem.problem_id, prompt=prompt, sample=sample, seed=seed, chat=chat)
 

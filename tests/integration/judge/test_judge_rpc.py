@@ -209,7 +209,6 @@ class Gate:
         self.cancelled = asyncio.Event()
 
     async def arrived(self) -> None:
-        """Wait until one more request is here."""
         await self._arrived.acquire()
 
     async def behaviour(self, request: RunRequest) -> RunReply:

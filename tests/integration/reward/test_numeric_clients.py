@@ -24,7 +24,6 @@ class Tensor:
         self._value = value
 
     def item(self) -> int:
-        """Return the number."""
         return self._value
 
 
@@ -41,7 +40,6 @@ class NumericClient:
         self._headers = {"evalrun-timeout-ms": str(timeout_milliseconds)} if timeout_milliseconds else {}
 
     async def start(self, instance_hash: int) -> Any:
-        """Start a session."""
         return self._keep(int((await self._post("start_instance", {"instance_hash": instance_hash}))["sid"]))
 
     async def act(self, sid: Any, content: str) -> str:
@@ -49,7 +47,6 @@ class NumericClient:
         return str((await self._post("process_action", {"sid": sid.item(), "content": content}))["content"])
 
     async def close(self, sid: Any) -> None:
-        """Take no more actions."""
         assert await self._post("postprocess", {"sid": sid.item()}) == {}
 
     async def reward(self, sid: Any) -> float:

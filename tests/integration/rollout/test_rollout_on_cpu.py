@@ -43,12 +43,10 @@ def hold_back(server: LedgerServer) -> Key:
 
 
 def latest(server: LedgerServer) -> dict[str, ledger.Replica]:
-    """Return the last report of each replica."""
     return {replica.name: replica for report in server.fake.reports[-1:] for replica in report}
 
 
 def starts(server: LedgerServer) -> dict[tuple[str, float], ledger.Replica]:
-    """Return the last report of each start."""
     return {(replica.name, replica.started_at): replica for report in server.fake.reports for replica in report}
 
 
@@ -73,7 +71,6 @@ async def until_holds(server: LedgerServer, condition: Callable[[], bool], secon
 
 
 def a_serving_engine(head: RayHead) -> int:
-    """Return the server of a replica whose engine is loaded."""
     return next(server for server in head.servers() if engine_of(server))
 
 

@@ -153,7 +153,6 @@ async def test_a_connection_that_fails_by_its_certificates_says_what_to_do(tmp_p
 
 
 async def cause_of_failure(kind: str, address: str, client: Path) -> str:
-    """Return what the library says of a call that fails."""
     try:
         if kind == "grpc":
             await over_grpc(address, client)
@@ -167,7 +166,6 @@ async def cause_of_failure(kind: str, address: str, client: Path) -> str:
 
 
 async def shows_nothing(address: str, own: Issued) -> None:
-    """Connect as a client that knows the authority and shows no certificate."""
     host, _, port = address.partition("://")[2].rpartition(":")
     context = ssl.create_default_context(cadata=own.authority)
     context.set_alpn_protocols(["h2"])

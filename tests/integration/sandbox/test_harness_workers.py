@@ -16,14 +16,12 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 def calls(code: str, *args: object, seconds: float = 5.0, memory: int = 128, output: int = 1024) -> RunRequest:
-    """One call of `f`."""
     batch = {"imports": "", "tests": [[0, [["f", list(args), {"d": []}]]]]}
     limits = Limits(seconds, memory, output)
     return RunRequest("python", code, [json.dumps(batch).encode()], limits, mode="calls")
 
 
 def answer(run: ProgramRun) -> object:
-    """What the call gave."""
     lines = [line for line in run.stdout.decode().splitlines() if line.startswith("0 0 V ")]
     return json.loads(lines[0][6:])[0] if lines else None
 

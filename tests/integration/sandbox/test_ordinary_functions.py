@@ -28,19 +28,26 @@ PLAIN = "None if x == 'no' else x * x"
 PROGRAMS = {
     "recursion": "import sys\nsys.setrecursionlimit(10**6)\ndef g(n): return n and 1 + g(n - 1)\n"
                  f"def f(x):\n  g(50000)\n  return {PLAIN}",
-    "a thread": f"import threading\ndef f(x):\n  found = []\n  t = threading.Thread(target=lambda: found.append({PLAIN}))\n"
+    "a thread": f"import threading\ndef f(x):\n  found = []\n  t = threading.Thread(target=lambda: "
+        f"found.append({PLAIN}))\n"
                 "  t.start(); t.join()\n  return found[0]",
-    "a daemon thread": f"import threading, time\nthreading.Thread(target=time.sleep, args=(99,), daemon=True).start()\ndef f(x): return {PLAIN}",
-    "a thread that stays": f"import threading, time\nthreading.Thread(target=time.sleep, args=(99,)).start()\ndef f(x): return {PLAIN}",
-    "much output": f"import sys\ndef f(x):\n  print('x' * 10**6)\n  print('x' * 10**6, file=sys.stderr)\n  return {PLAIN}",
+    "a daemon thread": f"import threading, time\nthreading.Thread(target=time.sleep, args=(99,), "
+        f"daemon=True).start()\ndef f(x): return {PLAIN}",
+    "a thread that stays": f"import threading, time\nthreading.Thread(target=time.sleep, args=(99,)).start()\ndef "
+        f"f(x): return {PLAIN}",
+    "much output": f"import sys\ndef f(x):\n  print('x' * 10**6)\n  print('x' * 10**6, file=sys.stderr)\n  return "
+        f"{PLAIN}",
     "a main guard": f"def f(x): return {PLAIN}\nif __name__ == '__main__': print(f(int(input())))",
     "tests of its own": f"def f(x): return {PLAIN}\nassert f(2) == 4\nprint(f(2))",
     "stdin": f"import sys\ndata = sys.stdin.read()\ndef f(x): return {PLAIN}",
     "an alarm": f"import signal\ndef f(x):\n  signal.alarm(5); signal.alarm(0)\n  return {PLAIN}",
-    "files": f"import os, tempfile\nos.makedirs('a/b')\ndef f(x):\n  with tempfile.TemporaryFile() as file: file.write(b'1')\n  return {PLAIN}",
-    "a dataclass": "from __future__ import annotations\nfrom dataclasses import dataclass\n@dataclass\nclass A:\n  v: int\n"
+    "files": f"import os, tempfile\nos.makedirs('a/b')\ndef f(x):\n  with tempfile.TemporaryFile() as file: "
+        f"file.write(b'1')\n  return {PLAIN}",
+    "a dataclass": "from __future__ import annotations\nfrom dataclasses import dataclass\n@dataclass\nclass A:\n  v: "
+        "int\n"
                    "def f(x): return None if x == 'no' else A(x * x).v",
-    "names of builtins": f"list = []; str = 'x'; type = 3; len = 4; isinstance = 5; any = None; sorted = 0\ndef f(x): return {PLAIN}",
+    "names of builtins": f"list = []; str = 'x'; type = 3; len = 4; isinstance = 5; any = None; sorted = 0\ndef f(x): "
+        f"return {PLAIN}",
     "asyncio": f"import asyncio\nasync def g(x): return {PLAIN}\ndef f(x): return asyncio.run(g(x))",
     "an IntEnum": "import enum\nclass E(enum.IntEnum):\n  A = 9\ndef f(x): return None if x == 'no' else E(x * x)",
     "a cache": f"from functools import lru_cache\n@lru_cache(None)\ndef f(x): return {PLAIN}",
@@ -56,7 +63,6 @@ PROGRAMS = {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def both() -> AsyncIterator[Executor]:
-    """One that makes calls and replays assertions."""
     async with started(
         ExecutorPlan(slots=2, queue=64, preload={MODE: ASSERTION_HARNESS}, allow_uncontained=True)
     ) as running:
@@ -64,7 +70,6 @@ async def both() -> AsyncIterator[Executor]:
 
 
 async def judged(executor: Executor, tests: AssertTests, program: str) -> list[tuple[str, str]]:
-    """Return each test's status and reason."""
     session = FunctionTestSession(tests, program)
     while not isinstance(step := session.next_step(), Finished):
         if isinstance(step, RunAssertions):
@@ -86,7 +91,8 @@ async def test_it_passes(both: Executor, name: str) -> None:
 async def test_what_a_test_prints_of_a_value_takes_no_answer_out_of_the_score(
     both: Executor, letter: str, status: str
 ) -> None:
-    """It is printed in each round, by the replay and by each look ahead: 84 MB in the second, beyond the limit of output."""
+    """It is printed in each round, by the replay and by each look ahead: 84 MB in the second, beyond the limit of
+    output."""
     test = "for n in range(3): print(f(n))\nassert f(5)[0] == 'b'"
     program = f"def f(x): return {letter!r} * 14_000_000 if x < 3 else {letter!r}"
     found = await judged(both, AssertTests([test], "", "f"), program)

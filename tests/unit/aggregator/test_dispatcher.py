@@ -61,7 +61,6 @@ async def dispatching(
 
 
 async def judged(item_states: ItemStates, running: "asyncio.Task[None]") -> None:
-    """Wait until nothing is left to judge."""
     async with asyncio.timeout(10):
         while item_states.unjudged:
             await asyncio.wait({running}, timeout=0.001)

@@ -33,7 +33,6 @@ class CountingStore(MemoryFileSystem):  # type: ignore[misc]
         return super()._open(path, mode, **options)
 
     def stored(self, directory: Path, name: str) -> str:
-        """Copy a directory's files into the store and return their URL there."""
         for file in directory.rglob("*"):
             if file.is_file():
                 self.pipe_file(f"/{name}/{file.relative_to(directory)}", file.read_bytes())

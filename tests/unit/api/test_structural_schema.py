@@ -28,7 +28,6 @@ class Undescribed(ApiModel):
 
 
 def object_with(annotation: Any) -> type[BaseModel]:
-    """Return an object whose spec has one field of that type."""
     spec = create_model("Spec", __base__=ApiModel, field=(annotation, Field(description="The field.")))
     return create_model(
         "Thing",

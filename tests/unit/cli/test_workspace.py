@@ -85,7 +85,6 @@ def with_answers(directory: Path) -> Path:
 
 
 def changed(path: str, value: object) -> RunConfig:
-    """Return the order with one field changed."""
     order = copy.deepcopy(DOCUMENT)
     *parents, name = path.split(".")
     inside: Any = order

@@ -95,7 +95,6 @@ def test_graded_verdict_of_an_answer_that_the_grader_alone_cannot_handle_is_wron
 
 
 def run_grader(source: str, response: str, ground_truth: object) -> dict[str, object]:
-    """Run the grader's program as the sandbox does."""
     given = graded_input("d", response, ground_truth, {})
     program = grader_program(source, "g.py")
     ran = subprocess.run([sys.executable, "-I", "-c", program], input=given.encode(), capture_output=True, check=True)

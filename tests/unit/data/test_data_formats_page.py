@@ -46,7 +46,6 @@ RESPONSES = {
 
 
 def written(directory: Path, wanted: str) -> list[str]:
-    """Writes the page's examples of one kind and returns their paths."""
     paths = []
     for kind, name, text in EXAMPLES:
         if kind == wanted:

@@ -8,7 +8,6 @@ from evalrun_executor.machine import FRESH_SECONDS, Machine, work
 
 
 def clock_of(samples: Iterable[float]) -> Iterator[float]:
-    """Read before and after each sample."""
     now = 0.0
     for sample in samples:
         yield now

@@ -53,7 +53,6 @@ MATCH = {
 
 
 def sent_of(row: dict[str, object], dataset: str | None = None) -> CheckTest:
-    """What the gateway is sent of a row."""
     test = parse_evalplus(Row(row, "file", 1), dataset).ground_truth
     assert isinstance(test, RecordedCheck)
     return CheckTest(test.prompt, test.test, test.entry_point)
@@ -61,7 +60,6 @@ def sent_of(row: dict[str, object], dataset: str | None = None) -> CheckTest:
 
 @pytest.fixture(scope="module")
 def forks() -> Iterator[WarmForks]:
-    """A process that runs the steps."""
     running = WarmForks()
     yield running
     running.close()

@@ -18,7 +18,6 @@ def forks() -> Iterator[WarmForks]:
 
 
 def outcome(forks: WarmForks, tests: AssertTests | CheckTest, code: str) -> FunctionTestOutcome:
-    """The outcome of the only test."""
     (only,) = judge(tests, code, execute=forks.run).outcomes
     return only
 

@@ -38,20 +38,17 @@ def recording(calls: Sequence[Sequence[object]]) -> bytes:
 
 
 def session_of(count: int, *, stop_after_timeouts: int = 3) -> FunctionTestSession:
-    """Each test makes one call."""
     recorded = recording([[CALL]] * count)
     return FunctionTestSession(asserts(count), "code", 0, recorded, stop_after_timeouts)
 
 
 def answers(*tests: int, end: End = "exited", code: int | None = 0) -> ProgramRun:
-    """A process that answered these tests' only calls."""
     lines = ["load V null", *(f"{test} 0 V [1,null]" for test in tests)]
     text = "\n".join(lines) + "\n"
     return ProgramRun(end, code if end == "exited" else None, text.encode(), b"said", 1.5, 2.0)
 
 
 def batch(session: FunctionTestSession, *, short: bool = False) -> list[int]:
-    """The tests of the next batch."""
     step = session.next_step()
     assert isinstance(step, RunCalls), step
     assert step.short == short

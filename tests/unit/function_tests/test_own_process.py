@@ -81,7 +81,6 @@ def forks() -> Iterator[WarmForks]:
 
 
 def first_run(tests: AssertTests | CheckTest, forks: WarmForks) -> object:
-    """What a session runs after its recording."""
     session = FunctionTestSession(tests, "def f(*args): return 1")
     step = session.next_step()
     assert isinstance(step, RunAssertions)

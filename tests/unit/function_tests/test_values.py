@@ -435,7 +435,6 @@ class Sides:
         )
 
     def tell(self, side: str = "p") -> None:
-        """Send what was done to all objects of a side since."""
         here = self.heaps[side]
         told = changes(here, [thing for made in here.objects.values() for thing in made])
         Decoder(self.heaps["a" if side == "p" else "p"]).apply(loads(dumps(told)))

@@ -112,7 +112,6 @@ class Server:
 
 
 async def settled() -> None:
-    """Until whatever can go on has gone on."""
     for _ in range(9):
         await asyncio.sleep(0)
 

@@ -34,7 +34,6 @@ INFRA_FAULTS = [
 
 
 async def settle() -> None:
-    """Let every ready task run."""
     for _ in range(20):
         await asyncio.sleep(0)
 

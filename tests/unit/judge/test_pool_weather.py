@@ -73,7 +73,6 @@ async def asked(pool: SandboxPool, chance: random.Random) -> RunReply:
 
 
 async def scene(seed: int) -> Counter[str]:
-    """Return how the programs ended."""
     chance = random.Random(seed)
     loop = asyncio.get_running_loop()
     sandboxes = [Exposed(chance) for _ in range(chance.choice((1, 2, 3, 5)))]

@@ -23,7 +23,6 @@ UNBOUNDED = RetryPolicy(ratio=1e9)
 
 
 def granted(budget: RetryBudget, now: float, *, running: int = 0, max_slots: int = 0) -> int:
-    """Retries until the first refusal."""
     count = 0
     while count < 1000 and budget.retry(now, running=running, max_slots=max_slots):
         count += 1

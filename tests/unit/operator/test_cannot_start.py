@@ -63,7 +63,6 @@ def test_when_it_is_given_up() -> None:
 
 
 def with_trouble(trouble: str) -> World:
-    """Return a world whose aggregator has a pod in trouble."""
     world = World(run=evalrun(rollout=False)).settle()
     name, owner = "run-aggregator-0", ObjectKey("StatefulSet", "run-aggregator")
     world.add_pod(name, "aggregator", owner, {})

@@ -47,7 +47,6 @@ def test_the_rules_for_prometheus_adapter_offer_the_metric_that_autoscalers_ask_
 
 
 def assert_evaluates(query: str, series: dict[str, int], value: int, tmp_path: Path) -> None:
-    """Have promtool evaluate an expression over these series."""
     if PROMTOOL is None:
         missing("no promtool: install Debian's package prometheus")
     case = {

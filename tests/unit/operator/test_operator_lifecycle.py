@@ -33,7 +33,6 @@ def workload(reason: str, message: str, second: str = "01", status: str = "False
 
 
 def phases(world: World) -> list[str]:
-    """Return the phases that were gone through."""
     seen: list[str] = []
     for status in world.history:
         if status.phase is not None and (not seen or seen[-1] != status.phase):
@@ -666,7 +665,6 @@ def test_an_aggregator_that_refuses_the_spec_ends_the_run_with_its_words() -> No
 
 
 def aggregator_ended(message: str, restarts: int = 0) -> World:
-    """Return a world whose aggregator ended for bad input and left a termination message."""
     world = World(run=evalrun({"spec.backoffLimit": 3})).settle()
     world.add_pod("run-aggregator-0", "aggregator", ObjectKey("StatefulSet", "run-aggregator"), {})
     ended = {"terminated": {"exitCode": 2, "message": message, "reason": "Error"}}

@@ -46,7 +46,6 @@ def plan_of(run: EvalRun, **settings: Any) -> RunPlan:
 
 
 def objects(plan: RunPlan) -> list[Object]:
-    """Return everything that a run may need."""
     spec, tokens = plan.spec, new_tokens(plan.token, per_hop=plan.hop_tokens)
     made = [
         resources.ledger_claim(plan), resources.order_config_map(plan), resources.token_secret(plan, tokens),
@@ -256,7 +255,6 @@ def policies(made: list[Object]) -> dict[str, Object]:
 
 
 def reaches(policy: Object, address: str, port: int = 80) -> bool:
-    """Return whether a policy lets its pods reach an address outside the cluster."""
     wanted = ipaddress.ip_address(address)
 
     def covers(peer: Object) -> bool:

@@ -64,7 +64,6 @@ class Weather:
         world.judged = min(world.generated, world.judged + self.chance.randrange(25))
 
     def lose_an_object(self) -> None:
-        """Somebody deletes an object of the run."""
         present = [ref for ref in self.world.objects if ref.kind not in {"Pod", "PersistentVolumeClaim"}]
         if present and self.chance.random() < 0.5:
             self.world.delete(self.chance.choice(present))
@@ -74,7 +73,6 @@ class Weather:
 
 
 def check(world: World, before: EvalRunStatus) -> None:
-    """Check what must hold at any time."""
     now = world.status
     assert len(world.live_attempts()) <= 1, "two attempts at once"
     clusters = [ref.name for ref in world.objects if ref.kind == "RayCluster"]
@@ -92,7 +90,6 @@ def check(world: World, before: EvalRunStatus) -> None:
 
 
 def after_a_whole_pass(world: World) -> None:
-    """Check what a reconciliation that was not killed leaves."""
     now = world.status
     if holds(now, Kind.GENERATED) or holds(now, Kind.COMPLETE) or world.run.spec.suspend:
         jobs = world.of_kind(*JOBS) if holds(now, Kind.COMPLETE) else []

@@ -25,7 +25,6 @@ def world(authority: Authority | None, reference: dict[str, Any] = REFERENCE, ju
 
 
 def judge_secret(here: World) -> str | None:
-    """Return the Secret with which the aggregator's pod calls the judge."""
     pod = here.objects[AGGREGATOR]["spec"]["template"]["spec"]
     directories = {one["name"]: one["value"] for one in pod["containers"][0]["env"] if one["name"] == DIRECTORY}
     mounts = {one["mountPath"]: one["name"] for one in pod["containers"][0]["volumeMounts"]}

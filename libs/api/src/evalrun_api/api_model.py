@@ -47,7 +47,6 @@ class Rule:
         return item
 
     def __get_pydantic_json_schema__(self, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Add the rule to the schema of the field that carries it."""
         schema = handler(core_schema)
         schema[VALIDATIONS] = [*schema.get(VALIDATIONS, []), self.as_schema()]
         return schema
@@ -60,7 +59,6 @@ class Choice:
     names: tuple[str, ...]
 
     def __get_pydantic_core_schema__(self, _source: object, _handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Return the schema of the field that carries the choice."""
         return core_schema.literal_schema([*self.names])
 
 

@@ -92,7 +92,6 @@ class _Converter:
         self._definitions = definitions
 
     def convert(self, node: Schema, path: str) -> Schema:
-        """Return the structural form of one node and all below it."""
         node = self._resolved(node, path)
         max_bytes = node.pop(MAX_BYTES, None)
         kind = node.get("type")

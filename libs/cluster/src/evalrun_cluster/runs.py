@@ -196,7 +196,6 @@ class ClusterRuns:
             await self._tried(lambda: self._client.delete(Pod, name, namespace=self.namespace), f"deleting pod {name}")
 
     async def _started(self, name: str) -> RunPod:
-        """Wait until a pod runs."""
         waits = "it was not scheduled"
         try:
             async with asyncio.timeout(self._start_seconds):

@@ -149,7 +149,6 @@ def iter_source_rows(
 
 
 def _all_rows(source: Source, dataset: str | None, graded: Graded | None = None) -> Iterator[tuple[Problem, str]]:
-    """Yield each problem with its place."""
     if source.is_builtin:
         demo.check_name(source.name)
         yield from ((problem, source.name) for problem in demo.problems())

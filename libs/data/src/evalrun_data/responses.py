@@ -258,7 +258,6 @@ class _ProblemIndex:
         return candidates[0]
 
     def of_dataset(self, dataset: str) -> list[Problem]:
-        """Return the problems of one dataset."""
         return [problem for found in self._by_id.values() for problem in found if problem.dataset == dataset]
 
 

@@ -82,7 +82,6 @@ class SlotRuns:
         await asyncio.gather(*self._reclaims, return_exceptions=True)
 
     def _lend_idle(self) -> None:
-        """Assign idle slots to open batches."""
         for batch, tasks in self._open.items():
             while batch.left - len(tasks) >= _WORTH_A_RUNNER and not batch.zygote.lost.done():
                 slot = self.slots.take_idle()

@@ -26,7 +26,6 @@ class _Waiting(Generic[Item]):
 
     @property
     def next(self) -> deque[Item]:
-        """The items that are next."""
         return self.urgent or self._others
 
     def __iter__(self) -> Iterator[Item]:

@@ -141,7 +141,6 @@ class RewardClient:
         return batch
 
     def _send(self, batch: Sequence[_Waiting], connections: "Connections") -> None:
-        """Send a batch until every sample has its result."""
         try:
             results = self._results_of(batch, connections)
         except RewardError as error:

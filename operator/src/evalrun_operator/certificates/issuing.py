@@ -169,7 +169,6 @@ def _key(seed: str, name: str) -> ec.EllipticCurvePrivateKey:
 
 
 def _key_id(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """Return a digest of the public key."""
     return x509.SubjectKeyIdentifier.from_public_key(key.public_key()).digest
 
 

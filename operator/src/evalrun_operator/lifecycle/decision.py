@@ -69,7 +69,6 @@ def decision(
 
 
 def _component(context: ReconcileContext, ref: ObjectKey) -> str:
-    """Return the component of an object that is called after it."""
     return ref.name.removeprefix(names.component(context.plan.run.name, ""))
 
 

@@ -297,7 +297,6 @@ class Observed:
 
 
 def _own_trouble(seen: ObservedObject) -> Trouble | None:
-    """Return the trouble that an object tells itself."""
     detail = seen.detail
     if isinstance(detail, Pod) and detail.trouble:
         return Trouble(detail.trouble, detail.trouble_kind)

@@ -169,7 +169,6 @@ class Controller(Reconciler):
     async def _record_news(
         self, identity: RunIdentity, manifest: Object, status: EvalRunStatus, decision: Decision
     ) -> None:
-        """Record the events that tell of a status that was written."""
         before = EvalRunStatus.model_validate(manifest.get("status") or {})
         told = [event for event in events_of(before, status) if event not in decision.events]
         for event in (*decision.events, *told):

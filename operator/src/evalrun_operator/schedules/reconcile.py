@@ -240,7 +240,6 @@ def _go_on(work: _Pass, start: OpenStart) -> None:
 
 
 def _blocking(work: _Pass, start: OpenStart) -> list[ScheduledRun]:
-    """Return the active runs of earlier starts."""
     own = start.time.isoformat()
     return [run for run in work.observed.runs if not run.complete and not run.gone and run.start != own]
 

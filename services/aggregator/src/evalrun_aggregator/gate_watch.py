@@ -167,7 +167,6 @@ class GateWatch:
                 self._totals.add(result)
 
     def _decide(self) -> dict[int, GateResult]:
-        """Return what is newly decided."""
         found = {}
         for each in self._gates:
             number = self._number_of(each.gate)

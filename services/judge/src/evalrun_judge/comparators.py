@@ -52,7 +52,6 @@ class _Implications:
         }
 
     def follow(self, name: str, passed: bool) -> dict[str, bool]:
-        """Return the verdict itself and those that follow from it."""
         return dict.fromkeys((self._passing if passed else self._failing)[name], passed)
 
 

@@ -214,7 +214,6 @@ def _choose(
 
 
 def _stands(block: Block, truncated: bool) -> bool:
-    """Return whether an unclosed block is whole."""
     return not truncated and looks_whole(block.body)
 
 

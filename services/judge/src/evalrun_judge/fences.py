@@ -156,7 +156,6 @@ def _fence(line: str) -> _Fence | None:
 
 
 def _fence_after_words(line: str) -> _Fence | None:
-    """Return the opening fence at the end of a line that begins with words."""
     if "```" not in line or line.count("`") > 2 * len("```"):
         return None
     found = AFTER_WORDS.fullmatch(line.rstrip())

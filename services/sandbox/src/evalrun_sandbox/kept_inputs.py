@@ -15,7 +15,6 @@ class KeptInputs:
     """A cache bounded by the inputs' bytes; evicts the least recently used."""
 
     def __init__(self, capacity_bytes: int) -> None:
-        """Start empty."""
         self._capacity = capacity_bytes
         self._kept: RecentlyUsed[bytes, list[bytes]] = RecentlyUsed(capacity_bytes, _size)
 

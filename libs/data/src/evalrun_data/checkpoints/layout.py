@@ -197,7 +197,6 @@ def _trainers_shards(files: Mapping[str, int]) -> Unservable | None:
 
 
 def _missing_weights(below: Mapping[str, int], contents: Mapping[str, bytes]) -> list[str]:
-    """Return what of the weights is missing or empty."""
     for index in INDEXES:
         if index in below:
             shards = shards_of(contents.get(index, b""))

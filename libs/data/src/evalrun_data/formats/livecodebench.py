@@ -76,7 +76,6 @@ def _calls(row: Row, tests: list[tuple[str, str, str]], starter: str) -> AssertT
 
 
 def _date(row: Row) -> str:
-    """Return the day on which the contest was held."""
     value = row.optional_text("contest_date")
     if value and not _DATE.match(value):
         raise row.error(f"field 'contest_date' is '{value[:40]}': write a date such as 2024-08-31")

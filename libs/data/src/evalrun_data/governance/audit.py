@@ -136,7 +136,6 @@ def _near(matches: Matches) -> list[Found]:
 
 
 def _templates(datasets: Sequence[DatasetTexts]) -> frozenset[str]:
-    """Return the shingles of the templates of the training splits."""
     trains = [dataset.texts for dataset in datasets if dataset.role == TRAIN]
     found = (template_shingles(each.text for each in islice(texts, SAMPLED_ROWS)) for texts in trains)
     return frozenset().union(*found)

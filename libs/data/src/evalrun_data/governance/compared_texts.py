@@ -91,20 +91,15 @@ def text_sha256(text: str) -> str:
 class Texts(Protocol):
     """The texts of a dataset: read in order, and again by their position."""
 
-    def __iter__(self) -> Iterator[ProblemText]:
-        """Yield them in order."""
-        ...
+    def __iter__(self) -> Iterator[ProblemText]: ...
 
-    def __getitem__(self, position: int, /) -> ProblemText:
-        """Return one that was yielded."""
-        ...
+    def __getitem__(self, position: int, /) -> ProblemText: ...
 
 
 class StoredTexts:
     """A file in `data_manifests/texts/`. Memory holds one text at a time, and where each begins."""
 
     def __init__(self, file: Path) -> None:
-        """Read nothing yet."""
         self._file = file
         self._begins = array("Q")
 

@@ -195,7 +195,6 @@ def _telling_stretch(runs: list[str], common: AbstractSet[str]) -> list[str]:
 
 
 def _places(text: str) -> dict[str, list[int]]:
-    """Return where each shingle of a text begins."""
     places: defaultdict[str, list[int]] = defaultdict(list)
     for begin, shingle in enumerate(shingle_runs(text)):
         places[shingle].append(begin)

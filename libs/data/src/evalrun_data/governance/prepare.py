@@ -208,7 +208,6 @@ class Preparation:
             fetched.unlink(missing_ok=True)
 
     def _read(self, dataset: DatasetPlan, raw: Path, copies: list[CopiedFile], parts: PartDirectory) -> None:
-        """Read the raw copies from where the committed parts end."""
         ids: set[str] = set()
         first_id: dict[str, str] = {}
         for problem_id, digest in parts.seen():

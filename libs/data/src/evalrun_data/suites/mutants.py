@@ -139,7 +139,6 @@ def _without_classes(tree: ast.Module) -> Iterator[Mutant]:
 
 
 def _with_changes(tree: ast.Module) -> Iterator[Mutant]:
-    """Yield the program with each change."""
     for parent, field, index, other in _changes(tree):
         node = _child(parent, field, index)
         _put(parent, field, index, other)
@@ -270,7 +269,6 @@ def _in_place(parent: ast.AST, field: str, node: ast.expr) -> list[ast.AST]:
 
 
 def _variables(tree: ast.Module) -> dict[ast.Name, list[str]]:
-    """Return the other variables of the function that each variable is read in."""
     others: dict[ast.Name, list[str]] = {}
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef | ast.Lambda):
@@ -343,7 +341,6 @@ def _patterns(text: str) -> list[str]:
 
 
 def _with(node: NodeT, **fields: object) -> NodeT:
-    """Return a copy of a node with other fields."""
     changed = copy.copy(node)
     for name, value in fields.items():
         setattr(changed, name, value)

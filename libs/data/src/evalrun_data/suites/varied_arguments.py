@@ -138,14 +138,12 @@ class _Steps:
             raise TooLongError
 
     def each(self, values: Iterable[Any]) -> Iterator[Any]:
-        """Yield values and count them."""
         for value in values:
             self.step()
             yield value
 
 
 def _counted(program: str, steps: _Steps) -> dict[str, Any]:
-    """Return the names of a program that counts its steps."""
     tree = ast.parse(program)
     ast.fix_missing_locations(_Counted().visit(tree))
     space: dict[str, Any] = {"__name__": "evalrun_reference", _STEP: steps.step, _EACH: steps.each}

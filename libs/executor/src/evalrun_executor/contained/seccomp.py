@@ -187,7 +187,6 @@ def _find_segments(targets: dict[int, str], otherwise: str) -> list[tuple[int, s
 
 
 def _append_search(segments: list[tuple[int, str]], code: list[Instruction], jumps: list[tuple[int, str]]) -> None:
-    """Append a binary search for the segment of the number that is loaded."""
     if len(segments) == 1:
         target = segments[0][1]
         if target in _ANSWERS:

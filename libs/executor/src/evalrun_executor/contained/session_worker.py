@@ -403,7 +403,6 @@ class SessionWorker:
             self._wait()
 
     def _end(self) -> None:
-        """Leave nothing behind."""
         try:
             self._kill()
             directory.empty(self._work)

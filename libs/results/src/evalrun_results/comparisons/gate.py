@@ -313,7 +313,6 @@ def _interval(
     bounds: tuple[float, float],
     confidence: float,
 ) -> tuple[float, float]:
-    """Return the interval of the (weighted) mean change."""
     scales = _scales(weights, lows)
     worst, best = (
         np.concatenate([scale * each for scale, each in zip(scales, values, strict=True)]) for values in (lows, highs)

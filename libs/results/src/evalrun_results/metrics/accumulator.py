@@ -256,7 +256,6 @@ def _given(columns: ProblemColumns, wanted: Iterable[NamedMetric]) -> Measuremen
 
 
 def _turns_for(named: NamedMetric, columns: ProblemColumns) -> int:
-    """Return the turns that the metric is about."""
     if named.metric.measured is not Measured.TURNS:
         return 1
     return named.number or max(2, turns_of(columns.problems))

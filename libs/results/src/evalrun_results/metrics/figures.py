@@ -146,7 +146,6 @@ class MetricSet:
     def _bootstrapped(
         self, done: dict[str, Figure], drawn: Mapping[str, tuple[Floats, Floats, int]], seed: int
     ) -> dict[str, Figure]:
-        """Return the figures that are done with those that share the draws."""
         above = np.stack([ratio[0] for ratio in drawn.values()], axis=1)
         below = np.stack([ratio[1] for ratio in drawn.values()], axis=1)
         bounds = bootstrap_ratios(above, below, np.random.default_rng([seed, crc32(b"ratios")]))

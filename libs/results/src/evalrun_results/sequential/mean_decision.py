@@ -130,7 +130,6 @@ def _certain_after(values: Values, min_mean: float) -> tuple[Integers, Integers]
 
 
 def _left(values: Floats) -> Floats:
-    """Return the sum of what follows each value."""
     sums: Floats = values.sum(axis=-1, keepdims=True) - np.cumsum(values, axis=-1)
     return sums
 

@@ -36,7 +36,6 @@ class _Asked:
 
     @cached_property
     def first(self) -> tuple[str, tuple[dict[str, str], ...]]:
-        """Prompt and messages of the first turn."""
         return self.sent(())
 
     @cached_property

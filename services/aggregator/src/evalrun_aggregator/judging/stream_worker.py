@@ -108,7 +108,6 @@ class StreamWorker:
                     self._answers.record_loss(work, reason)
 
     async def _feed(self, stream: JudgeStream) -> None:
-        """Send until the stream is old."""
         end = self._clock() + self._settings.stream_age
         while (taken := await self._next(end)) is not None:
             work, request = taken

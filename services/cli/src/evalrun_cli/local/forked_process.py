@@ -149,7 +149,6 @@ def _run_child(name: str, main: Callable[[], int], stdin: int, stdout: int) -> N
 
 
 def _close(descriptor: int) -> None:
-    """Close a descriptor that is not one of the standard three."""
     try:
         if descriptor > 2:
             os.close(descriptor)

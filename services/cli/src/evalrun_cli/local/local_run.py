@@ -269,7 +269,6 @@ class LocalRun:
         return self._services[name]
 
     async def _start(self, name: str, arguments: Sequence[str], *, is_told_later: bool = False) -> str:
-        """Start a launched part and return its address."""
         service = self._services[name]
         service.arguments = arguments
         await service.start(is_told_later=is_told_later)

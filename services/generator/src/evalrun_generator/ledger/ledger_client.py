@@ -125,7 +125,6 @@ class GrpcLedger:
             logger.debug("the ledger did not accept the endpoint report: %s", error.details())
 
     async def _patiently(self, call: Callable[[], Awaitable[ResponseT]]) -> ResponseT:
-        """Repeat a call until it is answered."""
         loop = asyncio.get_running_loop()
         first_failure: float | None = None
         attempt = 0

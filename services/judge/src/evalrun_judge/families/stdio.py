@@ -119,7 +119,6 @@ class StdioFamily(Family[StdioPlan]):
     async def _checked(
         self, plan: StdioPlan, reply: RunReply, request: JudgeRequest, checker: CheckerProgram
     ) -> tuple[Sequence[TestOutcome], Level]:
-        """Run the checker on the runs that did not fail by themselves."""
         failures = [failure_of(run) for run in reply.runs]
         cases = [
             (data, wanted, run.stdout)

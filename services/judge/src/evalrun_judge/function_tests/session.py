@@ -526,7 +526,6 @@ def named_definitions(program: str, spare: object) -> list[str]:
 
 
 def _ending(report: dict[str, object], status: TestStatus) -> Ending:
-    """Return the ending that the assertion harness reports."""
     cause = report.get("cause")
     return Ending(
         status,

@@ -199,7 +199,6 @@ def _deadline_of(request: judge_pb2.JudgeRequest) -> float | None:
 
 
 def _earlier(deadline: float | None, seconds: float | None) -> float | None:
-    """Return the earlier of a deadline and the end of the seconds that a call has left."""
     ends = [deadline, None if seconds is None else asyncio.get_running_loop().time() + seconds]
     return min((end for end in ends if end is not None), default=None)
 

@@ -177,12 +177,10 @@ class _Connection(asyncio.Protocol):
         self._fail(TimeoutError())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See `asyncio.Protocol`."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own is none by its class
         self._open.add(self)
 
     def data_received(self, data: bytes) -> None:
-        """See `asyncio.Protocol`."""
         if self._answer is None or self._answer.done() or self._reader is None:
             self.abort()  # nobody asked
             return
@@ -195,7 +193,6 @@ class _Connection(asyncio.Protocol):
             self._answer.set_result(answer)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See `asyncio.Protocol`."""
         self.closed = True
         self._open.discard(self)
         self._fail(ConnectionError(str(exc) if exc else "the connection closed before the whole answer had come"))

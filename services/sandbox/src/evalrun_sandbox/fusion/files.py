@@ -77,7 +77,6 @@ def _normalize(where: str, name: str) -> str:
 
 
 def _is_file_path(path: str) -> bool:
-    """Return whether a file can have this path."""
     return path != "." and "\0" not in path and all(len(part.encode()) <= _MAX_NAME_BYTES for part in path.split("/"))
 
 

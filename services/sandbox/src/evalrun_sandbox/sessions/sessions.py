@@ -366,7 +366,6 @@ class Sessions:
                 self._lose(session, opened, "memory", "it maps a file that it has removed, which nobody could count")
 
     def _end_excess(self) -> None:
-        """End the sessions that have expired or are over the budget."""
         for ending in to_end(self._idle(), self.limits.budget, self._clock()):
             self._lose(ending.session, self._open[ending.session], ending.cause, ending.reason)
 

@@ -32,7 +32,6 @@ class Placeholder:
         return Placeholder()
 
     def __call__(self, *args: Value, **kwargs: Value) -> Value:
-        """Call what is not known yet."""
         if self.call is None or not self.object:
             return Placeholder()
         return CURRENT[-1].call(".call", (self, *args), kwargs)

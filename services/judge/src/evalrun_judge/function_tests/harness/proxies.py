@@ -46,7 +46,6 @@ class Proxy:
 
 
 def _method(operation: str) -> Callable[..., Value]:
-    """Return the special method that asks the program."""
     special = f"__{operation}__"
     fixed = special in CONSTANTS
 

@@ -343,7 +343,6 @@ class Run:
 
 
 def _object(description: Json, content: Value) -> Value:
-    """Return a proxy of an object of the program."""
     base: Value = None if content is None else type(content)
     if content is None:
         return object.__new__(proxy_class(description, None))

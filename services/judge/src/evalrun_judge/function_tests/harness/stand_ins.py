@@ -20,7 +20,6 @@ class StandIn:
         object.__setattr__(self, "_evalrun_name", name)
 
     def __call__(self, *args: Value, **kwargs: Value) -> Value:
-        """Return the result of one call of the program."""
         return CURRENT[-1].call(name_of(self), args, kwargs)
 
     def __getattribute__(self, name: str) -> Value:
@@ -67,7 +66,6 @@ def _tells(answer: Value) -> bool:
 
 
 def _resolved(stand_in: StandIn) -> Value:
-    """Return the value that the name has now."""
     return asked("get", stand_in)
 
 
