@@ -103,10 +103,12 @@ def run_config(directory: Path, model: Path, size: Size, margin: str, *, stop: b
             "enforceEager": size.eager, "maxNumSeqs": size.max_num_seqs, "promptLength": size.prompt_length,
             "gpuMemoryUtilization": size.utilization,
         },
-        "gate": {
-            "baseline": str(directory / "main"), "dataset": "bench", "maxRegression": margin, "sequential": True,
-            "stopEarly": stop,
-        },
+        "gates": [
+            {
+                "baseline": str(directory / "main"), "dataset": "bench", "maxRegression": margin, "sequential": True,
+                "stopEarly": stop,
+            }
+        ],
     }  # fmt: skip
     order = {"schema": 1, "run": "bench", "created": "2026-01-01T00:00:00+00:00", "spec": spec}
     path = directory / "work-order.json"

@@ -100,7 +100,7 @@ def watched(nodes: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
     remember_a_checkpoint(nodes)
     with serving_ledger(ledger) as address, running_operator(nodes, operator_kubeconfig(nodes), address) as operator:
         gate = {"baseline": "s3://bucket/before", "dataset": "humaneval"}
-        manifest = evalrun_manifest({"spec.output": {"url": "s3://bucket/x"}, "spec.gate": gate})
+        manifest = evalrun_manifest({"spec.output": {"url": "s3://bucket/x"}, "spec.gates": [gate]})
         run = Run(nodes, NAMESPACE, "run").create(manifest)
         run.wait_for("Generated")
         with gateway() as port:

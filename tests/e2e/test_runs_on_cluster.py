@@ -92,7 +92,7 @@ def test_our_command_shows_a_run_and_brings_what_its_aggregator_has(
     run, where = plain[0], ("--namespace", install.runs)
     brought = evalrun("results", run.name, *where, "--output", tmp_path / "out")
     assert brought.returncode == 0, brought.stdout + brought.stderr
-    assert "accepted@1" in brought.stdout
+    assert "pass@1" in brought.stdout
     assert verdicts(tmp_path / "out") == run.verdicts
     assert {path.name for path in (tmp_path / "out").iterdir()} >= ANSWERS
     shown = evalrun("status", run.name, *where)

@@ -1,4 +1,4 @@
-"""Asks a run's aggregator how it stands: the one thing that the operator knows of results."""
+"""Asks a run's aggregator for its status: the operator knows nothing else about results."""
 
 import asyncio
 from collections.abc import Iterable
@@ -36,7 +36,7 @@ class AggregatorError(Exception):
 
 
 class CertificateError(AggregatorError):
-    """The certificates of the operator and the aggregator do not fit each other, or one of them cannot be used."""
+    """The certificates of the operator and the aggregator do not match, or a certificate cannot be used."""
 
 
 class Aggregators(Protocol):
@@ -51,7 +51,7 @@ class Aggregators(Protocol):
         ...
 
     def forget(self, address: str) -> None:
-        """Close what is held open for an address that will not be asked again soon. Called inside the loop."""
+        """Close the connection to an address that will not be called again soon. Called inside the loop."""
         ...
 
     async def close(self) -> None:
@@ -60,7 +60,7 @@ class Aggregators(Protocol):
 
 
 class GrpcAggregators:
-    """Real aggregators, over gRPC; one channel an address, kept open.
+    """Real aggregators, over gRPC, with one open channel per address.
 
     Args:
         timeout: seconds that an answer may take.
@@ -103,7 +103,7 @@ class GrpcAggregators:
             closing.add_done_callback(self._closing.discard)
 
     def _stub(self, address: str, access: LedgerAccess) -> "ledger_pb2_grpc.LedgerServiceAsyncStub":
-        """Return the stub over an address' channel, which is another one once its certificate was exchanged."""
+        """Return the stub over the channel of an address. A renewed certificate gets a new channel."""
         channel = self._channels.get(address)
         if channel is not None and self._certificates[address] != access.certificate:
             self.forget(address)
@@ -128,7 +128,8 @@ def _unanswered(address: str, error: grpc.aio.AioRpcError) -> AggregatorError:
 
 
 def _identity(access: LedgerAccess, address: str) -> GivenTls | None:
-    """Return what a channel shows. Raises AggregatorError where the run's Secret holds no usable certificate."""
+    """Return the client certificate of a channel. Raises AggregatorError if the run's Secret holds no usable
+    certificate."""
     if access.certificate is None:
         return None
     try:

@@ -128,7 +128,7 @@ class Operator:
         await self.watches.broken.wait()
 
     def stale(self) -> list[str]:
-        """Return what has not been heard of for too long."""
+        """Return the kinds whose watches have reported nothing for too long."""
         return self.watches.stale()
 
     async def _serves_runs(self) -> bool:

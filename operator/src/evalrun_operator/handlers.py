@@ -15,7 +15,7 @@ from evalrun_cluster.errors import ClusterError
 
 
 class OperatorLifecycle(Protocol):
-    """Interface that the handlers use; `app.Operator` implements it."""
+    """Interface that the handlers use. `app.Operator` implements it."""
 
     async def start(self) -> bool:
         """List everything, then work. Returns False if the CRD is missing. Raises ClusterError and TimeoutError."""
@@ -26,7 +26,7 @@ class OperatorLifecycle(Protocol):
         ...
 
     def stale(self) -> list[str]:
-        """Return what has not been heard of for too long."""
+        """Return the kinds whose watches have reported nothing for too long."""
         ...
 
 

@@ -1,4 +1,5 @@
-"""Holds a Lease so that one of several operators works: asks, renews, gives it back. `policies.leadership` decides.
+"""Holds a Lease, so that only one of several operators works: acquires, renews and releases it. `policies.leadership`
+decides.
 
 What two operators could do at once for the length of one request is harmless: every write names the uid or the version
 of what it changes, and creating is refused where something is there.
@@ -42,7 +43,7 @@ class LeaseApi(Protocol):
 
 
 class LeaderElection:
-    """Takes part in the election of one operator.
+    """Takes part in the election on behalf of one operator.
 
     Args:
         leases: where the Lease is kept.
@@ -114,7 +115,7 @@ class LeaderElection:
             logger.warning("releasing Lease %s/%s: %s", self._namespace, self._name, error)
 
     async def _try(self, began: float) -> bool:
-        """Look at the Lease, take or renew it where that is due. Returns False if this leader has lost it."""
+        """Read the Lease, and acquire or renew it if that is due. Return False if this leader has lost it."""
         self._manifest = await self._leases.read_lease(self._name, self._namespace)
         self._sight = seen(self._sight, _lease(self._manifest), self._clock())
         if self.leading and (self._sight.lease is None or self._sight.lease.holder != self._me):

@@ -17,7 +17,7 @@ class RunState(StrEnum):
 
 
 class GateState(StrEnum):
-    """Result of the gate, as the aggregator decided it."""
+    """The aggregator's decision about the gates."""
 
     PENDING = "pending"
     PASSED = "passed"
@@ -55,7 +55,7 @@ class DatasetCounts:
 
 @dataclass(frozen=True)
 class LedgerStatus:
-    """One answer of GetStatus."""
+    """The aggregator's reply to GetStatus."""
 
     state: RunState
     datasets: tuple[DatasetCounts, ...] = ()
@@ -93,7 +93,7 @@ class LedgerStatus:
 
     @property
     def judged(self) -> int:
-        """Answers with a verdict."""
+        """Number of completions with a verdict."""
         return sum(dataset.judged for dataset in self.datasets)
 
     @property
@@ -120,5 +120,5 @@ class LedgerStatus:
 
     @property
     def some_missing(self) -> bool:
-        """Whether completions are known to be missing; a ledger that is still being read says nothing."""
+        """Whether completions are known to be missing. Always False while the ledger is still being read."""
         return self.total > 0 and self.pending > 0

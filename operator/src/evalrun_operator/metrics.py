@@ -41,7 +41,7 @@ class Shown:
 
 
 def shown_of(status: EvalRunStatus, schedule: str) -> Shown:
-    """Return what is shown of the status of a run that `schedule` made, if any."""
+    """Return the exported values of the status of a run; `schedule` is the schedule that created it, if any."""
     applied, gate = condition_of(status, ConditionType.APPLIED), condition_of(status, ConditionType.GATE_PASSED)
     over = status.completion_time is not None
     preparing = status.phase == "Preparing" and status.start_time is not None
@@ -176,6 +176,6 @@ class OperatorMetrics(Collector):
 
 
 def is_suspended(status: EvalRunStatus) -> bool:
-    """Return whether nothing is to be expected of a run for now."""
+    """Return whether a run is suspended, so that no progress is expected."""
     condition = condition_of(status, ConditionType.SUSPENDED)
     return condition is not None and (condition.status == "True" or condition.reason == Reason.SUSPENDING)

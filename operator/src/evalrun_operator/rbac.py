@@ -11,7 +11,7 @@ from evalrun_operator.settings import AutoscalingMode
 
 
 class PolicyRule(TypedDict):
-    """One rule of a role."""
+    """A rule of a Role."""
 
     apiGroups: list[str]
     resources: list[str]
@@ -58,7 +58,7 @@ def role_rules(autoscaling: AutoscalingMode) -> list[PolicyRule]:
 
 
 def lease_rules(lease: str) -> list[PolicyRule]:
-    """Return the rules in the operator's own namespace: the Lease that says which of its replicas works.
+    """Return the rules in the operator's own namespace: access to the Lease that elects the working replica.
 
     Only creating is not bound to its name, since RBAC knows no name of what is not there yet.
     """

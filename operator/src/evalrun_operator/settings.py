@@ -1,4 +1,4 @@
-"""The operator's settings: one frozen object, read once at start."""
+"""The operator's settings, read once at the start into a frozen object."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self

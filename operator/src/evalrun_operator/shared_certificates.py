@@ -1,4 +1,5 @@
-"""Keeps certificates in the Secrets of the chart's judge: issues what is missing, and renews it before it expires.
+"""Maintains the certificates in the Secrets of the chart's judge: issues missing certificates and renews them before
+they expire.
 
 The chart renders these Secrets without a value, as those of tokens. `SharedTokens` writes the seed of the authority.
 """

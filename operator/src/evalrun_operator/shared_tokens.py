@@ -15,10 +15,10 @@ logger = logging.getLogger(__name__)
 
 
 class Secrets(Protocol):
-    """Interface to the API server's Secrets; `evalrun_cluster.client.Cluster` implements it."""
+    """Interface to the API server's Secrets. `evalrun_cluster.client.Cluster` implements it."""
 
     async def read_secret(self, name: str, namespace: str) -> Object | None:
-        """Return a Secret; None if there is none. Raises ClusterError."""
+        """Return a Secret, or None if it does not exist. Raises ClusterError."""
         ...
 
     async def fill_secret(self, secret: Object, values: Mapping[str, str]) -> None:

@@ -57,7 +57,7 @@ def facts_of(results: Iterable[SampleResult], *, place: str = "run", **run_info:
 
 
 def a_gate(**fields: object) -> Gate:
-    """Make a gate on humaneval's accepted@1; a field that is None is left out."""
+    """Make a gate on humaneval's pass@1; a field that is None is left out."""
     written = {"baseline": "outputs/main", "dataset": "humaneval"} | fields
     return Gate.model_validate({name: value for name, value in written.items() if value is not None})
 

@@ -44,7 +44,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = directory / "out"
     done = evalrun(*run_of(quick_demo(directory)), "--output", output)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "accepted@1" in done.stdout
+    assert "pass@1" in done.stdout
     assert f"results: {output}" in done.stdout
     return output
 

@@ -20,14 +20,14 @@ def spec_of(directory: Path, record_role: str | None, gate: dict[str, object], *
     manifest = evalrun_manifest(
         {
             "spec.datasets": [{"name": "contest", "source": str(directory / "rows.jsonl"), **dataset}],
-            "spec.gate": {"baseline": "s3://runs/before", "dataset": "contest", **gate},
+            "spec.gates": [{"baseline": "s3://runs/before", "dataset": "contest", **gate}],
         }
     )
     return EvalRunSpec.model_validate(manifest["spec"])
 
 
 def test_a_gate_on_records_of_role_test_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match=r"spec.gate.dataset: 'contest' is test data.*allowTestRole: \[contest\]"):
+    with pytest.raises(BadInputError, match=r"spec.gates: 'contest' is test data.*allowTestRole: \[contest\]"):
         load_datasets(spec_of(tmp_path, "test", {}), tmp_path, {})
 
 

@@ -48,7 +48,7 @@ def store() -> CountingStore:
 
 
 def spec_of(**dataset: object) -> EvalRunSpec:
-    manifest = evalrun_manifest({"spec.datasets": [dataset], "spec.gate": None})
+    manifest = evalrun_manifest({"spec.datasets": [dataset], "spec.gates": None})
     return EvalRunSpec.model_validate({key: value for key, value in manifest["spec"].items() if value is not None})
 
 

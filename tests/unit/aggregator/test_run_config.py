@@ -58,3 +58,11 @@ def test_a_runs_end_is_kept_as_a_fact(gate: DecidedGate | None) -> None:
     ended = RunEnd(12.5, "s3://x", figures, gate, wandb_url="https://w/r", warnings=("export to mlflow failed: x",))
     assert ended_of(end_facts(ended)) == ended
     assert ended_of({}) is None
+
+
+def test_run_config_with_the_gate_of_earlier_releases_has_it_in_gates(tmp_path: Path) -> None:
+    content = json.loads(write_run_config(tmp_path).read_text())
+    content["spec"]["gate"] = {"baseline": "outputs/main", "dataset": "first"}
+    (tmp_path / "work_order.json").write_text(json.dumps(content))
+    (gate,) = read_run_config(tmp_path / "work_order.json").spec.gates
+    assert (gate.baseline, gate.dataset) == ("outputs/main", "first")

@@ -24,7 +24,9 @@ def spec(**gate: str) -> EvalRunSpec:
     content: dict[str, object] = {
         "model": {"path": "m"}, "datasets": [{"name": "d", "source": "d.jsonl"}], "endpoints": [{"url": "http://h/v1"}],
     }  # fmt: skip
-    return EvalRunSpec.model_validate(content | ({"gate": {"baseline": "b", "dataset": "d", **gate}} if gate else {}))
+    return EvalRunSpec.model_validate(
+        content | ({"gates": [{"baseline": "b", "dataset": "d", **gate}]} if gate else {})
+    )
 
 
 def test_problems_with_one_text_are_named_whatever_their_blanks() -> None:
@@ -46,7 +48,7 @@ def test_problems_that_differ_are_no_warning() -> None:
 def test_a_gate_that_can_hardly_decide_says_what_it_needs() -> None:
     (line,) = start_warnings([dataset(*map(str, range(164)))], spec(maxRegression="0.02"))
     assert line == (
-        "spec.gate: with maxRegression 0.02, about 1,127 problems are needed to pass an equal run, and d has 164: use "
+        "spec.gates: with maxRegression 0.02, about 1,127 problems are needed to pass an equal run, and d has 164: use "
         "more, or a maxRegression of about 0.06 (if 5% of the answers flip between equal runs)"
     )
 
@@ -70,7 +72,7 @@ def test_a_dataset_that_no_gate_is_about_is_named_where_the_gates_may_stop_the_r
         "model": {"path": "m"},
         "datasets": [{"name": name, "source": "d.jsonl"} for name in ("d", "e")],
         "endpoints": [{"url": "http://h/v1"}],
-        "gate": gate,
+        "gates": [gate],
     }
     found = start_warnings([dataset(*map(str, range(164)))], EvalRunSpec.model_validate(content))
     assert len(found) == lines

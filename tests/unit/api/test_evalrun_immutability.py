@@ -31,7 +31,7 @@ def test_a_started_run_keeps_its_spec(field: str, path: str, value: object) -> N
 @pytest.mark.parametrize("status", [None, {"phase": "Pending"}])
 def test_a_run_that_has_not_started_may_change(status: Value) -> None:
     before = evalrun_manifest({} if status is None else {"status": status})
-    after = evalrun_manifest({"spec.model.path": "another/model", "spec.gate": {"baseline": "b", "dataset": "d"}})
+    after = evalrun_manifest({"spec.model.path": "another/model", "spec.gates": [{"baseline": "b", "dataset": "d"}]})
     assert refused_fields(before, after) == []
 
 

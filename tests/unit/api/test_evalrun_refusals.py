@@ -43,7 +43,7 @@ def test_all_problems_of_a_manifest_are_told_at_once() -> None:
             "spec.datasets.0.source": "builtin:nothing",
             "spec.protocol": {"samples": 4, "k": [9], "temperature": 0.0, "seeds": 1},
             "spec.endpoints.0.url": "vllm",
-            "spec.gate": {"baseline": "b", "dataset": "other"},
+            "spec.gates": [{"baseline": "b", "dataset": "other"}],
         }
     )
     assert {problem.path for problem in find_problems(manifest, place="cluster")} == {
@@ -53,7 +53,7 @@ def test_all_problems_of_a_manifest_are_told_at_once() -> None:
         "spec.protocol.samples",
         "spec.protocol.k",
         "spec.endpoints[0].url",
-        "spec.gate.dataset",
+        "spec.gates",
     }
 
 

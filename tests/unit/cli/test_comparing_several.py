@@ -56,7 +56,7 @@ def test_phases_are_in_every_format(runs: list[Path], tmp_path: Path, view: str)
     assert "2 DPO" in content
     assert "pass ratio" in content
     if view == "html":
-        assert "Differences of accepted@1 on humaneval, with intervals" in content
+        assert "Differences of pass@1 on humaneval, with intervals" in content
         assert "B - A: +25.0 points" in content
 
 

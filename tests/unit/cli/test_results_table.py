@@ -50,7 +50,7 @@ def test_problems_without_a_verdict_are_told_beside_all() -> None:
     lines = shown({**found, "state": "Degraded", "partial": "64 of 164 problems lack an answer"})
     assert "Degraded, partial" in lines
     assert "contest 100 of 164 100.0 % 90.0 % to 100.0 % 100.0 % 61.0 %" in lines
-    assert "contest accepted@1, bounds 61.0 % to 100.0 % 164" in lines
+    assert "contest pass@1, bounds 61.0 % to 100.0 % 164" in lines
 
 
 def test_what_else_the_protocol_asked_for_is_shown_in_the_order_of_k() -> None:
@@ -94,7 +94,7 @@ def test_where_nothing_else_was_asked_for_no_table_is_empty() -> None:
 def test_answers_that_were_not_judged_say_between_what_the_figure_lies() -> None:
     counts = {"problems": 4, "not_judged": 1, "final_status": {"success": 2, "wrong_answer": 1, "api_error": 1}}
     lines = shown(summary(coverage=0.75, counts=counts, accepted_bounds=[0.5, 0.75]))
-    assert "contest accepted@1, bounds 50.0 % to 75.0 % 4" in lines
+    assert "contest pass@1, bounds 50.0 % to 75.0 % 4" in lines
 
 
 def test_judged_together_share_stands_below_the_score() -> None:

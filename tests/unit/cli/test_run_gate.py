@@ -33,9 +33,9 @@ def test_a_baseline_is_checked_before_anything_is_generated(tmp_path: Path) -> N
     write_run(tmp_path / "main", verdicts_of([True]))
     file = tmp_path / "run.yaml"
     check_baseline(a_gate(baseline="main"), file)
-    with pytest.raises(BadInputError, match=r"run\.yaml: spec\.gate\.baseline: main has no results of mbpp_reg"):
+    with pytest.raises(BadInputError, match=r"run\.yaml: spec\.gates: main has no results of mbpp_reg"):
         check_baseline(a_gate(baseline="main", dataset="mbpp_reg"), file)
-    with pytest.raises(BadInputError, match=r"spec\.gate\.baseline: baseline nightly: no such directory"):
+    with pytest.raises(BadInputError, match=r"spec\.gates: baseline nightly: no such directory"):
         check_baseline(a_gate(baseline="nightly"), file)
 
 

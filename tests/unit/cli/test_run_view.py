@@ -15,7 +15,7 @@ from evalrun_cli.cluster.run_view import exit_code, is_complete, progress_line, 
 from evalrun_operator.ledger_status import GateState
 from evalrun_runtime.exits import ExitCode
 
-GATE = {"spec.gate": {"baseline": "s3://runs/main", "dataset": "humaneval"}}
+GATE = {"spec.gates": [{"baseline": "s3://runs/main", "dataset": "humaneval"}]}
 
 
 def ended(gate: GateState | None = None, *, not_judged: int = 0) -> EvalRun:

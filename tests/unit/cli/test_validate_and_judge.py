@@ -26,11 +26,11 @@ def gated(directory: Path, *, problems: int | None, margin: str) -> Path:
               source: HumanEval.jsonl.gz{most}
           endpoints:
             - url: http://127.0.0.1:8000/v1
-          gate:
-            baseline: main
-            dataset: humaneval
-            metric: accepted_at_1
-            maxRegression: "{margin}"
+          gates:
+            - baseline: main
+              dataset: humaneval
+              metric: accepted_at_1
+              maxRegression: "{margin}"
         """)
     )
     return file
@@ -55,7 +55,7 @@ def test_validate_says_how_many_problems_a_gate_needs(
         assert warnings == []
     else:
         (warning,) = warnings
-        assert warning.startswith(f"{file}: warning: spec.gate")
+        assert warning.startswith(f"{file}: warning: spec.gates")
         assert says in warning
 
 

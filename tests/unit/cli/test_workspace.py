@@ -100,7 +100,7 @@ def changed(path: str, value: object) -> RunConfig:
         ("created", "2026-02-02T00:00:00Z"),
         ("spec.endpoints", [{"url": "http://b/v1"}, {"url": "http://c/v1"}]),
         ("spec.judge.sandbox.slots", 4),
-        ("spec.gate", {"baseline": "outputs/main", "dataset": "sums"}),
+        ("spec.gates", [{"baseline": "outputs/main", "dataset": "sums"}]),
         ("spec.cost.gpuHour", "2.5"),
         ("output_dir", "moved"),
     ],

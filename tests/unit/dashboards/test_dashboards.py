@@ -76,7 +76,7 @@ def test_the_dashboards_show_what_they_must() -> None:
     throughput, judge, checkpoints = ({panel.title for panel in dashboard.panels} for dashboard in DASHBOARDS)
     assert throughput >= {"Problems/s", "Output tokens/s", "Sandbox slots in use", "Money a solved problem"}
     assert judge >= {"Queue", "Sandbox", "Total", "Sandbox slots in use", "Requests/s without a verdict, by cause"}
-    assert checkpoints >= {"accepted@1 of the newest checkpoint", "Step of the newest checkpoint with results"}
+    assert checkpoints >= {"pass@1 of the newest checkpoint", "Step of the newest checkpoint with results"}
     (latency,) = [panel for panel in DASHBOARDS[1].panels if panel.title == "Total"]
     assert [query.legend for query in latency.queries] == ["p50", "p95", "p99"]
 

@@ -162,8 +162,8 @@ def test_a_scrape_survives_runs_that_come_meanwhile() -> None:
 def test_a_gate_shows_as_a_number_once_it_is_decided() -> None:
     registry = CollectorRegistry()
     metrics = OperatorMetrics(registry)
-    run = evalrun({"spec.gate": {"baseline": "s3://runs/before", "dataset": "humaneval"}})
-    world = generating(changes={"spec.gate": run.spec.to_wire()["gate"]})
+    run = evalrun({"spec.gates": [{"baseline": "s3://runs/before", "dataset": "humaneval"}]})
+    world = generating(changes={"spec.gates": run.spec.to_wire()["gates"]})
     metrics.show(("evals", "run"), world.status)
     assert "evalrun_gate_passed{" not in generate_latest(registry).decode()
     assert [condition.type for condition in world.status.conditions].count("GatePassed") == 1

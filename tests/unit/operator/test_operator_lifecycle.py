@@ -815,7 +815,7 @@ def test_keda_can_scale_to_zero() -> None:
     ],
 )
 def test_the_gate_is_copied_and_does_not_fail_the_run(decision: GateState, status: str, reason: str) -> None:
-    world = generating(changes={"spec.gate": {"baseline": "s3://runs/before", "dataset": "humaneval"}})
+    world = generating(changes={"spec.gates": [{"baseline": "s3://runs/before", "dataset": "humaneval"}]})
     assert (world.condition(Kind.GATE_PASSED).status, world.reason(Kind.GATE_PASSED)) == ("Unknown", "GatePending")
     world.gate = decision
     world.generate_all().judge_all().settle()
@@ -852,7 +852,7 @@ def test_what_leaves_gpus_idle_is_said_where_the_spec_was_accepted() -> None:
     assert world.condition(Kind.ACCEPTED).message == said
 
 
-BASELINE = {"spec.gate": {"baseline": "before", "dataset": "humaneval"}}
+BASELINE = {"spec.gates": [{"baseline": "before", "dataset": "humaneval"}]}
 
 
 @pytest.mark.parametrize(
@@ -866,7 +866,7 @@ BASELINE = {"spec.gate": {"baseline": "before", "dataset": "humaneval"}}
 def test_a_gate_whose_baseline_can_have_no_outputs_is_refused_until_the_spec_changes(
     name: str, baseline: Baseline, seconds: float, says: str
 ) -> None:
-    run = evalrun({"spec.gate": {"baseline": name, "dataset": "humaneval"}})
+    run = evalrun({"spec.gates": [{"baseline": name, "dataset": "humaneval"}]})
     world = World(run=run, baseline=baseline).tick(seconds)
     decision = world.step()
     assert says in world.condition(Kind.ACCEPTED).message

@@ -331,7 +331,7 @@ async def test_a_run_whose_last_object_went_with_it_is_forgotten() -> None:
 
 @pytest.mark.parametrize("schedule", ["nightly", ""])
 async def test_a_failed_gate_shows_which_schedule_made_the_run(schedule: str) -> None:
-    gate = {"spec.gate": {"baseline": "s3://runs/before", "dataset": "humaneval"}}
+    gate = {"spec.gates": [{"baseline": "s3://runs/before", "dataset": "humaneval"}]}
     run = {**manifest(), "spec": evalrun(gate, rollout=False).to_wire()["spec"]}
     ended = generating(rollout=False, changes=gate).generate_all().settle().judge_all().settle()
     run["status"] = ended.status.to_wire()

@@ -97,7 +97,7 @@ def test_gates_compare_with_the_last_good_checkpoint_and_a_fixed_one(good: str |
 
 
 def test_a_single_gate_is_left_out_until_there_is_a_last_good_checkpoint() -> None:
-    run = eval_run(evalschedule({"spec.template.gate": GATES[0]}), FOUND, BEGIN, None)
+    run = eval_run(evalschedule({"spec.template.gates": [GATES[0]]}), FOUND, BEGIN, None)
     assert find_problems(run, place="cluster") == []
     assert "gate" not in run["spec"]
 

@@ -136,7 +136,10 @@ def _object_problems(schema: Schema, value: dict[str, Value], path: str) -> Iter
 def _unknown(name: str, known: dict[str, Schema]) -> str:
     near = difflib.get_close_matches(name.replace("_", "").lower(), [field.lower() for field in known], n=1)
     if near:
-        return f"is no field; did you mean {next(field for field in known if field.lower() == near[0])}?"
+        meant = next(field for field in known if field.lower() == near[0])
+        is_list = known[meant].get("type") == "array"
+        how = f" It is a list: write {meant}: and '- ' before the first field of each item." if is_list else ""
+        return f"is no field; did you mean {meant}?{how}"
     return f"is no field; known here: {', '.join(known)}"
 
 

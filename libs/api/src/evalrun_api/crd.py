@@ -19,7 +19,7 @@ COLUMNS: tuple[Column, ...] = (
     ("Reason", "string", ".status.reason", "Why: see the conditions.", 0),
     ("Model", "string", ".spec.model.path", "The model under evaluation.", 0),
     ("Progress", "string", ".status.progress", "Judged of all.", 0),
-    ("Accepted@1", "string", ".status.acceptedAt1", "humaneval's accepted@1, else the first dataset's.", 0),
+    ("Pass@1", "string", ".status.acceptedAt1", "humaneval's pass@1, else the first dataset's.", 0),
     ("Not-Judged", "string", ".status.notJudged", "Answers that the judge could not tell about.", 0),
     ("Tokens/s", "string", ".status.tokensPerSecond", "Output tokens a second.", 1),
     ("Problems/s", "string", ".status.problemsPerSecond", "Judged problems a second.", 1),

@@ -111,8 +111,17 @@ def parse_run_config(content: object, where: str) -> RunConfig:
     if isinstance(version, int) and version > 1:
         raise BadInputError(f"{where}: schema {version} is of a newer evalrun; this one knows 1")
     try:
-        return RunConfig.model_validate(content)
+        return RunConfig.model_validate(_with_gates(content))
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         raise BadInputError(f"{where}: {field}: {first['msg']}") from error
+
+
+def _with_gates(content: dict[str, Any]) -> dict[str, Any]:
+    """Return a configuration whose `gate`, a field of earlier releases, is the only item of `gates`."""
+    spec = content.get("spec")
+    if not isinstance(spec, dict) or "gate" not in spec:
+        return content
+    others = {name: value for name, value in spec.items() if name not in {"gate", "gates"}}
+    return {**content, "spec": {**others, "gates": [] if spec["gate"] is None else [spec["gate"]]}}

@@ -34,7 +34,7 @@ def _ended(name: str, title: str, rank: int, formula: str = "ended so") -> Metri
 METRICS: Final = (
     Metric(
         "accepted_at_1",
-        "accepted@1",
+        "pass@1",
         "accepted / judged",
         gates=True,
         columns=(
@@ -201,8 +201,10 @@ METRICS: Final = (
         measured=Measured.SAMPLES,
         gates=True,
         columns=(
-            Column(Table.RESULTS, 1),
-            Column(Table.HEADLINE, 4, prominent=True, first=2),  # with k = 1 it is the same figure as accepted@1
+            Column(Table.RESULTS, 1, first=2),
+            Column(
+                Table.HEADLINE, 4, prominent=True, first=2
+            ),  # pass_at_1 is the same metric as accepted_at_1, which is titled pass@1
             Column(Table.COMPARISON, 5, first=2),
         ),
     ),

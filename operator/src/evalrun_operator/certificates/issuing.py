@@ -1,4 +1,4 @@
-"""Certificates: authorities, and what they sign.
+"""Creates certificate authorities and issues certificates with them.
 
 A run's authority lives for one call of `issue`: its key is kept nowhere, so nobody can get another certificate that the
 run's parts would accept. That of the chart's judge stays, for callers come and go.
@@ -51,7 +51,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Issued:
-    """Certificates of one authority."""
+    """The certificates that one authority issued."""
 
     authority: str
     """Its own certificate, in PEM."""
@@ -76,7 +76,8 @@ class Authority:
         return _key_id(self._key).hex()[:8]
 
     def certificate(self, since: datetime) -> str:
-        """Return its own certificate, in PEM; callers that have an earlier one accept what it signs, too."""
+        """Return the authority's own certificate, in PEM. Callers that hold an earlier certificate of it accept what
+        it signs, too."""
         own = _builder(self._subject, self._subject, self._key, since, VALID_FOR)
         own = own.add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
         own = own.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -127,7 +128,7 @@ def issue(name: str, parts: Mapping[str, Usage], now: datetime, seed: str) -> Is
 
 
 def remaining(held: Certificate, authority: str, usage: Usage, now: datetime) -> timedelta | None:
-    """Return how long a certificate will still serve; None if it does not fit its key, its authority or its usage.
+    """Return how long a certificate remains valid, or None if it does not match its key, its authority or its usage.
 
     Args:
         held: the certificate and its key.

@@ -1,4 +1,5 @@
-"""Certificates of the chart's judge: what its Secrets hold, when that is renewed, and what a run gets. Pure."""
+"""Certificates of the chart's judge: the contents of its Secrets, their renewal, and the certificate of each run.
+Pure."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -21,7 +22,8 @@ def authority_of(judge: SharedJudge, seed: str) -> Authority:
 
 
 def secrets_of(judge: SharedJudge) -> dict[str, Usage]:
-    """Return by Secret what its certificate is for. A sandbox's calls nobody: programs are near it."""
+    """Return the usage of the certificate in each Secret. A sandbox gets no client certificate: programs run near
+    it."""
     return {
         judge.gateway_secret: Usage([names.service_host(judge.gateway, judge.namespace)]),
         judge.sandbox_secret: Usage([names.service_host(judge.sandbox, judge.namespace)], calls=False),
@@ -51,7 +53,7 @@ def renewed(
 
 
 def certificate_for_run(authority: Authority, run: str, now: datetime, seed: str) -> dict[str, str]:
-    """Return what a run shows to the judge, by file. Nobody renews it, so it is valid for longer than any run."""
+    """Return the files with which a run authenticates to the judge. They are never renewed, so they outlast any run."""
     return _files(authority.sign(run, Usage(), now, seed), _own_certificate(authority, now))
 
 

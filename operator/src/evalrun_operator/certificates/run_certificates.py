@@ -1,4 +1,4 @@
-"""Certificates of a run's parts: each for what the part does, so that a sandbox's opens nothing as a client's."""
+"""Certificates of a run's parts, limited to what each part does: a sandbox's certificate is no client certificate."""
 
 from evalrun_api import names
 from evalrun_cluster.objects import RunIdentity
@@ -6,7 +6,7 @@ from evalrun_operator.certificates.issuing import Usage, issue
 
 
 def new_certificates(run: RunIdentity, seed: str) -> dict[str, str]:
-    """Return what a new Secret holds for TLS, by key.
+    """Return the TLS entries of a new Secret, by key.
 
     Args:
         run: whose parts they are for; they are valid from its creation on.

@@ -1,1 +1,1 @@
-"""An EvalRun's life, decided purely: from spec, status, what was observed and the time to what is to be done."""
+"""Decides the life of an EvalRun from its spec, its status, the observed objects and the time. Pure."""

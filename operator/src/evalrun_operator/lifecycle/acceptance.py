@@ -67,7 +67,7 @@ def _not_allowed(context: ReconcileContext) -> str:
 
 
 def queued(place: QueuePosition, max_active: int) -> RunText | None:
-    """Return what a run says that waits for its place; None once it is admitted."""
+    """Return the condition of a run that waits in the queue, or None once the run is admitted."""
     if place.position == 0:
         return None
     message = (
@@ -78,25 +78,25 @@ def queued(place: QueuePosition, max_active: int) -> RunText | None:
 
 
 def _without_baseline(context: ReconcileContext) -> str:
-    """Return why the EvalRun that the gate names can never be its baseline; empty where it can, or none is named."""
+    """Return why the EvalRun that the gates name can never be their baseline; empty if it can, or if none is named."""
     named, baseline = context.run.spec.baseline_run, context.observed.baseline
     if named is None:
         return ""
     if named == context.plan.run.name:
-        return "spec.gate.baseline: a run cannot be its own baseline: write the name of an earlier one"
+        return "spec.gates: a run cannot be its own baseline: write the name of an earlier one"
     name = f"EvalRun {named}"
     if baseline is None or not baseline.phase:
         if context.now - context.plan.run.created < timedelta(seconds=BASELINE_COMES_SECONDS):
             return ""
-        return f"spec.gate.baseline: there is no {name} in this namespace: write another, or the URL of its outputs"
+        return f"spec.gates: there is no {name} in this namespace: write another, or the URL of its outputs"
     if baseline.phase in ENDED and not baseline.output_url:
         state = f"{name} ended without outputs ({baseline.phase})"
-        return f"spec.gate.baseline: {state}: write another, or the URL of other outputs"
+        return f"spec.gates: {state}: write another, or the URL of other outputs"
     return ""
 
 
 def _waiting_for_baseline(context: ReconcileContext) -> str:
-    """Return what the run waits for before it can start; empty where it need not, or none is named."""
+    """Return the baseline that the run still waits for; empty if it waits for none."""
     named, baseline = context.run.spec.baseline_run, context.observed.baseline
     if named is None or (baseline is not None and baseline.output_url):
         return ""
@@ -106,7 +106,7 @@ def _waiting_for_baseline(context: ReconcileContext) -> str:
 
 
 def refuse(run: EvalRun, problem: str, now: datetime) -> Decision:
-    """End a run whose spec cannot be run. As it has not started, its spec can be mended."""
+    """End a run whose spec is invalid. The run has not started, so its spec can still be corrected."""
     before = run.status or EvalRunStatus.model_validate({})
     status = report_status(run, before, now, Report(refused=problem))
     ttl = run.spec.ttl_seconds_after_finished
@@ -114,9 +114,7 @@ def refuse(run: EvalRun, problem: str, now: datetime) -> Decision:
 
 
 def unsupported(run: EvalRun, settings: OperatorSettings) -> str:
-    """Return what only the operator can see to be wrong with a spec, and what to write instead; empty where nothing
-    is.
-    """
+    """Return the error of a spec that only the operator can detect, with the remedy; empty if the spec is supported."""
     spec = run.spec
     if spec.endpoints is not None:
         if len({endpoint.model for endpoint in spec.endpoints}) > 1:

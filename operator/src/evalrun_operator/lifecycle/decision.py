@@ -1,4 +1,4 @@
-"""Decision of one reconciliation, from the difference between the desired and the observed objects. Pure."""
+"""Derives the actions of one reconciliation from the difference between desired and observed objects. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -43,7 +43,8 @@ def decision(
     delete: Iterable[ObservedObject] = (),
     requeue_after: float | None = None,
 ) -> Decision:
-    """Act on the difference between what is desired and what is there. Nothing is touched that is not our own work."""
+    """Turn the difference between desired and observed objects into actions. Only objects made by the operator are
+    touched."""
     observed, wanted = context.observed, list(desired)
     refs = {ObjectKey(item["kind"], item["metadata"]["name"]) for item in wanted} | set(kept)
     started = context.before.start_time is not None
@@ -73,7 +74,7 @@ def _component(context: ReconcileContext, ref: ObjectKey) -> str:
 
 
 def _to_apply(observed: Observed, item: Object) -> bool:
-    """Return whether an object is missing or differs; one on its way out is waited for."""
+    """Return whether an object is missing or differs. An object that is being deleted is awaited instead."""
     seen = observed.objects.get(ObjectKey(item["kind"], item["metadata"]["name"]))
     if seen is None:
         return True

@@ -77,7 +77,7 @@ def _scaled(context: ReconcileContext, part: str, bounds: tuple[int, int], load:
 
 
 def generation_objects(context: ReconcileContext, generation: GenerationStep) -> tuple[list[Object], set[ObjectKey]]:
-    """Return what the generation needs, and what of it stays as it is."""
+    """Return the objects that the generation needs, and the keys of existing objects that stay unchanged."""
     plan, spec = context.plan, context.run.spec
     kept = {seen.ref for seen in context.observed.of_kind("RayJob", "Job", "RayCluster")}
     desired = []
@@ -96,7 +96,7 @@ def generation_objects(context: ReconcileContext, generation: GenerationStep) ->
 
 
 def _workers(context: ReconcileContext, rollout: Rollout, cluster: str) -> Workers:
-    """Return the worker group of a RayCluster that is there, or is to be made."""
+    """Return the worker group of the existing RayCluster, or of the RayCluster to create."""
     observed, ledger = context.observed, context.observed.ledger
     seen = observed.find("RayCluster", cluster)
     detail = None if seen is None else seen.detail

@@ -1,15 +1,15 @@
-"""The figures in a run's status, from what its ledger says. Pure."""
+"""Derives the metrics in a run's status from its ledger's reply. Pure."""
 
 from evalrun_api import names
 from evalrun_api.v1alpha1 import DatasetStatus, EvalRun, EvalRunStatus, FigureInterval
 from evalrun_operator.ledger_status import DatasetCounts, LedgerStatus
 
 PRIMARY_DATASET = "humaneval"
-"""The dataset whose accepted@1 stands in the column, where the run has it."""
+"""The dataset whose pass@1 stands in the column, where the run has it."""
 
 
 def figures_of(run: EvalRun, before: EvalRunStatus, ledger: LedgerStatus | None) -> dict[str, object]:
-    """Return the fields of the status that hold figures; none while the ledger says nothing: those before it stay."""
+    """Return the status fields that hold metrics; none while the ledger does not reply, so that earlier values stay."""
     if ledger is None or ledger.total == 0:
         return {}
     claim = names.ledger_claim(run.metadata.name, run.metadata.uid or "")

@@ -55,7 +55,7 @@ class ThawedSettings(OperatorSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Leave only what is given."""
+        """Read nothing but the constructor's arguments."""
         del settings_cls, env_settings, dotenv_settings, file_secret_settings
         return (init_settings,)
 
@@ -78,22 +78,22 @@ def has_hop_tokens(kept: Mapping[str, str]) -> bool:
 
 
 def has_weights_on_claim(kept: Mapping[str, str]) -> bool:
-    """Return whether a run keeps a bucket's model on the cache's claim, by the settings that it has kept."""
+    """Return whether the settings frozen for a run keep a bucket's model on the cache's claim."""
     return kept.get(WEIGHTS) == ON_CLAIM
 
 
 def has_tls_unless_disabled(kept: Mapping[str, str]) -> bool:
-    """Return whether a run that says nothing of TLS has it, by the settings that it has kept."""
+    """Return whether the settings frozen for a run give it TLS if its spec does not mention TLS."""
     return kept.get(TLS) == ISSUED
 
 
 def leaves_lost_nodes(kept: Mapping[str, str]) -> bool:
-    """Return whether a run's stateless pods leave a lost node soon, by the settings that it has kept."""
+    """Return whether the settings frozen for a run let its stateless pods leave a lost node soon."""
     return kept.get(LOST_NODES) == LEFT_SOON
 
 
 def thawed(settings: OperatorSettings, kept: Mapping[str, str]) -> OperatorSettings:
-    """Return the operator's settings with those that a run has kept; one that it does not know of is the operator's.
+    """Return the operator's settings, overridden by those frozen for a run.
 
     Raises:
         UnreadableSettingsError: a value is none that this operator knows.

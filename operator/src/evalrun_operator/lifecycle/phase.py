@@ -4,7 +4,7 @@ from evalrun_api.v1alpha1 import Condition, ConditionType, Phase, Reason
 
 
 def phase_of(conditions: dict[str, Condition], started: bool) -> Phase:
-    """Derive the one word from the conditions."""
+    """Derive the phase from the conditions."""
 
     def holds(kind: ConditionType) -> bool:
         return kind in conditions and conditions[kind].status == "True"
@@ -24,7 +24,7 @@ def phase_of(conditions: dict[str, Condition], started: bool) -> Phase:
 
 
 def reason_of(conditions: dict[str, Condition]) -> str:
-    """Return the reason that tells most of the phase: what holds the run back, else the step that it is at."""
+    """Return the reason that explains the phase best: the obstacle of the run, or else its current step."""
     if conditions[ConditionType.COMPLETE].status == "True":
         if conditions[ConditionType.DEGRADED].status == "True":
             return conditions[ConditionType.DEGRADED].reason

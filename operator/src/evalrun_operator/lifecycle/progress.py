@@ -88,7 +88,7 @@ def _next_look(context: ReconcileContext, generation: GenerationStep, status: Ev
 
 
 def _steps(status: EvalRunStatus) -> tuple[object, ...]:
-    """Return what of a status the next reconciliation decides by."""
+    """Return the fields of a status on which the next reconciliation depends."""
     return status.attempts, *((condition.type, condition.reason) for condition in status.conditions)
 
 

@@ -1,4 +1,4 @@
-"""The one decision: what a run needs now, from its spec, its status, what was observed, and the time. Pure.
+"""Decides what a run needs now, from its spec, its status, the observed objects and the time. Pure.
 
 It reads as the lifecycle: accepted -> aggregator and judge ready -> cluster ready -> generating -> cluster released as
 soon as every completion is in the ledger -> judging -> finished: judge scaled away, the aggregator answers for a while.

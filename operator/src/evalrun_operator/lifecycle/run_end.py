@@ -60,7 +60,7 @@ def early_end(context: ReconcileContext) -> End | None:
 
 
 def _refused_by_a_part(context: ReconcileContext) -> End | None:
-    """Return the end of a run that one of its pods refuses for what the user gave."""
+    """Return the end of a run whose input one of its pods refuses."""
     spec, observed = context.run.spec, context.observed
     for _, pod in observed.pods(names.AGGREGATOR):
         if pod.exit_code != ExitCode.BAD_INPUT:
@@ -95,7 +95,7 @@ def _deadline(context: ReconcileContext) -> datetime | None:
 
 
 def may_close(context: ReconcileContext, end: End) -> bool:
-    """Return whether the ledger is first to write what there is, of a run that ends for its deadline."""
+    """Return whether the ledger should write partial results before a run ends because of its deadline."""
     limit, ledger = _deadline(context), context.observed.ledger
     if end.reason is not Reason.DEADLINE_EXCEEDED or limit is None:
         return False
@@ -112,7 +112,7 @@ def may_close(context: ReconcileContext, end: End) -> bool:
 
 
 def close(context: ReconcileContext, end: End) -> Decision:
-    """Free GPUs and judge, and have the ledger write what there is; the run ends once it has."""
+    """Free the GPUs and the judge and have the ledger write partial results. The run ends once they are written."""
     report = Report(
         ledger=context.observed.ledger,
         generated=context.generated,
@@ -140,7 +140,7 @@ def finish(context: ReconcileContext, end: End, generation: GenerationStep | Non
 
 
 def after_end(context: ReconcileContext) -> Decision:
-    """Keep an ended run as it is, until its TTL."""
+    """Keep an ended run unchanged until its TTL."""
     return _ended(context, context.before)
 
 
@@ -171,6 +171,6 @@ def _never_ran(status: EvalRunStatus) -> bool:
 
 
 def leave(context: ReconcileContext) -> Decision:
-    """Free what a deleted run holds. The garbage collector would, but only once every finalizer of others is gone."""
+    """Delete the objects of a deleted run. The garbage collector would wait until all foreign finalizers are gone."""
     claims = {seen.ref for seen in context.observed.of_kind("PersistentVolumeClaim")}
     return decision(context, context.before, [], claims, release(context.observed, context.now, jobs_first=False))

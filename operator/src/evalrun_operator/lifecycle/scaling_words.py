@@ -1,4 +1,4 @@
-"""Status texts about a run's autoscalers: that they scale, or why they do not and what to do. Pure."""
+"""Status texts about a run's autoscalers: whether they scale, or why not and how to fix it. Pure."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -32,7 +32,7 @@ def unmeasured(context: ReconcileContext) -> str:
 
 
 def scaling(context: ReconcileContext) -> RunText | None:
-    """Return what the condition ScalingActive says; None for a run whose judge has a fixed size, or rests."""
+    """Return the text of the condition ScalingActive; None if the judge has a fixed size or is idle."""
     judge = context.run.spec.own_judge
     if judge is None or judge_rests(context):
         return None
@@ -62,7 +62,7 @@ def scaling(context: ReconcileContext) -> RunText | None:
 
 
 def _unless_absent(context: ReconcileContext, scaled: Sequence[str]) -> RunText | None:
-    """Return that the judge is measured; None while an autoscaler is being made, and the cause if it cannot be."""
+    """Return that the judge is scaled; None while an autoscaler is being created, and the cause if it cannot be."""
     kind = "ScaledObject" if context.settings.autoscaling == "keda" else "HorizontalPodAutoscaler"
     absent = [name for name in scaled if context.observed.find(kind, name) is None]
     if not absent:
@@ -78,7 +78,7 @@ def _unless_absent(context: ReconcileContext, scaled: Sequence[str]) -> RunText 
 
 
 def awaited_capacity(context: ReconcileContext) -> str:
-    """Return what is said of answers that wait while the judge is scaled to zero; empty where none do.
+    """Describe the completions that wait while the judge is scaled to zero; empty if none wait.
 
     KEDA itself cannot be asked: of one that is gone, the ScaledObjects still say that all is well.
     """

@@ -1,4 +1,4 @@
-"""Context of one decision about a run, and the facts that are derived from it. Pure."""
+"""Holds the context of a decision about a run and derives facts from it. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from evalrun_operator.settings import OperatorSettings
 
 @dataclass(frozen=True)
 class ReconcileContext:
-    """Everything that one decision depends on."""
+    """Everything on which a decision depends."""
 
     run: EvalRun
     before: EvalRunStatus
@@ -41,7 +41,7 @@ class ReconcileContext:
 
     @property
     def generated(self) -> bool:
-        """Whether every completion is in the ledger; where the ledger does not say, as it was last known.
+        """Whether every completion is in the ledger, by its last known reply.
 
         A ledger that says that answers are missing wins over what was known: its volume was lost.
         """
@@ -52,7 +52,7 @@ class ReconcileContext:
 
 
 def waiting_for(context: ReconcileContext) -> str:
-    """Return what of aggregator and judge is not up yet; empty where all is, and the ledger answers."""
+    """Name the parts among aggregator and judge that are not ready; empty if all are ready and the ledger replies."""
     run, observed = context.plan.run.name, context.observed
     parts = [("StatefulSet", names.AGGREGATOR)]
     if context.run.spec.own_judge is not None and not judge_rests(context):
@@ -95,9 +95,8 @@ def aggregator_of(plan: RunPlan, observed: Observed) -> ObservedObject | None:
 
 
 def cut_off(context: ReconcileContext) -> list[ObservedObject]:
-    """Return the aggregator where the chart's judge no longer takes its calls: the judge has got another authority, or
-    has turned to TLS or to plain text. Made again, it goes on from its ledger with what is right now.
-    """
+    """Return the aggregator if the chart's judge no longer accepts its calls because the authority or TLS mode
+    changed. A recreated aggregator continues from its ledger with the right settings."""
     plan, observed = context.plan, context.observed
     seen = aggregator_of(plan, observed)
     if seen is None or (plan.judge_is_issued and observed.judge_authority is None):
@@ -106,14 +105,14 @@ def cut_off(context: ReconcileContext) -> list[ObservedObject]:
 
 
 def ledger_failed(context: ReconcileContext) -> bool:
-    """Return whether the ledger cannot go on, and says so itself: not a process that is being replaced already."""
+    """Return whether a running aggregator reports that its ledger cannot continue."""
     ledger = context.observed.ledger
     workload = context.observed.workload("StatefulSet", names.component(context.plan.run.name, names.AGGREGATOR))
     return ledger is not None and ledger.state is RunState.FAILED and workload is not None and workload.settled
 
 
 def aggregator_restarts(context: ReconcileContext) -> int:
-    """Return how often the aggregator was restarted since its ledger had failed."""
+    """Return how often the aggregator was restarted after its ledger failed."""
     seen = aggregator_of(context.plan, context.observed)
     return 0 if seen is None else seen.restarts
 
@@ -125,7 +124,7 @@ def holds(status: EvalRunStatus, kind: ConditionType) -> bool:
 
 
 def contender_of(manifest: Mapping[str, Any]) -> QueuedRun | None:
-    """Return an EvalRun as one that holds a place or waits for one; None if it does neither."""
+    """Return an EvalRun as active or queued; None if it is neither."""
     metadata, spec, status = manifest["metadata"], manifest.get("spec") or {}, manifest.get("status") or {}
     said = {one.get("type"): one.get("status") for one in status.get("conditions") or ()}
     if metadata.get("deletionTimestamp") or said.get(ConditionType.COMPLETE) == "True":
@@ -146,7 +145,7 @@ def holds_queue_position(status: EvalRunStatus) -> bool:
 
 
 def identity_of(run: EvalRun) -> RunIdentity:
-    """Return which EvalRun it is."""
+    """Return the identity of an EvalRun."""
     metadata = run.metadata
     created = metadata.creation_timestamp
     if metadata.uid is None or metadata.namespace is None or created is None:

@@ -14,7 +14,7 @@ SETTLE_SECONDS = 15.0
 
 
 def obstacle_to_start(context: ReconcileContext, waits: str) -> str:
-    """Return what prevents the run from starting until somebody fixes it; empty if nothing is known."""
+    """Return what prevents the run from starting until somebody fixes it; empty if no obstacle is known."""
     observed = context.observed
     parts = [names.AGGREGATOR, names.JUDGE, names.SANDBOX] if waits else []
     if not context.generated:
@@ -33,7 +33,7 @@ def obstacle_to_start(context: ReconcileContext, waits: str) -> str:
 
 
 def stalled_words(context: ReconcileContext, waits: str) -> str:
-    """Return what the condition Stalled says: the cause, and when the run fails."""
+    """Return the text of the condition Stalled: the cause, and when the run will fail."""
     cause = obstacle_to_start(context, waits)
     if not cause:
         return ""

@@ -1,4 +1,4 @@
-"""From what was decided to what is said: conditions, phase, figures, events. Pure.
+"""Turns decisions into the status: conditions, phase, metrics and events. Pure.
 
 Every condition is written in every reconciliation, in the order of their types; the time of a transition changes only
 with the status. The reasons are documented beside the types.
@@ -139,7 +139,7 @@ def with_applied(
 
 
 def events_of(before: EvalRunStatus, after: EvalRunStatus) -> tuple[StatusEvent, ...]:
-    """Return what is new in a status: one event a reason that a condition has taken on and says something about."""
+    """Return one event per condition whose reason has changed and whose text is not empty."""
     known = {condition.type: condition.reason for condition in before.conditions}
     events: dict[str, StatusEvent] = {}
     for condition in after.conditions:
@@ -174,7 +174,7 @@ def _said(run: EvalRun, before: EvalRunStatus, report: Report) -> dict[Condition
     }
     if report.scaling is not None:
         said[ConditionType.SCALING_ACTIVE] = report.scaling
-    if run.spec.all_gates:
+    if run.spec.gates:
         said[ConditionType.GATE_PASSED] = _gate(before, report)
     if run.spec.attest is not None:
         said[ConditionType.ATTESTED] = _attested(before, report)
@@ -199,13 +199,13 @@ def _admitted(before: EvalRunStatus, report: Report) -> RunText:
 
 
 def _applied(before: EvalRunStatus) -> RunText:
-    """Carry over what was said of the last reconciliation's writes: those of this one are still to be made."""
+    """Carry over the text about the writes of the last reconciliation, because those of this one are still to come."""
     was = condition_of(before, ConditionType.APPLIED)
     return RunText("True", Reason.ALL_APPLIED) if was is None else _again(was)
 
 
 def _accepted(before: EvalRunStatus, report: Report) -> RunText:
-    """Accept the spec; where it leaves GPUs idle, say so there: it is the spec that must change."""
+    """Accept the spec. If the spec leaves GPUs idle, say so here, because only the spec can change it."""
     if report.ledger is not None and report.ledger.warnings:
         return RunText("True", Reason.SPEC_ACCEPTED, " ".join(f"{warning}." for warning in report.ledger.warnings))
     was = condition_of(before, ConditionType.ACCEPTED)
@@ -214,7 +214,7 @@ def _accepted(before: EvalRunStatus, report: Report) -> RunText:
 
 
 def _generation_texts(run: EvalRun, before: EvalRunStatus, report: Report) -> tuple[RunText, RunText]:
-    """Return what ClusterReady and Generated are."""
+    """Return the texts of the conditions ClusterReady and Generated."""
     on_ray = run.spec.rollout is not None
     released = RunText("False", Reason.CLUSTER_RELEASED, "Its GPUs are free.") if on_ray else NO_CLUSTER
     was = condition_of(before, ConditionType.GENERATED)
@@ -278,7 +278,7 @@ def _not_judged(ledger: LedgerStatus) -> RunText:
 
 
 def _gate(before: EvalRunStatus, report: Report) -> RunText:
-    """Copy the aggregator's decision; only an ended run has one."""
+    """Copy the aggregator's decision about the gates; open until the run has ended."""
     ledger = report.ledger
     if ledger is None or not ledger.ended:
         was = condition_of(before, ConditionType.GATE_PASSED)
@@ -310,7 +310,7 @@ def _attested(before: EvalRunStatus, report: Report) -> RunText:
 
 
 def _again(was: Condition) -> RunText:
-    """Return the text of a condition that says what it said before."""
+    """Return the unchanged text of a condition."""
     return RunText(was.status, Reason(was.reason), was.message)
 
 

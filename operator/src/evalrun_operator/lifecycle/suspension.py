@@ -56,7 +56,7 @@ def resume(context: ReconcileContext) -> Decision:
 
 
 def held_by_kueue(context: ReconcileContext) -> RunText | None:
-    """Return what a run says whose RayCluster or Job is held back; None if none is."""
+    """Return the text for a run whose RayCluster or Job Kueue holds back; None if Kueue holds back none."""
     queue = context.run.spec.queue_name
     for seen in context.observed.held():
         name, word = f"{seen.ref.kind} {seen.ref.name}", context.observed.kueue.get(seen.uid, KueueWord(""))

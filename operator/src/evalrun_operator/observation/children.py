@@ -1,4 +1,4 @@
-"""Keeps what the watches saw: the runs' objects by run, and the EvalRuns of this operator's class."""
+"""Stores what the watches reported: the objects of each run, and the EvalRuns of this operator's class."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -40,11 +40,11 @@ class Children:
         """API groups that autoscalers measure by, and the cluster does not serve."""
 
     def of(self, namespace: str, uid: str) -> list[ObservedObject]:
-        """Return what carries a run's uid in its namespace."""
+        """Return the objects in a namespace that carry a run's uid."""
         return list(self._by_run.get((namespace, uid), {}).values())
 
     def put(self, manifest: dict[str, Any]) -> Known | None:
-        """Take over the state of an object; one that cannot be read is skipped, logged and counted."""
+        """Store the state of an object. An unreadable object is skipped, logged and counted."""
         metadata = manifest["metadata"]
         namespace, labels = metadata["namespace"], metadata.get("labels") or {}
         run, key = (namespace, labels.get(names.RUN_UID_LABEL, "")), (namespace, labels.get(names.RUN_LABEL, ""))
@@ -60,7 +60,7 @@ class Children:
         return run, seen.ref, key, seen.uid
 
     def drop(self, known: Known) -> None:
-        """Forget an object that is gone, but not the one that has taken its name."""
+        """Forget a deleted object, but not a new object of the same name."""
         run, ref, key, uid = known
         objects = self._by_run.get(run, {})
         if ref in objects and objects[ref].uid == uid:

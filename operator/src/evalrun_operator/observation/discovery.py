@@ -13,7 +13,7 @@ ASK_SECONDS = 30.0
 
 
 class Groups(Protocol):
-    """Knows what the API server serves; `evalrun_cluster.client.Cluster` is one."""
+    """Interface for asking which API groups are served. `evalrun_cluster.client.Cluster` implements it."""
 
     async def serves_group(self, group: str) -> bool:
         """Return whether an API group is served. Raises ClusterError."""
@@ -21,7 +21,7 @@ class Groups(Protocol):
 
 
 class ApiDiscovery:
-    """Keeps which of some API groups are missing. What cannot be asked stays as it was known.
+    """Remembers which API groups are missing. If discovery fails, the last known answer stays valid.
 
     Args:
         groups: the API server.

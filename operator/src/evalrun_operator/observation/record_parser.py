@@ -38,7 +38,7 @@ ASLEEP = "ScalingDisabled"
 
 
 class UnreadableObjectError(Exception):
-    """Raised when an object holds what no object of ours does. It is skipped: anybody may use our labels."""
+    """An object has contents that the operator would never write. It is skipped, because anybody may use our labels."""
 
 
 def parse_record(manifest: Manifest) -> ObservedObject:
@@ -80,7 +80,7 @@ def _parse_record(manifest: Manifest) -> ObservedObject:
 
 
 def parse_kueue_word(workloads: Iterable[Manifest]) -> KueueWord:
-    """Return what Kueue says of an object by its newest Workload; an empty word if there is none."""
+    """Return Kueue's report about an object, from its newest Workload; empty if there is no Workload."""
     newest = max(workloads, key=lambda one: str(one.get("metadata", {}).get("creationTimestamp", "")), default=None)
     if newest is None:
         return KueueWord("")
@@ -97,7 +97,7 @@ def parse_kueue_word(workloads: Iterable[Manifest]) -> KueueWord:
 
 
 def belonging(objects: Iterable[ObservedObject]) -> dict[ObjectKey, ObservedObject]:
-    """Return what really is a run's of the objects that carry its uid, by reference.
+    """Return those of the objects with a run's uid that really belong to the run.
 
     A label can be copied by anybody: what counts is the controller owner reference. Pods count through their owner, and
     so do the autoscalers that KEDA makes of our ScaledObjects. ReplicaSets, between a Deployment and its pods, are not
@@ -259,7 +259,7 @@ def _pod_state(status: Manifest, conditions: Mapping[str, Manifest], containers:
 
 
 def _ended_with(container: str, code: int, ended: Manifest) -> _PodState:
-    """Return the state of a pod whose container ended with an exit code other than 0."""
+    """Return the state of a pod whose container ended with a nonzero exit code."""
     message = str(ended.get("message", ""))
     record = parse_termination_message(message)
     said = " ".join((message if record is None else record.text).split())

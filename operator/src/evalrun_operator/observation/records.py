@@ -1,4 +1,4 @@
-"""Records of a run's observed objects: small and frozen, and the facts that one reconciliation knows about a run.
+"""Small frozen records of observed objects, and the facts that one reconciliation knows about a run.
 
 A thousand runs have tens of thousands of objects; as whole they would fill the operator's memory.
 """
@@ -35,7 +35,7 @@ class OwnerController:
 
 @dataclass(frozen=True, slots=True)
 class ObservedObject:
-    """One object that was made for a run."""
+    """An object that was created for a run."""
 
     ref: ObjectKey
     uid: str
@@ -185,7 +185,7 @@ class KueueWord:
 
 @dataclass(frozen=True)
 class Observed:
-    """Everything that one reconciliation knows of a run."""
+    """Everything that one reconciliation knows about a run."""
 
     objects: Mapping[ObjectKey, ObservedObject] = field(default_factory=dict)
     tokens: RunTokens | None = None
@@ -238,13 +238,13 @@ class Observed:
         ]
 
     def troubles(self, *components: str) -> str:
-        """Return what keeps the pods of some components from being made, or from running; empty where nothing does."""
+        """Describe why pods of some components cannot be created or do not run; empty if they all do."""
         return "; ".join(trouble.text for trouble in self.trouble_list(*components)[:3])
 
     def trouble_list(
         self, *components: str, made_before: datetime | None = None, with_ended: bool = True
     ) -> list[Trouble]:
-        """Return what keeps the pods of some components from being made, or from running, an object an item.
+        """List why pods of some components cannot be created or do not run, one item per object.
 
         Args:
             components: whose pods.

@@ -1,4 +1,4 @@
-"""Tells of objects that cannot be worked on: each once, in the log and as an event on the object."""
+"""Reports each unreadable object once, in the log and as an event on the object."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Follows EvalRuns and the objects that belong to them: lists a kind, watches it, lists it again, tells what it saw.
+"""Lists and watches EvalRuns and the objects that belong to them, and reports every change.
 
 Of children only what carries a run's label is asked for, so a large cluster costs no more than its runs do. Every list
 replaces what was known of the kind: what a watch has missed is found by the next one, at the latest after
@@ -37,10 +37,10 @@ Skip = Callable[[Kind, Mapping[str, str], str], None]
 
 
 class Sink(Protocol):
-    """Receiver of what a watch observed."""
+    """Interface to the receiver of what a watch observed."""
 
     def put(self, manifest: dict[str, Any]) -> Hashable | None:
-        """Take over the state of an object and return what `drop` needs to know of it; None if it is skipped."""
+        """Store the state of an object and return the key that `drop` needs, or None if the object is skipped."""
         ...
 
     def drop(self, known: Any) -> None:  # noqa: ANN401 - what `put` gave
@@ -49,7 +49,7 @@ class Sink(Protocol):
 
 
 class Watch:
-    """Follows one kind in one namespace, or in all.
+    """Watches one kind in one namespace, or in all.
 
     Args:
         client: lightkube's.
@@ -97,7 +97,7 @@ class Watch:
         """The last error; empty while all is well."""
 
     def heard_before(self, now: float) -> float:
-        """Return the seconds since the API server last told something; an answer that refuses counts."""
+        """Return the seconds since the last reply of the API server, refusals included."""
         return now - self._heard_at
 
     async def run(self) -> None:
@@ -152,7 +152,7 @@ class Watch:
         self.answered.set()
 
     async def _list(self) -> str:
-        """Take over every object; returns the version to watch from. Raises httpx2.HTTPError."""
+        """Store every object, and return the version to watch from. Raises httpx2.HTTPError."""
         labels = {} if self.kind in {EVAL_RUN, EVAL_SCHEDULE} else {"labelSelector": names.RUN_UID_LABEL}
         self._selectors = {**labels, "fieldSelector": self._field_selector} if self._field_selector else labels
         try:
@@ -176,7 +176,8 @@ class Watch:
         return version
 
     async def _follow(self, version: str) -> None:
-        """Watch from a version on, for one session. Raises httpx2.HTTPError where the watch breaks, 410 included."""
+        """Watch from a version on until the session ends. Raises httpx2.HTTPError if the watch breaks, also on
+        status 410."""
         loop = asyncio.get_running_loop()
         end = loop.time() + SESSION_SECONDS
         events = self._client.watch_objects(self.kind, self.namespace, self._selectors, version, SESSION_SECONDS)
@@ -193,7 +194,7 @@ class Watch:
                 return
 
     def _take(self, item: dict[str, Any] | UndecodableObject) -> str:
-        """Take over an object, or skip it and drop what was known of it. Returns its uid."""
+        """Store an object, or skip it and drop its earlier state. Return its uid."""
         if isinstance(item, UndecodableObject):
             metadata, reason = item.metadata, item.reason
         else:
@@ -214,7 +215,7 @@ class Watch:
         return uid
 
     def _put(self, item: dict[str, Any]) -> None:
-        """Take over an object; one that changed its run, or became unreadable, is dropped where it was.
+        """Store an object, and drop it where it was if it changed its run or became unreadable.
 
         An object that has not changed since is left as it is: each list, every few minutes, would otherwise replace all
         that is kept by copies made among the list's garbage, and hold that memory.
@@ -237,7 +238,7 @@ class Watch:
 
 
 class Watches:
-    """Follows all kinds, and says when one is followed no more.
+    """Watches all kinds, and reports a kind that can no longer be watched.
 
     Args:
         client: lightkube's.

@@ -1,1 +1,1 @@
-"""Decisions over plain data, one a module: no manifest, no I/O, no clock but the one that is passed in."""
+"""Decisions over plain data, one per module, without manifests, I/O, or any clock but an argument."""

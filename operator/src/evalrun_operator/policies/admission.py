@@ -1,4 +1,4 @@
-"""Admission of runs while others are active: up to a maximum number, fair between namespaces, oldest first within each.
+"""Admits runs up to a maximum number of active runs, fairly between namespaces and oldest first within each.
 
 A run is admitted as a whole or not at all. Half-built runs deadlock: thirty of them hold all memory of a node with
 their ledgers and judges, and none of them can place its generator.
@@ -13,7 +13,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class QueuedRun:
-    """A run that holds a place, or waits for one."""
+    """A run that is active or waits in the queue."""
 
     uid: str
     created: datetime
@@ -67,7 +67,7 @@ def place_of(
 
 
 def _in_turn(known: Iterable[QueuedRun], active: Collection[str]) -> Iterator[tuple[QueuedRun, int]]:
-    """Yield the waiting runs in the order of their admission, each with the number of its namespace's runs before it.
+    """Yield the waiting runs in the order of their admission, with the number of runs of their namespace before each.
 
     The next run is always the oldest of the namespace that has the fewest runs: whoever creates hundreds of runs delays
     another namespace by no more than a namespace that creates a single run.

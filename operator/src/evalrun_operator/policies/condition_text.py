@@ -29,7 +29,7 @@ ScheduleText = ConditionText[ScheduleReason]
 def to_condition(
     kind: StrEnum, text: ConditionText[ReasonT], was: Condition | None, generation: int | None, now: datetime
 ) -> Condition:
-    """Return a condition that says a text.
+    """Return the condition with a text.
 
     Args:
         kind: its type.

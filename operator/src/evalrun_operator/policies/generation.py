@@ -35,7 +35,7 @@ class NewAttempt:
 
 @dataclass(frozen=True, kw_only=True)
 class GenerationStep:
-    """Next step of the generation, and how the status describes it."""
+    """The next step of the generation, with its status texts."""
 
     attempts: int
     cluster_ready: RunText
@@ -88,7 +88,7 @@ def gpu_holders(observed: Observed) -> list[ObservedObject]:
 
 
 def release(observed: Observed, now: datetime, *, jobs_first: bool) -> tuple[ObservedObject, ...]:
-    """Return what is to be deleted so that no GPU is held and no attempt runs.
+    """Return the objects to delete so that no GPU is held and no attempt runs.
 
     Args:
         observed: the run's objects.

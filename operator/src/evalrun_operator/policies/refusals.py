@@ -72,7 +72,7 @@ def holding_refusal(status: EvalRunStatus, failures: Sequence[WriteFailure] | No
 
 
 def _told(failures: Sequence[WriteFailure]) -> list[WriteFailure]:
-    """Return the failures that are told of, first the one that matters most: those that last, else all."""
+    """Return the failures to report, the most important first: lasting failures if there are any, or else all."""
     lasting = [failure for failure in failures if failure.lasts]
     return sorted(lasting or failures, key=lambda failure: (failure.is_dispensable, failure.text))
 

@@ -27,7 +27,7 @@ def abandoned_pods(observed: Observed, now: datetime) -> list[ObservedObject]:
 
 
 def stuck_pods(observed: Observed, now: datetime, *components: str) -> str:
-    """Return which pods of some components hang in Terminating, where, since when, and what to do; empty if none does.
+    """Describe the pods of some components that hang in Terminating, and the remedy; empty if no pod hangs.
 
     A StatefulSet makes no other pod of the name before, and their GPUs count as held.
     """

@@ -35,8 +35,7 @@ def wanted_workers(
     pods: Sequence[WorkerPod],
     busy: Sequence[str] | None,
 ) -> Workers:
-    """Return the worker group: as many workers as the wanted replicas take, and none taken from a replica that has
-    work.
+    """Return the worker group with as many workers as the wanted replicas need, without removing a busy worker.
 
     The generator ends a replica that is idle and too many; the pod in which it was is then named for KubeRay. A name
     stays until its pod is gone: before, KubeRay counts that pod among the others and would take one of those for it.
@@ -68,5 +67,5 @@ def wanted_workers(
 
 
 def _all_known(rollout: Rollout, busy: Sequence[str] | None) -> bool:
-    """Return whether it is known of each replica where it is. One that spans pods names only the first of them."""
+    """Return whether the pod of each replica is known. A replica that spans pods names only its first pod."""
     return busy is not None and "" not in busy and rollout.gpus_per_replica <= rollout.gpus_per_node

@@ -140,7 +140,7 @@ class Controller(Reconciler):
     def _told(
         self, key: Key, run: EvalRun, status: EvalRunStatus, errors: Sequence[tuple[str, ClusterError]], now: datetime
     ) -> EvalRunStatus:
-        """Return the status with what is to be said of the writes that failed."""
+        """Return the status with a report of the writes that failed."""
         failures = [
             WriteFailure(kind, _reason(error), str(error))
             for kind, error in errors

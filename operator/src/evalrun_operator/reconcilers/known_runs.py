@@ -1,4 +1,4 @@
-"""The EvalRuns as they were last seen, stored compressed, and what each one means for the queue of runs."""
+"""Stores the last seen state of each EvalRun, compressed, with its position in the queue of runs."""
 
 import json
 import zlib

@@ -33,7 +33,7 @@ WARNING_SECONDS = 5.0
 
 
 class Observer:
-    """Looks at runs; remembers only what spares it a request.
+    """Observes runs. It remembers only what saves a request.
 
     Args:
         settings: the operator's.
@@ -66,7 +66,7 @@ class Observer:
         """By uid of a run and of an object of it: what Kueue said of the object, and when it was asked."""
 
     async def observe(self, run: EvalRun, identity: RunIdentity) -> Observed:
-        """Return what is known of a run now. Raises ClusterError."""
+        """Return the observed state of a run. Raises ClusterError."""
         objects = belonging(self._children.of(identity.namespace, identity.uid))
         started = run.status is not None and run.status.start_time is not None
         ended = run.status is not None and holds(run.status, ConditionType.COMPLETE)
@@ -120,7 +120,8 @@ class Observer:
         return replace(observed, ledger=ledger)
 
     async def _ask_for_warnings(self, identity: RunIdentity, observed: Observed) -> dict[str, Trouble]:
-        """Return the last warnings about objects that do not come up and say nothing themselves, by uid."""
+        """Return, by uid, the last warning events of objects that do not start and whose own status does not say
+        why."""
         known, now = self._warnings.get(identity.uid, {}), self._clock()
         fresh = {}
         for seen in observed.silent():
@@ -133,7 +134,7 @@ class Observer:
         return {uid: trouble for uid, (trouble, _) in fresh.items() if trouble is not None}
 
     async def _ask_kueue(self, identity: RunIdentity, observed: Observed) -> dict[str, KueueWord]:
-        """Return what Kueue says of the objects that it holds back, by uid."""
+        """Return, by uid, Kueue's report about each object that it holds back."""
         known, now = self._kueue.pop(identity.uid, {}), self._clock()
         fresh = {}
         for seen in observed.held():
@@ -163,7 +164,7 @@ class Observer:
         self._resynced[uid] = self._clock()
 
     def forget_tokens(self) -> None:
-        """Read every token again: another operator may have made new ones."""
+        """Read every token again, because another operator may have created new tokens."""
         self._tokens.clear()
 
     def forget(self, key: Key, uid: str) -> None:
@@ -173,7 +174,7 @@ class Observer:
             known.pop(uid, None)
 
     def close(self, identity: RunIdentity) -> None:
-        """Close what is held open for a run's ledger, which will not be asked again soon."""
+        """Close the connection to a run's ledger that will not be called again soon."""
         self._aggregators.forget(self._address(identity.namespace, identity.name))
 
     async def _baseline(self, run: EvalRun) -> Baseline | None:

@@ -9,7 +9,7 @@ from evalrun_operator.policies.admission import QueuedRun, QueuePosition, place_
 
 
 class QueuePositions:
-    """Remembers who was admitted from the decision on: a run's status says so only once it is written.
+    """Remembers admitted runs from the decision on, because a run's status shows the admission only once it is written.
 
     Args:
         max_active: runs that may be active at a time; 0: any number.
@@ -24,7 +24,7 @@ class QueuePositions:
         self._admitted: set[str] = set()
 
     def of(self, uid: str) -> QueuePosition:
-        """Return where a run stands in the queue."""
+        """Return a run's position in the queue."""
         if self._max_active == 0 or uid in self._admitted:
             return QueuePosition()
         return place_of(uid, self._contenders.values(), self._max_active, self._admitted)
@@ -35,7 +35,7 @@ class QueuePositions:
             self._admitted.add(uid)
 
     def free(self, uid: str) -> None:
-        """Take a run's place back, if it has one, and wake those that wait for one."""
+        """Release a run's position, if it has one, and wake the waiting runs."""
         if uid not in self._admitted:
             return
         self._admitted.discard(uid)

@@ -1,4 +1,4 @@
-"""Reconciler of one kind: which objects there are, when a reconciliation is made over each, and what follows a failure.
+"""Reconciler of one kind: knows the objects, decides when to reconcile each, and retries after a failure.
 
 EvalRuns and EvalSchedules each have one. It knows no framework, and nothing of what a reconciliation decides.
 """
@@ -42,7 +42,7 @@ class ReconcileResult:
 
 
 class Reconciler(ABC):
-    """Keeps the objects of a kind as they were last seen, and reconciles them.
+    """Stores the last seen state of each object of a kind, and reconciles the objects.
 
     Args:
         kind: of the objects.
@@ -75,7 +75,7 @@ class Reconciler(ABC):
 
     @abstractmethod
     def _on_forgotten(self, key: Key, uid: str, *, replaced: bool) -> None:
-        """Drop what is kept of an object that is gone; `replaced` says that another object has its name already."""
+        """Drop the state of a deleted object. `replaced`: another object already has its name."""
 
     def _on_shown(self, uid: str) -> None:  # noqa: B027 - most kinds need not know
         """Note that the API server has just shown an object."""
@@ -86,7 +86,7 @@ class Reconciler(ABC):
         return any(manifest["metadata"].get(field) != known["metadata"].get(field) for field in fields)
 
     def saw(self, manifest: Object, *, gone: bool = False) -> None:
-        """Take over an object as it was seen; work on it where there is something new besides its status."""
+        """Store the state of an object, and reconcile it if anything but its status changed."""
         key, uid = _key_of(manifest), manifest["metadata"]["uid"]
         known = self._known.get(key)
         same = known is not None and known["metadata"]["uid"] == uid
@@ -162,7 +162,7 @@ class Reconciler(ABC):
         return True
 
     async def _record(self, identity: RunIdentity, event: StatusEvent) -> None:
-        """Record an event; one that cannot be recorded is only logged: the status says the same."""
+        """Record an event. A failure is only logged, because the status holds the same text."""
         place = self._kind, identity.namespace, identity.name
         logger.info("%s %s/%s: %s: %s", *place, event.reason, event.message)
         try:
@@ -171,8 +171,7 @@ class Reconciler(ABC):
             logger.warning("%s %s/%s: %s", *place, error)
 
     async def _complain(self, key: Key, manifest: Object, reason: str, message: str) -> None:
-        """Record once, as an event, what ended a reconciliation before its status was written: no condition tells of
-        it."""
+        """Record once, as an event, the error that ended a reconciliation before it could write the status."""
         if self._complaints.get(key) == message:
             return
         self._complaints[key] = message
@@ -216,7 +215,7 @@ def _key_of(manifest: Object) -> Key:
 
 
 def _is_newer(manifest: Object, known: Object) -> bool:
-    """Compare two states of one object; resource versions are whole numbers that grow (Kubernetes 1.35, KEP-5504)."""
+    """Compare two states of an object: resource versions are growing integers (Kubernetes 1.35, KEP-5504)."""
     ours, theirs = manifest["metadata"]["resourceVersion"], known["metadata"]["resourceVersion"]
     if ours.isdecimal() and theirs.isdecimal():
         return int(ours) > int(theirs)

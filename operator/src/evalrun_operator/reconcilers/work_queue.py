@@ -19,7 +19,7 @@ FIRST = float("-inf")
 
 
 class Turns(Generic[KeyT]):
-    """Keys that are due, each with its time; every group has one in turn."""
+    """Due keys with their times. The groups take turns."""
 
     def __init__(self) -> None:
         self._groups: dict[Hashable, deque[tuple[float, KeyT]]] = {}
@@ -32,7 +32,7 @@ class Turns(Generic[KeyT]):
         self._groups.setdefault(group, deque()).append((due, key))
 
     def pop(self) -> tuple[float, KeyT]:
-        """Remove and return the next key. Raises StopIteration if there is none."""
+        """Remove and return the next key. Raises StopIteration if no key is due."""
         group = next(iter(self._groups))
         keys = self._groups.pop(group)
         found = keys.popleft()
@@ -46,7 +46,7 @@ class Turns(Generic[KeyT]):
 
 
 class WorkQueue(Generic[KeyT]):
-    """Wakes keys now or later; `workers` of them are worked on at the same time, never one key twice.
+    """Wakes keys now or later. `workers` keys are processed at the same time, and no key twice at once.
 
     While it is stopped it keeps nothing: an operator that stands by would hold the key of every run there ever was.
     Whoever starts it wakes every key.
@@ -107,7 +107,7 @@ class WorkQueue(Generic[KeyT]):
         self._tasks = [asyncio.create_task(work, name=name) for work, name in workers]
 
     async def stop(self) -> None:
-        """End the workers; what they were at is cut off, and what waits is forgotten."""
+        """End the workers: their current work is cancelled, and waiting keys are forgotten."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Writes of a decision: deletions first, then what is to be created or changed."""
+"""Performs the writes of a decision: deletions first, then creations and changes."""
 
 from collections.abc import Awaitable
 from functools import partial
@@ -44,7 +44,7 @@ async def write(
 
 
 async def _bring_about(cluster: Cluster, item: Object, observed: Observed) -> None:
-    """Create an object, or change in it what is out of date. Raises ClusterError."""
+    """Create an object, or change its outdated fields. Raises ClusterError."""
     kind, name, namespace = item["kind"], item["metadata"]["name"], item["metadata"]["namespace"]
     seen = observed.objects.get(ObjectKey(kind, name))
     if seen is None:

@@ -1,4 +1,4 @@
-"""The objects of a run, as manifests: pure functions of (run, spec, settings, token), one module a part.
+"""Manifests of a run's objects, as pure functions of (run, spec, settings, token), one module per part.
 
 No clock, no I/O, no decision about when: `reconcile` says which of them a run needs now.
 """

@@ -1,4 +1,4 @@
-"""The keeper of the run's ledger: a StatefulSet of one pod, its volume and its Service."""
+"""Manifests of the aggregator: a StatefulSet of one pod, its volume and its Service."""
 
 from evalrun_api import names
 from evalrun_cluster.objects import Object
@@ -68,7 +68,7 @@ def aggregator_stateful_set(plan: RunPlan, restarts: int = 0) -> Object:
 
 
 def judge_address(plan: RunPlan) -> str:
-    """Return where the run's judge answers: its own, or the shared one."""
+    """Return the address of the run's judge, its own or shared."""
     reference = plan.spec.judge_ref
     if reference is None:
         host = names.service_host(names.component(plan.run.name, names.JUDGE), plan.run.namespace)
@@ -80,7 +80,7 @@ def judge_address(plan: RunPlan) -> str:
 def _pod(plan: RunPlan) -> Object:
     spec, output = plan.spec, plan.spec.output
     sources = [url for dataset in spec.to_wire()["datasets"] for _, _, url in dataset_files(dataset)]
-    volumes, mounts = claim_volumes([*sources, *map(plan.baseline_of, spec.all_gates)], writable=output.url)
+    volumes, mounts = claim_volumes([*sources, *map(plan.baseline_of, spec.gates)], writable=output.url)
     tokens = _tokens(plan)
     main = container(
         plan,

@@ -101,7 +101,8 @@ def load_query(plan: RunPlan) -> str:
 
 
 def cpu_metric(cpus: int) -> Object:
-    """Aim at a share of the CPUs that a pod may use. Of a small request, one busy program would already be too much."""
+    """Return a target of CPU use as a share of the limit. A share of a small request would be exceeded by one busy
+    program."""
     target = {"type": "AverageValue", "averageValue": f"{CPU_PERCENT * 10 * cpus}m"}
     return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
 

@@ -36,7 +36,7 @@ REPLACED_WHOLE = frozenset({"NetworkPolicy"})
 
 
 def stamped(manifest: Object) -> Object:
-    """Return the object with its digest in its annotations: of what is fixed, and of what may change."""
+    """Return the object with digests of its fixed and its changeable parts in its annotations."""
     metadata = manifest["metadata"]
     annotations = {key: value for key, value in metadata["annotations"].items() if key != names.APPLIED_ANNOTATION}
     plain = {**manifest, "metadata": {**metadata, "annotations": annotations}}
@@ -68,17 +68,17 @@ def patch_of(manifest: Object) -> list[Object]:
 
 
 def is_outdated(applied: str, manifest: Object) -> bool:
-    """Return whether what may change differs from what was applied."""
+    """Return whether the changeable parts differ from what was applied."""
     return applied.partition("-")[2] != _parts(manifest)[1]
 
 
 def is_as_made(applied: str, manifest: Object) -> bool:
-    """Return whether what is fixed is rendered as it was when the object was made."""
+    """Return whether the fixed parts are the same as when the object was created."""
     return applied.partition("-")[0] == _parts(manifest)[0]
 
 
 def spec_digest(spec: object) -> str:
-    """Return a digest of a spec that is the same for what is empty and what is absent, as the API server stores it."""
+    """Return a digest of a spec that treats empty and absent fields alike, as the API server stores them."""
     return _digest(_without_empty(spec))
 
 
@@ -92,7 +92,7 @@ def _digest(value: object) -> str:
 
 
 def _place(manifest: Object, path: tuple[str, ...]) -> Object | None:
-    """Return the object that holds the last part of a path; None if there is none."""
+    """Return the object that contains the last part of a path, or None if the path does not exist."""
     place: object = manifest
     for part in path[:-1]:
         if isinstance(place, list):

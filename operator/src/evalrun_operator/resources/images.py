@@ -1,4 +1,4 @@
-"""Images of a run's parts: from the operator's settings, unless the spec names others."""
+"""Chooses the images of a run's parts: from the operator's settings, unless the spec names others."""
 
 from evalrun_api import names
 from evalrun_api.v1alpha1 import Judge, Rollout
@@ -6,7 +6,7 @@ from evalrun_operator.resources.plan import RunPlan
 
 
 def images(plan: RunPlan) -> dict[str, str]:
-    """Return the images of a run by component, for its audit; what a judge of others has is theirs to say.
+    """Return the images of a run by component, for its audit. The images of a foreign judge are not known.
 
     They are as they were asked for: what a tag stood for, only a digest in its place tells.
     """

@@ -44,7 +44,7 @@ class RunPlan:
         return self.baseline_url or gate.baseline if gate.names_a_run else gate.baseline
 
     def placements(self, part: Part) -> tuple[Placement, ...]:
-        """Return what says where a part's pods go: the chart first, then what wins over it."""
+        """Return the placements of a part's pods in rising precedence, the chart's first."""
         rollout, workers = self.spec.rollout, Placement()
         if rollout is not None and part == "rayWorkers":
             workers = Placement(node_selector=rollout.node_selector, tolerations=rollout.tolerations)
@@ -69,7 +69,7 @@ class RunPlan:
 
     @property
     def tls(self) -> bool:
-        """Whether the run's parts use mutual TLS. Runs of one token for all parts began before there was any."""
+        """Whether the run's parts use mutual TLS. Runs with a single token began before TLS existed."""
         wanted = self.spec.tls or ("Issued" if self.tls_unless_disabled else "Disabled")
         return self.hop_tokens and (wanted == "Issued" or self.spec.tls_secret_refs is not None)
 
@@ -88,7 +88,7 @@ class RunPlan:
 
     @property
     def token_digest(self) -> str:
-        """A digest of the first token that tells nothing about it: the token has 256 random bits."""
+        """A digest of the first token. It reveals nothing, because the token has 256 random bits."""
         return hashlib.sha256(self.token.encode()).hexdigest()[:12]
 
     def labels(self, component: str) -> dict[str, str]:
@@ -148,7 +148,7 @@ def is_issued(reference: JudgeReference | None, namespace: str, judge: SharedJud
 
 
 def without_owner(manifest: Object) -> Object:
-    """Return the object as one that outlives its run."""
+    """Return the object without an owner, so that it outlives its run."""
     metadata = {key: value for key, value in manifest["metadata"].items() if key != "ownerReferences"}
     return stamped({**manifest, "metadata": metadata})
 

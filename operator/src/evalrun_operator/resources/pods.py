@@ -157,7 +157,7 @@ def resources_of(*given: Resources | None, default: Object) -> Object:
 
 
 def spread(plan: RunPlan, component: str) -> Object:
-    """Return the pod's field that spreads a component over nodes, where there are several: one that fails takes few."""
+    """Return the pod field that spreads a component over nodes, so that a failing node takes few pods with it."""
     return {
         "topologySpreadConstraints": [
             {
@@ -171,7 +171,7 @@ def spread(plan: RunPlan, component: str) -> Object:
 
 
 def service_account(plan: RunPlan) -> Object:
-    """Return the pod's field that names the user's ServiceAccount, where there is one."""
+    """Return the pod field that names the user's ServiceAccount, if there is one."""
     name = plan.spec.service_account_name
     return {} if name is None else {"serviceAccountName": name}
 
@@ -199,8 +199,8 @@ def held_tokens(
     component: str,
     tls: Sequence[str] = (),
 ) -> HeldTokens:
-    """Return what a part needs to hold its tokens, and its certificate, as files, which the kubelet exchanges when the
-    Secret changes.
+    """Return the volumes that give a part its tokens and certificate as files, which the kubelet updates with the
+    Secret.
 
     Args:
         plan: the run's.
@@ -244,7 +244,7 @@ def _files_of(secret: str, paths: Mapping[str, str]) -> Object:
 
 
 def secret_env(variable: str, secret: str, key: str) -> Object:
-    """Return an environment variable that holds one key of a Secret."""
+    """Return an environment variable with the value of one key of a Secret."""
     return {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
 
 
@@ -266,7 +266,7 @@ def metrics_flags(plan: RunPlan) -> list[str]:
 
 
 def health_port(plan: RunPlan, port: int) -> int:
-    """Return the port that a part's probes ask: its own, or where that takes TLS the one for health alone."""
+    """Return the port for a part's probes: a separate health port if the part's own port requires TLS."""
     return names.HEALTH_PORT if plan.tls else port
 
 

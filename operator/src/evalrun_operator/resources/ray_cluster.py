@@ -81,7 +81,7 @@ def ray_cluster(plan: RunPlan, rollout: Rollout, attempt: int, workers: Workers)
 
 
 def _authentication(plan: RunPlan) -> Object:
-    """Return the option that makes Ray ask for a token; KubeRay creates one per cluster and keeps it in a Secret of the
+    """Return the option that makes Ray require a token. KubeRay creates a token per cluster, in a Secret of the
     cluster's name.
 
     Without it whoever reaches the head's port may run programs in the cluster, and read its secrets.
@@ -97,13 +97,14 @@ def fetched_model(plan: RunPlan) -> str | None:
 
 
 def fetched_adapter(plan: RunPlan) -> str | None:
-    """Return the directory to which the workers fetch the LoRA adapter; None without one, or if it is on a volume."""
+    """Return the directory to which the workers download the LoRA adapter; None without an adapter, or if it is on a
+    volume."""
     adapter = plan.spec.model.adapter
     return None if adapter is None or adapter.startswith("pvc://") else ADAPTER_DIRECTORY
 
 
 def with_queue(manifest: Object, queue: str | None) -> Object:
-    """Put a RayCluster or Job under the quota of a LocalQueue, if one is named.
+    """Put a RayCluster or Job into a LocalQueue, if the run names a LocalQueue.
 
     The queue cannot change, so the digest need not know it.
     """
@@ -123,7 +124,7 @@ def worker_cpus(rollout: Rollout) -> int:
 
 
 def worker_disk(plan: RunPlan, rollout: Rollout) -> str:
-    """Return the disk that a worker asks for and may fill: as much as memory if the weights lie there too."""
+    """Return the disk request and limit of a worker: as large as its memory if the weights are stored there too."""
     hub = "://" not in plan.spec.model.path and not plan.settings.model_cache_claim
     if hub or (fetched_model(plan) is not None and not _caches_checkpoints(plan)):
         return f"{rollout.gpus_per_node * plan.settings.worker_memory_gib_per_gpu}Gi"
@@ -179,7 +180,8 @@ def worker_resources(plan: RunPlan, rollout: Rollout) -> Object:
 
 
 def _fetch(plan: RunPlan, rollout: Rollout, arguments: list[str]) -> Object:
-    """Return the init container that brings model and adapter; its image has the stores' packages, Ray's need not.
+    """Return the init container that downloads model and adapter. Its image has the packages for object stores; Ray's
+    image need not.
 
     It may use what the worker may, which comes after it: that costs nothing, and every container has its limits.
     """

@@ -31,8 +31,7 @@ def run_config(plan: RunPlan) -> RunConfig:
     for field in ("path", "adapter"):
         if field in spec["model"]:
             spec["model"][field] = names.local_path(spec["model"][field])
-    written = [spec["gate"]] if "gate" in spec else spec["gates"]
-    for gate, each in zip(plan.spec.all_gates, written, strict=True):
+    for gate, each in zip(plan.spec.gates, spec.get("gates", ()), strict=True):
         if (baseline := plan.baseline_of(gate)) is not None:
             each["baseline"] = names.local_path(baseline)
     for field in ("suspend", "backoffLimit", "ttlSecondsAfterFinished"):

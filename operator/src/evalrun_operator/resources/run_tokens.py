@@ -1,4 +1,4 @@
-"""Tokens of a run: one for each hop, so that what one part holds opens no other."""
+"""Tokens of a run, one per connection between two parts, so that a stolen token opens no other connection."""
 
 import base64
 import hashlib
@@ -25,11 +25,11 @@ class RunTokens:
     by_key: Mapping[str, str] = field(repr=False)
 
     def with_certificates(self, certificates: Mapping[str, str]) -> "RunTokens":
-        """Return them beside certificates for the run's parts."""
+        """Return the tokens together with the certificates of the run's parts."""
         return RunTokens({**self.by_key, **certificates})
 
     def with_operator_certificate(self, certificate: str, key: str, authorities: str) -> "RunTokens":
-        """Return them beside the certificate that the operator shows."""
+        """Return the tokens together with the operator's client certificate."""
         keys = (*names.certificate_keys(names.OPERATOR), names.AUTHORITY_KEY)
         return self.with_certificates(dict(zip(keys, (certificate, key, authorities), strict=True)))
 

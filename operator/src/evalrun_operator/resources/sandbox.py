@@ -30,13 +30,13 @@ SCRATCH_GIB_PER_SLOT = 1
 
 
 def slots_of(plan: RunPlan, judge: Judge) -> int:
-    """Return the programs that run at once in a sandbox pod: one a CPU."""
+    """Return the number of programs that a sandbox pod runs at once: one per CPU."""
     return judge.sandbox.slots or plan.settings.sandbox_slots
 
 
 def _ping(plan: RunPlan) -> Object:
-    """Return what a probe asks for. It asks for no token; the sandbox listens only once its containment was probed and
-    is as required."""
+    """Return the request of a probe. It needs no token. The sandbox listens only after its containment has passed
+    its own test."""
     return {"httpGet": {"path": "/v1/ping", "port": health_port(plan, names.SANDBOX_PORT)}}
 
 
@@ -139,7 +139,7 @@ def _fusion(plan: RunPlan, judge: Judge) -> Object:
 
 
 def _resources(plan: RunPlan, judge: Judge, slots: int) -> Object:
-    """Return what it asks for: as much as it may use, so that no neighbour's load becomes a program's time limit."""
+    """Return the resources, with requests equal to limits, so that a neighbour's load cannot cause timeouts."""
     memory = f"{slots * plan.settings.sandbox_slot_memory_mib}Mi"
     asked = slots * plan.settings.sandbox_slot_milli_cpu
     cpu = str(asked // 1000) if asked % 1000 == 0 else f"{asked}m"

@@ -1,4 +1,4 @@
-"""EvalSchedules: when to look for checkpoints, which of them get a run, and what is remembered of them.
+"""EvalSchedules: when to list checkpoints, which checkpoints get a run, and what the status remembers about them.
 
 `cron`, `runs`, `choice`, `merge_step`, `run_history`, `objects` and `reconcile` are pure; `controller` alone
 talks to the API server.

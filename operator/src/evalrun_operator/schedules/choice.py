@@ -11,7 +11,7 @@ from evalrun_operator.schedules.runs import ScheduledRun
 
 
 def listing_request(spec: EvalScheduleSpec, status: EvalScheduleStatus, url: str) -> ListingRequest:
-    """Return what the Job is to look for.
+    """Return the request for the Job that lists checkpoints.
 
     Args:
         spec: the schedule's.
@@ -41,7 +41,7 @@ def listing_request(spec: EvalScheduleSpec, status: EvalScheduleStatus, url: str
 
 
 def wanted(spec: EvalScheduleSpec, status: EvalScheduleStatus, answer: ListingAnswer) -> list[ReadyCheckpoint]:
-    """Return the checkpoints that are to be evaluated, by step; an answer may be older than what is remembered."""
+    """Return the checkpoints to evaluate, by step. The listing may be older than the status."""
     new = [one for one in answer.ready if not is_evaluated(status.evaluated, one.step, one.digest)]
     if spec.checkpoints.policy == "EveryNew":
         return sorted(new, key=lambda one: one.step)[: spec.checkpoints.max_per_tick]

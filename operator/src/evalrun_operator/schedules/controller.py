@@ -65,7 +65,7 @@ class ScheduleController(Reconciler):
         """By the schedule's namespace and uid, and the run's uid."""
 
     def saw_run(self, manifest: Object, *, gone: bool = False) -> None:
-        """Take over an EvalRun as it was seen; one that no schedule made is passed over."""
+        """Store the state of an EvalRun, unless no schedule created it."""
         uid, namespace = manifest["metadata"]["uid"], manifest["metadata"]["namespace"]
         if gone:
             for owner_uid, runs in list(self._runs.items()):
@@ -155,7 +155,7 @@ class ScheduleController(Reconciler):
     async def _make_jobs(
         self, schedule: EvalSchedule, observed: ObservedSchedule, decision: ScheduleDecision, now: datetime
     ) -> ScheduleDecision:
-        """Create the Jobs; returns the decision without those that are refused. Raises ClusterError."""
+        """Create the Jobs, and return the decision without the refused Jobs. Raises ClusterError."""
         if decision.make_job is not None or decision.make_merge is not None:
             await self._fence_jobs(schedule)
         if decision.make_job is not None:
@@ -244,7 +244,8 @@ class ScheduleController(Reconciler):
                 runs.pop(run.uid, None)
 
     def _run_went(self, owner: ScheduleUid, runs: dict[str, ScheduledRun], uid: str) -> None:
-        """Keep what a run was until its schedule has recorded it; without such a schedule, forget it."""
+        """Keep the result of a deleted run until its schedule has recorded it; forget it if the schedule does not
+        exist."""
         for key, manifest in self._known.items():
             if (key[0], manifest["metadata"]["uid"]) == owner:
                 runs[uid] = replace(runs[uid], gone=True)

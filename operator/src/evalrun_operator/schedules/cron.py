@@ -17,7 +17,7 @@ MAX_SHIFT = timedelta(hours=3)
 
 
 class InvalidScheduleError(Exception):
-    """Raised when an expression or a time zone cannot be read; the message says what to write instead."""
+    """An expression or a time zone cannot be parsed. The message says what to write instead."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,14 @@ class Cron:
     zone: ZoneInfo
 
     def next_after(self, moment: datetime) -> datetime | None:
-        """Return the first start after a moment, UTC; None if there is none in the next 50 years."""
+        """Return the first start after a moment, in UTC; None if there is none within 50 years."""
         try:
             return next(CronSim(self.expression, moment.astimezone(self.zone))).astimezone(UTC)
         except StopIteration:
             return None
 
     def last_due(self, after: datetime, now: datetime) -> Due | None:
-        """Return the last start in (after, now]; None if there is none."""
+        """Return the last start in (after, now], or None."""
         try:
             # Backwards from just after `now`, which itself may be a start.
             rough = next(CronSim(self.expression, (now + timedelta(minutes=1)).astimezone(self.zone), reverse=True))

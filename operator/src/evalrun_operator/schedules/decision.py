@@ -1,4 +1,4 @@
-"""Observed state of a schedule, and the decision of one reconciliation of it."""
+"""The observed state of a schedule, and the decision of one reconciliation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

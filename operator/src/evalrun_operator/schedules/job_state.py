@@ -11,7 +11,7 @@ Manifest = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class ListingJob:
-    """A Job that lists or merges, as it is seen."""
+    """The observed state of a Job that lists or merges checkpoints."""
 
     name: str
     uid: str
@@ -23,7 +23,7 @@ class ListingJob:
 
 
 def listing_job_of(job: Manifest, pods: Iterable[Manifest]) -> ListingJob:
-    """Return how a Job stands, with its answer, its error, or what keeps it."""
+    """Return the state of a Job, with its result, its error, or its obstacle."""
     metadata, status = job["metadata"], job.get("status") or {}
     conditions = {one.get("type"): one for one in status.get("conditions") or () if one.get("status") == "True"}
     ends = list(_ends(pods))
@@ -42,7 +42,7 @@ def listing_job_of(job: Manifest, pods: Iterable[Manifest]) -> ListingJob:
 
 
 def _last_words(message: str) -> str:
-    """Return what a container said at its end: its record's text, or, of an image without records, its last line."""
+    """Return the text of a container's termination record, or the last line if an older image wrote no record."""
     record = parse_termination_message(message)
     if record is not None:
         return record.text
@@ -60,7 +60,7 @@ def _ends(pods: Iterable[Manifest]) -> Iterator[tuple[int, str]]:
 
 
 def _waits(pods: Iterable[Manifest]) -> Iterator[str]:
-    """Yield what keeps a pod from running."""
+    """Yield the reasons why a pod does not run."""
     for pod in pods:
         status = pod.get("status") or {}
         for container in _containers(pod):

@@ -27,7 +27,7 @@ DONE = ScheduleText("True", Why.ALL_MERGED, "")
 
 @dataclass(frozen=True)
 class MergeStep:
-    """Result of one reconciliation of the checkpoints that are to be merged."""
+    """The decision of one reconciliation about pending merges."""
 
     merges: list[PendingMerge]
     evaluated: Evaluated
@@ -74,7 +74,7 @@ def added(
 
 
 def room_for(status: EvalScheduleStatus, chosen: Sequence[ReadyCheckpoint]) -> list[ReadyCheckpoint]:
-    """Return the checkpoints whose merges the status has room for; a later look takes up the others."""
+    """Return the checkpoints whose merges fit into the status. A later listing finds the others again."""
     free = MAX_MERGES - len(status.merges)
     kept = []
     for one in chosen:
@@ -91,13 +91,13 @@ def kept(merges: Sequence[PendingMerge], refused: Sequence[PendingMerge], now: d
 
 
 def unremembered(evaluated: Evaluated, digest: str) -> Evaluated:
-    """Return what has been evaluated without a checkpoint, which a later start takes up again."""
+    """Return the evaluated checkpoints without one, so that a later start evaluates it again."""
     kept = [one for one in evaluated.digests if one.digest != digest]
     return evaluated.model_copy(update={"digests": kept})
 
 
 def merge_step(spec: EvalScheduleSpec, status: EvalScheduleStatus, job: ListingJob | None, now: datetime) -> MergeStep:
-    """Return what is to be done about a schedule's merges.
+    """Decide the next action for a schedule's merges.
 
     Args:
         spec: the schedule's.
@@ -164,7 +164,7 @@ def cached_model(spec: EvalScheduleSpec, schedule: str, uid: str, one: PendingMe
 
 
 def cache_directory(spec: EvalScheduleSpec, schedule: str, uid: str) -> str:
-    """Return the schedule's own directory in the cache: schedules must not prune each other's models."""
+    """Return the schedule's own directory in the cache, so that schedules do not prune each other's models."""
     cache = "" if spec.merge is None else spec.merge.cache.rstrip("/")
     return f"{cache}/{schedule}-{uid[: names.UID_DIGITS]}"
 

@@ -143,7 +143,7 @@ def _merger_resources(schedule: EvalSchedule, settings: OperatorSettings) -> Obj
 
 
 def jobs_policy(schedule: EvalSchedule, settings: OperatorSettings) -> Object:
-    """Return the NetworkPolicy of a schedule's Jobs: nobody calls them, and they reach what an aggregator does.
+    """Return the NetworkPolicy of a schedule's Jobs: no ingress, and the egress of an aggregator.
 
     The merger unpickles what training wrote, and may run a model's own code: on the metadata service it would find the
     credentials of its node.
@@ -266,7 +266,7 @@ def merged_run(schedule: EvalSchedule, one: PendingMerge) -> Object:
 
 
 def _resolve_gates(schedule: EvalSchedule, spec: Object) -> None:
-    """Write the last good checkpoint into the gates that ask for it; without one, those gates are left out.
+    """Replace LastGood in the gates by the last good checkpoint. Without such a checkpoint these gates are left out.
 
     By the URL of its outputs, which outlives the run; by the run's name only if it has no URL.
     """
@@ -283,8 +283,6 @@ def _resolve_gates(schedule: EvalSchedule, spec: Object) -> None:
         spec["gates"] = gates
     else:
         spec.pop("gates", None)
-    if "gate" in spec and (only := resolved(spec.pop("gate"))) is not None:
-        spec["gate"] = only
 
 
 def _labels(schedule: EvalSchedule) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""One reconciliation of a schedule, decided purely from what is observed and the time. The clock is an argument.
+"""Decides one reconciliation of a schedule from the observed state and the time. Pure: the clock is an argument.
 
 A start goes: due -> (runs of an earlier start have ended) -> a Job lists -> runs are created -> done. It is kept in
 `status.start`, so that an operator that is killed goes on where it was. A start whose checkpoints are not complete yet
@@ -51,7 +51,7 @@ MAX_TROUBLED = 16
 
 @dataclass
 class _Pass:
-    """One reconciliation while it is worked out."""
+    """A reconciliation in progress."""
 
     schedule: EvalSchedule
     cron: Cron
@@ -81,7 +81,7 @@ class _Pass:
 
 
 def decide(schedule: EvalSchedule, observed: ObservedSchedule, now: datetime) -> ScheduleDecision:
-    """Return what is to be done about a schedule."""
+    """Decide what a schedule does now."""
     before = schedule.status or EvalScheduleStatus()
     try:
         cron = parse_cron(schedule.spec.schedule, schedule.spec.time_zone)
@@ -139,7 +139,7 @@ def _merge(work: _Pass) -> None:
 
 
 def _open_start(work: _Pass) -> None:
-    """Take up a start that is due, or asked for by hand; give up one whose time is over."""
+    """Begin a start that is due or was triggered by hand. Give up a start whose deadline has passed."""
     status, spec, now = work.status, work.spec, work.now
     trigger = work.schedule.metadata.annotations.get(names.TRIGGER_ANNOTATION)
     if trigger and trigger[:256] != status.last_trigger:
@@ -261,7 +261,7 @@ def _take_answer(work: _Pass, start: OpenStart, job: ListingJob) -> None:
 
 
 def _conclude(work: _Pass, start: OpenStart, answer: ListingAnswer) -> None:
-    """Start what is new, and end the start, or let it look again."""
+    """Start runs for new checkpoints, and end the start or let it list again."""
     there = work.status.evaluated if answer.newest is None else without_absent(work.status.evaluated, answer.newest)
     if there != work.status.evaluated:  # what was listed was chosen by them
         work.status = healed(work.schedule, work.status.model_copy(update={"evaluated": there}))
@@ -330,7 +330,7 @@ def _start(work: _Pass, start: OpenStart, chosen: list[ReadyCheckpoint]) -> None
 
 
 def _tell_troubles(work: _Pass, answer: ListingAnswer) -> None:
-    """Keep which checkpoints get no run for now, and tell of each new one that is broken."""
+    """Record which checkpoints get no run for now, and report each newly broken checkpoint."""
     told = {(one.name, one.reason) for one in work.status.troubled}
     troubled = [
         TroubledCheckpoint(name=one.name, broken=one.broken, reason=one.reason)

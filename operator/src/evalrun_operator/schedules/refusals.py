@@ -1,4 +1,4 @@
-"""Refused Jobs and runs of a schedule, and failed listings: what its status says, and when they are tried again."""
+"""Handles refused Jobs and runs of a schedule and failed listings: status texts and retries."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -128,7 +128,7 @@ class FailedListing:
 
 
 def failed_listing(start: OpenStart, trouble: str, now: datetime) -> FailedListing:
-    """Return the start that looks again later, and what is said of it; `trouble` is the cause."""
+    """Return a start that lists again later, with its status text. `trouble` is the cause."""
     failures = start.failures + 1
     delay = backoff_seconds(failures, FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS)
     text = f"the checkpoints cannot be listed ({failures} times in a row): {trouble[:800]}"

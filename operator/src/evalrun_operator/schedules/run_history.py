@@ -1,4 +1,5 @@
-"""Facts about its runs that a schedule keeps after their deletion: evaluated checkpoints, the last good one. Pure."""
+"""Facts that a schedule remembers after its runs are deleted: evaluated checkpoints and the last good checkpoint.
+Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -27,7 +28,7 @@ DELETED_RUNS = "deleted runs of "
 
 
 def remembered(evaluated: Evaluated, checkpoints: Iterable[tuple[int, str]]) -> Evaluated:
-    """Return what has been evaluated with some more checkpoints, each a step and a digest.
+    """Return the evaluated checkpoints with more checkpoints added, each a step and a digest.
 
     Beyond `MAX_EVALUATED` the lowest steps are let go; the high-water step says of them that they are done.
     """
@@ -62,7 +63,7 @@ def own_runs(schedule: str, status: EvalScheduleStatus, runs: Iterable[Scheduled
 
 
 def healed(schedule: EvalSchedule, status: EvalScheduleStatus) -> EvalScheduleStatus:
-    """Return the status without what it does not itself vouch for, such as figures of a run that was never made.
+    """Return the status without claims that it cannot vouch for, such as results of a run that was never created.
 
     What decides is derived from the checkpoints that have been evaluated, so that a status which somebody has written
     to, or an earlier release was deceived about, comes right again.
@@ -91,14 +92,13 @@ def healed(schedule: EvalSchedule, status: EvalScheduleStatus) -> EvalScheduleSt
 
 
 def without_absent(evaluated: Evaluated, newest_step: int) -> Evaluated:
-    """Return what has been evaluated without checkpoints that nobody has ever seen: above the newest that is there, and
-    without a run that was seen."""
+    """Return the evaluated checkpoints without those above the newest existing step for which no run was ever seen."""
     kept = [one for one in evaluated.digests if one.step <= newest_step or one.run_uid is not None]
     return evaluated.model_copy(update={"digests": kept})
 
 
 def with_uids(evaluated: Evaluated, runs: Iterable[ScheduledRun]) -> Evaluated:
-    """Return what has been evaluated with the uids of the runs, once they are known."""
+    """Return the evaluated checkpoints with the uids of their runs added."""
     uids = {run.digest: run.uid for run in runs}
     digests = [
         one
@@ -126,7 +126,7 @@ def is_evaluated(evaluated: Evaluated, step: int, digest: str) -> bool:
 
 
 def newest(before: Checkpoint | None, step: int, url: str, digest: str) -> Checkpoint:
-    """Return the newer of two checkpoints, by step; of a rewritten one the later."""
+    """Return the newer of two checkpoints, by step; of a rewritten checkpoint, the later version."""
     if before is not None and before.step > step:
         return before
     return Checkpoint(url=url, step=step, digest=digest)
@@ -135,7 +135,7 @@ def newest(before: Checkpoint | None, step: int, url: str, digest: str) -> Check
 def taken_over(
     status: EvalScheduleStatus, runs: Sequence[ScheduledRun], cron: Cron, now: datetime
 ) -> EvalScheduleStatus:
-    """Return the status with what can be learnt from the runs. Learning the same twice changes nothing."""
+    """Return the status with the facts learnt from the runs. Applying the same runs twice changes nothing."""
     runs = sorted(runs, key=lambda run: (run.created, run.name))
     last = status.last_checkpoint
     for run in runs:

@@ -19,7 +19,7 @@ def said(
     schedule: EvalSchedule,
     now: datetime,
 ) -> EvalScheduleStatus:
-    """Return the status with its conditions: of what nothing is said, what was said before."""
+    """Return the status with updated conditions. A condition without a new text keeps its text."""
     generation = schedule.metadata.generation
     conditions = []
     for kind in Kind:
@@ -37,7 +37,7 @@ def said(
 
 
 def gate_words(status: EvalScheduleStatus) -> ScheduleText:
-    """Return what the gate of the newest checkpoint with results says."""
+    """Return the gate decision of the newest checkpoint with results."""
     latest = status.latest_result
     if latest is None:
         return ScheduleText("Unknown", Why.NOT_YET, "no checkpoint has results yet")

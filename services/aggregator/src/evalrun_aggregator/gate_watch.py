@@ -77,7 +77,7 @@ class GateWatch:
         self._spec = spec
         self._problems = problems
         self._gates = gates
-        self._family = len(spec.all_gates)
+        self._family = len(spec.gates)
         self._asked = {place: str(said) for place, said in _stored(facts, "gates_asked").items()}
         self._kept = {name: int(str(count)) for name, count in _stored(facts, "gates_kept").items()}
         self.decided: dict[int, GateResult] = {
@@ -188,14 +188,12 @@ class GateWatch:
         """Return of how many problems the results count, by dataset, where the gates need no more than that."""
         found = {}
         for number, dataset in enumerate(self._problems.items.datasets):
-            about = [
-                (place, gate) for place, gate in enumerate(self._spec.all_gates) if dataset.name in gate.dataset_names
-            ]
+            about = [(place, gate) for place, gate in enumerate(self._spec.gates) if dataset.name in gate.dataset_names]
             if dataset.name in self._kept or not all(self._has_stopped(place, gate) for place, gate in about):
                 continue
             if about:
                 found[dataset.name] = max(self._position_after(place, number) for place, _ in about)
-            elif all(self._has_stopped(place, gate) for place, gate in enumerate(self._spec.all_gates)):
+            elif all(self._has_stopped(place, gate) for place, gate in enumerate(self._spec.gates)):
                 found[dataset.name] = self._settled[number]
         return found
 
@@ -228,7 +226,7 @@ def watched_gates(order: RunConfig) -> list[WatchedGate]:
     A baseline that cannot be read keeps the run from stopping early, not from starting: at the end it is read again.
     """
     found = []
-    for place, gate in enumerate(order.spec.all_gates):
+    for place, gate in enumerate(order.spec.gates):
         if not gate.sequential:
             continue
         try:
@@ -240,7 +238,7 @@ def watched_gates(order: RunConfig) -> list[WatchedGate]:
 
 def kept_problems(facts: Mapping[str, str], spec: EvalRunSpec, items: RunItems) -> dict[int, int]:
     """Return of how many problems the results count, by the number of the dataset, where the rest was cancelled."""
-    if not any(gate.may_stop for gate in spec.all_gates):
+    if not any(gate.may_stop for gate in spec.gates):
         return {}  # somebody has asked for everything since
     numbers = {each.name: number for number, each in enumerate(items.datasets)}
     return {numbers[name]: int(str(count)) for name, count in _stored(facts, "gates_kept").items() if name in numbers}

@@ -232,7 +232,7 @@ def compare(
         first: directory or URL of the outputs of A, the baseline.
         second: of B.
         more: of further runs. With any, or `pool_seeds`, the answer is a `SeveralRuns`: figures of each, and each
-            pair's difference of accepted@1 with its p-value by Holm's correction.
+            pair's difference of pass@1 with its p-value by Holm's correction.
         all_pairs: compare every pair, not only A with each other one.
         pool_seeds: take runs together that differ by their seed alone.
 

@@ -60,7 +60,7 @@ def _add_names(table: Table, summary: Mapping[str, Any]) -> None:
 
 
 def _more_figures(summary: Mapping[str, Any]) -> Table:
-    """Return pass@k and whatever else the protocol asked for, and between which bounds accepted@1 lies where answers
+    """Return pass@k and whatever else the protocol asked for, and between which bounds pass@1 lies where answers
     were
     not judged; no rows where there is nothing.
     """

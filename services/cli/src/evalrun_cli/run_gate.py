@@ -13,8 +13,8 @@ def outlooks(spec: EvalRunSpec) -> Iterator[str]:
     from evalrun_results.sequential.expected_size import problems_needed
 
     sizes = {dataset.name: dataset.max_problems for dataset in spec.datasets}
-    family = len(spec.all_gates)
-    for gate in spec.all_gates:
+    family = len(spec.gates)
+    for gate in spec.gates:
         counts = [sizes.get(name) for name in gate.dataset_names]
         known = [count for count in counts if count is not None]
         problems = sum(known) if len(known) == len(counts) else None
@@ -40,7 +40,7 @@ def check_baseline(gate: Gate, file: Path) -> None:
     from evalrun_results.comparisons.run_gate import baseline_place
     from evalrun_results.stored_run import StoredRun
 
-    where = f"{file}: spec.gate.baseline"
+    where = f"{file}: spec.gates"
     if gate.baseline is None:
         return
     try:

@@ -180,7 +180,7 @@ def test_what_is_left_out_is_warned_of() -> None:
         "humaneval: problems that are not compared: 1 only in A, 1 not judged in one of them",
         (
             "humaneval: 1 answers of A and 0 of B were not judged; intervals take them in the least favourable way for "
-            "either run. Without them accepted@1 would be -97.5 to +97.5 pt"
+            "either run. Without them pass@1 would be -97.5 to +97.5 pt"
         ),
     )
 

@@ -6,9 +6,9 @@ from evalrun_results.report.forest import WIDTH, Shift, forest
 
 
 def test_each_difference_is_a_line_to_scale() -> None:
-    drawn = str(forest([Shift("accepted@1", 0.1, 0.02, 0.2), Shift("a <b>", -0.05, -0.2, 0.1)], "differences"))
+    drawn = str(forest([Shift("pass@1", 0.1, 0.02, 0.2), Shift("a <b>", -0.05, -0.2, 0.1)], "differences"))
     assert 'aria-label="differences"' in drawn
-    assert "accepted@1: +10.0 points, +2.0 to +20.0" in drawn
+    assert "pass@1: +10.0 points, +2.0 to +20.0" in drawn
     assert "a &lt;b&gt;" in drawn
     zero = float(re.findall(r'x1="([0-9.]+)"', drawn)[0])
     starts = [float(x) for x in re.findall(r'<rect x="([0-9.]+)"[^>]*class="range"', drawn)]

@@ -92,7 +92,7 @@ def test_the_headline_shows_each_dataset_with_interval_and_coverage(tmp_path: Pa
     page = report_of(tmp_path, rows, run="phase0", spec={"model": {"path": "org/model"}})
     text = page.text.replace("\u00a0", " ")
     for part in ("phase0", "Degraded", "75.0 %", "59.8 % to 85.8 %", "40 of 40 judged", "1 of 2 judged",
-                 "accepted@1 lies from 50.0 % to 100.0 %", "1 answers could not be judged"):  # fmt: skip
+                 "pass@1 lies from 50.0 % to 100.0 %", "1 answers could not be judged"):  # fmt: skip
         assert part in text, part
 
 
@@ -168,7 +168,7 @@ def test_warnings_stand_above_the_figures(tmp_path: Path) -> None:
     empty = [sample_result(number, 0, ["wrong_answer"], empty=True) for number in range(3)]
     found = report_of(tmp_path, empty).text
     assert "3 of 3 answers hold no program" in found
-    assert found.index("hold no program") < found.index("accepted@1")
+    assert found.index("hold no program") < found.index("pass@1")
 
 
 def test_an_empty_run_says_so(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_run_that_was_not_judged_has_no_figures_but_a_page(tmp_path: Path, sta
     rows = [sample_result(place, 0, statuses, output_tokens=None, gen_seconds=None) for place in range(30)]
     page = report_of(tmp_path, rows)
     text = page.text.replace("\u00a0", " ")
-    assert "0 of 30 judged; accepted@1 lies from 0.0 % to 100.0 %" in text
+    assert "0 of 30 judged; pass@1 lies from 0.0 % to 100.0 %" in text
     assert "not known" in text
     assert "nan" not in text
     assert "None" not in text

@@ -17,7 +17,7 @@ from evalrun_api.api_model import (
 )
 from evalrun_api.v1alpha1.evalrun import API_VERSION, HOST_NAME_RULE, ObjectMeta
 from evalrun_api.v1alpha1.schedule_status import EvalScheduleStatus
-from evalrun_api.v1alpha1.spec import ADAPTER_RULE, NO_LAST_GOOD_RULES, EvalRunSpec
+from evalrun_api.v1alpha1.spec import ADAPTER_RULE, NO_LAST_GOOD_RULE, EvalRunSpec
 
 SCHEDULE_KIND: Final = "EvalSchedule"
 MAX_SCHEDULE_NAME: Final = 19
@@ -162,7 +162,7 @@ class RunTemplate(EvalRunSpec):
     )
 
     RULES = (
-        *(rule for rule in EvalRunSpec.RULES if rule not in (ADAPTER_RULE, *NO_LAST_GOOD_RULES)),
+        *(rule for rule in EvalRunSpec.RULES if rule not in (ADAPTER_RULE, NO_LAST_GOOD_RULE)),
         Rule(
             "!has(self.endpoints)",
             "servers that answer already hold whatever model they were started with, not the checkpoint: write rollout",

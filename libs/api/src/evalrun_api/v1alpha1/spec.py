@@ -1,6 +1,5 @@
 """The spec of an EvalRun, and the rules that span its groups."""
 
-import re
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -22,17 +21,13 @@ MUTABLE_FIELDS = frozenset({"suspend", "ttlSecondsAfterFinished", "backoffLimit"
 """Fields that may still change once the run has started, by wire name."""
 
 
-def _gate_rules(expression: str, message: str, field: str) -> tuple[Rule, Rule]:
-    """Return a rule for `gate`, and the same for each of `gates`; `expression` calls the gate `g`."""
-    one = re.sub(r"\bg\.", "self.gate.", expression)
-    return (
-        Rule(f"!has(self.gate) || ({one})", message, f".gate.{field}"),
-        Rule(f"self.gates.all(g, {expression})", message, ".gates"),
-    )
+def _gate_rule(expression: str, message: str) -> Rule:
+    """Return a rule that each gate must follow; `expression` calls the gate `g`."""
+    return Rule(f"self.gates.all(g, {expression})", message, ".gates")
 
 
-def _protocol_rules(protocol: Measured) -> tuple[Rule, Rule]:
-    """Return the rules that refuse a gate on a metric of this protocol in a run of another protocol.
+def _protocol_rule(protocol: Measured) -> Rule:
+    """Return the rule that refuses a gate on a metric of this protocol in a run of another protocol.
 
     That k is at most samples is for the aggregator to see: `string(k)` has no bound in the API server's estimate, so a
     rule that joins it to 'pass_at_' exceeds the cost budget a hundredfold (1.36).
@@ -42,18 +37,16 @@ def _protocol_rules(protocol: Measured) -> tuple[Rule, Rule]:
         f"!g.metric.startsWith('{each.stem}')" if each.number else f"g.metric != '{each.name}'" for each in metrics
     )
     names = " and ".join(metric.name for metric in metrics)
-    return _gate_rules(
+    return _gate_rule(
         f"{others if len(metrics) == 1 else f'({others})'} || self.protocol.name == '{protocol}'",
         f"{names} {'is' if len(metrics) == 1 else 'are'} measured by {protocol} only: write protocol.name: {protocol} "
         "or another metric",
-        "metric",
     )
 
 
-NO_LAST_GOOD_RULES = _gate_rules(
+NO_LAST_GOOD_RULE = _gate_rule(
     "!has(g.baseline) || g.baseline != 'LastGood'",
     "LastGood is known to an EvalSchedule only: write the name of an EvalRun, or the URL of its outputs",
-    "baseline",
 )
 """A single run has no last good checkpoint."""
 
@@ -120,15 +113,12 @@ class EvalRunSpec(ApiModel):
         None, description="A signature of the results, for evalrun verify. On one machine: evalrun attest, afterwards."
     )
     exports: Exports = Field(Exports(), description="Other systems that receive the figures.")
-    gate: Gate | None = Field(
-        None, description="A comparison with an earlier run that the run must pass. Either gate or gates."
-    )
     lineage: Lineage | None = Field(None, description="The training and the checkpoint that the model comes from.")
     gates: list[Gate] = Field(
         [],
         max_length=8,
-        description="Several comparisons; the run must pass all of them. Either gate or gates. Bonferroni's correction "
-        "keeps the probability of any wrong decision as low as with one gate of the same confidence.",
+        description="Comparisons with earlier runs; the run must pass all of them. With several gates, Bonferroni's "
+        "correction keeps the probability of any wrong decision as low as with one gate of the same confidence.",
         json_schema_extra=list_type("atomic"),
     )
     cost: Cost | None = Field(None, description="Prices, to calculate the cost of a solved problem.")
@@ -219,42 +209,33 @@ class EvalRunSpec(ApiModel):
             ".rollout.maxNumBatchedTokens",
         ),
         Rule(
-            "!has(self.gate) || size(self.gates) == 0",
-            "write either gate (one) or gates (several), not both",
-            ".gates",
-        ),
-        Rule(
             "self.gates.all(g, self.gates.all(h, !has(g.baseline) || !has(h.baseline) || g.baseline.contains('://') || "
             "h.baseline.contains('://') || g.baseline == h.baseline))",
             "the gates name several EvalRuns as baselines: name one, and the others by the URL of their outputs",
             ".gates",
         ),
         ADAPTER_RULE,
-        *NO_LAST_GOOD_RULES,
-        *_gate_rules(
+        NO_LAST_GOOD_RULE,
+        _gate_rule(
             "(!has(g.dataset) || self.datasets.exists(d, d.name == g.dataset)) && "
             "g.datasets.all(p, self.datasets.exists(d, d.name == p.name))",
             "the gate compares a dataset that this run does not evaluate: write the name of one of datasets",
-            "dataset",
         ),
-        *_gate_rules(
+        _gate_rule(
             "self.datasets.all(d, (d.judgeMode == 'RunCode' && d.purpose == 'Evaluation') || "
             "((!has(g.dataset) || d.name != g.dataset) && g.datasets.all(p, p.name != d.name)))",
             "results of judgeMode: Submit can be forged and feed no gate, and purpose: Sampling has no figures: write "
             "judgeMode: RunCode and purpose: Evaluation for this dataset",
-            "dataset",
         ),
-        *_gate_rules(
+        _gate_rule(
             "self.datasets.all(d, !has(d.role) || d.role != 'test' || d.name in g.allowTestRole || "
             "((!has(g.dataset) || d.name != g.dataset) && g.datasets.all(p, p.name != d.name)))",
             "test data is for the end of a phase, not for tuning: gate a dev dataset, or list it in allowTestRole",
-            "dataset",
         ),
-        *(rule for protocol in PROTOCOLS for rule in _protocol_rules(protocol)),
-        *_gate_rules(
+        *map(_protocol_rule, PROTOCOLS),
+        _gate_rule(
             "!g.sequential || self.protocol.name != 'EVAL@turns'",
             "a sequential gate stops a run by first answers, EVAL@turns is about later ones: write sequential: false",
-            "sequential",
         ),
         Rule(
             "self.protocol.name != 'EVAL@turns' || self.datasets.all(d, d.promptFormat == 'Chat')",
@@ -273,16 +254,11 @@ class EvalRunSpec(ApiModel):
             ".protocol.turns.maxPromptTokens",
         ),
         Rule(
-            "!has(self.rollout) || self.rollout.loadFormat != 'dummy' || (!has(self.gate) && size(self.gates) == 0)",
-            "figures of dummy weights are worthless: remove gate, or write loadFormat: auto",
-            ".gate",
+            "!has(self.rollout) || self.rollout.loadFormat != 'dummy' || size(self.gates) == 0",
+            "figures of dummy weights are worthless: remove gates, or write loadFormat: auto",
+            ".gates",
         ),
     )
-
-    @property
-    def all_gates(self) -> tuple[Gate, ...]:
-        """The gates, however they are written."""
-        return (*self.gates,) if self.gate is None else (self.gate,)
 
     @property
     def sampled_datasets(self) -> frozenset[str]:
@@ -292,7 +268,7 @@ class EvalRunSpec(ApiModel):
     @property
     def baseline_run(self) -> str | None:
         """The EvalRun that the gates name as their baseline; None if they name none."""
-        return next((gate.baseline for gate in self.all_gates if gate.names_a_run), None)
+        return next((gate.baseline for gate in self.gates if gate.names_a_run), None)
 
     @property
     def queue_name(self) -> str | None:

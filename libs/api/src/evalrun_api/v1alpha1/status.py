@@ -98,7 +98,7 @@ class EvalRunStatus(ApiModel):
     wandb_url: str | None = Field(None, alias="wandbURL", max_length=1024, description="The run at Weights & Biases.")
     progress: Figure | None = Field(None, description="Judged answers out of all, e.g. 120/646.")
     accepted_at_1: Figure | None = Field(
-        None, alias="acceptedAt1", description="accepted@1 of the dataset humaneval; without it, of the first dataset."
+        None, alias="acceptedAt1", description="pass@1 of the dataset humaneval; without it, of the first dataset."
     )
     not_judged: Figure | None = Field(None, description="Answers that the judge could not decide.")
     tokens_per_second: Figure | None = Field(None, description="Output tokens per second.")

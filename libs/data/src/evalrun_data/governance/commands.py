@@ -27,6 +27,7 @@ class ProgressLines:
         self._next = time.monotonic() + PROGRESS_SECONDS
 
     def __call__(self, progress: PrepareProgress) -> None:
+        """Print the progress if it is time."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + PROGRESS_SECONDS

@@ -233,19 +233,19 @@ def _warnings(baseline: RunFacts, candidate: RunFacts, compared: tuple[DatasetCo
 
 
 def _missing_lines(each: DatasetComparison) -> Iterator[str]:
-    """Name the answers that are missing for the most metrics, and accepted@1's interval without them."""
+    """Name the answers that are missing for the most metrics, and pass@1's interval without them."""
     found = each.differences.get("accepted_at_1")
     if found is not None and found.missing is not None:
         yield f"{each.dataset}: {describe_missing(found.missing, 'A', 'B')}"
 
 
 def describe_missing(missing: Missing, first: str, second: str) -> str:
-    """Return how many answers of two runs are missing, and what the interval of accepted@1 would be without them."""
+    """Return how many answers of two runs are missing, and what the interval of pass@1 would be without them."""
     counts = f"{missing.baseline:,} answers of {first} and {missing.candidate:,} of {second} were not judged"
     if missing.low is None or missing.high is None:
         return f"{counts}; intervals take them in the least favourable way"
     return (
-        f"{counts}; intervals take them in the least favourable way for either run. Without them accepted@1 would be "
+        f"{counts}; intervals take them in the least favourable way for either run. Without them pass@1 would be "
         f"{100 * missing.low:+.1f} to {100 * missing.high:+.1f} pt"
     )
 

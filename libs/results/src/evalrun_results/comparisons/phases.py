@@ -59,7 +59,7 @@ PHASES: Final = (
     TrainingPhase(
         "3 GRPO",
         ("grpo", "rl", "phase3", "3"),
-        "accepted@1 up by 3 to 10 points",
+        "pass@1 up by 3 to 10 points",
         (Headline("accepted_at_1", 0.03, dataset="codecontests_test"),),
     ),
     TrainingPhase(

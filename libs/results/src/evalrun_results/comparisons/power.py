@@ -112,7 +112,7 @@ def gate_outlook(gate: Gate, problems: int | None, *, family: int = 1) -> str | 
     needed = problems_to_pass(margin, ASSUMED_FLIPS, confidence)
     if needed is None or (problems is not None and problems >= needed):
         return None
-    says = f"gate: with maxRegression {margin:g}, about {needed:,} problems are needed to pass an equal run"
+    says = f"gates: with maxRegression {margin:g}, about {needed:,} problems are needed to pass an equal run"
     if problems is not None:
         least = margin_to_pass(max(problems, MIN_PROBLEMS), ASSUMED_FLIPS, confidence)
         says += f", and {gate.label} has {problems}: use more, or a maxRegression of about {least:.2f}"
@@ -127,7 +127,7 @@ def _sequential_outlook(gate: Gate, problems: int | None, confidence: float) -> 
     if problems_needed(problems, ASSUMED_FLIPS, gate.min_gain, gate.population, confidence) is not None:
         return None
     return (
-        f"gate: {gate.label} has {problems} problems, which leave an equal run undecided more than once in 5 "
+        f"gates: {gate.label} has {problems} problems, which leave an equal run undecided more than once in 5 "
         f"(population: similar; if {ASSUMED_FLIPS:.0%} of the answers flip): take more, a larger maxRegression, or "
         "population: benchmark"
     )

@@ -74,7 +74,7 @@ class Contrast:
     """Problems that only `first` solved."""
     gained: int
     p: float | None
-    """Of the difference of accepted@1; None where neither has a value."""
+    """Of the difference of pass@1; None where neither has a value."""
     adjusted_p: float | None
     """By Holm's correction over the comparisons of all datasets."""
 

@@ -73,7 +73,7 @@ class DatasetMetrics:
     coverage: float
     """Judged / all, in samples."""
     accepted_bounds: tuple[float, float]
-    """Bounds of accepted@1 if all samples that were not judged had failed, and if they had been accepted."""
+    """Bounds of pass@1 if all samples that were not judged had failed, and if they had been accepted."""
     counts: JsonObject
     figures: Mapping[str, Figure]
     score_means: Mapping[str, float] = field(default_factory=dict)

@@ -118,7 +118,7 @@ class ProblemColumns:
         return low, high
 
     def accepted_bounds(self) -> tuple[float, float]:
-        """Return [accepted / all, (accepted + not judged) / all], as means over problems: the unit of accepted@1."""
+        """Return [accepted / all, (accepted + not judged) / all], as means over problems: the unit of pass@1."""
         if len(self.seen) == 0:
             return 0.0, 1.0
         low = (self.accepted / self.seen).mean()

@@ -123,7 +123,7 @@ def _coverage(dataset: Json) -> Markup:
     between = ""
     if judged < samples and isinstance(bounds, list) and len(bounds) == 2:
         low, high = (number if isinstance(number, int | float) else None for number in bounds)
-        between = f"; accepted@1 lies from {shown.percent(low)} to {shown.percent(high)}"
+        between = f"; pass@1 lies from {shown.percent(low)} to {shown.percent(high)}"
     return joined(
         shown.percent(amount(dataset, "coverage")), element("small", f"{judged} of {samples} judged{between}")
     )

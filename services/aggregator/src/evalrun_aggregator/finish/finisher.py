@@ -190,7 +190,7 @@ class Finisher:
     def _decide_gates(
         self, partial: str, run_info: Mapping[str, object]
     ) -> Callable[[Mapping[str, DatasetTotals]], Sequence[GateResult]] | None:
-        gates, watch = self._order.spec.all_gates, self._watch
+        gates, watch = self._order.spec.gates, self._watch
         if not gates:
             return None
         drawn, decided = (NOTHING_SAID, {}) if watch is None else (watch.drawn, watch.decided)
@@ -200,7 +200,7 @@ class Finisher:
         spec, item_states = self._order.spec, self._state.item_states
         if not any(counts.cancelled for counts in item_states.datasets):
             return None
-        similar = {name for gate in spec.all_gates if gate.population == "similar" for name in gate.dataset_names}
+        similar = {name for gate in spec.gates if gate.population == "similar" for name in gate.dataset_names}
         kept = {} if self._watch is None else self._watch.kept
         datasets = {}
         for counts, dataset in zip(item_states.datasets, self._problems.items.datasets, strict=True):

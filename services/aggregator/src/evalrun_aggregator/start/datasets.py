@@ -166,7 +166,7 @@ def _check_exclusions(dataset: Dataset, field: str, missing: Collection[str], us
 def _check_gate(spec: EvalRunSpec, datasets: Sequence[RunDataset]) -> None:
     """Refuse a gate on test data that the gate does not allow by name. Raises BadInputError."""
     roles = {dataset.spec.name: dataset.role for dataset in datasets}
-    for gate in spec.all_gates:
+    for gate in spec.gates:
         for name in gate.dataset_names:
             if refusal := refusal_for_role(gate, name, roles.get(name, "")):
-                raise BadInputError(f"spec.gate.dataset: {refusal}")
+                raise BadInputError(f"spec.gates: {refusal}")

@@ -131,7 +131,7 @@ def _by_chance(dataset: RunDataset, seed: int) -> list[Problem]:
 
 def draws_by_chance(spec: EvalRunSpec) -> bool:
     """Return whether a run draws its problems in an order of chance: where a gate decides before all are there."""
-    return any(gate.sequential for gate in spec.all_gates)
+    return any(gate.sequential for gate in spec.gates)
 
 
 def turn_policies_of(spec: EvalRunSpec) -> dict[str, TurnPolicy] | None:

@@ -20,9 +20,9 @@ def start_warnings(datasets: Sequence[RunDataset], spec: EvalRunSpec) -> list[st
     """
     found = [line for dataset in datasets for line in dataset_warnings(dataset)]
     sizes = {dataset.spec.name: len(dataset.problems) for dataset in datasets}
-    for gate in spec.all_gates:
+    for gate in spec.gates:
         problems = sum(sizes.get(name, 0) for name in gate.dataset_names)
-        outlook = gate_outlook(gate, problems, family=len(spec.all_gates))
+        outlook = gate_outlook(gate, problems, family=len(spec.gates))
         found += [] if outlook is None else [f"spec.{outlook}"]
     found += ungated_warnings(spec)
     return found
@@ -46,7 +46,7 @@ def excluded_warnings(dataset: RunDataset) -> Iterable[str]:
 
 def ungated_warnings(spec: EvalRunSpec) -> Iterable[str]:
     """Return a line about datasets that no gate is about, where the gates may stop the run."""
-    gates = spec.all_gates
+    gates = spec.gates
     if not gates or not all(gate.may_stop for gate in gates):
         return []
     gated = {name for gate in gates for name in gate.dataset_names}

@@ -34,7 +34,7 @@ def compare(
     For two runs: each difference with its paired bootstrap interval, McNemar's exact test (one sample per problem), the
     problems solved by only one run, the minimum detectable difference, and how the runs' conditions differ.
 
-    For more runs: the figures of every run, each pair's difference of accepted@1 with its p-value after Holm's
+    For more runs: the figures of every run, each pair's difference of pass@1 with its p-value after Holm's
     correction, and the problems that only some runs solved.
     """
     if output is not None and output.suffix == ".html" and view == "text":

@@ -194,7 +194,7 @@ def validate(file: Path, machine: bool) -> ExitCode:
         click.echo(f"{file}: EvalSchedule {schedule.metadata.name} is valid")
     for manifest in load_manifests(file, place="machine" if machine else "cluster", needed=not schedules):
         click.echo(f"{file}: EvalRun {manifest.metadata.name} is valid")
-        if manifest.spec.all_gates:
+        if manifest.spec.gates:
             from evalrun_cli.run_gate import outlooks
 
             for outlook in outlooks(manifest.spec):

@@ -33,8 +33,8 @@ def read_policy(file: Path) -> list[Gate]:
         raise BadInputError(f"{file}: {' '.join(str(error).split())}") from error
     if len(documents) != 1 or not isinstance(documents[0], list) or not documents[0]:
         raise BadInputError(f"{file}: is not a list of gates: write one a line, e.g. {EXAMPLE}")
-    # The very schema and rules of the EvalRun's own `gate`: no second validator.
-    schema = schema_for("machine")["properties"]["spec"]["properties"]["gate"]
+    # The very schema and rules of an item of the EvalRun's `gates`: no second validator.
+    schema = schema_for("machine")["properties"]["spec"]["properties"]["gates"]["items"]
     lines, gates = [], []
     for index, written in enumerate(documents[0]):
         value = with_defaults(schema, written)

@@ -15,7 +15,7 @@ from evalrun_results.comparisons.several import (
     Standing,
 )
 
-CONTRAST_HEADINGS = ["accepted@1", "Difference", "95 % interval", "p", "p (Holm)", "Lost", "Gained"]
+CONTRAST_HEADINGS = ["pass@1", "Difference", "95 % interval", "p", "p (Holm)", "Lost", "Gained"]
 PHASES_TITLE = "Phases, each beside the first"
 PHASE_HEADINGS = ["Phase", "Run", "Dataset", "Headline", "First", "Value", "Difference", "95 % interval", "Reached"]
 CLEAR = 0.05
@@ -55,7 +55,7 @@ def spread(metric: str, number: float) -> str:
 
 
 def contrast_row(each: Contrast) -> list[str]:
-    """Return what a pair's row says of accepted@1."""
+    """Return what a pair's row says of pass@1."""
     found = each.differences.get(HEADLINE)
     shown = ["-", "-"] if found is None else [words.change(HEADLINE, found.difference), words.interval(found)]
     tested = ["-" if p is None else words.p_value(p) for p in (each.p, each.adjusted_p)]
@@ -97,7 +97,7 @@ def notes(dataset: DatasetAcross, found: SeveralRuns) -> Iterator[str]:
         "some. Lost: solved only by the first of a pair; gained: only by the second"
     )
     yield (
-        f"p (Holm): corrected over the {found.family} tests of accepted@1 in this comparison. With a threshold of "
+        f"p (Holm): corrected over the {found.family} tests of pass@1 in this comparison. With a threshold of "
         f"{CLEAR}, at most {100 * CLEAR:.0f} % of such comparisons report a false difference. "
         "Intervals are not corrected"
     )

@@ -57,7 +57,7 @@ def run_file(
     if output is not None and resume is not None:
         raise BadInputError("--resume names the directory already: leave --output away")
     manifest = load_manifest(file, place="machine")
-    for gate in manifest.spec.all_gates:
+    for gate in manifest.spec.gates:
         check_baseline(gate, file)
     settings = StartSettings.of(options, tuple(endpoints), request_seconds, gpu_options)
     workspace, generation = _prepared(manifest, file, settings, output=output, resume=resume)

@@ -135,7 +135,7 @@ def counts_of(spec: EvalRunSpec, base_dir: Path, sizes: Mapping[str, int]) -> li
             why = "a volume can be read only in its cluster, and no --like RUN has that dataset"
             counts.append(Count(dataset.name, None if problems is None else problems * passes, why))
         else:
-            only = spec.model_copy(update={"datasets": [dataset], "gates": [], "gate": None})
+            only = spec.model_copy(update={"datasets": [dataset], "gates": []})
             (loaded,) = load_datasets(only, base_dir, {})
             counts.append(Count(dataset.name, len(loaded.problems) * passes))
     return counts
