@@ -61,7 +61,9 @@ REFUSED_SCHEDULES = [
     RefusedSchedule("zone", {"spec.timeZone": "Local"}, "spec.timeZone", "IANA time zone database"),
     RefusedSchedule("zone path", {"spec.timeZone": "../UTC"}, "spec.timeZone", "IANA time zone database"),
     RefusedSchedule("a path", {"spec.checkpoints.url": "/mnt/x"}, "spec.checkpoints.url", "means nothing in a pod"),
-    RefusedSchedule("a web page", {"spec.checkpoints.url": "https://h/x"}, "spec.checkpoints.url", "lists no folders"),
+    RefusedSchedule(
+        "a web page", {"spec.checkpoints.url": "https://h/x"}, "spec.checkpoints.url", "lists no directories"
+    ),
     RefusedSchedule("deep pattern", {"spec.checkpoints.pattern": "a/*"}, "spec.checkpoints.pattern", "without '/'"),
     RefusedSchedule("a bell", {"spec.checkpoints.pattern": "a\a"}, "spec.checkpoints.pattern", "a control char"),
     RefusedSchedule(

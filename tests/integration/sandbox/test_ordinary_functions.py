@@ -24,7 +24,7 @@ TESTS = AssertTests(["assert f(3) == 9", "assert f('no') is None"], "", "f")
 LIMITS = Limits(10.0, 256, OUTPUT_KIB)
 PLAIN = "None if x == 'no' else x * x"
 
-# ruff: noqa: E501 - a table of programs reads best with a program a line
+
 PROGRAMS = {
     "recursion": "import sys\nsys.setrecursionlimit(10**6)\ndef g(n): return n and 1 + g(n - 1)\n"
                  f"def f(x):\n  g(50000)\n  return {PLAIN}",
