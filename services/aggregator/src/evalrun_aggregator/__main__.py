@@ -19,7 +19,7 @@ from evalrun_runtime.termination import end_with
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the aggregator until SIGTERM; gives the exit code."""
+    """Run the aggregator until SIGTERM, and return the exit code."""
     try:
         settings = load_settings(AggregatorSettings, argv, program="evalrun serve aggregator")
         return run_service("aggregator", settings, lambda: Aggregator(settings))

@@ -146,7 +146,7 @@ class Aggregator:
         return address
 
     async def stop(self, grace: float) -> None:
-        """Take no more requests, store what is on its way, close the ledger."""
+        """Stop accepting requests, store what has arrived, and close the ledger."""
         await self._server.stop(grace)
         if self._run is not None:
             await self._run.driver.stop()
@@ -231,7 +231,7 @@ class Aggregator:
 
 
 async def gate_watch_of(order: RunConfig, problems: RunProblems, ledger: Ledger) -> GateWatch | None:
-    """Return what watches the run's sequential gates; None where it has none."""
+    """Return the watch over the run's sequential gates, or None if there are none."""
     if not draws_by_chance(order.spec):
         return None
     gates = await asyncio.to_thread(watched_gates, order)
@@ -239,7 +239,7 @@ async def gate_watch_of(order: RunConfig, problems: RunProblems, ledger: Ledger)
 
 
 def load_problems_of(order: RunConfig) -> tuple[RunProblems, GivenResponses | None]:
-    """Load what a run configuration names. Blocking. Raises BadInputError."""
+    """Load the datasets and responses of a run configuration. Blocking. Raises BadInputError."""
     check_supported(order.spec)
     remedy = SET_POLICY if order.responses is None else COPY_ELSEWHERE
     datasets = load_datasets(order.spec, order.base_dir, order.sources, remedy)
@@ -262,7 +262,7 @@ def load_problems_of(order: RunConfig) -> tuple[RunProblems, GivenResponses | No
 
 
 def token_budget_of(protocol: Protocol) -> TokenBudget | None:
-    """Return what each problem may spend; None where the protocol says how many samples there are."""
+    """Return the token budget of each problem; None if the protocol fixes the number of samples."""
     if protocol.budget is None:
         return None
     return TokenBudget(protocol.budget.output_tokens_per_problem, protocol.max_new_tokens)
@@ -293,7 +293,7 @@ def turn_policies(order: RunConfig) -> dict[str, TurnPolicy] | None:
 
 
 def item_rules(order: RunConfig, problems: RunProblems) -> ItemRules:
-    """Return what the judge is asked about an item, and what its answer becomes."""
+    """Return the rules that turn an item into a judge request and the reply into a verdict."""
     policies = turn_policies(order)
     if policies is None:
         return ItemRules(problems.request, problems.verdict)

@@ -1,4 +1,4 @@
-"""Sources of time, passed to whatever needs one."""
+"""Sources of time, passed to the code that needs them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Stops what is left of a dataset once the sequential gates have decided without it."""
+"""Cancels the rest of a dataset once the sequential gates have decided without it."""
 
 import logging
 
@@ -27,7 +27,7 @@ class GateStop:
         self._leases = leases
 
     async def run(self) -> None:
-        """Cancel what the gates do not need, until the outputs are written. Raises LedgerError."""
+        """Cancel items that the gates do not need, until the outputs are written. Raises LedgerError."""
         state = self._state
         state.judged.set()  # what the ledger held may be enough
         while state.ended is None and not state.is_writing:

@@ -1,4 +1,4 @@
-"""Watches the sequential gates while results come, and says of what the rest is not needed any more.
+"""Watches the sequential gates as results arrive, and determines which items are no longer needed.
 
 It looks at each dataset's problems in the order drawn, up to the first that is not settled: what came later may be
 there because it was quick. Each decision is on disk before it has an effect, and the first one stands.
@@ -37,7 +37,7 @@ FORGOTTEN: Final[dict[str, str]] = {"gates_asked": "", "gates_decided": ""}
 
 @dataclass(frozen=True)
 class WatchedGate:
-    """A sequential gate and what it compares with."""
+    """A sequential gate and its baseline."""
 
     place: int
     """Among the run's gates."""
@@ -51,7 +51,7 @@ class WatchedGate:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the question: of the gate, and of what its baseline says."""
+        """A digest of the gate and of its baseline's results."""
         known = {} if self.totals is None else self.totals.problems
         asked = {key: value for key, value in self.gate.to_wire().items() if key not in {"stopEarly", "baseline"}}
         rows = [
@@ -102,11 +102,12 @@ class GateWatch:
 
     @property
     def kept(self) -> Mapping[str, int]:
-        """Of how many problems the results count, by dataset, where the rest was cancelled."""
+        """The number of problems whose results count, for each dataset whose rest was cancelled."""
         return self._kept
 
     async def look(self, ledger: Ledger, item_states: ItemStates) -> dict[int, int]:
-        """Decide what can be decided now; gives `kept_problems` where that makes something needless.
+        """Decide every gate that can be decided now. Return `kept_problems` of the datasets with items that became
+        needless.
 
         Raises:
             LedgerError: the disk failed.
@@ -128,7 +129,7 @@ class GateWatch:
         return {}
 
     async def _is_asked_the_same(self, ledger: Ledger) -> bool:
-        """Write down what is asked before any result is seen; a gate that was changed since has lost its validity."""
+        """Record the gates before any result is seen. A gate that was changed afterwards is no longer valid."""
         asked = {str(each.place): each.fingerprint for each in self._gates}
         if self._fresh:
             self._fresh = False
@@ -202,7 +203,7 @@ class GateWatch:
         return gate.may_stop and decision is not None and decision.decided_after is not None
 
     def _position_after(self, place: int, number: int) -> int:
-        """Return how many problems of the dataset, in drawing order, hold those that decided a gate."""
+        """Return the number of problems, in drawing order, that include those which decided a gate."""
         after = self.decided[place].decided_after or 0
         ids = self._problems.items.datasets[number].problem_ids
         watched = next((each for each in self._gates if each.place == place), None)

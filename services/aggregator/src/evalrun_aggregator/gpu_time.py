@@ -12,7 +12,7 @@ _BETWEEN: Final = "\t"
 def held_seconds(
     worker: str, replicas: Iterable[ledger_pb2.Replica], gpu_seconds: float, reported_at: float
 ) -> dict[str, float]:
-    """Return the GPU seconds that one report accounts for, by holder: each replica from its start to its release.
+    """Return the GPU seconds of a report by holder: each replica counts from its start to its release.
 
     A holder is one start of one replica, or the worker itself for what it counted on its own; a later report of the
     same holder replaces an earlier, smaller one.
@@ -33,5 +33,5 @@ def held_seconds(
 
 
 def merged(known: Mapping[str, float], report: Mapping[str, float]) -> dict[str, float]:
-    """Return the seconds of every holder after a report: no holder's go back, even when reports overtake each other."""
+    """Return the seconds of every holder after a report. They never decrease, even if reports arrive out of order."""
     return {**known, **{holder: max(seconds, known.get(holder, 0.0)) for holder, seconds in report.items()}}

@@ -1,4 +1,4 @@
-"""Takes in what workers send: leases items to them, stores their completions and what they say of their replicas."""
+"""Receives what workers send: leases items to them, and stores their completions and replica reports."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -71,7 +71,7 @@ class Intake:
         return index
 
     async def submit(self, completions: Sequence[tuple[int, StoredCompletion]]) -> int:
-        """Store completions; gives how many were new. When it returns they are on disk.
+        """Store completions and return the number of new completions. They are on disk when the call returns.
 
         A caller that goes away does not stop the storing: what the ledger has, the item states must know.
 
@@ -97,7 +97,7 @@ class Intake:
         gpu_seconds: Mapping[str, float],
         warnings: Sequence[str] = (),
     ) -> None:
-        """Keep what a worker says of its replicas. `gpu_seconds`: by holder. Raises LedgerError."""
+        """Store a worker's report about its replicas. `gpu_seconds`: by holder. Raises LedgerError."""
         self._replicas.report(worker, replicas, gpu_seconds, self._state.clocks.monotonic(), warnings)
         stored = [
             StoredReplica(r.name, r.address, list(r.models), r.error, r.load_format, dict(r.engine)) for r in replicas

@@ -60,7 +60,7 @@ class ReplicaRegistry:
         return sum(self._gpu_seconds.values())
 
     def trouble(self, now: float) -> str | None:
-        """Return why no replica answers; None if one does, or none has said what fails."""
+        """Return why no replica replies; None if a replica does, or if no failure was reported."""
         heard = [known.replica for known in self._known.values() if now - known.reported_at <= SILENT_SECONDS]
         failing = [replica for replica in heard if replica.error]
         if not failing or any(replica.up for replica in heard):

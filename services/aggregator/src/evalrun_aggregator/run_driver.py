@@ -1,4 +1,4 @@
-"""Drives one run to its outputs, in the background."""
+"""Drives a run to its outputs, in the background."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ class NothingToWriteError(Exception):
 
 
 class RunDriver:
-    """The background parts of a run: judging, asking the judges what they are, gates, outputs.
+    """The background parts of a run: judging, describing the judges, gates, outputs.
 
     Args:
         state: the run's.
@@ -76,7 +76,7 @@ class RunDriver:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def end_early(self, reason: str) -> None:
-        """End the run with what there is. One that has ended, writes its outputs, or was told before, stays as it is.
+        """End the run with partial results. A run that has ended, or is ending, is not changed.
 
         Raises:
             NothingToWriteError: there is no completion yet.
@@ -108,7 +108,7 @@ class RunDriver:
             self._state.fail(str(error))
 
     def _note_end(self, task: "asyncio.Task[None]") -> None:
-        """Turn an internal error into a failed run, instead of one that waits forever."""
+        """Turn an internal error into a failed run, which would otherwise wait forever."""
         if broken := unexpected_end(task):
             self._state.fail(broken)
 
@@ -132,7 +132,7 @@ class RunDriver:
 
 
 def unexpected_end(task: "asyncio.Task[None]") -> str:
-    """Return how a task ended that nobody asked to end so; empty if it returned, or was cancelled by request."""
+    """Describe the unexpected end of a task; empty if it returned, or was cancelled on request."""
     if task.cancelled():
         return "" if task.cancelling() else f"the part {task.get_name()!r} of the run was cut off"
     error = task.exception()

@@ -1,4 +1,4 @@
-"""End of a run, in the one form that its ledger, its service and the writer of its outputs share. Pure."""
+"""The end of a run, as shared by its ledger, its service and the writer of its outputs. Pure."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -53,11 +53,11 @@ class Outputs(Protocol):
 
     @property
     def trouble(self) -> str:
-        """Problem that keeps the outputs from being written, in one line; empty if there is none."""
+        """The error that prevents writing the outputs, in one line; empty without an error."""
         ...
 
     async def finish(self, partial: str) -> RunEnd:
-        """Write the outputs, then record the end. Gives what is known then.
+        """Write the outputs, then record and return the end.
 
         Args:
             partial: why the run ends before everything was decided; empty for any other.

@@ -1,4 +1,4 @@
-"""Facts about a run while it goes on. The run's other parts change them and wait for their signals."""
+"""The state of a run in progress. The other parts change it and wait for its signals."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class Events(Protocol):
-    """Receiver of what was stored: the metrics."""
+    """Interface to the metrics, which are told what was stored."""
 
     def completed(self, dataset: str, completion: StoredCompletion) -> None:
         """Record a completion that was stored."""
@@ -83,12 +83,12 @@ class RunState:
 
     @property
     def remaining(self) -> int:
-        """Items that a worker may still be asked for: leased ones, and later turns that a verdict may open."""
+        """Number of items that workers may still get, including leased items and later turns."""
         return 0 if self.ended_early else self.item_states.remaining + self.item_states.may_follow
 
     @property
     def stopped_early(self) -> str:
-        """Progress of the run when its gates decided, for people; empty if they did not stop it."""
+        """The progress of the run when its gates decided, for people; empty if they did not stop it."""
         parts = [
             f"{each.name}: {each.cancelled} of {each.total + each.cancelled} answers were not needed"
             for each in self.item_states.datasets

@@ -120,12 +120,12 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         return ledger_pb2.ReportReplicasResponse()
 
     async def GetStatus(self, request: ledger_pb2.GetStatusRequest, context: Context) -> ledger_pb2.GetStatusResponse:  # noqa: N802 - gRPC's name
-        """Return how the run stands."""
+        """Return the status of the run."""
         del request, context
         return self._status.response()
 
     async def EndRun(self, request: ledger_pb2.EndRunRequest, context: Context) -> ledger_pb2.EndRunResponse:  # noqa: N802 - gRPC's name
-        """End the run with what there is."""
+        """End the run with partial results."""
         if not request.reason:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "reason: say why the run ends")
         try:
@@ -162,7 +162,7 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
 
 
 def not_finite(message: Message, *fields: str) -> str:
-    """Return what is wrong with a message's numbers; empty if each is finite. SQLite stores NaN as NULL."""
+    """Name the number of a message that is not finite; empty if all are. SQLite stores NaN as NULL."""
     for field in fields:
         if not math.isfinite(value := getattr(message, field)):
             return f"{field} is {value}: send a finite number"

@@ -1,4 +1,4 @@
-"""Reports how a run stands: the answer to GetStatus, with what is wrong or being waited for in one line."""
+"""Builds the reply to GetStatus, with the obstacle of the run in one line."""
 
 from collections.abc import Sequence
 
@@ -59,7 +59,7 @@ class StatusReport:
         self._gate_watch = gate_watch
 
     def response(self) -> ledger_pb2.GetStatusResponse:
-        """Return the run's status as the contract has it."""
+        """Return the run's status as a message."""
         state = self._state
         ended = state.ended
         response = ledger_pb2.GetStatusResponse(
@@ -108,7 +108,7 @@ class StatusReport:
         return found
 
     def _message(self) -> str:
-        """Return what is wrong, or being waited for, in one line; empty if there is nothing to say."""
+        """Return what is wrong or awaited, in one line; empty if the run proceeds."""
         state = self._state
         if state.failure is not None:
             return state.failure
@@ -123,7 +123,7 @@ class StatusReport:
         return (self._outputs.trouble or "writing outputs") if state.is_writing else ""
 
     def _warnings(self) -> list[str]:
-        """Return the warnings to the user, one line each: about endpoints and, at the end, about figures."""
+        """Return the warnings to the user, one line each: about endpoints and, at the end, about results."""
         ended = self._state.ended
         notices = self._dispatcher.broken_tests.first_lines() if ended is None else ended.notices
         lost = () if self._gate_watch is None else self._gate_watch.warnings

@@ -1,4 +1,4 @@
-"""Fails a run whose disk stays full, so that nobody waits for ever."""
+"""Fails a run whose disk stays full, so that it does not wait forever."""
 
 import asyncio
 from collections.abc import Callable

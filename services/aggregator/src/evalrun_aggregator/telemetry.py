@@ -1,4 +1,4 @@
-"""The aggregator's Prometheus metrics (kubernetes.md): read from the run when scraped, so they never drift from it."""
+"""The aggregator's Prometheus metrics, read from the run at each scrape, so that they never drift."""
 
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ PROBLEM_STATES: dict[str, tuple[ItemState, ...]] = {
 
 
 class ReplicaGauge:
-    """A replica's state as a scrape shows it."""
+    """A replica's state at a scrape."""
 
     def __init__(self, *, up: bool, in_flight: int) -> None:
         self.up = up
@@ -34,7 +34,7 @@ class ReplicaGauge:
 
 
 class Telemetry(Collector):
-    """The metrics of one run. Counters go on from what the ledger holds: a restart is no reset.
+    """The metrics of a run. Counters continue from the ledger, so a restart does not reset them.
 
     Args:
         run: label of every series.
@@ -80,7 +80,7 @@ class Telemetry(Collector):
         self._registry.register(self)
 
     def restore(self, dataset: str, tally: CompletionTally) -> None:
-        """Count what the ledger already holds."""
+        """Count what the ledger already contains."""
         self._completions[dataset, finish_label(tally.finish_reason)] += tally.count
         self._tokens += tally.output_tokens
 
@@ -99,7 +99,7 @@ class Telemetry(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Return every series as it is now."""
+        """Return the current value of every series."""
         datasets = self._item_states.datasets if self._item_states is not None else []
         yield self._problems(datasets)
         yield self._accepted(datasets)

@@ -33,7 +33,7 @@ class TokenBudget:
         return max(0, min(self.max_new_tokens, self.tokens - spent))
 
     def charge(self, output_tokens: int | None) -> int:
-        """Return what a sample costs.
+        """Return the cost of a sample in tokens.
 
         One that was not counted costs a longest answer, so that a server without `usage` cannot spend without end; an
         empty one costs a token, or it could be drawn forever.
@@ -47,7 +47,7 @@ class TokenBudget:
         return spent + (out + 1) * self.max_new_tokens <= self.tokens
 
     def max_samples(self, problems: int) -> int:
-        """Return the most samples that a problem can have: one a token.
+        """Return the largest possible number of samples of a problem: each costs at least one token.
 
         Raises:
             BadInputError: more than can be numbered.
@@ -75,7 +75,7 @@ class TokenBudgets:
         self._answered = np.zeros(items.problems, np.int64)
 
     def restore(self, item_states: ItemStates, answered: Iterable[tuple[int, int | None]]) -> None:
-        """Open what the run has so far and what comes next.
+        """Open the samples that the ledger contains and the samples that follow them.
 
         Args:
             item_states: restored from the ledger; what has no completion there becomes absent, or pending where it is
@@ -100,7 +100,7 @@ class TokenBudgets:
         return self._budget.allowance(int(self._spent[self._items.position_of(index)]))
 
     def settle(self, item_states: ItemStates, index: int, output_tokens: int | None) -> None:
-        """Charge a completion that is now on disk, and make pending what may follow it."""
+        """Charge a completion that is on disk, and make the next sample pending if the budget allows it."""
         position = self._items.position_of(index)
         self._spent[position] += self._budget.charge(output_tokens)
         self._answered[position] += 1

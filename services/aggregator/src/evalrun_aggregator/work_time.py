@@ -25,11 +25,11 @@ class WorkTime:
             self._working.add(started_at, started_at + seconds)
 
     def judged(self, recorded_at: float) -> None:
-        """Note a verdict."""
+        """Record the time of a verdict."""
         self._working.add(recorded_at - JUDGED_WITHIN_SECONDS, recorded_at)
 
     def restore(self, completions: Iterable[tuple[float, float]], verdicts: Iterable[float]) -> None:
-        """Take over what a ledger holds: (started at, seconds) of each completion, and when each verdict came."""
+        """Restore the times of a ledger: (started at, seconds) of each completion, and the time of each verdict."""
         for started_at, seconds in completions:
             self.completed(started_at, seconds)
         for recorded_at in verdicts:
@@ -37,7 +37,7 @@ class WorkTime:
 
     @property
     def generating_seconds(self) -> float:
-        """Seconds in which at least one answer was being drawn."""
+        """Seconds during which at least one completion was being generated."""
         return self._generating.seconds
 
     @property

@@ -1,4 +1,4 @@
-"""The end of a run: outputs written from the ledger, then the end recorded in it."""
+"""Ends a run: writes the outputs from the ledger, then records the end in it."""
 
 import asyncio
 import heapq
@@ -103,7 +103,7 @@ class Finisher:
 
     @property
     def trouble(self) -> str:
-        """Problem that keeps the outputs from being written, in one line; empty if there is none."""
+        """The error that prevents writing the outputs, in one line; empty without an error."""
         return self._retry.trouble
 
     async def finish(self, partial: str = "") -> RunEnd:

@@ -32,7 +32,7 @@ class OutputRetry:
 
     @property
     def trouble(self) -> str:
-        """Problem of the last attempt, in one line; empty if there was none."""
+        """The error of the last attempt, in one line; empty without an error."""
         return self._trouble
 
     def wait(self, problem: str) -> bool:

@@ -31,7 +31,7 @@ def parse_attest_key(pem: SecretStr) -> "SigningKey":
 
 @dataclass(frozen=True)
 class OutputSignature:
-    """Signs the outputs of one run."""
+    """Signs the outputs of a run."""
 
     key: "SigningKey"
     problems: RunProblems
@@ -57,7 +57,7 @@ class OutputSignature:
 
 
 def attested_problems(datasets: Sequence[RunDataset], base_dir: Path) -> "dict[str, JudgedProblems]":
-    """Return what the answers of a run were judged by. Raises BadInputError if a grader can no longer be read."""
+    """Return the tests and graders that judged a run. Raises BadInputError if a grader can no longer be read."""
     from evalrun_attest.bundle import JudgedProblems
 
     return {

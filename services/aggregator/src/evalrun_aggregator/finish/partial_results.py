@@ -1,4 +1,4 @@
-"""Says why results are not those of every problem of a dataset. Pure."""
+"""Explains why results do not cover every problem of a dataset. Pure."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -12,7 +12,7 @@ NAMED_PROBLEMS: Final = 20
 
 
 def partial_because(ended_early: str, missing: Sequence[int], problems: RunProblems) -> str:
-    """Return why a run's results are partial, in one line; empty if they are not.
+    """Return why a run's results are partial, in one line; empty if they are complete.
 
     Args:
         ended_early: why the run ended before everything was decided; empty for any other.
@@ -25,7 +25,8 @@ def partial_because(ended_early: str, missing: Sequence[int], problems: RunProbl
 
 
 def lacking_answers(rows: Sequence[int], problems: RunProblems) -> str:
-    """Return which problems lack an answer, in one line; empty if none does. `rows`: of the missing answers."""
+    """Name the problems without a completion, in one line; empty if there are none. `rows`: rows of the missing
+    completions."""
     positions = dict.fromkeys(unpack_row(row).problem for row in rows)
     if not positions:
         return ""
@@ -39,7 +40,7 @@ def lacking_answers(rows: Sequence[int], problems: RunProblems) -> str:
 
 
 def left_out_problems(dataset: RunDataset) -> Iterator[str]:
-    """Yield a line for each reason why the run has not all problems of a dataset."""
+    """Yield a line per reason why the run leaves out problems of a dataset."""
     name, kept = dataset.spec.name, len(dataset.problems)
     if dataset.is_cut:
         yield f"{name}: only the first {kept} problem{'' if kept == 1 else 's'} (maxProblems)"

@@ -32,7 +32,7 @@ def run_info(
     partial: str = "",
     attested_by: str = "",
 ) -> dict[str, object]:
-    """Return run_info.json's content, but for what the outputs' writer adds.
+    """Return the content of run_info.json, except for the fields that the writer of the outputs adds.
 
     Args:
         order: the run configuration.
@@ -108,7 +108,7 @@ def run_info(
 
 
 def date_window(dates: Iterable[str]) -> list[str] | None:
-    """Return the first and last day on which the problems were published; None if no problem says."""
+    """Return the first and last publication day of the problems, or None if no problem has a date."""
     known = sorted(date for date in dates if date)
     return [known[0], known[-1]] if known else None
 
@@ -127,7 +127,7 @@ def _audit(dataset: RunDataset) -> dict[str, object] | None:
 
 
 def package_versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages that matter, as far as they are here."""
+    """Return the versions of Python and of the relevant installed packages."""
     found = {"python": platform.python_version(), "evalrun": own_version()}
     for package in PACKAGES:
         try:
@@ -138,8 +138,8 @@ def package_versions() -> dict[str, str]:
 
 
 def git_revision(directory: Path) -> str | None:
-    """Return the commit of the repository that holds the directory, `+changes` where files differ; None outside of
-    one."""
+    """Return the commit of the repository that contains the directory, with `+changes` if files differ; None outside
+    a repository."""
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(directory), *arguments]

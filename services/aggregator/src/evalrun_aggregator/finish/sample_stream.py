@@ -1,4 +1,4 @@
-"""The ledger's samples as `SampleResult`s, in order of problem, pass and sample, one at a time."""
+"""Streams the ledger's samples as `SampleResult`s, ordered by problem, repeat and sample."""
 
 import dataclasses
 import json
@@ -52,7 +52,7 @@ class _Asked:
 def sample_results(
     samples: Iterable[StoredSample], problems: RunProblems, asked_model: str, undecided: str = ""
 ) -> Iterator[SampleResult]:
-    """Return the results; holds one sample at a time.
+    """Yield the results, with only one sample in memory at a time.
 
     Args:
         samples: in order of row.
@@ -104,12 +104,12 @@ def sample_results(
 
 
 def missing_sample(row: int) -> StoredSample:
-    """Return what stands for an answer that was never drawn, or not given."""
+    """Return the placeholder for a completion that was never generated or given."""
     return StoredSample(StoredCompletion(row, "", finish_reason="", output_tokens=0), None)
 
 
 def prompt_text(messages: Sequence[Message]) -> str:
-    """Return a prompt as one text: the only message's content, or each message under its role."""
+    """Return a prompt as text: the content of a single message, or each message under its role."""
     if len(messages) == 1:
         return messages[0].content
     return "\n\n".join(f"[{message.role}]\n{message.content}" for message in messages)

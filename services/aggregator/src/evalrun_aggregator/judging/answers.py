@@ -1,4 +1,4 @@
-"""Turns each answer of the judge, and each lost one, into a verdict to be stored or another attempt."""
+"""Turns each reply of the judge, and each lost request, into a verdict or another attempt."""
 
 import logging
 from collections.abc import Callable

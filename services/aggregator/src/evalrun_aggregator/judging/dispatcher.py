@@ -1,4 +1,4 @@
-"""Drives the judge: what is generated goes out on streams, verdicts go to the ledger, then they count.
+"""Drives the judge: sends completions over streams, stores the verdicts in the ledger, then counts them.
 
 Everything goes one way: the dispatcher holds the stream workers, a stream worker holds the requests that it sends and
 the place for their answers, and these hold the work, the item states and the ledger. Nothing below knows what is above.
@@ -90,7 +90,7 @@ class Dispatcher:
 
     @property
     def trouble(self) -> str | None:
-        """Reason why no judge can be reached, or none gives a verdict; None while one does."""
+        """Why no judge can be reached or gives verdicts; None while a judge gives verdicts."""
         troubles = [worker.trouble for worker in self._workers]
         return self._health.trouble if None in troubles else next(iter(troubles), "no judge is configured")
 

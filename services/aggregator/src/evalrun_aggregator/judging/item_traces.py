@@ -24,7 +24,7 @@ class ItemTraces:
         return trace_of(self._run_id, *self._items.key_of(index))
 
     def ended(self, index: int, completion: StoredCompletion, verdict: StoredVerdict) -> None:
-        """Record the root of an item's trace: from the request for its answer, where there was one, to its verdict."""
+        """Record the root span of an item's trace, from the completion request, if there was one, to the verdict."""
         traceparent = self.of(index)
         if not traceparent:
             return

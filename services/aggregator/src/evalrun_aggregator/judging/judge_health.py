@@ -1,4 +1,4 @@
-"""Records how the judge has answered so far: its verdicts, and the failures since the last one."""
+"""Records the judge's verdicts and the failures since the last verdict."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Requests to the judge, each built as a stream worker has room for it."""
+"""Builds requests to the judge when a stream worker has room for them."""
 
 from evalrun_aggregator.judging.answers import Answers
 from evalrun_aggregator.judging.item_rules import ItemRules
@@ -46,7 +46,7 @@ class Requests:
         await self._source.wait()
 
     async def take(self) -> tuple[Work, judge_pb2.JudgeRequest]:
-        """Return the next item with its request; waits until there is one. Raises LedgerError."""
+        """Wait for the next item, and return it with its request. Raises LedgerError."""
         while True:
             work = await self._source.take()
             if (request := self._build(work)) is not None:

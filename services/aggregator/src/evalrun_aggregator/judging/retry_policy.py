@@ -1,4 +1,4 @@
-"""Decides what happens to an item after the judge's answer, or without one. Pure.
+"""Decides whether an item is judged again, from the judge's reply or its absence. Pure.
 
 A verdict is stored. A failure of the judge is retried within bounds, then recorded as not judged with the reason, never
 as a failure of the program. Outages do not count against items: a failed attempt counts only if the judge has judged
@@ -85,7 +85,7 @@ Decision = Store | Retry | NotJudged
 
 
 def decide_verdict(verdict: judge_pb2.Verdict, history: ItemHistory, outage: Outage, policy: RetryPolicy) -> Decision:
-    """Decide on a verdict. One that says "could not tell" is a failure of the judge's; the last one is stored.
+    """Decide about a verdict. A "not judged" verdict is a failure of the judge; after the last attempt it is stored.
 
     One that says that no other attempt would tell is stored at once: five more of them held a run for ten minutes.
     One with a number that is not finite is a failure of the judge's too: no output could be written with it.
@@ -120,7 +120,7 @@ def decide_loss(reason: str, history: ItemHistory, outage: Outage, policy: Retry
 
 
 def not_finite(verdict: judge_pb2.Verdict) -> str:
-    """Return which number of a verdict is NaN or infinite; empty if none is."""
+    """Name the number of a verdict that is NaN or infinite; empty if all are finite."""
     for name in ("pass_ratio", "pass_ratio_high", "score", "queue_seconds"):
         if not math.isfinite(value := getattr(verdict, name)):
             return f"{name} is {value}"
@@ -131,7 +131,7 @@ def not_finite(verdict: judge_pb2.Verdict) -> str:
 
 
 def reason_of(verdict: judge_pb2.Verdict) -> str:
-    """Return why a verdict says "could not tell", in one line."""
+    """Return the reason of a "not judged" verdict, in one line."""
     for test in verdict.tests:
         if test.status == judge_pb2.TEST_STATUS_API_ERROR and test.reason:
             return f"api_error: {test.reason}"[:REASON_LENGTH]
@@ -139,7 +139,7 @@ def reason_of(verdict: judge_pb2.Verdict) -> str:
 
 
 def not_judged_verdict() -> judge_pb2.Verdict:
-    """Return the verdict that stands for "the judge could not tell" where it sent none."""
+    """Return the "not judged" verdict for a request to which the judge sent no verdict."""
     return judge_pb2.Verdict(final_status=judge_pb2.FINAL_STATUS_API_ERROR, judged=False, accepted=False)
 
 

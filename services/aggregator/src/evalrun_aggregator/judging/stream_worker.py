@@ -1,4 +1,4 @@
-"""A worker that sends requests to one judge over one stream at a time and opens the next stream when it ends."""
+"""Sends requests to one judge over one stream at a time, and opens the next stream when it ends."""
 
 import asyncio
 import logging
@@ -39,7 +39,7 @@ class StreamSettings:
 
 
 class StreamWorker:
-    """Sends requests to one judge and hands its answers on. `run` lasts until cancelled."""
+    """Sends requests to one judge and passes its replies on. `run` lasts until it is cancelled."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class StreamWorker:
             return None
 
     async def _receive_all(self, stream: JudgeStream, feeding: "asyncio.Task[None]") -> None:
-        """Take answers until the stream ends. Raises what ends the stream, or the feeding, early."""
+        """Receive replies until the stream ends. Raises the error that ends the stream, or the sending, early."""
         while True:
             answer = await self._receive(stream, feeding)
             if answer is None:

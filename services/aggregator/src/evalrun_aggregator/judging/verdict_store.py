@@ -49,7 +49,7 @@ class VerdictStore:
         self._waiting.put_nowait((work, verdict))
 
     async def run(self) -> None:
-        """Store until cancelled: verdicts that come while a batch is written make up the next one.
+        """Store verdicts until cancelled. Verdicts that arrive while a batch is written form the next batch.
 
         Raises:
             LedgerBrokenError: the disk failed.

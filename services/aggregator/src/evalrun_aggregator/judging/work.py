@@ -20,7 +20,7 @@ READ_AHEAD = 64
 
 @dataclass(eq=False)
 class Work:
-    """One item on its way to a verdict."""
+    """An item that is being judged."""
 
     index: int
     completion: StoredCompletion
@@ -66,7 +66,7 @@ class WorkSource:
         self._changed.set()
 
     async def take(self) -> Work:
-        """Return the next item; waits until there is one. Raises LedgerError."""
+        """Wait for the next item and return it. Raises LedgerError."""
         while True:
             await self.wait()
             if self._later and self._later[0][0] <= self._clock():
@@ -106,7 +106,7 @@ class WorkSource:
         self._changed.set()
 
     async def _fill(self) -> bool:
-        """Read some waiting items ahead; says whether there were any."""
+        """Read waiting items ahead. Return whether there were any."""
         indices: list[int] = []
         while len(indices) < READ_AHEAD and self._held < self._limit:
             index = self._item_states.first(ItemState.GENERATED, self._next)

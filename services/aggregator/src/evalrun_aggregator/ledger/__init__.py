@@ -1,2 +1,2 @@
-"""The run's ledger: what is pending, generated and judged, in memory (item states, items, leases) and on disk
+"""The run's ledger: pending, generated and judged items, in memory (item states, items, leases) and on disk
 (SQLite)."""

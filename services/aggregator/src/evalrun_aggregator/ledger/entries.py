@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class StoredCompletion(NamedTuple):
-    """One answer. Seconds; `started_at` is Unix seconds. Token counts are None where nobody counted them."""
+    """A completion. Durations are in seconds, `started_at` in Unix seconds. Unknown token counts are None."""
 
     row: int
     text: str
@@ -28,7 +28,7 @@ class StoredCompletion(NamedTuple):
 
 
 class StoredVerdict(NamedTuple):
-    """One verdict, or the reason why there is none (`judged` False)."""
+    """A verdict, or the reason why there is none (`judged` False)."""
 
     row: int
     verdict: bytes
@@ -57,7 +57,7 @@ class StoredSample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """An earlier answer of a sample, and what the model was told about it."""
+    """An earlier completion of a sample with the feedback that the model got about it."""
 
     answer: str
     feedback: str
@@ -79,7 +79,7 @@ class StoredReplica:
 
 @dataclass(frozen=True, slots=True)
 class CompletionTally:
-    """Number of completions of one dataset that ended in one way."""
+    """Number of completions of a dataset with the same way of ending."""
 
     finish_reason: str
     count: int

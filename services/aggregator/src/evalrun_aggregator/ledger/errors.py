@@ -1,4 +1,4 @@
-"""Errors of the ledger, by what the caller should do.
+"""Errors of the ledger, one class per reaction of the caller.
 
     LedgerError
      +- LedgerFullError     no room on the disk: nothing of the batch was stored, try again later
@@ -17,7 +17,7 @@ FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class LedgerError(Exception):
-    """The ledger could not do what it was asked."""
+    """A ledger operation failed."""
 
 
 class LedgerFullError(LedgerError):
@@ -25,11 +25,11 @@ class LedgerFullError(LedgerError):
 
 
 class LedgerBrokenError(LedgerError):
-    """The file or the disk under it failed: what was acknowledged is on disk, nothing more can be promised."""
+    """The file or its disk failed. Acknowledged data is on disk; the ledger accepts nothing more."""
 
 
 def ledger_error(error: sqlite3.Error | OSError, path: Path) -> LedgerError:
-    """Return the error by what the caller should do. The sqlite3 or operating system error becomes its cause.
+    """Return the error class that tells the caller how to react. The original error becomes its cause.
 
     Args:
         error: what was raised.

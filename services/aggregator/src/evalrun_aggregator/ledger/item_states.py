@@ -55,7 +55,7 @@ SETTLED = frozenset({ItemState.ACCEPTED, ItemState.REJECTED, ItemState.NOT_JUDGE
 
 @dataclass
 class DatasetCounts:
-    """Samples of one dataset in the run itself (repeat 0)."""
+    """Counts of the samples of a dataset, without noise-floor repeats."""
 
     name: str
     states: list[int]
@@ -87,7 +87,7 @@ class DatasetCounts:
 
     @property
     def judged(self) -> int:
-        """Samples with a verdict."""
+        """Number of samples with a verdict."""
         return self.states[ItemState.ACCEPTED] + self.states[ItemState.REJECTED]
 
     @property
@@ -130,12 +130,12 @@ class ItemStates:
         return STATES[self._states[index]]
 
     def count(self, *states: ItemState) -> int:
-        """Return how many items are in any of these states, noise-floor repeats included."""
+        """Return the number of items in any of these states, noise-floor repeats included."""
         return sum(self._totals[state] for state in states)
 
     @property
     def remaining(self) -> int:
-        """Items without a completion, leased ones included."""
+        """Number of items without a completion, including leased items."""
         return self.count(ItemState.PENDING, ItemState.LEASED)
 
     @property
@@ -158,7 +158,7 @@ class ItemStates:
         return found if found >= 0 else None
 
     def move(self, index: int, state: ItemState) -> None:
-        """Put an item into another state; use `judge` for a verdict."""
+        """Change the state of an item. Verdicts go through `judge`."""
         before = self._states[index]
         self._states[index] = state
         self._totals[before] -= 1
@@ -195,7 +195,7 @@ class ItemStates:
     def restore(
         self, completed: Iterable[int], verdicts: Iterable[tuple[int, int, bool, bool]], *, keep_not_judged: bool
     ) -> int:
-        """Take over what a ledger holds; for new item states. A million items take a second.
+        """Restore the states of a ledger's items; only for new item states. A million items take a second.
 
         Args:
             completed: rows with a completion.
@@ -273,7 +273,7 @@ class ItemStates:
         return all(state in SETTLED for state in self._states[first : first + self.items.width])
 
     def cancel(self, kept: Mapping[int, int]) -> list[int]:
-        """Take out of the run what its gates decided without; gives the items that somebody had leased.
+        """Cancel items that the gates do not need, and return those that were leased.
 
         Args:
             kept: by the dataset's number: of how many problems, from its first, the results count. What a noise-floor

@@ -1,4 +1,4 @@
-"""Items of a run, and the numbers that stand for them. Pure.
+"""Numbers the items of a run. Pure.
 
 An item is one completion and its verdict: (dataset, problem, sample, turn, repeat). Two numbers stand for it:
 
@@ -27,7 +27,7 @@ MAX_PROBLEMS = 1 << (63 - PROBLEM_SHIFT)
 
 
 class ItemKey(NamedTuple):
-    """Permanent id of one completion and its verdict."""
+    """Permanent id of a completion and its verdict."""
 
     dataset: str
     problem_id: str
@@ -87,7 +87,7 @@ def unpack_rows(rows: NDArray[np.int64]) -> RowArrays:
 
 @dataclass(frozen=True)
 class DatasetItems:
-    """The problems of one dataset, in order."""
+    """The problems of a dataset, in order."""
 
     name: str
     problem_ids: Sequence[str]
@@ -135,7 +135,7 @@ class RunItems:
 
     @property
     def width(self) -> int:
-        """Items of a problem in one pass."""
+        """Number of items per problem and repeat."""
         return self.samples * self.turns
 
     @property
@@ -174,7 +174,7 @@ class RunItems:
         return ((repeat * self.problems + problem) * self.samples + sample) * self.turns + turn
 
     def turn_of(self, index: int) -> int:
-        """Return the item's turn, from 0. The next index is the same sample's next turn, if it has one."""
+        """Return the item's turn, from 0. The next index is the next turn of the same sample, if there is one."""
         return index % self.turns
 
     def position_of(self, index: int) -> int:

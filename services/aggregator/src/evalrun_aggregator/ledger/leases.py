@@ -49,13 +49,13 @@ class Leases:
         return sorted(taken)
 
     def settle(self, index: int) -> None:
-        """Forget the lease of an item whose completion has come; whoever sent it."""
+        """Remove the lease of an item whose completion has arrived, from any worker."""
         held = self._held.pop(index, None)
         if held is not None:
             self._of_worker[held[0]].discard(index)
 
     def void(self, worker: str) -> int:
-        """Return a worker's items back; gives how many."""
+        """End a worker's leases. Return their number."""
         items = self._of_worker.pop(worker, set())
         for index in items:
             del self._held[index]
@@ -63,7 +63,7 @@ class Leases:
         return len(items)
 
     def expire(self, now: float) -> int:
-        """Return back the items whose leases have ended; gives how many."""
+        """End the leases that have expired. Return their number."""
         ended = 0
         while self._held:
             index, (worker, end) = next(iter(self._held.items()))

@@ -1,4 +1,4 @@
-"""The run's ledger: what was generated and judged, on disk before anyone is told so.
+"""The run's ledger: completions and verdicts are on disk before they are acknowledged.
 
 One thread writes. Whatever is waiting when it becomes free goes to disk in one transaction with one sync (group
 commit), and each caller is told when its own part is durable. If the disk is full nothing of the group is stored and
@@ -83,7 +83,7 @@ class Ledger:
         await self.close()
 
     async def close(self) -> None:
-        """Put on disk what is waiting, then let the file go."""
+        """Write what is waiting to disk, and release the file."""
         if self._closed:
             return
         self._closed = True
@@ -95,7 +95,7 @@ class Ledger:
         self._lock.__exit__(None, None, None)
 
     async def add_completions(self, completions: Sequence[StoredCompletion]) -> list[bool]:
-        """Store completions; the first one of a row wins. Gives for each whether it was new."""
+        """Store completions; the first completion of a row wins. Return for each whether it was new."""
         return await self._write(lambda writer: writer.add_completions(completions))
 
     async def add_verdicts(self, verdicts: Sequence[StoredVerdict]) -> list[bool]:
@@ -109,7 +109,7 @@ class Ledger:
     async def set_replicas(
         self, worker: str, replicas: Sequence[StoredReplica], gpu_seconds: Mapping[str, float]
     ) -> None:
-        """Keep what a worker last said of its replicas. `gpu_seconds`: by holder."""
+        """Store a worker's last report about its replicas. `gpu_seconds`: by holder."""
         await self._write(lambda writer: writer.set_replicas(worker, replicas, gpu_seconds))
 
     async def found(self, problems: Sequence[tuple[str, str]], facts: dict[str, str]) -> None:
@@ -131,7 +131,7 @@ class Ledger:
         await self._write(change)
 
     async def finish(self, facts: dict[str, str]) -> None:
-        """Write the facts of a run's end and forget verdicts set aside, in one transaction."""
+        """Write the facts of a run's end and delete verdicts that were set aside, in one transaction."""
 
         def change(writer: LedgerWriter) -> None:
             writer.drop_earlier_verdicts()
@@ -148,7 +148,7 @@ class Ledger:
             raise ledger_error(error, self.path) from error
 
     async def exchanges(self, first: int, end: int) -> list[Exchange]:
-        """Read the answers of some rows of one sample with the feedback on each, in order of turn."""
+        """Read the completions of some rows of a sample with the feedback on each, in order of turn."""
         loop = asyncio.get_running_loop()
         try:
             return await loop.run_in_executor(self._reads, self.reader.exchanges, first, end)
@@ -224,9 +224,8 @@ class Ledger:
                 logger.debug("a change of the ledger was settled after the event loop had ended")
 
     def _undo(self, error: sqlite3.Error | OSError) -> LedgerFullError | LedgerBrokenError:
-        """Undo a failed group. Anything but a full disk leaves the ledger broken: after a failed sync the kernel may
-        have dropped the pages, and a second try would claim what is not there.
-        """
+        """Roll back a failed group. Unless the disk is full, the ledger is broken then: after a failed sync the
+        kernel may have dropped pages, so a retry would acknowledge data that is not on disk."""
         failure = ledger_error(error, self.path)
         try:
             self._writer.rollback()

@@ -1,4 +1,4 @@
-"""Requirements of a ledger's place: on a local file system, and owned by one process.
+"""Checks a ledger's location: a local file system, owned by one process.
 
 SQLite's WAL keeps its index in shared memory mapped from a file, which network file systems do not keep coherent:
 databases were corrupted that way (https://sqlite.org/wal.html, "all processes must be on the same host computer").
@@ -42,7 +42,7 @@ def file_system_type(path: Path, mount_table: str) -> str | None:
 
 
 def is_network_file_system(kind: str) -> bool:
-    """Return whether SQLite's WAL would be at risk on this type. FUSE counts, but for the two local kinds."""
+    """Return whether SQLite's WAL is at risk on this type. FUSE counts, except for the two local kinds."""
     return kind in NETWORK_TYPES or (kind.startswith("fuse") and kind not in LOCAL_FUSE)
 
 
@@ -61,7 +61,7 @@ def check_file_system(path: Path, mount_table: str) -> None:
 
 
 class LedgerLock:
-    """The lock by which one process owns a ledger; the kernel frees it when that process ends, however it ends."""
+    """The lock with which a process owns a ledger. The kernel releases it when the process ends."""
 
     def __init__(self, ledger: Path) -> None:
         self.path = ledger.with_name(ledger.name + ".lock")
@@ -91,7 +91,8 @@ class LedgerLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Release the lock. The file stays: removing it would let two processes lock two files of one name."""
+        """Release the lock. The file stays, because removing it would let two processes lock two files of the same
+        name."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -53,7 +53,7 @@ CREATE_VIEW = f"""CREATE VIEW samples AS
 
 
 def prepare_schema(connection: sqlite3.Connection, path: str) -> None:
-    """Create the tables in an empty file; check the version of one that has them, and bring an older one up to date.
+    """Create the tables in an empty file. Check the version of existing tables and migrate older versions.
 
     Raises:
         BadInputError: not a ledger, or one of a newer version.
@@ -100,7 +100,7 @@ def _split_served(connection: sqlite3.Connection) -> None:
 
 
 def set_verdicts_aside(connection: sqlite3.Connection) -> None:
-    """Keep the verdicts under other names and start with none. Inside the caller's transaction; takes no time."""
+    """Rename the tables of verdicts and create empty tables, inside the caller's transaction. Takes no time."""
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     connection.execute("DROP VIEW samples")
     for table in ("verdicts", "verdict_bytes"):

@@ -1,4 +1,4 @@
-"""The ledger's SQLite connections: one that writes, any number that read. Blocking; `ledger` keeps them off the loop.
+"""The ledger's SQLite connections: one writer and any number of readers. Blocking; `ledger` calls them in threads.
 
 The writer runs with journal_mode=WAL and synchronous=FULL: SQLite syncs the WAL at each commit, so what was committed
 outlives a power cut. (NORMAL syncs at checkpoints only: an acknowledged batch could be gone after a power cut.)
@@ -46,7 +46,7 @@ LAST_ROW = (1 << 63) - 1
 
 
 class LedgerWriter:
-    """The one connection that writes. Every method but `begin`, `commit` and `rollback` runs between those."""
+    """The only writing connection. All other methods run between `begin` and `commit` or `rollback`."""
 
     def __init__(self, path: Path, *, max_pages: int | None = None) -> None:
         """Open or create the file.
@@ -99,7 +99,7 @@ class LedgerWriter:
         self._connection.close()
 
     def add_completions(self, completions: Iterable[StoredCompletion]) -> list[bool]:
-        """Store completions; the first one of a row wins. Gives for each whether it was new."""
+        """Store completions; the first completion of a row wins. Return for each whether it was new."""
         execute, new = self._connection.execute, []
         for c in completions:
             changed = execute(
@@ -113,7 +113,7 @@ class LedgerWriter:
         return new
 
     def add_verdicts(self, verdicts: Iterable[StoredVerdict]) -> list[bool]:
-        """Store verdicts, once a row; one that was reached replaces "not judged", never the reverse or another.
+        """Store a verdict per row. A verdict replaces "not judged", but never another verdict.
 
         Gives for each whether it was stored.
         """
@@ -139,7 +139,7 @@ class LedgerWriter:
         self._connection.executemany("INSERT INTO problems VALUES (?, ?, ?)", rows)
 
     def set_replicas(self, worker: str, replicas: Iterable[StoredReplica], gpu_seconds: Mapping[str, float]) -> None:
-        """Keep what a worker last said; the GPU seconds of a holder never go back."""
+        """Store a worker's last report. The GPU seconds of a holder never decrease."""
         self._connection.executemany(
             "INSERT OR REPLACE INTO replicas (worker, name, address, models, error, load_format, engine) "
             "VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -164,7 +164,7 @@ class LedgerWriter:
 
 
 class LedgerReader:
-    """A connection that reads what has been committed. For one thread at a time."""
+    """A connection that reads committed data. For one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(
@@ -185,7 +185,7 @@ class LedgerReader:
         return iter(self._connection.execute("SELECT dataset, problem_id FROM problems ORDER BY position"))
 
     def replicas(self) -> list[StoredReplica]:
-        """Return what is known of every replica, all workers together."""
+        """Return the last report about every replica of all workers."""
         found = self._connection.execute(
             "SELECT name, address, models, error, load_format, engine FROM replicas ORDER BY worker, name"
         )
@@ -230,7 +230,7 @@ class LedgerReader:
         return ((row, status, bool(judged), bool(accepted)) for row, status, judged, accepted in found)
 
     def feedback_rows(self) -> Iterator[int]:
-        """Return the rows of the answers that the model was told something about, in order."""
+        """Return, in order, the rows whose completions got feedback."""
         return (row for (row,) in self._connection.execute("SELECT row FROM feedbacks ORDER BY row"))
 
     def exchanges(self, first: int, end: int) -> list[Exchange]:
@@ -252,7 +252,7 @@ class LedgerReader:
         return [CompletionTally(reason, count, int(tokens)) for reason, count, tokens in found]
 
     def completions(self, rows: Sequence[int]) -> list[StoredCompletion]:
-        """Return the completions of these rows, in order of row; rows without one are left out."""
+        """Return the completions of these rows, in order of row. Rows without a completion are left out."""
         marks = ",".join("?" * len(rows))
         found = self._connection.execute(
             f"{SELECT_COMPLETION} FROM completions c JOIN texts t ON t.row = c.row "
@@ -262,9 +262,8 @@ class LedgerReader:
         return [StoredCompletion(*columns) for columns in found]
 
     def samples(self, first: int = 0, end: int = LAST_ROW) -> Iterator[StoredSample]:
-        """Return the completions of the rows from `first` to before `end` with their verdicts, in order of row: by
-        problem, pass, sample. Holds one at a time.
-        """
+        """Yield the completions of the rows from `first` up to `end` with their verdicts, in order of row: by
+        problem, repeat and sample. Only one sample is in memory at a time."""
         for columns in self._connection.execute(SELECT_SAMPLES, (first, end)):
             completion, blob = StoredCompletion(*columns[:12]), columns[12]
             feedback = columns[19]

@@ -1,4 +1,4 @@
-"""The datasets of a run: loaded from their sources, audited, and cut to what the spec uses."""
+"""Loads the datasets of a run, audits them, and selects the problems that the spec uses."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from evalrun_runtime.exits import BadInputError
 
 @dataclass(frozen=True)
 class RunDataset:
-    """A dataset's spec with its problems, cut to what the run uses."""
+    """A dataset's spec with the problems that the run uses."""
 
     spec: Dataset
     problems: Sequence[Problem]
@@ -38,23 +38,23 @@ class RunDataset:
 
     @cached_property
     def prompts_sha256(self) -> str:
-        """Digest of what the model sees: a resumed run must see the same."""
+        """Digest of the prompts, which must not change when a run is resumed."""
         own = [] if self.spec.system_prompt is None else [self.spec.system_prompt]
         own += [] if self.template is None else ["template", self.template]
         return digest_records([problem.problem_id, problem.prompt, *own] for problem in self.problems)
 
     def messages(self, problem: Problem) -> list[Message]:
-        """Return what is sent for one of its problems."""
+        """Return the prompt of a problem."""
         return render(problem, self.spec.prompt_format, self.spec.system_prompt, self.template)
 
     @cached_property
     def records_sha256(self) -> str:
-        """Digest of what is judged, tests included. Role and date are no part of that."""
+        """Digest of the problems and tests, without role and date."""
         return digest_problems(self.problems)
 
 
 def check_supported(spec: EvalRunSpec) -> None:
-    """Refuse what the schema lets pass and no run can do. Raises BadInputError."""
+    """Refuse specs that are valid by schema but that no run can execute. Raises BadInputError."""
     for index, dataset in enumerate(spec.datasets):
         if dataset.judge_mode == "Submit" and set(dataset.tests) != set(TEST_GROUPS):
             raise BadInputError(
@@ -134,7 +134,7 @@ class Cut:
 def _keeping(
     problems: Iterable[Problem], kept: list[Problem], excluded: dict[str, Problem], dataset: Dataset, cut: Cut
 ) -> Iterator[Problem]:
-    """Yield every problem and keep the first ones: an audit sees all, the run holds what it uses.
+    """Yield every problem to the audit, and append those that the run uses to `kept`.
 
     Args:
         problems: all of the source's.

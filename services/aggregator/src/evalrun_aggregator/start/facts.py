@@ -32,7 +32,7 @@ class LedgerIdentity:
 
 
 def identity_of(order: RunConfig, datasets: Sequence[RunDataset], responses_sha256: str | None) -> LedgerIdentity:
-    """Return what a ledger of this run configuration belongs to."""
+    """Return the identity of the ledger for a run configuration."""
     spec = order.spec
     generation = {
         "model": spec.model.to_wire(),
@@ -58,7 +58,8 @@ def identity_of(order: RunConfig, datasets: Sequence[RunDataset], responses_sha2
 
 
 def _prompts_of(dataset: RunDataset) -> list[str]:
-    """Return what the model sees. Feedback as usual is omitted, so digests of earlier versions stay valid."""
+    """Return what identifies the prompts. Default feedback is omitted, so that digests of earlier versions stay
+    valid."""
     spec = dataset.spec
     feedback = [] if spec.feedback == "PublicTests" else ["feedback", spec.feedback]
     return [spec.name, spec.prompt_format, dataset.prompts_sha256, *feedback]

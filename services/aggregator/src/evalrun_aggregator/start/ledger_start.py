@@ -1,4 +1,4 @@
-"""Opens a run's ledger: creates it at the first start, resumes it at later ones."""
+"""Opens a run's ledger: creates it at the first start and resumes it later."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -59,7 +59,7 @@ async def open_run(
     kept: Callable[[Mapping[str, str]], Mapping[int, int]] = lambda facts: {},
     now: float,
 ) -> OpenedRun:
-    """Take up the run, or found it.
+    """Resume the run, or create its ledger.
 
     Args:
         ledger: open.

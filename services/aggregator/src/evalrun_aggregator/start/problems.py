@@ -18,7 +18,7 @@ FORMATS = {"Chat": ledger_pb2.PROMPT_FORMAT_CHAT, "Completion": ledger_pb2.PROMP
 
 
 class RunProblems:
-    """The problems of every dataset of a run."""
+    """The problems of all datasets of a run."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class RunProblems:
         return self._problems[position]
 
     def work_item(self, index: int, exchanges: Sequence[Exchange] = ()) -> ledger_pb2.WorkItem:
-        """Return what a worker gets of an item: of tests nothing but what the feedback of earlier turns shows.
+        """Return an item for a worker. It contains no tests, except those that the feedback of earlier turns shows.
 
         Args:
             index: of the item.
@@ -95,7 +95,7 @@ class RunProblems:
         )
 
     def request(self, index: int, completion: StoredCompletion) -> judge_pb2.JudgeRequest:
-        """Return what the judge is asked about an item."""
+        """Return the judge request for an item."""
         dataset, problem = self._problems[self.items.position_of(index)]
         request = answer_request(self._run, dataset.spec, problem, answer_of(completion), dataset.grader)
         request.fresh = self.items.key_of(index).repeat > 0
@@ -104,7 +104,7 @@ class RunProblems:
     def next_feedback(
         self, policies: Mapping[str, TurnPolicy], index: int, completion: StoredCompletion, verdict: judge_pb2.Verdict
     ) -> str:
-        """Return what opens the next turn of an item's sample; empty if none opens.
+        """Return the feedback that opens the next turn of an item's sample; empty if no turn follows.
 
         Args:
             policies: by dataset.
@@ -119,7 +119,7 @@ class RunProblems:
         return policy.next_feedback(self.items.turn_of(index), problem, completion, verdict, ours=ours)
 
     def verdict(self, index: int, said: judge_pb2.Verdict) -> judge_pb2.Verdict:
-        """Return the verdict on an item, from what the judge said to its request."""
+        """Return the verdict about an item, from the judge's reply."""
         dataset, problem = self._problems[self.items.position_of(index)]
         return answer_verdict(problem, dataset.grader, said)
 
@@ -141,7 +141,7 @@ def turn_policies_of(spec: EvalRunSpec) -> dict[str, TurnPolicy] | None:
 
 
 def answer_of(completion: StoredCompletion) -> Answer:
-    """Return a stored completion as the judge's client takes it."""
+    """Convert a stored completion for the judge's client."""
     return Answer(
         text=completion.text,
         mode=judge_pb2.SubmissionMode.ValueType(completion.mode or judge_pb2.SUBMISSION_MODE_AUTO),

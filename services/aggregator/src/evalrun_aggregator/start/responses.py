@@ -37,7 +37,7 @@ class GivenResponses:
 
 
 def read_responses(order: RunConfig, datasets: Sequence[RunDataset]) -> tuple[RunProblems, GivenResponses]:
-    """Read the run configuration's files of answers, and number the problems with as many samples as there are.
+    """Read the response files of the run configuration, and number the problems with as many samples as given.
 
     Raises:
         BadInputError: a file, line or key that cannot be used; no answer at all, or none to a problem that is not
@@ -77,7 +77,7 @@ def read_responses(order: RunConfig, datasets: Sequence[RunDataset]) -> tuple[Ru
 
 
 def asked_of(answers: int | Literal["AsGiven"] | None, datasets: Sequence[str], given: Sequence[Response]) -> list[int]:
-    """Return how many samples each problem should have, by dataset.
+    """Return the expected number of samples per problem, by dataset.
 
     Args:
         answers: as the run configuration has it. None: each problem should have as many as the one with the most in its
@@ -96,7 +96,7 @@ def asked_of(answers: int | Literal["AsGiven"] | None, datasets: Sequence[str], 
 
 
 def _judged_fields(response: Response) -> dict[str, object]:
-    """Return what identifies an answer; without the turn, which is 0, so digests of earlier versions stay valid."""
+    """Return what identifies a response. Turn 0 is omitted, so that digests of earlier versions stay valid."""
     return {name: value for name, value in dataclasses.asdict(response).items() if name != "turn"}
 
 

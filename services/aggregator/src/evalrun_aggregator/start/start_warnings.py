@@ -1,4 +1,4 @@
-"""Warnings to the user before anything is generated, one line each. Pure."""
+"""Warns the user before anything is generated, one line per warning. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -12,7 +12,7 @@ NAMED_GROUPS: Final = 5
 
 
 def start_warnings(datasets: Sequence[RunDataset], spec: EvalRunSpec) -> list[str]:
-    """Return what of a run's data and gate makes its figures say less than they seem to.
+    """Return warnings about data and gates that make the results less meaningful than they seem.
 
     Args:
         datasets: of the run.
@@ -29,7 +29,7 @@ def start_warnings(datasets: Sequence[RunDataset], spec: EvalRunSpec) -> list[st
 
 
 def dataset_warnings(dataset: RunDataset) -> list[str]:
-    """Return what a user should know of one dataset's problems."""
+    """Return the warnings about the problems of a dataset."""
     return [*excluded_warnings(dataset), *duplicate_warnings(dataset)]
 
 

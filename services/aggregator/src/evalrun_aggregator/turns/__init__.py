@@ -1,1 +1,1 @@
-"""EVAL@turns: what a model is told about a failed answer, and when its next turn opens. Pure."""
+"""EVAL@turns: the feedback on a failed completion, and when the next turn opens. Pure."""

@@ -61,7 +61,7 @@ class FeedbackOptions:
 
 
 def feedback_text(problem: Problem, verdict: pb.Verdict, options: FeedbackOptions, *, ours: bool = True) -> str:
-    """Return what the model is told after a verdict that rejects its answer.
+    """Return the feedback to the model after a verdict that rejects its completion.
 
     Args:
         problem: cut to the tests that the run uses, as the verdict is about them.

@@ -1,4 +1,4 @@
-"""Policy of turns: whether a sample gets another one, and the messages sent for it. Pure.
+"""Decides whether a sample gets another turn, and builds its messages. Pure.
 
 A turn opens once the answer before it was judged and failed: with the feedback on that answer, which is stored with
 its verdict in one transaction. The stored feedback is what opens the turn after a restart, and what is sent, so a kill
@@ -24,7 +24,7 @@ THINK_START, THINK_END = "<think>", "</think>"
 
 @dataclass(frozen=True, slots=True)
 class TurnPolicy:
-    """The rules of one dataset."""
+    """The turn rules of a dataset."""
 
     limit: int
     """Turns of a sample, the first answer included."""
@@ -41,7 +41,7 @@ class TurnPolicy:
         *,
         ours: bool = True,
     ) -> str:
-        """Return the feedback that opens the turn after this one; empty where none opens.
+        """Return the feedback that opens the next turn; empty if no turn follows.
 
         None opens after an accepted answer, after one that could not be judged (nobody knows whether it failed), after
         the last turn, and where the conversation would exceed the model's prompt.
@@ -79,7 +79,7 @@ def turn_policy_of(spec: EvalRunSpec, dataset: Dataset) -> TurnPolicy | None:
 
 
 def conversation(prompt: Sequence[Message], exchanges: Iterable[Exchange]) -> list[Message]:
-    """Return the chat of a later turn: the prompt, then each earlier answer with the feedback on it.
+    """Return the chat of a later turn: the prompt, then each earlier completion with its feedback.
 
     What a model thought before its answer is left out, as chat templates of reasoning models do.
     """
@@ -91,7 +91,7 @@ def conversation(prompt: Sequence[Message], exchanges: Iterable[Exchange]) -> li
 
 
 def _without_thought(answer: str) -> str:
-    """Return what follows the thought. A mark after the beginning of code is the program's own text."""
+    """Return the text after the thought. A mark inside code belongs to the program."""
     thought, mark, rest = answer.partition(THINK_END)
     is_thought = mark and (thought.lstrip().startswith(THINK_START) or "```" not in thought)
     return rest.lstrip("\n") if is_thought else answer

@@ -42,7 +42,7 @@ class Judged:
 
 
 def is_stable(records: Sequence[TestRecord]) -> bool:
-    """Return whether tests may be told the same verdict again."""
+    """Return whether the verdict of these records may be cached."""
     return all(record.status is not TestStatus.API_ERROR and record.confirmed for record in records)
 
 
@@ -50,7 +50,7 @@ class VerdictStore(Protocol):
     """Bytes by key, for a while."""
 
     async def get(self, key: bytes) -> bytes | None:
-        """Return what was put there; None: nothing, or no longer. Raises StoreError."""
+        """Return the stored value, or None if it does not exist or was evicted. Raises StoreError."""
         ...
 
     def put(self, key: bytes, value: bytes) -> None:
@@ -58,7 +58,7 @@ class VerdictStore(Protocol):
         ...
 
     async def close(self) -> None:
-        """Free what it holds."""
+        """Free the store's resources."""
         ...
 
 
@@ -75,7 +75,7 @@ ENTRY_BYTES = 250
 
 
 class MemoryStore:
-    """In this process, bounded by bytes; what was used least recently goes first."""
+    """A store in this process, bounded by bytes, that evicts the least recently used entries."""
 
     def __init__(self, capacity_bytes: int) -> None:
         self._kept: RecentlyUsed[bytes, bytes] = RecentlyUsed(capacity_bytes, lambda value: len(value) + ENTRY_BYTES)
@@ -98,7 +98,7 @@ class MemoryStore:
 
 
 class VerdictCache:
-    """Asks the stores in turn, judges what none of them has, and tells them."""
+    """Looks a verdict up in each store in turn, judges if no store has it, and stores the result."""
 
     def __init__(
         self, stores: Sequence[VerdictStore], on_result: Callable[[CacheResult], None] = lambda result: None
@@ -121,7 +121,7 @@ class VerdictCache:
         return bool(self._stores)
 
     async def through(self, key: bytes, judge: Callable[[], Awaitable[Judged]]) -> tuple[Judged, bool]:
-        """Return what is known, or judge; says which (True: it was known).
+        """Return the stored verdict or judge. The second value tells whether the verdict was stored.
 
         Raises:
             Exception: what `judge` raises.
@@ -159,7 +159,7 @@ class VerdictCache:
         return judged, False
 
     async def close(self) -> None:
-        """Free what the stores hold."""
+        """Close the stores."""
         for store in self._stores:
             await store.close()
 

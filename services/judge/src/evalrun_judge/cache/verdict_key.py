@@ -1,4 +1,4 @@
-"""Key of the verdict cache: one digest over everything that a verdict depends on. Pure.
+"""Key of the verdict cache: a digest of everything on which a verdict depends. Pure.
 
 Two requests with the same key would get the same verdict from a judge that runs both. What a program does by chance
 (clock, addresses, hash seeds) is outside of it: the first verdict stands for all of them.
@@ -20,7 +20,7 @@ FORMAT = 6
 
 @dataclass(frozen=True, slots=True)
 class JudgeIdentity:
-    """Identity of the judge, as far as verdicts depend on it."""
+    """The properties of a judge on which verdicts depend."""
 
     version: str
     """Of the gateway."""

@@ -1,4 +1,4 @@
-"""A checker: a program that says whether an output is right. Pure: what to run, and what its ends mean.
+"""Plans the runs of a checker program and interprets how they end. Pure.
 
 It runs in the sandbox, in runs of its own, one a test. A sandbox's program has stdin only, so that a few lines of ours
 before the checker's source put what it expects in place: the three files in its private directory, its arguments, and
@@ -64,7 +64,7 @@ def _program(checker: CheckerProgram) -> str:
 def checker_outcomes(
     checker: CheckerProgram, reply: RunReply, cases: Sequence[tuple[bytes, bytes, bytes]]
 ) -> list[TestOutcome]:
-    """Return what each of the checker's runs means for its case; see `checker_run`."""
+    """Return the outcome of each case from the checker's runs; see `checker_run`."""
     if reply.compile.status != "ok":
         said = reply.compile.stderr[:200].decode("utf-8", "replace").replace("\n", " ")
         if b"testlib.h: No such file" in reply.compile.stderr:
@@ -76,15 +76,15 @@ def checker_outcomes(
 
 
 def probes_of(case: tuple[bytes, bytes, bytes]) -> list[tuple[bytes, bytes, bytes]]:
-    """Return the runs that tell whether a checker that gave no answer on a case works: on the expected output, and,
-    where that is blank, on plain ones and on the input."""
+    """Return runs that show whether a checker works when it gave no decision about a case: on the expected output
+    and, if that is blank, on plain outputs and on the input."""
     data, expected, _ = case
     others = () if expected.strip() else (*PLAIN_OUTPUTS, data)
     return [(data, expected, output) for output in (expected, *others)]
 
 
 def settled(first: TestOutcome, probes: Sequence[TestOutcome], expected: bytes) -> TestOutcome:
-    """Return what a checker's end that is no answer means, by what the same checker makes of its probes.
+    """Return the outcome of a case that the checker did not decide, from its results on the probes.
 
     One that handles what is expected and not this output has met what no right program prints: the answer is wrong,
     and crashing the checker is no way out of being judged.

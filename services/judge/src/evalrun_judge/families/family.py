@@ -33,7 +33,7 @@ class Runners:
 
 
 class Family(ABC, Generic[PlanT]):
-    """One way to test a program: how its tests are read, checked, planned and run."""
+    """Reads, checks, plans and runs one kind of tests."""
 
     FORMS: ClassVar[Mapping[str, FormReader]]
     """By the name of the field of `JudgeRequest.tests` (judge.proto) that it reads."""
@@ -59,7 +59,7 @@ class Family(ABC, Generic[PlanT]):
 
     @abstractmethod
     def plan(self, request: JudgeRequest, extraction: Extraction) -> PlanT | None:
-        """Return what must run, or None if the text turns out to hold no program. Raises InvalidRequestError."""
+        """Return the runs to make, or None if the text contains no program. Raises InvalidRequestError."""
 
     @abstractmethod
     def key(self, plan: PlanT, request: JudgeRequest) -> object | None:
@@ -67,7 +67,7 @@ class Family(ABC, Generic[PlanT]):
 
     @abstractmethod
     async def judge(self, plan: PlanT, request: JudgeRequest, on_begin: Callable[[], None]) -> Judged:
-        """Run what is planned, and return what came of each test.
+        """Execute the plan and return the outcome of each test.
 
         Args:
             plan: of this request.

@@ -71,7 +71,7 @@ def read_asserts(message: judge_pb2.JudgeRequest, suites: Suites) -> AssertTests
 
 
 def program_after(prompt: str, code: str, mode: SubmissionMode) -> str:
-    """Return the code after the problem's prompt, as the mode says.
+    """Combine the problem's prompt and the code, according to the mode.
 
     An extracted program always comes after it, also where it restates the function: prompts hold imports and helpers.
     `from __future__` lines are legal at the top only, and move there.

@@ -1,4 +1,4 @@
-"""A `main` that asserts, after the program in one C++ file: MultiPL-E's form.
+"""Tests as a C++ `main` with assertions in the same file as the program, as in MultiPL-E.
 
 The program shares the process with what decides, and so it can forge a pass: verdicts say so, and feed no gate. What is
 cheap to refuse is refused: `assert` is defined again after the program, and `main` has to reach its last line, which
@@ -37,14 +37,14 @@ _FAILED: Final = re.compile(rb": Assertion `.*' failed\.")
 
 @dataclass(frozen=True, slots=True)
 class MainTest(Tests):
-    """MultiPL-E's form: one test, a `main` that asserts and follows the program in the same file."""
+    """A test in MultiPL-E's form: a `main` with assertions that follows the program in the same file."""
 
     prompt: str
     main: str
     entry_point: str
 
     def texts(self) -> list[tuple[bytes, bytes]]:
-        """Return the function that asserts, as the input of the one test."""
+        """Return the asserting function as the input of the only test."""
         return [(self.main.encode("utf-8", "surrogatepass"), b"")]
 
 
@@ -56,7 +56,7 @@ class MainPlan:
 
 
 def read_main(message: judge_pb2.JudgeRequest, suites: Suites) -> MainTest:
-    """Read the function with what it tests."""
+    """Read the asserting function."""
     return MainTest(message.main.prompt, message.main.main, message.main.entry_point)
 
 
@@ -72,7 +72,7 @@ def program_of(tests: MainTest, code: str, mode: SubmissionMode) -> str:
 
 
 def _before_function(tests: MainTest, code: str) -> str:
-    """Return what the prompt holds before the function: includes, and the types of its arguments.
+    """Return the part of the prompt before the function: includes and the types of its arguments.
 
     The includes alone where the code defines one of those types itself.
     """
@@ -83,13 +83,13 @@ def _before_function(tests: MainTest, code: str) -> str:
 
 
 def with_tests(program: str, main: str, secret: str) -> str:
-    """Return the program with its tests, of which the last line prints the secret."""
+    """Return the program with its tests. The last line prints the secret."""
     last = f'    fputs("\\n{secret}\\n", stdout);\n}}\n'
     return f"{program}{_ASSERTS_AGAIN}{main.rstrip().removesuffix('}')}{last}"
 
 
 def outcome_of(run: ProgramRun, secret: str) -> TestOutcome:
-    """Return what the run of a program with its tests means. Pure."""
+    """Return the outcome of a program's run with its tests. Pure."""
     failure = failure_of(run)
     if failure is None:
         told = secret.encode() in run.stdout
@@ -116,7 +116,7 @@ class MainFamily(Family[MainPlan]):
         self._secret = secret
 
     def check(self, request: JudgeRequest, sandboxes: PoolInfo | None) -> None:
-        """Refuse another language, and what is no `main`; see `Family.check`."""
+        """Refuse other languages and tests without a `main`; see `Family.check`."""
         tests = cast(MainTest, request.tests)
         if (language := request.submission.language) != "cpp":
             raise InvalidRequestError(f"submission.language: a main that asserts is judged in cpp, not in {language!r}")
@@ -151,5 +151,5 @@ class MainFamily(Family[MainPlan]):
 
 
 def _defines(code: str, name: str) -> bool:
-    """Return whether C++ code defines a function of that name, as far as a line of its head shows it."""
+    """Return whether C++ code defines a function of this name, judging by the line of its head."""
     return re.search(rf"^[^\s/#*][^\n;={{]*\b{re.escape(name)}[ \t]*\(", code, re.MULTILINE) is not None

@@ -1,4 +1,4 @@
-"""Programs that read stdin and print: one run a test, compared by a pure comparator or by a checker."""
+"""Programs that read stdin and print: one run per test, compared by a comparator or by a checker."""
 
 import asyncio
 from collections import defaultdict
@@ -36,7 +36,7 @@ LARGE_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class StdioPlan:
-    """One program, one run a test."""
+    """A program with one run per test."""
 
     run: RunRequest
     expected: tuple[bytes, ...]
@@ -106,7 +106,7 @@ class StdioFamily(Family[StdioPlan]):
     async def _outcomes(
         self, plan: StdioPlan, reply: RunReply, request: JudgeRequest
     ) -> tuple[Sequence[TestOutcome], Level]:
-        """Return what each run means, and the least containment level of whatever ran."""
+        """Return the outcome of each run, and the lowest containment level that was used."""
         uncompiled = compile_status(reply.compile)
         if uncompiled is not None:
             return [TestOutcome(uncompiled)] * len(reply.runs), reply.level

@@ -1,4 +1,4 @@
-"""Tests that a SandboxFusion server has: what it is asked, and its verdict as ours."""
+"""Tests that a SandboxFusion server owns: builds the calls and converts the verdicts."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -27,13 +27,13 @@ class SubmitTests(Tests):
     id: str
 
     def texts(self) -> list[tuple[bytes, bytes]]:
-        """Return one empty test: neither text nor number of the server's tests is known."""
+        """Return a single empty test, because the server's tests are not known."""
         return [(b"", b"")]
 
 
 @dataclass(frozen=True, slots=True)
 class SubmitPlan:
-    """One program for a server that has the tests."""
+    """A program for a server that owns the tests."""
 
     call: SubmitCall
 
@@ -45,7 +45,8 @@ _NUMBER = re.compile(r"0|-?[1-9]\d{0,17}")
 
 
 def plan_submit(request: JudgeRequest, tests: SubmitTests, extraction: Extraction) -> SubmitPlan | None:
-    """Return the call of the server: the program that our rule finds, in the one block that its own rule then takes.
+    """Return the call of the server, with the program that our rule extracts in the only block that the server's rule
+    finds.
 
     By itself it takes the first block of an answer, also within what the model thought.
 
@@ -79,7 +80,7 @@ def read_submit(message: judge_pb2.JudgeRequest, suites: Suites) -> SubmitTests:
 
 
 class SubmitFamily(Family[SubmitPlan]):
-    """Sends the answer to a server that has the tests and judges it."""
+    """Sends the completion to a server that owns the tests and judges it."""
 
     FORMS: ClassVar[Mapping[str, FormReader]] = {"submit": read_submit}
     TESTS: ClassVar[tuple[type, ...]] = (SubmitTests,)
@@ -123,14 +124,12 @@ class SubmitFamily(Family[SubmitPlan]):
 
 
 def records_of_submission(reply: SubmitReply) -> list[TestRecord]:
-    """Return the record of each test that the server told of."""
+    """Return a record per test that the server reported."""
     return [_record(index, test) for index, test in enumerate(reply.tests)]
 
 
 def outcome_of(test: ServerTest) -> TestOutcome:
-    """Return what a test's result means: the server decides whether it passed, what the program did says how it
-    failed.
-    """
+    """Return the outcome of a test. The server decides whether it passed; the program's end shows how it failed."""
     if test.passed:
         return TestOutcome(TestStatus.SUCCESS)
     uncompiled = compile_status(test.compile)

@@ -1,5 +1,4 @@
-"""Discovery of sandboxes that are not known at start: behind a DNS name, or told on stdin. Kubernetes: see
-`endpoint_slices`.
+"""Discovers sandboxes that are not known at the start: by DNS or from stdin. For Kubernetes, see `endpoint_slices`.
 
 A headless Service's name gives the address of each ready pod. A lookup that fails changes nothing: pods that are really
 gone are found out by the calls to them, and an outage of DNS must not take those away that work.
@@ -21,7 +20,7 @@ LOOKUP_SECONDS = 5.0
 
 
 class DiscoveryError(Exception):
-    """It cannot be said where the sandboxes are; what was known still holds."""
+    """The addresses cannot be determined now. The last known addresses stay valid."""
 
 
 class NoDnsError(DiscoveryError):
@@ -29,7 +28,7 @@ class NoDnsError(DiscoveryError):
 
 
 class SandboxDiscovery(Protocol):
-    """One source of addresses."""
+    """Interface to a source of sandbox addresses."""
 
     server_name: str
     """Host name of the Service, which the certificate of each sandbox must name."""
@@ -125,7 +124,7 @@ class DnsDiscovery:
 
 
 class StdinDiscovery:
-    """`stdin:`: the sandbox whose URL the process that started this one writes to stdin once it knows it.
+    """`stdin:`: the parent process writes the sandbox's URL to stdin as soon as it knows it.
 
     Lets the gateway start beside its sandbox instead of after it.
 
@@ -147,7 +146,7 @@ class StdinDiscovery:
         self._url: str | None = None
 
     async def find(self) -> frozenset[str]:
-        """Return the URL, once it has been told; see `SandboxDiscovery.find`."""
+        """Return the URL once it was received; see `SandboxDiscovery.find`."""
         if self._url is None:
             self._url = await self._read_line()
         if not self._url.startswith(f"{self._scheme}://"):

@@ -64,7 +64,7 @@ class ApiServer:
 
     @classmethod
     def of_pod(cls, environment: Mapping[str, str]) -> Self:
-        """Return the one that a pod is told of. Raises ValueError outside a cluster."""
+        """Return the API server of the cluster in which this pod runs. Raises ValueError outside a cluster."""
         host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
         if not host or not port:
             raise ValueError("k8s:/// works in a pod only (KUBERNETES_SERVICE_HOST is not set); write dns:///host:port")
@@ -113,7 +113,7 @@ class EndpointSliceDiscovery:
         return frozenset(next((urls for _, urls in sorted(families.items()) if urls), ()))
 
     async def changed(self) -> None:
-        """Wait for an event, see `Discovery.changed`; without an answer, as long as between two DNS lookups."""
+        """Wait for an event; see `Discovery.changed`. Without a connection, wait as long as between two DNS lookups."""
         if self._version:
             watch = {"watch": "1", "resourceVersion": self._version, "timeoutSeconds": str(WATCH_SECONDS)}
             try:

@@ -23,7 +23,7 @@ class HedgePolicy:
     """Of the slots that hedges may hold at once; one may run in any case."""
 
     def max_hedges(self, slots: int) -> int:
-        """Return how many hedges may run at once."""
+        """Return the largest number of simultaneous hedges."""
         return max(1, int(slots * self.share))
 
 

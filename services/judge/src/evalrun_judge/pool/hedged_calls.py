@@ -11,7 +11,7 @@ from evalrun_judge.sandboxes import RunRefusedError
 
 
 class HedgedCalls:
-    """Runs calls, and second ones where the first take too long."""
+    """Makes calls, and repeats slow calls at a second sandbox."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class HedgedCalls:
         self._hedges = 0
 
     async def answer(self, endpoint: SandboxEndpoint, work: SandboxWork[RunReply], run: str) -> RunReply:
-        """Call a sandbox in which the run holds a slot, and a second one where the first takes too long.
+        """Call the sandbox in which the run holds a slot, and a second sandbox if the first is too slow.
 
         Raises:
             SandboxError: the first call's, where neither gave an answer.
@@ -74,7 +74,7 @@ class HedgedCalls:
         return reply
 
     async def _race(self, first: "asyncio.Task[RunReply]", second: "asyncio.Task[RunReply]") -> RunReply:
-        """Return the first good answer, or raise the first call's error if there is none."""
+        """Return the first successful reply. Raise the first call's error if both fail."""
         self._hedges += 1
         won = False
         try:

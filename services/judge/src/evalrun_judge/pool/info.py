@@ -1,4 +1,4 @@
-"""Capabilities of a pool, combined from what each sandbox reports. Pure."""
+"""Combines the capabilities that the sandboxes of a pool report. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

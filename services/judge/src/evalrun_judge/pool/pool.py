@@ -20,7 +20,7 @@ from evalrun_judge.sandboxes import SandboxBusyError, SandboxError, SubmitCall, 
 
 
 class SandboxPool:
-    """Several sandboxes as one."""
+    """A pool of sandboxes behind the interface of a single sandbox."""
 
     def __init__(
         self,
@@ -70,11 +70,11 @@ class SandboxPool:
 
     @property
     def crowded(self) -> bool:
-        """Programs wait for a slot."""
+        """Whether programs wait for a slot."""
         return self._queue.crowded
 
     def describe(self) -> PoolInfo | None:
-        """Return what the pool judges with; None until the first sandbox has answered."""
+        """Return the pool's capabilities, or None until the first sandbox has replied."""
         return self._fleet.described
 
     def start(self) -> None:

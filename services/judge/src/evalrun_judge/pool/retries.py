@@ -1,4 +1,4 @@
-"""Limits on repeated sandbox calls: one for each program, and one for all programs together. Pure.
+"""Limits repeated sandbox calls, for each program and for all programs together. Pure.
 
 A bound for each program alone multiplies the load just when the sandboxes have least to give: where all of them fail,
 five attempts are five times the work. So calls that are made again, retries and hedges alike, are a share of the first
@@ -43,12 +43,12 @@ class RetryPolicy:
     """An outage is when calls have failed for so long and none was answered well: longer than most programs take."""
 
     def delay(self, failures: int, chance: float) -> float:
-        """Return the seconds before the next call; `chance` in [0, 1) spreads it."""
+        """Return the seconds before the next call. `chance` in [0, 1) spreads the delays."""
         return backoff_seconds(failures, self.first_delay) * (1 + chance / 2)
 
 
 class _Window:
-    """Counts what happened in the last seconds."""
+    """Counts events of the last seconds."""
 
     def __init__(self, seconds: float) -> None:
         self._bucket_seconds = seconds / BUCKETS
@@ -95,7 +95,7 @@ class RetryBudget:
             self._failing_since = now
 
     def retry(self, now: float, *, running: int, max_slots: int) -> bool:
-        """Return whether a failed call may be made again, and count it.
+        """Return whether a failed call may be repeated, and count the repetition.
 
         Args:
             now: the time.
@@ -109,7 +109,7 @@ class RetryBudget:
         return self._take(now, self._share(now, running))
 
     def account(self, now: float) -> str:
-        """Return, for people, what was used."""
+        """Describe the use of the budget, for people."""
         return (
             f"{self._again.count(now)} calls made again for {self._first.count(now)} first ones in the last "
             f"{self._policy.window_seconds:g} s"

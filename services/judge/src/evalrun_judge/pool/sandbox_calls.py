@@ -1,4 +1,4 @@
-"""One call of one sandbox in which a slot is held, and what its end says about the sandbox."""
+"""Calls a sandbox in which a slot is held, and records the result in the sandbox's state."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ Reply = TypeVar("Reply", RunReply, SubmitReply)
 
 
 class PoolMetrics(Protocol):
-    """Counts what a pool does."""
+    """Interface to the metrics of a pool."""
 
     def count_retry(self, reason: str) -> None:
         """Count a call that is made again, by its reason (`sandboxes.REASONS`)."""
@@ -36,7 +36,7 @@ class PoolMetrics(Protocol):
         ...
 
     def count_hedge(self, won: bool) -> None:
-        """Count the second call of a slow one, by whether it answered first."""
+        """Count a hedge, by whether it replied first."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""One sandbox as the pool sees it: what it may be given now. Pure: no clock, no waiting.
+"""The state of a sandbox in the pool: how many requests it may get now. Pure: no clock, no waiting.
 
     lost  --admitted (it described itself)-->  usable  --unreachable, hung, or too many bad answers-->  lost
 
@@ -26,7 +26,7 @@ MAX_PROBE_DELAY = 5.0
 
 @dataclass(slots=True, eq=False)
 class SandboxEndpoint:
-    """The state of one sandbox."""
+    """The state of a sandbox."""
 
     sandbox: Sandbox
     backend: Backend | None = None
@@ -54,12 +54,12 @@ class SandboxEndpoint:
 
     @property
     def free(self) -> int:
-        """Number of further requests that may be sent to it."""
+        """Number of further requests that the sandbox may get."""
         return max(0, self.allowed - self.in_flight) if self.usable and not (self.full or self.leaving) else 0
 
     @property
     def load(self) -> float:
-        """Share of what it may hold that it holds."""
+        """Used share of the sandbox's slots."""
         return self.in_flight / max(1, self.allowed)
 
     def admit(self, backend: Backend) -> None:
@@ -118,7 +118,7 @@ def _delay(times: int) -> float:
 def pick(
     endpoints: Sequence[SandboxEndpoint], avoid: SandboxEndpoint | None, randomness: random.Random
 ) -> SandboxEndpoint | None:
-    """Choose where a request goes; None: nobody may be given one.
+    """Choose the sandbox for a request, or None if no sandbox may get it.
 
     The less loaded of two that are drawn: gateways see their own load only, and the least loaded of all would draw
     every request that arrives at once (Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing", 2001).

@@ -56,7 +56,7 @@ class SandboxSources:
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """A sandbox and what goes on with it."""
+    """A sandbox of the fleet and its background tasks."""
 
     endpoint: SandboxEndpoint
     source: SandboxDiscovery | None = None
@@ -212,7 +212,7 @@ class SandboxFleet:
             logger.error("sandboxes are no longer watched as they should be: a fault of the gateway", exc_info=error)
 
     async def _kept_up(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run what never ends; where it ends by a mistake of ours, begin again, so that no sandbox stays forgotten."""
+        """Run an endless task, and restart it after an internal error, so that no sandbox is forgotten."""
         while True:
             task = asyncio.create_task(work())
             try:
@@ -250,7 +250,7 @@ class SandboxFleet:
             self._queue.refuse_all(kind, message if kind is UnresolvedSandboxesError else f"{message}: {why}")
 
     def _take_stock(self) -> None:
-        """Describe the sandboxes that there are now, and use the room that they have."""
+        """Describe newly discovered sandboxes, and use their slots."""
         backends = [endpoint.backend for endpoint in self._members if endpoint.backend is not None]
         self.slots = sum(backend.info.slots for backend in backends)
         if not backends:

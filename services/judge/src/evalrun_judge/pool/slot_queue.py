@@ -12,7 +12,7 @@ from evalrun_runtime.fair_queue import FairQueue
 
 
 class NoSandboxError(Exception):
-    """No sandbox could say what the program does within the retry budget."""
+    """No sandbox could run the program within the retry budget."""
 
 
 class UnresolvedSandboxesError(NoSandboxError):
@@ -45,11 +45,11 @@ class SlotQueue:
 
     @property
     def crowded(self) -> bool:
-        """Programs wait for a slot."""
+        """Whether programs wait for a slot."""
         return self._waiting.first() is not None
 
     async def take(self, run: str, *, urgent: bool, avoid: SandboxEndpoint | None) -> SandboxEndpoint:
-        """Wait for a slot; the caller releases it.
+        """Wait for a slot, which the caller releases.
 
         Args:
             run: on whose behalf.
@@ -70,7 +70,7 @@ class SlotQueue:
             raise
 
     def find_idle(self, other_than: SandboxEndpoint) -> SandboxEndpoint | None:
-        """Return another sandbox with a slot that no request waits for; None where there is none."""
+        """Return another sandbox with a slot that no request waits for, or None."""
         if self.crowded:
             return None
         return pick([endpoint for endpoint in self.endpoints if endpoint is not other_than], None, self._random)

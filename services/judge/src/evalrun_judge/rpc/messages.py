@@ -1,4 +1,4 @@
-"""Between the RPC's messages and the domain's types; pure. Refuses what has no meaning, naming the field."""
+"""Converts between the RPC's messages and domain types, and refuses invalid fields by name. Pure."""
 
 from evalrun_judge.extraction import ExtractionMethod, Guardrail, SubmissionMode
 from evalrun_judge.families.registry import read_tests
@@ -71,7 +71,7 @@ def _function_tests_from(name: str) -> FunctionTestMode:
 
 
 def _limits_from(message: judge_pb2.JudgeRequest) -> TestLimits:
-    """Read the limits; what is 0 was not set."""
+    """Read the limits. 0 means that a limit was not set."""
     if not message.HasField("limits"):
         return DEFAULT_LIMITS
     given = message.limits
@@ -98,7 +98,7 @@ def _comparator_from(message: judge_pb2.JudgeRequest) -> tuple[Comparator, Check
 
 
 def fill_verdict(message: judge_pb2.Verdict, verdict: Verdict) -> None:
-    """Write a verdict into an empty message, where it stands: a message put into another is copied whole."""
+    """Write a verdict into an existing empty message, because embedding a finished message would copy it."""
     message.final_status = _FINAL_STATUS[verdict.final_status]
     message.judged = verdict.judged
     message.accepted = verdict.accepted
@@ -124,7 +124,7 @@ def fill_verdict(message: judge_pb2.Verdict, verdict: Verdict) -> None:
 
 
 def _fill_test(message: judge_pb2.TestResult, test: TestRecord) -> None:
-    """Write a test's record. Field by field, and only what is there: a quarter of what keyword arguments take."""
+    """Write a test's record, setting only present fields: keyword arguments would take four times as long."""
     message.case_index = test.case_index
     message.status = _TEST_STATUS[test.status]
     message.ran = test.ran
@@ -159,7 +159,7 @@ def _fill_cut(message: judge_pb2.CutText, text: CutText) -> None:
 
 
 def describe_message(info: PoolInfo, judge_version: str, slowness: float) -> judge_pb2.DescribeResponse:
-    """Write what the gateway judges with."""
+    """Return the capabilities of the gateway as a message."""
     return judge_pb2.DescribeResponse(
         judge_version=judge_version,
         backend=info.backend,

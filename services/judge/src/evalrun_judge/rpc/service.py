@@ -79,13 +79,14 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         """Streams that wait for a request."""
 
     def drain(self) -> None:
-        """Stop reading new requests. Streams answer what they have read, then end; this call does not wait for them."""
+        """Stop reading new requests. Streams finish the requests that they have read, then end. Does not wait for
+        them."""
         self._draining = True
         for reading in self._reading:
             reading.reschedule(asyncio.get_running_loop().time())
 
     async def Judge(self, request: judge_pb2.JudgeRequest, context: Context) -> judge_pb2.JudgeResponse:  # noqa: N802 - the RPC's name
-        """Judge one submission."""
+        """Judge a submission."""
         response = judge_pb2.JudgeResponse()
         deadline = _earlier(_deadline_of(request), context.time_remaining())
         failure = await self._judge_into(response.verdict, request, deadline)
@@ -98,7 +99,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
     async def JudgeStream(  # type: ignore[override]  # noqa: N802 - the RPC's name; stubs know the generator form only
         self, request_iterator: AsyncIterator[judge_pb2.JudgeStreamRequest], context: Context
     ) -> None:
-        """Judge many, answering as verdicts are reached. A client that goes cancels this, and with it what it asked."""
+        """Judge many submissions and reply as verdicts are reached. A client that disconnects cancels its requests."""
         places = asyncio.Semaphore(self._stream_concurrency)
         writing = asyncio.Lock()
         unanswered = OpenRequests()
@@ -129,7 +130,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
             await context.abort(grpc.StatusCode.UNAVAILABLE, STREAM_OVER)
 
     async def Describe(self, request: judge_pb2.DescribeRequest, context: Context) -> judge_pb2.DescribeResponse:  # noqa: N802 - the RPC's name
-        """Return what this gateway judges with."""
+        """Return the capabilities of this gateway."""
         del request
         info = self._pool.describe()
         if info is None:
@@ -143,7 +144,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         begin: Callable[[judge_pb2.JudgeRequest], None],
         withdraw: Callable[[str], None],
     ) -> bool:
-        """Read requests, a place for each taken first; says whether the client is done.
+        """Read requests, reserving a place before each. Return whether the client has finished.
 
         It is not on drain, or when the stream is old: then nothing is read any more.
         """
@@ -169,7 +170,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
     async def _judge_into(
         self, verdict: judge_pb2.Verdict, message: judge_pb2.JudgeRequest, deadline: float | None
     ) -> RpcFailure | None:
-        """Judge one request by its deadline; what went wrong becomes a status code."""
+        """Judge a request within its deadline. Return the failure as a status code."""
         try:
             with span("judge", message.traceparent):
                 fill_verdict(verdict, await self._judge.judge(request_from(message, self._suites), deadline))

@@ -1,4 +1,4 @@
-"""The unanswered requests of one stream; the client may withdraw each without ending the stream."""
+"""Tracks the open requests of a stream. The client may withdraw each without ending the stream."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -8,11 +8,11 @@ Result = TypeVar("Result")
 
 
 class WithdrawnError(Exception):
-    """The client no longer wants the answer: what was done for it was stopped."""
+    """The client has withdrawn the request, and its work was stopped."""
 
 
 class OpenRequests:
-    """The open ones, by their ids."""
+    """The open requests of a stream, by id."""
 
     def __init__(self) -> None:
         self._working: dict[str, asyncio.Task[object] | None] = {}
@@ -23,7 +23,7 @@ class OpenRequests:
         self._working[request_id] = None
 
     def withdraw(self, request_id: str) -> None:
-        """Stop what is done for a request. Of one that has its answer, or never was, nothing is known: no harm."""
+        """Stop the work for a request. Unknown and answered requests are ignored."""
         if request_id not in self._working:
             return
         self._withdrawn.add(request_id)
@@ -32,7 +32,7 @@ class OpenRequests:
             task.cancel()
 
     async def work(self, request_id: str, work: Coroutine[Any, Any, Result]) -> Result:
-        """Do what was asked for, as part of the current task.
+        """Do the work for a request within the current task.
 
         Raises:
             WithdrawnError: the client withdrew it.

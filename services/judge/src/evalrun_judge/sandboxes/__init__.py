@@ -19,7 +19,7 @@ from evalrun_executor.api import CompileResult, Level, ProgramRun, RunReply, Run
 
 
 class SandboxError(Exception):
-    """The sandbox could not say what the program does."""
+    """The sandbox could not run the program."""
 
     reason = "error"
     """Label of `evalrun_judge_retries_total`."""
@@ -110,7 +110,7 @@ class SubmitCall:
 
 @dataclass(frozen=True, slots=True)
 class ServerTest:
-    """One test of the server's, decided by it."""
+    """A test of the server with its result."""
 
     passed: bool
     compile: CompileResult
@@ -152,13 +152,13 @@ class DatasetServer(Protocol):
 
 
 class Sandbox(Protocol):
-    """One sandbox endpoint."""
+    """Interface to a sandbox."""
 
     address: str
     """For logs."""
 
     async def run(self, request: RunRequest) -> RunReply:
-        """Run one program on its inputs. A caller that is cancelled (its deadline, its client gone) stops the program.
+        """Run a program on its inputs. Cancelling the caller (its deadline, its client) stops the program.
 
         Raises:
             SandboxError: nothing is known about the program.
@@ -167,7 +167,7 @@ class Sandbox(Protocol):
         ...
 
     async def describe(self) -> Backend:
-        """Return what it is and can do. Raises SandboxError."""
+        """Return the capabilities of the sandbox. Raises SandboxError."""
         ...
 
     async def close(self) -> None:

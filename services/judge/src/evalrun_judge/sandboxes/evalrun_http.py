@@ -56,7 +56,7 @@ WAIT_SECONDS = 60.0
 
 
 class EvalrunSandbox:
-    """One `evalrun-sandbox`.
+    """Calls an `evalrun-sandbox`.
 
     A request whose caller is cancelled closes its connection, which is how the sandbox learns to stop the program.
     """
@@ -110,7 +110,7 @@ class EvalrunSandbox:
         await self.close()
 
     async def run(self, request: RunRequest) -> RunReply:
-        """Run one program on its inputs; see `Sandbox.run`."""
+        """Run a program on its inputs; see `Sandbox.run`."""
         status, body = await self._sent(request)
         try:
             match status:
@@ -130,7 +130,7 @@ class EvalrunSandbox:
         raise SandboxFailedError(f"{self.address}: status {status}: {body[:200].decode('utf-8', 'replace')}")
 
     async def describe(self) -> Backend:
-        """Return what the sandbox is; see `Sandbox.describe`."""
+        """Return the capabilities of the sandbox; see `Sandbox.describe`."""
         status, body = await self._call("GET", "/v1/info", b"", max_seconds=DESCRIBE_SECONDS, max_bytes=SPARE_BYTES)
         if status != 200:
             raise SandboxFailedError(f"{self.address}: /v1/info gave status {status}")

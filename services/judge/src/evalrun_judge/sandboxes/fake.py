@@ -13,7 +13,7 @@ Behaviour = Callable[[RunRequest], RunReply | Awaitable[RunReply]]
 
 
 class FakeSandbox:
-    """Behaves as told: faults first, one a call, then `behaviour`.
+    """Fails with the given faults first, one per call, and then follows `behaviour`.
 
     Attributes:
         requests: every request it was given, the failed ones too.
@@ -68,7 +68,7 @@ class FakeSandbox:
             self._in_flight -= 1
 
     async def describe(self) -> Backend:
-        """Return what it was told to report."""
+        """Return the configured capabilities."""
         if self.down is not None:
             raise self.down
         return Backend("evalrun", self.info)
@@ -78,7 +78,7 @@ class FakeSandbox:
 
 
 class FakeDatasetServer(FakeSandbox):
-    """A SandboxFusion server that says the same of every answer; `calls` holds what it was asked."""
+    """A SandboxFusion server that gives every completion the same verdict. `calls` records the requests."""
 
     def __init__(self, tests: Iterable[ServerTest], *, complete: bool = True, faults: Iterable[Exception] = ()) -> None:
         """Create a sandbox.

@@ -1,4 +1,4 @@
-"""SandboxFusion as a sandbox: many tests in one `/run_code` call where its machine lets us fork, one a call elsewhere.
+"""SandboxFusion as a sandbox: many tests per `/run_code` call if its machine allows forks, else one test per call.
 
 What it is, it is asked once: an `evalrun-sandbox` says so at `/v1/info` and then gets its own batch API; on any other
 server the harness tries what a program must not (see `containment`), and that is its level.
@@ -63,7 +63,7 @@ class SlotReport(msgspec.Struct):
 
 
 class _Stock:
-    """A stock server as it was found."""
+    """The detected properties of a stock server."""
 
     def __init__(
         self, turns: Slots, report: ContainmentReport, machine: Machine | None = None,
@@ -83,7 +83,7 @@ class _Stock:
 
 
 class FusionSandbox:
-    """One SandboxFusion server."""
+    """Calls a SandboxFusion server."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class FusionSandbox:
         await self.close()
 
     async def describe(self) -> Backend:
-        """Return what it is; see `Sandbox.describe`. The first time it takes some programs to find out."""
+        """Return the capabilities; see `Sandbox.describe`. The first call runs some programs to detect them."""
         if self._own is not None and (self._is_own or self._stock is None):
             status, _ = await self._server.call("GET", "/v1/info", PING_SECONDS)
             if status == 200:
@@ -138,7 +138,7 @@ class FusionSandbox:
         return Backend("sandbox-fusion", (await self._found()).info, submits=True)
 
     async def run(self, request: RunRequest) -> RunReply:
-        """Run one program on its inputs; see `Sandbox.run`."""
+        """Run a program on its inputs; see `Sandbox.run`."""
         if self._is_own and self._own is not None:
             return await self._own.run(request)
         stock = await self._found()
@@ -149,7 +149,7 @@ class FusionSandbox:
         return await self._run_in_batches(request, stock, stock.machine, stock.calls)
 
     async def submit(self, call: SubmitCall) -> SubmitReply:
-        """Judge an answer to one of the server's rows; see `DatasetServer.submit`.
+        """Judge a completion for a row of the server; see `DatasetServer.submit`.
 
         The harness has no part in that: what contains the program is the stock server alone, or our own executor.
         """
@@ -208,8 +208,7 @@ class FusionSandbox:
         return _Stock(turns, report, machine, calls, said.hello)
 
     async def _first_call(self, probe: RunRequest, machine: Machine) -> tuple[BatchAnswer, Machine]:
-        """Send the call that shows whether the harness runs there. It is tried twice, since load may explain one
-        failure.
+        """Test whether the harness runs on the server. The test is repeated once, because load can cause a failure.
 
         Gives the answer, and the machine with the harness as its interpreter compiled it.
         """
@@ -279,7 +278,7 @@ class FusionSandbox:
     async def _decided(
         self, first: ProgramRun, request: RunRequest, stock: _Stock, again: Callable[[], Awaitable[ProgramRun | None]]
     ) -> ProgramRun:
-        """Run again what ended near its limit, with no other call of ours on the server."""
+        """Repeat runs that ended near their limit while no other call of ours is on the server."""
         alone: ProgramRun | None = None
         async with stock.turns.all_within(CONFIRM_WAIT_SECONDS) as free:
             if free:
@@ -345,7 +344,7 @@ class FusionSandbox:
         return RunReply(compiled, list(ordered), stock.report.level)
 
     async def _plain(self, request: RunRequest, index: int) -> tuple[CompileResult, ProgramRun | None]:
-        """Run one input; no run where the program does not compile."""
+        """Run one input. There is no run if the program does not compile."""
         max_seconds = fusion_plain.COMPILE_SECONDS + request.limits.time_seconds + WAIT_SECONDS
         answer = await self._server.run_code(fusion_plain.body(request, index), max_seconds)
         compiled = fusion_plain.compiled(answer, request.language)

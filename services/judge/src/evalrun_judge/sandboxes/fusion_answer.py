@@ -21,16 +21,16 @@ _CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal
 
 
 class NotTheHarnessError(Exception):
-    """The answer is not what the harness writes, or not all of it."""
+    """The reply was not written by the harness, or is incomplete."""
 
 
 class OtherInterpreterError(NotTheHarnessError):
-    """The server's interpreter is not the one that compiled the harness."""
+    """The server's interpreter differs from the interpreter that compiled the harness."""
 
 
 @dataclass(slots=True)
 class BatchAnswer:
-    """Reply to one call."""
+    """The reply to a call."""
 
     hello: dict[str, str] = field(default_factory=dict)
     compiled: CompileResult | None = None
@@ -92,7 +92,8 @@ def _read_frames(left: memoryview, answer: BatchAnswer, request: RunRequest, ind
 
 
 def _compiled_after(status: int, answer: BatchAnswer) -> CompileResult | None:
-    """Return what a runner's end means for compiling: a program's text may kill the compiler. Raises ExecutorLost."""
+    """Return the compile result from a runner's end, because a program's text may kill the compiler. Raises
+    ExecutorLost."""
     code = _exit_code(status)
     if code == 0:
         return answer.compiled
@@ -105,12 +106,12 @@ def _compiled_after(status: int, answer: BatchAnswer) -> CompileResult | None:
 
 
 def _exit_code(status: int) -> int:
-    """Return what `os.waitstatus_to_exitcode` gives, for any number that may be sent."""
+    """Return `os.waitstatus_to_exitcode` for any number, also invalid statuses."""
     return -(status & 0x7F) if status & 0x7F else (status >> 8) & 0xFF
 
 
 def result(answer: CodeAnswer, number: int, part: Part) -> BatchAnswer | None:
-    """Read what a call says of one of its programs; None: its turn did not come. Raises NotTheHarnessError."""
+    """Read the result of a program of the call, or None if it did not run. Raises NotTheHarnessError."""
     content = file(answer, f"{RESULT}{number}")
     if content is None or (number == 0 and not content):
         raise no_result(answer)

@@ -1,4 +1,4 @@
-"""A batch of tests as one `/run_code` call of a stock SandboxFusion server, and its answer. Pure.
+"""Encodes a batch of tests as one `/run_code` call of a stock SandboxFusion server, and decodes its reply. Pure.
 
 The call is a bash script that starts the server's own Python once, with a clean environment, on `stock_harness`; task
 and answer are files, for a stock server cuts what a program prints past 219264 bytes without a word, and stops it at
@@ -104,7 +104,7 @@ class MachineFacts(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One program's part of a call."""
+    """A program's part of a call."""
 
     request: RunRequest
     """The program, its limits and all its inputs."""
@@ -180,7 +180,7 @@ def _setup(
     *,
     want_code: bool,
 ) -> str:
-    """Return what the harness is told of the machine and of the call, in base64: see `stock_harness.Setup`."""
+    """Return the description of machine and call for the harness, in base64: see `stock_harness.Setup`."""
     fields = {
         "filters": _filters(architecture, executable=of_kind == frames.KIND_EXECUTABLE),
         "package_dirs": list(package_dirs),
@@ -195,7 +195,7 @@ def _setup(
 
 
 def _task(part: Part, machine: Machine) -> dict[str, Any]:
-    """Return what the harness is told of one program: see `stock_harness.Task`."""
+    """Return the description of a program for the harness: see `stock_harness.Task`."""
     request = part.request
     limits = request.limits
     inputs = [request.inputs[index] for index in part.indices]
@@ -232,7 +232,7 @@ def call_seconds(request: RunRequest) -> float:
 
 
 def kind(request: RunRequest) -> int:
-    """Return how it is run, one of `frames`' kinds."""
+    """Return the kind of run, one of `frames`' kinds."""
     if LANGUAGES[request.language].is_compiled:
         return frames.KIND_EXECUTABLE
     return frames.KIND_PROGRAM if request.mode == "stdio" else frames.KIND_HARNESS
@@ -242,7 +242,7 @@ def kind(request: RunRequest) -> int:
 def _filters(
     architecture: str, *, executable: bool
 ) -> tuple[tuple[bytes, list[int], bytes], tuple[bytes, list[int]]] | None:
-    """Return what programs' and compilers' filters are made of; None for an architecture without them."""
+    """Return the parts of the filters for programs and compilers, or None for an unsupported architecture."""
     if architecture not in ARCHITECTURES:
         return None
     return seccomp.assemble_program(architecture, executable=executable), seccomp.assemble_compiler(architecture)

@@ -1,4 +1,4 @@
-"""A SandboxFusion server's own datasets: which it has, and answers to their rows judged by it."""
+"""A SandboxFusion server's own datasets: lists them, and has completions judged by them."""
 
 import logging
 from dataclasses import replace
@@ -28,7 +28,7 @@ CONFIRM_WAIT_SECONDS = 60.0
 
 
 class FusionDatasets:
-    """The datasets of one server."""
+    """The datasets of a server."""
 
     def __init__(self, server: FusionServer) -> None:
         self._server = server
@@ -90,7 +90,7 @@ class FusionDatasets:
             turns.give_back(turn)
 
     async def _decided_alone(self, first: SubmitReply, call: SubmitCall, turns: Slots, level: Level) -> SubmitReply:
-        """Judge what timed out again, with no other call of ours on the server; that decides."""
+        """Judge timeouts again while no other call of ours is on the server. The second result decides."""
         async with turns.all_within(CONFIRM_WAIT_SECONDS) as free:
             if not free:
                 address = self._server.address

@@ -1,4 +1,4 @@
-"""One SandboxFusion server over HTTP: calls, and what each kind of answer means. No verdict here.
+"""Calls a SandboxFusion server over HTTP and interprets the kinds of replies. Decides no verdict.
 
 Every kind of trouble that a stock server shows gets its type: it answers 200 to its own failures (`SandboxError`), 500
 with a traceback to whatever it did not think of, and has no word for "busy"; a slot proxy in front of it has (429).
@@ -31,7 +31,7 @@ _SHOWN = 300
 
 
 class Command(msgspec.Struct):
-    """Result of one command."""
+    """The result of a command."""
 
     status: Literal["Finished", "Error", "TimeLimitExceeded"]
     execution_time: float | None = None
@@ -119,7 +119,7 @@ class FusionServer:
             raise SandboxAbsentError(f"{self.address}: no SandboxFusion answers /v1/ping (status {status}) or /health")
 
     def check(self, status: int, answer: bytes) -> None:
-        """Raise what a status other than 200 means."""
+        """Raise the error that a status other than 200 means."""
         if status == 200:
             return
         text = start_of(error_detail(answer))
@@ -170,7 +170,7 @@ class FusionServer:
 
 
 def error_detail(answer: bytes) -> str:
-    """Return an error's `detail` without the traceback that stands beside it."""
+    """Return an error's `detail` without the traceback."""
     try:
         said = msgspec.json.decode(answer)
     except (msgspec.DecodeError, RecursionError):
@@ -179,5 +179,5 @@ def error_detail(answer: bytes) -> str:
 
 
 def start_of(text: str) -> str:
-    """Return the text's beginning on one line: no traceback."""
+    """Return the beginning of the text on one line, without a traceback."""
     return " ".join(text[:_SHOWN].split())

@@ -1,4 +1,4 @@
-"""One `/run_code` call a test, for servers on which the batch harness cannot run. Pure.
+"""One `/run_code` call per test, for servers on which the batch harness cannot run. Pure.
 
 Here the server's word is all there is: its time limit is wall time, its status the program's exit code, and its output
 may be cut. What may have been cut is refused rather than compared.
@@ -28,7 +28,7 @@ STOCK_LANGUAGES = {
 
 
 def body(request: RunRequest, index: int) -> dict[str, Any]:
-    """Return the call for one input. Raises RunRefusedError where the API's texts cannot hold it."""
+    """Return the call for an input. Raises RunRefusedError if JSON texts cannot represent it."""
     code = function_programs.program(CALL_HARNESS, request.code) if request.mode == "calls" else request.code
     try:
         code.encode()
@@ -46,7 +46,7 @@ def body(request: RunRequest, index: int) -> dict[str, Any]:
 
 
 def compiled(answer: CodeAnswer, language: str) -> CompileResult:
-    """Return how compiling went; Python's own complaint is a run's, and read as such from its text."""
+    """Return the compile result. Python's syntax errors count as runs, and are recognized by their text."""
     part = answer.compile_result
     if part is None:
         run = answer.run_result
@@ -71,7 +71,7 @@ def _is_syntax_error(run: Command) -> bool:
 
 
 def run(answer: CodeAnswer, request: RunRequest) -> ProgramRun:
-    """Read the run of one input.
+    """Return the run of an input.
 
     Raises:
         SandboxFailedError: nothing ran.

@@ -79,7 +79,7 @@ def select_batch(waiting: Sequence[PendingProgram], free: int, max_programs: int
 
 
 def runners_of(parts: Sequence[Part], free: int, max_programs: int) -> int:
-    """Return the number of runners of each program of a call: several for one that finds the server idle. Pure.
+    """Return the number of runners per program of a call: several if the server is idle. Pure.
 
     Args:
         parts: the programs of the call.
@@ -91,10 +91,10 @@ def runners_of(parts: Sequence[Part], free: int, max_programs: int) -> int:
 
 
 class SharedCalls:
-    """The calls of one server; each call takes a slot."""
+    """The calls of a server. Each call takes a slot."""
 
     def __init__(self, turns: Slots, max_programs: int, ask: Ask, shared_seconds: float = SHARED_SECONDS) -> None:
-        """Create it.
+        """Store the arguments.
 
         Args:
             turns: slots for simultaneous calls.
@@ -112,7 +112,7 @@ class SharedCalls:
         return self._turns.count if self._max_programs == 1 else self._max_programs * (self._turns.count + 1)
 
     async def answer(self, part: Part, *, again: bool = False) -> BatchAnswer | None:
-        """Run a program. Returns None if it has no result for reasons that may be other programs of its call.
+        """Run a program. Return None if it has no result, possibly because of other programs in its call.
 
         Args:
             part: the program's part of a call.
@@ -153,13 +153,13 @@ class SharedCalls:
         await asyncio.gather(*self._drivers, return_exceptions=True)
 
     def _leave(self, call: _Call) -> None:
-        """Count one waiter less; cancel the call after the last."""
+        """Remove a waiter, and cancel the call after the last waiter."""
         call.waiters -= 1
         if call.waiters == 0:
             call.task.cancel()
 
     async def _drive(self) -> None:
-        """Take a slot and make a call, if a program still waits: an earlier call may have taken it."""
+        """Take a slot and make a call, unless an earlier call has taken all waiting programs."""
         turn = await self._turns.take(1)
         try:
             if not self._waiting:

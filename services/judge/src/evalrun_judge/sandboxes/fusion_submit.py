@@ -1,4 +1,4 @@
-"""One call of SandboxFusion's `/submit`, as JSON, and what its answer says. Pure.
+"""Encodes a call of SandboxFusion's `/submit` as JSON, and decodes the reply. Pure.
 
 What is sent is typed field by field: nothing of a caller's can become `custom_extract_logic` (which the server runs in
 its own process), `provided_data` (which it may unpickle), `dataset_type` (under which it may never call the tests) or
@@ -32,7 +32,7 @@ class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Config(msgspec.Struct, frozen=True):
-    """`TestConfig`, as far as it is sent."""
+    """The fields of `TestConfig` that are sent."""
 
     language: str
     compile_timeout: float
@@ -58,7 +58,7 @@ class EvalCase(msgspec.Struct, frozen=True):
 
 
 class EvalAnswer(msgspec.Struct, frozen=True):
-    """`EvalResult`, as far as it is read."""
+    """The fields of `EvalResult` that are read."""
 
     id: int | str
     accepted: bool
@@ -77,7 +77,7 @@ def body(call: SubmitCall, *, all_cases: bool) -> bytes:
 
 
 def refusal(status: int, answer: bytes, call: SubmitCall) -> RunRefusedError | None:
-    """Return the error if a status other than 200 means that the server will never judge this call, else None."""
+    """Return the error if the status means that the server will never judge this call, else None."""
     detail = error_detail(answer)
     row = f"dataset {call.dataset!r}, id {call.row!r}"
     if status == 404:

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 answer, read from the pieces in which it comes. Pure: no sockets.
+"""Parses an HTTP/1.1 response incrementally. Pure: no sockets.
 
 llhttp reads (`httptools`); here stands what an answer to a call may be: it says its length or comes in chunks, and has
 no more than the call expects. A body that the connection's end ends, or an upgrade, is no answer.
@@ -26,7 +26,7 @@ class HttpResponse:
 
 
 class AnswerReader:
-    """Reads one answer; the `on_` methods are the parser's."""
+    """Parses a response. The `on_` methods are callbacks of the parser."""
 
     def __init__(self, max_bytes: int) -> None:
         """Start before the status line; a body of more than `max_bytes` is refused."""
@@ -44,7 +44,7 @@ class AnswerReader:
         """Something came after the answer."""
 
     def feed(self, data: bytes) -> HttpResponse | None:
-        """Take the next piece; gives the answer once it is whole, and takes no more then. Raises BadAnswerError."""
+        """Parse the next piece. Return the response once it is complete. Raises BadAnswerError."""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as error:
@@ -73,7 +73,7 @@ class AnswerReader:
         self._more = self._answer is not None
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """See `httptools`, which has refused two lengths, a length beside chunks, and numbers that are none."""
+        """Called by `httptools`, which has already refused two lengths, a length beside chunks, and invalid numbers."""
         match name.lower():
             case b"content-length":
                 self._length = int(value)

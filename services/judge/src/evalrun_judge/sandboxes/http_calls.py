@@ -1,4 +1,4 @@
-"""HTTP/1.1 calls of one server over connections that are kept: a request out, its answer's status and body back.
+"""Makes HTTP/1.1 calls to a server over persistent connections.
 
 Connections of our own where a client library would do, for every verdict makes such a call, and the gateway has 1 ms of
 CPU a request in all: at 100 calls a second, each from caches that other work has filled since, aiohttp's client takes
@@ -21,7 +21,7 @@ out."""
 
 
 class HttpCalls:
-    """Calls of one server."""
+    """Makes calls to one server."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class HttpCalls:
         max_bytes: int,
         headers: Mapping[str, str] | None = None,
     ) -> tuple[int, bytes]:
-        """Call; gives the status and the body. A caller that is cancelled closes the connection.
+        """Make a call and return status and body. Cancelling the caller closes the connection.
 
         Args:
             method: of HTTP.
@@ -137,7 +137,7 @@ class HttpCalls:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection; it has one call at a time."""
+    """A connection with at most one call at a time."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, open_ones: "set[_Connection]", tls: ssl.SSLContext | None
@@ -157,7 +157,7 @@ class _Connection(asyncio.Protocol):
         return not self.closed and self._transport is not None and self._transport.get_write_buffer_size() == 0
 
     def ask(self, head: bytes, body: bytes, max_bytes: int) -> "asyncio.Future[HttpResponse]":
-        """Send a request; gives what will hold its answer."""
+        """Send a request. Return the future of its response."""
         self._answer = self._loop.create_future()
         self._reader = AnswerReader(max_bytes)
         if self._transport is None or self.closed:
@@ -167,7 +167,7 @@ class _Connection(asyncio.Protocol):
         return self._answer
 
     def abort(self) -> None:
-        """Close at once; what has not gone out is dropped."""
+        """Close at once and drop unsent data."""
         self.closed = True
         if self._transport is not None:
             self._transport.abort()
@@ -203,7 +203,7 @@ class _Connection(asyncio.Protocol):
 
 
 def _lines(headers: Mapping[str, str]) -> str:
-    """Return the headers as they are sent. Raises ValueError."""
+    """Encode the headers. Raises ValueError."""
     for name, value in headers.items():
         if not (name + value).isprintable() or not (name + value).isascii():
             raise ValueError(f"the header {name!r} holds what no header may hold")

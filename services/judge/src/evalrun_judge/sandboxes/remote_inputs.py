@@ -18,18 +18,18 @@ MAX_KNOWN = 4096
 
 
 class SandboxInputs:
-    """Inputs that one sandbox keeps."""
+    """Tracks the inputs that a sandbox keeps."""
 
     def __init__(self) -> None:
         self._capacity = 0
         self._known: OrderedDict[bytes, None] = OrderedDict()
 
     def described(self, info: SandboxInfo) -> None:
-        """Record what it said of itself."""
+        """Record the sandbox's description."""
         self._capacity = info.keep_mib * 1024 * 1024
 
     def form(self, request: RunRequest) -> RunRequest:
-        """Return the request as it should be sent: by digest, with inputs to be kept, or plain."""
+        """Return the request to send: inputs by digest, inputs to keep, or plain."""
         if not request.inputs_digest:
             return request
         if not WORTH_BYTES <= sum(map(len, request.inputs)) <= self._capacity:

@@ -1,4 +1,4 @@
-"""The texts of a stock SandboxFusion server where neither a status nor a field tells what happened. Pure.
+"""Texts of a stock SandboxFusion server that carry information which no status or field has. Pure.
 
 The server answers 500 to whatever it did not think of, and its output fields hold an error's text in place of what it
 cannot decode. `VERSION` is the image whose texts these are.
@@ -19,10 +19,10 @@ def says_no_such_row(detail: str) -> bool:
 
 
 def says_no_rows(detail: str) -> bool:
-    """Return whether the detail of a 500 means that the server lists a dataset and has no rows of it."""
+    """Return whether the detail of a 500 means that the server lists a dataset but has no rows of it."""
     return detail.endswith(_NO_TABLE)
 
 
 def says_not_decoded(stdout: bytes) -> bool:
-    """Return whether an output stands for one that is not UTF-8. A program can print the same."""
+    """Return whether an output replaces bytes that are not UTF-8. A program can print the same."""
     return stdout.startswith(_NOT_DECODED)

@@ -1,4 +1,4 @@
-"""Runs batches of tests on a machine that is not ours: one interpreter start, one fork a test, each confined by itself.
+"""Runs batches of tests on a foreign machine: one interpreter start, and one confined fork per test.
 
 This is the far side of `fusion_batch`, sent with each request to a stock SandboxFusion server. Standard library and the
 sandbox's own `contained` modules only, Python 3.9 or newer: the runner, its watch and its limits are the very ones of
@@ -110,7 +110,7 @@ class Task:
 
 
 class ProgramFiles:
-    """The files of one program: open, and without names."""
+    """The open, unnamed files of a program."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -126,7 +126,7 @@ class ProgramFiles:
 
 
 class Worker:
-    """One program's state in a process that is never a program."""
+    """The state of a program in a process that never becomes a program itself."""
 
     def __init__(self, setup: Setup, site: Site, files: ProgramFiles, started: float) -> None:
         self._setup, self._site, self._files, self._started = setup, site, files, started
@@ -139,7 +139,7 @@ class Worker:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
 
     def work(self) -> Next | None:
-        """Do all of it; gives a forked process's next step, and None in the process itself."""
+        """Run all programs. Return the next step in a forked process, and None in the worker itself."""
         task = self.task
         executable: list[int] = []
         if task.kind == frames.KIND_EXECUTABLE:
@@ -166,7 +166,7 @@ class Worker:
         return None
 
     def _remove_directories(self) -> None:
-        """Remove what the programs' user owns: as that user where this process cannot, for want of capabilities."""
+        """Remove the directories of the programs' user, as that user if this process lacks the capabilities."""
         if self._site.program_filter is not None and self._site.landlock_abi > 0:  # nobody is left to get in the way
             try:
                 self._empty_place()
@@ -194,7 +194,7 @@ class Worker:
                     os.rmdir(place)  # noqa: PTH106 - see above
 
     def _run(self, slots: Sequence[int], kind: int, fds: list[int], received: list[int]) -> Next | None:
-        """Fork a runner for each slot and keep what they say; gives its step in each."""
+        """Fork a runner per slot and collect their frames. Return the next step in each forked process."""
         gc.freeze()
         own = os.getpid()
         runners: dict[int, _socket.socket] = {}
@@ -255,7 +255,7 @@ class Worker:
                     pass
 
     def _take_frames(self, waiting: bytearray) -> int:
-        """Keep the whole frames that have come; gives how many tell of a run that was late."""
+        """Store the complete frames that have arrived. Return how many report a late run."""
         late = 0
         while len(waiting) >= frames.FRAME.size:
             name, length = frames.FRAME.unpack_from(waiting)
@@ -363,7 +363,7 @@ def _taken(name: str) -> int:
 
 
 def make_site(setup: Setup, call_modules: Bundle) -> Site:
-    """Prepare what stays the same from program to program, before anything is read of one."""
+    """Prepare what all programs share, before any data of a program is read."""
     import site as ordinary
 
     ordinary.setquit()
@@ -417,7 +417,7 @@ def _publish(files: ProgramFiles) -> None:
 
 
 def main(bundle: Bundle, magic: bytes) -> Next:
-    """Serve the call in the current directory; gives a forked process's next step, and does not return in any other.
+    """Serve the call in the current directory. Return the next step in a forked process; never returns otherwise.
 
     Args:
         bundle: of each module name, file and marshalled code; emptied here.
