@@ -1,4 +1,4 @@
-"""Errors that end a generation early, by what the caller should do.
+"""Errors that end a generation early, one class per reaction of the caller.
 
 BadInputError (evalrun_runtime)      the user must change the input; exit code 2
 └── LedgerNeverAnsweredError         the address is wrong, or the ledger is not up: exit code 2

@@ -52,7 +52,7 @@ class JudgeGateway:
         metrics: JudgeMetrics,
         cache: VerdictCache | None = None,
     ) -> None:
-        """Wire it.
+        """Connect the parts.
 
         Args:
             settings: the gateway's own.
@@ -165,8 +165,8 @@ def build_cache(settings: JudgeSettings, metrics: JudgeMetrics) -> VerdictCache:
 
 
 def discovery_of(target: str, scheme: str = "http") -> SandboxDiscovery:
-    """Return what finds the sandboxes of `dns:///host:port`, `k8s:///namespace/service:port` or `stdin:`.
-    Raises BadInputError."""
+    """Return the discovery for `dns:///host:port`, `k8s:///namespace/service:port` or `stdin:`. Raises
+    BadInputError."""
     if target == ON_STDIN:
         return StdinDiscovery(scheme=scheme)
     try:

@@ -36,7 +36,7 @@ def defines(code: str, name: str) -> bool:
 
 
 def _in_branches(lines: list[str], number: int) -> bool:
-    """Return whether nothing but branches of the top level is around a line."""
+    """Return whether a line is at the top level, or nested in nothing but `if`, `else` and the like."""
     width = _indent(lines[number])
     for line in reversed(lines[:number]):
         if not line.strip() or _indent(line) >= width:
@@ -65,7 +65,7 @@ def looks_whole(code: str) -> bool:
 
 
 def definitions_in(text: str, name: str) -> str:
-    """Return the imports, definitions and assignments of a text, where one of them defines `name`; else nothing.
+    """Return the imports, definitions and assignments of a text, if one of them defines `name`; else an empty text.
 
     What breaks off at the end is left out, unless it is what defines the name.
     """

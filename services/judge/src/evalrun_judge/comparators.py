@@ -43,7 +43,7 @@ def rests_on(expected: bytes, stdout: bytes, comparator: Comparator) -> tuple[Le
 
 
 class _Implications:
-    """Verdicts of comparators that follow from the verdict of one."""
+    """Verdicts of comparators that follow from the verdict of another comparator."""
 
     def __init__(self, implied: Mapping[str, Iterable[str]]) -> None:
         self._passing = {name: _reachable(name, lambda one: implied.get(one, ())) for name in implied}

@@ -1,4 +1,4 @@
-"""Extracts the program from a model's answer: one rule for every problem family, and the guardrails it met.
+"""Extracts the program from a completion, by one rule for all families, and records the guardrails that applied.
 
 Pure, and it never compiles anything: whether a text without any block is code is for the sandbox's own interpreter or
 compiler to say (`Extraction.must_compile`). CPython's compiler can be made to crash by hostile text, and a crash here
@@ -75,7 +75,7 @@ class Extraction(msgspec.Struct, frozen=True):
         return Extraction(self.otherwise, self.method, self.guardrails, self.must_compile)
 
     def without_code(self) -> "Extraction":
-        """Return what this extraction is once its text has turned out not to compile."""
+        """Return this extraction for a text that does not compile."""
         return Extraction("", ExtractionMethod.NONE, (*self.guardrails, Guardrail.NO_CODE_FOUND))
 
 
@@ -154,7 +154,7 @@ def _answer_in(text: str) -> str:
 
 
 def _token_before(text: str, end: int) -> int | None:
-    """Return where the special token begins that ends at a place of a text, but for blanks; None if there is none."""
+    """Return the start of the special token that ends at a position, ignoring blanks; None if there is none."""
     tail = text[max(0, end - MAX_TOKEN) : end].rstrip()
     if not tail.endswith(">"):
         return None
@@ -163,7 +163,7 @@ def _token_before(text: str, end: int) -> int | None:
 
 
 def _after_thought(text: str) -> str:
-    """Return what follows the model's thoughts; the text itself where it has none, or none that ends.
+    """Return the text after the model's thoughts, or the whole text without a finished thought.
 
     Where the prompt held `<think>`, the answer has its end only: then the mark stands at a line's start or end, and in
     no code block. A program may well speak of `</think>`.
@@ -188,7 +188,7 @@ def _after_thought(text: str) -> str:
 def _choose(
     blocks: list[Block], language: str, entry_point: str, *, truncated: bool
 ) -> tuple[str | None, ExtractionMethod]:
-    """Take the last closed tagged block, else the last closed untagged one, else an unclosed last one.
+    """Choose the last closed tagged block, else the last closed untagged block, else an unclosed last block.
 
     Of the closed ones, those that define the entry point go first, where there are any. An unclosed last one that
     defines it goes before them if it does not break off: a stop sequence has taken its fence, and they were drafts.
@@ -218,7 +218,7 @@ def _stands(block: Block, truncated: bool) -> bool:
 
 
 def _last_closed(blocks: list[Block], wanted: Callable[[str], bool]) -> Block | None:
-    """Return the last closed block of a wanted tag with something in it: an empty one is never the answer."""
+    """Return the last closed block with a wanted tag that is not empty."""
     for block in reversed(blocks):
         if block.closed and wanted(block.tag) and block.body.strip():
             return block

@@ -67,7 +67,7 @@ def blocks_of(text: str) -> list[Block]:
 
 
 def before_first_fence(text: str) -> str:
-    """Return what stands before the first fence of a text; all of it where there is none."""
+    """Return the text before the first fence, or the whole text without a fence."""
     lines = text.split("\n")
     first = next(
         (number for number, line in enumerate(lines) if _fence(line.removesuffix("\r")) is not None), len(lines)
@@ -82,7 +82,7 @@ class _Fence(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Reader:
-    """Reads the blocks of one text."""
+    """Reads the blocks of a text."""
 
     def __init__(self, text: str) -> None:
         self._lines = [line.removesuffix("\r") for line in text.split("\n")]
@@ -163,7 +163,7 @@ def _fence_after_words(line: str) -> _Fence | None:
 
 
 def _opens_next(fence: _Fence) -> bool:
-    """Return whether a fence within an open block opens the next one, by what stands after it."""
+    """Return whether a fence within an open block opens the next block, judging by the text after it."""
     words = fence.info.split()
     return bool(words) and (len(words) < PROSE_WORDS or any(sign in fence.info for sign in "={:"))
 

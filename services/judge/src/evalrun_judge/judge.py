@@ -1,4 +1,4 @@
-"""One request from its arrival to its verdict: let in, planned, run, compared."""
+"""Judges a request: admission, plan, runs, comparison."""
 
 from collections.abc import Callable
 from typing import Any
@@ -55,7 +55,7 @@ class Judge:
         self._clock = clock
 
     async def judge(self, request: JudgeRequest, deadline: float | None = None) -> Verdict:
-        """Judge one request.
+        """Judge a request.
 
         Args:
             request: what to judge.

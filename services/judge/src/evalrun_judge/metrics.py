@@ -107,7 +107,7 @@ class JudgeMetrics:
         self._seconds[outcome].observe(seconds)
 
     def count_tests(self, status: TestStatus, count: int) -> None:
-        """Count so many tests of one status."""
+        """Count tests with a status."""
         self._tests[status].inc(count)
 
     def count_retry(self, reason: str) -> None:
@@ -127,5 +127,5 @@ class JudgeMetrics:
         self.sandbox_seconds.observe(seconds)
 
     def count_cache(self, result: CacheResult) -> None:
-        """Count what the verdict cache said."""
+        """Count a result of the verdict cache."""
         self._cache[result].inc()

@@ -36,7 +36,7 @@ def left_out(reply: RunReply) -> list[int]:
 
 
 def short_request(request: RunRequest, indices: Sequence[int]) -> RunRequest:
-    """Return the request that runs the inputs at these indices with the short limit, every one of them."""
+    """Return the request that runs the inputs at these indices with the short limit."""
     return structs.replace(
         request,
         inputs=[request.inputs[index] for index in indices],
@@ -47,7 +47,7 @@ def short_request(request: RunRequest, indices: Sequence[int]) -> RunRequest:
 
 
 def with_short_runs(reply: RunReply, indices: Sequence[int], short: RunReply) -> RunReply:
-    """Return the reply with the short runs that decide; the others stay `not_run`, with what they took and printed.
+    """Return the reply with the short runs that decide. The others stay `not_run`, with their time and output.
 
     Args:
         reply: of the first request.

@@ -21,7 +21,7 @@ class TestStatus(StrEnum):
 
 
 class ForgeableCause(StrEnum):
-    """Why a program could have forged its verdict."""
+    """Reason why a program could have forged its verdict."""
 
     SHARED_PROCESS = "shared_process"
     """Every test of the family shares a process, or a disk, with the program."""

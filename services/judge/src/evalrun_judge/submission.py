@@ -1,4 +1,4 @@
-"""Requests to the gateway in plain types: one submission, its tests and its limits.
+"""A request to the gateway in plain types: a submission, its tests and its limits.
 
 `check_request` refuses what no sandbox could judge. The RPC's own messages are translated in `messages`.
 """
@@ -51,7 +51,7 @@ class Tests(Protocol):
         return ""
 
     def texts(self) -> list[tuple[bytes, bytes]]:
-        """Return each test's input and expected output, as they are shown."""
+        """Return each test's input and expected output for display."""
         ...
 
 
@@ -64,7 +64,7 @@ class StdioTest(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(init=False)
 class StdioTests(Tests):
-    """One test a pair of input and expected output; not to be changed."""
+    """Tests as pairs of input and expected output. Immutable."""
 
     inputs: list[bytes]
     """Inputs of the programs, as UTF-8."""
@@ -100,7 +100,7 @@ class StdioTests(Tests):
 
 @dataclass(frozen=True, slots=True)
 class CheckTest(Tests):
-    """HumanEval's form: one test, `check(entry_point)`."""
+    """A test in HumanEval's form: `check(entry_point)`."""
 
     prompt: str
     test: str
@@ -112,7 +112,7 @@ class CheckTest(Tests):
         return self.entry_point
 
     def texts(self) -> list[tuple[bytes, bytes]]:
-        """Return the code that asserts, as the input of the one test."""
+        """Return the asserting code as the input of the only test."""
         return [(_bytes(f"{self.test}\n\ncheck({self.entry_point})"), b"")]
 
 
@@ -138,7 +138,7 @@ class AssertTests(Tests):
 
 @dataclass(frozen=True, slots=True)
 class CheckerProgram:
-    """A program that says whether an output is right."""
+    """A program that decides whether an output is right."""
 
     protocol: str
     """`kattis` or `testlib`."""
@@ -154,7 +154,7 @@ STANDARD = Comparator()
 
 
 class FunctionTestMode(StrEnum):
-    """Where the assertions of function tests run."""
+    """Process in which the assertions of function tests run."""
 
     AUTO = "auto"
     """Apart unless the tests' text shows that they need the program's process."""
@@ -163,7 +163,7 @@ class FunctionTestMode(StrEnum):
 
 
 class JudgeRequest(msgspec.Struct, frozen=True):
-    """One submission and what to judge it with."""
+    """A submission with its tests, limits and options."""
 
     submission: Submission
     tests: Tests

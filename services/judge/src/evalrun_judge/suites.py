@@ -1,4 +1,4 @@
-"""Large test suites that callers sent, by digest: a caller sends one once and not with each of a problem's answers."""
+"""Keeps large test suites by digest, so that a caller sends a suite once and not with every completion."""
 
 from evalrun_judge.submission import StdioTests
 from evalrun_runtime.recently_used import RecentlyUsed
@@ -21,7 +21,7 @@ class Suites:
         return self._kept.size
 
     def keep(self, tests: StdioTests) -> StdioTests:
-        """Keep a suite; gives the one that was kept already, where there is one."""
+        """Keep a suite. Return the suite that was kept already, if there is an equal suite."""
         known = self._kept.get(tests.digest)
         if known is not None:
             return known

@@ -1,4 +1,4 @@
-"""From what a program did to a verdict: statuses, pass_ratio, final_status. Pure.
+"""Derives verdicts from runs: statuses, pass_ratio, final_status. Pure.
 
 A verdict is never made of an infra failure: a test that could not be judged is `api_error`, and a problem with one and
 no failed test is not judged at all.
@@ -71,7 +71,7 @@ NO_TEXT = CutText()
 
 
 class TestRecord(msgspec.Struct, frozen=True, gc=False):
-    """Outcome of one test."""
+    """Outcome of a test."""
 
     __test__ = False  # pytest collects classes called Test*
 
@@ -106,7 +106,7 @@ class TestRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The judge's decision on one submission."""
+    """The judge's decision about a submission."""
 
     final_status: FinalStatus
     judged: bool
@@ -155,7 +155,7 @@ PASSED = TestOutcome(TestStatus.SUCCESS)
 
 
 def cut_text(text: bytes, kept: int = KEPT_BYTES) -> CutText:
-    """Keep the first `kept` bytes of a text; what is not UTF-8 is shown as U+FFFD, and no character is split."""
+    """Keep the first `kept` bytes of a text without splitting a character. Bytes that are not UTF-8 become U+FFFD."""
     if len(text) <= kept:
         return CutText(text.decode("utf-8", "replace"), len(text)) if text else NO_TEXT
     end = kept
@@ -176,7 +176,7 @@ def compile_status(result: CompileResult) -> TestStatus | None:
 
 
 def failure_of(run: ProgramRun) -> TestOutcome | None:
-    """Return how a run fails its test whatever it printed; None where its output decides."""
+    """Return the failure of a run regardless of its output, or None if the output decides."""
     if run.end == "exited":
         return None if run.exit_code == 0 else _failed_exit(run)
     match run.end:
@@ -194,7 +194,7 @@ def failure_of(run: ProgramRun) -> TestOutcome | None:
 
 
 def slowness_of(run: ProgramRun) -> str:
-    """Return the reason of a timeout on a slow machine; empty for any other."""
+    """Return the reason of a timeout on a slow machine; empty for other outcomes."""
     if run.slowness <= QUIET_SLOWNESS:
         return ""
     return f"{run.cpu_seconds:.2f} s of CPU, on a machine {run.slowness:.1f} times slower than at its best"
@@ -226,7 +226,7 @@ def _signal_name(number: int) -> str:
 
 
 def stdio_outcome(run: ProgramRun, expected: bytes, comparator: Comparator) -> TestOutcome:
-    """Judge one run of a stdin/stdout test by a comparator that is a pure function."""
+    """Judge a run of a stdin/stdout test with a comparator."""
     failure = failure_of(run)
     if failure is not None:
         return failure

@@ -17,7 +17,7 @@ from evalrun_runtime.termination import end_with
 
 
 def main(argv: Sequence[str]) -> int:
-    """Serve until SIGTERM; returns the exit code."""
+    """Serve until SIGTERM, and return the exit code."""
     try:
         settings = load_settings(RewardSettings, argv, program="evalrun serve reward")
         return run_service("reward", settings, lambda: build_service(settings))

@@ -1,4 +1,4 @@
-"""The HTTP server: requests in, one result a sample out; wires the rest and decides nothing."""
+"""The HTTP server, which returns one result per sample. Connects the other modules and decides nothing."""
 
 import asyncio
 import logging
@@ -121,7 +121,7 @@ class RewardService:
         self._server: HttpServer | None = None
 
     async def start(self) -> str:
-        """Listen; returns the address. Raises OSError if the port is taken."""
+        """Listen and return the address. Raises OSError if the port is taken."""
         self._server = HttpServer(self.application(), self._settings, (HEALTH_PATH, self._healthz))
         return await self._server.start()
 
@@ -167,7 +167,7 @@ class RewardService:
         return json_response(document(self._version), 200)
 
     def _answered(self, work: Callable[[web.Request], Awaitable[msgspec.Struct]]) -> Handler:
-        """Return a handler that answers with what `work` returns, and with a message if it refuses."""
+        """Return a handler that sends the result of `work`, or a message if `work` refuses."""
 
         async def handle(request: web.Request) -> web.Response:
             started, reply = time.monotonic(), ReplyKind.CANCELLED
@@ -217,7 +217,7 @@ class RewardService:
     async def _judge_all(
         self, samples: Sequence[GivenSample], run: str, shape: Shape, size: int, request: web.Request
     ) -> list[Result]:
-        """Judge the samples of one request. Raises Refused."""
+        """Judge the samples of a request. Raises Refused."""
         if len(samples) > self._settings.max_samples:
             limit = self._settings.max_samples
             raise ErrorReply(

@@ -1,4 +1,4 @@
-"""Reads the body of a request so that each of its samples stands alone: an odd one refuses no other. Pure."""
+"""Parses the body of a request sample by sample, so that an invalid sample does not invalidate others. Pure."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Samples that graders score: which ones, what is run for them, and the result. Pure but for `load_graders`."""
+"""Scores samples with graders: which samples, the program to run, and the result. Pure except for `load_graders`."""
 
 from collections.abc import Mapping, Sequence
 
@@ -67,7 +67,7 @@ def graded_request(grader: Grader, sample: Sample, ground_truth: object, judging
 
 
 def graded_result(sample_id: str, grader: Grader, verdict: judge_pb2.Verdict) -> Result:
-    """Return what a grader's run says; one that gave no score leaves its sample not judged, with the reason."""
+    """Return the result of a grader's run. Without a score the sample is not judged, with the reason."""
     graded = graded_verdict(grader, verdict)
     if not graded.judged:
         return Result(id=sample_id, outcome=Outcome.NOT_JUDGED, reason=reason_of(graded))

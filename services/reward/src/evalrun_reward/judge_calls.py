@@ -1,4 +1,4 @@
-"""Asks the judge about one sample at a time, with places that runs share fairly, until it decides or the time is up."""
+"""Has a sample judged, with slots that runs share fairly, until there is a decision or the time is up."""
 
 import asyncio
 import random
@@ -15,10 +15,10 @@ MAX_DIGESTS = 100_000
 
 
 class JudgeCaller(Protocol):
-    """Interface of the judge's client; `evalrun_client.judge_client.GrpcJudge` implements it."""
+    """Interface of the judge's client. `evalrun_client.judge_client.GrpcJudge` implements it."""
 
     async def judge(self, request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict | judge_pb2.StreamFailure:
-        """Judge one submission. Raises JudgeRefusedError."""
+        """Judge a submission. Raises JudgeRefusedError."""
         ...
 
 
@@ -31,7 +31,7 @@ class NoVerdictError(Exception):
 
 
 class FairSlots:
-    """A limited number of slots; the run that holds the fewest gets the next one."""
+    """A limited number of slots. The run with the fewest slots gets the next free slot."""
 
     def __init__(self, places: int) -> None:
         self._free = places
@@ -46,7 +46,7 @@ class FairSlots:
 
     @asynccontextmanager
     async def held_by(self, run: str) -> AsyncIterator[None]:
-        """Hold a place while the block runs; waits for one."""
+        """Wait for a slot and hold it inside the block."""
         await self._acquire(run)
         try:
             yield
@@ -81,7 +81,7 @@ class FairSlots:
 
 @dataclass(frozen=True, slots=True)
 class ProblemRequest:
-    """A problem as a request without an answer; shared by all answers to it."""
+    """The part of a request that all completions of a problem share."""
 
     __test__ = False  # not a test class, whatever pytest makes of its name
 

@@ -32,7 +32,7 @@ class ReplyKind(StrEnum):
 
 
 class Step(StrEnum):
-    """State that a session has reached; one that was started and gets no reward was abandoned."""
+    """State that a session has reached. A session that was started and gets no reward was abandoned."""
 
     STARTED = "started"
     REWARDED = "rewarded"

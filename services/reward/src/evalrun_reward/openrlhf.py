@@ -36,7 +36,7 @@ def samples_of(request: OpenRlhfRequest) -> list[Sample]:
 
 
 def answer_of(query: str, prompt: str) -> str:
-    """Return what follows the prompt in a query, without special tokens at the end.
+    """Return the part of a query after the prompt, without special tokens at the end.
 
     A tokenizer may add a token before the prompt, so the first occurrence counts: an answer may hold the prompt
     again. A prompt that was cut, or decoded to another text, is not found: then the whole query is the answer.
@@ -60,7 +60,7 @@ def without_special_tokens(text: str) -> str:
 
 
 def response_of(results: Sequence[Result], not_judged_reward: float | None) -> OpenRlhfResponse | Result:
-    """Return the answer, or the first result without a reward where no number stands for those.
+    """Return the reply, or the first result without a reward if no number is configured for such results.
 
     Args:
         results: one a query.

@@ -1,4 +1,4 @@
-"""Requests that get an answer other than the one they asked for."""
+"""Errors of requests, each with its HTTP status."""
 
 import math
 

@@ -76,7 +76,7 @@ def after_failure(failure: judge_pb2.StreamFailure, history: History, attempts: 
 
 
 def after_verdict(verdict: judge_pb2.Verdict, failures: int, attempts: int) -> RetryAfter | None:
-    """Return when to ask again about a verdict that says "could not tell"; None: it stands."""
+    """Return when to judge again after a "not judged" verdict, or None if the verdict is final."""
     if verdict.judged or verdict.permanent or failures >= attempts:
         return None
     return RetryAfter(Cause.UNDECIDED, _delay(failures))

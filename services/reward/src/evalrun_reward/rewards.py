@@ -21,7 +21,7 @@ UNKNOWN_RATIO = "a test could not be judged, so the share of tests passed is not
 
 
 def result_of(sample_id: str, verdict: judge_pb2.Verdict, shape: Shape) -> Result:
-    """Return the result of a verdict. One that says "could not tell" has no reward, nor has a share that is unknown."""
+    """Return the result of a verdict. "Not judged" verdicts and unknown shares have no reward."""
     codes = [_CODES.get(test.status, -1) for test in verdict.tests]
     passed = sum(code is True for code in codes)
     ratio = verdict.pass_ratio if verdict.HasField("pass_ratio") else None

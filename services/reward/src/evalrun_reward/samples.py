@@ -27,7 +27,7 @@ _ENTRY_BYTES = 2048
 
 
 def judging_of(comparator: str | None, time_limit: float | None) -> Dataset:
-    """Return how samples are judged, as an EvalRun's dataset would say it."""
+    """Return the judging options in the form of an EvalRun's dataset."""
     return Dataset.model_validate(
         {
             "name": "rewards",
@@ -129,7 +129,7 @@ def tests_of_request(whole: judge_pb2.JudgeRequest) -> ProblemRequest:
 
 
 def submission_of(sample: Sample, number: int) -> judge_pb2.Submission:
-    """Return what of a request is the answer's own. Raises BadInputError if its language is unknown."""
+    """Return the submission of a completion. Raises BadInputError if its language is unknown."""
     submission = judge_pb2.Submission(text=replace_surrogates(sample.response), truncated=sample.truncated)
     if sample.language:
         submission.language = parse_language(Row({"language": sample.language}, "samples", number, "sample"))
@@ -146,7 +146,7 @@ def _raw(sample: Sample) -> bytes:
 
 
 def ground_truth_of(sample: Sample, number: int, *, parsed: bool = True) -> Any:  # noqa: ANN401 - JSON
-    """Return what a sample holds, None if nothing. Raises BadInputError if it is broken.
+    """Return a sample's ground truth, or None. Raises BadInputError if it is malformed.
 
     Args:
         sample: of a request.

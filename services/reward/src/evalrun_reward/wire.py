@@ -1,4 +1,4 @@
-"""Messages of the HTTP API: one frozen struct each. `openapi` is generated from these."""
+"""Messages of the HTTP API, as frozen structs. `openapi` is generated from them."""
 
 from enum import StrEnum
 from typing import Any, Literal
@@ -21,7 +21,7 @@ Shape = Literal["dense", "sparse"]
 
 
 class Sample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One answer to be judged. Its tests: `dataset` and `problem_id` name them, or `ground_truth` holds them."""
+    """A completion to judge. Its tests are named by `dataset` and `problem_id`, or given in `ground_truth`."""
 
     response: str
     """The model's answer, from which the program is extracted."""
@@ -44,7 +44,7 @@ class Sample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BatchRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Samples of one run."""
+    """Samples of a run."""
 
     samples: list[Sample]
     run: str = ""
@@ -53,7 +53,7 @@ class BatchRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """Result of one sample."""
+    """Result of a sample."""
 
     id: str
     outcome: Outcome

@@ -1,4 +1,4 @@
-"""One endpoint over HTTP: lists its models, sends it one request.
+"""An endpoint over HTTP: lists its models and sends requests.
 
 `Endpoint` is the interface of everything that answers: a given URL, a launched replica, or a fake.
 """

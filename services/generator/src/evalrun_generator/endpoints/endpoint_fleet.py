@@ -24,7 +24,7 @@ LOG_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Permit:
-    """Permission to send one request to `endpoint`; must be returned to the fleet."""
+    """Permission to send a request to `endpoint`. It must be returned to the fleet."""
 
     endpoint: Endpoint
     epoch: int

@@ -45,7 +45,7 @@ CPU_ENGINE: Final = ("VLLM_CPU_KVCACHE_SPACE=1", "OMP_NUM_THREADS=1", "VLLM_CPU_
 
 @dataclass(frozen=True)
 class HostPlan:
-    """What is run, and with what."""
+    """The program to run and its settings."""
 
     python: Path
     """Interpreter with Ray, verl and the engine."""
@@ -63,7 +63,7 @@ class HostPlan:
 
 @dataclass
 class HostTimes:
-    """Seconds of what comes before the generator."""
+    """Seconds of each step before the generator starts."""
 
     download_seconds: float | None = None
     ray_seconds: float | None = None
@@ -77,7 +77,7 @@ class HostTimes:
 
 
 class GpuHost:
-    """Runs a rollout, and ends everything that it has started however it ends."""
+    """Runs a rollout, and ends everything that it has started, whatever the outcome."""
 
     def __init__(self, plan: HostPlan, stops: StopRequests) -> None:
         self._plan = plan
@@ -214,7 +214,7 @@ def joining_environment(base: Mapping[str, str], directory: SessionDirectory) ->
 
 
 def keep_ray_logs(directory: SessionDirectory, logs: Path) -> None:
-    """Copy what Ray's processes said into the run's logs: there stands why an engine did not start."""
+    """Copy the logs of Ray's processes into the run's logs, because they explain why an engine did not start."""
     target = logs / "ray"
     shutil.rmtree(target, ignore_errors=True)
     for path in sorted(directory.path.glob("session_2*/logs/*")):

@@ -111,7 +111,8 @@ def descendants_of(pids: Iterable[int]) -> list[int]:
 
 
 def start_time(pid: int) -> int | None:
-    """Return when a process started, in the kernel's ticks since boot: with its id it names a process for ever."""
+    """Return a process' start in the kernel's ticks since boot. Together with its id it identifies a process
+    permanently."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except OSError:
@@ -157,14 +158,14 @@ def shared_memory_of(pids: Iterable[int]) -> set[Path]:
 
 
 class Descendants:
-    """What is seen below this process: a process that is killed with SIGKILL removes no shared memory itself."""
+    """The observed descendants of this process. A process killed by SIGKILL does not remove its shared memory."""
 
     def __init__(self) -> None:
         self._pids: set[int] = set()
         self._segments: set[Path] = set()
 
     def look(self) -> list[int]:
-        """Return the processes below this one, and remember them and the shared memory that they have mapped."""
+        """Return the descendants of this process, and remember them with the shared memory that they have mapped."""
         pids = descendants_of([os.getpid()])
         self._pids.update(pids)
         self._segments |= shared_memory_of(pids)
@@ -187,7 +188,7 @@ def shared_memory_named_by(pids: Iterable[int]) -> set[Path]:
 
 
 def end_descendants(seconds: float, seen: Descendants) -> list[int]:
-    """Kill everything below this process, wait for its end, and remove its shared memory; return what still lives.
+    """Kill all descendants, wait for their end, and remove their shared memory. Return those that are still alive.
 
     Args:
         seconds: to wait for.

@@ -1,4 +1,4 @@
-"""The temporary directory of a run's Ray: what its processes write lies below it, and goes with them."""
+"""The temporary directory of a run's Ray, which contains everything that its processes write."""
 
 import json
 import os
@@ -30,7 +30,7 @@ CODE: Final = ("evalrun_api", "evalrun_generator", "evalrun_proto", "evalrun_reg
 
 @dataclass(frozen=True)
 class SessionDirectory:
-    """The directory of one run's Ray."""
+    """The directory of a run's Ray."""
 
     path: Path
 
@@ -41,11 +41,11 @@ class SessionDirectory:
 
     @property
     def code(self) -> Path:
-        """PYTHONPATH of the processes: our packages alone, without what is installed beside them."""
+        """PYTHONPATH of the processes: our packages without the packages installed beside them."""
         return self.path / "code"
 
     def remove(self) -> None:
-        """Remove it and all that lies in it."""
+        """Remove the directory with its contents."""
         shutil.rmtree(self.path, ignore_errors=True)
 
 
@@ -65,7 +65,7 @@ def make_session_directory(place: Path = PLACE) -> SessionDirectory:
 
 
 def remove_abandoned(place: Path = PLACE) -> list[Path]:
-    """End what an owner that was killed has left, and remove its directory; return the directories."""
+    """End the processes of killed owners and remove their directories. Return the directories."""
     found = []
     for path in sorted(place.glob(f"{PREFIX}*")):
         if path.is_symlink() or path.stat().st_uid != os.getuid() or _owner_lives(path):

@@ -137,6 +137,6 @@ class FakeLedgerService(ledger_grpc.LedgerServiceServicer):
         request: ledger.EndRunRequest,
         context: grpc.aio.ServicerContext[ledger.EndRunRequest, ledger.EndRunResponse],
     ) -> ledger.EndRunResponse:
-        """Refuse: no generator asks for it."""
+        """Refuse, because no generator ends a run."""
         del request
         await context.abort(grpc.StatusCode.UNIMPLEMENTED, "this ledger writes no outputs")

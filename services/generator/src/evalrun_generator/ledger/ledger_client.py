@@ -69,7 +69,7 @@ class LedgerClient(Protocol):
 
 
 class GrpcLedger:
-    """The ledger at the other end of a channel."""
+    """The ledger behind a gRPC channel."""
 
     def __init__(
         self,

@@ -60,7 +60,7 @@ class Submitter:
         await self._empty.wait()
 
     async def run(self) -> None:
-        """Submit until cancelled. Raises what the ledger raises."""
+        """Submit until cancelled. Raises the ledger's errors."""
         while True:
             await self._arrived.wait()
             try:

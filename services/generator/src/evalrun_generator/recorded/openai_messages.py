@@ -37,7 +37,7 @@ class RecordedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Identifies one reply; every chunk of it carries this."""
+    """Identifies a reply. Every chunk of the reply carries it."""
 
     id: str
     created: int

@@ -19,7 +19,7 @@ BYTES_PER_TOKEN = 4
 
 @dataclass(frozen=True, slots=True)
 class RecordedAnswer:
-    """One recorded completion."""
+    """A recorded completion."""
 
     text: str
     finish_reason: str = "stop"
@@ -85,7 +85,7 @@ class RecordedCompletions:
         return answer.later[turn - 1] if turn else answer
 
     def _beginning_of(self, prompt: PromptKey) -> tuple[PromptKey, int]:
-        """Return the known prompt that a conversation began with, and how many answers followed it."""
+        """Return the known prompt with which a conversation began, and the number of completions after it."""
         beginning, turn = prompt, 0
         while beginning not in self._labels and isinstance(beginning, tuple) and is_continued(beginning):
             beginning, turn = beginning[:-2], turn + 1
@@ -99,13 +99,13 @@ class EchoCompletions:
         self._answer = RecordedAnswer("word " * tokens, output_tokens=tokens)
 
     def find(self, prompt: PromptKey, seed: int | None, choice: int = 0) -> RecordedAnswer:
-        """Return the words; each is one token."""
+        """Return the words of the prompt. Each word is a token."""
         del prompt, seed, choice
         return self._answer
 
 
 def is_continued(chat: tuple[tuple[str, str], ...]) -> bool:
-    """Return whether a chat ends with an answer and a reply to it."""
+    """Return whether a chat ends with a completion and a reply to it."""
     return len(chat) > 2 and (chat[-2][0], chat[-1][0]) == ("assistant", "user")
 
 

@@ -201,7 +201,7 @@ class RolloutService:
         await self._ledger.report(reports, self._warnings)
 
     async def _last_report(self) -> None:
-        """Send a last report, which tells when the GPUs were released."""
+        """Send a last report with the time at which the GPUs were released."""
         last = asyncio.create_task(self._report())
         await asyncio.wait([last], timeout=LAST_REPORT_SECONDS)
         await cancelled(last)

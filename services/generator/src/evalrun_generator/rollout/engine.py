@@ -18,7 +18,7 @@ SMALL_MAX_NUM_SEQS = 64
 
 @dataclass(frozen=True, slots=True)
 class EnginePlan:
-    """The configuration of one replica; plain data, because it is sent to Ray."""
+    """The configuration of a replica, as plain data, because it is sent to Ray."""
 
     engine: str
     rollout_config: dict[str, object]

@@ -125,7 +125,7 @@ def weights_digest(directory: Path) -> str:
 
 
 def combined(digests: Iterable[tuple[str, str]]) -> str:
-    """Return one SHA-256 over the names and digests of files."""
+    """Return a SHA-256 over the names and digests of files."""
     return hashlib.sha256("".join(f"{digest}  {name}\n" for name, digest in digests).encode()).hexdigest()
 
 

@@ -10,7 +10,7 @@ from evalrun_generator.rollout.starts import ClusterView, NodeCapacity, Start, S
 
 
 class FakeReplica:
-    """A replica's server; healthy until told otherwise."""
+    """A replica's server. It is healthy until the test changes it."""
 
     def __init__(self, endpoint: FakeEndpoint) -> None:
         self.fake_endpoint = endpoint
@@ -83,7 +83,7 @@ class FakeCluster:
         self.changed.set()
 
     async def end(self, suffix: str) -> None:
-        """End one."""
+        """End a replica."""
         self.all[suffix] = replace(self.all[suffix], phase=StartPhase.ENDED, released_at=self._now())
         self.changed.set()
 

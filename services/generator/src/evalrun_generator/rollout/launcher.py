@@ -1,4 +1,4 @@
-"""The actor that owns one replica. Runs inside the Ray cluster and needs only verl 0.9.1.
+"""The actor that owns a replica. Runs inside the Ray cluster and needs only verl 0.9.1.
 
 verl detaches nothing, so everything this actor creates (placement group, workers, HTTP server) ends with it: killing it
 tears the replica down. `init_standalone` waits for its placement group in a blocking call that nothing can interrupt,
@@ -42,7 +42,7 @@ class Launched:
 
 
 class ReplicaLauncher:
-    """Launches one replica and owns it."""
+    """Launches and owns a replica."""
 
     def __init__(self, plan: EnginePlan, slot: int, suffix: str) -> None:
         self._plan = plan
@@ -51,7 +51,7 @@ class ReplicaLauncher:
         self._replica: Handle = None
 
     async def launch(self) -> Launched:
-        """Launch the replica and wait until its HTTP server is up. Raises what verl and the engine raise."""
+        """Launch the replica and wait until its HTTP server is up. Raises the errors of verl and the engine."""
         from omegaconf import OmegaConf
         from verl.workers.config import RolloutConfig
         from verl.workers.rollout.replica import get_rollout_replica_class

@@ -27,7 +27,7 @@ class PolicyLimits:
 
 @dataclass(frozen=True, slots=True)
 class ObservedReplica:
-    """A living start and the driver's observations of it."""
+    """A living replica with the driver's observations."""
 
     start: Start
     admitted: bool = False

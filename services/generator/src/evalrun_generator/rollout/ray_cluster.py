@@ -32,7 +32,7 @@ def join_ray(address: str) -> None:
 
 
 class RayCluster:
-    """The replicas of one run. Create it with `attached`."""
+    """The replicas of a run. Create it with `attached`."""
 
     def __init__(self, supervisor: Handle, driver: str, api_key: str, *, started: bool) -> None:
         self._supervisor = supervisor
@@ -72,7 +72,7 @@ class RayCluster:
 
 
 async def attached(identity: str, plan: EnginePlan) -> RayCluster:
-    """Take over the run's supervisor, or create one.
+    """Attach to the run's supervisor, or create the supervisor.
 
     A supervisor whose replicas were started from another plan is ended: they may serve another model or engine.
 

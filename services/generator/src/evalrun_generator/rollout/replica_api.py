@@ -1,4 +1,4 @@
-"""A replica's server besides completions: its health and its progress."""
+"""Queries the health and progress of a replica's server."""
 
 from typing import Protocol
 
@@ -12,7 +12,7 @@ TOKEN_COUNTERS = ("vllm:generation_tokens_total", "sglang:generation_tokens_tota
 
 
 class ReplicaApi(Protocol):
-    """One replica's server."""
+    """The server of a replica."""
 
     @property
     def endpoint(self) -> Endpoint:

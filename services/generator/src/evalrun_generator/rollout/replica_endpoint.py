@@ -9,7 +9,7 @@ from evalrun_generator.endpoints.retry import Blame, RequestFailure, RetryAction
 
 
 class ReplicaEndpoint:
-    """Wraps the endpoint of one start of a replica."""
+    """Wraps the endpoint of a replica's start."""
 
     def __init__(self, endpoint: Endpoint, name: str) -> None:
         self._endpoint = endpoint

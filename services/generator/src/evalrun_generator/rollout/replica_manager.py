@@ -1,4 +1,4 @@
-"""Manages the run's replicas beside the work loop: observes them, asks the policy what to do, does it, repeats."""
+"""Manages the run's replicas beside the work loop: observes them, applies the policy's decisions, and repeats."""
 
 import asyncio
 import logging

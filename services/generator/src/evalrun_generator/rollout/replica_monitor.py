@@ -1,4 +1,4 @@
-"""Admits a replica once it has proved itself, then watches it: one `ReplicaMonitor` per start."""
+"""Admits a replica once it has generated a token, then monitors it, with one `ReplicaMonitor` per start."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ class UnfitReplicaError(Exception):
 
 
 class ReplicaMonitor:
-    """Monitors one serving start, from its first test to its end."""
+    """Monitors a serving replica, from its first test to its end."""
 
     def __init__(
         self,
@@ -104,6 +104,6 @@ class ReplicaMonitor:
         self._wake()
 
     async def _ask_tiny(self) -> str | None:
-        """Ask one token; gives what went wrong. It is past the balancer's books, and counts as no completion."""
+        """Request a single token. Return the error, if any. The request bypasses the balancer and is no completion."""
         outcome = await self._api.endpoint.ask(self._question, 2 * self._patience.hang_seconds)
         return None if isinstance(outcome, Timed) else outcome.reason

@@ -1,4 +1,4 @@
-"""One start of one replica: plain data shared by the supervisor in the cluster and the driver outside it."""
+"""A start of a replica, as plain data shared by the supervisor in the cluster and the driver outside."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -53,7 +53,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class NodeCapacity:
-    """Free resources of one living node of the Ray cluster."""
+    """Free resources of a living node of the Ray cluster."""
 
     node: str
     gpus: float

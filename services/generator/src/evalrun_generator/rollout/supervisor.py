@@ -26,7 +26,7 @@ MAX_ERROR_CHARACTERS = 2000
 
 
 class SupersededError(Exception):
-    """Another driver has attached; this one must stop."""
+    """Another driver has attached, so this driver must stop."""
 
 
 @dataclass(slots=True)

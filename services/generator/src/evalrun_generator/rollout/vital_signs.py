@@ -22,7 +22,7 @@ class ProbeLimits:
 
 @dataclass(frozen=True, slots=True)
 class VitalSigns:
-    """Observations of a replica. Times are seconds of one monotonic clock."""
+    """Observations of a replica. Times are seconds of a monotonic clock."""
 
     progress_at: float
     answered: int = 0

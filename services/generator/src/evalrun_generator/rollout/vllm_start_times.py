@@ -1,4 +1,4 @@
-"""Reads how long the parts of an engine's start took from what vLLM logs: it tells them nowhere else.
+"""Reads the duration of the steps of an engine's start from vLLM's log, the only source for it.
 
 Texts of vLLM 0.24 and 0.28. They are figures for people and decide nothing; one that is not found is left out.
 """

@@ -1,4 +1,4 @@
-"""Live Python interpreters, one per session, in sandboxes that run elsewhere: the client of their HTTP API.
+"""Client of the HTTP API of live Python interpreters, one per session, in remote sandboxes.
 
 An interpreter lives in one process of one sandbox and may end at any time. What it held is then lost, and the session
 says so to the model. It never decides about a reward: the code inside could forge what the interpreter answers.
@@ -23,7 +23,7 @@ CALL_SECONDS: Final = 120.0
 
 
 class Interpreter(msgspec.Struct, frozen=True):
-    """An interpreter, as the session's store holds it."""
+    """An interpreter, as stored with its session."""
 
     url: str
     """Of the sandbox."""
@@ -34,11 +34,11 @@ class Interpreter(msgspec.Struct, frozen=True):
 
 
 class InterpreterLostError(Exception):
-    """The interpreter has ended, with all that it held; the message says why."""
+    """The interpreter has ended and its state is lost. The message says why."""
 
 
 class NoInterpreterError(Exception):
-    """No sandbox gives an interpreter now, or ever as it is set up. Nothing was executed.
+    """No sandbox provides an interpreter, now or with this configuration. Nothing was executed.
 
     Args:
         reason: why, and what to do.
@@ -50,7 +50,7 @@ class _RaisedError(msgspec.Struct, frozen=True):
 
 
 class Execution(msgspec.Struct, frozen=True):
-    """What one execution printed, and whether its interpreter goes on."""
+    """The output of an execution, and whether its interpreter is still alive."""
 
     status: Literal["ok", "error", "timeout", "output_limit", "ended"]
     stdout: str = ""
@@ -112,7 +112,7 @@ class LiveInterpreters:
         raise NoInterpreterError("; ".join(reasons))
 
     async def execute(self, interpreter: Interpreter, code: str) -> Execution:
-        """Execute code once, however often it is asked for under one number.
+        """Execute code once per number, even if the call is repeated.
 
         Raises:
             InterpreterLostError: the interpreter has ended, or its sandbox does not answer.
@@ -135,7 +135,7 @@ class LiveInterpreters:
         raise NoInterpreterError(f"{interpreter.url}: {refusal.message or f'status {answer.status}'}")
 
     async def end(self, interpreter: Interpreter) -> None:
-        """End an interpreter. One that cannot be reached ends by itself once it is idle."""
+        """End an interpreter. An unreachable interpreter ends by itself after its idle time."""
         if interpreter.url in self._urls:
             await self._send("DELETE", f"{interpreter.url}/v1/sessions/{interpreter.session}", None, tries=1)
 
@@ -164,7 +164,7 @@ class LiveInterpreters:
 
 
 def _refusal(answer: _Answer) -> _Refusal:
-    """Return what a sandbox says beside a status; empty where it is none of ours."""
+    """Return the error in a sandbox's reply; empty if the reply is not from our sandbox."""
     try:
         return msgspec.json.decode(answer.body, type=_Refusal)
     except msgspec.DecodeError:
@@ -172,7 +172,7 @@ def _refusal(answer: _Answer) -> _Refusal:
 
 
 def describe_execution(done: Execution) -> str:
-    """Return what the model is shown of an execution."""
+    """Return the text about an execution for the model."""
     parts = [f"{name}:\n{text.rstrip()}" for name, text in (("stdout", done.stdout), ("stderr", done.stderr)) if text]
     if done.result:
         parts.append(f"result:\n{done.result}")
@@ -188,5 +188,5 @@ def describe_execution(done: Execution) -> str:
 
 
 def describe_loss(reason: str) -> str:
-    """Return what the model is told when its interpreter is gone."""
+    """Return the text for the model when its interpreter is lost."""
     return f"[the interpreter ended ({reason}): variables and imports of earlier actions are gone]"

@@ -1,4 +1,4 @@
-"""Messages of the four calls of a session: one frozen struct each."""
+"""Messages of the four calls of a session, as frozen structs."""
 
 from typing import Literal
 
@@ -51,7 +51,7 @@ class StartResponse(msgspec.Struct, frozen=True):
 
 
 class ActionRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The model's message of one turn."""
+    """The model's message in a turn."""
 
     sid: Id
     content: str
@@ -76,7 +76,7 @@ class Closed(msgspec.Struct, frozen=True):
 
 
 class RewardResponse(msgspec.Struct, frozen=True):
-    """The reward of a session; only a judged one has an answer."""
+    """The reward of a session. A session that was not judged has no completion."""
 
     reward: float
     f2p_count: int

@@ -15,7 +15,7 @@ _FAILURES = {
 
 
 def observation_of(verdict: judge_pb2.Verdict, shown: Sequence[tuple[str, str]], limit: int) -> str:
-    """Return what the model sees.
+    """Return the observation for the model.
 
     Args:
         verdict: of the action's program on the inputs shown, or on an empty one.
@@ -32,7 +32,8 @@ def observation_of(verdict: judge_pb2.Verdict, shown: Sequence[tuple[str, str]],
 
 
 def append_submission(observation: str, verdict: judge_pb2.Verdict, limit: int) -> str:
-    """Return an observation of at most `limit` characters that ends with how many tests passed, never with a test."""
+    """Return an observation of at most `limit` characters that ends with the number of passed tests and shows no
+    test."""
     passed = sum(test.status == judge_pb2.TEST_STATUS_SUCCESS for test in verdict.tests)
     line = f"\n[submitted: {passed} of {len(verdict.tests)} tests passed]"
     return cut(observation, limit - len(line)) + line
@@ -44,7 +45,7 @@ def has_program(verdict: judge_pb2.Verdict) -> bool:
 
 
 def cut(text: str, limit: int) -> str:
-    """Return a text of at most `limit` characters: of a longer one the middle is left out."""
+    """Return a text of at most `limit` characters, with the middle of longer texts left out."""
     if len(text) <= limit:
         return text
     mark = f"\n[... {len(text)} characters, the middle left out ...]\n"

@@ -1,4 +1,4 @@
-"""Sessions in Redis, for several replicas. Each change is one script, which Redis runs whole or not at all.
+"""Sessions in Redis, for several replicas. Each change is a script, which Redis runs atomically.
 
 Redis's own clock expires sessions, so replicas need not agree on the time. What Redis forgets is an unknown session to
 its caller, never a reward: give it a disk (appendonly yes) and let it refuse writes when full (maxmemory-policy

@@ -53,7 +53,7 @@ _STATUS: dict[type[SessionError], tuple[int, ReplyKind, float | None]] = {
 
 
 class SessionRoutes:
-    """Reads bodies, asks the calls, and maps what they raise to statuses.
+    """Parses bodies, makes the calls, and maps their errors to statuses.
 
     Args:
         calls: answer.
@@ -70,7 +70,7 @@ class SessionRoutes:
         self._sessions = msgspec.json.Decoder(SessionRequest)
 
     def paths(self) -> dict[str, Work]:
-        """Return what answers each path."""
+        """Return the handler of each path."""
         return dict(zip(SESSION_PATHS, (self._start, self._act, self._close, self._reward), strict=True))
 
     async def _start(self, request: web.Request) -> StartResponse:
@@ -103,7 +103,7 @@ class SessionRoutes:
 
     @asynccontextmanager
     async def _answering(self, request: web.Request) -> AsyncIterator[None]:
-        """Bound the time of a call, and turn what it raises into Refused."""
+        """Bound the time of a call, and convert its errors into Refused."""
         now = asyncio.get_running_loop().time()
         try:
             async with until(min(now + self._deadline_seconds, deadline_of(request.headers) or math.inf)):

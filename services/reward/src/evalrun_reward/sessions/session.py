@@ -1,4 +1,4 @@
-"""A session as the store holds it, and what a call may do with it. Pure.
+"""A session as stored, and the rules of its calls. Pure.
 
 SessionError
  +- UnknownSessionError     expired, never started, or lost by the store: start another one
@@ -26,7 +26,7 @@ _MAX_SID_BITS = 63
 
 
 class SessionError(Exception):
-    """A call that gets no answer; the message says what to do."""
+    """A call is refused. The message says what to do."""
 
 
 class UnknownSessionError(SessionError):
@@ -44,7 +44,7 @@ class SessionClosedError(SessionError):
 
 
 class TurnConflictError(SessionError):
-    """Another action stands at that turn."""
+    """The turn already has another action."""
 
 
 class SessionLimitError(SessionError):
@@ -52,7 +52,7 @@ class SessionLimitError(SessionError):
 
 
 class TooManySessionsError(SessionError):
-    """As many are open as may be."""
+    """The maximum number of sessions is open."""
 
 
 class NotJudgedError(SessionError):
@@ -69,7 +69,7 @@ class NotJudgedError(SessionError):
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """One action and what the model was shown."""
+    """An action with its observation."""
 
     content: str
     observation: str
@@ -77,7 +77,7 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Suite(msgspec.Struct, frozen=True):
-    """Tests of a session: kept from its start, so that a replica with other files judges by the same ones."""
+    """Tests of a session, kept from its start, so that replicas with other files judge by the same tests."""
 
     request: bytes
     """A serialized JudgeRequest without an answer."""
@@ -86,7 +86,7 @@ class Suite(msgspec.Struct, frozen=True):
 
 
 class Session(msgspec.Struct, frozen=True):
-    """Everything about one session but its suite, which sessions share."""
+    """The state of a session, except for its suite, which sessions share."""
 
     sid: str
     instance: str
@@ -106,7 +106,7 @@ class Session(msgspec.Struct, frozen=True):
 
     @property
     def answer(self) -> str:
-        """The action that is judged: the last one with a program, or the last one if none has any."""
+        """The action to judge: the last action with a program, or the last action if none has a program."""
         with_program = [turn.content for turn in self.turns if turn.has_program]
         if with_program:
             return with_program[-1]
@@ -118,7 +118,7 @@ class Session(msgspec.Struct, frozen=True):
         return sum(len(turn.content) + len(turn.observation) for turn in self.turns)
 
     def with_turn(self, turn: Turn, interpreter: Interpreter | None = None) -> "Session":
-        """Return it after another action, with the interpreter that further ones run in."""
+        """Return the session after another action, with the interpreter for further actions."""
         turns = (*self.turns, turn)
         return msgspec.structs.replace(self, version=self.version + 1, turns=turns, interpreter=interpreter)
 
@@ -133,7 +133,7 @@ class Session(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """Limits of one session."""
+    """Limits of a session."""
 
     max_turns: int
     max_characters: int
@@ -143,7 +143,7 @@ class SessionLimits:
 
 
 def replayed(session: Session, content: str, turn: int | None, limits: SessionLimits) -> str | None:
-    """Return the observation of an action that was taken before; None: it is a new one and may be taken.
+    """Return the observation of an action that was executed before, or None for a new action.
 
     Raises:
         TurnConflictError: another action stands at `turn`, or turns before it are missing.
@@ -173,7 +173,7 @@ def replayed(session: Session, content: str, turn: int | None, limits: SessionLi
 
 
 def sid_of(run: str, request_id: str) -> str:
-    """Return the id of a new session: the same for the same request of a run, random for one without an id."""
+    """Return the id of a new session: deterministic for a request id of a run, random without a request id."""
     if not request_id:
         return str(secrets.randbits(_SID_BITS))
     name = msgspec.msgpack.encode((run, request_id))

@@ -1,4 +1,4 @@
-"""The four calls: the store says what a session is, the judge runs its actions and decides its reward.
+"""The four calls of sessions: the store holds the state, the judge runs actions and decides the reward.
 
 A replica holds nothing of a session. Each change names the version that it follows, so of two replicas with the same
 call one writes, and the other finds what was written; a replica that is killed leaves nothing half done. Programs may
@@ -143,7 +143,7 @@ class SessionCalls:
         return session
 
     async def act(self, session: Session, asked: ActionRequest) -> str:
-        """Run an action's program and return the observation: one a turn. Raises SessionError or StoreError."""
+        """Run an action's program and return the observation, once per turn. Raises SessionError or StoreError."""
         turn: Turn | None = None
         interpreter: Interpreter | None = None
         while True:
@@ -169,7 +169,7 @@ class SessionCalls:
         return session
 
     async def reward(self, session: Session) -> RewardResponse:
-        """Judge its answer, once: the reward stands from then on. Raises SessionError or StoreError."""
+        """Judge the session's completion once, and store the reward. Raises SessionError or StoreError."""
         session = await self.close(session)
         if session.reward is not None:
             return session.reward
@@ -189,7 +189,7 @@ class SessionCalls:
         return reward if held is None or held.reward is None else held.reward
 
     def _instance(self, asked: StartRequest) -> "_Instance":
-        """Return what a new session is judged by; that of a known problem is made once. Raises BadInputError."""
+        """Return the tests of a new session, cached for known problems. Raises BadInputError."""
         name = text_of(asked.instance_hash)
         if not name:
             raise BadInputError("instance_hash: it is empty: name a problem of --problems")
@@ -227,7 +227,7 @@ class SessionCalls:
         return Turn(content, observation, has_program(verdict)), session.interpreter
 
     async def _execute(self, session: Session, code: str) -> tuple[str, Interpreter | None]:
-        """Execute code in the session's interpreter, or in a new one if that has ended, which the model is told."""
+        """Execute code in the session's interpreter, or in a new interpreter if it has ended; the model is told."""
         if self._live is None:
             raise NotJudgedError(NO_LIVE_SANDBOX)
         told = ""
@@ -265,7 +265,7 @@ class SessionCalls:
 
 
 def _shown(problem: Problem) -> tuple[tuple[str, str], ...]:
-    """Return the public tests that actions run on; private ones are never among them."""
+    """Return the public tests, on which actions run. Private tests are never included."""
     truth = problem.ground_truth
     if not isinstance(truth, StdioTests) or not truth.groups:
         return ()

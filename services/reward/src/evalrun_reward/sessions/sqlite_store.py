@@ -1,4 +1,4 @@
-"""Sessions in a SQLite file, for one machine: processes that open the same file share them.
+"""Sessions in a SQLite file, for one machine. Processes that open the same file share them.
 
 Each commit is synced (WAL, synchronous=FULL), as the ledger's are: what was acknowledged outlives a power cut. Nothing
 here blocks the event loop: one thread owns the connection.
@@ -113,7 +113,7 @@ class SqliteStore:
         return await self._run(lambda: self._suite(digest))
 
     async def close(self) -> None:
-        """Close the file once what was begun is done."""
+        """Close the file after pending operations."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._connection.close)
         self._thread.shutdown()
 

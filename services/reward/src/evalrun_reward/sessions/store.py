@@ -1,4 +1,4 @@
-"""Interface of session stores and their errors. Stores never fail in any other way.
+"""Interface of session stores. Stores raise no other errors than those defined here.
 
 StoreError
  +- StoreNeedsSuiteError    the suite that a new session names is not held: send it
@@ -24,7 +24,7 @@ class SessionStore(Protocol):
     """Sessions by id. A change is durable when its call returns; an expired session is gone."""
 
     async def create(self, session: Session, suite: bytes | None) -> Session:
-        """Hold a new session and return it, or the one that has its id already.
+        """Store a new session and return it, or return the existing session of the same id.
 
         Args:
             session: the new one.
@@ -38,7 +38,7 @@ class SessionStore(Protocol):
         ...
 
     async def get(self, sid: str) -> Session | None:
-        """Return a session; None if there is none. Raises StoreError."""
+        """Return a session, or None if it does not exist. Raises StoreError."""
         ...
 
     async def replace(self, session: Session) -> bool:
@@ -53,5 +53,5 @@ class SessionStore(Protocol):
         ...
 
     async def close(self) -> None:
-        """Release what is held."""
+        """Free the store's resources."""
         ...

@@ -16,7 +16,7 @@ _SMALL_BYTES = 1 << 20
 async def send(
     request: web.Request, answer: RunCodeResponse | RunJupyterResponse, files: Mapping[str, bytes]
 ) -> web.StreamResponse:
-    """Answer a request.
+    """Send the response.
 
     Args:
         request: the request.

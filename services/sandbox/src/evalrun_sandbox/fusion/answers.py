@@ -33,7 +33,7 @@ from evalrun_sandbox.fusion.schemas import (
 
 
 def response(language: str, compiled: CompileResult, run: ProgramRun, pod_name: str | None = None) -> RunCodeResponse:
-    """Return the answer for one run. Raises TryAgain if the program did not run."""
+    """Return the response for a run. Raises TryAgain if the program did not run."""
     compile_result: CommandRunResult | None = None
     run_result: CommandRunResult | None = None
     if LANGUAGES[language].is_compiled:

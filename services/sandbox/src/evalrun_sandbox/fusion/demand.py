@@ -21,12 +21,12 @@ _MIN_PATIENCE = 5.0
 
 
 def seconds(timeout: float) -> float:
-    """Return a time limit that the executor accepts, or 0 if the given one is 0 or less or not a number."""
+    """Return a time limit that the executor accepts, or 0 if `timeout` is not positive or not a number."""
     return min(timeout, _MAX_SECONDS) if timeout > 0 else 0.0
 
 
 def memory_mib(asked: int | None) -> int:
-    """Return the memory limit for the requested one."""
+    """Return the memory limit for a requested limit."""
     if asked is None or asked <= 0:
         # The stock server has no default, so one program can take its machine down.
         return DEFAULT_LIMITS.memory_mib
@@ -34,7 +34,8 @@ def memory_mib(asked: int | None) -> int:
 
 
 def make_run_request(request: RunCodeRequest, files: Files | None = None) -> RunRequest:
-    """Return the executor's request: one run, `run_timeout` as CPU seconds. Raises BadRequest for another language."""
+    """Return the executor's request: one run with `run_timeout` as CPU seconds. Raises BadRequest for another
+    language."""
     language = find_fusion(request.language)
     if language is None:
         known = sorted(each.fusion.name for each in LANGUAGES.values() if each.fusion is not None)
@@ -49,7 +50,7 @@ def make_run_request(request: RunCodeRequest, files: Files | None = None) -> Run
 
 
 def patience_seconds(compile_timeout: float, run_timeout: float) -> float:
-    """Return how many seconds a request may wait for a slot.
+    """Return the seconds for which a request may wait for a slot.
 
     This is the longest wait after which an answer in time is still likely: the timeout of verl's client, minus the CPU
     time the program may use, minus a margin. After a longer wait the client has timed out and blames the sandbox; a

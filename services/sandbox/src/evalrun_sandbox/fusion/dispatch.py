@@ -40,7 +40,7 @@ class ProgramExecutor(Protocol):
         ...
 
     async def run(self, request: RunRequest) -> RunReply:
-        """Run one program. Raises RequestRefused, Busy or ExecutorLost."""
+        """Run a program. Raises RequestRefused, Busy or ExecutorLost."""
         ...
 
 
@@ -144,7 +144,8 @@ class Dispatcher:
             job.task.exception()
 
     def _resume(self, request: RunRequest, deadline: float) -> _Job | None:
-        """Return the oldest kept job of an equal request. A job has one caller at a time: programs may be random."""
+        """Return the oldest kept job of an equal request. Each job serves one caller, because programs may be
+        random."""
         if not self._left:
             return None
         key = _hash_request(request)

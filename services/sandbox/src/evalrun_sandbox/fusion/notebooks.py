@@ -26,7 +26,7 @@ _REMARK = "\ninterrupted by the sandbox: more output than it keeps\n"
 
 
 class Notebooks:
-    """Runs the cells of one request after another."""
+    """Runs the cells of a request one after another."""
 
     def __init__(
         self, sessions: Sessions, pod_name: str | None = None, clock: Callable[[], float] = time.monotonic
@@ -62,7 +62,7 @@ class Notebooks:
         return answer, files.select_fetched(found)
 
     async def _run_cells(self, session: str, request: RunJupyterRequest) -> list[Outcome]:
-        """Execute cells until one has taken the time that is left, or has ended the session."""
+        """Execute cells until the time is used up or a cell ends the session."""
         outcomes: list[Outcome] = []
         left = demand.seconds(request.total_timeout)
         for cell in request.cells:
@@ -100,7 +100,7 @@ def response(
 
 
 def cell(outcome: Outcome) -> CellRunResult:
-    """Return one cell's result."""
+    """Return the result of a cell."""
     error = outcome.error
     return CellRunResult(
         stdout=text(outcome.stdout),

@@ -1,4 +1,4 @@
-"""Reasons why a request gets no verdict, by HTTP status. None of them says anything about a program.
+"""Reasons why a request gets no verdict, by HTTP status. They never depend on the program.
 
 FusionRefusal
 ├── BadRequest     400: change the request

@@ -1,4 +1,4 @@
-"""Maps datasets to the family that judges them, and refuses unsupported ones."""
+"""Maps datasets to the family that judges them, and refuses unsupported datasets."""
 
 from collections.abc import Mapping
 

@@ -34,7 +34,7 @@ class RunStatus(StrEnum):
 
 
 class CommandRunStatus(StrEnum):
-    """The status of one command, the compiler's or the program's."""
+    """Status of a command: the compiler's or the program's."""
 
     FINISHED = "Finished"
     ERROR = "Error"
@@ -63,7 +63,7 @@ class RunCodeRequest(RequestWithFiles):
 
 
 class CommandRunResult(_Model):
-    """Result of one command."""
+    """Result of a command."""
 
     status: CommandRunStatus
     execution_time: float | None = None
@@ -108,7 +108,7 @@ class RunJupyterRequest(RequestWithFiles):
 
 
 class CellRunResult(_Model):
-    """Result of one cell."""
+    """Result of a cell."""
 
     stdout: str
     stderr: str
@@ -131,7 +131,7 @@ class RunJupyterResponse(_Model):
 
 
 class Message(_Model):
-    """One message of a chat prompt."""
+    """A message of a chat prompt."""
 
     role: str
     content: str
@@ -189,7 +189,7 @@ class SubmitRequest(DatasetRequest):
 
 
 class EvalTestCase(_Model):
-    """One test's verdict."""
+    """Verdict of a test."""
 
     passed: bool
     exec_info: RunCodeResponse

@@ -73,7 +73,7 @@ class Submissions:
         return tests
 
     async def _run(self, plan: ProgramPlan, inputs: list[bytes]) -> list[RunCodeResponse]:
-        """Return one answer per input, in order; inputs that were not run after a timeout have none."""
+        """Return a response per input, in order. Inputs that were not run after a timeout have no response."""
         seconds = demand.seconds(plan.run_timeout)
         if seconds == 0 or (LANGUAGES[plan.language].is_compiled and demand.seconds(plan.compile_timeout) == 0):
             return [answers.answer_without_time(plan.language, plan.compile_timeout, self._pod_name)] * len(inputs)

@@ -19,7 +19,7 @@ class Footprint:
 
 
 def footprint(pid: int, place: str, proc: Path = Path("/proc")) -> Footprint | None:
-    """Return what a process holds, None where the kernel does not tell us.
+    """Return the memory and processes of a process, or None if the kernel does not reveal them.
 
     Args:
         pid: the process.

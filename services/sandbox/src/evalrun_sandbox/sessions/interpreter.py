@@ -38,7 +38,7 @@ class CodeError:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of one execution."""
+    """Outcome of an execution."""
 
     stopped: int
     """A `frames.NOT_STOPPED`, `STOPPED_TIME` or `STOPPED_OUTPUT`: why the code was interrupted."""
@@ -61,7 +61,7 @@ class Outcome:
 
 
 def parse_executed(payload: bytes, output_bytes: int) -> Outcome:
-    """Read an EXECUTED frame. Raises ExecutorLost where it cannot be one."""
+    """Parse an EXECUTED frame. Raises ExecutorLost if it is malformed."""
     head = frames.EXECUTED_HEAD
     if len(payload) < head.size:
         raise ExecutorLost("a session sent a short frame")
@@ -82,7 +82,7 @@ def parse_executed(payload: bytes, output_bytes: int) -> Outcome:
 
 
 def parse_reply(reply: bytes) -> tuple[str, CodeError | None]:
-    """Read the interpreter's own word: the result's text, and what was raised. Raises ExecutorLost."""
+    """Parse the interpreter's reply: the result's text and the exception. Raises ExecutorLost if it is malformed."""
     head = frames.REPLY_HEAD
     if len(reply) < head.size:
         raise ExecutorLost("a session sent a short reply")
@@ -103,7 +103,7 @@ def _cut(data: bytes, *sizes: int) -> list[bytes]:
 
 
 class Interpreter:
-    """One live session's process. Calls follow one another; `ended` is done once its directory is free."""
+    """The process of a live session. Calls are sequential. `ended` is done once its directory is free."""
 
     def __init__(self, zygote: ZygoteProcess, number: int) -> None:
         """Start the session's worker through the zygote. Raises ExecutorLost."""
@@ -160,7 +160,7 @@ class Interpreter:
 
     @contextmanager
     def _asked(self, job: frames.Job, contents: Sequence[bytes]) -> Iterator[FrameReader]:
-        """Send a job; return what reads the answer."""
+        """Send a job. Yield the reader of the reply."""
         self._send(job, contents)
         reader = FrameReader(self._socket, 2 * job.output_bytes + MAX_TEXT)
         self._calls += 1
@@ -197,7 +197,7 @@ async def _answer(reader: FrameReader, wanted: int, silence_seconds: float) -> b
 
 
 class Interpreters:
-    """The zygote of sessions, started with the first one, and again where it has died."""
+    """The zygote of sessions, started with the first session and restarted if it dies."""
 
     def __init__(self, plan: ZygotePlan) -> None:
         self._plan = replace(plan, harnesses={}, imports=IMPORTS)

@@ -14,7 +14,7 @@ MAX_IDLE_THREADS = 2000
 
 @dataclass(frozen=True)
 class Idle:
-    """An idle session, as the policy sees it."""
+    """The properties of an idle session that the policy needs."""
 
     session: str
     since: float
@@ -42,7 +42,7 @@ class Ending:
 
 
 def to_end(idle: Sequence[Idle], budget: Budget, now: float) -> list[Ending]:
-    """Return the sessions that have to end: the expired ones; over a budget the largest, of equal ones the oldest."""
+    """Return the sessions to end: expired sessions and, over a budget, the largest, oldest first among equals."""
     expired = [one for one in idle if now - one.since >= budget.idle_seconds]
     reason = f"nobody used it for {budget.idle_seconds:g} s"
     endings = [Ending(one.session, "expired", reason) for one in expired]
@@ -61,7 +61,7 @@ def to_end(idle: Sequence[Idle], budget: Budget, now: float) -> list[Ending]:
 
 
 def _excess(idle: Sequence[Idle], budget: int, size: Callable[[Idle], int]) -> list[Idle]:
-    """Return the sessions without which the others keep the budget."""
+    """Return the sessions that must end so that the others keep within the budget."""
     total = sum(map(size, idle))
     excess: list[Idle] = []
     if total > budget:

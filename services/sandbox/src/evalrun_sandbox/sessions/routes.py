@@ -37,7 +37,7 @@ class RaisedError(msgspec.Struct, frozen=True):
 
 
 class ExecuteReply(msgspec.Struct, frozen=True):
-    """Result of one execution."""
+    """Result of an execution."""
 
     execution: int
     status: Literal["ok", "error", "timeout", "output_limit", "ended"]
@@ -84,7 +84,7 @@ def reply_of(number: int, outcome: Outcome) -> ExecuteReply:
 
 
 def complaint(request: ExecuteRequest) -> str | None:
-    """Return what is wrong with a request; None where nothing is."""
+    """Return the error of a request, or None if it is valid."""
     if len(request.code.encode(errors="replace")) > MAX_CODE_BYTES:
         return f"code: at most {MAX_CODE_BYTES} bytes"
     if not 0 < request.time_seconds <= _MAX_SECONDS:
@@ -95,7 +95,7 @@ def complaint(request: ExecuteRequest) -> str | None:
 
 
 class SessionRoutes:
-    """Create, execute, close. Without sessions each answers 404 and says how to switch them on."""
+    """Routes that create, execute and close. Without live sessions each replies 404 and explains how to enable them."""
 
     def __init__(self, sessions: Sessions | None) -> None:
         self._sessions = sessions

@@ -1,4 +1,4 @@
-"""The open sessions: who executes, what is idle, what has ended and why."""
+"""The sessions of a sandbox: executing, idle, and ended with the reason."""
 
 import asyncio
 import hashlib
@@ -35,11 +35,12 @@ _RAN_SECONDS = 0.1
 
 
 class StateLost(Exception):  # noqa: N818 - an answer, not a failure of ours
-    """The session does not exist: it ended, its process or pod is gone, or it never was. The text says why."""
+    """The session does not exist: it ended, its process or pod is gone, or it was never created. The text says
+    which."""
 
 
 class Conflict(Exception):  # noqa: N818 - an answer, not a failure of ours
-    """The execution does not follow on the last one."""
+    """The execution's number does not follow the last number."""
 
 
 class SlotHolder(Protocol):
@@ -107,7 +108,7 @@ class _Ended:
 
 
 class Sessions:
-    """Every session of this sandbox. For one event loop."""
+    """All sessions of this sandbox. For one event loop."""
 
     def __init__(
         self,
@@ -177,7 +178,7 @@ class Sessions:
         return session
 
     async def execute(self, session: str, execution: Execution, number: int | None = None) -> tuple[int, Outcome]:
-        """Execute code; return the execution's number, and what it did.
+        """Execute code. Return the execution's number and its outcome.
 
         It goes on when the caller leaves: sent again with its number, it is not executed again.
 
@@ -223,7 +224,7 @@ class Sessions:
             raise StateLost(str(error)) from error
 
     def end(self, session: str) -> None:
-        """Close a session, whatever it is doing. One that does not exist is closed."""
+        """Close a session, even while it executes. Closing an unknown session succeeds."""
         opened = self._open.get(session)
         if opened is not None:
             self._remove(session, opened, _Ended("it was closed"))
@@ -252,7 +253,7 @@ class Sessions:
         self._end_excess()
 
     def _sweep_again(self) -> None:
-        """Sweep, now and later. The next is set first: a mistake of ours in this one is logged by the event loop."""
+        """Sweep now and schedule the next sweep first, so that an internal error is only logged by the event loop."""
         self._sweeping = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep_again)
         self.sweep()
 
@@ -334,7 +335,7 @@ class Sessions:
         ]
 
     def _memory(self, opened: _Open) -> int:
-        """Return what a session is counted with: its whole limit, while the kernel does not tell what it holds."""
+        """Return the memory that counts for a session: its whole limit until the kernel reveals its use."""
         outcome = opened.outcome
         memory = self.limits.memory_mib << 20 if opened.memory_bytes is None else opened.memory_bytes
         return memory + outcome.held_bytes + len(outcome.stdout) + len(outcome.stderr) + WORKER_BYTES
@@ -346,7 +347,7 @@ class Sessions:
             self._measuring = asyncio.create_task(self._measure_together())
 
     async def _measure_together(self) -> None:
-        """Learn what each session holds that has become idle meanwhile, and end those that are over the budget."""
+        """Measure the sessions that have become idle, and end sessions over the budget."""
         while self._unmeasured:
             await asyncio.sleep(_BUDGET_SECONDS)
             idle = {session: opened for session, opened in self._unmeasured.items() if not opened.running}

@@ -1,4 +1,4 @@
-"""Requirements of live sessions on this machine, checked before the first one."""
+"""Checks the requirements of live sessions on this machine before the first session."""
 
 import resource
 

@@ -69,7 +69,7 @@ class SlotProxy:
         return await self._server.start()
 
     async def stop(self, grace: float) -> None:
-        """Refuse new requests, wait up to `grace` seconds for running ones, stop."""
+        """Refuse new requests, wait up to `grace` seconds for running requests, then stop."""
         self._draining = True
         if self._server is not None:
             async with asyncio.timeout(grace + _CLEANUP_SECONDS):

@@ -8,7 +8,7 @@ from evalrun_runtime.settings import ServiceSettings
 
 
 class SlotProxySettings(ServiceSettings):
-    """Limits a stock SandboxFusion server to as many programs at once as it has slots."""
+    """Limits the simultaneous programs of a stock SandboxFusion server to its slots."""
 
     model_config = SettingsConfigDict(env_prefix="EVALRUN_SANDBOX_")
 

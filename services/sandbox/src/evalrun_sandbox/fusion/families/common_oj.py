@@ -87,7 +87,7 @@ def _cut_middle(text: str) -> str:
 
 
 def _parse_case(value: Any, number: int) -> Case:  # noqa: ANN401 - the row's own JSON
-    """Validate one case. Files other than the two streams are kept and ignored, as in the stock server."""
+    """Validate a case. Files besides stdin and stdout are kept and ignored, as in the stock server."""
     case = {}
     for side, stream in (("input", "stdin"), ("output", "stdout")):
         texts = value.get(side) if isinstance(value, dict) else None

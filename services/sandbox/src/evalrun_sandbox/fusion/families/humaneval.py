@@ -50,7 +50,7 @@ class HumanEval:
     """The family's rules."""
 
     def prompt(self, row: Row, dataset: str, config: TestConfig) -> Prompt:
-        """Return the function's head, and an instruction in the free form. All other fields are labels."""
+        """Return the function's head; in the free form, with an instruction. All other fields are labels."""
         del dataset
         prompt = read_text(row, "prompt")
         if _is_free_form(config):
@@ -62,7 +62,7 @@ class HumanEval:
         )
 
     def plan(self, row: Row, request: SubmitRequest) -> ProgramPlan:
-        """Plan imports, program, tests and the call of `check` as one program."""
+        """Plan imports, program, tests and the call of `check` as a single program."""
         tests, entry_point = read_text(row, "test"), read_text(row, "entry_point")
         config = request.config
         if not _is_free_form(config):

@@ -1,4 +1,4 @@
-"""MBPPDataset: a function and assertions, which stand in its prompt. The program's exit status is the verdict."""
+"""MBPPDataset: a function and assertions that are part of its prompt. The program's exit status is the verdict."""
 
 from evalrun_sandbox.fusion.extraction import find_first_block
 from evalrun_sandbox.fusion.families.program_plan import ProgramPlan
@@ -28,7 +28,8 @@ class Mbpp:
         )
 
     def plan(self, row: Row, request: SubmitRequest) -> ProgramPlan:
-        """Plan setup code, program and assertions as one program; a few-shot prompt shows all but the last one."""
+        """Plan setup code, program and assertions as a single program. A few-shot prompt shows all assertions but
+        the last."""
         completion = find_first_block(_cut_before(request.completion, "[DONE]"))
         completion = _cut_before(_cut_before(completion, "\nassert"), '\n"""')
         setup = read_mapping(row, "labels").get("test_setup_code", "")
@@ -54,5 +55,5 @@ def _read_assertions(row: Row) -> list[str]:
 
 
 def _cut_before(text: str, end: str) -> str:
-    """Return the text before the first `end`, or all of it if there is none."""
+    """Return the text before the first `end`, or the whole text if `end` does not occur."""
     return text.partition(end)[0]

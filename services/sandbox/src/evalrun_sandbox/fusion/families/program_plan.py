@@ -31,7 +31,7 @@ class ProgramPlan:
 
 
 class Family(Protocol):
-    """The rules of one dataset class of the stock server."""
+    """The rules of a dataset class of the stock server."""
 
     def prompt(self, row: Row, dataset: str, config: TestConfig) -> Prompt:
         """Show a row. Raises BadRequest."""
