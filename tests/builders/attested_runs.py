@@ -32,7 +32,7 @@ def new_key(folder: Path, name: str = "key.pem") -> SigningKey:
 
 
 def some_problems(count: int) -> JudgedProblems:
-    """Make problems of the data set humaneval that `verdicts_of` has results of."""
+    """Make problems of the dataset humaneval that `verdicts_of` has results of."""
     rows = [
         {
             "dataset": "humaneval",

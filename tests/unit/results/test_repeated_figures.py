@@ -1,4 +1,4 @@
-"""The pass ratio is left out where it would repeat accepted@1."""
+"""The pass ratio is left out where it would repeat pass@1."""
 
 import pytest
 

@@ -40,7 +40,7 @@ from evalrun_runtime.exits import BadInputError
 
 @dataclass(frozen=True)
 class JudgedProblems:
-    """Problems that a data set's answers were judged by."""
+    """Problems that a dataset's answers were judged by."""
 
     records: Sequence[Mapping[str, object]]
     records_sha256: str
@@ -54,7 +54,7 @@ class WrittenBundle:
 
     envelope: Envelope
     hidden: Mapping[str, Sequence[HiddenProblem]]
-    """Hidden problems with their salts, by data set; empty if the bundle has the tests."""
+    """Hidden problems with their salts, by dataset; empty if the bundle has the tests."""
 
 
 @dataclass
@@ -89,7 +89,7 @@ def write_bundle(
 
     Args:
         folder: the run's outputs.
-        problems: by data set.
+        problems: by dataset.
         key: signs.
         target: the bundle's file.
         hide_tests: leave tests and what quotes them out of the bundle, and commit to them instead.

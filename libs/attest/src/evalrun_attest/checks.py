@@ -268,7 +268,7 @@ def is_close(first: object, second: object) -> bool:
 
 
 def bundled_problems(run: OpenedRun) -> dict[str, list[Problem]]:
-    """Return the problems that the run's bundle holds, by data set. Raises BadInputError."""
+    """Return the problems that the run's bundle holds, by dataset. Raises BadInputError."""
     found = {}
     for name in run.attested.datasets:
         path = run.folder / problems_file(name)
@@ -303,7 +303,7 @@ def check_openings(run: OpenedRun, openings: Mapping[tuple[str, str], Opening]) 
 
     Args:
         run: of a bundle without tests.
-        openings: by data set and problem.
+        openings: by dataset and problem.
     """
     findings = []
     for name, said in run.attested.datasets.items():
@@ -323,7 +323,7 @@ def check_openings(run: OpenedRun, openings: Mapping[tuple[str, str], Opening]) 
 
 
 def opened_problems(run: OpenedRun, openings: Mapping[tuple[str, str], Opening]) -> dict[str, list[Problem]]:
-    """Return the problems that openings show, by data set. Raises BadInputError."""
+    """Return the problems that openings show, by dataset. Raises BadInputError."""
     found: dict[str, list[Problem]] = {}
     for number, ((name, _), opening) in enumerate(openings.items(), 1):
         if name in run.attested.datasets:

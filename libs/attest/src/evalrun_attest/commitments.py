@@ -48,7 +48,7 @@ def opening_line(dataset: str, problem: HiddenProblem) -> str:
 
 
 def parse_openings(lines: Iterable[str], where: str) -> dict[tuple[str, str], Opening]:
-    """Return the openings of a file by data set and problem.
+    """Return the openings of a file by dataset and problem.
 
     Raises:
         BadInputError: a line is none; the message names it.

@@ -65,15 +65,15 @@ def read_lines(path: Path) -> Iterator[tuple[bytes, Mapping[str, Any]]]:
 
 
 def problems_file(dataset: str) -> str:
-    """Return the name of a data set's problems in a bundle."""
+    """Return the name of a dataset's problems in a bundle."""
     return f"problems/{quote(dataset, safe='')}.jsonl"
 
 
 def grader_file(dataset: str) -> str:
-    """Return the name of a data set's grader in a bundle."""
+    """Return the name of a dataset's grader in a bundle."""
     return f"graders/{quote(dataset, safe='')}.py"
 
 
 def commitments_file(dataset: str) -> str:
-    """Return the name of the commitments to a data set's hidden problems."""
+    """Return the name of the commitments to a dataset's hidden problems."""
     return f"commitments/{quote(dataset, safe='')}.jsonl"

@@ -148,7 +148,7 @@ class AttestedRun:
     rows: Mapping[str, RowSet]
     datasets: Mapping[str, AttestedDataset]
     figures: Mapping[str, Mapping[str, Any]]
-    """By data set: coverage, metrics and counts."""
+    """By dataset: coverage, metrics and counts."""
     predicate: Mapping[str, Any]
 
 

@@ -1,4 +1,4 @@
-"""Warns where accepted@1 of a known model is far from what is published for it. Pure.
+"""Warns where pass@1 of a known model is far from what is published for it. Pure.
 
 A wrong chat template, or weights that were not loaded, give figures that look like a weak model. The table holds models
 that are often a baseline. Published figures come from other prompts and other judges, so a range of 15 points around
@@ -20,7 +20,7 @@ MARGIN: Final = 0.15
 
 @dataclass(frozen=True, slots=True)
 class PlausibleRange:
-    """Range in which accepted@1 of a model on a dataset should be."""
+    """Range in which pass@1 of a model on a dataset should be."""
 
     low: float
     high: float
@@ -63,7 +63,7 @@ PLAUSIBLE: Final[Mapping[tuple[str, str], PlausibleRange]] = {
 def implausible_figures(
     model: str, datasets: Mapping[str, DatasetMetrics], totals: Mapping[str, DatasetTotals]
 ) -> Iterator[str]:
-    """Yield a warning for each dataset whose accepted@1, with its whole interval, is outside of the plausible range.
+    """Yield a warning for each dataset whose pass@1, with its whole interval, is outside of the plausible range.
 
     Args:
         model: its path, as the run names it.
@@ -80,6 +80,6 @@ def implausible_figures(
             if figure.low > plausible.high:
                 look = "look whether the tests judge anything, and whether the model was trained on them"
             yield (
-                f"{dataset}: accepted@1 of {name} is {figure.value:.1%} (95 %: {figure.low:.1%} to {figure.high:.1%}) "
+                f"{dataset}: pass@1 of {name} is {figure.value:.1%} (95 %: {figure.low:.1%} to {figure.high:.1%}) "
                 f"where {plausible.reason}: {look}; {likely_causes([totals[dataset]])}"
             )

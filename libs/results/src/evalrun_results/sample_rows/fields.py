@@ -33,7 +33,7 @@ FIELDS: Final = (
     SampleField("problem", "problem_id", FieldKind.TEXT, "problem"),
     SampleField("sample", "sample", FieldKind.NUMBER, "sample"),
     SampleField("turn", "turn", FieldKind.NUMBER, "turn"),
-    SampleField("repeat", "repeat", FieldKind.NUMBER, "noise-floor pass"),
+    SampleField("repeat", "repeat", FieldKind.NUMBER, "noise-floor repeat"),
     SampleField("status", "final_status", FieldKind.TEXT, "status"),
     SampleField("pass_ratio", "pass_ratio", FieldKind.NUMBER, "tests passed"),
     SampleField("tokens", "output_tokens", FieldKind.NUMBER, "output tokens"),

@@ -22,7 +22,7 @@ from evalrun_data.records import Problem
 ResultRow = Mapping[str, Any]
 
 _FROM_RUN: Final = ("judgeMode", "functionTests", "stopAfterTimeouts", "comparator", "limits", "maxAnswerCharacters")
-"""Settings of a data set that verdicts depend on."""
+"""Settings of a dataset that verdicts depend on."""
 _LIMITED: Final = ("timeout", "assumed_timeout", "memory_limit")
 NEAR_LIMIT: Final = 0.5
 """Share of the CPU time at which the other side was stopped: from there on, a slower machine may decide otherwise."""
@@ -65,7 +65,7 @@ def judge_again(
     Args:
         run: the run.
         rows: of its results.
-        problems: by data set.
+        problems: by dataset.
         folder: an empty folder for the judging.
         options: how programs are judged on this machine.
 
@@ -157,7 +157,7 @@ class _Batch:
 
 
 def _numbered(rows: Sequence[ResultRow]) -> list[tuple[tuple[str, str, int], ResultRow]]:
-    """Number the rows of each problem anew: turns and noise-floor passes are answers like any other here."""
+    """Number the rows of each problem anew: turns and noise-floor repeats are answers like any other here."""
     counts: dict[tuple[str, str], int] = {}
     numbered = []
     for row in rows:
@@ -168,7 +168,7 @@ def _numbered(rows: Sequence[ResultRow]) -> list[tuple[tuple[str, str, int], Res
 
 
 def name_of(row: ResultRow) -> str:
-    """Return the name of a row: data set, problem, sample, and turn and noise-floor pass where there are several."""
+    """Return the name of a row: dataset, problem, sample, and turn and noise-floor repeat where there are several."""
     more = "".join(f", {part} {row[part]}" for part in ("turn", "repeat") if row.get(part))
     return f"{row['dataset']} {row['problem_id']}#{row['sample']}{more}"
 

@@ -41,7 +41,7 @@ def is_named(row: Row, name: SampleName, *, by_end: bool = False) -> bool:
 
 
 def in_reading_order(rows: Iterable[Row]) -> list[Row]:
-    """Return rows by sample, noise-floor pass and turn."""
+    """Return rows by sample, noise-floor repeat and turn."""
     return sorted(rows, key=lambda row: (row["dataset"], row["sample"] or 0, row["repeat"] or 0, row["turn"] or 0))
 
 
@@ -51,7 +51,7 @@ def failed_first(tests: Iterable[Row]) -> list[Row]:
 
 
 def label_of(row: Row) -> str:
-    """Return `PROBLEM#SAMPLE`, with turn and noise-floor pass where they are not the first."""
+    """Return `PROBLEM#SAMPLE`, with turn and noise-floor repeat where they are not the first."""
     text = f"{row['problem_id']}#{row['sample'] or 0}"
     text += f" turn {row['turn'] + 1}" if row["turn"] else ""
     return text + (f" repeat {row['repeat']}" if row["repeat"] else "")
