@@ -1,1 +1,2 @@
-"""The `evalrun` command: starts and follows runs, on one machine or in a cluster. It computes no verdict or figure."""
+"""The `evalrun` command, which starts and follows runs on one machine or in a cluster. It computes no verdict or
+metric."""

@@ -1,4 +1,4 @@
-"""`evalrun`: parses the command line; what a command needs is imported only when it runs, so that help is quick."""
+"""The entry point of `evalrun`. A command's imports happen only when it runs, so that help is quick."""
 
 import logging
 import sys
@@ -14,7 +14,7 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command; end with its exit code, or with one line that says what was wrong.
+    """Run the command. Exit with its exit code, or with a line that says what was wrong.
 
     Args:
         arguments: of the command; None: the process's own.

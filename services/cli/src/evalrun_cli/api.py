@@ -56,7 +56,7 @@ class RunResult:
 
     @property
     def warnings(self) -> list[str]:
-        """Reasons why the figures may mislead, one line each."""
+        """Reasons why the metrics may mislead, one line each."""
         return [str(line) for line in self.summary["warnings"]]
 
     @property
@@ -88,7 +88,7 @@ class RunResult:
         return "-" if value is None else f"{100 * value:.1f} %"
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows of results.jsonl: one answer each, with its tests."""
+        """Yield the rows of results.jsonl, one completion with its tests per row."""
         with (self.directory / "results.jsonl").open(encoding="utf-8") as lines:
             for line in lines:
                 yield json.loads(line)
@@ -271,7 +271,7 @@ def _to_its_end(work: Callable[[RunSession], RunOutcome], session: RunSession) -
 
 
 def _options(slots: int | None, allow_uncontained: bool, packages: PathLike | Sequence[PathLike]) -> LocalOptions:
-    """Return how programs are judged on this machine."""
+    """Return the options for judging programs on this machine."""
     return LocalOptions(slots, allow_uncontained, packages=[Path(directory) for directory in _texts(packages)])
 
 

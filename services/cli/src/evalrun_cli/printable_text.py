@@ -4,7 +4,7 @@ import logging
 
 
 def printable(text: str) -> str:
-    """Return one line with escape sequences and the like spelt out."""
+    """Return a line with escape sequences and control characters spelt out."""
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 

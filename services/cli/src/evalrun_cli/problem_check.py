@@ -29,7 +29,7 @@ def check_files(
     references: str | None,
     options: LocalOptions | None,
 ) -> ExitCode:
-    """Print what was found in each file.
+    """Check each file and print the findings.
 
     Args:
         files: of problems.
@@ -85,7 +85,7 @@ def _given(references: str | None, problems: Sequence[Problem]) -> Mapping[tuple
 def _mistakes_of_runs(
     found: Sequence[CheckedProblem], given: Mapping[tuple[str, str], str], options: LocalOptions
 ) -> list[str]:
-    """Judge each problem's reference and a program that does nothing, contained; return what is wrong, a line each."""
+    """Judge each problem's reference and a program that does nothing. Return the mistakes, one line each."""
     by_key = {each.problem.key: each for each in found}
     answers = []
     for key, each in by_key.items():
@@ -107,7 +107,7 @@ def _mistakes_of_runs(
 
 
 def _judged(problems: Sequence[Problem], answers: Sequence[object], options: LocalOptions) -> list[dict[str, Any]]:
-    """Return the rows of results of a judgement of its own, of which nothing is left."""
+    """Judge the completions in a temporary run, and return the rows of its results."""
     # Here, since it imports the services' clients.
     from evalrun_cli.local.run_session import RunSession
     from evalrun_cli.local.runs import judge_files
@@ -134,7 +134,7 @@ def _judged(problems: Sequence[Problem], answers: Sequence[object], options: Loc
 
 
 def _mistake_of(row: Mapping[str, Any]) -> str | None:
-    """Return what a verdict says against the problem; None if nothing."""
+    """Return the mistake in the problem that a verdict reveals, or None."""
     if row["sample"] == IDLE:
         return "its tests accept a program that does nothing, so wrong answers pass" if row["accepted"] else None
     if not row["judged"]:

@@ -28,9 +28,8 @@ MAX_NAME_WIDTH: Final = 18
 
 
 def results_tables(summary: Mapping[str, Any]) -> Iterator[Table]:
-    """Return the figures of each dataset, what else it was asked for, how its answers ended, why some were not judged,
-    and where another comparator would decide otherwise.
-    """
+    """Yield the tables of a summary: metrics by dataset, protocol metrics, outcomes, reasons of completions that
+    were not judged, and comparators that would decide otherwise."""
     figures = _table(f"{summary['state']}, partial" if summary.get("partial") else summary["state"])
     _add_names(figures, summary)
     repeated = repeated_figures(summary["datasets"])
@@ -49,12 +48,12 @@ def results_tables(summary: Mapping[str, Any]) -> Iterator[Table]:
 
 
 def _table(title: str | None = None) -> Table:
-    """Return a table whose columns stand so close that none falls off at 80 columns."""
+    """Return a table with columns narrow enough for 80 characters."""
     return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
 
 
 def _add_names(table: Table, summary: Mapping[str, Any]) -> None:
-    """Add the column of the datasets' names: whole, as far as they leave the figures half of 80 columns."""
+    """Add the column of dataset names, cut if the other columns would get less than half of 80 characters."""
     longest = max((len(name) for name in summary["datasets"]), default=0)
     table.add_column("dataset", min_width=min(longest, MAX_NAME_WIDTH), overflow="fold")
 
@@ -87,7 +86,7 @@ def _more_figures(summary: Mapping[str, Any]) -> Table:
 
 
 def _failures(summary: Mapping[str, Any]) -> Table:
-    """Return the classes of failed answers, with an example and what to do; no rows where none was recognized."""
+    """Return the classes of failed completions, with an example and a remedy; no rows if none was recognized."""
     table = _table("Why answers failed")
     _add_names(table, summary)
     table.add_column("answers", justify="right", no_wrap=True)
@@ -103,7 +102,7 @@ def _failures(summary: Mapping[str, Any]) -> Table:
 
 
 def _causes(summary: Mapping[str, Any]) -> Table:
-    """Return why answers were not judged; no rows if all were."""
+    """Return the reasons of completions that were not judged; no rows if all were judged."""
     table = _table("Why answers were not judged")
     _add_names(table, summary)
     table.add_column("answers", justify="right", no_wrap=True)
@@ -115,9 +114,7 @@ def _causes(summary: Mapping[str, Any]) -> Table:
 
 
 def _disagreements(summary: Mapping[str, Any]) -> Table:
-    """Return the comparators under which verdicts change; no rows where none do, or where the summary is an older
-    one.
-    """
+    """Return the comparators that would change verdicts; no rows if none would, or if the summary is older."""
     table = _table("Comparators that would decide otherwise")
     _add_names(table, summary)
     table.add_column("comparator")
@@ -161,5 +158,5 @@ def _interval(figure: Mapping[str, Any]) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share as a percentage with one decimal; a dash where there is no figure."""
+    """Return a share as a percentage with one decimal, or a dash without a value."""
     return "-" if share is None else f"{100 * share:.1f} %"

@@ -1,4 +1,4 @@
-"""The gate of a run on one machine: its baseline checked at the start, its decision in the exit code at the end."""
+"""The gates of a local run: checks the baseline at the start and turns the decision into the exit code."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 
 
 def outlooks(spec: EvalRunSpec) -> Iterator[str]:
-    """Yield what the gates of a run need to decide, as far as the file says how many problems there are."""
+    """Yield what the gates of a run need to decide, if the file says how many problems there are."""
     from evalrun_results.comparisons.power import ASSUMED_FLIPS, gate_outlook
     from evalrun_results.sequential.expected_size import problems_needed
 
@@ -58,15 +58,14 @@ def check_baseline(gate: Gate, file: Path) -> None:
 
 
 def gate_line(summary: Mapping[str, object]) -> str | None:
-    """Return what the gate decided, for people; None where the run has none."""
+    """Describe the gates' decision; None for a run without gates."""
     gate, stopped = summary.get("gate"), summary.get("stoppedEarly")
     early = " (stopped early)" if stopped is not None else ""
     return f"Gate {gate.get('decision')}: {gate.get('message')}{early}" if isinstance(gate, Mapping) else None
 
 
 def gated_code(code: ExitCode, summary: Mapping[str, object]) -> ExitCode:
-    """Return the exit code of a run that ended with results: a failed gate outweighs a degraded
-    run, an open one not."""
+    """Return the exit code of a run with results. A failed gate outweighs a degraded run; an open gate does not."""
     gate = summary.get("gate")
     decision = gate.get("decision") if isinstance(gate, Mapping) else None
     if decision == "FAIL":

@@ -1,4 +1,4 @@
-"""Standard streams that end no run: a closed one is opened on nothing, a pipe may lose its reader."""
+"""Standard streams that cannot end a run: closed streams are replaced, and a pipe may lose its reader."""
 
 import io
 import os
@@ -12,7 +12,7 @@ STREAMS: Final = {0: "stdin", 1: "stdout", 2: "stderr"}
 
 
 class OutputLostError(Exception):
-    """Stdout or stderr takes no more; the message says why."""
+    """Stdout or stderr is no longer writable. The message says why."""
 
 
 class _Writer(io.FileIO):

@@ -1,4 +1,4 @@
-"""`evalrun data audit-tests`: reads a judged run and the labels of its programs, and says how good the tests are."""
+"""`evalrun data audit-tests`: measures the quality of tests from a judged run and the labels of its programs."""
 
 import json
 from collections import defaultdict
@@ -35,7 +35,7 @@ class Label:
 
 @dataclass(frozen=True)
 class Settled:
-    """Labels of which some mutants' are settled by varied tests."""
+    """Labels, some of them settled by varied tests."""
 
     labels: dict[Key, Label]
     problems: frozenset[tuple[str, str]]
@@ -116,7 +116,7 @@ def _verdicts(stronger: str, keys: Collection[Key]) -> dict[Key, Label]:
 
 
 def _labels(file: Path, keys: list[Key]) -> dict[Key, Label]:
-    """Return what is known of the programs. Rows without `sample` are numbered in order, as answers are."""
+    """Return the labels of the programs. Rows without `sample` are numbered in order, like responses."""
     datasets: defaultdict[str, set[str]] = defaultdict(set)
     for dataset, problem_id, _ in keys:
         datasets[problem_id].add(dataset)
@@ -161,7 +161,7 @@ def _write(output: Path, found: list[SuiteQuality]) -> None:
 
 
 def _excluded(found: list[SuiteQuality]) -> dict[str, list[str]]:
-    """Return the problems whose tests are wrong, by dataset: what an EvalRun takes as `excludeProblems`."""
+    """Return the problems with wrong tests by dataset, in the form of an EvalRun's `excludeProblems`."""
     faulty: defaultdict[str, list[str]] = defaultdict(list)
     for each in found:
         if each.accepts_wrong or each.rejects_correct:

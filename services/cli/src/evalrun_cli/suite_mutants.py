@@ -1,4 +1,4 @@
-"""`evalrun data mutants`: writes reference solutions and mutants of them, as answers and labels in one file."""
+"""`evalrun data mutants`: writes reference solutions and mutants of them, as responses and labels in one file."""
 
 import json
 from pathlib import Path

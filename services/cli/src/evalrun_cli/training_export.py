@@ -70,7 +70,7 @@ def _verl_rows(run: Path, agent_name: str | None, interaction: str | None) -> Ro
 
 
 def _asked(run: Path, *, is_training: bool) -> Iterator[tuple[list[dict[str, str]], Problem, Answers]]:
-    """Yield each problem that has answers: the chat as it was sent, the problem and its answers.
+    """Yield each problem that has completions: its chat, the problem, and its completions.
 
     Raises:
         BadInputError: answers to evaluation data are asked for training.

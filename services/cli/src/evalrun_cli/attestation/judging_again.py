@@ -107,7 +107,7 @@ class _Batch:
     options: LocalOptions
 
     def judge(self, rows: Sequence[ResultRow], folder: Path) -> tuple[list[ResultRow], Mapping[str, Any]]:
-        """Return the new rows, in the same order, and what the judge says of itself."""
+        """Return the new rows, in the same order, and the judge's description of itself."""
         if not rows:
             return [], {}
         folder.mkdir()
@@ -157,7 +157,7 @@ class _Batch:
 
 
 def _numbered(rows: Sequence[ResultRow]) -> list[tuple[tuple[str, str, int], ResultRow]]:
-    """Number the rows of each problem anew: turns and noise-floor repeats are answers like any other here."""
+    """Number the rows of each problem: turns and noise-floor repeats count as samples here."""
     counts: dict[tuple[str, str], int] = {}
     numbered = []
     for row in rows:
@@ -174,7 +174,7 @@ def name_of(row: ResultRow) -> str:
 
 
 def changes(before: ResultRow, now: ResultRow) -> list[str]:
-    """Return how a verdict differs, the verdict itself first; empty if it is the same."""
+    """Describe how a verdict differs, the verdict itself first; empty if it is the same."""
     found = [
         f"{name} was {before.get(name)!r}, is {now.get(name)!r}"
         for name in ("accepted", "final_status", "score")
@@ -192,7 +192,7 @@ def changes(before: ResultRow, now: ResultRow) -> list[str]:
 
 
 def is_near_limit(before: ResultRow, now: ResultRow) -> bool:
-    """Return whether every test that differs was stopped at a limit on one side, and was near it on the other."""
+    """Return whether every differing test was stopped at a limit on one side and ended near it on the other."""
     pairs = list(zip(before["tests"], now["tests"], strict=False))
     different = [(old, new) for old, new in pairs if old["status"] != new["status"]]
     return bool(different) and all(_near(old, new) or _near(new, old) for old, new in different)

@@ -1,4 +1,4 @@
-"""What other commands ask of attestations: who signed a run, and that a baseline is as it was signed."""
+"""Attestations that other commands require: the signer of a run, and baselines that match their signatures."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +25,7 @@ ADVICE: Final = "sign it with evalrun attest, or name another baseline"
 
 
 def check_extra() -> None:
-    """Raise BadInputError where what signs is not installed."""
+    """Raise BadInputError if the packages for signing are not installed."""
     if not _has_extra():
         raise BadInputError(f"signatures need the extra attest: {describe_install('attest')}")
 
@@ -62,7 +62,7 @@ def signer_of(place: str) -> str:
 
 
 def check_baselines(policy: Path, trust: Sequence[Path], revocations: Path | None) -> None:
-    """Refuse a policy with a baseline that nobody trusted has signed, or that is not what was signed.
+    """Refuse a policy with a baseline that no trusted signer has signed, or that differs from what was signed.
 
     Raises:
         BadInputError: a baseline is refused, or a file cannot be used; the message names it.

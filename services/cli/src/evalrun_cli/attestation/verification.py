@@ -1,4 +1,4 @@
-"""`evalrun verify`: every check of an attestation, answers judged again, and what could not be checked."""
+"""`evalrun verify`: makes every check of an attestation, judges completions again, and reports what was not checked."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """What a verifier asks for."""
+    """Options of a verification."""
 
     sample: int | None
     """Answers to judge again; None: all."""
@@ -61,7 +61,7 @@ class VerifyOptions:
 
 @dataclass
 class Report:
-    """What was checked, and how it came out."""
+    """Results of the checks."""
 
     findings: list[Finding] = field(default_factory=list)
     judged_again: JudgedAgain | None = None
@@ -127,7 +127,7 @@ def _check_content(
 
 
 def _own_problems(place: Path, report: Report) -> dict[str, Sequence[Problem]]:
-    """Return a run's problems from its own sources, as far as they are on this machine."""
+    """Return a run's problems from its own sources, if they are on this machine."""
     from evalrun_aggregator.start.datasets import load_datasets
 
     if not (place / WORK_ORDER).exists():

@@ -1,4 +1,4 @@
-"""`run` without --local, `status`, `logs`, `results`: what a user does with the EvalRuns of a cluster."""
+"""The commands for EvalRuns in a cluster: `run` without --local, `status`, `logs`, `results`."""
 
 import asyncio
 import json
@@ -65,7 +65,7 @@ def run_in_cluster(file: Path, *, namespace: str | None, follow: bool = True) ->
 
 
 def show_status(name: str, *, namespace: str | None, follow: bool) -> ExitCode:
-    """Show a run, with `follow` until it has ended. Raises BadInputError if there is none."""
+    """Show a run, and follow it to its end with `follow`. Raises BadInputError if it does not exist."""
 
     async def work(runs: "ClusterRuns", console: Console) -> ExitCode:
         if follow:

@@ -35,7 +35,7 @@ Reader = Callable[[str], AbstractAsyncContextManager[SendFrom]]
 async def bring_outputs(
     run: EvalRun, directory: Path, only: Sequence[str], send: SendFrom | None, reader: Reader
 ) -> str:
-    """Bring a run's outputs into a directory; gives where they came from.
+    """Copy a run's outputs into a directory, and return their origin.
 
     Args:
         run: with its status.

@@ -21,7 +21,7 @@ class RunDisplay(Protocol):
         ...
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """Restore the terminal."""
         ...
 
 
@@ -35,7 +35,7 @@ class PlainRunDisplay:
         self._printed_at: datetime | None = None
 
     def update(self, run: EvalRun, now: datetime) -> None:
-        """Print a line where it is time for one."""
+        """Print a line if enough time has passed."""
         state = (status_of(run).phase, reason_line(run))
         counts = "".join(dataset.model_dump_json() for dataset in status_of(run).datasets)
         due = self._printed_at is None or now - self._printed_at >= PLAIN_INTERVAL
@@ -61,7 +61,7 @@ class LiveRunDisplay:
         self._live.update(Group(*status_tables(run, now)), refresh=True)
 
     def close(self) -> None:
-        """Take them away: what follows shows the last state."""
+        """Remove the bars, because the final state is printed next."""
         self._live.stop()
 
 

@@ -23,7 +23,7 @@ STYLES = {"True": "green", "False": "dim", "Unknown": "yellow"}
 
 
 def status_of(run: EvalRun) -> EvalRunStatus:
-    """Return a run's status, or an empty one if the operator has not processed it yet."""
+    """Return a run's status; empty if the operator has not processed the run yet."""
     return run.status or EvalRunStatus.model_validate({})
 
 
@@ -33,7 +33,7 @@ def is_complete(run: EvalRun) -> bool:
 
 
 def exit_code(run: EvalRun) -> ExitCode:
-    """Return the exit code of a finished run: a failed gate outranks a degraded run, an inconclusive one does not."""
+    """Return the exit code of a finished run. A failed gate outranks a degraded run; an inconclusive gate does not."""
     status = status_of(run)
     if not _holds(run, ConditionType.SUCCEEDED):
         why = condition_of(status, ConditionType.COMPLETE)
@@ -48,7 +48,7 @@ def exit_code(run: EvalRun) -> ExitCode:
 
 
 def progress_line(run: EvalRun, now: datetime) -> str:
-    """Return one line: seconds since the start, phase, counts of each dataset, and what it is at or waits for."""
+    """Return a line with seconds since the start, phase, counts of each dataset, and the current step or obstacle."""
     status = status_of(run)
     elapsed = (
         0.0 if status.start_time is None else ((status.completion_time or now) - status.start_time).total_seconds()
@@ -58,7 +58,7 @@ def progress_line(run: EvalRun, now: datetime) -> str:
 
 
 def reason_line(run: EvalRun) -> str:
-    """Return what a run is doing, waiting for, or ended with."""
+    """Describe the run's current step, its obstacle, or its end."""
     status = status_of(run)
     if not status.conditions:
         return "No operator has taken it up yet: is evalrun installed in the cluster, and does it serve this namespace?"

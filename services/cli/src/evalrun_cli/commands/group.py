@@ -100,7 +100,7 @@ def on_gpus(command: Command) -> Command:
 
 
 def reported(command: Command) -> Command:
-    """Add the flags for what a run prints; the command receives them as `printing`."""
+    """Add the flags for a run's output. The command receives them as `printing`."""
 
     @click.option("-q", "--quiet", is_flag=True, help="Print the results alone: no progress and no warnings.")
     @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON: summary.json and its directory.")

@@ -1,4 +1,4 @@
-"""The commands `setup` and `doctor`: what runs on this machine need, and what it has."""
+"""The commands `setup` and `doctor`, for the requirements of runs on this machine."""
 
 import json
 from pathlib import Path

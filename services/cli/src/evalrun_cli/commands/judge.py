@@ -20,7 +20,7 @@ class AnswersPerProblem(click.ParamType[int | Literal["AsGiven"]]):
     def convert(
         self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
     ) -> int | Literal["AsGiven"]:
-        """Return the value as the run configuration has it."""
+        """Return the value for the run configuration."""
         if value == "as-given":
             return "AsGiven"
         try:

@@ -61,7 +61,7 @@ def is_name(place: str) -> bool:
 
 
 def runs_below(place: str) -> list[HistoryRun]:
-    """Return the run whose outputs lie in a directory, else those of the directories inside it.
+    """Return the run whose outputs are in a directory, else the runs in its subdirectories.
 
     Args:
         place: a directory or fsspec URL.
@@ -100,7 +100,7 @@ def _below(place: str) -> Iterator[str]:
 
 
 def as_text(found: Sequence[Curve], stepless: Sequence[str]) -> str:
-    """Return the curves for a terminal: a line a checkpoint, its interval drawn on one scale for the whole curve."""
+    """Return the curves for a terminal: a line per checkpoint, with its interval on a common scale."""
     console = terminal()
     with console.capture() as captured:
         for curve in found:
@@ -130,18 +130,18 @@ def as_json(found: Sequence[Curve], stepless: Sequence[str]) -> str:
 
 
 def title(curve: Curve) -> str:
-    """Return what a curve is of."""
+    """Return the title of a curve."""
     of = f"{curve.schedule}: " if curve.schedule else ""
     return f"{of}{curve.dataset}, {curve.metric}"
 
 
 def shown(value: float | None) -> str:
-    """Return a figure as text; empty if there is none."""
+    """Return a value as text; empty without a value."""
     return "" if value is None else f"{value:.4g}"
 
 
 def interval(point: Point) -> str:
-    """Return a point's interval as text; empty if there is none."""
+    """Return a point's interval as text; empty without an interval."""
     return "" if point.low is None or point.high is None else f"{point.low:.4g} to {point.high:.4g}"
 
 
@@ -183,7 +183,7 @@ def _table(curve: Curve) -> Table:
 
 
 def as_page(found: Sequence[Curve], stepless: Sequence[str]) -> str:
-    """Return the curves as one self-contained HTML page."""
+    """Return the curves as a self-contained HTML page."""
     return history_page([(title(curve), curve) for curve in found], stepless)
 
 

@@ -1,4 +1,4 @@
-"""The curves over a training's steps as one self-contained HTML page: inline SVG, no script, no request. Pure."""
+"""The curves over a training's steps as a self-contained HTML page with inline SVG and without scripts. Pure."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -27,7 +27,7 @@ def history_page(found: Sequence[tuple[str, Curve]], stepless: Sequence[str]) ->
 
 
 def curve_plot(what: str, points: Sequence[Point]) -> Markup:
-    """Draw values over steps with their intervals; what: of the plot, for those who cannot see it."""
+    """Draw values over steps with their intervals. `what` describes the plot for screen readers."""
     shown = [(point, point.value) for point in points if point.value is not None]
     if not shown:
         return element("p", "nothing to show", class_="quiet")

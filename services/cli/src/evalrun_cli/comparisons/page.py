@@ -1,4 +1,4 @@
-"""A comparison, and a gate's decisions, as one self-contained HTML page in the frame of the report. Pure."""
+"""A comparison or the decisions of gates as a self-contained HTML page in the report's frame. Pure."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""`evalrun report`: writes report.html again from what a run left behind."""
+"""`evalrun report`: writes report.html again from a run's outputs."""
 
 from pathlib import Path
 

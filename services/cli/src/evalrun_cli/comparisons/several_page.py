@@ -1,4 +1,4 @@
-"""A comparison of several runs as one self-contained HTML page in the frame of the report. Pure."""
+"""A comparison of several runs as a self-contained HTML page in the report's frame. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -28,7 +28,7 @@ SHIFTS_TITLE = f"Differences of {words.label(HEADLINE)} on {{}}, with intervals"
 
 
 def several_page(found: SeveralRuns, phases: Sequence[PhaseRow] = ()) -> str:
-    """Return the page, with the phase table where there is one."""
+    """Return the page, with the phase table if there is one."""
     rows: list[list[Child]] = [
         [element("b", each.letter), each.label, element("span", place(each), class_="mono")]
         for each in found.configurations

@@ -55,7 +55,7 @@ def spread(metric: str, number: float) -> str:
 
 
 def contrast_row(each: Contrast) -> list[str]:
-    """Return what a pair's row says of pass@1."""
+    """Return a pair's row about pass@1."""
     found = each.differences.get(HEADLINE)
     shown = ["-", "-"] if found is None else [words.change(HEADLINE, found.difference), words.interval(found)]
     tested = ["-" if p is None else words.p_value(p) for p in (each.p, each.adjusted_p)]
@@ -63,7 +63,7 @@ def contrast_row(each: Contrast) -> list[str]:
 
 
 def phase_row(each: PhaseRow) -> list[str]:
-    """Return a row of the phase table; `Reached` is about one figure each, without a correction."""
+    """Return a row of the phase table. `Reached` concerns a single metric and is not corrected."""
     name = f"{each.phase}: {each.goal}"
     start = [name, each.letter, each.dataset, words.label(each.metric)]
     if each.value is None:
@@ -78,17 +78,17 @@ def phase_row(each: PhaseRow) -> list[str]:
 
 
 def is_clear(each: Contrast) -> bool:
-    """Return whether the difference stands after the correction."""
+    """Return whether the difference is significant after the correction."""
     return each.adjusted_p is not None and each.adjusted_p < CLEAR
 
 
 def flip_row(flip: FlipAcross) -> list[str]:
-    """Return how a problem ended in each configuration."""
+    """Return the outcome of a problem in each configuration."""
     return [flip.problem_id, *(each.text for each in flip.outcomes.values())]
 
 
 def notes(dataset: DatasetAcross, found: SeveralRuns) -> Iterator[str]:
-    """Yield what the figures of a dataset can and cannot show."""
+    """Yield explanations of what the metrics of a dataset can and cannot show."""
     if dataset.problems == 0:
         yield "No problem was judged in every run, so there is nothing to compare"
         return

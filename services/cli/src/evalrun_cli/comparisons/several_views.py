@@ -1,4 +1,4 @@
-"""`evalrun compare` of three and more runs: reads them, compares them, and writes what was found."""
+"""`evalrun compare` of three or more runs: reads them, compares them, and writes the comparison."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 def compare_several_runs(
     places: Sequence[str], *, all_pairs: bool, pool_seeds: bool, phases: bool, view: str, output: Path | None
 ) -> ExitCode:
-    """Compare the runs in several directories or URLs and show, or write, what was found.
+    """Compare the runs in several directories or URLs, and show or write the comparison.
 
     Raises:
         BadInputError: a place is named twice or holds no finished run, nothing can be compared, a run says no
@@ -107,7 +107,7 @@ def compared_several(places: Sequence[str], *, all_pairs: bool, pool_seeds: bool
 
 
 def as_text(found: SeveralRuns, phases: Sequence[PhaseRow] = ()) -> str:
-    """Return a comparison for a terminal, with its phase table where it has one."""
+    """Return a comparison for a terminal, with its phase table if it has one."""
     console = terminal()
     with console.capture() as captured:
         for each in found.configurations:

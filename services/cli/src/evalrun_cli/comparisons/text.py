@@ -29,7 +29,7 @@ def change(metric: str, number: float) -> str:
 
 
 def is_failure(metric: str) -> bool:
-    """Return whether a metric is the share of problems that ended badly in one way."""
+    """Return whether a metric is the share of problems with a certain kind of failure."""
     return is_share(metric) and falls(metric)
 
 
@@ -50,7 +50,7 @@ def shown_differences(each: DatasetComparison) -> list[Difference]:
 
 
 def interval(difference: Difference) -> str:
-    """Return the interval of a difference, or a dash where too few problems were compared for one."""
+    """Return the interval of a difference, or a dash if too few problems were compared."""
     if difference.low is None or difference.high is None:
         return "-"
     low, high = (change(difference.metric, bound) for bound in (difference.low, difference.high))
@@ -58,7 +58,7 @@ def interval(difference: Difference) -> str:
 
 
 def p_value(p: float) -> str:
-    """Return a p-value to three digits; very small ones with an exponent."""
+    """Return a p-value with three digits; very small values with an exponent."""
     return f"{p:.3f}" if p >= 0.001 else f"{p:.1e}"
 
 
@@ -68,7 +68,7 @@ def is_clear(difference: Difference) -> bool:
 
 
 def notes(each: DatasetComparison) -> list[str]:
-    """Return in sentences what the figures of a dataset can and cannot show."""
+    """Explain what the metrics of a dataset can and cannot show."""
     if each.problems == 0:
         return ["No problem was judged in both runs, so there is nothing to compare"]
     return [*_mcnemar_note(each), *_power_notes(each), *_noise_notes(each)]
@@ -114,7 +114,7 @@ def _noise_notes(each: DatasetComparison) -> Sequence[str]:
 
 
 def gate_notes(each: GateResult) -> Iterator[str]:
-    """Return what else is to be said of a gate's decision."""
+    """Yield notes about a gate's decision."""
     if each.left_out:
         yield f"{each.left_out} problems could not be compared"
     yield from each.warnings

@@ -1,4 +1,4 @@
-"""`evalrun compare` and `evalrun gate`: reads the runs, compares them, and writes what was found."""
+"""`evalrun compare` and `evalrun gate`: read the runs, compare them, and write the result."""
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ SOME_WIDTH = 100
 
 
 def compare(first: str, second: str, *, view: str, output: Path | None) -> ExitCode:
-    """Compare the runs in two directories or URLs and show, or write, what was found.
+    """Compare the runs in two directories or URLs, and show or write the comparison.
 
     Raises:
         BadInputError: no finished run there, the runs share no dataset, or the file cannot be written.
@@ -62,7 +62,7 @@ def compared(first: str, second: str) -> Comparison:
 
 
 def gate(run: str, policy: Path, *, view: str, output: Path | None) -> ExitCode:
-    """Decide every gate of a policy file for a run; a failed one outweighs an inconclusive one.
+    """Decide every gate of a policy file for a run. A failed gate outweighs an inconclusive gate.
 
     Raises:
         BadInputError: policy, run or a baseline cannot be used.
@@ -81,7 +81,7 @@ def gate(run: str, policy: Path, *, view: str, output: Path | None) -> ExitCode:
 
 
 def gate_sample_sizes(pilot: str, policy: Path, *, view: str, output: Path | None) -> ExitCode:
-    """Return how many problems every gate of a policy file needs, by what a pilot run shows. Nothing is decided.
+    """Estimate from a pilot run how many problems every gate of a policy file needs. Nothing is decided.
 
     Raises:
         BadInputError: policy, pilot or a baseline cannot be used, or another format than text is asked for.
@@ -118,14 +118,14 @@ def _of_each_gate(
 
 
 def exit_code(decisions: Collection[GateDecision]) -> ExitCode:
-    """Return the exit code of several gates: a failed one outweighs an inconclusive one, that one a passed one."""
+    """Return the exit code of several gates: failed outweighs inconclusive, and inconclusive outweighs passed."""
     if GateDecision.FAIL in decisions:
         return ExitCode.GATE_FAILED
     return ExitCode.GATE_INCONCLUSIVE if GateDecision.INCONCLUSIVE in decisions else ExitCode.SUCCEEDED
 
 
 def run_facts(place: str) -> RunFacts:
-    """Read what a comparison needs of a run. Raises BadInputError."""
+    """Read the facts about a run that a comparison needs. Raises BadInputError."""
     run = StoredRun.open(place)
     return RunFacts(place, run.summary, run.run_info, run.totals())
 
@@ -240,12 +240,12 @@ GATE_VIEWS: Mapping[str, Callable[[Sequence[GateResult]], str]] = {
 
 
 def plain(text: str, style: str = "") -> Text:
-    """Return a line of a terminal; nothing in it can steer one."""
+    """Return a line without terminal control sequences."""
     return Text(printable(text), style=style)
 
 
 def terminal() -> Console:
-    """Return what lays text out for the terminal, or for a file of some width."""
+    """Return the console that formats text for the terminal, or for a file of some width."""
     return open_console(width=SOME_WIDTH)
 
 
@@ -284,7 +284,7 @@ def _flip_line(flip: Flip) -> str:
 
 
 def cell(text: str) -> str:
-    """Escape what Markdown or HTML would read as markup: names come from data that nobody vouches for."""
+    """Escape Markdown and HTML markup, because names come from untrusted data."""
     return " ".join(text.translate(_MARKDOWN).split())
 
 

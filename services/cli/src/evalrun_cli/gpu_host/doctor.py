@@ -1,4 +1,4 @@
-"""Says what this machine has for runs here and what it lacks: `evalrun doctor`."""
+"""`evalrun doctor`: reports what this machine provides for runs, and what is missing."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where Linux has it
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the answer."""
+    """A line of the report."""
 
     name: str
     value: str
@@ -42,7 +42,7 @@ class Finding:
 
 
 def examine(gpu_python: Path | None) -> list[Finding]:
-    """Return what this machine has and lacks.
+    """Return the findings about this machine.
 
     Args:
         gpu_python: interpreter with verl; None: the one that a run would take.

@@ -30,14 +30,14 @@ class Gpu:
 
 @dataclass(frozen=True)
 class ChosenGpus:
-    """GPUs that a run may use: real ones, or a number of pretended ones for the CPU build."""
+    """GPUs that a run may use: real GPUs, or a number of simulated GPUs for the CPU build."""
 
     gpus: Sequence[Gpu] = ()
     pretended: int = 0
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """Number of GPUs."""
         return len(self.gpus) or self.pretended
 
     @property
@@ -104,7 +104,7 @@ def choose_gpus(asked: str | None, found: Sequence[Gpu], environment: Mapping[st
 
 
 def check_free_memory(gpus: Sequence[Gpu], utilization: float) -> None:
-    """Raise BadInputError where other processes hold the memory that the engine would take.
+    """Raise BadInputError if other processes hold the memory that the engine needs.
 
     Args:
         gpus: that the engine gets.

@@ -1,4 +1,4 @@
-"""The interpreter with Ray, verl and the engine: where it is, and what it lacks."""
+"""Finds the interpreter with Ray, verl and the engine, and what it lacks."""
 
 import json
 import os
@@ -39,14 +39,14 @@ print(json.dumps({"python": list(sys.version_info[:3]), "packages": found}))
 
 @dataclass(frozen=True)
 class Interpreter:
-    """An interpreter and the versions in it."""
+    """An interpreter and its installed versions."""
 
     path: Path
     python: tuple[int, ...]
     packages: Mapping[str, str]
 
     def lacks(self, engine: str) -> list[str]:
-        """Return what it lacks to run replicas, as requirements that pip understands. Pure."""
+        """Return the packages that replicas need and the interpreter lacks, as requirements for pip. Pure."""
         wanted = {name: f"{name}=={version}" for name, version in EXACT.items()}
         missing = [text for name, text in wanted.items() if self.packages.get(name) != EXACT[name]]
         for name, lowest in NEEDED.items():
@@ -57,7 +57,7 @@ class Interpreter:
 
 
 def find_interpreter(given: Path | None, *, cpu: bool, environments: tuple[GpuEnvironment, ...]) -> Path:
-    """Return the interpreter with verl: the given one, that of `evalrun setup gpu`, or this one.
+    """Return the interpreter with verl: `given`, that of `evalrun setup gpu`, or this interpreter.
 
     Args:
         given: by --gpu-python.

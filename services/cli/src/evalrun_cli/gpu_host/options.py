@@ -9,7 +9,7 @@ ALL_GPUS: Final = "all"
 
 @dataclass(frozen=True)
 class GpuOptions:
-    """What the user says about this machine's GPUs."""
+    """The user's options for this machine's GPUs."""
 
     gpus: str | None = None
     """`all`, numbers with commas between them, or `cpu` or `cpu:N` for the CPU build; None: all."""

@@ -1,4 +1,4 @@
-"""How long each part of a run with its own replicas took. Pure: the time is an argument."""
+"""Measures the phases of a run with its own replicas. Pure: the time is an argument."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ PARTS: Final = ("weights_seconds", "compile_seconds", "graphs_seconds")
 
 @dataclass
 class PartTimes:
-    """Takes a run's statuses and tells how long loading, generating and judging took."""
+    """Measures loading, generating and judging from a run's statuses."""
 
     _loading_at: float | None = None
     _serving_at: float | None = None
@@ -22,7 +22,7 @@ class PartTimes:
     _said: set[tuple[str, float, bool]] = field(default_factory=set)
 
     def read(self, status: ledger_pb2.GetStatusResponse, now: float) -> Iterator[str]:
-        """Take a status; yield what is new about replicas, one line each.
+        """Process a status. Yield news about replicas, one line each.
 
         Args:
             status: newest.
@@ -55,7 +55,7 @@ class PartTimes:
         yield f"{replica.name} serves" if replica.up else f"{replica.name} is loading the model on {gpus}"
 
     def line(self, host: Mapping[str, float], ended_at: float) -> str:
-        """Return one line: each part that took place, and the whole.
+        """Return a line with the time of each phase and the total.
 
         Args:
             host: seconds that the process which starts Ray has told, by name.

@@ -39,7 +39,7 @@ def prepare_replicas(spec: EvalRunSpec, options: GpuOptions, file: str) -> tuple
 
 
 def first_of(chosen: ChosenGpus, count: int) -> ChosenGpus:
-    """Return so many of the GPUs: the others stay free for somebody else."""
+    """Return the first `count` GPUs. The others stay free for other users."""
     return ChosenGpus(tuple(chosen.gpus[:count]), min(chosen.pretended, count))
 
 

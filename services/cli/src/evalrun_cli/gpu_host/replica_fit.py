@@ -1,11 +1,11 @@
-"""How many of a file's replicas run on this machine's GPUs. Pure."""
+"""Computes how many of a spec's replicas fit this machine's GPUs. Pure."""
 
 from evalrun_api.v1alpha1 import EvalRunSpec, Rollout
 from evalrun_runtime.exits import BadInputError
 
 
 def fit_rollout(rollout: Rollout, gpus: int, replicas: int | None, where: str) -> Rollout:
-    """Return the replicas for one machine: a fixed number, on one node that has their GPUs.
+    """Return the rollout for one machine: a fixed number of replicas on a node with their GPUs.
 
     Args:
         rollout: the file's.

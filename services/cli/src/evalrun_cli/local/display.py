@@ -41,12 +41,12 @@ class Display(Protocol):
         ...
 
     def close(self) -> None:
-        """Leave the terminal as it was."""
+        """Restore the terminal."""
         ...
 
 
 def progress_line(status: ledger_pb2.GetStatusResponse, seconds: float, pace: Pace, requests: OpenRequests) -> str:
-    """Return one line: time, state, counts and score of each dataset, open requests, pace, and what the run waits for.
+    """Return a line with time, state, counts and score of each dataset, open requests, pace, and the run's obstacle.
 
     Args:
         status: newest.
@@ -67,7 +67,7 @@ def progress_line(status: ledger_pb2.GetStatusResponse, seconds: float, pace: Pa
 
 
 def accepted_text(dataset: ledger_pb2.DatasetStatus) -> str:
-    """Return how many answers were accepted, with their share of those judged so far."""
+    """Return the number of accepted completions, with their share of the judged completions."""
     share = f" ({100 * dataset.accepted / dataset.judged:.1f} %)" if dataset.judged else ""
     return f"{dataset.accepted} accepted{share}"
 
@@ -80,18 +80,18 @@ def pace_text(pace: Pace) -> str:
 
 
 def waits_for(status: ledger_pb2.GetStatusResponse) -> str:
-    """Return what the run waits for, or an empty text if it proceeds or has ended."""
+    """Describe what the run waits for; empty if it proceeds or has ended."""
     return "" if status.state in ENDED else status.message
 
 
 class NewMessages:
-    """Recognizes messages that differ from the previous one; what a run waits for comes and goes."""
+    """Recognizes messages that differ from the previous message."""
 
     def __init__(self) -> None:
         self._said = ""
 
     def is_new(self, message: str) -> bool:
-        """Return whether there is a message that differs from the previous one."""
+        """Return whether the message differs from the previous message."""
         new = bool(message) and message != self._said
         self._said = message or self._said
         return new
@@ -126,7 +126,7 @@ class PlainDisplay:
         self._warnings = Warnings()
 
     def update(self, status: ledger_pb2.GetStatusResponse) -> None:
-        """Print a line where it is time for one."""
+        """Print a line if enough time has passed."""
         self._warnings.show(self._console, status)
         same = status.state == self._state and not self._news.is_new(waits_for(status))
         now = self._clock()
@@ -146,14 +146,14 @@ class PlainDisplay:
 
 
 def _facts(status: ledger_pb2.GetStatusResponse, requests: OpenRequests) -> object:
-    """Return what makes a line worth printing again if it changes."""
+    """Return the facts whose change makes a line worth printing."""
     long_waits = int(requests.oldest_seconds // LONG_WAIT_SECONDS).bit_length()
     counts = [(each.generated, each.judged, each.accepted, each.not_judged) for each in status.datasets]
     return counts, requests.count, long_waits
 
 
 class LiveDisplay:
-    """A bar for generation and one for judging, for each dataset; above them a line for what the run waits for."""
+    """Shows a bar for generation and a bar for judging per dataset, and above them what the run waits for."""
 
     def __init__(self, console: Console, clock: Clock, unix_clock: Callable[[], float] = time.time) -> None:
         self._clock = clock

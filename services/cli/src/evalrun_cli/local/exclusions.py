@@ -46,7 +46,7 @@ def exclusions_of(given: Sequence[str], problems: Iterable[Problem]) -> dict[str
 
 
 def _named(value: str) -> Mapping[str, list[str]] | list[str]:
-    """Return the ids that a value names, by dataset where it says so."""
+    """Return the ids in a value, by dataset if the value names datasets."""
     file = Path(value)
     if not _is_file(file):
         return [name.strip() for name in value.split(",") if name.strip()]

@@ -67,7 +67,7 @@ async def attached(forked: Fork) -> "ForkedProcess":
 
 
 class StdinPipe:
-    """The writing end of a child's stdin, for what fits into a pipe."""
+    """The writing end of a child's stdin, for data that fits into a pipe."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: int | None = descriptor

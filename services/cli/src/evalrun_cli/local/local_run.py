@@ -1,4 +1,4 @@
-"""A run on one machine: the services as child processes on loopback, followed to the end."""
+"""Runs the services as child processes on loopback, and follows a run on one machine to its end."""
 
 import asyncio
 import json
@@ -84,7 +84,7 @@ class CompletionSource:
 
 
 class LocalRun:
-    """Starts the parts in the order in which they need each other, keeps them running, follows the run."""
+    """Starts the parts in order of dependency, keeps them running, and follows the run."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class LocalRun:
                 loop.remove_signal_handler(number)
 
     def times_line(self) -> str | None:
-        """Return how long each part took; None for a run that started no replicas."""
+        """Return a line with the time of each phase, or None for a run that started no replicas."""
         if not self._launches:
             return None
         try:
@@ -162,7 +162,7 @@ class LocalRun:
         return self._part_times.line(host, self._clock())
 
     def _interrupt(self, display: Display) -> None:
-        """Stop the run, and say at once what is waited for; a second time: wait no longer."""
+        """Stop the run and say what is awaited. At the second call, stop without waiting."""
         if self._stopped.is_set():
             display.say("stopping now: what is stored stays")
             self._urgent.set()
@@ -216,7 +216,7 @@ class LocalRun:
         return await self._start("aggregator", arguments)
 
     async def _start_judge(self) -> str:
-        """Start the judge, and beside it its sandbox unless the user names a server; return the judge's address."""
+        """Start the judge with its sandbox, unless the user names a server. Return the judge's address."""
         options = self._options
         if options.sandbox_fusion is not None:
             # Here, since it imports aiohttp.
@@ -240,7 +240,7 @@ class LocalRun:
         return found
 
     async def _start_endpoints(self) -> Sequence[str]:
-        """Return the endpoints to generate with; a recorded one is started."""
+        """Return the endpoints for generation. A recorded endpoint is started."""
         if self._generation is None or self._launches:
             return []
         if not self._generation.recorded:
@@ -329,12 +329,12 @@ class LocalRun:
 
 
 def poll_seconds(elapsed: float) -> float:
-    """Return how long to wait before a run that has been followed for `elapsed` seconds is asked again."""
+    """Return the seconds until the next status request for a run that has been followed for `elapsed` seconds."""
     return min(max(POLL_SHARE * elapsed, MIN_POLL_SECONDS), MAX_POLL_SECONDS)
 
 
 def stopping_line(open_requests: int, *, generates: bool) -> str:
-    """Return what is said when a run is told to stop.
+    """Return the message for a run that is stopping.
 
     Args:
         open_requests: in flight, as last reported.

@@ -13,7 +13,7 @@ from evalrun_runtime.exits import BadInputError
 
 @dataclass(frozen=True)
 class Printing:
-    """What a run prints."""
+    """Options for a run's output."""
 
     quiet: bool = False
     """No progress."""
@@ -99,7 +99,7 @@ class LocalOptions:
 
 
 def check_tls(environment: Mapping[str, str]) -> None:
-    """Raise BadInputError if only one of the judge and its sandbox is told to use TLS."""
+    """Raise BadInputError if only one of judge and sandbox is configured for TLS."""
     ours, theirs = "EVALRUN_SANDBOX_TLS_FOLDER", "EVALRUN_JUDGE_SANDBOX_TLS_FOLDER"
     for name, other in ((ours, theirs), (theirs, ours)):
         if environment.get(name) and not environment.get(other):
@@ -109,7 +109,7 @@ def check_tls(environment: Mapping[str, str]) -> None:
 
 
 def closed_to_others(directory: Path) -> Path | None:
-    """Return the first directory on the way to this one that other users may not enter, or itself; None if they may."""
+    """Return the first directory on the path that other users may not enter, or None if they may enter all."""
     for place in [*reversed(directory.parents), directory]:
         needed = stat.S_IXOTH | (stat.S_IROTH if place == directory else 0)
         if place.stat().st_mode & needed != needed:

@@ -1,4 +1,4 @@
-"""How fast a run goes, and when it will have ended at that pace. Pure: the time is an argument."""
+"""Measures a run's pace and estimates its end. Pure: the time is an argument."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class _Reading:
 
 
 class PaceMeter:
-    """Takes readings of a run's status and tells its pace."""
+    """Computes a run's pace from readings of its status."""
 
     def __init__(self) -> None:
         self._readings: deque[_Reading] = deque()
@@ -68,7 +68,7 @@ class OpenRequests:
 
     @classmethod
     def of(cls, status: ledger_pb2.GetStatusResponse, unix_now: float) -> "OpenRequests":
-        """Return the requests that a status tells of."""
+        """Return the open requests in a status."""
         count = sum(replica.in_flight for replica in status.replicas)
         sent = [replica for replica in status.replicas if replica.oldest_request_at]
         if not count or not sent:
@@ -78,7 +78,7 @@ class OpenRequests:
         return cls(count, age, oldest.oldest_request_limit_seconds)
 
     def text(self) -> str:
-        """Return one phrase; empty if no request is open."""
+        """Describe the open requests in a phrase; empty if none is open."""
         if not self.count:
             return ""
         many = f"{self.count} request{'' if self.count == 1 else 's'} open"

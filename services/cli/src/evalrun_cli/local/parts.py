@@ -1,4 +1,4 @@
-"""The parts of a run on one machine, and their launch before the command has imported what it needs itself."""
+"""The services of a run on one machine, launched before the command has imported its own modules."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""Child processes: starts one, reads its address from its ready line, monitors, restarts and stops it."""
+"""Starts child processes, reads their addresses from their ready lines, and monitors, restarts and stops them."""
 
 import asyncio
 import logging
@@ -53,7 +53,7 @@ class Restarts:
 
 @dataclass
 class ServiceProcess:
-    """One child process. A service keeps its port over restarts, so that its callers find it again."""
+    """A child process. A service keeps its port over restarts, so that its callers find it again."""
 
     name: str
     module: str

@@ -1,4 +1,4 @@
-"""An EvalRun from flags alone: what `evalrun run --endpoint URL --model NAME --dataset FILE` evaluates. Pure."""
+"""Builds an EvalRun from the flags of `evalrun run --endpoint URL --model NAME --dataset FILE`. Pure."""
 
 import re
 import shlex
@@ -109,7 +109,7 @@ def rollout_of(gpus: int, tensor_parallel: int, *, on_cpu: bool) -> dict[str, An
 def manifest_of(
     asked: QuickRun, sources: Sequence[tuple[str, str]], rollout: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the EvalRun, as a file would hold it.
+    """Return the EvalRun in the form of a manifest.
 
     Args:
         asked: checked.

@@ -1,4 +1,4 @@
-"""`evalrun serve reward` on one machine: sandbox, judge and the reward service as child processes, until a signal."""
+"""`evalrun serve reward` on one machine: runs sandbox, judge and reward service as child processes until a signal."""
 
 import asyncio
 import logging
@@ -56,7 +56,7 @@ def add_default_store(arguments: Sequence[str], environment: Mapping[str, str], 
 
 
 def take_own_sandbox(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], bool]:
-    """Return the arguments without `--live-sandbox own`, and whether they, or the variable, held it."""
+    """Return the arguments without `--live-sandbox own`, and whether they or the variable contained it."""
     kept: list[str] = []
     found = environment.get(LIVE_VARIABLE) == OWN_SANDBOX
     rest = iter(arguments)

@@ -1,4 +1,4 @@
-"""The session of a run on one machine: its clock, its console, and a switch to stop it from another thread."""
+"""The session of a run on one machine: its clock, its console, and a switch with which another thread stops it."""
 
 import threading
 from collections.abc import Callable, Mapping

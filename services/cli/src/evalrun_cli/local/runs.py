@@ -73,7 +73,7 @@ def run_quickly(
     gpu_options: GpuOptions = NO_GPU_OPTIONS,
     session: RunSession | None = None,
 ) -> RunOutcome:
-    """Run what flags alone ask for, and leave the file that does the same in the outputs.
+    """Run an evaluation from flags alone, and write the equivalent manifest into the outputs.
 
     Raises:
         BadInputError: a flag, a dataset or an endpoint cannot be used.
@@ -99,7 +99,7 @@ def resume_directory(
     printing: Printing = PRINT_ALL,
     clock: Clock | None = None,
 ) -> RunOutcome:
-    """Go on with the run in a directory, as it was started.
+    """Resume the run in a directory, with the settings of its start.
 
     Args:
         directory: of a run, a judgement or a rejudging.
@@ -136,7 +136,7 @@ def _quick_rollout(asked: QuickRun, gpu_options: GpuOptions) -> dict[str, Any] |
 
 
 def _quick_sources(wanted: str) -> list[tuple[str, str]]:
-    """Return name and source of the datasets that `--dataset` names: a published one, or all that a file holds."""
+    """Return name and source of the datasets that `--dataset` names: a published dataset, or all datasets in a file."""
     if wanted in EVALUATED and not Path(wanted).exists():
         _check_reachable(wanted, PUBLISHED[wanted].source)
         return [(wanted, PUBLISHED[wanted].source)]
@@ -255,7 +255,7 @@ def judge_files(
 
 
 def _check_submits(comparator: str | None, options: LocalOptions) -> None:
-    """Refuse what does not go with `--judge-mode Submit`. Raises BadInputError."""
+    """Refuse options that do not work with `--judge-mode Submit`. Raises BadInputError."""
     if options.sandbox_fusion is None:
         raise BadInputError(
             "--judge-mode Submit: needs a SandboxFusion server, which has the tests: add --sandbox-fusion URL, or "
@@ -308,7 +308,7 @@ def _open(directory: Path, order: RunConfig, settings: StartSettings, *, resume:
 
 
 def _generation(spec: EvalRunSpec, settings: StartSettings, file: str) -> tuple[EvalRunSpec, CompletionSource]:
-    """Return the spec as it runs here, and where its answers come from. Raises BadInputError."""
+    """Return the spec for this machine and the source of completions. Raises BadInputError."""
     endpoints, gpu_options = settings.endpoints, settings.gpu_options
     given = [flag for flag, value in gpu_options.flags.items() if value is not None]
     if given and (endpoints or spec.rollout is None):
@@ -343,7 +343,7 @@ def _generation(spec: EvalRunSpec, settings: StartSettings, file: str) -> tuple[
 
 
 def read_problems(sources: Sequence[str], grader: Grader | None = None) -> tuple[list[Problem], dict[str, list[str]]]:
-    """Read each file once; gives all problems, and the files of each dataset, in the order in which they come."""
+    """Read each file once. Return all problems, and the files of each dataset in order."""
     graded = None
     if grader is not None:
         asked = Dataset.model_validate({"name": "graded", "source": "builtin:demo", "grader": grader})
@@ -383,7 +383,7 @@ def judge_spec(
 
 
 def _located(source: str) -> str | Path:
-    """Return a path as it is from anywhere; a URL stays as it is."""
+    """Return a path that is valid from any directory. URLs stay unchanged."""
     return source if "://" in source or source.startswith(BUILTIN) else Path(source).resolve()
 
 

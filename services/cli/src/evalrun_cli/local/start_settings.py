@@ -1,4 +1,5 @@
-"""What a run on one machine was started with beside its run configuration: `evalrun resume DIR` needs nothing else."""
+"""The settings with which a local run was started besides its run configuration, so that `evalrun resume DIR` needs
+no flags."""
 
 from pathlib import Path
 from typing import Final
@@ -14,7 +15,7 @@ FILE_NAME: Final = "start_settings.json"
 
 
 class StartSettings(BaseModel):
-    """Flags of the command that started a run, as far as a later one must repeat them."""
+    """Flags of the command that started a run, as far as a later command must repeat them."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -53,12 +54,12 @@ class StartSettings(BaseModel):
 
     @property
     def options(self) -> LocalOptions:
-        """How programs are judged."""
+        """Options for judging programs."""
         return LocalOptions(self.slots, self.allow_uncontained, self.sandbox_fusion, self.packages)
 
     @property
     def gpu_options(self) -> GpuOptions:
-        """How replicas are started here."""
+        """Options for starting replicas on this machine."""
         return GpuOptions(self.gpus, self.replicas, self.gpu_python, self.ray_address)
 
     def write(self, directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""The directory of a run on one machine: its run configuration, ledger, logs and results."""
+"""The directory of a local run: its run configuration, ledger, logs and results."""
 
 import json
 import shlex
@@ -26,7 +26,7 @@ MAX_SHOWN_DIFFERENCES: Final = 4
 
 @dataclass(frozen=True)
 class Workspace:
-    """Paths of one run's files."""
+    """Paths of a run's files."""
 
     directory: Path
     is_new: bool = False
@@ -54,7 +54,7 @@ class Workspace:
 
     @property
     def has_completions(self) -> bool:
-        """Whether any answer is stored here, so that starting over would lose it.
+        """Whether any completion is stored, which starting over would lose.
 
         Raises:
             BadInputError: the ledger cannot be read, so nobody can tell.
@@ -77,7 +77,8 @@ class Workspace:
         temporary.replace(self.work_order)
 
     def discard_unused(self) -> None:
-        """Remove what the command made if no answer is stored: the user can correct the command and repeat it."""
+        """Remove the command's files if no completion is stored, so that the user can correct the command and repeat
+        it."""
         if self.ledger.exists():
             if not self.is_new or self._may_have_completions():
                 return
@@ -97,7 +98,7 @@ class Workspace:
 
 
 def shown_path(directory: Path) -> Path:
-    """Return a path as short as it can be typed here."""
+    """Return the shortest path that works from the current directory."""
     return directory.relative_to(Path.cwd()) if directory.is_relative_to(Path.cwd()) else directory
 
 

@@ -1,4 +1,4 @@
-"""`evalrun plan`: reads the spec, its problems and an earlier run, and prints what the run will take."""
+"""`evalrun plan`: reads the spec, its problems and an earlier run, and prints the resources that the run will need."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Wall time and GPU hours of a run, estimated from the rates of an earlier one. Pure."""
+"""Estimates wall time and GPU hours of a run from the rates of an earlier run. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Estimate:
 
 
 def estimate(answers: Mapping[str, int], rates: Rates, capacity: Capacity) -> Estimate:
-    """Return what a run takes if its answers are like those of an earlier run.
+    """Estimate a run, assuming completions like those of an earlier run.
 
     Servers and slots are taken to share the work evenly. Generating costs as much for each token as it did then, or
     for each answer if the servers did not count tokens. Judging costs the CPU seconds of each dataset's tests, and as

@@ -1,4 +1,4 @@
-"""The pods of a run and what they request, from the objects that the operator makes. Pure."""
+"""The pods of a run and their requests, derived from the operator's manifests. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ MIB = Decimal(1 << 20)
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """Pods of one kind, with the requests of each."""
+    """Pods with equal requests."""
 
     part: str
     min_pods: int
@@ -87,7 +87,7 @@ def _group(
 
 
 def _requests(template: Object) -> Iterator[Object]:
-    """Yield the requests of the containers that run side by side; a limit without a request is one."""
+    """Yield the requests of the containers that run side by side. A limit without a request counts as a request."""
     pod = template["spec"]
     sidecars = [each for each in pod.get("initContainers", []) if each.get("restartPolicy") == "Always"]
     for container in [*pod["containers"], *sidecars]:

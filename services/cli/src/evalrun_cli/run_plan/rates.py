@@ -16,7 +16,7 @@ STEADY: Final = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Average cost of an answer of a dataset."""
+    """Average cost of a completion of a dataset."""
 
     count: int
     tokens: float | None
@@ -56,7 +56,7 @@ class Rates:
         return self.working_seconds - self.generating_seconds > JUDGED_LATE * self.working_seconds
 
     def of(self, dataset: str) -> Answers:
-        """Return what an answer of a dataset took; of one that the run had not, the mean over all answers."""
+        """Return the rates of a dataset; for a dataset that the run did not have, the mean over all."""
         if dataset in self.datasets:
             return self.datasets[dataset]
         known = [each for each in self.datasets.values() if each.tokens is not None]
@@ -66,7 +66,7 @@ class Rates:
 
 
 def measured(results: Iterable[SampleResult], *, elapsed: float, servers: int, slots: int | None) -> Rates | None:
-    """Return how fast a run was; None if it generated nothing, or its results have no times.
+    """Return the rates of a run, or None if it generated nothing or its results have no times.
 
     Args:
         results: every pass.
@@ -110,7 +110,7 @@ def measured(results: Iterable[SampleResult], *, elapsed: float, servers: int, s
 
 
 def _tail(ends: Sequence[float], first: float, seconds: float) -> float:
-    """Return how much longer all took than they would have at the pace of the first `STEADY` of them."""
+    """Return the extra time of the slowest completions, compared with the pace of the first `STEADY` of them."""
     if not ends:
         return 0.0
     steady = sorted(ends)[math.ceil(STEADY * len(ends)) - 1] - first

@@ -1,1 +1,1 @@
-"""Samples for people: what `evalrun show` and `evalrun samples` print, of ended and of running runs."""
+"""`evalrun show` and `evalrun samples`: print samples of ended and running runs."""

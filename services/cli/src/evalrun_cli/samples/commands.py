@@ -88,7 +88,7 @@ def show_run(place: str, *, as_json: bool) -> ExitCode:
 
 
 def show_sample(place: str, written: str, *, as_json: bool, all_tests: bool) -> ExitCode:
-    """Print the samples that `written` names: a problem's one sample, or the list of its samples.
+    """Print the sample that `written` names, or the list of a problem's samples.
 
     Raises:
         BadInputError: the run cannot be read, or has no such sample.

@@ -24,7 +24,7 @@ _BATCH_ROWS: Final = 256
 
 
 class LedgerBatches:
-    """The samples in a ledger; another process may be writing it.
+    """The samples in a ledger, which another process may be writing.
 
     Args:
         path: of the ledger.
@@ -82,7 +82,7 @@ class LedgerBatches:
                 yield pack_row(position, 0, 0), pack_row(position + 1, 0, 0)
 
     def results(self, samples: Iterable[StoredSample]) -> Iterator[SampleResult]:
-        """Return stored samples as results. What stands in the dataset alone (prompt, difficulty) is empty."""
+        """Return stored samples as results. Fields that only the dataset contains (prompt, difficulty) are empty."""
         for completion, stored, _ in samples:
             position, repeat, sample, turn = unpack_row(completion.row)
             dataset, problem = self.problems[position]

@@ -1,4 +1,4 @@
-"""Which sample a user names: `PROBLEM`, `PROBLEM#SAMPLE`. Pure."""
+"""Parses names of samples: `PROBLEM`, `PROBLEM#SAMPLE`. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -13,14 +13,14 @@ _NUMBERED: Final = re.compile(r"(?P<problem>.+)#(?P<sample>\d+)")
 
 @dataclass(frozen=True, slots=True)
 class SampleName:
-    """A problem, or one of its samples."""
+    """A problem, or a sample of it."""
 
     problem: str
     sample: int | None = None
 
 
 def names_in(written: str) -> list[SampleName]:
-    """Return what a text may name, the likeliest first: a problem's id may itself end in `#1`."""
+    """Return the possible readings of a name, the likeliest first: a problem's id may itself end in `#1`."""
     names = [SampleName(written)]
     if match := _NUMBERED.fullmatch(written):
         names.insert(0, SampleName(match["problem"], int(match["sample"])))

@@ -27,7 +27,7 @@ def rows_of(config: Path, output: Path) -> tuple[str, Grader | None]:
 
 
 def convert_file(config: Path | None, output: Path | None, overrides: Sequence[str] = ()) -> ExitCode:
-    """Write the EvalRun of a verl configuration, and on stderr what became of each of its keys.
+    """Write the EvalRun of a verl configuration, and report on stderr how each key was converted.
 
     Args:
         config: the file; None: the overrides hold everything.

@@ -1,4 +1,4 @@
-"""A verl configuration as leaves by dotted path, with an account of what became of each. Pure."""
+"""A verl configuration as leaves by dotted path, with a record of how each was converted. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ _MAX_REFERENCES = 10
 
 @dataclass(frozen=True)
 class Entry:
-    """Result of converting one key."""
+    """Result of the conversion of a key."""
 
     key: str
     value: object
@@ -25,7 +25,7 @@ class Entry:
 
 
 class Document:
-    """A configuration file's keys; every one ends in `entries`."""
+    """The keys of a configuration file. Every key ends up in `entries`."""
 
     def __init__(self, values: Mapping[str, Any], where: str) -> None:
         self.where = where
@@ -33,7 +33,7 @@ class Document:
         self._entries: dict[str, Entry] = {}
 
     def has(self, *keys: str) -> bool:
-        """Return whether any key stands below one of these."""
+        """Return whether any key is below one of these prefixes."""
         return any(leaf == key or leaf.startswith(f"{key}.") for leaf in self._leaves for key in keys)
 
     def children(self, key: str) -> list[str]:
@@ -59,14 +59,14 @@ class Document:
         raise BadInputError(f"{self.where}: {key}: {self._leaves[key]!r} is Hydra's to resolve: write its value there")
 
     def is_set(self, key: str) -> bool:
-        """Return whether a key says anything: not null, false, empty, or a reference whose fallback is that."""
+        """Return whether a key has a value other than null, false, empty, or a reference with such a fallback."""
         value = self._leaves.get(key)
         if isinstance(value, str) and (found := _REFERENCE.fullmatch(value.strip())):
             value = self._leaves.get(found.group(1), _scalar(found.group(2)))
         return value not in (None, False, "", [], {})
 
     def note(self, key: str, fate: Fate, note: str) -> None:
-        """Record what became of a key, if the file has it."""
+        """Record how a key was converted, if the file contains it."""
         if key in self._leaves:
             self._entries[key] = Entry(key, self._leaves[key], fate, note)
 
@@ -80,7 +80,7 @@ class Document:
         return value
 
     def ignore(self, reasons: Sequence[tuple[str, str]]) -> None:
-        """Record a reason for every key that is still open; the first prefix that fits says why."""
+        """Record a reason for every remaining key, by the first matching prefix."""
         for key in self._leaves:
             if key in self._entries:
                 continue

@@ -41,7 +41,8 @@ class Evaluation:
 
 
 def read_evaluation(values: Mapping[str, Any], where: str) -> Evaluation:
-    """Return what a configuration asks for. Raises BadInputError if it names no file, or a key is refused."""
+    """Return the evaluation that a configuration describes. Raises BadInputError if it names no file, or a key is
+    refused."""
     document = Document(values, where)
     path = document.mapped("data.path", "--problems and --responses")
     if path is None:
@@ -77,7 +78,7 @@ def _grader(document: Document, function: str) -> Grader | None:
 
 
 def with_our_columns(evaluation: Evaluation, output: Path, base_dir: Path) -> str:
-    """Return a file whose columns have the names that a run reads: the file itself, or a copy beside the output."""
+    """Return a file with the column names that a run reads: the file itself, or a copy beside the output."""
     if not evaluation.renamed:
         return evaluation.file
     import pyarrow  # costs 0.3 s to import

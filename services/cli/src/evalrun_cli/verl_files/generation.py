@@ -15,7 +15,7 @@ from evalrun_runtime.exits import BadInputError
 
 @dataclass(frozen=True)
 class Converted:
-    """An EvalRun, and what became of each key of the file."""
+    """An EvalRun with the conversion of each key."""
 
     manifest: Mapping[str, Any]
     entries: list[Entry]
@@ -121,7 +121,7 @@ def _wandb(document: Document) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class _Sampling:
-    """Where a configuration says how answers are drawn."""
+    """Location of the sampling settings in a configuration."""
 
     prefix: str
     """Of temperature, top_p, top_k, do_sample and n."""
@@ -130,7 +130,7 @@ class _Sampling:
 
 
 def _sampling(rollout: str, *, validates: bool) -> _Sampling:
-    """Return where answers' sampling stands: validation's own section wins over the rollout's."""
+    """Return the sampling settings. Validation's own section takes precedence over the rollout's."""
     return _Sampling(f"{rollout}val_kwargs.", 0.0) if validates else _Sampling(rollout, 1.0)
 
 
@@ -217,7 +217,8 @@ def _rollout(document: Document, rollout: str, *, validates: bool) -> dict[str, 
 
 
 def _load_format(document: Document, key: str, *, validates: bool) -> str:
-    """Return how weights are read. A trainer pushes its own into the engine, so `dummy` there is no wish for noise."""
+    """Return the load format of weights. In training `dummy` only means that the trainer pushes weights into the
+    engine."""
     given = document.mapped(key, "spec.rollout.loadFormat")
     if given in DUMMY_FORMATS and validates:
         document.note(key, "ignored", "the trainer pushes weights into the engine; a run reads them: loadFormat: auto")

@@ -1,4 +1,4 @@
-"""Why keys of verl's configurations have no field in an EvalRun. Data alone."""
+"""Reasons why keys of verl's configurations have no field in an EvalRun. Contains only data."""
 
 from typing import Final
 
