@@ -518,7 +518,7 @@ REFUSED: tuple[Refused, ...] = (
         "gate on dummy weights",
         {"spec.rollout.loadFormat": "dummy", "spec.rollout.allowDummyWeights": True, "spec.gates": [GATE]},
         "spec.gates",
-        "remove gate, or write loadFormat: auto",
+        "remove gates, or write loadFormat: auto",
         rollout=True,
     ),
     Refused(
@@ -723,20 +723,19 @@ REFUSED: tuple[Refused, ...] = (
         server_says="Required value",
     ),
     # Where files are
+    Refused(
+        "baseline outside of its volume",
+        {"spec.gates": [{"baseline": "pvc://r/../x", "dataset": "humaneval"}]},
+        "spec.gates[0].baseline",
+        "'..' leads out of the volume",
+    ),
     *(
-        Refused(f"{name} outside of its volume", {path: url, **more}, field, "'..' leads out of the volume")
-        for name, path, field, url, more in (
-            ("dataset", DATASET, "spec.datasets[0].source", "pvc://problems/../../../etc/passwd", {}),
-            ("dataset at the end", DATASET, "spec.datasets[0].source", "pvc://problems/a/..", {}),
-            ("model", "spec.model.path", "spec.model.path", "pvc://models/../../x", {}),
-            ("output", "spec.output.url", "spec.output.url", "pvc://results/../ledger", {}),
-            (
-                "baseline",
-                "spec.gates",
-                "spec.gates[0].baseline",
-                [{"baseline": "pvc://r/../x", "dataset": "humaneval"}],
-                {},
-            ),
+        Refused(f"{name} outside of its volume", {path: url}, field, "'..' leads out of the volume")
+        for name, path, field, url in (
+            ("dataset", DATASET, "spec.datasets[0].source", "pvc://problems/../../../etc/passwd"),
+            ("dataset at the end", DATASET, "spec.datasets[0].source", "pvc://problems/a/.."),
+            ("model", "spec.model.path", "spec.model.path", "pvc://models/../../x"),
+            ("output", "spec.output.url", "spec.output.url", "pvc://results/../ledger"),
         )
     ),
     *(
