@@ -72,6 +72,9 @@ class ListingAnswer(_Message):
     note: Annotated[str, Field(max_length=512)] = Field(
         "", description="What else to know, e.g. that nothing is there."
     )
+    question: Annotated[str, Field(max_length=512)] = Field(
+        "", description="What only the user knows: whether a checkpoint's number is right. Empty: nothing is asked."
+    )
 
 
 def encode_answer(answer: ListingAnswer) -> str:

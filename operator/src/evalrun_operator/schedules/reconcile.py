@@ -283,6 +283,7 @@ def _conclude(work: _Pass, start: OpenStart, answer: ListingAnswer) -> None:
         work.warn(str(Why.BUDGET_SPENT), text)
     elif not chosen:
         text = "every sound checkpoint has been evaluated" if answer.folders else "there is no checkpoint yet"
+        text = answer.question or text
         work.says[Kind.STARTED] = ScheduleText("True", Why.NOTHING_NEW, text)
     settled = not answer.troubles or (bool(chosen) and spec.checkpoints.policy == "Latest")
     if settled or money.left_out or start.trigger is not None:

@@ -92,6 +92,12 @@ FSDP = {f"actor/model_world_size_2_rank_{rank}.pt": "w" for rank in (0, 1)} | {
         (without(model(), "tokenizer.json"), "a tokenizer"),
         (model(weights=""), "has an empty model.safetensors"),
         (model() | {"config.json": ""}, "has an empty config.json"),
+        (model() | {"config.json": '{"hidden_size": 12'}, "is missing a readable config.json"),
+        (model() | {"config.json": "[]"}, "is missing a readable config.json"),
+        (
+            model() | {"trainer_state.json": '{"global_step": 4}'},
+            "named step 5, but its trainer_state.json says step 4",
+        ),
         ({"adapter_config.json": "{}", "adapter_model.safetensors": "w"}, "write template.model.base"),
         (FSDP, "write spec.merge, or have the trainer write hf_model too"),
         (without(FSDP, "actor/model_world_size_2_rank_1.pt"), "actor/model_world_size_2_rank_1.pt"),
@@ -295,7 +301,16 @@ def test_a_store_that_refuses_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "step"), [("global_step_12", 12), ("checkpoint-500", 500), ("v2-ep3", 3), ("final", None)]
+    ("name", "step"),
+    [
+        ("global_step_12", 12),
+        ("checkpoint-500", 500),
+        ("v2-ep3", 3),
+        ("final", None),
+        ("s-20261125120000", 20261125120000),
+        ("s-" + "0" * 20 + "7", 7),
+        ("s-" + "1" * 16, None),
+    ],
 )
 def test_the_step_is_the_last_number(name: str, step: int | None) -> None:
     assert step_of(name) == step
@@ -330,3 +345,37 @@ def test_an_answer_fits_into_a_termination_message_and_says_what_it_left_out() -
     assert answer.ready == ready[: len(answer.ready)] != []
     with pytest.raises(UnreadableAnswerError, match="cannot be read"):
         decode_answer(text[:-5])
+
+
+def test_long_number_in_a_name_is_told_from_no_number(tmp_path: Path) -> None:
+    write(tmp_path / f"global_step_{'9' * 20}", model())
+    write(tmp_path / "global_step_last", model())
+    reasons = [trouble.reason for trouble in listed(tmp_path).troubles]
+    assert reasons == [
+        "has no step: its last number has 20 digits, and a step at most 15",
+        "has no step: no number in its name",
+    ]
+
+
+@pytest.mark.parametrize("policy", ["Latest", "EveryNew"])
+def test_copy_of_an_evaluated_checkpoint_hides_no_later_one(policy: str, tmp_path: Path) -> None:
+    write(tmp_path / "global_step_100", model("old"))
+    digest = listed(tmp_path).ready[0].digest[:10]
+    write(tmp_path / "global_step_900", model("old"))
+    write(tmp_path / "global_step_140", model("new"))
+    answer = listed(tmp_path, policy=policy, from_step=100, known=[digest], known_steps=[100])
+    assert [one.step for one in answer.ready] == [140]
+    assert answer.note == "The same content has one run: global_step_900 that of step 100."
+
+
+def test_higher_number_that_was_written_earlier_is_asked_about(tmp_path: Path) -> None:
+    """A copy was evaluated under its number: what the training writes since lies below and would never be looked at."""
+    write(tmp_path / "global_step_900", model("copied"), HOUR_AGO - 7200)
+    digest = listed(tmp_path).ready[0].digest[:10]
+    write(tmp_path / "global_step_140", model("new"))
+    seen = {"from_step": 900, "known": [digest], "known_steps": [900]}
+    answer = listed(tmp_path, **seen)
+    assert (answer.ready, answer.troubles) == ([], [])
+    assert answer.question.startswith("global_step_140 was written after global_step_900, which has the higher number")
+    write(tmp_path / "global_step_140", model("new"), HOUR_AGO - 9000)
+    assert listed(tmp_path, **seen).question == ""

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from evalrun_api.api_model import PRINTABLE_RULE, ApiModel, DnsName, Rule
 
-MAX_STEP = 1_000_000_000_000
+MAX_STEP = 999_999_999_999_999
 Step = Annotated[int, Field(ge=0, le=MAX_STEP)]
 """A training step, as in the name of the checkpoint's directory."""
 

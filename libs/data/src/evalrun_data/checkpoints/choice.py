@@ -12,6 +12,7 @@ from evalrun_api.checkpoint_listing import DIGEST_DIGITS, ListingAnswer, Listing
 from evalrun_data.checkpoints.layout import (
     NO_BASE,
     NO_VLLM,
+    TRAINER_STATE,
     Adapter,
     Mergeable,
     ServableModel,
@@ -20,9 +21,10 @@ from evalrun_data.checkpoints.layout import (
     find_adapter,
     is_merged,
     mergeable,
+    trained_step,
     wanted_contents,
 )
-from evalrun_data.checkpoints.readiness import TRACKER, CompletionMarks, parse_tracker, step_of, unfinished
+from evalrun_data.checkpoints.readiness import TRACKER, CompletionMarks, parse_tracker, step_of, unfinished, why_no_step
 from evalrun_data.checkpoints.store import CheckpointStore
 
 MAX_COPIES = 8
@@ -45,12 +47,40 @@ def list_checkpoints(request: ListingRequest, store: CheckpointStore, now: datet
     )
     stepless = [name for name in matching if step_of(name) is None]
     ready, troubles, more, copies = _looked_at(request, store, signs, matching, now)
-    reason = "has no step: no number in its name"
-    troubles += [Trouble(name=name[:255], broken=True, reason=reason) for name in stepless]
+    troubles += [Trouble(name=name[:255], broken=True, reason=why_no_step(name)) for name in stepless]
+    question = "" if ready or troubles else question_about(store, matching)
     unmatched = f"{len(names)} directories, none of which matches {request.pattern}"
     note = _copies_note(copies) if matching else unmatched
     newest = max((step for name in matching if (step := step_of(name)) is not None), default=None)
-    return ListingAnswer(folders=len(matching), ready=ready, troubles=troubles, more=more, newest=newest, note=note)
+    return ListingAnswer(
+        folders=len(matching), ready=ready, troubles=troubles, more=more, newest=newest, note=note, question=question
+    )
+
+
+def question_about(store: CheckpointStore, names: list[str]) -> str:
+    """Return what to ask where all of the checkpoint before the highest was written after it; empty otherwise.
+
+    A training writes them in order. Then the highest number may be that of a copy, and hides every later checkpoint.
+    Raises StoreError.
+    """
+    highest = list(ordered(names, None, newest_first=True))[:2]
+    if len(highest) < 2 or highest[0][0] == highest[1][0]:
+        return ""
+    (_, top), (_, before) = highest
+    written, later = _times(store, top), _times(store, before)
+    if not written or not later or min(later) <= max(written):
+        return ""
+    return (
+        f"{before[:120]} was written after {top[:120]}, which has the higher number: if the latter is a copy, or of an "
+        "earlier training, move it elsewhere, and the checkpoints below it are evaluated"
+    )
+
+
+def _times(store: CheckpointStore, name: str) -> list[datetime]:
+    """Return when each file of a checkpoint was written; none where the store does not say of all."""
+    times = [fact.modified for fact in store.files(name).values()]
+    known = [time for time in times if time is not None]
+    return known if len(known) == len(times) else []
 
 
 def _looked_at(
@@ -75,7 +105,8 @@ def _looked_at(
         elif (first := known[digest]) is not None and first != step:
             copies[name] = first
         known.setdefault(digest, step)
-        if latest:
+        # A copy with a higher number hides nothing below it.
+        if latest and name not in copies:
             break
     return ready, troubles[::-1] if latest else troubles, False, copies
 
@@ -106,6 +137,10 @@ def examined(
         return Trouble(name=name[:255], broken=False, reason=waiting[:512])
     sizes = {path: fact.size for path, fact in facts.items()}
     contents = {path: store.read(name, path, sizes[path]) for path in wanted_contents(sizes)}
+    reached = trained_step(contents)
+    if reached is not None and reached != step:
+        reason = f"is named step {step}, but its {TRAINER_STATE} says step {reached}: a copy? Give it that number"
+        return Trouble(name=name[:255], broken=True, reason=reason)
     found = _found(request, sizes, contents)
     if isinstance(found, Unservable):
         return Trouble(name=name[:255], broken=True, reason=found.reason[:512])

@@ -19,6 +19,8 @@ ADAPTER_DIRECTORIES = ("lora_adapter", "actor/lora_adapter")
 """Directories in which trainers put an adapter beside other files; what lies beside it may be the base model."""
 LORA_META = "lora_train_meta.json"
 """Beside the shards of verl's LoRA trainings."""
+TRAINER_STATE = "trainer_state.json"
+"""Beside the model in checkpoints of Transformers' trainer."""
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 SINGLE = ("model.safetensors", "pytorch_model.bin")
@@ -87,8 +89,11 @@ def wanted_contents(files: Mapping[str, int]) -> list[str]:
     adapter = _adapter_directory(files)
     if adapter is not None:
         return [_join(adapter, ADAPTER_CONFIG)]
+    wanted = [TRAINER_STATE] if TRAINER_STATE in files else []
     directory = _model_folder(files)
-    return [] if directory is None else [name for index in INDEXES if (name := _join(directory, index)) in files]
+    if directory is None:
+        return wanted
+    return [*wanted, *(path for name in (CONFIG, *INDEXES) if (path := _join(directory, name)) in files)]
 
 
 def find_adapter(
@@ -158,12 +163,15 @@ def examine(files: Mapping[str, int], contents: Mapping[str, bytes]) -> Servable
     below = {
         name.removeprefix(_join(directory, "")): size for name, size in files.items() if _is_below(name, directory)
     }
-    missing = _missing_weights(below, {name.rpartition("/")[2]: text for name, text in contents.items()})
+    read = {name.rpartition("/")[2]: text for name, text in contents.items()}
+    missing = _missing_weights(below, read)
     if missing and (other := _trainers_shards(files)) is not None:
         return other
     if not any(all(name in below for name in names) for names in TOKENIZERS):
         missing = [*missing, "a tokenizer (tokenizer.json, tokenizer.model, or vocab.json with merges.txt)"]
     empty = [name for name in (CONFIG, *SINGLE) if below.get(name) == 0]
+    if CONFIG not in empty and not _is_object(read.get(CONFIG, b"")):
+        missing = [f"a readable {CONFIG}", *missing]
     if missing or empty:
         where = f" in {directory}" if directory else ""
         parts = [f"is missing {_listed(missing)}"] if missing else []
@@ -194,6 +202,22 @@ def _trainers_shards(files: Mapping[str, int]) -> Unservable | None:
     if any(name.startswith(MEGATRON_DIRECTORIES) for name in files):
         return Unservable(MEGATRON_ADVICE)
     return None
+
+
+def _is_object(content: bytes) -> bool:
+    try:
+        return isinstance(json.loads(content), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def trained_step(contents: Mapping[str, bytes]) -> int | None:
+    """Return the step that the training says it had reached; None if it does not say. `contents`: as `examine` has."""
+    try:
+        step = json.loads(contents.get(TRAINER_STATE, b""))["global_step"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return step if isinstance(step, int) and not isinstance(step, bool) else None
 
 
 def _missing_weights(below: Mapping[str, int], contents: Mapping[str, bytes]) -> list[str]:

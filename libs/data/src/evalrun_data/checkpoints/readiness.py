@@ -9,8 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from evalrun_api.v1alpha1.lineage import MAX_STEP
+
 TRACKER = "latest_checkpointed_iteration.txt"
 """verl and Megatron write it, in the directory of the checkpoints, after a checkpoint."""
+
+MAX_STEP_DIGITS = len(str(MAX_STEP))
 
 
 @dataclass(frozen=True)
@@ -24,15 +28,24 @@ class CompletionMarks:
 
 
 def step_of(name: str) -> int | None:
-    """Return the step in a directory's name, its last number; None if it has none."""
-    numbers = re.findall(r"\d+", name)
-    return int(numbers[-1]) if numbers and len(numbers[-1]) <= 12 else None
+    """Return the step in a directory's name, its last number; None if it has none, or a longer one than steps are."""
+    numbers = re.findall(r"[0-9]+", name)
+    digits = numbers[-1].lstrip("0") or "0" if numbers else ""
+    return int(digits) if 0 < len(digits) <= MAX_STEP_DIGITS else None
+
+
+def why_no_step(name: str) -> str:
+    """Return why a directory's name tells no step."""
+    numbers = re.findall(r"[0-9]+", name)
+    if not numbers:
+        return "has no step: no number in its name"
+    return f"has no step: its last number has {len(numbers[-1])} digits, and a step at most {MAX_STEP_DIGITS}"
 
 
 def parse_tracker(text: bytes) -> int | None:
     """Return the step that a tracker names; None if it is being written, or names none."""
-    digits = text.strip()
-    return int(digits) if digits.isdigit() and len(digits) <= 12 else None
+    digits = text.strip().lstrip(b"0") or text.strip()[-1:]
+    return int(digits) if digits.isdigit() and len(digits) <= MAX_STEP_DIGITS else None
 
 
 def unfinished(step: int, files: Mapping[str, datetime | None], signs: CompletionMarks, now: datetime) -> str:
