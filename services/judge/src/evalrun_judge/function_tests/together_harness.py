@@ -13,7 +13,6 @@ import ast
 import json
 import os
 import sys
-import unittest
 from functools import partial
 from importlib.util import find_spec
 from types import FunctionType, ModuleType
@@ -53,6 +52,8 @@ def _run_tolerantly(text: str, space: dict[str, object]) -> None:
 
 def _run_cases(space: dict[str, object], earlier: set[str]) -> None:
     """Run what a unittest or pytest file defines."""
+    import unittest  # here: it takes longer than most tests
+
     made = {name: thing for name, thing in space.items() if name not in earlier}
     kinds = [kind for kind in made.values() if isinstance(kind, type) and issubclass(kind, unittest.TestCase)]
     suite = unittest.TestSuite(map(unittest.defaultTestLoader.loadTestsFromTestCase, dict.fromkeys(kinds)))
