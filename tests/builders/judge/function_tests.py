@@ -6,6 +6,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -103,12 +104,13 @@ class WarmForks:
 
     def run(self, mode: str, code: str, stdin: bytes, seconds: float = TIME_SECONDS) -> ProgramRun:
         """Run one step; `mode` is `calls` or `assertions`."""
+        started = time.monotonic()
         self._send(json.dumps([mode, code, seconds]).encode())
         self._send(stdin)
         kind, code_, cpu = json.loads(self._receive())
         stdout, stderr = self._receive(), self._receive()
         self.cpu_seconds += cpu
-        return ProgramRun(kind, code_, stdout, stderr, cpu)
+        return ProgramRun(kind, code_, stdout, stderr, cpu_seconds=cpu, wall_seconds=time.monotonic() - started)
 
     def close(self) -> None:
         self._server.communicate()
