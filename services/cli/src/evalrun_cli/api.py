@@ -15,6 +15,7 @@ from typing import Any, Literal, overload
 from evalrun_api.v1alpha1 import Grader
 from evalrun_cli.comparisons.several_views import compared_several
 from evalrun_cli.comparisons.views import compared
+from evalrun_cli.gpu_host.options import GpuOptions
 from evalrun_cli.local.options import LocalOptions
 from evalrun_cli.local.quick_run import QuickRun
 from evalrun_cli.local.run_session import RunOutcome, RunSession
@@ -129,6 +130,8 @@ def judge(
         packages: directories of Python packages that answers and tests may import.
         slots: programs judged at once; None: one a CPU.
         allow_uncontained: judge even where programs cannot be contained. Trusted code only.
+        gpus: GPUs for replicas of the run's own, as --gpus has them: `all`, or `0,1`.
+        replicas: how many of them; None: as the file has it.
         progress: print how the run stands.
 
     Raises:
@@ -170,14 +173,16 @@ def run(
     packages: PathLike | Sequence[PathLike] = (),
     slots: int | None = None,
     allow_uncontained: bool = False,
+    gpus: str | None = None,
+    replicas: int | None = None,
     progress: bool = True,
 ) -> RunResult:
-    """Evaluate a model behind an existing endpoint from this machine, like `evalrun run`.
+    """Evaluate a model behind an existing endpoint, or on this machine's GPUs, like `evalrun run`.
 
     Args:
         file: an EvalRun. None: `endpoint`, `model` and `dataset` say what is evaluated.
         endpoint: servers with the OpenAI API, or `builtin:demo`.
-        model: its id at the server's /v1/models.
+        model: its id at the server's /v1/models; with `gpus` a directory or an id of the hub.
         dataset: files of problems, or `humaneval`, `mbpp`, `demo`.
         samples: answers a problem.
         temperature: of the sampling; None: 0 for one answer, 0.8 for several.
@@ -186,6 +191,8 @@ def run(
         packages: directories of Python packages that answers and tests may import.
         slots: programs judged at once; None: one a CPU.
         allow_uncontained: judge even where programs cannot be contained. Trusted code only.
+        gpus: GPUs for replicas of the run's own, as --gpus has them: `all`, or `0,1`.
+        replicas: how many of them; None: as the file has it.
         progress: print how the run stands.
 
     Raises:
@@ -195,6 +202,7 @@ def run(
     """
     endpoints = [endpoint] if isinstance(endpoint, str) else list(endpoint)
     options = _options(slots, allow_uncontained, packages)
+    gpu_options = GpuOptions(gpus, replicas)
     place = None if output is None else Path(output)
     if file is not None and (model is not None or dataset or samples != 1 or temperature is not None):
         raise BadInputError(
@@ -206,9 +214,16 @@ def run(
     def work(session: RunSession) -> RunOutcome:
         if file is None:
             asked = QuickRun(endpoints, model, _texts(dataset), samples, temperature)
-            return run_quickly(asked, output=place, options=options, session=session)
-        again = None if resume is None else Path(resume)
-        return run_file(Path(file), output=place, endpoints=endpoints, resume=again, options=options, session=session)
+            return run_quickly(asked, output=place, options=options, gpu_options=gpu_options, session=session)
+        return run_file(
+            Path(file),
+            output=place,
+            endpoints=endpoints,
+            resume=None if resume is None else Path(resume),
+            options=options,
+            gpu_options=gpu_options,
+            session=session,
+        )
 
     return _result_of(work, progress=progress)
 
