@@ -16,7 +16,7 @@ import yaml
 from builders.command_line import DEMO, child_running, evalrun, evalrun_started, processes_with, summary, verdicts
 from builders.generator.pretended_gpu_python import make_pretended_gpu_python, segments_of
 
-from evalrun_generator.gpu_host.session_directory import PLACE, PREFIX
+from evalrun_generator.gpu_host.session_directory import abandoned_directories
 
 SLOW_ANSWERS = {"EVALRUN_RECORDED_LATENCY_SECONDS": "1", "EVALRUN_RECORDED_MAX_CONCURRENCY": "1"}
 HOST = "evalrun_generator.gpu_host"
@@ -45,15 +45,10 @@ def python(tmp_path: Path) -> Path:
 def run(python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str | Path, ...]]:
     """The command's arguments. What it leaves is counted after the test."""
     monkeypatch.chdir(tmp_path / "model")
-    before = directories()
     yield ("run", write_run(tmp_path), "--local", "--gpus", "cpu", "--gpu-python", python, "--output", tmp_path / "out")
-    assert directories() - before == set()
+    assert abandoned_directories() == []
     assert segments_of(python) == []
     assert leftovers(tmp_path) == []
-
-
-def directories() -> set[Path]:
-    return {*PLACE.glob(f"{PREFIX}*")}
 
 
 def leftovers(directory: Path) -> list[int]:

@@ -22,7 +22,7 @@ POLL_SECONDS: Final = 0.1
 STARTED: Final = "Ray runtime started"
 """What `ray start --block` of 2.60 prints once the cluster may be joined."""
 LOOPBACK: Final = "127.0.0.2"
-"""Ray replaces 127.0.0.1 by the machine's own address, where others could reach its ports, and keeps this one."""
+"""Ray replaces 127.0.0.1 by the machine's own address, where others could reach the replicas' servers; not this one."""
 PORTS: Final = (
     "ray-client-server",
     "dashboard-agent-listen",

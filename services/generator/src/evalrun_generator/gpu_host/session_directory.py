@@ -66,10 +66,8 @@ def make_session_directory(place: Path = PLACE) -> SessionDirectory:
 
 def remove_abandoned(place: Path = PLACE) -> list[Path]:
     """End the processes of killed owners and remove their directories. Return the directories."""
-    found = []
-    for path in sorted(place.glob(f"{PREFIX}*")):
-        if path.is_symlink() or path.stat().st_uid != os.getuid() or _owner_lives(path):
-            continue
+    found = abandoned_directories(place)
+    for path in found:
         pids = processes_in(path)
         pids += descendants_of(pids)
         segments = shared_memory_of(pids) | shared_memory_named_by(pids)
@@ -77,8 +75,13 @@ def remove_abandoned(place: Path = PLACE) -> list[Path]:
             _kill(pid)
         remove_unused(segments)
         SessionDirectory(path).remove()
-        found.append(path)
     return found
+
+
+def abandoned_directories(place: Path = PLACE) -> list[Path]:
+    """Return this user's directories whose owner has ended without removing them."""
+    own = (path for path in sorted(place.glob(f"{PREFIX}*")) if not path.is_symlink())
+    return [path for path in own if path.stat().st_uid == os.getuid() and not _owner_lives(path)]
 
 
 def _owner_lives(path: Path) -> bool:
