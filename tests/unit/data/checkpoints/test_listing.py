@@ -270,6 +270,28 @@ def test_a_rewrite_is_a_new_checkpoint_and_a_copy_is_not(tmp_path: Path) -> None
     assert listed(tmp_path / "b", known=[first[:10]]).ready == []
 
 
+@pytest.mark.parametrize("policy", ["Latest", "EveryNew"])
+def test_a_checkpoint_with_the_content_of_an_earlier_step_is_named_and_has_no_run(tmp_path: Path, policy: str) -> None:
+    """A trainer that stopped learning, or copied a directory, had its later steps left out without a word."""
+    for step in (5, 10):
+        write(tmp_path / f"global_step_{step}", model())
+    fields: dict[str, Any] = {"policy": policy, "quiet_seconds": 0}
+    first = listed(tmp_path, **fields | {"pattern": "global_step_5"})
+    known = [one.digest[:10] for one in first.ready]
+    again = listed(tmp_path, **fields, known=known, known_steps=[5])
+    assert again.ready == []
+    assert again.note == "The same content has one run: global_step_10 that of step 5."
+    assert listed(tmp_path, **fields | {"pattern": "global_step_5"}, known=known, known_steps=[5]).note == ""
+
+
+def test_copies_within_one_listing_get_one_run(tmp_path: Path) -> None:
+    for step in (5, 10, 15):
+        write(tmp_path / f"global_step_{step}", model("w" if step < 15 else "other"))
+    found = listed(tmp_path, policy="EveryNew", quiet_seconds=0)
+    assert [one.step for one in found.ready] == [5, 15]
+    assert found.note == "The same content has one run: global_step_10 that of step 5."
+
+
 def test_the_digest_sees_both_ends_of_a_large_file(tmp_path: Path) -> None:
     size = 3 * 1024 * 1024
     digests = set()
