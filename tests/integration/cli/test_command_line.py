@@ -278,10 +278,24 @@ def test_an_invalid_spec_names_field_and_way_out(evalrun_here: Command, tmp_path
     assert not (tmp_path / "out").exists()
 
 
-def test_a_rollout_needs_an_endpoint_on_one_machine(evalrun_here: Command, tmp_path: Path) -> None:
+def test_a_rollout_without_gpus_says_what_serves_the_model_instead(
+    evalrun_here: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no nvidia-smi
+    done = evalrun_here("run", DEMO.parent / "one-gpu-host.yaml", "--local", "--output", tmp_path / "out")
+    assert done.returncode == 2
+    assert "no GPU: nvidia-smi shows none on this machine" in done.stderr
+    assert "--endpoint" in done.stderr
+
+
+def test_a_dataset_in_a_clusters_volume_is_refused_on_one_machine(evalrun_here: Command, tmp_path: Path) -> None:
     done = evalrun_here("run", DEMO.parent / "evalrun-phase0.yaml", "--local", "--output", tmp_path / "out")
     assert done.returncode == 2
-    assert "--endpoint" in done.stderr
+    assert (
+        "spec.datasets[0].source: pvc://eval-data/humaneval/HumanEval.jsonl.gz is in a volume of a cluster"
+        in done.stderr
+    )
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_unreachable_endpoint_is_named_and_blocks_no_corrected_command(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_every_sample_is_valid_in_a_cluster_and_on_one_machine(sample: Path) -> 
 
 def test_the_samples_are_all_there() -> None:
     assert {sample.name for sample in SAMPLES} >= {
-        "evalrun-phase0.yaml", "simple-mode.yaml", "demo.yaml", "pass-at-k.yaml", "gate.yaml",
+        "evalrun-phase0.yaml", "simple-mode.yaml", "demo.yaml", "one-gpu-host.yaml", "pass-at-k.yaml", "gate.yaml",
     }  # fmt: skip
 
 

@@ -35,6 +35,7 @@ from evalrun_runtime.exits import BadInputError
 
 JudgeMode = Literal["RunCode", "Submit"]
 BUILTIN = "builtin:"
+VOLUME = "pvc://"
 EXTERNAL_MODEL = "answers-made-elsewhere"
 
 
@@ -294,6 +295,11 @@ def _check_sources(manifest: EvalRun, file: Path) -> None:
         for field, place in (
             ("source", dataset.source), ("promptTemplate", dataset.prompt_template), ("grader.path", grader),
         ):  # fmt: skip
+            if place is not None and place.startswith(VOLUME):
+                raise BadInputError(
+                    f"{file}: spec.datasets[{index}].{field}: {place} is in a volume of a cluster: write the path or "
+                    "URL of a file for a run on this machine"
+                )
             try:
                 for part in files_of(Source(place or dataset.source, file.resolve().parent)):
                     part.check_readable()
