@@ -8,8 +8,9 @@ from evalrun_aggregator.ledger.entries import StoredCompletion
 from evalrun_aggregator.ledger.item_states import ItemState
 from evalrun_aggregator.ledger.items import DatasetItems, RunItems
 from evalrun_aggregator.ledger.ledger import Ledger
-from evalrun_aggregator.start.facts import LedgerIdentity
+from evalrun_aggregator.start.facts import LedgerIdentity, protocol_facts
 from evalrun_aggregator.start.ledger_start import OpenedRun, open_run
+from evalrun_api.run_config import Protocol
 
 IDENTITY = LedgerIdentity("r", "generation", "judging")
 
@@ -53,3 +54,10 @@ async def test_open_run_that_rejudges_turns_misses_first_answers_alone(tmp_path:
     items = RunItems([DatasetItems("a", ["a1", "a2"])], samples=1, turns=3)
     found = await opened_again(tmp_path / "l.db", items, "cancelled", 1)
     assert found.item_states.count(ItemState.MISSING) == 1
+
+
+@pytest.mark.parametrize(("seeds", "told"), [(1, False), (3, True)])
+def test_protocol_facts_of_one_seed_are_those_of_earlier_releases(seeds: int, told: bool) -> None:
+    """Or no run that an earlier release began could be resumed."""
+    fields = {"name": "EVAL@k", "k": [1], "temperature": "0.8", "seeds": seeds}
+    assert ("seeds" in protocol_facts(Protocol.model_validate(fields))) == told

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from evalrun_aggregator.run_end import DecidedGate, Interval, RunEnd
 from evalrun_aggregator.start.datasets import RunDataset
-from evalrun_api.run_config import RunConfig
+from evalrun_api.run_config import Protocol, RunConfig
 from evalrun_data.digest import digest_records
 from evalrun_data.prompts import TEMPLATES_VERSION
 from evalrun_runtime.exits import BadInputError
@@ -36,7 +36,7 @@ def identity_of(order: RunConfig, datasets: Sequence[RunDataset], responses_sha2
     spec = order.spec
     generation = {
         "model": spec.model.to_wire(),
-        "protocol": spec.protocol.to_wire(),
+        "protocol": protocol_facts(spec.protocol),
         "prompts": [_prompts_of(d) for d in datasets],
         "templates": TEMPLATES_VERSION,
         "responses": responses_sha256,
@@ -55,6 +55,11 @@ def identity_of(order: RunConfig, datasets: Sequence[RunDataset], responses_sha2
         for d in datasets
     ]
     return LedgerIdentity(order.run, digest_records([generation]), digest_records(judging))
+
+
+def protocol_facts(protocol: Protocol) -> dict[str, object]:
+    """Return what identifies the protocol. A single seed is omitted, so that digests of earlier versions stay valid."""
+    return {name: value for name, value in protocol.to_wire().items() if (name, value) != ("seeds", 1)}
 
 
 def _prompts_of(dataset: RunDataset) -> list[str]:
