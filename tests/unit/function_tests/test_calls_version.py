@@ -1,10 +1,14 @@
 """What crosses in mode `calls` is read by an image of another release: a change of it needs another version."""
 
+import array
 import collections
 import datetime
 import decimal
 import fractions
+import io
+import ipaddress
 import math
+import operator
 import types
 import uuid
 
@@ -53,6 +57,13 @@ TEXTS = {
     '{"v":["uuid.UUID",["00000000-0000-0000-0000-000000000005"]]}': uuid.UUID(int=5),
     '{"N":["a",1]}': types.SimpleNamespace(a=1),
     '{"w":["dict_keys",{"d":["a",1]}]}': {"a": 1}.keys(),
+    '{"w":["memoryview",{"b":"78"}]}': memoryview(b"x"),
+    '{"w":["mappingproxy",{"d":["a",1]}]}': types.MappingProxyType({"a": 1}),
+    '{"n":"operator.add"}': operator.add,
+    '{"v":["ipaddress.IPv4Address",["10.0.0.1"]]}': ipaddress.IPv4Address("10.0.0.1"),
+    '{"B":["array",["b","0102"]]}': array.array("b", [1, 2]),
+    '{"B":["StringIO",["x",0]]}': io.StringIO("x"),
+    '{"B":["BytesIO",["78",0]]}': io.BytesIO(b"x"),
 }
 """Values by their encoding. Another text for one of them: raise `WIRE_VERSION`, then write it here."""
 
