@@ -26,6 +26,8 @@ def a_run(directory: Path) -> Path:
         result.verdict.tests[0].stdout.text = "SECRET output"
     run = write_run(directory, results, ended_at=ENDED.isoformat())
     (run / "ledger.sqlite3").write_text("SECRET")
+    (run / ".view").mkdir()
+    (run / ".view" / "00000.words").write_text("SECRET")
     return run
 
 

@@ -19,6 +19,7 @@ from fsspec.implementations.local import LocalFileSystem
 from evalrun_data.store_problems import named_read_errors
 from evalrun_results.outputs.writer import REPORT, SUMMARY, resolve_destination
 from evalrun_results.report.document import render_report
+from evalrun_results.sample_index.stored_index import INDEX_DIRECTORY
 from evalrun_results.stored_run import StoredRun
 from evalrun_runtime.atomic_files import atomic_file, write_atomically, write_text
 from evalrun_runtime.exits import BadInputError, ExitCode
@@ -180,6 +181,7 @@ def _holding_answers(run: Path) -> Iterator[Path]:
     yield from run.glob("ledger.sqlite3*")
     yield from run.glob("qa_logs/*_qa.jsonl")
     yield from run.glob(REPORT)
+    yield from run.glob(f"{INDEX_DIRECTORY}/*")
 
 
 def _rewrite_jsonl(file: Path) -> None:

@@ -9,6 +9,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from evalrun_aggregator.ledger.entries import (
     CompletionTally,
@@ -36,12 +37,13 @@ INSERT_VERDICT_BYTES = "INSERT OR REPLACE INTO verdict_bytes VALUES (?, ?)"
 
 SELECT_COMPLETION = """SELECT c.row, t.text, c.finish_reason, c.prompt_tokens, c.output_tokens, c.generation_seconds,
     c.started_at, c.replica, c.model, c.attempts, c.mode, c.language"""
-SELECT_SAMPLES = f"""{SELECT_COMPLETION}, b.verdict, v.final_status, v.judged, v.accepted,
+SELECT_STORED = f"""{SELECT_COMPLETION}, b.verdict, v.final_status, v.judged, v.accepted,
     v.recorded_at, v.attempts, v.reason, coalesce(f.text, '')
     FROM completions c JOIN texts t ON t.row = c.row
     LEFT JOIN verdicts v ON v.row = c.row LEFT JOIN verdict_bytes b ON b.row = c.row
-    LEFT JOIN feedbacks f ON f.row = c.row
-    WHERE c.row >= ? AND c.row < ? ORDER BY c.row"""
+    LEFT JOIN feedbacks f ON f.row = c.row"""
+SELECT_SAMPLES = f"{SELECT_STORED} WHERE c.row >= ? AND c.row < ? ORDER BY c.row"
+SELECT_RECORDED = f"{SELECT_STORED} WHERE v.recorded_at >= ? ORDER BY v.recorded_at, c.row"
 LAST_ROW = (1 << 63) - 1
 
 
@@ -264,14 +266,18 @@ class LedgerReader:
     def samples(self, first: int = 0, end: int = LAST_ROW) -> Iterator[StoredSample]:
         """Yield the completions of the rows from `first` up to `end` with their verdicts, in order of row: by
         problem, repeat and sample. Only one sample is in memory at a time."""
-        for columns in self._connection.execute(SELECT_SAMPLES, (first, end)):
-            completion, blob = StoredCompletion(*columns[:12]), columns[12]
-            feedback = columns[19]
-            if blob is None:
-                yield StoredSample(completion, None, feedback)
-                continue
-            status, judged, accepted, recorded_at, attempts, reason = columns[13:19]
-            verdict = StoredVerdict(
-                completion.row, blob, status, bool(judged), bool(accepted), recorded_at, attempts, reason
-            )
-            yield StoredSample(completion, verdict, feedback)
+        return map(_stored_sample, self._connection.execute(SELECT_SAMPLES, (first, end)))
+
+    def samples_recorded_since(self, moment: float) -> Iterator[StoredSample]:
+        """Yield the completions whose verdict was stored at or after a moment (Unix seconds), in order of that time.
+        Only one sample is in memory at a time."""
+        return map(_stored_sample, self._connection.execute(SELECT_RECORDED, (moment,)))
+
+
+def _stored_sample(columns: Sequence[Any]) -> StoredSample:
+    completion, blob, feedback = StoredCompletion(*columns[:12]), columns[12], columns[19]
+    if blob is None:
+        return StoredSample(completion, None, feedback)
+    status, judged, accepted, recorded_at, attempts, reason = columns[13:19]
+    verdict = StoredVerdict(completion.row, blob, status, bool(judged), bool(accepted), recorded_at, attempts, reason)
+    return StoredSample(completion, verdict, feedback)

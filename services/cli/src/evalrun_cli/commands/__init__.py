@@ -18,6 +18,7 @@ from evalrun_cli.commands import (
     samples,
     schedule,
     serve,
+    view,
 )
 from evalrun_cli.commands.group import evalrun
 
@@ -37,4 +38,5 @@ __all__ = [
     "samples",
     "schedule",
     "serve",
+    "view",
 ]

@@ -81,6 +81,17 @@ class LedgerBatches:
             if name == problem:
                 yield pack_row(position, 0, 0), pack_row(position + 1, 0, 0)
 
+    def recorded_since(self, moment: float) -> Iterator[StoredSample]:
+        """Yield the samples whose verdict was stored at or after a moment (Unix seconds), in order of that time.
+
+        Raises:
+            BadInputError: the ledger cannot be read.
+        """
+        try:
+            yield from self._reader.samples_recorded_since(moment)
+        except sqlite3.DatabaseError as error:
+            raise self._unreadable(error) from error
+
     def results(self, samples: Iterable[StoredSample]) -> Iterator[SampleResult]:
         """Return stored samples as results. Fields that only the dataset contains (prompt, difficulty) are empty."""
         for completion, stored, _ in samples:

@@ -1,0 +1,89 @@
+"""`evalrun view`: serves the page until it is stopped, or writes it as static files."""
+
+import asyncio
+import secrets
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import click
+from aiohttp import web
+
+from evalrun_cli.viewer.run_catalog import find_runs
+from evalrun_cli.viewer.run_view import RunView
+from evalrun_cli.viewer.server import build_app
+from evalrun_runtime.exits import BadInputError, ExitCode
+
+HOST: Final = "127.0.0.1"
+_LOOK_SECONDS: Final = 1.0
+"""Least time between two looks for new runs."""
+
+
+class ShownRuns:
+    """The runs in some places, looked for again as time goes on."""
+
+    def __init__(self, places: Sequence[str], scratch: Path, builder: ThreadPoolExecutor) -> None:
+        self._places = places
+        self._scratch = scratch
+        self._builder = builder
+        self._views: dict[str, RunView] = {}
+        self._looked_at = float("-inf")
+
+    def __call__(self) -> Mapping[str, RunView]:
+        """Return the runs by id. One that is gone is no longer there."""
+        if time.monotonic() - self._looked_at >= _LOOK_SECONDS:
+            found = find_runs(self._places)
+            kept = {view.place: view for view in self._views.values()}
+            self._views = {
+                run_id: kept.get(place) or RunView(run_id, place, self._scratch, self._builder, time.monotonic)
+                for run_id, place in found.items()
+            }
+            self._looked_at = time.monotonic()
+        return self._views
+
+
+@contextmanager
+def shown_runs(places: Sequence[str]) -> Iterator[ShownRuns]:
+    """Give the runs in these places; what is kept of them for a while is removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="evalrun-view-") as scratch:
+        builder = ThreadPoolExecutor(1, thread_name_prefix="index")
+        try:
+            yield ShownRuns(places, Path(scratch), builder)
+        finally:
+            builder.shutdown(cancel_futures=True)
+
+
+def serve_view(places: Sequence[str], port: int) -> ExitCode:
+    """Serve the page of the runs in these places on loopback until the command is stopped.
+
+    Raises:
+        BadInputError: a place holds no run, or the port is taken.
+    """
+    with shown_runs(places) as runs:
+        if not runs():
+            raise BadInputError(f"{', '.join(places)}: no run here or in subdirectories: name a run's directory")
+        asyncio.run(_serve(runs, port))
+    return ExitCode.SUCCEEDED
+
+
+async def _serve(runs: ShownRuns, port: int) -> None:
+    token = secrets.token_urlsafe(16)
+    bound = 0
+    runner = web.AppRunner(build_app(runs, token, lambda: bound), access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, HOST, port)
+        try:
+            await site.start()
+        except OSError as error:
+            raise BadInputError(f"--port {port}: {error.strerror}: name another port, or 0 for a free one") from error
+        bound = runner.addresses[0][1]
+        click.echo(f"http://{HOST}:{bound}/{token}/")
+        click.echo("Ctrl-C stops the page; runs go on.", err=True)
+        await asyncio.Event().wait()
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,189 @@
+"""One run as the page reads it: its description, and the files that the description names."""
+
+import logging
+import re
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from pathlib import Path
+from typing import Any, Final, cast
+
+from evalrun_cli.local.workspace import Workspace
+from evalrun_cli.viewer.live_index import LiveIndex
+from evalrun_cli.viewer.prompt_file import PROMPT_INDEX, PROMPTS, write_prompts
+from evalrun_results.sample_index.stored_index import INDEX_DIRECTORY, LINES, TEXTS, IndexState, build_index
+from evalrun_results.sample_rows.fields import FIELDS
+from evalrun_results.samples import JsonObject
+from evalrun_results.stored_run import StoredRun
+from evalrun_runtime.exits import BadInputError
+
+logger = logging.getLogger(__name__)
+
+FORMAT: Final = 1
+_SEGMENT_FILE: Final = re.compile(r"(?:\d{5}|live-\d{6})\.(?:columns|words)")
+_SHOWN_OF_INFO: Final = ("run", "lineage", "started_at", "ended_at", "versions", "labels", "seeds", "partial")
+
+
+class RunView:
+    """A run in a directory or at a URL. It may end, or be resumed, while it is shown.
+
+    Args:
+        run_id: in its addresses.
+        place: directory or URL.
+        scratch: directory for what is not kept in the run's own.
+        builder: where an index is built; one at a time.
+        clock: seconds that only grow.
+    """
+
+    def __init__(self, run_id: str, place: str, scratch: Path, builder: Executor, clock: Callable[[], float]) -> None:
+        self.run_id = run_id
+        self.place = place
+        self._scratch = scratch / run_id
+        self._builder = builder
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._live: LiveIndex | None = None
+        self._stored: _StoredIndex | None = None
+        self._prompts_asked = False
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the run has not ended."""
+        return "://" not in self.place and not Workspace(Path(self.place)).summary.is_file()
+
+    def headline(self) -> JsonObject:
+        """Return what a list of runs shows of it. Raises BadInputError if it cannot be read."""
+        content: JsonObject = {"id": self.run_id, "place": self.place, "live": self.is_live}
+        if self.is_live:
+            return {**content, "state": "Running"}
+        run = StoredRun.open(self.place)
+        datasets = run.summary["datasets"]
+        figures = {
+            name: {"coverage": entry.get("coverage"), "metrics": entry.get("metrics"), "counts": entry.get("counts")}
+            for name, entry in (datasets.items() if isinstance(datasets, dict) else ())
+            if isinstance(entry, dict)
+        }
+        return {
+            **content, "state": run.summary.get("state"), "datasets": cast(JsonObject, figures),
+            "info": {name: run.run_info[name] for name in _SHOWN_OF_INFO if name in run.run_info},
+            "model": _model_of(run.run_info),
+        }  # fmt: skip
+
+    def description(self) -> JsonObject:
+        """Return the content of `run.json`: what is known and indexed by now. Starts to index an ended run.
+
+        Raises:
+            BadInputError: the run cannot be read.
+        """
+        with self._lock:
+            content = self._describe_live() if self.is_live else self._describe_stored()
+            self._ask_prompts()
+            return content
+
+    def export_description(self) -> JsonObject:
+        """Return the content of `run.json` of an ended run, after the whole index was built.
+
+        Raises:
+            BadInputError: the run cannot be read.
+        """
+        run, directory = StoredRun.open(self.place), self._index_directory()
+        state = build_index(run, directory)
+        self._write_prompts(directory)
+        return self._describe(run, state)
+
+    def _describe_live(self) -> JsonObject:
+        self._stored = None
+        if self._live is None:
+            ledger = Workspace(Path(self.place).resolve()).ledger
+            self._live = LiveIndex(ledger, self._scratch / "live", self._clock)
+        segments, superseded = self._live.refresh()
+        return {
+            **self._shared(), "state": "Running", "complete": False, "segments": cast(Any, segments),
+            "superseded": cast(Any, superseded),
+        }  # fmt: skip
+
+    def _describe_stored(self) -> JsonObject:
+        self._live = None
+        if self._stored is None:
+            self._stored = _StoredIndex(StoredRun.open(self.place), self._index_directory(), self._builder)
+        self._stored.check()
+        return self._describe(self._stored.run, self._stored.state)
+
+    def _describe(self, run: StoredRun, state: IndexState) -> JsonObject:
+        return {
+            **self._shared(), "state": run.summary.get("state"), "complete": state.is_complete,
+            "segments": cast(Any, state.segments), "superseded": [], "summary": run.summary,
+            "info": _shown_info(run.run_info),
+        }  # fmt: skip
+
+    def _shared(self) -> JsonObject:
+        return {
+            "format": FORMAT, "id": self.run_id, "place": self.place, "live": self.is_live,
+            "prompts": self.file(PROMPT_INDEX) is not None,
+            "fields": [{"name": f.name, "kind": str(f.kind), "says": f.says, "small": f.is_small} for f in FIELDS],
+        }  # fmt: skip
+
+    def file(self, name: str) -> Path | None:
+        """Return the path of a file that the description names; None if it names none such."""
+        if name == LINES and "://" not in self.place:
+            return Path(self.place) / LINES
+        if name in (PROMPTS, PROMPT_INDEX) or name == TEXTS or _SEGMENT_FILE.fullmatch(name):
+            for directory in (self._scratch / "live", self._index_directory()):
+                if (directory / name).is_file():
+                    return directory / name
+        return None
+
+    def _index_directory(self) -> Path:
+        if "://" in self.place:
+            return self._scratch / "index"
+        directory = Path(self.place) / INDEX_DIRECTORY
+        try:
+            directory.mkdir(exist_ok=True)
+            with tempfile.TemporaryFile(dir=directory):
+                return directory
+        except OSError:  # a directory that may only be read
+            return self._scratch / "index"
+
+    def _ask_prompts(self) -> None:
+        if not self._prompts_asked and "://" not in self.place:
+            self._prompts_asked = True
+            self._builder.submit(self._write_prompts, self._index_directory())
+
+    def _write_prompts(self, directory: Path) -> None:
+        if "://" in self.place:
+            return
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            write_prompts(Path(self.place).resolve(), directory)
+        except (BadInputError, OSError) as error:
+            logger.warning("%s: the page shows no prompts: %s", self.place, error)
+
+
+class _StoredIndex:
+    """The index of an ended run, as far as it is."""
+
+    def __init__(self, run: StoredRun, directory: Path, builder: Executor) -> None:
+        self.run = run
+        self.state = IndexState([], is_complete=False)
+        self._building = builder.submit(build_index, run, directory, self._report)
+
+    def check(self) -> None:
+        """Raise what ended the building early, if anything did: BadInputError where the run cannot be read."""
+        if self._building.done():
+            self._building.result()
+
+    def _report(self, state: IndexState) -> None:
+        self.state = state
+
+
+def _model_of(info: Mapping[str, Any]) -> str:
+    spec = info.get("spec")
+    model = spec.get("model") if isinstance(spec, dict) else None
+    path = model.get("path") if isinstance(model, dict) else None
+    return path if isinstance(path, str) else ""
+
+
+def _shown_info(info: Mapping[str, Any]) -> JsonObject:
+    shown = {name: info[name] for name in _SHOWN_OF_INFO if name in info}
+    return {**shown, "model": _model_of(info)}

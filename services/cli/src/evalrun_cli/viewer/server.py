@@ -1,0 +1,138 @@
+"""The HTTP server of `evalrun view`: loopback alone, a token in every address, and nothing that changes a run."""
+
+import asyncio
+import hmac
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from evalrun_cli.viewer.run_view import RunView
+from evalrun_results.samples import JsonObject
+from evalrun_runtime.exits import BadInputError
+
+logger = logging.getLogger(__name__)
+
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+"""No script but the page's own files, nothing from elsewhere, and no text that becomes markup."""
+HEADERS: Final = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+TYPES: Final = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".json": "application/json"}
+LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Runs = Callable[[], Mapping[str, RunView]]
+"""The runs by id, as they are now."""
+
+
+def web_files() -> dict[str, bytes]:
+    """Return the page's own files by name."""
+    directory = files("evalrun_cli.viewer").joinpath("web")
+    return {file.name: file.read_bytes() for file in directory.iterdir() if Path(file.name).suffix in TYPES}
+
+
+def build_app(runs: Runs, token: str, port: Callable[[], int]) -> web.Application:
+    """Return the application.
+
+    Args:
+        runs: that are shown.
+        token: the first part of every address; whoever lacks it sees nothing.
+        port: on which it listens, once it does.
+    """
+    page = _Pages(runs)
+
+    @web.middleware
+    async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
+        # A name that an attacker's DNS server lets point here would otherwise make this server part of their origin.
+        if request.host not in {f"{name}:{port()}" for name in LOCAL_NAMES}:
+            return web.Response(status=421, text="evalrun view: open the address that the command printed\n")
+        if not hmac.compare_digest(request.match_info.get("token", "").encode(), token.encode()):
+            return web.Response(status=404, text="evalrun view: open the address that the command printed\n")
+        try:
+            response = await handler(request)
+        except BadInputError as error:
+            response = web.json_response({"error": str(error)}, status=422)
+        response.headers.update(HEADERS)
+        return response
+
+    app = web.Application(middlewares=[guarded])
+    app.add_routes(
+        [
+            web.get("/{token}/", page.index),
+            web.get("/{token}/app/{file}", page.own_file),
+            web.get("/{token}/data/runs.json", page.runs),
+            web.get("/{token}/data/{run}/run.json", page.run),
+            web.get("/{token}/data/{run}/{file}", page.run_file),
+            web.get("/{token:[^/]*}{rest:.*}", page.nothing),
+        ]
+    )
+    return app
+
+
+class _Pages:
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
+        self._files = web_files()
+
+    async def index(self, request: web.Request) -> web.StreamResponse:
+        return self._own("index.html")
+
+    async def own_file(self, request: web.Request) -> web.StreamResponse:
+        return self._own(request.match_info["file"])
+
+    def _own(self, name: str) -> web.StreamResponse:
+        content = self._files.get(name)
+        if content is None:
+            return _nothing()
+        return web.Response(body=content, content_type=TYPES[Path(name).suffix], charset="utf-8")
+
+    async def runs(self, request: web.Request) -> web.StreamResponse:
+        return _json(await asyncio.to_thread(list_runs, self._runs()))
+
+    async def run(self, request: web.Request) -> web.StreamResponse:
+        view = self._runs().get(request.match_info["run"])
+        if view is None:
+            return _nothing()
+        return _json(await asyncio.to_thread(view.description))
+
+    async def run_file(self, request: web.Request) -> web.StreamResponse:
+        view = self._runs().get(request.match_info["run"])
+        path = None if view is None else await asyncio.to_thread(view.file, request.match_info["file"])
+        if path is None or not path.is_file():
+            return _nothing()
+        return web.FileResponse(path, headers={"Content-Type": "application/octet-stream"})
+
+    async def nothing(self, request: web.Request) -> web.StreamResponse:
+        return _nothing()
+
+
+def list_runs(runs: Mapping[str, RunView]) -> JsonObject:
+    """Return the content of `runs.json`. A run that cannot be read stands there with the reason."""
+    listed: list[JsonObject] = []
+    for view in runs.values():
+        try:
+            listed.append(view.headline())
+        except BadInputError as error:
+            listed.append({"id": view.run_id, "place": view.place, "live": False, "error": str(error)})
+    return {"runs": [*listed]}
+
+
+def _json(content: JsonObject) -> web.Response:
+    return web.Response(body=json.dumps(content).encode(), content_type="application/json")
+
+
+def _nothing() -> web.Response:
+    return web.json_response({"error": "no such page"}, status=404)

@@ -1,0 +1,50 @@
+"""Serves the page of runs in the test's own process, and directories of static files as any web server would."""
+
+import mimetypes
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from aiohttp import web
+
+from evalrun_cli.viewer.commands import shown_runs
+from evalrun_cli.viewer.server import build_app
+
+TOKEN = "a-token"
+
+
+@asynccontextmanager
+async def view_served(*places: Path | str) -> AsyncIterator[str]:
+    """Give the address of the page of these runs."""
+    port = 0
+    with shown_runs([str(place) for place in places]) as runs:
+        async with _listening(build_app(runs, TOKEN, lambda: port)) as port:
+            yield f"http://127.0.0.1:{port}/{TOKEN}/"
+
+
+@asynccontextmanager
+async def directory_served(directory: Path) -> AsyncIterator[str]:
+    """Give the address of a directory of static files; ranges of them can be asked for."""
+
+    async def file(request: web.Request) -> web.StreamResponse:
+        path = directory / (request.match_info["path"] or "index.html")
+        if not path.is_file():
+            raise web.HTTPNotFound
+        kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+        return web.FileResponse(path, headers={"Content-Type": kind})
+
+    app = web.Application()
+    app.router.add_get("/site/{path:.*}", file)
+    async with _listening(app) as port:
+        yield f"http://127.0.0.1:{port}/site/"
+
+
+@asynccontextmanager
+async def _listening(app: web.Application) -> AsyncIterator[int]:
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
