@@ -43,6 +43,7 @@ class World:
     limits: PolicyLimits = field(default_factory=lambda: PolicyLimits(60, 60, 0.05, initial_wait_seconds=0.001))
     patience: ProbeLimits = field(default_factory=lambda: ProbeLimits(30, 30, 2))
     answers: Callable[[Start], Callable[[], Timed | RequestFailure]] = lambda _: answer
+    settings: RolloutSettings = SETTINGS
 
     def __post_init__(self) -> None:
         self.ledger = FakeLedger(work_items(self.items))
@@ -69,7 +70,7 @@ class World:
     def rollout(self) -> RolloutService:
         keeping = ReplicaOptions(self.order.rollout, self.plan, self.limits, self.patience, slots=4, tick_seconds=0.005)
         return RolloutService(
-            SETTINGS, self.ledger, self.cluster, keeping, self.cluster.connect, ["a warning"], random.Random(0)
+            self.settings, self.ledger, self.cluster, keeping, self.cluster.connect, ["a warning"], random.Random(0)
         )
 
     async def run(self) -> ExitCode:
@@ -195,6 +196,26 @@ async def test_a_signal_ends_it_resumably_and_leaves_the_replicas() -> None:
         assert await running is ExitCode.STOPPED
     assert len(world.cluster.living) == 2
     assert world.ledger.remaining > 0
+
+
+async def test_end_replicas_frees_the_gpus_after_a_signal_and_tells_the_ledger() -> None:
+    world = World(settings=SETTINGS.model_copy(update={"end_replicas": True}))
+    world.hold_back()
+    async with world.running() as running:
+        await world.until(lambda: world.ups() == 2)
+        world.asked.set()
+        assert await running is ExitCode.STOPPED
+    assert world.cluster.living == []
+    assert all(replica.released_at for replica in world.last().values())
+
+
+async def test_end_replicas_frees_the_gpus_when_the_run_cannot_go_on() -> None:
+    world = World(settings=SETTINGS.model_copy(update={"end_replicas": True}))
+    world.cluster.failing = ["out of memory"] * 50
+    with pytest.raises(GenerationStoppedError, match="out of memory"):
+        await world.run()
+    assert world.cluster.living == []
+    assert world.cluster.ended_all
 
 
 async def test_reports_that_end_unexpectedly_end_the_run_resumably_and_leave_the_replicas() -> None:
