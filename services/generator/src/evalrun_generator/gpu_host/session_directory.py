@@ -51,9 +51,11 @@ class SessionDirectory:
 
 def make_session_directory(place: Path = PLACE) -> SessionDirectory:
     """Make a directory that names this process as its owner, with links to our packages."""
-    directory = SessionDirectory(Path(tempfile.mkdtemp(prefix=PREFIX, dir=place)))
+    unnamed = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=place))
     owner = {"pid": os.getpid(), "start": start_time(os.getpid())}
-    (directory.path / OWNER).write_text(json.dumps(owner))
+    (unnamed / OWNER).write_text(json.dumps(owner))
+    # It gets its name with its owner in it: without one, another run would take it for abandoned and remove it.
+    directory = SessionDirectory(unnamed.rename(place / unnamed.name.removeprefix(".")))
     directory.temporary.mkdir()
     directory.code.mkdir()
     for name in CODE:
