@@ -55,6 +55,29 @@ def test_end_descendants_kills_orphans_and_removes_their_shared_memory(engine: s
     assert [*Path("/dev/shm").glob(f"{Path(name).name}*")] == []
 
 
+TRACKED = """
+import multiprocessing, os, subprocess, sys
+from evalrun_generator.gpu_host.processes import Descendants, adopt_orphans, end_descendants
+
+ENGINE = '''
+import multiprocessing, time
+lock = multiprocessing.get_context("spawn").Lock()
+print(lock._semlock.name, flush=True)
+time.sleep(600)
+'''
+adopt_orphans()
+engine = subprocess.Popen([sys.executable, "-c", ENGINE], stdout=subprocess.PIPE, text=True)
+name = engine.stdout.readline().strip()
+print(os.path.exists("/dev/shm/sem." + name.lstrip("/")), end_descendants(20, Descendants()), flush=True)
+print(os.path.exists("/dev/shm/sem." + name.lstrip("/")))
+"""
+
+
+def test_end_descendants_lets_resource_trackers_remove_semaphores() -> None:
+    done = subprocess.run([sys.executable, "-c", TRACKED], capture_output=True, text=True, timeout=50, check=True)
+    assert done.stdout.split() == ["True", "[]", "False"]
+
+
 def test_directory_of_a_living_owner_stays(tmp_path: Path) -> None:
     directory = make_session_directory(tmp_path)
     assert {path.name for path in directory.code.iterdir()} >= {"evalrun_api", "evalrun_generator"}

@@ -14,6 +14,8 @@ from typing import Final
 PR_SET_PDEATHSIG: Final = 1
 PR_SET_CHILD_SUBREAPER: Final = 36
 PAUSE_SECONDS: Final = 0.05
+TRACKER_SECONDS: Final = 3.0
+"""For Python's resource trackers: they remove the semaphores of processes that were killed, and end by themselves."""
 SHARED_MEMORY: Final = "/dev/shm/"  # noqa: S108 - where Linux has it; its files are not ours to place
 
 
@@ -195,9 +197,11 @@ def end_descendants(seconds: float, seen: Descendants) -> list[int]:
         seen: processes that have ended already, too.
     """
     deadline = time.monotonic() + seconds
+    patience = time.monotonic() + TRACKER_SECONDS
     while pids := seen.look():
         for pid in pids:
-            _kill(pid)
+            if time.monotonic() > patience or not _is_resource_tracker(pid):
+                _kill(pid)
         _reap()
         if time.monotonic() > deadline:
             break
@@ -212,6 +216,14 @@ def remove_unused(segments: Iterable[Path]) -> None:
     used = shared_memory_of(parents()) if wanted else set()
     for segment in wanted - used:
         segment.unlink(missing_ok=True)
+
+
+def _is_resource_tracker(pid: int) -> bool:
+    """Return whether a process is multiprocessing's or loky's resource tracker, which its command line tells."""
+    try:
+        return b"resource_tracker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def _kill(pid: int) -> None:
