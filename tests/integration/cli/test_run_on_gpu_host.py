@@ -3,6 +3,7 @@
 Leftovers are counted after success, Ctrl-C, kill -9 of the command and of the process that started Ray, and resume.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -153,3 +154,19 @@ def test_ray_that_does_not_start_is_named(python: Path, run: tuple[str | Path, .
     done: subprocess.CompletedProcess[str] = evalrun(*run)
     assert done.returncode == 1
     assert "Ray did not start on this machine" in done.stderr
+
+
+def test_doctor_says_what_this_machine_has_and_lacks(python: Path) -> None:
+    done = evalrun("doctor", "--gpu-python", python, "--json")
+    findings = {finding["name"]: finding for finding in json.loads(done.stdout)}
+    assert {"Python", "kernel", "containment", "languages", "GPUs", "verl", "engine"} <= findings.keys()
+    assert findings["verl"]["value"].startswith("verl 0.9.1")
+    assert "python" in findings["languages"]["value"]
+    lacks = [finding for finding in findings.values() if finding["required"] and finding["lacks"]]
+    assert done.returncode == (1 if lacks else 0), done.stdout + done.stderr
+
+
+def test_doctor_names_an_interpreter_that_lacks_verl(tmp_path: Path) -> None:
+    python = make_pretended_gpu_python(tmp_path / "gpu-python", "m", verl="0.8.0")
+    done = evalrun("doctor", "--gpu-python", python)
+    assert "lacks: it lacks verl==0.9.1: run `evalrun setup gpu`" in done.stdout
