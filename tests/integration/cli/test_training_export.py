@@ -1,6 +1,8 @@
 """`evalrun export`: what a run's answers become for a trainer, read back by verl's own code and by the judge."""
 
+import asyncio
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -10,8 +12,11 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 from builders.command_line import Command, evalrun, results
+from builders.generator.rollout import make_tiny_model
 from builders.governance import json_lines, write_rows
 
+TRAINERS = "EVALRUN_TEST_TRAINERS_PYTHON"
+TRL_SCRIPT = Path(__file__).resolve().parents[2] / "builders" / "trl_data_side.py"
 RIGHT = "```python\nprint(int(input()) * 2)\n```"
 SAME = "The same again:\n```python\nprint(int(input()) * 2)\n\n```"
 OTHER = "```python\nx = int(input())\nprint(x + x)\n```"
@@ -143,3 +148,27 @@ def test_export_verl_is_read_by_verls_main_eval(
     assert done.returncode == 0, done.stderr[-4000:]
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("SCORES ")]
     assert json.loads(line.removeprefix("SCORES ")) == [["codecontests", 0.75], ["codecontests", 0.0]]
+
+
+async def test_trls_trainers_read_exported_rows_and_pairs(
+    gen_cpu: Path, evalrun_here: Command, judged: Path, tmp_path: Path
+) -> None:
+    python = os.environ.get(TRAINERS)
+    if not python:
+        pytest.skip(f"{TRAINERS} names no interpreter with trl (docs/testing.md)")
+    sft, pairs = tmp_path / "sft.jsonl", tmp_path / "pairs.parquet"
+    count = len(exported(evalrun_here, judged, sft, "sft"))
+    pair_count = len(exported(evalrun_here, judged, pairs, "pairs"))
+    model = await make_tiny_model(gen_cpu, tmp_path / "model")
+    process = await asyncio.create_subprocess_exec(
+        python, TRL_SCRIPT, stdin=-1, stdout=-1, stderr=-1,
+        env={
+            **os.environ, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "HF_DATASETS_CACHE": str(tmp_path / "hf"),
+        },
+    )  # fmt: skip
+    asked = {"sft": str(sft), "pairs": str(pairs), "model": str(model)}
+    out, err = await process.communicate(json.dumps(asked).encode())
+    assert b"ANSWER" in out, err.decode()[-4000:]
+    made = json.loads(out.decode().rpartition("ANSWER")[2])
+    assert made["rows"] == {"sft": count, "dpo": pair_count}
+    assert all(math.isfinite(loss) for loss in made["losses"].values())
