@@ -150,15 +150,13 @@ def test_export_verl_is_read_by_verls_main_eval(
     assert json.loads(line.removeprefix("SCORES ")) == [["codecontests", 0.75], ["codecontests", 0.0]]
 
 
-async def test_trls_trainers_read_exported_rows_and_pairs(
-    gen_cpu: Path, evalrun_here: Command, judged: Path, tmp_path: Path
-) -> None:
+async def test_trls_trainers_read_exported_rows_and_pairs(gen_cpu: Path, judged: Path, tmp_path: Path) -> None:
     python = os.environ.get(TRAINERS)
     if not python:
         pytest.skip(f"{TRAINERS} names no interpreter with trl (docs/testing.md)")
     sft, pairs = tmp_path / "sft.jsonl", tmp_path / "pairs.parquet"
-    count = len(exported(evalrun_here, judged, sft, "sft"))
-    pair_count = len(exported(evalrun_here, judged, pairs, "pairs"))
+    count = len(exported(evalrun, judged, sft, "sft"))
+    pair_count = len(exported(evalrun, judged, pairs, "pairs"))
     model = await make_tiny_model(gen_cpu, tmp_path / "model")
     process = await asyncio.create_subprocess_exec(
         python, TRL_SCRIPT, stdin=-1, stdout=-1, stderr=-1,

@@ -10,3 +10,8 @@ def refuse_unsupported(row: Row) -> None:
             "SWE-bench is not supported: its answers are patches of a repository, tested in an image of their own for "
             "each instance, and one program is judged here: use SWE-bench's own harness"
         )
+    if row.has("golden_answers") and row.has("question"):
+        raise row.error(
+            "a question answered in words has no tests: write it in verl's layout (prompt, data_source, reward_model) "
+            "and name a grader: --grader FILE, or datasets[].grader. There is no search tool"
+        )
