@@ -7,12 +7,13 @@ import json
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
-KEPT = {
+KEPT: dict[str, Callable[[Any], Any]] = {
     "int64": lambda number: torch.tensor(number, dtype=torch.int64),
     "float64": lambda number: torch.tensor(number, dtype=torch.float64),
     "batch": lambda number: torch.tensor([number])[0],
