@@ -48,7 +48,7 @@ PYTHON = """\
 [From Python](../tutorial/python.md) begins with examples.
 
 ```{eval-rst}
-.. automodule:: evalrun_cli.api
+.. automodule:: evalrun
    :members:
    :member-order: bysource
 ```

@@ -11,7 +11,7 @@ import pytest
 from builders.command_line import PROJECT, processes_with
 from builders.generator.model_server import MODEL, completion, model_server
 
-from evalrun_cli.api import BadInputError, RunFailedError, compare, judge, run
+from evalrun import BadInputError, RunFailedError, compare, judge, run
 from evalrun_cli.local.run_session import StopSwitch
 from evalrun_runtime.exits import ExitCode
 
@@ -99,3 +99,19 @@ def test_the_tutorials_programs_run_as_they_stand(tmp_path: Path, monkeypatch: p
         exec(compile(block, "docs/tutorial/python.md", "exec"), space)
     assert (space["first"].metric("sums"), space["second"].metric("sums")) == (0.5, 1.0)
     assert [flip.problem_id for flip in space["comparison"].datasets[0].gained] == ["b"]
+    assert "sums: +50.0 pt" in repr(space["comparison"])
+    assert "+50.0 pt" in space["comparison"]._repr_html_()
+    assert [each.dataset for each in space["gates"].results] == ["sums"]
+    several = compare(space["first"], space["second"], pool_seeds=True)
+    assert "A: judge" in repr(several)
+    assert "accepted@1" in several._repr_html_()
+
+
+def test_judging_rows_can_be_resumed_with_the_same_rows(tmp_path: Path) -> None:
+    problems = [{"dataset": "ds", "problem_id": "a", "prompt": "a", "ground_truth": TESTS}]
+    answers = [{"problem_id": "a", "response": RIGHT}]
+    first = judge(problems, answers, output=tmp_path / "out", progress=False)
+    again = judge(problems, answers, output=tmp_path / "out", progress=False, resume=True)
+    assert (first.metric("ds"), again.metric("ds"), len(list((tmp_path / "out.rows").iterdir()))) == (1.0, 1.0, 2)
+    with pytest.raises(BadInputError, match="resume: names no directory"):
+        judge(problems, answers, resume=True)

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from builders.results.stored_runs import verdicts_of, write_run
 
-from evalrun_cli.api import SeveralRuns, compare
+from evalrun import SeveralRuns, compare
 from evalrun_cli.comparisons.several_views import compare_several_runs, phase_places
 from evalrun_cli.comparisons.views import gate
 from evalrun_results.metrics.accumulator import MetricOptions

@@ -1,5 +1,6 @@
 """Reads a policy file: a YAML list of the CRD's gate objects, refused for the reasons the API server would give."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -33,15 +34,24 @@ def read_policy(file: Path) -> list[Gate]:
         raise BadInputError(f"{file}: {' '.join(str(error).split())}") from error
     if len(documents) != 1 or not isinstance(documents[0], list) or not documents[0]:
         raise BadInputError(f"{file}: is not a list of gates: write one a line, e.g. {EXAMPLE}")
+    return read_gates(documents[0], str(file))
+
+
+def read_gates(written_gates: Sequence[object], where: str) -> list[Gate]:
+    """Return the gates that a list of a CRD's gate objects describes.
+
+    Raises:
+        BadInputError: a gate is not valid: a line each, with its index and field.
+    """
     # The very schema and rules of an item of the EvalRun's `gates`: no second validator.
     schema = schema_for("machine")["properties"]["spec"]["properties"]["gates"]["items"]
     lines, gates = [], []
-    for index, written in enumerate(documents[0]):
+    for index, written in enumerate(written_gates):
         value = with_defaults(schema, written)
         problems = list(structural_problems(schema, value, f"[{index}]"))
         wrong = frozenset(problem.path for problem in problems if problem.spoils)
         problems += broken_rules(schema, value, wrong, f"[{index}]")
-        lines += [f"{file}: {problem.path}: {problem.message}" for problem in problems]
+        lines += [f"{where}: {problem.path}: {problem.message}" for problem in problems]
         if not problems:
             gates.append(Gate.model_validate(value))
     if lines:

@@ -67,7 +67,17 @@ def gate(run: str, policy: Path, *, view: str, output: Path | None) -> ExitCode:
     Raises:
         BadInputError: policy, run or a baseline cannot be used.
     """
-    gates = read_policy(policy)
+    decisions = decide_gates(run, read_policy(policy), policy)
+    write(GATE_VIEWS[view](decisions), output)
+    return exit_code([each.decision for each in decisions])
+
+
+def decide_gates(run: str, gates: Sequence[Gate], policy: Path) -> list[GateResult]:
+    """Decide the gates of a policy for a run; relative baselines are read from the policy's directory.
+
+    Raises:
+        BadInputError: run or a baseline cannot be used.
+    """
     stored = StoredRun.open(run)
 
     def decided(each: Gate, baseline: Totals | None, candidate: Totals) -> GateResult:
@@ -75,9 +85,7 @@ def gate(run: str, policy: Path, *, view: str, output: Path | None) -> ExitCode:
         found = decided_or_raised(each, baseline, candidate, drawn=drawn, family=len(gates))
         return replace(found, warnings=version_warnings(each, policy.resolve().parent, stored.run_info))
 
-    decisions = _of_each_gate(stored, policy, gates, decided)
-    write(GATE_VIEWS[view](decisions), output)
-    return exit_code([each.decision for each in decisions])
+    return _of_each_gate(stored, policy, gates, decided)
 
 
 def gate_sample_sizes(pilot: str, policy: Path, *, view: str, output: Path | None) -> ExitCode:

@@ -1,34 +1,34 @@
-"""The commands as functions for notebooks and scripts: `from evalrun_cli.api import compare, judge, run`.
+"""The commands as functions.
 
 Each function starts the same services as its command, waits for the end, and returns the results. They also work where
 an event loop is already running, as in notebooks.
 """
 
 import asyncio
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import contextvars
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, overload
 
+from evalrun._comparisons import Comparison, GateDecisions, SeveralRuns
+from evalrun._results import RunResult
+from evalrun._rows import PathLike, Rows, files_of
 from evalrun_api.v1alpha1 import Grader
+from evalrun_cli.comparisons.gate_policy import read_gates, read_policy
 from evalrun_cli.comparisons.several_views import compared_several
-from evalrun_cli.comparisons.views import compared
+from evalrun_cli.comparisons.views import compared, decide_gates
 from evalrun_cli.gpu_host.options import GpuOptions
 from evalrun_cli.local.options import LocalOptions
 from evalrun_cli.local.quick_run import QuickRun
 from evalrun_cli.local.run_session import RunOutcome, RunSession
 from evalrun_cli.local.runs import judge_files, run_file, run_quickly
+from evalrun_cli.local.workspace import default_directory
+from evalrun_cli.run_gate import gated_code
 from evalrun_cli.terminal import Terminal
-from evalrun_registry.metrics import HEADLINE
-from evalrun_results.comparisons.comparison import Comparison
-from evalrun_results.comparisons.several import SeveralRuns
+from evalrun_results.stored_run import StoredRun
 from evalrun_runtime.exits import BadInputError, ExitCode
-
-__all__ = ["BadInputError", "Comparison", "RunFailedError", "RunResult", "SeveralRuns", "compare", "judge", "run"]
-
-PathLike = str | Path
 
 
 class RunFailedError(Exception):
@@ -39,67 +39,11 @@ class RunFailedError(Exception):
         self.directory = directory
 
 
-@dataclass(frozen=True, repr=False)
-class RunResult:
-    """Results of a run."""
-
-    directory: Path
-    """Directory of its outputs, described in docs/outputs.md."""
-    summary: Mapping[str, Any]
-    """Content of its summary.json."""
-    exit_code: ExitCode
-    """Exit code of the equivalent command: DEGRADED if samples were not judged, and the gate's decision."""
-
-    @property
-    def state(self) -> str:
-        """`Succeeded`, or `Degraded` if samples were not judged."""
-        return str(self.summary["state"])
-
-    @property
-    def warnings(self) -> list[str]:
-        """Reasons why the metrics may mislead, one line each."""
-        return [str(line) for line in self.summary["warnings"]]
-
-    @property
-    def datasets(self) -> list[str]:
-        """Names of its datasets."""
-        return list(self.summary["datasets"])
-
-    def metric(self, dataset: str, name: str = HEADLINE.name) -> float | None:
-        """Return a figure, or None if it could not be measured.
-
-        Raises:
-            BadInputError: the run has no such dataset or figure; the message lists those that it has.
-        """
-        datasets = self.summary["datasets"]
-        if dataset not in datasets:
-            raise BadInputError(f"{self.directory}: no dataset {dataset!r}: it has {', '.join(datasets)}")
-        metrics = datasets[dataset]["metrics"]
-        if name not in metrics:
-            raise BadInputError(f"{self.directory}: {dataset} has no metric {name!r}: it has {', '.join(metrics)}")
-        value = metrics[name]["value"]
-        return None if value is None else float(value)
-
-    def __repr__(self) -> str:
-        figures = ", ".join(f"{name}: {self._shown(name)}" for name in self.datasets)
-        return f"<RunResult {self.state} {figures} in {self.directory}>"
-
-    def _shown(self, dataset: str) -> str:
-        value = self.metric(dataset)
-        return "-" if value is None else f"{100 * value:.1f} %"
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """Yield the rows of results.jsonl, one completion with its tests per row."""
-        with (self.directory / "results.jsonl").open(encoding="utf-8") as lines:
-            for line in lines:
-                yield json.loads(line)
-
-
 def judge(
-    problems: PathLike | Sequence[PathLike],
-    responses: PathLike | Sequence[PathLike],
+    problems: Rows,
+    responses: Rows,
     *,
-    output: PathLike,
+    output: PathLike | None = None,
     name: str = "judge",
     model: str | None = None,
     comparator: str | None = None,
@@ -115,9 +59,9 @@ def judge(
     """Judge existing answers, like `evalrun judge`.
 
     Args:
-        problems: files of problems.
-        responses: files of answers.
-        output: the directory of the results.
+        problems: files of problems, or their rows: dicts or a data frame of pandas, Polars, Arrow or `datasets`.
+        responses: files of answers, or their rows. Rows are written beside the results first, to `<output>.rows/`.
+        output: the directory of the results; None: outputs/<name>_<time>.
         name: of the run, in report and comparisons.
         model: what made the answers; None: not said.
         comparator: what decides for stdin/stdout tests, one of `evalrun_registry.comparators.COMPUTED`; None:
@@ -130,8 +74,6 @@ def judge(
         packages: directories of Python packages that answers and tests may import.
         slots: programs judged at once; None: one a CPU.
         allow_uncontained: judge even where programs cannot be contained. Trusted code only.
-        gpus: GPUs for replicas of the run's own, as --gpus has them: `all`, or `0,1`.
-        replicas: how many of them; None: as the file has it.
         progress: print how the run stands.
 
     Raises:
@@ -139,13 +81,18 @@ def judge(
         RunFailedError: it ended without results.
         KeyboardInterrupt: it was stopped.
     """
+    if output is None and resume:
+        raise BadInputError("resume: names no directory: pass the output of the judgement to go on with")
     options = _options(slots, allow_uncontained, packages)
+    directory = default_directory(name, datetime.now(UTC)) if output is None else Path(output)
+    rows = directory.with_name(f"{directory.name}.rows").resolve()
+    problem_files, response_files = files_of(problems, "problems", rows), files_of(responses, "responses", rows)
 
     def work(session: RunSession) -> RunOutcome:
         return judge_files(
-            _texts(problems),
-            _texts(responses),
-            output=Path(output),
+            problem_files,
+            response_files,
+            output=directory,
             comparator=comparator,
             time_limit=time_limit,
             grader=None if grader is None else Grader(path=str(grader)),
@@ -228,23 +175,71 @@ def run(
     return _result_of(work, progress=progress)
 
 
+def load(place: PathLike) -> RunResult:
+    """Load the results of a run that has ended.
+
+    Args:
+        place: directory or URL of its outputs.
+
+    Raises:
+        BadInputError: no finished run is there, or a newer evalrun wrote it.
+    """
+    summary = StoredRun.open(str(place)).summary
+    code = ExitCode.SUCCEEDED if summary["state"] == "Succeeded" else ExitCode.DEGRADED
+    return RunResult(place, summary, gated_code(code, summary))
+
+
+def gate(run: PathLike | RunResult, policy: PathLike | Iterable[Mapping[str, Any]]) -> GateDecisions:
+    """Decide whether a run may replace its baseline, like `evalrun gate`.
+
+    Args:
+        run: results, or the directory or URL of outputs.
+        policy: a policy file, or its gates as dicts, e.g. `[{"baseline": first, "dataset": "mbpp", "metric":
+            "accepted_at_1", "maxRegression": "0.05"}]`. A baseline may be a `RunResult`.
+
+    Raises:
+        BadInputError: policy, run or a baseline cannot be used.
+    """
+    if isinstance(policy, str | Path):
+        file = Path(policy)
+        gates = read_policy(file)
+    else:
+        file = Path("policy")
+        gates = read_gates([{name: _value(value) for name, value in each.items()} for each in policy], str(file))
+    return GateDecisions(tuple(decide_gates(_place(run), gates, file)))
+
+
+def _value(value: object) -> object:
+    return str(Path(value.place).resolve()) if isinstance(value, RunResult) else value
+
+
 @overload
-def compare(first: PathLike, second: PathLike, /) -> Comparison: ...
+def compare(first: PathLike | RunResult, second: PathLike | RunResult, /) -> Comparison: ...
 
 
 @overload
 def compare(
-    first: PathLike, second: PathLike, /, *more: PathLike, all_pairs: bool = ..., pool_seeds: bool = ...
+    first: PathLike | RunResult,
+    second: PathLike | RunResult,
+    /,
+    *more: PathLike | RunResult,
+    all_pairs: bool = ...,
+    pool_seeds: bool = ...,
 ) -> Comparison | SeveralRuns: ...
 
 
 def compare(
-    first: PathLike, second: PathLike, /, *more: PathLike, all_pairs: bool = False, pool_seeds: bool = False
+    first: PathLike | RunResult,
+    second: PathLike | RunResult,
+    /,
+    *more: PathLike | RunResult,
+    all_pairs: bool = False,
+    pool_seeds: bool = False,
 ) -> Comparison | SeveralRuns:
     """Compare two runs, or several with the first, problem by problem, like `evalrun compare`.
 
     Args:
-        first: directory or URL of the outputs of A, the baseline.
+        first: A, the baseline: its results, or the directory or URL of its outputs.
         second: of B.
         more: of further runs. With any, or `pool_seeds`, the answer is a `SeveralRuns`: figures of each, and each
             pair's difference of pass@1 with its p-value by Holm's correction.
@@ -254,9 +249,16 @@ def compare(
     Raises:
         BadInputError: no finished run there, one is named twice, or the runs share no dataset.
     """
+    places = [_place(each) for each in (first, second, *more)]
     if not more and not pool_seeds:
-        return compared(str(first), str(second))
-    return compared_several([str(each) for each in (first, second, *more)], all_pairs=all_pairs, pool_seeds=pool_seeds)
+        found = compared(*places)
+        return Comparison(found.baseline, found.candidate, found.warnings, found.datasets)
+    several = compared_several(places, all_pairs=all_pairs, pool_seeds=pool_seeds)
+    return SeveralRuns(several.configurations, several.warnings, several.datasets)
+
+
+def _place(run: PathLike | RunResult) -> str:
+    return str(run.place if isinstance(run, RunResult) else run)
 
 
 def _result_of(work: Callable[[RunSession], RunOutcome], *, progress: bool) -> RunResult:
@@ -277,7 +279,8 @@ def _to_its_end(work: Callable[[RunSession], RunOutcome], session: RunSession) -
     except RuntimeError:
         return work(session)
     with ThreadPoolExecutor(1, thread_name_prefix="evalrun") as thread:
-        ending = thread.submit(work, session)
+        # In the caller's context, by which Jupyter knows the cell that printed progress belongs to.
+        ending = thread.submit(contextvars.copy_context().run, work, session)
         try:
             return ending.result()
         except KeyboardInterrupt:
