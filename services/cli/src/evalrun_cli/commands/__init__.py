@@ -5,6 +5,7 @@ What a command runs is imported inside its function, to keep `evalrun --help` fa
 
 from evalrun_cli.commands import (
     attest,
+    catalogue,
     compare,
     convert,
     datasets,
@@ -24,6 +25,7 @@ from evalrun_cli.commands.group import evalrun
 
 __all__ = [
     "attest",
+    "catalogue",
     "compare",
     "convert",
     "datasets",

@@ -1,0 +1,1 @@
+"""`evalrun index`, `sql`, `find` and `flips`: questions about many runs at once."""

@@ -1,0 +1,131 @@
+"""The catalogue as views of DuckDB: read-only, with bounded memory, and with access to nothing but the runs."""
+
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import fsspec
+from fsspec.implementations.local import LocalFileSystem
+
+from evalrun_cli.attestation.requirement import signer_of
+from evalrun_data.store_problems import named_read_errors
+from evalrun_results.catalogue.store import FOLDER, Catalogue
+from evalrun_runtime.distribution import describe_install
+from evalrun_runtime.exits import BadInputError
+
+if TYPE_CHECKING:
+    import duckdb
+
+MEMORY: Final = "768MB"
+VIEWS: Final = ("runs", "datasets", "metrics", "gates", "results", "answers", "tests")
+
+_LIVE: Final = """
+CREATE TABLE live AS SELECT * EXCLUDE (newest) FROM (
+  SELECT *, row_number() OVER (
+    PARTITION BY place ORDER BY indexed_at DESC, compacted_at DESC, results_file DESC) AS newest
+  FROM read_parquet({runs}, union_by_name = true) WHERE schema <= 1)
+WHERE newest = 1 AND NOT removed
+"""
+_ABOUT: Final = "l.place, l.run, l.model, l.schedule, l.step, l.phase"
+_RUNS: Final = """
+CREATE VIEW runs AS SELECT place, run, namespace, state, partial, model, protocol, created, started_at, ended_at,
+  evalrun_version, signed_by, schedule, step, phase, gpu_seconds, gate FROM live
+"""
+
+
+def open_catalogue(place: str) -> Catalogue:
+    """Return the catalogue of the runs below a directory or URL. Raises BadInputError."""
+    with named_read_errors(place):
+        files, path = fsspec.core.url_to_fs(place)
+        if not files.exists(path):
+            raise BadInputError(f"{place}: no such directory: name the one that holds your runs")
+    return Catalogue(place, now=time.time, new_name=lambda: uuid.uuid4().hex, signer_of=signer_of)
+
+
+@contextmanager
+def open_database(place: str) -> Iterator["duckdb.DuckDBPyConnection"]:
+    """Give a connection with the views over the runs below a place; those on this machine are looked through first.
+
+    Raises:
+        BadInputError: DuckDB is not installed, no run is there, or the catalogue cannot be read.
+    """
+    try:
+        import duckdb
+    except ImportError as error:
+        raise BadInputError(f"SQL needs the extra sql: {describe_install('sql')}") from error
+    catalogue = open_catalogue(place)
+    files, path = fsspec.core.url_to_fs(place)
+    is_local = isinstance(files, LocalFileSystem)
+    if is_local:
+        catalogue.update()
+    scratch = Path(tempfile.mkdtemp(prefix="evalrun-sql-"))
+    try:
+        folder = Path(path) / FOLDER if is_local else scratch / "catalogue"
+        if not is_local:
+            with named_read_errors(place):
+                files.get(f"{path.rstrip('/')}/{FOLDER}", str(folder), recursive=True)
+        with duckdb.connect(config={"memory_limit": MEMORY, "temp_directory": str(scratch / "spill")}) as connection:
+            _create_views(connection, folder, Path(path) if is_local else None, place)
+            connection.execute("SET allowed_directories = $1", [[str(folder), *([path] if is_local else [])]])
+            connection.execute("SET enable_external_access = false")
+            connection.execute("SET lock_configuration = true")
+            yield connection
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _create_views(connection: "duckdb.DuckDBPyConnection", folder: Path, root: Path | None, place: str) -> None:
+    runs = [str(path) for path in sorted((folder / "runs").glob("*.parquet"))]
+    if not runs:
+        raise BadInputError(f"{place}: no run was found: name the directory of your runs, or run evalrun index {place}")
+    connection.execute(_LIVE.format(runs=_list(runs)))
+    connection.execute(_RUNS)
+    for name in ("datasets", "metrics", "gates"):
+        connection.execute(f"CREATE VIEW {name} AS SELECT {_ABOUT}, unnest(l.{name}, recursive := true) FROM live l")
+    named = connection.execute("SELECT DISTINCT results_file FROM live WHERE results_file IS NOT NULL").fetchall()
+    results = [str(folder / "results" / name) for (name,) in sorted(named)]
+    connection.execute(
+        f"CREATE VIEW results AS SELECT {_ABOUT}, r.* EXCLUDE (entry, filename) "
+        f"FROM read_parquet({_list(results)}, filename = true) r "
+        "JOIN live l ON r.entry = l.entry AND parse_filename(r.filename) = l.results_file"
+        if results
+        else "CREATE VIEW results AS SELECT 1 AS nothing WHERE false"
+    )
+    if root is None:
+        return
+    found = connection.execute("SELECT place FROM live WHERE results_source = 'results.parquet'").fetchall()
+    sources = [str(root / each / "results.parquet") for (each,) in sorted(found)]
+    if not sources:
+        return
+    base = len(str(root)) + 2
+    relative = f"substr(filename, {base}, greatest(length(filename) - {base} - 15, 0))"
+    connection.execute(
+        f"CREATE VIEW answers AS SELECT if({relative} = '', '.', {relative}) AS place, * EXCLUDE (filename, tests) "
+        f"FROM read_parquet({_list(sources)}, filename = true, union_by_name = true)"
+    )
+    connection.execute(
+        f"CREATE VIEW tests AS SELECT if({relative} = '', '.', {relative}) AS place, "
+        "dataset, problem_id, sample, turn, repeat, unnest(tests, recursive := true) "
+        f"FROM read_parquet({_list(sources)}, filename = true, union_by_name = true)"
+    )
+
+
+def _list(paths: Sequence[str]) -> str:
+    return "[" + ", ".join("'" + path.replace("'", "''") + "'" for path in paths) + "]"
+
+
+def check_is_query(sql: str) -> None:
+    """Refuse what is not one SELECT. Raises BadInputError."""
+    import duckdb
+
+    try:
+        statements = duckdb.extract_statements(sql)
+    except duckdb.Error as error:
+        raise BadInputError(f"SQL: {error}") from error
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise BadInputError("SQL: write one SELECT: nothing else is executed")

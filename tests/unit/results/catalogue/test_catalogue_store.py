@@ -1,0 +1,167 @@
+"""The catalogue's files: every run once, whatever writers do and wherever they die."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from builders.catalogued_runs import catalogue_of, write_checkpoint
+
+from evalrun_results.catalogue.entry import RUN_SCHEMA
+from evalrun_results.catalogue.store import FOLDER, Catalogue
+
+
+def places_of(catalogue: Catalogue) -> list[str]:
+    return sorted(row["place"] for row in catalogue.live_rows())
+
+
+def counted_results(root: Path) -> dict[str, int]:
+    """Count the results of each live run, in the files that its row names."""
+    rows = catalogue_of(root, writer="reader").live_rows()
+    counts = {}
+    for row in rows:
+        table = pq.read_table(root / FOLDER / "results" / row["results_file"])
+        counts[row["place"]] = sum(entry == row["entry"] for entry in table.column("entry").to_pylist())
+    return counts
+
+
+def test_update_adds_changed_and_removed_runs(tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        write_checkpoint(tmp_path, step, [True, False])
+    catalogue = catalogue_of(tmp_path)
+    assert catalogue.update().added == 3
+    assert catalogue.update().unchanged == 3
+    write_checkpoint(tmp_path, 2, [True, True, True])
+    shutil.rmtree(tmp_path / "run-3")
+    changes = catalogue.update()
+    assert (changes.added, changes.changed, changes.removed, changes.unchanged) == (0, 1, 1, 1)
+    assert places_of(catalogue) == ["run-1", "run-2"]
+    assert counted_results(tmp_path) == {"run-1": 2, "run-2": 3}
+
+
+def test_row_of_a_run_has_its_metrics_and_lineage(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, 7, [True, True, False, None])
+    catalogue = catalogue_of(tmp_path)
+    catalogue.update()
+    (row,) = catalogue.live_rows()
+    assert (row["run"], row["schedule"], row["step"], row["phase"]) == ("run-7", "nightly", 7, "grpo")
+    assert row["state"] == "Degraded"
+    values = {each["metric"]: each["value"] for each in row["metrics"]}
+    assert values["accepted_at_1"] == pytest.approx(2 / 3)
+    assert row["datasets"][0]["coverage"] == 0.75
+
+
+def test_run_without_summary_is_not_listed(tmp_path: Path) -> None:
+    run = write_checkpoint(tmp_path, 1, [True])
+    (run / "summary.json").unlink()
+    assert catalogue_of(tmp_path).update().added == 0
+
+
+@pytest.mark.parametrize("content", ["{", "[]", ""])
+def test_broken_run_is_skipped_with_the_reason(tmp_path: Path, content: str) -> None:
+    write_checkpoint(tmp_path, 1, [True])
+    broken = write_checkpoint(tmp_path, 2, [True])
+    (broken / "run_info.json").write_text(content)
+    changes = catalogue_of(tmp_path).update()
+    assert changes.added == 1
+    assert changes.skipped[0].startswith("run-2: run_info.json is not ")
+
+
+def test_run_without_parquet_is_read_from_its_lines(tmp_path: Path) -> None:
+    run = write_checkpoint(tmp_path, 1, [True, False, None])
+    (run / "results.parquet").unlink()
+    catalogue_of(tmp_path).update()
+    assert counted_results(tmp_path) == {"run-1": 3}
+
+
+def test_compaction_keeps_every_run_once(tmp_path: Path) -> None:
+    catalogue = catalogue_of(tmp_path)
+    for step in range(1, 6):
+        write_checkpoint(tmp_path, step, [True] * step)
+        catalogue.update()
+    catalogue.compact()
+    assert counted_results(tmp_path) == {f"run-{step}": step for step in range(1, 6)}
+    assert len(list((tmp_path / FOLDER / "runs").iterdir())) == 1
+    assert len(list((tmp_path / FOLDER / "results").iterdir())) == 1
+
+
+def test_two_writers_at_once_list_every_run_once(tmp_path: Path) -> None:
+    for step in (1, 2):
+        write_checkpoint(tmp_path, step, [True, False])
+    first, second = catalogue_of(tmp_path, writer="a"), catalogue_of(tmp_path, writer="b")
+    first.update()
+    second_view = catalogue_of(tmp_path, writer="b")
+    write_checkpoint(tmp_path, 3, [True])
+    second_view.update()
+    second.update()
+    assert places_of(first) == ["run-1", "run-2", "run-3"]
+    assert counted_results(tmp_path) == {"run-1": 2, "run-2": 2, "run-3": 1}
+
+
+class DyingCatalogue(Catalogue):
+    """A writer that is killed after so many writes and deletions."""
+
+    steps_left = 0
+
+    def _put_bytes(self, kind: str, name: str, content: bytes) -> None:
+        self._live()
+        super()._put_bytes(kind, name, content)
+
+    def _delete(self, kind: str, names) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001 - as the base
+        for name in list(names):
+            self._live()
+            super()._delete(kind, [name])
+
+    def _live(self) -> None:
+        if self.steps_left == 0:
+            raise KeyboardInterrupt
+        self.steps_left -= 1
+
+
+@pytest.mark.parametrize("steps", range(12))
+def test_writer_that_dies_loses_no_run(tmp_path: Path, steps: int) -> None:
+    """It dies at each write and each deletion of an update and of a compaction; the next writer goes on."""
+    for step in (1, 2, 3):
+        write_checkpoint(tmp_path, step, [True] * step)
+        catalogue_of(tmp_path, writer=f"early{step}").update()
+    write_checkpoint(tmp_path, 2, [False, True])
+    dying = DyingCatalogue(str(tmp_path), now=lambda: 5000.0, new_name=lambda: f"dying{dying.steps_left}")
+    dying.steps_left = steps
+    try:
+        dying.update()
+        dying.compact()
+    except KeyboardInterrupt:
+        pass
+    later = catalogue_of(tmp_path, writer="later", now=lambda: 6000.0)
+    later.update()
+    assert counted_results(tmp_path) == {"run-1": 1, "run-2": 2, "run-3": 3}
+    later.compact()
+    assert counted_results(tmp_path) == {"run-1": 1, "run-2": 2, "run-3": 3}
+
+
+def test_rows_of_a_newer_evalrun_are_left_alone(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, 1, [True])
+    catalogue = catalogue_of(tmp_path)
+    catalogue.update()
+    newer = {"schema": 2, "entry": "x", "place": "other", "indexed_at": 1.0, "compacted_at": 0.0, "removed": False}
+    table = pa.Table.from_pylist([newer], schema=RUN_SCHEMA)
+    pq.write_table(table, tmp_path / FOLDER / "runs" / "newer.parquet")
+    catalogue.compact()
+    assert places_of(catalogue) == ["run-1"]
+    assert (tmp_path / FOLDER / "runs" / "newer.parquet").exists()
+
+
+def test_results_that_no_row_names_are_deleted_once_they_are_old(tmp_path: Path) -> None:
+    import os
+
+    write_checkpoint(tmp_path, 1, [True])
+    catalogue = catalogue_of(tmp_path, now=lambda: 1_000_000.0)
+    catalogue.update()
+    orphans: Sequence[Path] = [tmp_path / FOLDER / "results" / name for name in ("old.parquet", "young.parquet")]
+    for orphan, age in zip(orphans, (4000, 10), strict=True):
+        orphan.write_bytes(b"")
+        os.utime(orphan, (1_000_000.0 - age, 1_000_000.0 - age))
+    catalogue.compact()
+    assert [orphan.exists() for orphan in orphans] == [False, True]
