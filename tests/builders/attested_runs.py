@@ -36,7 +36,7 @@ def some_problems(count: int) -> JudgedProblems:
     rows = [
         {
             "dataset": "humaneval",
-            "problem_id": f"humaneval/{place}",
+            "problem_id": f"P/{place:05}",
             "prompt": f"Print {place}.",
             "ground_truth": {"inputs": [f"in {place}\n"], "outputs": [f"hidden output {place}\n"]},
         }

@@ -59,7 +59,7 @@ def test_find_lists_the_runs_that_meet_a_condition(runs: Path) -> None:
 def test_flips_lists_problems_that_only_some_runs_solve(runs: Path, tmp_path: Path) -> None:
     done = evalrun("flips", "run-1", "run-2", "run-3", "--runs", runs, "--format", "md")
     assert done.returncode == 0, done.stderr
-    assert [line.split(" | ")[1] for line in done.stdout.splitlines()[2:]] == ["humaneval/0", "humaneval/1"]
+    assert [line.split(" | ")[1] for line in done.stdout.splitlines()[2:]] == ["P/00000", "P/00001"]
     unknown = evalrun("flips", "run-1", "run-9", "--runs", runs)
     assert unknown.returncode == 2
     assert "run-9: no such run below" in unknown.stderr

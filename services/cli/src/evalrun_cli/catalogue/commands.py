@@ -50,7 +50,8 @@ def answer_query(sql: str, place: str, view: str, output: Path | None) -> ExitCo
 
 def find_runs(where: str, place: str, view: str, output: Path | None) -> ExitCode:
     """Print or write the runs that meet a condition. Raises BadInputError."""
-    sql = f"SELECT place, run, state, model, schedule, step, phase, gate, created FROM runs WHERE ({where}) ORDER BY created"
+    columns = "place, run, state, model, schedule, step, phase, gate, created"
+    sql = f"SELECT {columns} FROM runs WHERE ({where}) ORDER BY created"
     return _answer(sql, None, place, view, output)
 
 

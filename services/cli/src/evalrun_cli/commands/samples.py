@@ -49,7 +49,7 @@ def samples(run: str, where: Sequence[str], limit: int, *, as_json: bool) -> Exi
     """List the samples of RUN that meet every condition.
 
     RUN is the folder of a run on this machine, running or ended, or the URL of a run's outputs. `~` finds a part of a
-    text in any case; docs/samples.md lists the fields.
+    text in any case. The page on samples in the documentation lists the fields.
     """
     from evalrun_cli.samples.commands import list_samples
 
