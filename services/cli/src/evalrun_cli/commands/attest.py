@@ -21,7 +21,7 @@ Exit codes:
     "--key",
     required=True,
     type=_PLACE,
-    help="PEM file of an Ed25519 key: openssl genpkey -algorithm ed25519 -out key.pem",
+    help="PEM file of an Ed25519 key, as `openssl genpkey -algorithm ed25519 -out key.pem` makes it.",
 )
 @click.option("--output", type=_PLACE, help="The bundle, or with --revoke the file that gets another line.")
 @click.option(

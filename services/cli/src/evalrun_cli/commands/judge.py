@@ -50,7 +50,7 @@ class AnswersPerProblem(click.ParamType[int | Literal["AsGiven"]]):
 @click.option(
     "--verl-config",
     type=EXISTING_FILE,
-    help="verl's evaluation.yaml, instead of --problems and --responses: its data.path holds both.",
+    help="An evaluation.yaml of verl, instead of --problems and --responses: its data.path holds both.",
 )
 @click.option("--output", required=True, type=click.Path(path_type=Path), help="Directory for the results.")
 @click.option("--name", default="judge", show_default=True, help="Name of the run in report and comparisons.")

@@ -29,7 +29,9 @@ def serve() -> None:
 def _add_service(name: str, summary: str) -> None:
     passes_on = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
-    @serve.command(name=name, context_settings=passes_on, short_help=summary[0].upper() + summary[1:] + ".")
+    described = f"{summary[0].upper()}{summary[1:]}."
+
+    @serve.command(name=name, context_settings=passes_on, help=described, short_help=described)
     @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
     def service(arguments: Sequence[str]) -> int:
         from importlib import import_module
