@@ -156,8 +156,9 @@ def _prune_elsewhere(files: fsspec.AbstractFileSystem, run: str, now: datetime) 
         _rewrite(copy)
         _write_report(copy)
         _mark(copy, now)
-        for log in files.glob(f"{run}/qa_logs/*_qa.jsonl"):
-            files.rm_file(log)
+        for pattern in ("qa_logs/*_qa.jsonl", f"{INDEX_DIRECTORY}/*"):
+            for file in files.glob(f"{run}/{pattern}"):
+                files.rm_file(file)
         for name in (*RESULTS, REPORT, MARKER):
             if (copy / name).exists():
                 files.put_file(str(copy / name), f"{run}/{name}")
