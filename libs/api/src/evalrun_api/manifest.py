@@ -164,5 +164,6 @@ def _evalruns(file: Path, documents: Sequence[Any], place: Place, *, needed: boo
 
 def _title(document: dict[str, Any]) -> str:
     metadata = document.get("metadata")
-    name = metadata.get("name", "without name") if isinstance(metadata, dict) else "without name"
-    return f"{document.get('kind', 'object without kind')} {name}"
+    name = metadata.get("name", "without a name") if isinstance(metadata, dict) else "without a name"
+    kind = document.get("kind")
+    return f"{kind} {name}" if kind is not None else f"an object without a kind, {name}"

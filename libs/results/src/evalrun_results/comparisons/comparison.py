@@ -212,7 +212,8 @@ def _warnings(baseline: RunFacts, candidate: RunFacts, compared: tuple[DatasetCo
     names = [each.dataset for each in compared]
     lines = differing_conditions(baseline.run_info, candidate.run_info, names)
     lines += [said for run in (baseline, candidate) if (said := run.stopped_early) is not None]
-    lines += [f"{run.place} is partial: {run.partial}" for run in (baseline, candidate) if run.partial]
+    partial = [f"{run.place} is partial: {run.partial}" for run in (baseline, candidate) if run.partial]
+    lines += dict.fromkeys(partial)
     for letter, run, other in (("A", baseline, candidate), ("B", candidate, baseline)):
         lines += [f"{name}: only {letter} has it; not compared" for name in sorted(set(run.totals) - set(other.totals))]
         lines += [

@@ -58,6 +58,9 @@ def compared(first: str, second: str) -> Comparison:
     if not comparison.datasets:
         has = " and ".join(f"{run.place} has {dataset_names(run.totals)}" for run in (baseline, candidate))
         raise BadInputError(f"the runs share no dataset: {has}")
+    if baseline.place == candidate.place:
+        same = f"A and B are the same run, {baseline.place}: nothing can differ"
+        return replace(comparison, warnings=(same, *comparison.warnings))
     return comparison
 
 
