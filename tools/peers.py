@@ -34,6 +34,7 @@ TESTS = (
     "tests/unit/data/test_inspect_logs.py",
     "tests/integration/cli/test_livecodebench_checker.py",
     "tests/integration/reward/test_published_trainers.py",
+    "tests/integration/cli/test_training_export.py",
     "tests/integration/aggregator/test_mlflow_server.py",
 )
 
