@@ -30,7 +30,7 @@ _OFTEN_IMPORTED: Final = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class FailureClass:
-    """Answers that failed for one recognizable reason."""
+    """Completions that failed for the same recognizable reason."""
 
     name: str
     says: str
@@ -100,12 +100,12 @@ class _Found:
 
 @dataclass(slots=True)
 class FailureLog:
-    """Takes results one by one."""
+    """Collects failures from results."""
 
     _datasets: dict[str, dict[str, _Found]] = field(default_factory=dict)
 
     def add(self, result: SampleResult) -> None:
-        """Take one result; accepted answers, noise-floor repeats and later turns are left out."""
+        """Add a result. Accepted completions, noise-floor repeats and later turns are ignored."""
         if not result.judged or result.accepted or result.repeat or result.turn:
             return
         named = next((each.name for each in FAILURE_CLASSES if each.holds(result)), None)

@@ -9,7 +9,7 @@ from evalrun_runtime.unicode_text import replace_surrogates_within
 
 
 def json_line(value: Mapping[str, object]) -> bytes:
-    """Return one line of JSON without its newline.
+    """Return a line of JSON without its newline.
 
     A lone surrogate (a user's file may spell one, "\\ud800") is no character and has no UTF-8: it becomes U+FFFD.
     """

@@ -1,4 +1,4 @@
-"""Warns where pass@1 of a known model is far from what is published for it. Pure.
+"""Warns if pass@1 of a known model is far from its published value. Pure.
 
 A wrong chat template, or weights that were not loaded, give figures that look like a weak model. The table holds models
 that are often a baseline. Published figures come from other prompts and other judges, so a range of 15 points around

@@ -1,4 +1,4 @@
-"""Figures that would only repeat another one, so that no table shows them. Pure."""
+"""Finds metrics that only repeat another metric, so that no table shows them. Pure."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -9,7 +9,7 @@ RATIO_OF_TESTS: Final = "pass_ratio_mean"
 
 
 def repeated_figures(datasets: Mapping[str, object]) -> frozenset[str]:
-    """Return the metrics to leave out: the pass ratio, where no answer was judged by more than one test.
+    """Return the metrics to leave out: the pass ratio, if no completion was judged by more than one test.
 
     Args:
         datasets: of summary.json. An older one does not tell, so that everything is shown.

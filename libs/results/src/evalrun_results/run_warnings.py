@@ -26,7 +26,7 @@ FAILED_RUNNING: Final = (pb.FINAL_STATUS_RUNTIME_ERROR, pb.FINAL_STATUS_WRONG_AN
 
 @dataclass
 class _Answers:
-    """Answers of one dataset."""
+    """Counts of a dataset's completions."""
 
     count: int = 0
     without_program: int = 0
@@ -37,7 +37,7 @@ class _Answers:
 
 
 class _Failure(NamedTuple):
-    """Reason for which answers are not judged; equal ones are told once."""
+    """Reason for which completions are not judged. Equal reasons are reported once."""
 
     reason: str
     lacks_package: bool
@@ -45,14 +45,14 @@ class _Failure(NamedTuple):
 
 @dataclass
 class BrokenTests:
-    """Tests that fail by themselves, which no answer can pass, by what they fail with; and graders that fail."""
+    """Tests that fail by themselves, so that no completion can pass them, by their error; and graders that fail."""
 
     _scoreless: Counter[_Failure] = field(default_factory=Counter)
     """Answers that a grader gave no score."""
     _problems: dict[_Failure, dict[tuple[str, str], None]] = field(default_factory=dict)
 
     def add(self, dataset: str, problem_id: str, verdict: pb.Verdict) -> None:
-        """Take a verdict."""
+        """Add a verdict."""
         if verdict.judged:
             return
         scoreless = scoreless_test(verdict)
@@ -92,7 +92,7 @@ def _failure_of(test: pb.TestResult) -> _Failure:
 
 
 def _remedy(failure: _Failure) -> str:
-    """Return what to do about a grader that lacks a package; nothing is known of other failures."""
+    """Return the remedy for a grader that lacks a package; empty for other failures."""
     if not failure.lacks_package:
         return ""
     return ". Give the sandbox the package: --packages DIR, or an image that has it (docs/graders.md)"
@@ -100,14 +100,14 @@ def _remedy(failure: _Failure) -> str:
 
 @dataclass
 class RunWarnings:
-    """Collects what to warn of, answer by answer."""
+    """Collects warnings from results."""
 
     _answers: dict[str, _Answers] = field(default_factory=dict)
     _packages: Counter[str] = field(default_factory=Counter)
     _broken: BrokenTests = field(default_factory=BrokenTests)
 
     def add(self, result: SampleResult) -> None:
-        """Take one judged answer of the run itself; others say nothing new."""
+        """Add a judged completion of the run itself. Others are ignored."""
         if result.repeat or result.verdict is None:
             return
         self._broken.add(result.dataset, result.problem_id, result.verdict)
@@ -148,7 +148,7 @@ class RunWarnings:
 
 
 def missing_package(verdict: pb.Verdict) -> str | None:
-    """Return the package whose absence failed the program, or None. The program could have pretended it."""
+    """Return the package whose absence failed the program, or None. The program could have faked it."""
     if verdict.accepted or verdict.final_status not in FAILED_RUNNING:
         return None
     for test in verdict.tests[:]:  # iterating over a message's field takes three times as long

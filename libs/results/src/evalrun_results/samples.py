@@ -1,4 +1,4 @@
-"""One judged completion: what metrics, QA logs and the rows of `results.jsonl` are made of. Pure."""
+"""A judged completion, from which metrics, QA logs and the rows of `results.jsonl` are made. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ GUARDRAIL_NAMES: Final = {
 
 @dataclass(slots=True)
 class SampleResult:
-    """One completion of one problem with its verdict: what metrics, QA logs and results are made of.
+    """A completion of a problem with its verdict.
 
     Nothing changes it. It is not frozen because a frozen one takes five times as long to make, and a run has a million.
     What several of its readers derive from the verdict is derived once: each look at a message's field costs as much as

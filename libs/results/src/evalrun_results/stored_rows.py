@@ -1,4 +1,4 @@
-"""A row of `results.jsonl` or `results.parquet` back to the result that it stands for: `result_row` reversed.
+"""Reads a row of `results.jsonl` or `results.parquet` back into a result, the reverse of `result_row`.
 
 Prompt and ground truth are not in the row and stay empty. Pure.
 """
@@ -61,7 +61,7 @@ def stored_result(row: Row) -> SampleResult:
 
 
 def _verdict(row: Row) -> pb.Verdict:
-    """Return the verdict. A row without one has no judge time, not even 0."""
+    """Return the verdict. In a row without a verdict the judge time is absent, not 0."""
     verdict = pb.Verdict(
         final_status=_number_of(row, "final_status", _FINAL_STATUSES),
         judged=bool(row.optional_flag("judged")),

@@ -1,4 +1,4 @@
-"""Reads what a run left behind, from a directory or a URL: its summary, its run_info, and its results one by one."""
+"""Reads the outputs of a run from a directory or a URL: its summary, run_info and results."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -67,7 +67,7 @@ class StoredRun:
         return self.summary.get("stoppedEarly") is not None
 
     def results(self, columns: tuple[str, ...] = ()) -> Iterator[SampleResult]:
-        """Return the results one by one; prompts and ground truths are not stored.
+        """Yield the results. Prompts and ground truths are not stored.
 
         Args:
             columns: of Parquet, what is read; empty: everything.
@@ -81,11 +81,11 @@ class StoredRun:
             yield stored_result(row)
 
     def totals(self) -> Mapping[str, DatasetTotals]:
-        """Read the results and give what comparisons need of them. Raises BadInputError as `results` does."""
+        """Read the results and return the sums that comparisons need. Raises BadInputError like `results`."""
         return self._read(TOTALS_COLUMNS, DisagreementLog())
 
     def report(self) -> ReportContent:
-        """Read what a report is made of. Raises BadInputError as `results` does."""
+        """Read the content of a report. Raises BadInputError like `results`."""
         disagreements = DisagreementLog()
         totals = self._read((*TOTALS_COLUMNS, "disagreeing_comparators"), disagreements)
         return ReportContent(self.summary, self.run_info, totals, disagreements.datasets, self.qa_records())
@@ -101,7 +101,7 @@ class StoredRun:
         return accumulator.datasets
 
     def qa_records(self) -> dict[str, list[JsonObject]]:
-        """Return the QA logs by dataset; a dataset without one has no records. Raises BadInputError."""
+        """Return the QA logs by dataset; empty for a dataset without a log. Raises BadInputError."""
         files, path = _reached(self.place)
         records: dict[str, list[JsonObject]] = {}
         for name in self.dataset_names:

@@ -14,7 +14,7 @@ PASSED: Final = pb.TEST_STATUS_SUCCESS
 
 @dataclass(frozen=True, slots=True)
 class KnownProgram:
-    """Result of the tests for one program."""
+    """Result of the tests for a program."""
 
     is_correct: bool | None
     """None for a mutant of which that is not known: if accepted, it is wrong, or equivalent to the reference."""
@@ -30,7 +30,7 @@ class KnownProgram:
 
 @dataclass(frozen=True, slots=True)
 class SuiteQuality:
-    """Known facts about one problem's tests."""
+    """Known facts about a problem's tests."""
 
     dataset: str
     problem_id: str
@@ -78,7 +78,7 @@ class SuiteQuality:
 
 
 def known_program(result: SampleResult, *, is_correct: bool | None, mutant: str = "") -> KnownProgram | None:
-    """Return what a verdict says of a program; None if it was not judged: that says nothing about the tests."""
+    """Return the result of a program, or None if it was not judged, which says nothing about the tests."""
     if result.verdict is None or not result.judged:
         return None
     failed = frozenset(place for place, test in enumerate(result.verdict.tests) if test.status != PASSED)
@@ -120,7 +120,7 @@ def suite_qualities(programs: Mapping[tuple[str, str], Sequence[KnownProgram]]) 
 
 
 def idle_tests(failed: Iterable[frozenset[int]], tests: int) -> tuple[int, ...]:
-    """Return tests that may all go while the others still reject every one of these programs.
+    """Return tests that can all be removed while the others still reject every one of these programs.
 
     Greedy set cover: the test that rejects most of what is left stays, the earlier one of two that reject as much.
 

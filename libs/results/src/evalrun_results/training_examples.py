@@ -1,4 +1,4 @@
-"""A run's answers as examples for training: accepted ones, chosen and rejected pairs, and all of a problem's. Pure.
+"""A run's completions as training examples: accepted completions, pairs, and all of a problem's. Pure.
 
 An answer that was not judged is no example of anything; a result that can be forged shows no right answer.
 Only first turns count: the feedback that later ones answer is not stored.
@@ -15,7 +15,7 @@ ProblemKey = tuple[str, str]
 
 @dataclass(slots=True)
 class Answers:
-    """The answers to one problem, by verdict, in the order of their samples."""
+    """The completions of a problem, by verdict, in the order of their samples."""
 
     accepted: list[SampleResult] = field(default_factory=list)
     """Each program once."""

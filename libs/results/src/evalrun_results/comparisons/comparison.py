@@ -18,7 +18,7 @@ from evalrun_results.samples import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """One run, as a comparison needs it."""
+    """The facts about a run that a comparison needs."""
 
     place: str
     """Its directory or URL, as the user named it."""
@@ -39,7 +39,7 @@ class RunFacts:
 
     @property
     def partial(self) -> str:
-        """Why its results are not those of every problem; empty if they are."""
+        """Why the results do not cover every problem; empty if they do."""
         return str(self.summary.get("partial") or "")
 
     @property
@@ -69,7 +69,7 @@ class RunFacts:
 
 @dataclass(frozen=True, slots=True)
 class ProblemOutcome:
-    """The outcome of one problem in one run."""
+    """The outcome of a problem in a run."""
 
     judged: int
     accepted: int
@@ -95,7 +95,7 @@ class Flip:
 
 @dataclass(frozen=True, slots=True)
 class DatasetComparison:
-    """One dataset in two runs."""
+    """A dataset in two runs."""
 
     dataset: str
     role: str
@@ -148,7 +148,7 @@ def compare_runs(baseline: RunFacts, candidate: RunFacts) -> Comparison:
 
 
 def compare_dataset(name: str, baseline: RunFacts, candidate: RunFacts) -> DatasetComparison:
-    """Compare one dataset that both runs have."""
+    """Compare a dataset that both runs have."""
     ours, theirs = baseline.totals[name], candidate.totals[name]
     paired = pair(ours, theirs)
     metrics = compared_metrics(name, (baseline, candidate))
@@ -176,7 +176,7 @@ def compare_dataset(name: str, baseline: RunFacts, candidate: RunFacts) -> Datas
 
 
 def compared_metrics(dataset: str, runs: Iterable[RunFacts]) -> list[str]:
-    """Return the metrics of a dataset to compare: the standard ones, and those that the runs report."""
+    """Return the metrics to compare: the standard metrics, and those that the runs report."""
     reported = [metric for run in runs for metric in run.metric_names(dataset)]
     standard = [metric.name for metric in METRICS if metric.measured is Measured.ALWAYS]
     return [metric.name for metric, _ in shown_in(Table.COMPARISON, [*standard, *reported])]
@@ -241,7 +241,7 @@ def _missing_lines(each: DatasetComparison) -> Iterator[str]:
 
 
 def describe_missing(missing: Missing, first: str, second: str) -> str:
-    """Return how many answers of two runs are missing, and what the interval of pass@1 would be without them."""
+    """Describe how many completions of two runs are missing, and the interval of pass@1 without their problems."""
     counts = f"{missing.baseline:,} answers of {first} and {missing.candidate:,} of {second} were not judged"
     if missing.low is None or missing.high is None:
         return f"{counts}; intervals take them in the least favourable way"

@@ -1,4 +1,4 @@
-"""Finds differences in how two runs were measured; each one becomes a warning. Pure."""
+"""Finds differences in how two runs were measured. Each difference becomes a warning. Pure."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,7 +29,7 @@ _OF_THE_MODEL: Final = ("model_revision", "weights_sha256", "adapter_sha256", "q
 
 
 def differing_conditions(first: Info, second: Info, datasets: Iterable[str]) -> list[str]:
-    """Name what two runs did not have in common, one line each, `A against B`.
+    """Name the conditions that differ between two runs, one line each, as `A against B`.
 
     Args:
         first, second: the run_info.json of A and of B.
@@ -44,7 +44,7 @@ def differing_conditions(first: Info, second: Info, datasets: Iterable[str]) -> 
 
 
 def measured_otherwise(first: Info, second: Info, datasets: Iterable[str]) -> list[str]:
-    """Return what of the engine, the judge or the tests changed between two runs; the model and its weights may."""
+    """Name the changes of engine, judge or tests between two runs. The model and its weights may differ."""
     lines: list[str] = []
     for field, label in ENGINE_FIELDS.items():
         said = [_engines_say(info, field) for info in (first, second)]
@@ -55,7 +55,7 @@ def measured_otherwise(first: Info, second: Info, datasets: Iterable[str]) -> li
 
 
 def differ_by_seed_alone(first: Info, second: Info, datasets: Iterable[str]) -> bool:
-    """Return whether two runs generated answers with one configuration, and with seeds that differ.
+    """Return whether two runs have the same configuration except for their seeds.
 
     What a run does not say of its model, or answers that were made elsewhere, are no ground for taking runs together.
     """
@@ -93,7 +93,8 @@ def _protocol(first: Info, second: Info) -> Iterator[str]:
 
 
 def _engine(first: Info, second: Info) -> Iterator[str]:
-    """Name what differs in how the answers were computed: another engine or GPU rounds otherwise, and answers flip."""
+    """Name differences in how completions were computed: another engine or GPU rounds differently, which changes
+    completions."""
     if any(info.get("responses") is not None for info in (first, second)):
         return
     specs = [_inside(info, "spec") for info in (first, second)]
@@ -108,7 +109,7 @@ def _engine(first: Info, second: Info) -> Iterator[str]:
 
 
 def differing_versions(first: Info, second: Info, name: str) -> Iterator[str]:
-    """Say whether two runs had other problems, or other tests, under one dataset's name."""
+    """Say whether two runs had other problems or tests under the same dataset name."""
     ours, theirs = (_inside(_inside(info, "datasets"), name) for info in (first, second))
     if ours.get("prompts_sha256") != theirs.get("prompts_sha256"):
         yield f"{name}: the prompts are not the same (prompts_sha256); only problems with equal names are compared"
@@ -127,7 +128,7 @@ def _dataset(first: Info, second: Info, name: str) -> Iterator[str]:
 
 
 def older_rules(first: Info, second: Info, names: tuple[str, str]) -> Iterator[str]:
-    """Say which of two runs was judged by older rules than the other; runs that name no judge are not told apart."""
+    """Say which of two runs was judged by older rules. Runs that do not name their judge are not compared."""
     found = [[_rules_of(judge) for judge in _inside(info, "judges").values()] for info in (first, second)]
     if not all(found):
         return
@@ -172,7 +173,7 @@ def _judges_say(info: Info, field: str) -> list[str]:
 
 
 def _engines_say(info: Info, field: str) -> list[str]:
-    """Return what the replicas' machines said, each answer once."""
+    """Return the distinct values that the replicas' machines reported."""
     replicas = info.get("replicas")
     listed = replicas if isinstance(replicas, list) else []
     engines = [_inside(each, "engine") for each in listed if isinstance(each, Mapping)]

@@ -17,7 +17,7 @@ from evalrun_results.metrics.intervals import CONFIDENCE, MIN_ON_A_SIDE, MIN_PRO
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One metric in two runs, over the problems that have a value in both."""
+    """A metric in two runs, over the problems that have a value in both."""
 
     metric: str
     problems: int
@@ -38,7 +38,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Answers that were not judged, and what the interval would be without their problems."""
+    """Completions that were not judged, and the interval without their problems."""
 
     baseline: int
     candidate: int
@@ -86,7 +86,7 @@ def differences_of(
 
 
 def share_interval(readings: PairedReadings, confidence: float) -> tuple[Bounds, "Missing | None"]:
-    """Return the interval of a share's difference while answers are missing, and what it would be without them."""
+    """Return the interval of a share's difference with missing completions, and the interval without their problems."""
     low, high = mean_interval(*readings.extremes(), -1.0, 1.0, confidence)
     baseline, candidate = readings.not_judged
     if not baseline and not candidate:

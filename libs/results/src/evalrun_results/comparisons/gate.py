@@ -118,7 +118,7 @@ def decide(low: float | None, high: float | None, max_regression: float, problem
 
 
 def confidence_of(gate: Gate, family: int) -> float:
-    """Return the confidence at which one of `family` gates is decided, by Bonferroni's correction."""
+    """Return the confidence of each of `family` gates, by Bonferroni's correction."""
     return 1 - (1 - gate.confidence_value) / family
 
 
@@ -129,7 +129,7 @@ def decide_gate(
     *,
     family: int = 1,
 ) -> GateResult:
-    """Compare a run with its baseline as the gate asks, by an interval that holds at this one look.
+    """Compare a run with its baseline as the gate specifies, by an interval that is valid for a single look.
 
     Args:
         gate: what is asked.
@@ -227,14 +227,14 @@ def undecided(
 
 
 def nothing_to_compare(gate: Gate) -> str:
-    """Return the message of a gate without a problem."""
+    """Return the message of a gate without problems."""
     named = find_metric(gate.metric)
     needs = f" with {named.number} judged samples" if named and named.metric.measured is Measured.SAMPLES else ""
     return f"{gate.label} {gate.metric}: no problem{needs} in both runs, so nothing to compare"
 
 
 def overall(decisions: Sequence[GateResult]) -> JsonObject:
-    """Return the `gate` of summary.json for all gates together: the worst outweighs the others.
+    """Return the `gate` of summary.json for all gates together: the worst decision.
 
     With one gate it is that one; with several it has their messages, and all of them are under `gates`.
     """
@@ -296,7 +296,7 @@ def _members_of(readings: PairedReadings) -> tuple[Floats, Floats]:
 
 
 def _scales(weights: Sequence[float] | None, values: Sequence[Floats]) -> list[float]:
-    """Return by what each dataset's values are multiplied so that the mean over all is the weighted mean over datasets.
+    """Return the factors of each dataset's values that make the mean over all the weighted mean over datasets.
 
     So one bound serves both, with the largest factor's worst value as the worst that may exist.
     """
@@ -360,7 +360,7 @@ def _message(gate: Gate, decision: GateDecision, found: Difference, confidence: 
 
 
 def missing_text(baseline: int, candidate: int, decision_of_judged: GateDecision) -> str:
-    """Return how many answers were missing, and what the decision would be without their problems."""
+    """Describe how many completions are missing, and the decision without their problems."""
     places = {"baseline": baseline, "candidate": candidate}
     where = " and ".join(f"{count:,} in the {side}" for side, count in places.items() if count)
     return f"; answers not judged, counted in the least favourable way: {where}; without them: {decision_of_judged}"

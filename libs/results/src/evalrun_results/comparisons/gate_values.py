@@ -17,12 +17,12 @@ from evalrun_results.sequential.order import drawing_order
 
 
 class UnusableGateError(Exception):
-    """The runs cannot answer what the gate asks; the message says why, in one line."""
+    """The runs cannot answer the gate's question. The message says why, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class GateDataset:
-    """One dataset of a gate."""
+    """A dataset of a gate."""
 
     readings: PairedReadings | None
     """Of every problem that both runs have, judged or not; None where no problem may have a value."""
@@ -55,7 +55,7 @@ class SequentialGains:
 def compared_values(
     gate: Gate, baseline: Mapping[str, DatasetTotals] | None, candidate: Mapping[str, DatasetTotals]
 ) -> list[GateDataset]:
-    """Return what a gate compares, by dataset in its order.
+    """Return the values that a gate compares, by dataset in its order.
 
     Args:
         gate: what is asked.
@@ -140,7 +140,7 @@ def value_bounds(metric: str, names: Sequence[str], totals: DatasetTotals) -> di
 def base_bounds(
     gate: Gate, baseline: DatasetTotals | None, problem_ids: Sequence[str]
 ) -> dict[str, tuple[float, float, int]]:
-    """Return the bounds of each problem's value in the baseline, as `value_bounds`; without one, the anchor for all.
+    """Return the bounds of each problem's value in the baseline, as `value_bounds`; without a baseline, the anchor.
 
     Problems of which the baseline may have no value are not in it, nor those that it does not have at all.
     """
@@ -175,7 +175,7 @@ def _compared(
 
 
 def with_unanswered(run: DatasetTotals, other: DatasetTotals) -> DatasetTotals:
-    """Return a run's totals, with a problem without verdicts for each that only the other run has.
+    """Return a run's totals, extended by a problem without verdicts for each problem that only the other run has.
 
     A run that leaves out problems might have failed all of them.
     """

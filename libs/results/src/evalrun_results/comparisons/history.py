@@ -1,4 +1,4 @@
-"""The curve of a metric over the steps of a training, from what its runs left behind. Pure.
+"""The curve of a metric over the steps of a training, from the outputs of its runs. Pure.
 
 A run says by `spec.lineage` which checkpoint it evaluated; one that says no step is placed by the number in its model's
 directory (`global_step_120`), else left out with the reason.
@@ -13,7 +13,7 @@ JsonObject = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One checkpoint's figure."""
+    """The metric of a checkpoint."""
 
     step: int
     place: str
@@ -33,13 +33,13 @@ class Point:
 
     @property
     def condition(self) -> str:
-        """Its state, and who signed it."""
+        """The run's state and its signer."""
         return f"{self.state}, signed by {self.signer[:8]}" if self.signer else self.state
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """One dataset's figures, by step."""
+    """The metric of a dataset, by step."""
 
     schedule: str
     """Empty if the runs name none."""
@@ -60,13 +60,13 @@ class HistoryRun:
 
 
 def lineage_of(run_info: JsonObject) -> dict[str, object]:
-    """Return what a run says of where its model comes from; empty if nothing."""
+    """Return the lineage that a run records; empty without a lineage."""
     lineage = _object(_object(run_info.get("spec")).get("lineage"))
     return dict(lineage)
 
 
 def step_of(run_info: JsonObject) -> int | None:
-    """Return the training step of a run; None if it cannot be told."""
+    """Return the training step of a run, or None if it is unknown."""
     step = lineage_of(run_info).get("step")
     if isinstance(step, int) and not isinstance(step, bool):
         return step
@@ -76,7 +76,7 @@ def step_of(run_info: JsonObject) -> int | None:
 
 
 def curves(runs: Iterable[HistoryRun], metric: str, datasets: Sequence[str] = ()) -> tuple[list[Curve], list[str]]:
-    """Return a curve for each schedule and dataset, and the places of runs whose step cannot be told.
+    """Return a curve per schedule and dataset, and the locations of runs whose step is unknown.
 
     Args:
         runs: in any order; two of one step (a checkpoint that was written again) stay two points.

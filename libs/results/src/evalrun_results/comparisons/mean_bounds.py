@@ -1,4 +1,4 @@
-"""Bounds of a mean of bounded values that hold for every number of values, however skewed or one-sided. Pure.
+"""Bounds of a mean of bounded values that are valid for any number of values and any skew. Pure.
 
 Gaffke's bound ("Three test statistics for a nonparametric one-sided hypothesis on the mean of a nonnegative variable",
 Mathematical Methods of Statistics 14, 2005; Learned-Miller and Thomas, arXiv:1905.06208): to the values seen joins the

@@ -9,7 +9,7 @@ from evalrun_results.metrics.problem_totals import DatasetTotals
 
 @dataclass(frozen=True, slots=True)
 class PairedDataset:
-    """One dataset's problems in two runs, in the same order, and how many could not be paired."""
+    """The problems of a dataset in two runs, in the same order, and the number of unpaired problems."""
 
     problem_ids: tuple[str, ...]
     """Judged in both: at least one sample each."""
@@ -25,12 +25,12 @@ class PairedDataset:
 
     @property
     def single_samples(self) -> bool:
-        """Whether every problem has one sample in each run: what McNemar's test is for."""
+        """Whether every problem has a single sample in each run, as McNemar's test requires."""
         return bool((self.baseline.seen == 1).all() and (self.candidate.seen == 1).all())
 
 
 def pair(baseline: DatasetTotals, candidate: DatasetTotals) -> PairedDataset:
-    """Pair the problems of one dataset. Problems that have only noise-floor repeats are not in a run."""
+    """Pair the problems of a dataset. Problems with only noise-floor repeats are ignored."""
     ours = {name for name, problem in candidate.problems.items() if problem.outcomes.seen}
     theirs = {name for name, problem in baseline.problems.items() if problem.outcomes.seen}
     both = ours & theirs

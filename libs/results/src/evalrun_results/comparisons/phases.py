@@ -20,7 +20,7 @@ Reached = Literal["yes", "no", "open", "-"]
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """One figure that a phase should improve."""
+    """A metric that a phase should improve."""
 
     metric: str
     min_change: float = 0.0
@@ -33,7 +33,7 @@ class Headline:
 
 @dataclass(frozen=True, slots=True)
 class TrainingPhase:
-    """One phase of a training."""
+    """A phase of a training."""
 
     name: str
     spellings: tuple[str, ...]
@@ -79,14 +79,14 @@ def phase_named(name: str) -> TrainingPhase | None:
 
 
 def phase_in(run_info: Mapping[str, object]) -> TrainingPhase | None:
-    """Return the phase that a run says in its lineage; None if it says none, or one that is not known."""
+    """Return the phase in a run's lineage, or None if it names none or an unknown phase."""
     said = lineage_of(run_info).get("phase")
     return phase_named(said) if isinstance(said, str) else None
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseRow:
-    """One headline figure of one phase, beside the baseline."""
+    """A headline metric of a phase, beside the baseline."""
 
     phase: str
     goal: str
@@ -102,7 +102,7 @@ class PhaseRow:
 
 
 def phase_rows(found: SeveralRuns, named: Mapping[str, TrainingPhase] | None = None) -> tuple[PhaseRow, ...]:
-    """Return the phase table: each configuration is held beside the first, the baseline, by the goals of its phase.
+    """Return the phase table, which compares each configuration with the first by the goals of its phase.
 
     Args:
         found: the configurations, the baseline first.
@@ -129,7 +129,7 @@ def phase_rows(found: SeveralRuns, named: Mapping[str, TrainingPhase] | None = N
 
 
 def outdated_baselines(found: SeveralRuns) -> Iterator[str]:
-    """Yield why the first configuration must be measured again: another engine or judge measured a later one."""
+    """Yield why the first configuration must be measured again: a later run used another engine or judge."""
     first, *others = found.configurations
     names = [each.dataset for each in found.datasets]
     for other in others:

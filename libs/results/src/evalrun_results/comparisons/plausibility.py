@@ -1,4 +1,5 @@
-"""Usual reasons why a figure is out of its expected range: many answers alike mostly have one cause. Pure."""
+"""Usual causes of a metric outside its expected range: if many completions fail alike, there is mostly a single
+cause. Pure."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -19,7 +20,7 @@ CAUSES: Final = {
 
 
 def likely_causes(datasets: Sequence[DatasetTotals]) -> str:
-    """Return what the answers have in common and what that usually comes from; a general hint where it is nothing."""
+    """Describe what the completions have in common and its usual cause, or give a general hint."""
     return "; ".join(_found(datasets)) or "no common cause shows: read some answers in qa_logs before trusting it"
 
 

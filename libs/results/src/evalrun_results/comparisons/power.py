@@ -38,7 +38,7 @@ class PowerNote:
 
 
 def power_note(differences: Floats, confidence: float = 0.95) -> PowerNote:
-    """Return what paired differences of this spread could have shown.
+    """Return the differences that a comparison with this spread could have detected.
 
     The usual formula of a paired comparison, (z_(1+confidence)/2 + z_power) * s / sqrt(n), with s the standard
     deviation of the differences over problems (Miller 2024, "Adding Error Bars to Evals", arXiv:2411.00640, section 5).
@@ -71,7 +71,8 @@ def margin_to_pass(problems: int, variance: float, confidence: float) -> float:
 
 
 def problems_to_pass(margin: float, variance: float, confidence: float) -> int | None:
-    """Return how many problems a gate needs to pass an equal candidate 4 times in 5; None with no margin: never so.
+    """Return the number of problems with which a gate passes an equal candidate 4 times in 5, or None if there is no
+    margin.
 
     The interval counts a lost problem that was not seen, which costs a margin of `UNSEEN` / problems.
     """
@@ -83,7 +84,7 @@ def problems_to_pass(margin: float, variance: float, confidence: float) -> int |
 
 
 def least_problems(margin: float, confidence: float) -> int:
-    """Return how many problems a gate needs to pass runs that agree on every problem: with fewer nothing passes.
+    """Return the number of problems that a gate needs to pass runs that agree on every problem.
 
     A loss of the margin that falls on whole problems is not met at all among n problems with probability
     (1 - margin)^n, which must be at most the gate's error.
@@ -92,7 +93,7 @@ def least_problems(margin: float, confidence: float) -> int:
 
 
 def gate_outlook(gate: Gate, problems: int | None, *, family: int = 1) -> str | None:
-    """Return what a gate needs to decide, if it can hardly decide with what it has; None if it can.
+    """Describe what a gate needs, if it can hardly decide with the given problems; None if it can.
 
     Args:
         gate: as the spec has it.

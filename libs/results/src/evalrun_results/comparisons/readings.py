@@ -14,7 +14,7 @@ from evalrun_results.metrics.problem_columns import Counts, ProblemColumns
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """One metric of one run, by problem."""
+    """A metric of a run, by problem."""
 
     values: Floats
     """By the answers that were judged."""
@@ -33,7 +33,7 @@ class Readings:
 
 @dataclass(frozen=True, slots=True)
 class PairedReadings:
-    """One metric of two runs over the same problems."""
+    """A metric of two runs over the same problems."""
 
     baseline: Readings
     candidate: Readings
@@ -46,7 +46,7 @@ class PairedReadings:
 
     @property
     def possible(self) -> Mask:
-        """Problems that have a value in both once every answer is judged, or may have one."""
+        """Problems that have a value in both runs, or may have a value once every completion is judged."""
         found: Mask = self.baseline.possible & self.candidate.possible
         return found
 
@@ -74,7 +74,7 @@ class PairedReadings:
 
 
 def read_metric(metric: str, columns: ProblemColumns) -> Readings | None:
-    """Return a metric's readings; None where no problem has a value, or none may have one.
+    """Return a metric's readings, or None if no problem has or may have a value.
 
     A missing answer may be worth any amount, so the values of an amount are those of the judged answers alone.
     """

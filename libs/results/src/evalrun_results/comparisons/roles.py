@@ -1,4 +1,4 @@
-"""Roles of a finished run's datasets: shown beside figures, and checked before a gate. Pure."""
+"""Roles of a finished run's datasets, which tables show and gates check. Pure."""
 
 from collections.abc import Mapping
 
@@ -24,7 +24,7 @@ def named_with_role(dataset: str, role: str) -> str:
 
 
 def refusal_for_role(gate: Gate, dataset: str, role: str) -> str | None:
-    """Return why a gate may not use one of its datasets; None if it may. Test data is not for tuning."""
+    """Return why a gate may not use a dataset, or None if it may. Test data is not for tuning."""
     if role != "test" or dataset in gate.allow_test_role:
         return None
     return (

@@ -29,7 +29,7 @@ Totals = Mapping[str, DatasetTotals]
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """The order in which a run evaluated its problems, which a sequential gate needs beside the results."""
+    """The order in which a run evaluated its problems, which a sequential gate needs."""
 
     seed: int = 0
     problem_ids: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -48,7 +48,8 @@ def gates_of(
     partial: str = "",
     run_info: Mapping[str, object] = MappingProxyType({}),
 ) -> Callable[[Totals], Sequence[GateResult]]:
-    """Return what decides a run's gates at its end. It never raises for a baseline's sake: the run has its results.
+    """Return the function that decides a run's gates at its end. It never raises because of a baseline, since the run
+    has results.
 
     Args:
         gates: of the run.
@@ -118,7 +119,7 @@ def decided_or_raised(
 
 
 def baseline_totals(gate: Gate, base_dir: Path) -> Totals | None:
-    """Read what a gate compares with; None for an anchor.
+    """Read the baseline of a gate; None for an anchor.
 
     Raises:
         BadInputError: no finished run there, or it cannot be read.
@@ -146,7 +147,7 @@ def check_answers_known(run: StoredRun) -> None:
 
 
 def version_warnings(gate: Gate, base_dir: Path, run_info: Mapping[str, object]) -> tuple[str, ...]:
-    """Name what differs between a run and the gate's baseline: problems or tests, and the rules of judging."""
+    """Name differences between a run and its baseline: problems, tests, or rules of judging."""
     if gate.baseline is None:
         return ()
     baseline = StoredRun.open(baseline_place(gate.baseline, base_dir)).run_info
@@ -155,7 +156,7 @@ def version_warnings(gate: Gate, base_dir: Path, run_info: Mapping[str, object])
 
 
 def drawn_by(run: StoredRun, gate: Gate, baseline: Totals | None, candidate: Totals) -> Drawn:
-    """Return how a run that has ended drew its problems.
+    """Return the drawing order of a run that has ended.
 
     Raises:
         UnusableGateError: it was stopped early, and its gate's population cannot be told any more.
@@ -187,7 +188,7 @@ def drawn_by(run: StoredRun, gate: Gate, baseline: Totals | None, candidate: Tot
 
 
 def _check_no_problem_left_out(run: StoredRun, gate: Gate, baseline: Totals | None, candidate: Totals) -> None:
-    """Raise UnusableGateError if a sequential gate's run lacks problems: those that it has are no random sample.
+    """Raise UnusableGateError if a sequential gate's run lacks problems: the others are no random sample.
 
     Other gates count such problems in the least favourable way.
     """

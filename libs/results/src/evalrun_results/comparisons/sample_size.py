@@ -18,7 +18,7 @@ from evalrun_results.sequential.expected_size import problems_needed
 def needs(
     gate: Gate, baseline: Mapping[str, DatasetTotals] | None, pilot: Mapping[str, DatasetTotals], *, family: int = 1
 ) -> str:
-    """Return how many problems and samples a gate needs, in a few sentences, if runs differ as a pilot did.
+    """Describe how many problems and samples a gate needs, in a few sentences, if runs differ like a pilot.
 
     Raises:
         UnusableGateError: a run lacks the dataset, or no problem has a value in both runs.
@@ -65,7 +65,7 @@ def samples_needed(
     problems: int,
     confidence: float,
 ) -> str:
-    """Return how many samples per problem would be enough with the pilot's problems.
+    """Describe how many samples per problem would suffice with the pilot's problems.
 
     The variance of the differences has two parts: real differences between problems, and chance within a problem,
     which shrinks with the number of samples (Miller 2024, section 3.2). Chance is estimated from the samples of each
@@ -94,7 +94,7 @@ def samples_needed(
 
 
 def _within(run: Mapping[str, DatasetTotals], names: tuple[str, ...]) -> float | None:
-    """Return the variance of an answer within its problem; None where one answer is all there is."""
+    """Return the variance of completions within a problem, or None with a single completion per problem."""
     columns = [ProblemColumns.of(run[name]) for name in names if name in run]
     judged = np.concatenate([each.judged for each in columns]) if columns else np.zeros(0)
     accepted = np.concatenate([each.accepted for each in columns]) if columns else np.zeros(0)

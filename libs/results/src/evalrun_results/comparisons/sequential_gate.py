@@ -1,4 +1,4 @@
-"""A sequential gate: decided by the problems drawn so far, in the order drawn, as soon as they say so. Pure."""
+"""Decides a sequential gate from the problems drawn so far, in drawing order, as early as possible. Pure."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -127,7 +127,7 @@ def _message(gate: Gate, decision: GateDecision, found: Finding, values: Values,
 
 
 def _open(gate: Gate, found: Finding, values: Values, confidence: float) -> str:
-    """Return why a sequential gate has not decided, and what would decide."""
+    """Return why a sequential gate has not decided, and what would decide it."""
     bound = bound_text(gate)
     if found.looked_at < len(values.floors):
         return f"the interval still holds {bound}: more problems of the run decide"

@@ -1,4 +1,4 @@
-"""Compares three or more runs: one baseline against the others, or all pairs. Seeds are pooled. Pure."""
+"""Compares three or more runs: a baseline with the others, or all pairs. Seeds are pooled. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -39,7 +39,7 @@ _Values = Mapping[str, Readings]
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A run, or the runs of one configuration that differ by their seed alone."""
+    """A run, or runs that differ only by their seed."""
 
     letter: str
     runs: tuple[RunFacts, ...]
@@ -53,7 +53,7 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One metric of one configuration: the mean over problems of each problem's mean over seeds."""
+    """A metric of a configuration: the mean over problems of each problem's mean over seeds."""
 
     value: float
     spread: float | None
@@ -90,7 +90,7 @@ class FlipAcross:
 
 @dataclass(frozen=True, slots=True)
 class DatasetAcross:
-    """One dataset in several configurations."""
+    """A dataset in several configurations."""
 
     dataset: str
     role: str
@@ -141,7 +141,7 @@ class SeveralRuns:
 
 
 def configurations_of(runs: Sequence[RunFacts], *, pool_seeds: bool) -> tuple[Configuration, ...]:
-    """Return the runs as configurations, in the order given; `pool_seeds`: one for runs that differ by seed alone.
+    """Return the runs as configurations, in the given order. `pool_seeds` joins runs that differ only by seed.
 
     Raises:
         ValueError: there are more configurations than letters.
@@ -265,7 +265,7 @@ def _contrast(first: str, second: str, values: Mapping[str, _Values], solved: Ma
 
 
 def least_favourable_p(readings: PairedReadings) -> float:
-    """Return the p-value of the difference with each missing answer counting against it: 1 where they may undo it."""
+    """Return the p-value with each missing completion counting against the difference; 1 if they could undo it."""
     lows, highs = readings.extremes()
     if lows.sum() <= 0 <= highs.sum():
         return 1.0 if readings.not_judged != (0, 0) else sign_flip_p(lows)
@@ -273,7 +273,7 @@ def least_favourable_p(readings: PairedReadings) -> float:
 
 
 def _corrected(datasets: Sequence[DatasetAcross]) -> tuple[DatasetAcross, ...]:
-    """Return the datasets with the p-values of all comparisons adjusted as one family."""
+    """Return the datasets with the p-values of all comparisons adjusted as a single family."""
     adjusted = iter(holm([each.p for dataset in datasets for each in dataset.contrasts if each.p is not None]))
     return tuple(
         replace(

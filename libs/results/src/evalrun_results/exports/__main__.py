@@ -28,7 +28,7 @@ def exporter_of(job: ExportJob) -> Exporter:
 
 
 def main(directory: Path) -> int:
-    """Do the export; gives the exit code."""
+    """Export, and return the exit code."""
     die_with_parent()
     job = ExportJob.model_validate_json((directory / "job.json").read_bytes())
     try:

@@ -38,7 +38,7 @@ class CurvePoint(BaseModel):
 
 
 class ExportContent(BaseModel):
-    """One run, as an exporter gets it."""
+    """A run, as given to an exporter."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -86,7 +86,7 @@ def curve_point(order: RunConfig) -> CurvePoint | None:
 
 
 def metric_values(datasets: Mapping[str, DatasetMetrics]) -> dict[str, float]:
-    """Return every figure that has a value by `eval/<dataset>/<metric>`, and each dataset's coverage beside them."""
+    """Return every known metric as `eval/<dataset>/<metric>`, with each dataset's coverage."""
     values = {}
     for name, metrics in datasets.items():
         values[export_name(name, "coverage")] = metrics.coverage
@@ -103,7 +103,7 @@ def content_of(
     datasets: Mapping[str, DatasetMetrics],
     qa: Mapping[str, Sequence[JsonObject]],
 ) -> ExportContent:
-    """Put together what is exported."""
+    """Assemble the content of an export."""
     content: dict[str, object] = {
         "id": export_id(order),
         "run": order.run,

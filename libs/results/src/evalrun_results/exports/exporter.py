@@ -9,7 +9,7 @@ from evalrun_results.exports.content import ExportContent
 
 
 class ExportError(Exception):
-    """The service could not be reached, or refused. The message is one line without secrets."""
+    """The service is unreachable or refused the export. The message is one line without secrets."""
 
 
 class WandbTarget(BaseModel):
@@ -52,7 +52,7 @@ class Exported(BaseModel):
 
 
 class ExportJob(BaseModel):
-    """One export, as the process that does it reads it."""
+    """An export, as read by the process that does it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -65,7 +65,7 @@ class ExportJob(BaseModel):
 
 
 class Exporter(Protocol):
-    """Sends a run somewhere. Sending it again replaces what was sent."""
+    """Sends a run to a service. Sending it again replaces the previous export."""
 
     def export(self, content: ExportContent) -> Exported:
         """Send the run; blocking.

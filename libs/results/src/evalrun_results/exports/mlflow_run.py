@@ -20,7 +20,7 @@ BATCH = 100
 
 
 class MlflowExporter:
-    """Writes one run of an experiment, and the logged model of the checkpoint that it evaluated.
+    """Writes a run of an experiment, and the logged model of its checkpoint.
 
     Args:
         target: the tracking server.
@@ -55,7 +55,7 @@ class MlflowExporter:
         return str(client.create_experiment(self._experiment) if found is None else found.experiment_id)
 
     def _run_id(self, client: MlflowClient, experiment: str, content: ExportContent) -> str:
-        """Return the run with our id, so that none is duplicated; create it if there is none."""
+        """Return the run with our id, or create it, so that no run is duplicated."""
         found = client.search_runs([experiment], filter_string=f"tags.`{ID_TAG}` = '{content.id}'", max_results=1)
         if found:
             return str(found[0].info.run_id)
@@ -65,7 +65,7 @@ class MlflowExporter:
     def _model_id(
         self, client: MlflowClient, experiment: str, run: str, content: ExportContent
     ) -> tuple[str | None, str]:
-        """Return the logged model of the run's checkpoint, or why there is none; create it once.
+        """Return the logged model of the run's checkpoint, created once, or why there is none.
 
         A rewritten checkpoint is another one: models are told apart by the run, of which each checkpoint has one.
         """
@@ -95,7 +95,7 @@ class MlflowExporter:
         return str(model.model_id), ""
 
     def _send(self, client: MlflowClient, run: str, content: ExportContent, model: str | None) -> None:
-        """Send what can be sent twice: parameters never change over the exports of a run, metrics of one step may."""
+        """Send what may be sent twice: parameters do not change between exports of a run, but metrics of a step may."""
         now, step = int(time.time() * 1000), 0 if content.point is None else content.point.step
         metrics = [Metric(key, value, now, step, model_id=model) for key, value in content.metrics.items()]
         client.log_batch(run, metrics=metrics)

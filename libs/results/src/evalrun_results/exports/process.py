@@ -95,7 +95,7 @@ def last_line(errors: Path) -> str:
 
 
 def end_group(process: "subprocess.Popen[bytes]") -> None:
-    """Kill what is left of the process and its children; the service process of wandb ends when its parent does."""
+    """Kill the process and its remaining children. The service process of wandb ends with its parent."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""Exports a finished run to what its spec names; what fails becomes a warning of the run."""
+"""Exports a finished run to the targets in its spec. Failures become warnings of the run."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -52,7 +52,7 @@ def targets_of(exports: Exports) -> list[Target]:
 
 
 class RunExports:
-    """The exports of one run.
+    """The exports of a run.
 
     Args:
         order: the run's.
@@ -90,7 +90,7 @@ class RunExports:
         return ExportReport(entries, tuple(warnings), wandb_url)
 
     def _try(self, target: Target, content: ExportContent, directory: Path) -> Exported | str:
-        """Export to one target; the reason where that failed."""
+        """Export to a target. Return the reason if it fails."""
         try:
             return self._export(target, content, directory)
         except (ExportError, OSError) as error:

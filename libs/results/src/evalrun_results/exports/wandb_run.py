@@ -16,7 +16,7 @@ STEP = "checkpoint_step"
 
 
 class WandbExporter:
-    """Writes one run of a project, and its point on the curve of its schedule, which is a run of its own.
+    """Writes a run of a project, and its point on the curve of its schedule, which is a separate run.
 
     Args:
         target: the project.
@@ -50,7 +50,7 @@ class WandbExporter:
         return Exported(files=self._keep(content.id))
 
     def _add_to_curve(self, content: ExportContent, point: CurvePoint) -> None:
-        """Log one more row of the curve. Sent twice, the same point is there twice, one upon the other."""
+        """Log a row of the curve. A point that is sent twice appears twice, at the same place."""
         curve = {"schedule": point.schedule, "namespace": content.namespace}
         run = self._open(point.id, point.schedule, content, "curve", curve)
         run.define_metric(STEP, hidden=True)
@@ -88,8 +88,7 @@ class WandbExporter:
         )
 
     def _keep(self, run_id: str) -> str:
-        """Move an offline run's files beside the outputs, instead of those of an earlier export; give their
-        directory."""
+        """Move an offline run's files beside the outputs, replacing an earlier export. Return their directory."""
         place = self._folder / OFFLINE_DIRECTORY
         place.mkdir(exist_ok=True)
         for earlier in place.glob(f"offline-run-*-{run_id}"):

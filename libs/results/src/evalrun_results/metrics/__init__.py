@@ -1,1 +1,1 @@
-"""Metrics and their intervals, from samples one by one. Pure."""
+"""Computes metrics and their intervals from a stream of samples. Pure."""

@@ -46,7 +46,7 @@ SEED: Final = 20_240_229
 
 @dataclass(frozen=True, slots=True)
 class MetricOptions:
-    """Inputs from the run's spec and its GPUs, besides the results."""
+    """Options of the metrics from the run's spec and its GPUs."""
 
     ks: tuple[int, ...] | None = None
     """The k of pass@k to report; None: 1, 10 and 100 as far as n reaches."""
@@ -68,7 +68,7 @@ class MetricOptions:
 
 @dataclass(frozen=True, slots=True)
 class DatasetMetrics:
-    """The metrics of one dataset."""
+    """The metrics of a dataset."""
 
     coverage: float
     """Judged / all, in samples."""
@@ -107,7 +107,7 @@ class DatasetMetrics:
 
 @dataclass(slots=True)
 class MetricsAccumulator:
-    """Takes results one by one, in any order, and keeps a few numbers a problem."""
+    """Adds up results in any order, and keeps a few numbers per problem."""
 
     samples_per_seed: int | None = None
     """Of `protocol.samples` where a run has several seeds, to keep totals of each; None: it has one."""
@@ -121,7 +121,7 @@ class MetricsAccumulator:
         return self._datasets
 
     def add(self, result: SampleResult) -> None:
-        """Add one result.
+        """Add a result.
 
         Raises:
             ValueError: the same key was given before.
@@ -180,7 +180,7 @@ def gpu_shares(datasets: Mapping[str, DatasetTotals], gpu_seconds: float | None)
 def dataset_metrics(
     totals: DatasetTotals, options: MetricOptions, gpu_seconds: float | None, work: WorkShares | None
 ) -> DatasetMetrics:
-    """Return the metrics of one dataset.
+    """Return the metrics of a dataset.
 
     Args:
         totals: by problem.
@@ -224,7 +224,7 @@ def mean_figures(totals: DatasetTotals, options: MetricOptions) -> dict[str, flo
 
 
 def dataset_figures(totals: DatasetTotals, seed: int) -> Mapping[str, Figure]:
-    """Return the figures that a terminal shows of every run, for a part of a dataset."""
+    """Return the metrics that a terminal shows, for a part of a dataset."""
     columns = ProblemColumns.of(totals)
     wanted = [metric.at(0) for metric, _ in metrics_in(Table.END)]
     metric_set = MetricSet(bool((columns.seen > 1).any()))
@@ -234,7 +234,7 @@ def dataset_figures(totals: DatasetTotals, seed: int) -> Mapping[str, Figure]:
 
 
 def problem_values(columns: ProblemColumns, names: Iterable[str]) -> dict[str, tuple[Floats, Mask]]:
-    """Return every problem's value and which problems have one, for each of these metrics that is a mean over problems.
+    """Return every problem's value, and which problems have a value, for metrics that are means over problems.
 
     By the very estimators of the figures: two runs are compared by the differences of these values.
     """
@@ -262,7 +262,7 @@ def _turns_for(named: NamedMetric, columns: ProblemColumns) -> int:
 
 
 def _reported(given: Measurements, options: MetricOptions, *, clustered: bool) -> Iterator[NamedMetric]:
-    """Yield the metrics that a run has. Metrics of a turn that stand side by side come turn by turn."""
+    """Yield the metrics of a run. Metrics of turns are ordered turn by turn."""
     measured = {Measured.ALWAYS, Measured.REPEATS}
     measured |= {Measured.SAMPLES} if clustered else set()
     measured |= {Measured.BUDGET} if options.budget else set()
@@ -313,7 +313,7 @@ def _with_high_bounds(figures: Mapping[str, Figure], found: Mapping[NamedMetric,
 
 
 def _causes(causes: Counter[str]) -> JsonObject:
-    """Return the most frequent causes with their counts, and the others' sum."""
+    """Return the most frequent causes with their counts, and the sum of the others."""
     named = sorted((-count, cause) for cause, count in causes.items() if cause != OTHER_CAUSES)
     listed: JsonObject = {cause: -count for count, cause in named[:LISTED_CAUSES]}
     others = causes[OTHER_CAUSES] - sum(count for count, _ in named[LISTED_CAUSES:])
@@ -321,7 +321,7 @@ def _causes(causes: Counter[str]) -> JsonObject:
 
 
 def _counts(totals: DatasetTotals, columns: ProblemColumns, left_out: JsonObject) -> JsonObject:
-    """Count samples, unless the name says problems; all are of the run itself, not of noise-floor repeats."""
+    """Count samples, or problems if the name says so, without noise-floor repeats."""
     not_judged = int((columns.seen - columns.judged).sum())
     statuses: Counter[str] = Counter({name: int(columns.statuses[name].sum()) for name in FINAL_STATUSES})
     statuses["api_error"] += not_judged

@@ -24,7 +24,7 @@ class ActiveTime:
     _ends: list[float] = field(default_factory=list)
 
     def add(self, start: float, end: float) -> None:
-        """Add an interval; one that ends before it starts is empty."""
+        """Add an interval. An interval that ends before it starts is empty."""
         end = max(start, end)
         first = bisect_left(self._ends, start - PAUSE_SECONDS)
         after = bisect_right(self._starts, end + PAUSE_SECONDS)
@@ -62,7 +62,7 @@ class WorkShares:
 
 @dataclass(slots=True)
 class RunActivity:
-    """Takes the results of a run one by one, in any order."""
+    """Collects the results of a run in any order."""
 
     _generation: ActiveTime = field(default_factory=ActiveTime)
     _judging: ActiveTime = field(default_factory=ActiveTime)
@@ -79,7 +79,7 @@ class RunActivity:
             self._judging.add(began, result.judged_at)
 
     def shares(self, generation_work: float, judging_work: float, problems: int) -> WorkShares | None:
-        """Return what each unit of work took of the run's active time; None if no time is known.
+        """Return the run's active time per unit of work, or None if no time is known.
 
         Args:
             generation_work: seconds of all requests together.

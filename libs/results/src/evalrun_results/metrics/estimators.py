@@ -61,7 +61,7 @@ class Measurements:
 
 @dataclass(frozen=True, slots=True)
 class ProblemValues:
-    """A metric of each problem, as a quotient. The metric's `Interval` says how they become one figure."""
+    """A metric of each problem, as a quotient. The metric's `Interval` says how they are combined."""
 
     above: Floats | Counts | Mask
     below: Floats | Counts
@@ -99,7 +99,7 @@ def value_bounds(found: ProblemValues, columns: ProblemColumns) -> tuple[Floats,
 
 
 def missing_samples(found: ProblemValues, columns: ProblemColumns) -> Counts:
-    """Return how many samples of each problem are missing for a metric that is a share."""
+    """Return the number of missing samples of each problem, for a metric that is a share."""
     return columns.seen - found.below.astype(np.int64) if found.unknown is None else found.unknown
 
 
@@ -251,7 +251,7 @@ def _zero_reward_by_turn(given: Measurements, turn: int) -> ProblemValues:
 
 
 def _tokens_of_turn(given: Measurements, turn: int) -> ProblemValues:
-    """Return the tokens of one turn's answers, for the problems that had such a turn."""
+    """Return the tokens of a turn's completions, for the problems with such a turn."""
     pairs = [problem.turn_tokens(turn - 1) for problem in given.columns.problems]
     tokens: Floats = np.array([count for count, _ in pairs], dtype=np.float64)
     return ProblemValues(tokens, np.ones(len(pairs)), np.array([known for _, known in pairs], dtype=np.bool_))

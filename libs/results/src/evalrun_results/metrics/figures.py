@@ -68,7 +68,7 @@ class Figure:
 
 @dataclass(slots=True)
 class MetricSet:
-    """Collects figures over the same problems, so that the ratios among them share one set of bootstrap draws."""
+    """Collects metrics over the same problems, so that ratios share a set of bootstrap draws."""
 
     clustered: bool
     """Some problem has more than one sample: Wilson's interval would be far too narrow."""
@@ -80,7 +80,7 @@ class MetricSet:
     _order: list[str] = field(default_factory=list)
 
     def share(self, name: str, hits: NDArray[np.generic], trials: NDArray[np.generic], members: Mask) -> None:
-        """Report the mean over the member problems of hits / trials; with one trial each it is a proportion."""
+        """Report the mean over the member problems of hits / trials. With a single trial each it is a proportion."""
         hit, tried = hits[members].astype(np.int64), trials[members].astype(np.int64)
         if self.clustered or (tried != 1).any():
             shares = np.zeros(len(members))

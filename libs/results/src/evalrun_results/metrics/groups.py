@@ -17,7 +17,7 @@ FiguresOf = Callable[[DatasetTotals, int], Mapping[str, Figure]]
 
 
 def group_figures(totals: DatasetTotals, figures_of: FiguresOf, seed: int) -> JsonObject:
-    """Return the figures by difficulty and by tag; a key is absent where no problem has one."""
+    """Return the metrics by difficulty and by tag. A key is absent if no problem has a value for it."""
     kinds = {"by_difficulty": _difficulty_of, "by_tag": _tags_of}
     found = {name: _by_group(totals, groups_of, figures_of, seed) for name, groups_of in kinds.items()}
     return {name: groups for name, groups in found.items() if groups}

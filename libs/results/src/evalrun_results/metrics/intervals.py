@@ -1,4 +1,4 @@
-"""95 % intervals, each with the number of problems from which it keeps what it promises. Pure.
+"""95 % intervals, with the number of problems from which each is reliable. Pure.
 
 Wilson's serves proportions, the percentile bootstrap over problems means and ratios of many problems, `plus_four` and
 `plus_two` those of few, order statistics percentiles. Samples of one problem are never taken apart: they are clustered,
@@ -89,7 +89,7 @@ def bootstrap_ratios(
 
 
 def plus_four(values: Floats) -> Bounds:
-    """Return the 95 % interval of the mean of values from 0 to 1, one a problem, that holds for any number of problems.
+    """Return the 95 % interval of the mean of values from 0 to 1, one per problem, for any number of problems.
 
     Agresti and Coull's "plus four" (1998), over problems: two more problems at 0 and two at 1 join the sample, and the
     usual interval of a mean follows. So one problem does not have zero width, and neither does a mean of 0 or 1.
@@ -105,7 +105,7 @@ def plus_four(values: Floats) -> Bounds:
 
 
 def plus_two(differences: Floats, confidence: float = CONFIDENCE) -> Bounds:
-    """Return the interval of the mean of paired differences from -1 to 1, one a problem, for any number of problems.
+    """Return the interval of the mean of paired differences from -1 to 1, one per problem, for any number of problems.
 
     Bonett and Price's interval (2012), over problems: a problem that only one run solved joins on each side. So runs
     that agree on every problem are not taken as equal for certain: what was not seen in n problems may still happen.

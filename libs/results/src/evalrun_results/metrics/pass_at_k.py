@@ -4,7 +4,8 @@ import math
 
 
 def pass_at_k(samples: int, accepted: int, k: int) -> float:
-    """Return the unbiased estimate of the chance that one of k samples is accepted: 1 - C(n-c, k) / C(n, k).
+    """Return the unbiased estimate of the probability that at least one of k samples is accepted: 1 - C(n-c, k) / C(n,
+    k).
 
     The quotient is computed as the product of (1 - k / i) for i in n-c+1..n (Chen et al. 2021, arXiv:2107.03374),
     which stays in range where the binomials have hundreds of digits, summed as logarithms, where a long product

@@ -1,4 +1,4 @@
-"""A dataset's problems as numpy columns, one row a problem in the order of their ids. Pure."""
+"""A dataset's problems as numpy columns, one row per problem in the order of their ids. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -90,7 +90,7 @@ class ProblemColumns:
 
     @property
     def rewarded(self) -> Counts:
-        """Samples whose tests or grader say what they are worth: a problem has the one or the other."""
+        """Samples whose tests or grader give a score. A problem has either tests or a grader."""
         return np.maximum(self.pass_ratio_count, self.score_count)
 
     def score(self) -> Floats:
@@ -143,7 +143,7 @@ class ProblemColumns:
 
 
 def _pass_at_or_one_of(k: int, seen: Counts, accepted: Counts) -> Floats:
-    """Return pass@k of each problem; with fewer than k samples, whether one of them was accepted."""
+    """Return pass@k of each problem; with fewer than k samples, whether any was accepted."""
     pairs = zip(seen.tolist(), accepted.tolist(), strict=True)
     return np.array([pass_at_k(n, c, k) if n >= k else float(c > 0) for n, c in pairs])
 

@@ -43,14 +43,14 @@ MAX_CAUSES: Final = 1000
 
 @dataclass(slots=True)
 class Outcomes:
-    """Samples of one problem in one pass, a bit a sample."""
+    """Samples of a problem in a repeat, one bit per sample."""
 
     seen: int = 0
     judged: int = 0
     accepted: int = 0
 
     def add(self, result: SampleResult) -> None:
-        """Note one sample.
+        """Record a sample.
 
         Raises:
             ValueError: it was noted before; it would count twice.
@@ -67,7 +67,7 @@ class Outcomes:
 
 @dataclass(slots=True)
 class LaterTurn:
-    """Answers of one problem in one later turn."""
+    """Completions of a problem in a later turn."""
 
     outcomes: Outcomes = field(default_factory=Outcomes)
     zero_samples: int = 0
@@ -82,7 +82,7 @@ NO_TURN: Final = LaterTurn()
 
 @dataclass(slots=True)
 class ProblemTotals:
-    """One problem's samples of the run itself (repeat 0), summed.
+    """Sums over a problem's samples in the run itself (repeat 0).
 
     Verdicts are those of the first turn; tokens and seconds are those of all turns.
     """
@@ -122,14 +122,14 @@ class ProblemTotals:
     """Later turns by number, from 1; None if there are none."""
 
     def add(self, result: SampleResult) -> None:
-        """Add one sample's first answer in the run itself."""
+        """Add a sample's first completion in the run itself."""
         self.outcomes.add(result)
         self._add_work(result)
         if result.judged:
             self._add_verdict(result)
 
     def add_turn(self, result: SampleResult) -> None:
-        """Add one answer of a later turn."""
+        """Add a completion of a later turn."""
         if self.turns is None:
             self.turns = {}
         turn = self.turns.setdefault(result.turn, LaterTurn())
@@ -140,11 +140,11 @@ class ProblemTotals:
         self._add_work(result)
 
     def later_turn(self, turn: int) -> LaterTurn:
-        """Return a later turn; an empty one where no sample had it."""
+        """Return a later turn; empty if no sample had it."""
         return (self.turns or {}).get(turn, NO_TURN)
 
     def turn_tokens(self, turn: int) -> tuple[int, bool]:
-        """Return the output tokens of one turn's answers, and whether there are any and all were counted."""
+        """Return the output tokens of a turn's completions, and whether there are any and all were counted."""
         if turn:
             later = self.later_turn(turn)
             return later.output_tokens, later.with_tokens == later.outcomes.seen.bit_count() > 0
@@ -155,7 +155,7 @@ class ProblemTotals:
 
     @property
     def accepted_samples(self) -> int:
-        """Samples of which an answer was accepted, in whichever turn, a bit a sample."""
+        """Samples with an accepted completion in any turn, one bit per sample."""
         accepted = self.outcomes.accepted
         for turn in (self.turns or {}).values():
             accepted |= turn.outcomes.accepted
@@ -192,13 +192,14 @@ class ProblemTotals:
             self.zero_samples |= 1 << result.sample
 
     def add_repeat(self, result: SampleResult) -> None:
-        """Add one sample of a noise-floor repeat."""
+        """Add a sample of a noise-floor repeat."""
         if self.repeats is None:
             self.repeats = {}
         self.repeats.setdefault(result.repeat, Outcomes()).add(result)
 
     def flips(self) -> tuple[int, int]:
-        """Return how many verdicts of noise-floor repeats differ from the run's own, and how many can be compared."""
+        """Return the number of verdicts of noise-floor repeats that differ from the run's own, and the number that
+        can be compared."""
         own, differ, comparable = self.outcomes, 0, 0
         for repeat in (self.repeats or {}).values():
             both = own.judged & repeat.judged
@@ -219,7 +220,7 @@ def has_memory_limit(result: SampleResult) -> bool:
 
 @dataclass(slots=True)
 class DatasetTotals:
-    """One dataset's results, summed."""
+    """Sums over a dataset's results."""
 
     problems: dict[str, ProblemTotals] = field(default_factory=dict)
     all_output_tokens: int = 0
@@ -235,7 +236,7 @@ class DatasetTotals:
     """Tests of the run itself, of judged first answers, by `TestStatus`."""
 
     def add(self, result: SampleResult) -> None:
-        """Add one result of whichever pass."""
+        """Add a result of any repeat."""
         if result.output_tokens is not None:
             self.all_output_tokens += result.output_tokens
             self.tokens_known = True
@@ -278,6 +279,6 @@ class DatasetTotals:
             self.flags[f"accepted_by_{leniency}"] += 1
 
     def _add_cause(self, cause: str) -> None:
-        """Count one answer that was not judged; texts of their own, beyond many others, are not kept."""
+        """Count a completion that was not judged. Beyond many distinct texts, new texts are not kept."""
         known = cause in self.causes or len(self.causes) < MAX_CAUSES
         self.causes[cause if known else OTHER_CAUSES] += 1

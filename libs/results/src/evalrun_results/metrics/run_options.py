@@ -1,4 +1,4 @@
-"""What a run's spec says about its metrics: the same when they are computed first and when they are checked. Pure."""
+"""Derives the metric options from a run's spec, for computing metrics and for checking them later. Pure."""
 
 from collections.abc import Mapping
 from decimal import Decimal

@@ -20,5 +20,5 @@ def seed_figures(seeds: Sequence[Mapping[str, float]]) -> JsonObject:
 
 
 def _figure(values: Sequence[float]) -> JsonObject:
-    """Return the values with their mean and their standard deviation, that of a sample."""
+    """Return the values with their mean and their sample standard deviation."""
     return {"values": list(values), "mean": fmean(values), "deviation": stdev(values)}

@@ -1,4 +1,4 @@
-"""Metrics of EVAL@turns: what samples reach by each turn. Pure.
+"""Metrics of EVAL@turns: which samples are accepted by each turn. Pure.
 
 Counted from the bit masks that a problem's totals keep for each turn. Two rules settle every case:
 - An accepted answer settles its sample; without a further answer a sample keeps its last verdict.
@@ -16,7 +16,7 @@ from evalrun_results.metrics.problem_totals import ProblemTotals
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """Samples of one problem at the end of one turn, a bit a sample."""
+    """Samples of a problem at the end of a turn, one bit per sample."""
 
     known: int
     """Samples that say something: their last answer so far was judged, or an earlier one was accepted."""
@@ -31,7 +31,7 @@ class Reached:
 
 
 def reached(problem: ProblemTotals, turns: int) -> list[Reached]:
-    """Return what a problem's samples have reached at the end of each turn."""
+    """Return the state of a problem's samples at the end of each turn."""
     first = problem.outcomes
     failed_first = first.judged & ~first.accepted
     accepted = unknown = zero = 0

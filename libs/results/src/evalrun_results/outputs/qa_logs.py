@@ -1,4 +1,4 @@
-"""The QA logs: one record a sampled result, for people to read, and the summary of how they were sampled. Pure."""
+"""The QA logs: a record per sampled result, for people to read, and a summary of the sampling. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -41,7 +41,7 @@ class QaOptions:
 
 @dataclass(slots=True)
 class QaLogs:
-    """Takes results one by one and keeps the records that are sampled.
+    """Collects the records of sampled results.
 
     In any order, but for the turns of a sample, which follow each other: its last answer is what is sampled, and the
     chat that led to it shows the earlier ones.
@@ -55,7 +55,7 @@ class QaLogs:
         self._sampler = StratifiedSampler(self.options.seed)
 
     def add(self, result: SampleResult) -> None:
-        """Offer one result; noise-floor repeats are not sampled."""
+        """Offer a result. Noise-floor repeats are not sampled."""
         if result.repeat == 0:
             if result.turn == 0:
                 self._offer_last()
@@ -86,7 +86,7 @@ class QaLogs:
 
 
 def qa_record(result: SampleResult, options: QaOptions) -> JsonObject:
-    """Return the record of one result (docs/outputs.md), with `sample` and `not_judged_reason` beside it."""
+    """Return the record of a result (docs/outputs.md), with `sample` and `not_judged_reason` beside it."""
     return {
         "problem_id": result.problem_id,
         "dataset": result.dataset,
@@ -117,7 +117,7 @@ def qa_record(result: SampleResult, options: QaOptions) -> JsonObject:
 
 
 def error_breakdown(verdict: pb.Verdict | None) -> JsonObject:
-    """Count the tests by what they are counted as.
+    """Count the tests by their outcome.
 
     `memory_limit` are also in `runtime_error`; where there was nothing to run, every test is in `empty_output` and in
     `syntax_error`. The others add up to the number of tests.
@@ -133,7 +133,7 @@ def error_breakdown(verdict: pb.Verdict | None) -> JsonObject:
 
 
 def first_failed_case(verdict: pb.Verdict | None) -> JsonObject | None:
-    """Return the first test that the program failed; if there is none, the first that could not be judged."""
+    """Return the first test that the program failed, or else the first test that could not be judged."""
     tests = [] if verdict is None else [test for test in verdict.tests if test.status != pb.TEST_STATUS_SUCCESS]
     tests.sort(key=lambda test: test.status == pb.TEST_STATUS_API_ERROR)
     if not tests:

@@ -1,4 +1,4 @@
-"""The row that stands for one result in `results.jsonl` and `results.parquet` (docs/outputs.md). Pure.
+"""The row for a result in `results.jsonl` and `results.parquet` (docs/outputs.md). Pure.
 
 Rows are msgspec structs: made and encoded in half the time of dicts, and a run has a million of them.
 """
@@ -31,7 +31,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 class JudgedTest(msgspec.Struct, gc=False):
-    """One test's record. `*_length` is a text's full length in bytes; the text may be cut."""
+    """The record of a test. `*_length` is a text's full length in bytes; the text may be cut."""
 
     case_index: int
     status: str
@@ -102,7 +102,7 @@ class ResultRow(msgspec.Struct, gc=False):
 
 
 def result_row(result: SampleResult) -> ResultRow:
-    """Return the row of one result."""
+    """Return the row of a result."""
     verdict = result.verdict or _NO_VERDICT
     return ResultRow(  # by position: by name it takes twice as long
         result.dataset,

@@ -1,4 +1,4 @@
-"""`results.jsonl` and `results.parquet`, written together from one stream of rows."""
+"""Writes `results.jsonl` and `results.parquet` together from one stream of rows."""
 
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -111,15 +111,15 @@ class ResultTable:
         self._writing: Future[None] | None = None
 
     def add(self, result: SampleResult) -> None:
-        """Append one result's row. Raises OSError if a file could not be written."""
+        """Append the row of a result. Raises OSError if a file could not be written."""
         encode_row(result_row(result), self._line)
         self._pending += self._line
         if len(self._pending) >= ROW_GROUP_BYTES:
             self.flush()
 
     def flush(self) -> None:
-        """Begin to write the rows that are held. Waits for those before them: at most one row group is under way, so
-        that memory stays bounded. Raises OSError if one could not be written."""
+        """Begin to write the collected rows after waiting for earlier rows. At most one row group is being written,
+        which bounds the memory. Raises OSError if an earlier group could not be written."""
         self.wait()
         if self._pending:
             content, self._pending = self._pending, bytearray()

@@ -47,7 +47,7 @@ def send(url: str, names: Sequence[str], output: BinaryIO) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Send; gives the exit code."""
+    """Send, and return the exit code."""
     if not arguments:
         sys.stderr.write("evalrun: name the URL of the outputs\n")
         return ExitCode.BAD_INPUT

@@ -24,7 +24,7 @@ NO_INTERVAL: Final = "the run was stopped by its gates: only shares have an inte
 
 @dataclass(frozen=True, slots=True)
 class StoppedDataset:
-    """Drawn part of one dataset."""
+    """The drawn part of a dataset."""
 
     problems: int
     """That its figures are about: the first ones in drawing order."""
@@ -50,7 +50,7 @@ class StoppedEarly:
 
     @classmethod
     def parse(cls, value: Mapping[str, Any]) -> Self:
-        """Parse what `as_json` gave. Raises BadInputError."""
+        """Parse the result of `as_json`. Raises BadInputError."""
         try:
             return cls(value["seed"], {name: StoppedDataset(**each) for name, each in value["datasets"].items()})
         except (LookupError, TypeError, AttributeError) as error:

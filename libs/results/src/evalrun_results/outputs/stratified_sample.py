@@ -34,7 +34,8 @@ def stratum_of(final_status: str) -> str:
 
 
 def allot(quotas: Mapping[str, int], available: Mapping[str, int], seed: int) -> dict[str, int]:
-    """Fill each stratum's places as far as it goes and give the rest to the others, in proportion to their quotas.
+    """Fill each stratum's quota as far as possible, and give the rest to the other strata in proportion to their
+    quotas.
 
     Whole places go out by largest remainder; equal remainders are ordered by the seed. What a stratum cannot take of
     them goes round again, until nothing is left to give or to take.
@@ -60,7 +61,7 @@ def largest_remainder(places: int, weights: Mapping[str, int], seed: int) -> dic
 
 
 def priority(seed: int, *key: str | int) -> int:
-    """Return a 64-bit number that stands for chance: the same for the same seed and key, on every machine."""
+    """Return a pseudo-random 64-bit number that is the same for the same seed and key on every machine."""
     text = "\x1f".join(map(str, (seed, *key)))
     return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
@@ -90,7 +91,7 @@ class Reservoir(Generic[T]):
 
 @dataclass(slots=True)
 class DatasetSample(Generic[T]):
-    """A dataset's sample: the items taken by stratum, beside how many there were and should have been."""
+    """A dataset's sample: the items by stratum, with the available and wanted numbers."""
 
     quotas: Mapping[str, int]
     available: dict[str, int]
@@ -99,13 +100,13 @@ class DatasetSample(Generic[T]):
 
 @dataclass(slots=True)
 class StratifiedSampler(Generic[T]):
-    """Samples each dataset of a stream by stratum; holds at most (5 x total + 5) items a dataset."""
+    """Samples each dataset of a stream by stratum. Holds at most (5 x total + 5) items per dataset."""
 
     seed: int
     _reservoirs: dict[str, dict[str, Reservoir[T]]] = field(default_factory=dict)
 
     def offer(self, dataset: str, final_status: str, key: tuple[str, int], make: Callable[[], T]) -> None:
-        """Offer one result. key: problem and sample, unique in the dataset. make: gives what is kept of it."""
+        """Offer a result. key: problem and sample, unique in the dataset. make: builds the item to keep."""
         reservoirs = self._reservoirs.get(dataset)
         if reservoirs is None:
             total = sum(quotas_of(dataset).values())  # any stratum may have to stand in for all the others

@@ -1,4 +1,4 @@
-"""Writes a run's output files (docs/outputs.md) in one pass over its results.
+"""Writes a run's output files (docs/outputs.md) in a single pass over its results.
 
 Each file is there whole or not at all, and `summary.json` comes last: where it is, the directory is complete.
 """
@@ -53,7 +53,7 @@ FinalState: TypeAlias = Literal["Succeeded", "Degraded"]
 
 @dataclass(frozen=True, slots=True)
 class OutputPlan:
-    """Facts about a run that the outputs contain beside the results."""
+    """Facts about a run that the outputs contain besides the results."""
 
     run_info: Mapping[str, object]
     """For audit: written as given, keys sorted. JSON's types only, and no secrets."""
@@ -211,7 +211,7 @@ def resolve_destination(destination: str) -> tuple[fsspec.AbstractFileSystem, st
 
 
 def probe_destination(destination: str) -> None:
-    """Write an empty object where a store's outputs will be, and delete it: what is wrong shows before any work.
+    """Write an empty object to the destination and delete it, so that errors show before any work.
 
     Where it may be written but not deleted it stays, empty.
 
@@ -280,7 +280,7 @@ def _model_of(run_info: Mapping[str, object]) -> str:
 
 
 def summarise(metrics: MetricsAccumulator, disagreements: DisagreementLog, plan: OutputPlan) -> RunSummary:
-    """Return how the run ended: degraded where anything was not judged, whatever its gate says."""
+    """Return the run's state: degraded if anything was not judged, regardless of its gates."""
     datasets = metrics.finish(plan.metrics)
     if plan.stopped is not None:
         datasets = {
@@ -315,7 +315,7 @@ def _partial_lines(summary: RunSummary) -> list[str]:
 
 
 def cost_of(plan: OutputPlan, cpu_seconds: float) -> JsonObject | None:
-    """Return what the run cost in all: seconds of GPUs and of judged programs, and money by the spec's prices.
+    """Return the total cost of the run: seconds of GPUs and of judged programs, and money by the spec's prices.
 
     Returns None where the run had no GPUs of its own and the spec has no price of a CPU hour.
     """
@@ -367,7 +367,7 @@ def send_directory(directory: Path, files: fsspec.AbstractFileSystem, path: str,
 
 
 def _insist(step: Callable[[str], None], target: str, wait: Wait | None) -> None:
-    """Do a step, again and again while `wait` says so. Raises OSError, which names the target."""
+    """Do a step, and repeat it while `wait` agrees. Raises OSError, which names the target."""
     while True:
         try:
             step(target)

@@ -48,7 +48,7 @@ def _figure(metrics: Json, metric: str) -> Markup:
 
 
 def in_all(summary: Json) -> str:
-    """Return in a sentence or two what the whole run cost."""
+    """Describe the cost of the whole run in a sentence or two."""
     what = "The whole run over the problems that were solved, unsolved ones included."
     seconds, money = amount(summary, "cost", "gpu_seconds"), amount(summary, "cost", "money")
     parts = [f"GPUs in all: {shown.seconds(seconds)}"] if seconds else []

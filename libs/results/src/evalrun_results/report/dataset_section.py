@@ -1,4 +1,4 @@
-"""One dataset's part of the report: how answers ended, distributions, and the problems worth a look. Pure."""
+"""A dataset's part of the report: outcomes, distributions, and notable problems. Pure."""
 
 import heapq
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ LISTED: Final = 10
 def dataset_section(
     name: str, dataset: Json, totals: DatasetTotals | None, disagreements: Disagreements | None
 ) -> Markup:
-    """Return the plots and tables of one dataset.
+    """Return the plots and tables of a dataset.
 
     Args:
         name: of the dataset.
@@ -179,7 +179,7 @@ TURN_COLUMNS: Final = metrics_in(Table.TURNS)
 
 
 def _turns(metrics: Json) -> Markup | None:
-    """Return what samples had reached by each turn; None where there was one."""
+    """Return the table of accepted samples by turn, or None with a single turn."""
     count_of_turns = max((metric.number for metric, _ in shown_in(Table.TURNS, metrics)), default=0)
     if not count_of_turns:
         return None

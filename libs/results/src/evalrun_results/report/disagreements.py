@@ -13,7 +13,7 @@ EXAMPLES: Final = 20
 
 @dataclass(slots=True)
 class Disagreements:
-    """Of one dataset."""
+    """Disagreements of comparators in a dataset."""
 
     would_accept: Counter[str] = field(default_factory=Counter)
     """By comparator: rejected, and it would have accepted."""
@@ -48,12 +48,12 @@ class Disagreements:
 
 @dataclass(slots=True)
 class DisagreementLog:
-    """Takes results one by one."""
+    """Collects disagreements from results."""
 
     datasets: dict[str, Disagreements] = field(default_factory=dict)
 
     def add(self, result: SampleResult) -> None:
-        """Take one result; noise-floor repeats and later turns are left out."""
+        """Add a result. Noise-floor repeats and later turns are ignored."""
         verdict = result.verdict
         if verdict is None or not verdict.disagreeing_comparators or not result.judged or result.repeat or result.turn:
             return

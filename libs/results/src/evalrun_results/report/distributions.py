@@ -15,7 +15,7 @@ MAX_LOG_BARS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar."""
+    """A bar."""
 
     count: int
     label: str
@@ -25,7 +25,7 @@ class Bar:
 
 
 def share_bars(shares: Iterable[float]) -> list[Bar]:
-    """Count shares: exactly 0, ten steps between, exactly 1. The ends are what matters most."""
+    """Count shares in bars: exactly 0, ten steps between, and exactly 1, because the ends matter most."""
     counts = [0] * 12
     for share in shares:
         counts[0 if share <= 0 else 11 if share >= 1 else 1 + min(9, math.floor(share * 10))] += 1
@@ -64,7 +64,7 @@ def amount_bars(values: Sequence[float], written: Callable[[float], str]) -> lis
 
 
 def _log_edges(low: float, high: float) -> list[float]:
-    """Return 1, 2, 5, 10, ... around the values; the lowest bars are one where there would be too many."""
+    """Return 1, 2, 5, 10, ... around the values. If there would be too many bars, the lowest are joined."""
     powers = range(math.floor(math.log10(low)), math.floor(math.log10(high)) + 2)
     edges = [factor * 10.0**power for power in powers for factor in (1, 2, 5)]
     first = max(bisect_right(edges, low) - 1, 0)

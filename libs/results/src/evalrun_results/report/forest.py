@@ -1,4 +1,4 @@
-"""Differences with their intervals beside a line at zero, as inline SVG: which of them are clear at a glance. Pure."""
+"""Differences with their intervals beside a zero line, as inline SVG. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ MIN_REACH: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """One difference of shares, with its interval."""
+    """A difference of shares with its interval."""
 
     label: str
     difference: float
@@ -23,7 +23,7 @@ class Shift:
 
 
 def forest(shifts: Sequence[Shift], what: str) -> Markup | None:
-    """Draw the differences, one per line; None if there is none. what: of the plot, for those who cannot see it."""
+    """Draw the differences, one per line; None without differences. `what` describes the plot for screen readers."""
     if not shifts:
         return None
     reach = max(MIN_REACH, *(max(abs(each.low), abs(each.high)) for each in shifts))

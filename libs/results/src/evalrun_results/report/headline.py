@@ -1,4 +1,4 @@
-"""The top of the report: what the run was, its state, its gate, and the figures of each dataset at a glance. Pure."""
+"""The top of the report: the run, its state, its gate, and the metrics of each dataset. Pure."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -63,7 +63,8 @@ def _table(datasets: Json, run_info: Json) -> Markup:
 
 
 def _columns(datasets: Json) -> list[tuple[str, Callable[[Json], Markup]]]:
-    """Return the heading of each column, and what writes its cell for a dataset's entry in summary.json."""
+    """Return the heading of each column with the function that writes its cell for a dataset's entry in
+    summary.json."""
     standard = [metric.name for metric in METRICS if metric.measured is Measured.ALWAYS]
     repeated = repeated_figures(datasets)
     reported = [metric for each in datasets for metric in mapping(datasets, each, "metrics")]
@@ -104,7 +105,7 @@ def _plain(name: str, dataset: Json) -> Markup:
 
 
 def interval_text(name: str, metrics: Json) -> str:
-    """Return a figure's interval; what is unbounded says so."""
+    """Return a metric's interval, naming unbounded ends."""
     value, low, high = (amount(metrics, name, part) for part in ("value", "low", "high"))
     if value is None:
         return "not known"
@@ -180,7 +181,7 @@ def _gate(gate: Json) -> Markup | None:
 
 
 def _lineage(lineage: Json) -> Markup | None:
-    """Return which checkpoint of which training the run evaluated."""
+    """Return the training and the checkpoint that the run evaluated."""
     words = (("step", "step"), ("phase", "phase"), ("schedule", "schedule"), ("parent", "after"))
     parts = [f"{word} {value}" for name, word in words if (value := text(lineage, name))]
     return element("p", f"Checkpoint: {' · '.join(parts)}", class_="quiet") if parts else None

@@ -1,4 +1,4 @@
-"""Colours programs for people, each language by one expression. Pure.
+"""Colours programs for people, with a regular expression per language. Pure.
 
 No parser and no package: what models write is often no program at all, the aggregator's image has no highlighter, and
 the expression takes linear time on whatever it is given.
@@ -30,7 +30,7 @@ _FENCE: Final = re.compile(r"^[ \t]*```[ \t]*([\w+#-]*)[^\n]*$", re.MULTILINE)
 
 
 def guess_language(text: str) -> str | None:
-    """Return the language of which a line of the text begins; None where no line does.
+    """Return the language that a line of the text begins like, or None.
 
     Later languages are tried first, and Python last: its words begin lines of other languages too.
     """
@@ -47,7 +47,7 @@ def highlighted(code: str, language: str = "python") -> Markup:
 
 
 def answer(text: str, language: str = "python") -> Markup:
-    """Return a model's answer: fenced blocks as programs, what stands between them as text.
+    """Return a completion with fenced blocks as programs and the rest as text.
 
     Without a fence the whole is taken as a program where it looks like one (a completion that goes on after a prompt).
     """

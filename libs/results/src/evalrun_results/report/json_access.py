@@ -14,7 +14,7 @@ def inside(value: object, *path: str) -> object:
 
 
 def mapping(value: object, *path: str) -> Json:
-    """Return the object at a path, or an empty one if there is none."""
+    """Return the object at a path, or an empty object."""
     found = inside(value, *path)
     return found if isinstance(found, Mapping) else {}
 
@@ -26,7 +26,7 @@ def text(value: object, *path: str) -> str:
 
 
 def amount(value: object, *path: str) -> float | None:
-    """Return the number at a path; None also where it is not finite, as files say it."""
+    """Return the number at a path, or None if it is absent or not finite."""
     found = inside(value, *path)
     if isinstance(found, bool) or not isinstance(found, int | float):
         return None
@@ -34,6 +34,6 @@ def amount(value: object, *path: str) -> float | None:
 
 
 def count(value: object, *path: str) -> int:
-    """Return the integer at a path, or 0 if there is none."""
+    """Return the integer at a path, or 0."""
     found = inside(value, *path)
     return found if isinstance(found, int) else 0

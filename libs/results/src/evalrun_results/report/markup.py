@@ -1,4 +1,4 @@
-"""HTML in which every text is escaped unless it is `Markup`: models wrote what is shown; some are hostile. Pure."""
+"""Builds HTML in which every text is escaped unless it is `Markup`, because models write hostile texts. Pure."""
 
 import html
 import re
@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 
 class Markup(str):
-    """HTML as it stands. Made by this module, and from literals of ours; never from what a run left behind."""
+    """Trusted HTML, made by this module and from our literals, never from a run's outputs."""
 
     __slots__ = ()
 
@@ -34,7 +34,7 @@ def escaped(text: str) -> Markup:
 
 
 def joined(*children: Child) -> Markup:
-    """Return the children one after another: texts escaped, None left out."""
+    """Return the children one after another. Texts are escaped and None is left out."""
     return Markup("".join(_pieces(children)))
 
 

@@ -1,4 +1,4 @@
-"""The frame of every page: one file that asks for nothing, with a policy under which no script could run anyway."""
+"""The frame of every page: a single file without requests, with a policy that forbids scripts."""
 
 from functools import lru_cache
 from importlib.resources import files
@@ -26,7 +26,7 @@ def page(title: str, *content: Child) -> str:
 
 @lru_cache(maxsize=1)
 def style_sheet() -> Markup:
-    """Return the style sheet, which lies beside this module."""
+    """Return the style sheet beside this module."""
     return Markup(files("evalrun_results.report").joinpath("report.css").read_text(encoding="utf-8"))
 
 
@@ -42,5 +42,5 @@ def table(headings: list[str], rows: list[list[Child]], *, right: frozenset[int]
 
 
 def folded(summary: Child, *inside: Child, is_open: bool = False) -> Markup:
-    """Return what is shown on demand."""
+    """Return a section that opens on demand."""
     return element("details", element("summary", summary), element("div", *inside, class_="inside"), open=is_open)

@@ -12,7 +12,7 @@ _LEFT, _TOP, _BOTTOM = 30.0, 10.0, 22.0
 
 
 def histogram(bars: Sequence[Bar], what: str) -> Markup:
-    """Draw bars; each says what it counts when pointed at. what: of the plot, for those who cannot see it."""
+    """Draw bars with tooltips. `what` describes the plot for screen readers."""
     most = max((bar.count for bar in bars), default=0)
     if most == 0:
         return element("p", "nothing to show", class_="quiet")
@@ -54,7 +54,7 @@ def stacked_bar(parts: Mapping[str, int], labels: Mapping[str, str], what: str) 
 
 
 def interval_bar(value: float | None, low: float | None, high: float | None) -> Markup | None:
-    """Draw a share from 0 to 1 with its interval, if it has one."""
+    """Draw a share from 0 to 1 with its interval, if it has an interval."""
     if value is None:
         return None
     start, end = low if low is not None else value, high if high is not None else value

@@ -1,4 +1,4 @@
-"""The sampled answers of a dataset, to be read by people. Others wrote all of it: it is shown, never run. Pure."""
+"""The sampled completions of a dataset, for people to read. They are untrusted: shown, never run. Pure."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ ASSERTION_LABELS: Final = ("Assertion", "Expected", "Returned", "Errors")
 
 
 def qa_section(records: Sequence[Json]) -> Markup:
-    """Return a dataset's QA records, folded, by how they ended; the accepted ones come last."""
+    """Return a dataset's QA records, folded, by outcome, with accepted completions last."""
     places = {status: place for place, status in enumerate(LABELS) if status != "success"}
     ordered = sorted(records, key=lambda record: places.get(text(record, "final_status"), len(LABELS)))
     return joined(
@@ -69,7 +69,7 @@ def _inside(record: Json) -> Iterator[Child]:
 
 
 def _texts(case: Json, labels: Sequence[str]) -> Iterator[Markup]:
-    """Return what the test gave and got; what was asked stands over the full width, so that nobody must scroll."""
+    """Return the test's expected and actual output. The input takes the full width, so that nobody must scroll."""
     fields = ("input", "expected", "actual", "stderr")
     asked, *others = [
         element("div", element("h4", label), element("pre", _cut(content, KEPT_OF_CASE), dir="ltr"), class_="case")

@@ -29,7 +29,7 @@ Value = str | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One condition: the field's value compares so with any of the values."""
+    """A condition: the field compares with any of the values."""
 
     field: SampleField
     operator: str
@@ -39,7 +39,7 @@ class Condition:
 
 
 def parse_condition(written: str) -> Condition:
-    """Return the condition that a text says.
+    """Parse a condition.
 
     Raises:
         BadInputError: it is none, names an unknown field, or its value cannot be one of the field.

@@ -1,4 +1,4 @@
-"""The fields by which samples are filtered, sorted and listed: one table for the terminal and for the page. Pure."""
+"""The fields by which samples are filtered, sorted and listed, in the terminal and on the page. Pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import Final
 
 
 class FieldKind(StrEnum):
-    """How a field's values compare."""
+    """The comparison of a field's values."""
 
     TEXT = "text"
     NUMBER = "number"
@@ -15,7 +15,7 @@ class FieldKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SampleField:
-    """One field of a sample."""
+    """A field of a sample."""
 
     name: str
     """As a user writes it."""

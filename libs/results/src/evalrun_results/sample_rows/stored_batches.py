@@ -19,7 +19,7 @@ _JSON_ROWS: Final = 256
 
 
 class StoredBatches:
-    """The rows of one ended run.
+    """The rows of a run that has ended.
 
     Args:
         run: opened.
@@ -29,7 +29,7 @@ class StoredBatches:
         self._run = run
 
     def read(self, columns: Sequence[str] = (), problem: str | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in the file's order, with the columns of `RESULT_SCHEMA`; one that the file lacks is null.
+        """Yield the rows in the file's order, with the columns of `RESULT_SCHEMA`. Missing columns are null.
 
         Args:
             columns: that are read; empty: all.

@@ -97,7 +97,7 @@ def first_time(capital: Floats, error: float) -> Integers:
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Values in the order in which they were drawn, as far as they are known.
+    """Known values in drawing order.
 
     lows, highs: between which each lies; equal where it is known.
     bounds: of every value.

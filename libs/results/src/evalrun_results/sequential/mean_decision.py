@@ -1,4 +1,4 @@
-"""The test of a sequential gate: is the mean at least what it must be? Decided as soon as the values say so. Pure."""
+"""The test of a sequential gate: decides as early as possible whether a mean is at least its bound. Pure."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -32,7 +32,7 @@ class MeanDecision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """One value a problem, in drawing order, as far as complete.
+    """One value per problem, in drawing order, up to the first incomplete problem.
 
     lows, highs: between which each value lies: apart where something was not judged.
     floors, ceilings: between which each problem's value lay before it was drawn, for all problems in drawing order.

@@ -20,7 +20,7 @@ def drawing_order(seed: int, dataset: str, problem_ids: Iterable[str]) -> list[s
 
 @lru_cache(maxsize=16)
 def _ordered(seed: int, dataset: str, problem_ids: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the order; kept, since a gate that is looked at often asks for the same one each time."""
+    """Return the order. It is cached, because a gate that is checked often asks for the same order each time."""
 
     def place(problem_id: str) -> bytes:
         return sha256("\0".join((str(seed), dataset, problem_id)).encode("utf-8", "surrogatepass")).digest()
