@@ -48,7 +48,7 @@ def fetch_checkpoint(
     adapter: bool = False,
     cache: ModelCache | None = None,
 ) -> int:
-    """Copy every file under `source`; returns their bytes, 0 if the directory or the cached model is there already.
+    """Copy every file under `source`. Return their bytes, or 0 if the directory or the cached model exists already.
 
     Args:
         source: an fsspec URL of a directory in Hugging Face's layout.
@@ -98,7 +98,7 @@ def fetch_checkpoint(
 def _linked(
     directory: Path, cache: ModelCache, source: str, found: Mapping[str, Any], copy_all: Callable[[Path], int]
 ) -> int:
-    """Link the directory to the model in the cache; returns the bytes that were fetched for it."""
+    """Link the directory to the model in the cache. Return the bytes that were downloaded for it."""
     facts = {name: fact_of(info) for name, info in sorted(found.items())}
     listed = "".join(f"{name}\0{fact.size}\0{fact.etag or fact.modified}\n" for name, fact in facts.items())
     digest = hashlib.sha256(f"{source}\n{listed}".encode()).hexdigest()[:32]
@@ -112,7 +112,7 @@ def _linked(
 
 
 def _explained(error: Exception, place: str) -> BadInputError | OSError:
-    """Return a store's error in the user's terms; each store's client has classes of its own, with no other base."""
+    """Return a store's error in the user's terms. The stores' clients have unrelated error classes."""
     if isinstance(error, BadInputError):
         return error
     problem = store_problem(error)
@@ -159,7 +159,7 @@ def _copied(store: Any, info: dict[str, Any], target: Path, wait: Callable[[floa
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Fetch; gives the exit code. Says in its last line on stderr why it is not 0."""
+    """Fetch, and return the exit code. If it is not 0, the last line on stderr says why."""
     configure_logging("json", "info")
     cache = None
     if len(arguments) > 1 and arguments[0] == "--cache":

@@ -18,12 +18,13 @@ def digest_records(records: Iterable[object]) -> str:
 
 
 def digest_problems(problems: Iterable[Problem]) -> str:
-    """Return the hex SHA-256 over what verdicts on these problems depend on: everything but role and date."""
+    """Return the hex SHA-256 over everything on which verdicts about these problems depend: all but role and date."""
     return digest_records(map(_judged_fields, problems))
 
 
 def _judged_fields(problem: Problem) -> dict[str, object]:
-    """Return what a verdict depends on. An absent prelude is omitted, so digests of earlier versions stay valid."""
+    """Return the fields on which a verdict depends. An absent prelude is omitted, so that digests of earlier
+    versions stay valid."""
     fields = {name: value for name, value in dataclasses.asdict(problem).items() if name not in {"role", "date"}}
     if not fields["ground_truth"].get("prelude", True):
         del fields["ground_truth"]["prelude"]

@@ -31,12 +31,12 @@ _BUILTINS = frozenset(dir(builtins))
 
 
 def asserted_name(asserts: Sequence[str]) -> str | None:
-    """Return the one function, not a builtin, that every assert calls; None if there is not exactly one."""
+    """Return the function, not a builtin, that every assert calls; None unless there is exactly one."""
     return called_name(asserts, _BUILTINS)
 
 
 def called_name(asserts: Sequence[str], ignored: frozenset[str]) -> str | None:
-    """Return the one name outside `ignored` that every assert calls, or None if there is not exactly one.
+    """Return the name outside `ignored` that every assert calls; None unless there is exactly one.
 
     For sources without reference code.
     """

@@ -25,7 +25,7 @@ _WORDS: Final = {"quota": Forbidden.QUOTA, "billing": Forbidden.BILLING}
 
 
 def read_forbidden(error: BaseException) -> Forbidden | None:
-    """Return what Google forbade; None if the error is not gcsfs's of a status 403."""
+    """Return what Google forbade, or None if the error is not gcsfs's error for status 403."""
     text = str(error)
     if not isinstance(error, OSError) or not text.startswith(_START):
         return None

@@ -1,4 +1,4 @@
-"""Logs of Inspect (inspect-ai), turned into rows of our own form. One row of a log is one sample with its answer.
+"""Converts logs of Inspect (inspect-ai) into our rows. A row of a log is a sample with its completion.
 
 A log in JSON is read as it is. The format of `.eval` files belongs to the package, which is an extra: see
 docs/decisions/0016-inspect-logs-by-their-package.md.

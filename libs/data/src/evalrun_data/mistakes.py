@@ -13,7 +13,7 @@ MAX_FURTHER_ROWS: Final = 10_000
 
 
 class SeveralMistakesError(BadInputError):
-    """Several mistakes of a file, one line each."""
+    """Several mistakes in a file, one line each."""
 
     def __init__(self, mistakes: list[str]) -> None:
         super().__init__("\n".join((f"{len(mistakes)} mistakes:", *(f"  {each}" for each in mistakes))))
@@ -44,7 +44,7 @@ class Mistakes:
             self.raise_found()
 
     def ended_by(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Yield the items, and record the mistake that ends them, if one does."""
+        """Yield the items, and record the mistake that ends them, if any."""
         try:
             yield from items
         except BadInputError as error:

@@ -97,7 +97,7 @@ class ModelCache:
         return whole, True
 
     def _make_room(self, needed: int) -> None:
-        """Delete what killed pods left, then models, until there is room. Raises OSError."""
+        """Delete remains of killed pods, then models, until there is room. Raises OSError."""
         for leftover in (*self._folder.glob("*.part"), *self._folder.glob("*.gone")):
             with self._locked(leftover.stem, wait=False) as locked:
                 if locked:
@@ -139,7 +139,7 @@ class ModelCache:
 
     @contextmanager
     def _locked(self, digest: str, *, wait: bool = True) -> Iterator[bool]:
-        """Hold a model's lock; waiting counts as use. Without `wait` yields False if somebody else holds it."""
+        """Hold a model's lock, which counts as use. Without `wait`, yield False if another process holds the lock."""
         path = self._folder / f"{digest}.lock"
         with path.open("a+", encoding="utf-8") as lock:
             held = _lock(lock.fileno(), blocking=False)
@@ -156,7 +156,7 @@ class ModelCache:
 
 
 def _lock(file: int, *, blocking: bool) -> bool:
-    """Lock an open file; returns False if somebody else holds the lock. Raises OSError if the volume knows no locks."""
+    """Lock an open file. Return False if another process holds the lock. Raises OSError if the volume has no locks."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | (0 if blocking else fcntl.LOCK_NB))
     except BlockingIOError:

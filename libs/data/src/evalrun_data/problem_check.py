@@ -48,7 +48,7 @@ class CheckedProblem:
 
 @dataclass
 class CheckedFile:
-    """What was found in a file."""
+    """The findings about a file."""
 
     found: list[CheckedProblem] = field(default_factory=list)
     mistakes: list[str] = field(default_factory=list)
@@ -94,7 +94,7 @@ def check_file(source: str, renamed: Mapping[str, str], base_dir: Path = Path())
 
 
 def _rows(source: str, base_dir: Path, checked: CheckedFile) -> Iterator[Row]:
-    """Yield the rows of a file until one cannot be read."""
+    """Yield the rows of a file up to the first unreadable row."""
 
     def record_broken(error: BadInputError) -> None:
         checked.rows += 1
@@ -108,7 +108,7 @@ def _rows(source: str, base_dir: Path, checked: CheckedFile) -> Iterator[Row]:
 
 
 def converted_row(row: Row, renamed: Mapping[str, str], checked: CheckedFile) -> Row:
-    """Return the row with our names; a near miss becomes a record, anything else stays as it is."""
+    """Return the row with our field names. A near miss becomes a record; other rows stay unchanged."""
     missing = [theirs for theirs in renamed if theirs not in row.values]
     if missing and not any(row.has(ours) for ours in renamed.values()):
         raise row.error(f"--map {missing[0]}: there is no such column (columns: {', '.join(row.values)})")
@@ -125,7 +125,7 @@ def converted_row(row: Row, renamed: Mapping[str, str], checked: CheckedFile) ->
 
 
 def _tests_of(tests: Mapping[str, object]) -> dict[str, object]:
-    """Return tests as a record holds them: asserts as one text become a list, pairs become inputs and outputs."""
+    """Return tests in the form of a record: asserts in a text become a list, pairs become inputs and outputs."""
     given = dict(tests)
     listed = given.get("test_list")
     if isinstance(listed, str):
@@ -148,7 +148,7 @@ def idle_program(problem: Problem) -> str | None:
 
 
 def mistakes_in(problem: Problem, row: Row) -> Iterator[str]:
-    """Yield what is wrong with a problem that can be read, one line each."""
+    """Yield the mistakes in a readable problem, one line each."""
     for name in row.values:
         similar = difflib.get_close_matches(name, RECORD_FIELDS, 1, SIMILAR) if row.has("ground_truth") else []
         if name not in RECORD_FIELDS and similar:

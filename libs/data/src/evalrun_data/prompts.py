@@ -71,7 +71,7 @@ def render(
 
 
 def _filled(template: str, problem: Problem) -> str:
-    """Return the template with the problem's texts in their places; other braces are the template's own."""
+    """Return the template with the problem's texts inserted. Other braces belong to the template."""
     texts = {
         "prompt": problem.prompt,
         "asserts": "",

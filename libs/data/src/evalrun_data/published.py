@@ -1,4 +1,4 @@
-"""Datasets with a name of their own: where they are published, and what each may be used for. Data alone."""
+"""Published datasets: their names, sources and roles. Contains only data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ _MBPP: Final = "https://raw.githubusercontent.com/google-research/google-researc
 
 @dataclass(frozen=True, slots=True)
 class FusionTable:
-    """A dataset as a SandboxFusion server holds it."""
+    """A dataset in a SandboxFusion server."""
 
     name: str
     split: str = ""
@@ -67,5 +67,5 @@ EVALUATED: Final = tuple(name for name, dataset in PUBLISHED.items() if dataset.
 
 
 def known_role(name: str) -> Role | Literal[""]:
-    """Return what a dataset of this name may be used for; empty if that is not known."""
+    """Return the role of a well-known dataset; empty for other names."""
     return PUBLISHED[name].role if name in PUBLISHED else ""

@@ -1,4 +1,4 @@
-"""Answers as other tools publish them, turned into rows of our own form (`problem_id`, `response`, `mode`, ...).
+"""Converts completions published by other tools into our rows (`problem_id`, `response`, `mode`, ...).
 
 If the file contains the program that the tool extracted, that program is judged as it is, so that the verdicts stay
 comparable with the tool's.
@@ -14,7 +14,7 @@ _DOC_IDS: Final = ("problem_id", "task_id", "question_id", "name", "id")
 
 
 def our_rows(row: Row) -> Iterator[Row]:
-    """Yield the answers of a row in our form, whichever tool wrote it. A row that is in our form comes back as it is.
+    """Yield the completions of a row in our form. Rows in our form are returned unchanged.
 
     Raises:
         BadInputError: the row has a known tool's format, but holds no valid answer.
@@ -35,7 +35,8 @@ def our_rows(row: Row) -> Iterator[Row]:
 
 
 def filter_of(row: Row) -> str | None:
-    """Return the filter of a row of lm-evaluation-harness: each answer is there once a filter. None for other rows."""
+    """Return the filter of a row of lm-evaluation-harness, which repeats each completion per filter; None for other
+    rows."""
     return row.optional_text("filter", "none") if row.has("doc") and row.has("filtered_resps") else None
 
 
@@ -45,7 +46,7 @@ def _evalplus(row: Row) -> Row:
 
 
 def _livecodebench(row: Row) -> Row:
-    """LiveCodeBench: `code_list` holds the programs that it judged, `output_list` what the model gave."""
+    """Convert LiveCodeBench's row: `code_list` has the judged programs, `output_list` the model's texts."""
     field = "code_list" if row.has("code_list") else "output_list"
     texts = row.values[field]
     if not isinstance(texts, list):
@@ -75,7 +76,7 @@ def _lm_eval(row: Row) -> Row:
 
 
 def _flat(row: Row, field: str) -> list[str]:
-    """Return one text per sample: some filters return a list of texts for each request, others one text."""
+    """Return one text per sample. Some filters return a list of texts per request, others a text."""
     value = row.values[field]
     texts: list[str] = []
     for item in value if isinstance(value, list) else [value]:
@@ -121,7 +122,7 @@ def _content(choice: Row) -> str:
 
 
 def _text(row: Row, field: str) -> str:
-    """Return a text as it is: an answer may hold anything."""
+    """Return a text unchanged, because a completion may contain anything."""
     value = row.values.get(field)
     if not isinstance(value, str):
         raise row.wrong(field, "text")
@@ -140,7 +141,7 @@ def _tokens(body: Row, choices: int) -> dict[str, object]:
 
 
 def _failure(row: Row) -> str:
-    """Return the batch's reason for a request without an answer, as one line."""
+    """Return the batch's reason for a request without a reply, in one line."""
     response = row.values.get("response")
     status = response.get("status_code") if isinstance(response, dict) else None
     body = response.get("body") if isinstance(response, dict) else None
@@ -151,6 +152,6 @@ def _failure(row: Row) -> str:
 
 
 def _ours(row: Row, **fields: object) -> Row:
-    """Our fields in place of the tool's; what it calls `response` or `mode` is its own affair."""
+    """Replace the tool's fields by ours, because its `response` or `mode` may mean something else."""
     kept = {name: row.values[name] for name in ("dataset", "problem_id", "task_id", "language") if row.has(name)}
     return Row({**kept, **fields}, row.source, row.number, row.unit)

@@ -63,7 +63,7 @@ _PUBLISHED_NAME: Final = re.compile(r"(?:^|[/\\])(humaneval|mbpp)\.jsonl(?:\.gz)
 def load_problems(
     source: str, dataset: str | None = None, base_dir: Path = Path(), *, tests: Collection[str] = ()
 ) -> list[Problem]:
-    """Return the problems of one source, in its order.
+    """Return the problems of a source, in its order.
 
     Args:
         source: a path (relative to `base_dir`), `file://`, any fsspec URL, or `builtin:demo`.
@@ -85,7 +85,7 @@ def load_problem_files(sources: Sequence[str], base_dir: Path = Path(), graded: 
 
 
 def merged(of_sources: Iterable[tuple[str, Iterable[Problem]]]) -> Iterator[Problem]:
-    """Return the problems of several sources, each once: one that is in two of them must be the same in both.
+    """Yield the problems of several sources without repeats. A problem in two sources must be the same in both.
 
     Args:
         of_sources: what to call a source in a message, and its problems.
@@ -111,7 +111,7 @@ def merged(of_sources: Iterable[tuple[str, Iterable[Problem]]]) -> Iterator[Prob
 def iter_problems(
     source: Source, dataset: str | None = None, *, tests: Collection[str] = (), graded: Graded | None = None
 ) -> Iterator[Problem]:
-    """Yield the problems of `load_problems` one at a time: a training split does not fit into memory.
+    """Yield the problems of `load_problems` without holding them all: a training split does not fit into memory.
 
     Rows of verl's layout or our record whose data source is `graded` become problems with a `Reference`.
     """
@@ -194,7 +194,7 @@ def _rows_of_files(
 def _problems_of_row(
     parser: Parser, row: Row, name: str | None, dataset: str | None, graded: Graded | None
 ) -> list[Problem]:
-    """Return what a row holds: nothing, a problem, or one for each figure that EvalPlus reports."""
+    """Return the problems of a row: none, a problem, or a problem per figure that EvalPlus reports."""
     if parser is parse_mbpp and dataset == "mbpp_reg":
         return [parser(row, dataset)] if task_number(row) in REGRESSION_IDS else []
     problem = parser(row, name) if graded is None else _graded(parser, row, name, graded)
@@ -204,7 +204,7 @@ def _problems_of_row(
 
 
 def format_of(row: Row, source: str) -> Parser:
-    """Return what parses the rows of a file whose first row this is. Raises BadInputError if the format is unknown."""
+    """Return the parser for a file with this first row. Raises BadInputError for an unknown format."""
     published = _PUBLISHED_NAME.search(source)
     return _format_of(row, published.group(1).lower() if published else None)
 
@@ -240,14 +240,14 @@ def _rows_in_turn(files: Iterable[Source], mistakes: Mistakes) -> Iterator[Row]:
 
 
 def _verl_dataset(files: Sequence[Source], dataset: str) -> str | None:
-    """Name of verl rows: the requested dataset, unless that is one of the file's data sources."""
+    """Return the dataset name of verl rows: the requested name, unless it is one of the file's data sources."""
     rows = chain.from_iterable(file.rows(columns=("data_source",)) for file in files)
     sources = {named_after(row.optional_text("data_source")) for row in rows}
     return None if dataset in sources else dataset
 
 
 def _format_of(row: Row, published: str | None, *, plain_text: bool = False) -> Parser:
-    """Format of the first row; the others must have it too."""
+    """Return the format of the first row, which the other rows must have, too."""
     refuse_unsupported(row)
     for is_it, parser in _TOLD_BY_FIELDS:
         if is_it(row):

@@ -1,4 +1,4 @@
-"""The problem record: one shape for every dataset, with typed tests.
+"""The problem record: a single shape for every dataset, with typed tests.
 
 Plain frozen dataclasses, so that importing them costs nothing and every part may hold them. Texts are kept as they were
 read: no stripping, no line ending changed. A training split has megabytes of tests a problem; `iter_problems` streams.
@@ -44,7 +44,7 @@ ROLES: Final[tuple[Role, ...]] = ("train", "dev", "test")
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a chat."""
+    """A message of a chat."""
 
     role: str
     content: str
@@ -52,7 +52,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Checker:
-    """A program that decides: given (input, expected, stdout) it says yes or no."""
+    """A program that decides about (input, expected, stdout)."""
 
     protocol: Literal["kattis", "testlib"]
     language: str
@@ -74,7 +74,7 @@ class ProblemComparator:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem with its tests. `(dataset, problem_id)` is its permanent key."""
+    """A problem with its tests. `(dataset, problem_id)` is its permanent key."""
 
     dataset: str
     problem_id: str
@@ -114,7 +114,7 @@ class Problem:
 
     @property
     def test_count(self) -> int:
-        """Number of tests; at least one, unless a server has them."""
+        """Number of tests; at least 1, unless a server has them."""
         return self.ground_truth.count
 
     @property

@@ -33,7 +33,7 @@ _TOKEN_FIELDS: Final = ("output_tokens", "completion_tokens")
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One answer to one problem."""
+    """A response to a problem."""
 
     dataset: str
     problem_id: str
@@ -63,7 +63,7 @@ class Response:
 
 
 def load_responses(sources: Sequence[str], problems: Sequence[Problem], base_dir: Path = Path()) -> list[Response]:
-    """Return the answers of these files, in order, each tied to one of the problems.
+    """Return the responses in these files, in order, each assigned to a problem.
 
     An answer without `sample` gets its problem's lowest free number, in order. `builtin:demo` names the demo's
     recorded answers.
@@ -135,7 +135,7 @@ def _numbered(found: Sequence[tuple[Response, Row | None, bool]], mistakes: Mist
 
 
 def _answers(row: Row, index: "_ProblemIndex") -> Iterator[Response]:
-    """Yield the answers of one row: one, or as many as its list holds."""
+    """Yield the responses of a row: a single response, or the items of its list."""
     problem = index.find(row)
     base = index.base_of(problem)
     text_field = next((name for name in _TEXT_FIELDS if row.has(name)), "response")
@@ -175,7 +175,7 @@ def _as_written(row: Row, field: str) -> str:
 
 
 def _each(row: Row, text_field: str, others: Sequence[str]) -> Iterator[Row]:
-    """Yield a row per text: if the row holds a list of texts, its other per-answer fields must be lists of that
+    """Yield a row per text. If the row holds a list of texts, its other per-response fields must be lists of that
     length."""
     texts = row.values.get(text_field)
     if not isinstance(texts, list):

@@ -1,4 +1,4 @@
-"""One row of a file with typed access to its fields: every complaint names file, line and field."""
+"""A row of a file with typed access to its fields. Every error names file, line and field."""
 
 import json
 import re
@@ -137,7 +137,8 @@ class Row:
         return self.within(field, value)
 
     def from_json(self, field: str) -> "Row":
-        """Return the required object in this field, also from JSON in a text: a Parquet column has one type."""
+        """Return the required object in this field, parsed from JSON text if necessary: a Parquet column has a
+        single type."""
         value = self.values.get(field)
         if not isinstance(value, str):
             return self.inside(field)
@@ -158,7 +159,7 @@ class Row:
         return Row({**self.values, **values}, self.source, self.number, self.unit, self.path)
 
     def only(self, *known: str) -> None:
-        """Raise BadInputError if the object has a field that is not one of these: a typing error must not pass."""
+        """Raise BadInputError if the object has other fields, so that typing errors do not pass."""
         for field in self.values:
             if field not in known and self.has(field):
                 raise self.error(f"field '{self.path}{field}' is unknown (known: {', '.join(known)})")

@@ -24,7 +24,7 @@ SAVED_SPLITS: Final = "dataset_dict.json"
 
 
 def files_of(source: Source) -> list[Source]:
-    """Return the files that a source stands for: itself, or the shards of a directory or of a split in it, in order.
+    """Return the files of a source: itself, or the shards of a directory or split, in order.
 
     Raises:
         BadInputError: a shard is missing, or the directory holds several splits.
@@ -39,7 +39,7 @@ def files_of(source: Source) -> list[Source]:
 
 
 def chosen_shards(source: str, names: Iterable[str], split: str) -> list[str]:
-    """Return which files of a directory are meant, by number; none if there are no shards. Pure.
+    """Return the wanted files of a directory, by number; empty if there are no shards. Pure.
 
     Args:
         source: for complaints.

@@ -1,4 +1,4 @@
-"""Opens what a user names (a path, `file://`, any fsspec URL) and yields its rows; its content decides the format."""
+"""Opens a source (a path, `file://`, any fsspec URL) and yields its rows. Its content decides the format."""
 
 import codecs
 import gzip
@@ -83,7 +83,7 @@ Broken = Callable[[BadInputError], None]
 
 
 class Source:
-    """A file as a user names it. It is opened, and a remote one fetched, when it is first read, and only then.
+    """A file named by the user. It is opened, and a remote file downloaded, at the first read.
 
     Rows may be read any number of times, also by several readers at once, until the source is closed.
 
@@ -136,7 +136,7 @@ class Source:
                 pass
 
     def content(self, max_bytes: int) -> bytes:
-        """Return what `read_bytes` returns."""
+        """Return the same as `read_bytes`."""
         return read_bytes(self.name, self.base_dir, max_bytes=max_bytes)
 
     def rows(self, columns: tuple[str, ...] = (), broken: Broken | None = None) -> Iterator[Row]:
@@ -177,7 +177,7 @@ class Source:
             raise BadInputError(f"{self.name}: the file is empty")
 
     def _check_gzip(self) -> None:
-        """Raise BadInputError if this is broken gzip: what comes out of it is the cause of no other mistake."""
+        """Raise BadInputError for broken gzip, which would otherwise cause misleading errors."""
         with io.BufferedReader(_Reader(self._file()), _READ_BYTES) as stream:
             if stream.peek(2)[:2] != _GZIP_MAGIC:
                 return
@@ -189,7 +189,7 @@ class Source:
                 raise BadInputError(f"{self.name}: broken gzip: {error}") from error
 
     def close(self) -> None:
-        """Close the file, and remove the copy of a remote one."""
+        """Close the file, and remove the local copy of a remote file."""
         self._stream = None
         self._opened.close()
 
@@ -200,7 +200,7 @@ class Source:
 
 
 class _Reader(io.RawIOBase):
-    """Reads an open file from its beginning, with a position of its own: several readers share one file."""
+    """Reads an open file from its beginning with its own position, so that several readers share the file."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -354,7 +354,7 @@ def _json_rows(stream: BinaryIO, source: str, broken: Broken | None = None) -> I
 
 
 def _one_object(content: bytes) -> dict[str, object] | None:
-    """Return the object of a file that is one JSON object over several lines, or None: then its first line is wrong."""
+    """Return the object of a file that is a single JSON object over several lines, or None."""
     try:
         value = _parsed(content.decode("utf-8-sig"), "")
     except (UnicodeDecodeError, BadInputError):
@@ -363,7 +363,8 @@ def _one_object(content: bytes) -> dict[str, object] | None:
 
 
 def _array_rows(begin: bytes, stream: BinaryIO, source: str) -> Iterator[Row]:
-    """Yield the objects of a file that is one JSON array: as large as a line may be, since memory holds it whole."""
+    """Yield the objects of a file that is a single JSON array, limited to the size of a line, since memory holds all
+    of it."""
     content = begin + stream.read(MAX_LINE_BYTES + 1 - len(begin))
     if len(content) > MAX_LINE_BYTES:
         raise BadInputError(
@@ -380,7 +381,7 @@ def _array_rows(begin: bytes, stream: BinaryIO, source: str) -> Iterator[Row]:
 
 
 def _parsed(text: str, where: str, hint: str = "") -> object:
-    """Parse one JSON value, with what JSON does not have refused, except in `_ARGUMENTS`."""
+    """Parse a JSON value. What JSON does not define is refused, except in `_ARGUMENTS`."""
     constants: list[str] = []
 
     def constant(name: str) -> float:
@@ -429,7 +430,7 @@ def _decoded(line: bytes, source: str, number: int) -> str:
 
 
 class _DuplicateFieldError(ValueError):
-    """A JSON object names a field twice; which one would win is nobody's guess."""
+    """A JSON object contains a field twice, so its value is ambiguous."""
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -476,7 +477,7 @@ def _looked_in(source: str, path: Path) -> str:
 
 
 def _why_missing(error: BaseException) -> str:
-    """Return why a remote file is not there: fsspec calls it so too where its server could not be reached."""
+    """Return why a remote file is missing. fsspec also reports unreachable servers as missing files."""
     while error.__cause__ is not None:
         error = error.__cause__
     status = getattr(getattr(error, "response", None), "status_code", None)

@@ -108,7 +108,7 @@ _BY_ERRNO: Final = {errno.ENOSPC: _DISK_FULL, errno.EDQUOT: _DISK_FULL}
 
 
 def store_problem(error: BaseException) -> StoreProblem:
-    """Return what an error of a store means: by the most telling of the errors that caused it."""
+    """Interpret a store's error by the most informative of its causes."""
     for facts in (_codes, _refusals_of_gcsfs, _numbers, _classes):
         for each in _chain(error):
             for kind, meaning in facts(each):
@@ -118,7 +118,7 @@ def store_problem(error: BaseException) -> StoreProblem:
 
 @contextmanager
 def named_read_errors(place: str) -> Iterator[None]:
-    """Raise BadInputError, which names the place, for any error inside: nothing that cannot be read may end a run."""
+    """Raise BadInputError with the place for any error inside, so that unreadable input cannot crash a run."""
     try:
         yield
     except BadInputError:

@@ -1,4 +1,4 @@
-"""The batch API of `evalrun-sandbox`: the types that cross the wire, as MessagePack (texts are bytes, as they were).
+"""The batch API of `evalrun-sandbox`: the types on the wire, as MessagePack. Texts are unchanged bytes.
 
 `POST /v1/run` (`/v2/run`, ...: in that wire version) takes a `RunRequest` and answers 200 with a `RunReply`, 404 with a
 `Refused` where it names inputs that are not kept, 429 with a `Busy` where every slot is taken, 400 with a `Refused`,
@@ -36,7 +36,7 @@ VERSION_REFUSED = 426
 
 
 def spoken_versions(newest: int) -> list[int]:
-    """Return the versions that a release with this newest one speaks, oldest first."""
+    """Return the versions that a release with this newest version supports, oldest first."""
     return [version for version in (newest - 1, newest) if version >= 1]
 
 
@@ -45,7 +45,7 @@ UNKNOWN_LANGUAGE = "unknown_language"
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits of one run."""
+    """Limits of a run."""
 
     time_seconds: float = DEFAULT_LIMITS.time_seconds
     """CPU seconds. The wall limit is twice that plus 5 s."""
@@ -55,7 +55,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One program, to be compiled once and run on each input.
+    """A program that is compiled once and run on each input.
 
     What is not said is left out of the message, so that a sandbox that knows fewer fields still takes it.
     """
@@ -92,7 +92,7 @@ End = Literal["exited", "timeout", "memory_limit", "output_limit", "not_run"]
 
 
 class ProgramRun(msgspec.Struct, frozen=True):
-    """Facts about one run; the verdict is made elsewhere."""
+    """Facts about a run. The verdict is decided elsewhere."""
 
     end: End
     """`exited`: by itself or by a signal, see `exit_code`. `output_limit`: stdout or stderr passed the cap."""
@@ -162,6 +162,6 @@ class SandboxInfo(msgspec.Struct, frozen=True):
     """Every wire version that it speaks; empty from a sandbox that speaks `calls_version` alone."""
 
     def common_version(self, newest: int) -> int | None:
-        """Return the newest wire version that a gateway of that newest one shares with it; None: they share none."""
+        """Return the newest wire version that a gateway with this newest version shares, or None."""
         spoken = {*(self.wire_versions or [self.calls_version])}
         return max(spoken.intersection(spoken_versions(newest)), default=None)

@@ -1,4 +1,4 @@
-"""A batch: one program on its inputs, run by as many runners as get a slot for it."""
+"""A batch: a program on its inputs, run by as many runners as get a slot."""
 
 import asyncio
 import errno
@@ -70,7 +70,7 @@ class Work:
 
 
 class Batch:
-    """Results of one request, as they come in."""
+    """Results of a request, as they arrive."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Batch:
         return len(self.request.inputs) - len(self.runs)
 
     def alone(self, index: int, allowed: float) -> "Batch":
-        """Return a batch of one of the inputs, with another time limit."""
+        """Return a batch of a single input, with another time limit."""
         request = msgspec.structs.replace(self.request, inputs=[self.request.inputs[index]])
         return Batch(self.zygote, request, self._kind, self._executable, allowed=allowed)
 

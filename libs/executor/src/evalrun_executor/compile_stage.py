@@ -17,7 +17,7 @@ _OUTPUT_BYTES = 64 * 1024
 
 
 class CompileStage:
-    """Compiles one request's program. `run_in` sets `compiled` and `executable`."""
+    """Compiles a request's program. `run_in` sets `compiled` and `executable`."""
 
     def __init__(self, zygote: ZygoteProcess, toolchain: Toolchain, request: RunRequest) -> None:
         self._zygote = zygote

@@ -20,7 +20,7 @@ from evalrun_runtime.termination import end_with
 
 
 def main(argv: Sequence[str]) -> int:
-    """List; returns the exit code."""
+    """List, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m evalrun_data.checkpoints")
     parser.add_argument("request", help="a ListingRequest as JSON")
     parser.add_argument("--answer", type=Path, help="file of the answer; stdout if there is none")

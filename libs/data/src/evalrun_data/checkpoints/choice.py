@@ -1,4 +1,4 @@
-"""Looks at a directory's checkpoints in the order of their steps and answers which are to be evaluated.
+"""Examines a directory's checkpoints in the order of their steps and selects those to evaluate.
 
 Reads as little as it can: only directories from the lowest step that matters on, and digests only of those that are
 whole.
@@ -32,7 +32,7 @@ MAX_COPIES = 8
 
 
 def list_checkpoints(request: ListingRequest, store: CheckpointStore, now: datetime) -> ListingAnswer:
-    """Return what is to be evaluated.
+    """Return the checkpoints to evaluate.
 
     Raises:
         StoreError: the directory cannot be read.
@@ -112,7 +112,7 @@ def _looked_at(
 
 
 def _copies_note(copies: Mapping[str, int]) -> str:
-    """Return which checkpoints get no run because an earlier one has the same content; empty where none has."""
+    """Name the checkpoints that get no run because an earlier checkpoint has the same content; empty without any."""
     if not copies:
         return ""
     named = ", ".join(f"{name} that of step {step}" for name, step in list(copies.items())[:MAX_COPIES])
@@ -130,7 +130,7 @@ def ordered(names: list[str], from_step: int | None, *, newest_first: bool) -> I
 def examined(
     request: ListingRequest, store: CheckpointStore, signs: CompletionMarks, step: int, name: str, now: datetime
 ) -> ReadyCheckpoint | Trouble:
-    """Return a checkpoint as one that is complete and whole, or what keeps it from being so. Raises StoreError."""
+    """Return a complete checkpoint, or why it is incomplete or broken. Raises StoreError."""
     facts = store.files(name)
     waiting = unfinished(step, {path: fact.modified for path, fact in facts.items()}, signs, now)
     if waiting:

@@ -99,7 +99,7 @@ def wanted_contents(files: Mapping[str, int]) -> list[str]:
 def find_adapter(
     files: Mapping[str, int], contents: Mapping[str, bytes], base: str | None
 ) -> Adapter | Unservable | None:
-    """Return the LoRA adapter that a directory holds, or what keeps it from being served; None if it holds none.
+    """Return the LoRA adapter in a directory, or why it cannot be served; None if there is none.
 
     Args:
         files: sizes in bytes, by path below the checkpoint's directory.
@@ -130,7 +130,7 @@ def is_merged(name: str) -> bool:
 
 
 def mergeable(files: Mapping[str, int]) -> Mergeable | Unservable | None:
-    """Return the shards that a directory without a whole model holds, or what they lack; None if there are none."""
+    """Return the shards in a directory without a complete model, or what they lack; None if there are none."""
     shards = [name for name in files if FSDP_SHARD.match(name)]
     if not shards:
         return None
@@ -151,7 +151,7 @@ def mergeable(files: Mapping[str, int]) -> Mergeable | Unservable | None:
 
 
 def examine(files: Mapping[str, int], contents: Mapping[str, bytes]) -> ServableModel | Unservable:
-    """Return the model that a directory holds, or what is missing.
+    """Return the model in a directory, or what is missing.
 
     Args:
         files: sizes in bytes, by path below the checkpoint's directory.
@@ -187,7 +187,7 @@ def _without_model(files: Mapping[str, int]) -> Unservable:
 
 
 def _trainers_shards(files: Mapping[str, int]) -> Unservable | None:
-    """Return what is to be said of a trainer's own shards; None if there are none."""
+    """Describe a trainer's own shards; None if there are none."""
     shards = {name: match for name in files if (match := FSDP_SHARD.match(name)) is not None}
     if shards:
         world = max(int(match[1]) for match in shards.values())

@@ -39,7 +39,7 @@ ADAPTER_ONLY = (
 def store_model(
     directory: Path, cache: str, name: str, keep: int, protect: Collection[str], *, adapter: bool = False
 ) -> list[str]:
-    """Put a merged model into the cache, and take the oldest others away; returns their names.
+    """Put a merged model into the cache and remove the oldest models. Return their names.
 
     Args:
         directory: what the merger wrote.
@@ -104,7 +104,7 @@ def _names(store: Any, root: str) -> list[str]:  # noqa: ANN401 - fsspec has no 
 
 
 def main(argv: Sequence[str]) -> int:
-    """Do one of the steps; returns the exit code. Says in its last line on stderr why it is not 0."""
+    """Do one step, and return the exit code. If it is not 0, the last line on stderr says why."""
     parser = argparse.ArgumentParser(prog="python -m evalrun_data.checkpoints.merging")
     steps = parser.add_subparsers(dest="step", required=True)
     fetch = steps.add_parser("fetch", help="bring the shards to a directory")

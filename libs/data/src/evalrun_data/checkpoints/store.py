@@ -16,7 +16,7 @@ MAX_SMALL_BYTES = 64 * MIB
 
 
 class StoreError(Exception):
-    """Raised when the directory cannot be read; the message says what the store said."""
+    """The directory cannot be read. The message is the store's."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class FileFact:
 
 
 class CheckpointStore:
-    """One directory of checkpoints.
+    """A directory of checkpoints.
 
     Args:
         url: a path or fsspec URL.
@@ -111,7 +111,7 @@ class CheckpointStore:
 
 
 def fact_of(info: Mapping[str, Any]) -> FileFact:
-    """Return what a store says of a file, whatever its words: local, s3fs, gcsfs and memory are known."""
+    """Return a store's information about a file. The forms of local, s3fs, gcsfs and memory are known."""
     etag = info.get("ETag") or info.get("etag")
     for key in ("LastModified", "mtime", "updated", "modified", "created"):
         if info.get(key):

@@ -1,4 +1,4 @@
-"""The built-in demo: problems of our own with recorded answers of mixed quality, hostile ones among them.
+"""The built-in demo: problems with recorded completions of mixed quality, including hostile programs.
 
 One TOML file a problem in `problems/`: statement, tests, a reference solution and the answers, to be read from top to
 bottom. TOML because its literal strings hold code as it is, without escapes.
@@ -32,7 +32,7 @@ class _Answer(TypedDict):
 
 
 class _File(TypedDict):
-    """A problem's file. Exactly one of `tests`, `check` and `asserts` is there."""
+    """A problem's file. It has exactly one of `tests`, `check` and `asserts`."""
 
     id: str
     difficulty: str
@@ -80,8 +80,7 @@ def problems() -> list[Problem]:
 
 
 def answers() -> list[DemoAnswer]:
-    """Return every recorded answer: sample 0 of each problem is the result of greedy decoding, further samples follow
-    it."""
+    """Return every recorded completion: sample 0 of each problem is from greedy decoding, further samples follow."""
     return [
         DemoAnswer(f"demo/{file['id']}", sample, answer["text"], answer.get("finish_reason", "stop"))
         for file in _files()

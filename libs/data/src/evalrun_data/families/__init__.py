@@ -1,1 +1,1 @@
-"""The families of tests, a module each: what a record holds of them, how it is read and written, prompts, messages."""
+"""The families of tests, one module per family: records, prompts and messages."""

@@ -57,7 +57,7 @@ class AssertTests(GroundTruth):
 
     @property
     def count(self) -> int:
-        """Number of tests: one an assert."""
+        """Number of tests: one per assert."""
         return len(self.test_list)
 
     def write_chat(self, parts: PromptParts) -> str:
@@ -73,7 +73,7 @@ class AssertTests(GroundTruth):
         return {"asserts": self._shown, "entry_point": self.entry_point}
 
     def to_message(self) -> dict[str, Any]:
-        """Return the message's fields, of which two have other names than the record's."""
+        """Return the message's fields. Two of them have other names than in the record."""
         return {
             "asserts": self.test_list,
             "setup_code": self.test_setup_code,

@@ -19,7 +19,7 @@ every import that it needs.
 
 @dataclass(frozen=True, slots=True)
 class CheckTest(GroundTruth):
-    """HumanEval's form: `test` defines `check`, which is called with the function; one test."""
+    """HumanEval's form: a single test, whose `test` defines `check`, which is called with the function."""
 
     family: ClassVar[str] = "check"
     form: ClassVar[str] = "check"
@@ -40,7 +40,7 @@ class CheckTest(GroundTruth):
 
     @property
     def count(self) -> int:
-        """Number of tests: the whole check is one."""
+        """Number of tests: the whole check is a single test."""
         return 1
 
     def write_chat(self, parts: PromptParts) -> str:

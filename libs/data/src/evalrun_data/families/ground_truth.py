@@ -27,7 +27,7 @@ class PromptParts:
 
 @dataclass(frozen=True, slots=True)
 class GroundTruth(ABC):
-    """The tests of one problem. A family adds fields; a record leaves those out that are empty, as their default is."""
+    """The tests of a problem. A family adds fields; empty default fields are omitted from records."""
 
     family: ClassVar[str]
     """The family's name."""

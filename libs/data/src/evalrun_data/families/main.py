@@ -19,7 +19,7 @@ every include that it needs, and without a main function.
 
 @dataclass(frozen=True, slots=True)
 class MainTest(GroundTruth):
-    """MultiPL-E's form, in C++: one test, a `main` that asserts and follows the program in the same file."""
+    """MultiPL-E's form in C++: a single test, a `main` with assertions that follows the program in the same file."""
 
     family: ClassVar[str] = "main"
     form: ClassVar[str] = "main"
@@ -34,12 +34,12 @@ class MainTest(GroundTruth):
 
     @classmethod
     def parse(cls, truth: Row) -> Self:
-        """Read the function with what it tests; see `GroundTruth.parse`."""
+        """Parse the asserting function; see `GroundTruth.parse`."""
         return cls(truth.text("prompt"), truth.name("main"), truth.name("entry_point"))
 
     @property
     def count(self) -> int:
-        """Number of tests: all asserts are one."""
+        """Number of tests: all asserts together are a single test."""
         return 1
 
     def write_chat(self, parts: PromptParts) -> str:

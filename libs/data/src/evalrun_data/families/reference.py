@@ -8,7 +8,7 @@ from evalrun_data.families.ground_truth import GroundTruth, PromptParts
 
 @dataclass(frozen=True, slots=True)
 class Reference(GroundTruth):
-    """Arguments of a grader (a user's `compute_score`) besides the answer; only if the dataset names one."""
+    """Arguments of a grader (a user's `compute_score`) besides the completion, for datasets that name a grader."""
 
     family: ClassVar[str] = "reference"
 
@@ -19,9 +19,9 @@ class Reference(GroundTruth):
 
     @property
     def count(self) -> int:
-        """Number of tests: the grader's run is one."""
+        """Number of tests: the grader's run is a single test."""
         return 1
 
     def write_chat(self, parts: PromptParts) -> str:
-        """Return the problem as the dataset words it."""
+        """Return the problem in the dataset's words."""
         return parts.published

@@ -18,5 +18,5 @@ class ServerTests(GroundTruth):
         return 0
 
     def write_chat(self, parts: PromptParts) -> str:
-        """Return the problem as the server words it."""
+        """Return the problem in the server's words."""
         return parts.published

@@ -29,7 +29,7 @@ Read from standard input, write to standard output.
 
 @dataclass(frozen=True, slots=True)
 class StdioTests(GroundTruth):
-    """One test a pair: the program reads `inputs[i]` on stdin and should print `outputs[i]`."""
+    """One test per pair: the program reads `inputs[i]` on stdin and should print `outputs[i]`."""
 
     family: ClassVar[str] = "stdio"
     form: ClassVar[str] = "stdio"

@@ -1,1 +1,1 @@
-"""One module a problem format: a row in, a `Problem` out. Which format a row has is decided in `readers`."""
+"""Parsers, one module per problem format, that turn a row into a `Problem`. `readers` detects the format."""

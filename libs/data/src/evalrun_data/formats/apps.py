@@ -13,13 +13,12 @@ _ID_FIELDS: Final = ("problem_id", "task_id", "id", "url")
 
 
 def is_apps(row: Row) -> bool:
-    """Return whether a row is one of APPS or TACO."""
+    """Return whether a row is from APPS or TACO."""
     return row.has("question") and "input_output" in row.values
 
 
 def parse_apps(row: Row, dataset: str | None) -> Problem:
-    """Parse a row of APPS or TACO. Its dataset is the one asked for, else `apps`; TACO's rows have no id but their
-    `url`."""
+    """Parse a row of APPS or TACO. The dataset defaults to `apps`; TACO's rows have no id except their `url`."""
     row.refuse_unused_tests("APPS", "input_output")
     question, starter = row.text("question"), row.optional_text("starter_code")
     tests = _tests(row, starter or question)

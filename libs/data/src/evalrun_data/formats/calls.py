@@ -71,7 +71,7 @@ def _evalrun_accepts(out, text):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One test."""
+    """A test."""
 
     arguments: str
     """A JSON list."""
@@ -101,7 +101,7 @@ def call_tests(row: Row, function: str, calls: Sequence[Call], starter: str, rul
 
 
 def call_chat(prompt: str, starter: str) -> tuple[Message, ...]:
-    """Return what a model is asked. The template of asserts shows some of them; the calls here are hidden tests."""
+    """Return the prompt. The template of asserts would show some tests, but the calls here are hidden tests."""
     begins = f"\n\nBegin with this code:\n\n```python\n{starter.strip()}\n```" if starter.strip() else ""
     task = f"Solve the following problem in Python.\n\n{prompt.strip()}{begins}\n\n"
     asked = "Answer with one Python code block that holds the complete code, with every import that it needs."

@@ -35,7 +35,7 @@ def parse_codecontests(row: Row, dataset: str | None) -> Problem:
 
 
 def is_codecontests_plus(row: Row) -> bool:
-    """Return whether a row is from CodeContests+: `checker`, and tests or what generates them."""
+    """Return whether a row is from CodeContests+: it has `checker`, and tests or a generator of tests."""
     return row.has("description") and "checker" in row.values and (row.has("test_cases") or row.has("validator"))
 
 

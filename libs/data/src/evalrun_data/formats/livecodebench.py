@@ -26,12 +26,12 @@ _DATE: Final = re.compile(r"^\d{4}-\d{2}-\d{2}")
 
 
 def is_livecodebench(row: Row) -> bool:
-    """Return whether a row is one of LiveCodeBench."""
+    """Return whether a row is from LiveCodeBench."""
     return row.has("question_id") and row.has("question_content") and row.has("public_test_cases")
 
 
 def parse_livecodebench(row: Row, dataset: str | None) -> Problem:
-    """Parse a row of LiveCodeBench. Its dataset is the one asked for, else `livecodebench`."""
+    """Parse a row of LiveCodeBench. The dataset defaults to `livecodebench`."""
     groups: list[TestGroup] = []
     tests: list[tuple[str, str, str]] = []
     for group in TEST_GROUPS[:2]:

@@ -1,4 +1,4 @@
-"""Our own record, in both directions: what every other format is turned into."""
+"""Reads and writes our own record, the target of every other format."""
 
 import math
 import re
@@ -84,7 +84,7 @@ def _date(row: Row) -> str:
 
 
 def parse_role(row: Row) -> Role | Literal[""]:
-    """Return what the record may be used for: train, dev or test; empty if it does not say."""
+    """Return the role in a record: train, dev or test; empty if it has none."""
     if not row.has("role"):
         return ""
     role = next((known for known in ROLES if known == row.values["role"]), None)

@@ -7,7 +7,7 @@ from evalrun_data.rows import Row
 
 
 def parse_reference(row: Row) -> Reference:
-    """Return a row's ground truth as it stands there, text or object; nothing in it is read as tests."""
+    """Return a row's ground truth unchanged, as text or object, without reading it as tests."""
     holder = row.inside("reward_model") if row.has("reward_model") else row
     if not holder.has("ground_truth"):
         raise row.error(f"field '{holder.path}ground_truth' is missing: a grader has nothing to compare with")

@@ -49,7 +49,7 @@ def verl_prompt(row: Row) -> str:
 
 
 def named_after(data_source: str) -> str:
-    """Return what a data source's dataset is called: openai_gsm8k after openai/gsm8k, as a dataset names a file."""
+    """Return the dataset name of a data source, e.g. openai_gsm8k for openai/gsm8k, which is valid as a file name."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", data_source).lstrip("_.-")[:63] or "unnamed"
 
 
@@ -113,7 +113,7 @@ def _tests(reward: Row, row: Row) -> GroundTruth:
 
 
 def _calls(truth: Row, row: Row) -> AssertTests:
-    """`fn_name`: each input has a JSON value a line, one an argument; verl's rules are APPS'."""
+    """Parse tests with `fn_name`: each input has a JSON value per line, one per argument, by APPS' rules."""
     texts = _printed(truth)
     given, wanted = (truth.replaced(**texts).texts(field) for field in ("inputs", "outputs"))
     if len(given) != len(wanted) or not given:

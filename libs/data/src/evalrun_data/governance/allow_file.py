@@ -19,7 +19,7 @@ KINDS: Final[tuple[OverlapKind, ...]] = ("exact", "near")
 
 @dataclass(frozen=True, slots=True)
 class AllowedOverlap:
-    """One entry: a pair of problems (`DATASET/PROBLEM_ID`), or of whole datasets, in either order."""
+    """An entry: a pair of problems (`DATASET/PROBLEM_ID`) or of whole datasets, in either order."""
 
     first: str
     second: str

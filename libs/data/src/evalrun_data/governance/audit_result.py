@@ -14,7 +14,7 @@ SCHEMA: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """One problem that two datasets have."""
+    """A problem that two datasets share."""
 
     kind: OverlapKind
     first: str
@@ -35,7 +35,7 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class NgramCount:
-    """Number of rows of one dataset that share a run of thirteen words with a problem of another."""
+    """Number of rows of a dataset that share thirteen consecutive words with a problem of another dataset."""
 
     first: str
     second: str

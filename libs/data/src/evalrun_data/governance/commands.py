@@ -1,4 +1,4 @@
-"""The commands of `evalrun data`: they say what was done, on stdout, and what was wrong, on stderr."""
+"""The commands of `evalrun data`, which report results on stdout and errors on stderr."""
 
 import os
 import sys

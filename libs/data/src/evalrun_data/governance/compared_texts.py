@@ -28,7 +28,7 @@ _SOLUTION_FIELDS: Final = ("canonical_solution", "code", "reference_solution")
 
 @dataclass(frozen=True, slots=True)
 class ProblemText:
-    """A problem of a dataset as the audit sees it."""
+    """The texts of a problem that the audit compares."""
 
     problem_id: str
     exact: tuple[str, ...]
@@ -40,7 +40,7 @@ class ProblemText:
 
     @property
     def compared_parts(self) -> Mapping[PartName, str]:
-        """The parts that are looked for in other texts."""
+        """The parts that are searched for in other texts."""
         return self.parts or {"statement": statement_of(self.text)}
 
     @property
@@ -51,7 +51,7 @@ class ProblemText:
 
 
 def statement_of(prompt: str) -> str:
-    """Return what a prompt asks in words: its last docstring, or all of it, without examples."""
+    """Return the task of a prompt in words: its last docstring, or the whole prompt, without examples."""
     docstrings = [text for pair in _DOCSTRING.findall(prompt) for text in pair if text]
     whole = docstrings[-1] if docstrings else prompt
     words = _EXAMPLES.split(whole)[0]
@@ -59,7 +59,7 @@ def statement_of(prompt: str) -> str:
 
 
 def solution_of(row: Row) -> str:
-    """Return the solution that is published with a problem's row; empty if there is none."""
+    """Return the solution published with a problem's row; empty without a solution."""
     extra = row.values.get("extra_info")
     for values in (row.values, extra if isinstance(extra, dict) else {}):
         for name in _SOLUTION_FIELDS:
@@ -97,7 +97,7 @@ class Texts(Protocol):
 
 
 class StoredTexts:
-    """A file in `data_manifests/texts/`. Memory holds one text at a time, and where each begins."""
+    """A file in `data_manifests/texts/`. Memory holds a single text and the offsets of all."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

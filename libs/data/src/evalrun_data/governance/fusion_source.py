@@ -23,7 +23,7 @@ _SETTINGS: Final = ("split", "language", "locale")
 
 @dataclass(frozen=True, slots=True)
 class FusionRequest:
-    """What is asked of a server."""
+    """A request for a dataset of a server."""
 
     dataset: str
     """The server's name of it."""
@@ -41,7 +41,7 @@ GetPrompts = Callable[[str, FusionRequest], Iterable[Any]]
 
 
 def parse_fusion_source(source: str) -> tuple[str, FusionRequest]:
-    """Return the dataset's name here and what is asked for it. Raises BadInputError for an unknown setting."""
+    """Return our name of the dataset and the request for it. Raises BadInputError for an unknown setting."""
     name, _, query = source.removeprefix(SANDBOX_FUSION_SCHEME).partition("?")
     known = PUBLISHED[name].fusion if name in PUBLISHED else None
     table = known or FusionTable(name)

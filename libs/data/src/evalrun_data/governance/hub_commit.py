@@ -12,7 +12,7 @@ _PLACE: Final = re.compile(r"^hf://datasets/(?P<repo>[^/@]+/[^/@]+)(?:@(?P<revis
 
 
 def hub_commit(source: str) -> str:
-    """Return the commit that an `hf://datasets/` source is read at; empty for other repositories.
+    """Return the commit of an `hf://datasets/` source; empty for other repositories.
 
     Raises:
         BadInputError: the hub does not say, or its client is missing.

@@ -1,4 +1,4 @@
-"""Finds near-duplicates inside one dataset, of any length, in one pass.
+"""Finds near-duplicates within a dataset of any length in a single pass.
 
 A problem is compared with the first one of each group of near-duplicates: what is near to one already named opens no
 group of its own. So memory holds a signature a group, and a dataset made from one template takes no longer.
@@ -25,7 +25,7 @@ _MIN_ESTIMATE: Final = MIN_INTRA_DATASET_JACCARD - 0.18
 
 @dataclass(frozen=True, slots=True)
 class IntraDatasetDuplicate:
-    """A problem that nearly equals an earlier one of its own dataset."""
+    """A problem that nearly equals an earlier problem of its own dataset."""
 
     dataset: str
     problem_id: str
@@ -35,7 +35,7 @@ class IntraDatasetDuplicate:
 
 
 class IntraDatasetIndex:
-    """The problems of one dataset that opened a group so far."""
+    """The first problem of each group of near-duplicates."""
 
     def __init__(self, dataset: str, text_at: Callable[[int], str]) -> None:
         """Begin with none.
@@ -50,7 +50,7 @@ class IntraDatasetIndex:
         self._groups: dict[int, tuple[str, RMinHash]] = {}
 
     def take(self, position: int, problem_id: str, found: Fingerprint) -> IntraDatasetDuplicate | None:
-        """Return the problem's nearest group, or open one if there is none near."""
+        """Return the problem's nearest group, or open a new group if none is near."""
         if not found.shingles:
             return None
         nearest = max(

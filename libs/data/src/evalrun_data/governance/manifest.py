@@ -1,4 +1,4 @@
-"""Manifests: one JSON line a record, by which anyone can tell later which data was used.
+"""Manifests with one JSON line per record, which document the data that was used.
 
 The manifest's hash is the SHA-256 of the file's bytes, as `sha256sum` prints it. There is no other definition.
 """
@@ -56,7 +56,7 @@ class Manifest:
 
 
 def manifest_line(problem: Problem, *, version: str, source_url: str, licence: str) -> ManifestLine:
-    """Return the line of a problem."""
+    """Return the manifest line of a problem."""
     return ManifestLine(
         problem.dataset,
         problem.split,
@@ -119,7 +119,7 @@ def _line_of(row: Row) -> ManifestLine:
 
 
 def mismatches(manifest: Manifest, problems: Iterable[Problem], dataset: str, *, tests: bool = True) -> list[str]:
-    """Return how a dataset's records differ from its manifest, one sentence a difference; none where they match.
+    """Describe differences between a dataset's records and its manifest, one sentence each.
 
     Compares which problems there are, their prompts and, unless told otherwise, how many tests each has. Lines of other
     datasets do not count.

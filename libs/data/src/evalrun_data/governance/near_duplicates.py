@@ -50,7 +50,7 @@ most 0.044, so a pair at 0.4 falls below with a probability of 2 in a million.""
 
 @dataclass(frozen=True, slots=True)
 class ComparedText:
-    """A problem as the audit compares it."""
+    """The texts of a problem that the audit compares."""
 
     key: str
     """Names the problem in a report: `DATASET/PROBLEM_ID` or a row of a text file."""
@@ -82,7 +82,7 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True)
 class NearPair:
-    """Two texts that share so much that one is taken for the other's copy."""
+    """Two texts so similar that one is considered a copy of the other."""
 
     row: str
     reference: str
@@ -95,7 +95,7 @@ class NearPair:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Overlap of one row with the references."""
+    """Overlap of a row with the references."""
 
     near: tuple[NearPair, ...]
     """Verified pairs, most similar first."""
@@ -140,14 +140,14 @@ class ReferenceIndex:
         self._ngrams = frozenset(self._by_ngram)
 
     def _in_template(self, references: Sequence[int], sizes: Mapping[int, int]) -> bool:
-        """Return whether many problems of a dataset have what these references have."""
+        """Return whether many problems of a dataset share the text of these references."""
         if len(references) < MIN_COMMON:
             return False
         counts = Counter(self._datasets[each] for each in references)
         return any(count >= common_from(sizes[dataset]) for dataset, count in counts.items())
 
     def matches(self, row: ComparedText, first: int = 0) -> Matches:
-        """Return what the row has in common with the references, skipping those before `first`."""
+        """Return the overlap of the row with the references, skipping those before `first`."""
         return self.matches_of(row.key, Fingerprint.of(row.text), first)
 
     def matches_of(self, key: str, row: Fingerprint, first: int = 0) -> Matches:
@@ -174,7 +174,7 @@ class ReferenceIndex:
         return Matches(tuple(found), tuple(self._keys[position] for position in sorted(shared)))
 
     def _told_apart(self, near: Mapping[int, NearPair], parts: Mapping[int, PartMatch], length: int) -> list[NearPair]:
-        """Return the pairs but those of siblings: problems that resemble the one that leaks."""
+        """Return the pairs without siblings, which are problems that resemble the leaked problem."""
         everywhere = [
             parts.get(position) or PartMatch(position, "statement", pair.containment, 0.0, 0, length)
             for position, pair in near.items()

@@ -1,4 +1,4 @@
-"""Finds the statement, the tests or the solution of a reference inside a row, whatever stands around it.
+"""Finds the statement, the tests or the solution of a reference inside a longer row.
 
 A part is found where a stretch of the row, about as long as the part, holds most of the part's shingles. Each shingle
 weighs the more, the fewer references have it, and weighs nothing where many problems of a dataset do: templates tell
@@ -92,7 +92,7 @@ def common_shingles(counts: Mapping[str, int], texts: int, share: float = COMMON
 
 
 def common_from(texts: int, share: float = COMMON_SHARE) -> int:
-    """Return in how many of so many texts a piece must stand to be common."""
+    """Return the number of texts in which a piece must occur to be common."""
     return max(MIN_COMMON, math.floor(share * texts) + 1)
 
 
@@ -173,7 +173,7 @@ class PartIndex:
 
 
 def without_siblings(found: Sequence[PartMatch], same_dataset: Sequence[int]) -> list[PartMatch]:
-    """Return the matches but those of references that resemble a better one at the same place of the row.
+    """Return the matches without references that resemble a better match at the same place of the row.
 
     Args:
         found: in one row.
@@ -189,7 +189,7 @@ def without_siblings(found: Sequence[PartMatch], same_dataset: Sequence[int]) ->
 
 
 def _telling_stretch(runs: list[str], common: AbstractSet[str]) -> list[str]:
-    """Return the runs from the first to the last that is not common, with some before: what a template leaves."""
+    """Return the shingles from the first to the last uncommon shingle, with some before them."""
     telling = [place for place, each in enumerate(runs) if each not in common]
     return runs[max(0, telling[0] - LEAD) : telling[-1] + 1] if telling else []
 
@@ -202,7 +202,7 @@ def _places(text: str) -> dict[str, list[int]]:
 
 
 def _share_around(part: _Part, text: str, found: PartMatch) -> float:
-    """Return what share of all the part's shingles stand where it was found, or around it."""
+    """Return the share of the part's shingles that occur at or around the place where it was found."""
     around = text[max(0, found.end - part.stretch) : found.begin + part.stretch]
     return len(part.every & frozenset(shingle_runs(around))) / len(part.every)
 

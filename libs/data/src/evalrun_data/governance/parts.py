@@ -41,10 +41,10 @@ class DataPart:
 
 
 class PartDirectory:
-    """The committed parts of one dataset."""
+    """The committed parts of a dataset."""
 
     def __init__(self, directory: Path, role: str) -> None:
-        """Open the directory, or make it."""
+        """Open the directory, or create it."""
         self._folder = directory
         self._role = role
         directory.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ class PartDirectory:
         self._committed.append(commit)
 
     def merge(self, records: Path, manifest: Path, texts: Path, duplicates: Path) -> tuple[int, int]:
-        """Write all parts as one file each; returns how many records were kept and removed."""
+        """Write all parts into a file each. Return the numbers of kept and removed records."""
         for target in (records, manifest, texts, duplicates):
             target.parent.mkdir(parents=True, exist_ok=True)
         with (

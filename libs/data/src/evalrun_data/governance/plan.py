@@ -1,4 +1,4 @@
-"""The plan of a preparation: which datasets, from where, and what each may be used for."""
+"""The plan of a preparation: the datasets, their sources and their roles."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ _SPLIT: Final = re.compile(r"^[A-Za-z0-9_-]{1,64}$")
 
 @dataclass(frozen=True, slots=True)
 class DatasetPlan:
-    """One dataset to prepare."""
+    """A dataset to prepare."""
 
     name: str
     sources: tuple[str, ...]
@@ -50,7 +50,7 @@ class Plan:
 
     @property
     def sha256(self) -> str:
-        """Digest of what is prepared, by which an interrupted preparation is known again; the allow file may change."""
+        """Digest of the plan, which identifies an interrupted preparation. The allow file may change."""
         content = [asdict(dataset) for dataset in self.datasets]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -125,7 +125,7 @@ def _sources(row: Row) -> tuple[str, ...]:
 
 
 def check_source(source: str, base_dir: Path, row: Row) -> None:
-    """Refuse a symbolic link that leads out of the plan's directory: what it names is not what stands there.
+    """Refuse a symbolic link that leads out of the plan's directory, because its target could change.
 
     An absolute path, or one that goes up by `..`, is the user's own word and fine.
     """

@@ -49,7 +49,7 @@ FetchRows = Callable[[str, Path], None]
 
 
 class Preparation:
-    """One preparation into one directory."""
+    """A preparation into a directory."""
 
     def __init__(
         self,
@@ -100,11 +100,11 @@ class Preparation:
 
     @property
     def _publishing(self) -> Path:
-        """Is there as soon as everything is made and only has to be moved."""
+        """Exists once everything is written and only has to be moved."""
         return self._staging / "publishing"
 
     def _finished(self) -> bool:
-        """Return whether this very plan has been prepared here. Raises BadInputError where another one has."""
+        """Return whether this plan was already prepared here. Raises BadInputError if another plan was."""
         done = self._output / MANIFESTS / PREPARED
         if self._output.is_symlink() or (self._output.exists() and not self._output.is_dir()):
             raise BadInputError(f"{self._output}: is not a directory: name one, or a path where there is nothing yet")
@@ -131,7 +131,7 @@ class Preparation:
         write_text(marker, self._plan.sha256)
 
     def _dataset(self, dataset: DatasetPlan) -> PreparedDataset:
-        """Prepare one dataset in the staging directory, from where an earlier attempt stopped."""
+        """Prepare a dataset in the staging directory, continuing an earlier attempt."""
         work, final = self._staging / "work" / dataset.name, self._staging / "final"
         done = work / "done.json"
         if done.exists():
@@ -164,7 +164,7 @@ class Preparation:
         return prepared
 
     def _hub_version(self, dataset: DatasetPlan, note: Path) -> str:
-        """Return the hub's commit that a dataset is read at, the same one after a kill; empty for other sources."""
+        """Return the hub's commit of a dataset, the same after a kill; empty for other sources."""
         if not note.exists():
             sources = [source for source in dataset.sources if source.startswith(HUB_SCHEME)]
             write_text(note, " ".join(dict.fromkeys(self._hub_commit(source) for source in sources)))
@@ -234,7 +234,7 @@ class Preparation:
             parts.commit(part, consumed)
 
     def _assemble(self, datasets: list[PreparedDataset]) -> None:
-        """Write what belongs to all datasets together."""
+        """Write the files about all datasets."""
         manifests = self._staging / "final" / MANIFESTS
         duplicates: dict[str, list[str]] = {}
         for dataset in datasets:
@@ -275,7 +275,7 @@ def _rows_of(dataset: DatasetPlan, raw: Path, copies: list[CopiedFile]) -> Itera
 
 
 def _check(problem: Problem, row: Row) -> None:
-    """Refuse what every reader takes and no evaluation can use."""
+    """Refuse a problem that readers accept but no evaluation can use."""
     if not problem.prompt.strip():
         raise row.error(f"problem '{problem.problem_id}' has a blank prompt: write the task's text, or remove the row")
     for name, text in (("problem_id", problem.problem_id), ("prompt", problem.prompt)):
@@ -288,7 +288,7 @@ def _check(problem: Problem, row: Row) -> None:
 def _add(
     part: DataPart, dataset: DatasetPlan, problem: Problem, row: Row, index: int, first_id: dict[str, str]
 ) -> None:
-    """Add a problem to the part, or to its duplicates where an earlier one has the same canonical text."""
+    """Add a problem to the part, or to its duplicates if an earlier problem has the same canonical text."""
     # A format of a benchmark calls every file's split test.
     own_split = "train" if dataset.role == "train" and problem.split == "test" else problem.split
     problem = replace(problem, role=dataset.role, split=dataset.split or own_split)
@@ -316,7 +316,7 @@ def _test_characters(problem: Problem) -> int:
 
 
 def _raw_name(source: str) -> str:
-    """Return what a raw copy is called: the source's last part, which also tells the published files."""
+    """Return the name of a raw copy: the last part of the source, which also identifies published files."""
     if source.startswith(SANDBOX_FUSION_SCHEME):
         # Not NAME.jsonl: humaneval.jsonl would be read as the published file.
         plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", source.removeprefix(SANDBOX_FUSION_SCHEME))

@@ -17,7 +17,7 @@ REPORT: Final = "audit_report.md"
 
 @dataclass(frozen=True, slots=True)
 class PreparedSource:
-    """One raw file of a dataset."""
+    """A raw file of a dataset."""
 
     name: str
     source: str
@@ -27,7 +27,7 @@ class PreparedSource:
 
 @dataclass(frozen=True, slots=True)
 class PreparedDataset:
-    """One dataset of a prepared directory."""
+    """A dataset of a prepared directory."""
 
     name: str
     role: str
@@ -51,7 +51,7 @@ class PreparedDataset:
 
 
 def read_prepared(directory: Path) -> list[PreparedDataset]:
-    """Read what a prepared directory holds. Raises BadInputError if it is not one, or not finished."""
+    """Read a prepared directory. Raises BadInputError if it is not a finished prepared directory."""
     manifests = directory / MANIFESTS
     if not (manifests / PREPARED).exists():
         hint = "the preparation was interrupted: run `evalrun data prepare` again, it goes on"

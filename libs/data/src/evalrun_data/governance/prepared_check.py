@@ -18,7 +18,7 @@ MAX_MANIFEST_BYTES: Final = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class AuditOfDataset:
-    """Result of an audit for one dataset."""
+    """Result of an audit for a dataset."""
 
     state: str
     role: str
@@ -37,7 +37,7 @@ class StoredAudit:
 
 
 def read_audit(source: str, base_dir: Path = Path()) -> StoredAudit:
-    """Read an audit.json. Raises BadInputError if there is none, or it is damaged."""
+    """Read an audit.json. Raises BadInputError if it is missing or damaged."""
     return parse_audit(read_bytes(source, base_dir, max_bytes=MAX_AUDIT_BYTES), source)
 
 
@@ -58,7 +58,7 @@ def parse_audit(content: bytes, source: str) -> StoredAudit:
 
 
 def check_prepared(directory: Path) -> StoredAudit:
-    """Read a prepared directory's audit. Raises BadInputError if a manifest is not the one that was audited."""
+    """Read a prepared directory's audit. Raises BadInputError if a manifest changed after the audit."""
     read_prepared(directory)
     audit = read_audit(str(directory / MANIFESTS / AUDIT))
     for name, dataset in audit.datasets.items():

@@ -1,4 +1,4 @@
-"""Raw copies: what a source names, byte for byte, with its size and digest."""
+"""Copies sources byte for byte, and records size and digest."""
 
 import hashlib
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class CopiedFile:
 
 
 def copy_source(source: str, base_dir: Path, target: Path, progress: Callable[[int], None]) -> CopiedFile:
-    """Copy what a source names, byte for byte, and return its size and digest. Raises BadInputError as reading does."""
+    """Copy a source byte for byte, and return its size and digest. Raises BadInputError like reading does."""
     digest, size = hashlib.sha256(), 0
     target.parent.mkdir(parents=True, exist_ok=True)
     with open_source(source, base_dir) as stream, atomic_file(target) as copy:

@@ -131,7 +131,7 @@ def _verl_tests(problem: Problem) -> dict[str, object]:
 
 
 def _helpers_of(prompt: str, entry_point: str) -> str:
-    """Return what a prompt defines and imports besides the function that it asks for; empty if it is no Python."""
+    """Return the definitions and imports of a prompt besides the requested function; empty if it is not Python."""
     try:
         body = ast.parse(prompt).body
     except (SyntaxError, ValueError, RecursionError):

@@ -31,7 +31,7 @@ class AuditFailedError(BadInputError):
 
 @dataclass(frozen=True, slots=True)
 class DatasetAudit:
-    """A run's view of one dataset's audit."""
+    """The audit of a dataset, as a run records it."""
 
     manifest: str
     manifest_sha256: str
@@ -110,7 +110,7 @@ def audit_dataset(
 
 
 def role_of(name: str, given: str | None, audit: DatasetAudit | None, problems: Sequence[Problem]) -> str:
-    """Return what a dataset may be used for: as the spec says, else its audit, its records, or its well-known name."""
+    """Return the role of a dataset: from the spec, else its audit, its records, or its well-known name."""
     recorded = problems[0].role if problems else ""
     return given or (audit.role if audit else "") or recorded or known_role(name)
 
@@ -118,7 +118,7 @@ def role_of(name: str, given: str | None, audit: DatasetAudit | None, problems: 
 def _audited(
     place: str, content: bytes | None, name: str, manifest_sha256: str, faults: list[str]
 ) -> tuple[tuple[str, str, str], str]:
-    """Return state, role and hash of the audit beside a manifest, and why there is none; adds to the faults."""
+    """Return state, role and hash of the audit beside a manifest, and why there is none. Adds to the faults."""
     file = _beside(place, AUDIT)
     if content is None:
         return ("missing", "", ""), f"no audit lies beside its manifest ({file}): run `evalrun data audit`"
@@ -134,12 +134,12 @@ def _audited(
 
 
 def _content(file: Source) -> bytes | None:
-    """Return the content of a file beside a manifest; None if there is no such file."""
+    """Return the content of a file beside a manifest, or None if it does not exist."""
     return file.content(MAX_AUDIT_BYTES) if file.exists() else None
 
 
 def _manifest_beside(source: Source, name: str) -> str | None:
-    """Return the manifest that `evalrun data prepare` wrote beside a source on this machine; None if there is none."""
+    """Return the manifest that `evalrun data prepare` wrote beside a local source, or None."""
     path = None if source.is_builtin else source.path
     if path is None:
         return None

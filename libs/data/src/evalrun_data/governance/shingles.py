@@ -1,4 +1,4 @@
-"""Text similarity for the leakage audit: character shingles, and the 13-gram check beside them. Pure.
+"""Text similarity for the leakage audit: character shingles and 13-grams of words. Pure.
 
 Shingles are taken over letters, digits and underscores alone, in lower case. So re-wrapping, re-indenting, other
 comment signs and markdown change nothing, and a renamed variable or a typing error changes only the shingles around it.
@@ -28,7 +28,7 @@ def squeeze(text: str) -> str:
 
 
 def shingle_runs(squeezed: str) -> list[str]:
-    """Return every run of five of some word characters, in order; fewer are one run, and none have none."""
+    """Return every five consecutive word characters, in order. A shorter text is a single shingle."""
     if not squeezed:
         return []
     last = max(1, len(squeezed) - SHINGLE_CHARACTERS + 1)
@@ -36,21 +36,22 @@ def shingle_runs(squeezed: str) -> list[str]:
 
 
 def shingles_of(text: str) -> frozenset[str]:
-    """Return every run of five word characters; a shorter text is one shingle, an empty one has none."""
+    """Return the set of five consecutive word characters. A shorter text is a single shingle, an empty text has
+    none."""
     return frozenset(shingle_runs(squeeze(text)))
 
 
 def ngrams_of(words: Sequence[str]) -> frozenset[int]:
-    """Return the hash of every run of thirteen words; a shorter text has none. Hashes hold within one process."""
+    """Return the hashes of every thirteen consecutive words. Hashes are valid within a process."""
     return frozenset(map(hash, zip(*(words[start:] for start in range(NGRAM_WORDS)), strict=False)))
 
 
 def jaccard(first: AbstractSet[str], second: AbstractSet[str]) -> float:
-    """Return what share of all shingles both texts have: 1.0 where the sets are equal, 0.0 where one is empty."""
+    """Return the share of all shingles that both texts have: 1.0 for equal sets, 0.0 if one is empty."""
     shared = len(first & second)
     return shared / (len(first) + len(second) - shared) if shared else 0.0
 
 
 def containment(part: AbstractSet[str], whole: AbstractSet[str]) -> float:
-    """Return what share of the part's shingles the whole has: a problem inside a longer text scores high."""
+    """Return the share of the part's shingles that the whole has, which is high for a problem inside a longer text."""
     return len(part & whole) / len(part) if part else 0.0

@@ -1,4 +1,4 @@
-"""Mutants of a reference solution: the same Python program with one small fault each. Pure.
+"""Mutants of a reference solution: the same Python program with a single small fault. Pure.
 
 A mutant that tests accept is either a program that they should reject, or equivalent to the reference: nothing here can
 tell which. Those that compile to the reference's own byte code are left out.
@@ -86,7 +86,7 @@ NodeT = TypeVar("NodeT", bound=ast.AST)
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A program with one fault."""
+    """A program with a fault."""
 
     change: str
     """The mutation and its line, e.g. `line 3: n < 2 became n <= 2`."""
@@ -124,7 +124,7 @@ def _spread(found: list[Mutant], maximum: int) -> list[Mutant]:
 
 
 def _without_classes(tree: ast.Module) -> Iterator[Mutant]:
-    """Yield mutants whose functions return nothing for one class of an argument's values."""
+    """Yield mutants whose functions return nothing for a class of an argument's values."""
     for function in tree.body:
         if not isinstance(function, ast.FunctionDef):
             continue
@@ -172,7 +172,7 @@ def _changes(tree: ast.Module) -> Iterator[tuple[ast.AST, str, int | None, ast.A
 
 
 def _statements(node: ast.stmt) -> list[ast.AST]:
-    """Return what may stand in a statement's place."""
+    """Return replacements of a statement."""
     others: list[ast.AST] = []
     match node:
         case ast.Expr(value=ast.Constant()):
@@ -195,7 +195,7 @@ def _statements(node: ast.stmt) -> list[ast.AST]:
 
 
 def _expressions(node: ast.expr) -> list[ast.AST]:
-    """Return what may stand in an expression's place, wherever that is."""
+    """Return replacements of an expression that are valid anywhere."""
     match node:
         case ast.Compare(ops=ops):
             return [
@@ -233,7 +233,7 @@ def _expressions(node: ast.expr) -> list[ast.AST]:
 
 
 def _calls(node: ast.Call) -> list[ast.AST]:
-    """Return what may stand in a call's place: another call, or what it was called with."""
+    """Return replacements of a call: another call, or an argument."""
     others: list[ast.AST] = []
     if isinstance(node.func, ast.Name):
         similar = _FUNCTIONS.get(node.func.id, ())
@@ -258,7 +258,7 @@ def _calls(node: ast.Call) -> list[ast.AST]:
 
 
 def _in_place(parent: ast.AST, field: str, node: ast.expr) -> list[ast.AST]:
-    """Return what may stand in an expression's place because of where that is."""
+    """Return replacements of an expression that depend on its place."""
     if field == "test" and isinstance(parent, ast.If | ast.IfExp):
         return [ast.Constant(value=True), ast.Constant(value=False)]
     if isinstance(parent, ast.Compare) and any(isinstance(each, _ORDERED) for each in parent.ops):
@@ -285,7 +285,7 @@ def _variables(tree: ast.Module) -> dict[ast.Name, list[str]]:
 
 
 def _operands(parent: ast.AST, node: ast.expr) -> list[ast.AST]:
-    """Return what may stand for an operand or a result: another sign or none, one more, fewer elements, other order."""
+    """Return replacements of an operand or a result: another sign or none, one more, fewer elements, another order."""
     if isinstance(node, ast.Constant):
         return []
     if isinstance(parent, ast.Return) and not isinstance(node, ast.Compare | ast.BoolOp | ast.Tuple | ast.JoinedStr):
@@ -332,7 +332,7 @@ def _other_constants(value: object) -> list[bool | int | float | str]:
 
 
 def _patterns(text: str) -> list[str]:
-    """Return a regular expression with one quantifier, anchor or class changed; what is none has no such part."""
+    """Return a regular expression with a changed quantifier, anchor or class; empty without such a part."""
     return [
         text[: found.start()] + other + text[found.end() :]
         for found in _PATTERN_PARTS.finditer(text)
@@ -348,7 +348,7 @@ def _with(node: NodeT, **fields: object) -> NodeT:
 
 
 def _only_text(parent: ast.AST, node: ast.expr) -> bool:
-    """Return whether an expression is a doc string, or part of a formatted text, where no other may stand."""
+    """Return whether an expression is a docstring, or part of a formatted string, where only text is valid."""
     return isinstance(parent, ast.JoinedStr) or (isinstance(parent, ast.Expr) and isinstance(node, ast.Constant))
 
 
@@ -366,7 +366,7 @@ def _put(parent: ast.AST, field: str, index: int | None, node: ast.AST) -> None:
 
 
 def _byte_code(text: str) -> CodeType | None:
-    """Return what a program compiles to, without the places of its lines; None: the change made no program.
+    """Return the compiled program without line numbers, or None if the change is not a valid program.
 
     Code objects compare by content.
     """

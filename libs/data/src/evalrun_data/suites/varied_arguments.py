@@ -43,7 +43,7 @@ def check_varied(candidate: Callable[..., Any], program: str, tests: Sequence[st
 
 
 def answered(program: str, tests: Sequence[str], entry_point: str) -> tuple[list[tuple[Call, Any]], bool]:
-    """Return varied arguments with what the reference returns for each, and whether the order of elements matters.
+    """Return varied arguments with the reference's results, and whether the order of elements matters.
 
     Left out is what the reference raises for, or takes long for, or returns another type for than in the tests.
     """
@@ -101,7 +101,7 @@ def _space(program: str) -> dict[str, Any]:
 
 
 def _run(tests: Sequence[str], space: dict[str, Any], entry_point: str, function: Callable[..., Any]) -> None:
-    """Run the tests with a function in the place of the one that they name; its own calls of itself are not meant."""
+    """Run the tests with a replacement of their function. Recursive calls are not replaced."""
     names = {**space, entry_point: function}
     for test in tests:
         exec(test, names)
@@ -169,7 +169,7 @@ def plain(value: Any) -> bool:
 
 
 def same(wanted: Any, found: Any, ordered: bool = True) -> bool:
-    """Return whether two values are equal, numbers but for rounding; of lists that need no order, with any."""
+    """Return whether two values are equal up to rounding; lists without required order are compared in any order."""
     if not ordered and isinstance(wanted, list | tuple) and isinstance(found, list | tuple):
         return same(sorted(wanted, key=repr), sorted(found, key=repr))
     if isinstance(wanted, float) and isinstance(found, int | float):
@@ -180,7 +180,7 @@ def same(wanted: Any, found: Any, ordered: bool = True) -> bool:
 
 
 def varied_calls(calls: Sequence[Call], maximum: int) -> list[Call]:
-    """Return at most so many other lists of arguments, taken from each call's in turn.
+    """Return at most `maximum` other lists of arguments, taken from each call in turn.
 
     In each, one argument of a call is another: changed a little, or taken from another call. Kept is what all calls
     have in common: an argument's types, the characters of its texts, that its numbers are positive or not negative.
@@ -203,7 +203,7 @@ def varied_calls(calls: Sequence[Call], maximum: int) -> list[Call]:
 
 
 class _Seen:
-    """Facts that the calls show of one argument."""
+    """Facts about an argument, observed in the calls."""
 
     def __init__(self, values: list[Any]) -> None:
         self.values = values
@@ -225,7 +225,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _of_call(call: Call, seen: list[_Seen]) -> Iterator[Call]:
-    """Yield what varies one call, its arguments in turn."""
+    """Yield variations of a call, one argument at a time."""
     others = [
         [*_varied(value, seen[place]), *(each for each in seen[place].values if type(each) is type(value))]
         for place, value in enumerate(call)

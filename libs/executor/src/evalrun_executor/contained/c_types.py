@@ -1,4 +1,4 @@
-"""The few C types and calls that confinement needs, out of what `ctypes` itself is made of.
+"""The few C types and calls that confinement needs, built from the internals of `ctypes`.
 
 Importing `ctypes` takes 4 ms, of each call to a stock SandboxFusion server, and makes the process larger.
 """

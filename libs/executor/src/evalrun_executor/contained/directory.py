@@ -1,4 +1,4 @@
-"""The private directory of a slot: what a program may fill, measured while it runs and emptied after each test.
+"""The private directory of a slot: bounds what a program may write, and is emptied after each test.
 
 Programs may nest directories deeper than PATH_MAX and take their own rights to them away, so everything goes by
 descriptor, directory by directory, and rights are given back before looking.

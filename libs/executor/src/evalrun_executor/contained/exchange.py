@@ -1,4 +1,4 @@
-"""Files that a request puts into the private directory before its run, and those that it wants back after it.
+"""Files that a request places into the private directory before its run, and files that it collects afterwards.
 
 All of it in the runner, so under the program's own Landlock ruleset and user: nothing comes back that the program
 could not have printed. Still no link is followed, and nothing but a regular file is read: a named pipe would hold the
@@ -20,10 +20,10 @@ _OLD = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Exchange:
-    """Files that go into a directory and come out of it, for one job."""
+    """Files that are placed into a directory and collected from it, for a job."""
 
     def __init__(self, directory: str, job: frames.Job, blob: int, offset: int) -> None:
-        """Serve `directory`, with what `blob` holds from `offset` on, one file after another."""
+        """Serve `directory`. The files' contents are in `blob` from `offset` on, one after another."""
         self._folder = directory
         self._placed = job.placed
         self._wanted = job.wanted
@@ -39,7 +39,7 @@ class Exchange:
         return sorted({os.fsdecode(name.split(b"/")[0]) for name, _ in self._placed})
 
     def find_free_name(self, name: str) -> str:
-        """Return a name for the program's own text that no file of the request has, and hardly one of the program's."""
+        """Return a name for the program's text that no file of the request has, and that a program hardly uses."""
         name = f"tmp_{name}"
         while name in self.names:
             name = f"_{name}"
@@ -70,7 +70,7 @@ class Exchange:
                 file.write(text)
 
     def gather_files(self) -> tuple[int, bytes] | None:
-        """Return what is wanted: a memory file of all contents, and the payload of a FILES frame; None: nothing is.
+        """Return a memory file of the wanted contents and the payload of a FILES frame, or None if none is wanted.
 
         A file that is not there, is no regular file or may not be read has the size `frames.ABSENT`.
         """

@@ -1,4 +1,4 @@
-"""A seccomp filter that was built (see `seccomp`), as a process installs it."""
+"""A finished seccomp filter (see `seccomp`), as a process installs it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXECUTABLE_FD = 3
 
 
 class Filter:
-    """A BPF program, and where the process id of its user has to be written.
+    """A BPF program, with the positions at which the process id of its user is inserted.
 
     Args:
         program: its instructions.

@@ -65,7 +65,7 @@ INDEX = struct.Struct("<I")
 
 
 class Job:
-    """One program as a runner sees it."""
+    """A program, as sent to a runner."""
 
     def __init__(
         self,
@@ -96,8 +96,7 @@ class Job:
         """Paths of the files that come back after it."""
 
     def encode(self) -> bytes:
-        """Return the first part of the memory file; the inputs follow it, one after another, then
-        the files to place."""
+        """Return the first part of the memory file. The inputs follow, then the files to place."""
         fields = (
             self.mode, self.source, self.code_size, self.time_seconds, self.memory_mib, self.output_bytes, self.sizes,
             self.placed, self.wanted,

@@ -53,7 +53,7 @@ _KEPT: list[object] = []
 
 
 class HarnessWorker:
-    """The harness runs of one slot."""
+    """Runs harnesses in a slot."""
 
     PURPOSE = "harness"
     """Landlock ruleset that confines it."""
@@ -86,7 +86,7 @@ class HarnessWorker:
         """Open files that the Landlock ruleset will not grant."""
 
     def _prepare(self) -> None:
-        """Prepare what all children share. This process is confined already."""
+        """Prepare what all children share. This process is already confined."""
 
     def _take_program(self) -> bool:
         """Return whether the job's text is a program, which the child compiles first."""
@@ -202,14 +202,14 @@ class HarnessWorker:
         return True
 
     def _make_harness_step(self) -> Next | None:
-        """Return the step of a child that runs a harness without a program, or None where the child compiles one."""
+        """Return the step of a child that runs a harness without a program, or None if the child compiles a program."""
         if self._compiles:
             return None
         harness, namespace = self._site.harnesses[self._job.mode], self._namespace
         return lambda: program.run_harness(harness, "", namespace)
 
     def _take_test(self) -> bool:
-        """Prepare the next test. Returns False if there is none."""
+        """Prepare the next test. Return False after the last test."""
         if not self._next:
             return False
         (self._index,) = frames.INDEX.unpack(self._next)
@@ -223,7 +223,7 @@ class HarnessWorker:
         return True
 
     def _make_code_step(self, enter: Enter) -> Next:
-        """Enter this child, read the text, compile it if it is a program, and return the step that runs it.
+        """Bootstrap this child, read the text, compile it if it is a program, and return the step that runs it.
 
         A text that does not compile ends the child.
         """
@@ -259,7 +259,7 @@ class HarnessWorker:
         return STOP_FACTOR * seconds + cpu, wall_limit(seconds) + wall
 
     def _read_compilation(self) -> None:
-        """Read the child's report on its compilation, if it has written one."""
+        """Read the child's report on its compilation, if it has arrived."""
         if not self._compilation:
             try:
                 self._compilation = os.read(self._compilation_in, _COMPILATION.size)
@@ -287,7 +287,7 @@ class HarnessWorker:
         os.close(stderr)
 
     def _queue_end(self, outcome: ChildResult) -> list[int]:
-        """Queue the frame that tells how a program ended. Return the outputs that go with it."""
+        """Queue the frame about a program's end. Return the descriptors of its outputs."""
         outputs = [(fd, os.fstat(fd).st_size) for fd in self._files[1:]]
         max_bytes = self._job.output_bytes
         if any(size > max_bytes for _, size in outputs):
@@ -339,7 +339,7 @@ class HarnessWorker:
         self._pending += frames.FRAME.pack(frame, len(payload)) + payload
 
     def _send(self, fds: list[int]) -> None:
-        """Send what is pending, with descriptors."""
+        """Send the pending frame with descriptors."""
         if fds:
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack(f"{len(fds)}i", *fds))]
             sent = self._service.sendmsg([self._pending], rights)

@@ -43,7 +43,7 @@ def compute_handled_rights(version: int) -> int:
 
 
 def make_ruleset(version: int, rules: list[tuple[str, int]]) -> int:
-    """Return a descriptor of a ruleset that grants `rules` and nothing else: no other file, TCP, signal to outsiders.
+    """Return a ruleset's descriptor that grants only `rules`: no other files, no TCP, no signals to outsiders.
 
     Paths that do not exist are left out. Raises OSError.
     """

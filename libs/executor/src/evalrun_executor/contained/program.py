@@ -100,7 +100,7 @@ imported."""
 
 
 def run_beside_files(code: CodeType, namespace: dict[str, object], directory: str, names: list[str]) -> None:
-    """Run the program as one that lies among files, in `directory`; never returns.
+    """Run the program as if it were among the files in `directory`. Never returns.
 
     An import prefers these files to any module of the same name, so the modules of these names that the zygote has
     imported ahead are forgotten. The child does it: the runner imports nothing that a request brings.
@@ -123,7 +123,7 @@ def run_harness(main: Callable[..., None], code: object, namespace: dict[str, ob
 
 
 def _report_exception(error: BaseException) -> int:
-    """Print what Python would print after this exception. Return the exit status that it would end with."""
+    """Print the exception as Python would. Return Python's exit status."""
     return _report_exit_code(error.code) if isinstance(error, SystemExit) else _report_uncaught(error)
 
 

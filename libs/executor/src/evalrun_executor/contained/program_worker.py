@@ -20,7 +20,7 @@ Next = Callable[[], "object"]
 
 
 class ProgramWorker(HarnessWorker):
-    """The programs of one input that run in one slot."""
+    """Runs programs with a single input in a slot."""
 
     PURPOSE = "python"
     CODE_NAME = program.SCRIPT
@@ -40,7 +40,7 @@ class ProgramWorker(HarnessWorker):
         program.forget_own_modules()
 
     def _take_program(self) -> bool:
-        """Copy the text to where the program and its tracebacks find it."""
+        """Copy the text to the place where the program and its tracebacks find it."""
         # The text passes through no memory of this process, where a later program could find it.
         os.ftruncate(self._source, 0)
         os.lseek(self._source, 0, os.SEEK_SET)
@@ -48,7 +48,7 @@ class ProgramWorker(HarnessWorker):
         return True
 
     def _make_step(self, code: CodeType) -> Next:
-        """Import ahead what the program names, and return the step that runs it."""
+        """Import the modules that the program names ahead, and return the step that runs it."""
         # The child imports before it reports its compilation: the program's clock counts only its own imports.
         python_source.import_ahead(code)
         gc.freeze()

@@ -68,8 +68,8 @@ _SEEN_AT_THE_END = frozenset(_LASTING.split())
 
 
 def needs_teardown(code: CodeType) -> bool:
-    """Return whether the end of the program's objects may be seen: it names a file, a destructor, or what could hide
-    one.
+    """Return whether the destruction of the program's objects may be observable: through files, destructors, or code
+    that could hide them.
 
     Modules of `AHEAD`, sys and os make no such object by themselves; any other import may.
     """

@@ -1,4 +1,4 @@
-"""A runner: the process of one program. It compiles the program once, then forks one child per test and reports each.
+"""A runner: the process of a program. It compiles the program once, then forks a child per test and reports each.
 
 The runner never runs the program itself, and restricts itself by the slot's Landlock ruleset before it looks at the
 program's text. Functions that fork return the process's next step: the child's stack unwinds to the top before the
@@ -63,7 +63,7 @@ PURPOSES = {
 
 
 class Runner:
-    """One job in one slot."""
+    """A job in a slot."""
 
     def __init__(self, site: Site, slot: int, kind: int, fds: list[int]) -> None:
         self._site = site
