@@ -21,7 +21,7 @@ TALKATIVE = ("aiohttp.access", "httpx2", "kopf.activities", "kopf.objects")
 
 
 def main(argv: Sequence[str], aggregators: Callable[[], Aggregators] | None = None) -> int:
-    """Run the operator until SIGTERM; returns the exit code.
+    """Run the operator until SIGTERM, and return the exit code.
 
     Args:
         argv: flags.

@@ -60,7 +60,7 @@ class Aggregators(Protocol):
 
 
 class GrpcAggregators:
-    """Real aggregators, over gRPC, with one open channel per address.
+    """Real aggregators, over gRPC, with an open channel per address.
 
     Args:
         timeout: seconds that an answer may take.

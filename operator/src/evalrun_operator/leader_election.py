@@ -1,7 +1,7 @@
 """Holds a Lease, so that only one of several operators works: acquires, renews and releases it. `policies.leadership`
 decides.
 
-What two operators could do at once for the length of one request is harmless: every write names the uid or the version
+What two operators could do at once for the length of a request is harmless: every write names the uid or the version
 of what it changes, and creating is refused where something is there.
 """
 
@@ -34,7 +34,7 @@ class LeaseApi(Protocol):
     """Interface to the API server's Leases; `evalrun_cluster.client.Cluster` implements it."""
 
     async def read_lease(self, name: str, namespace: str) -> Object | None:
-        """Return a Lease; None if there is none. Raises ClusterError."""
+        """Return a Lease, or None. Raises ClusterError."""
         ...
 
     async def write_lease(self, lease: Object) -> Object:
@@ -43,7 +43,7 @@ class LeaseApi(Protocol):
 
 
 class LeaderElection:
-    """Takes part in the election on behalf of one operator.
+    """Takes part in the election on behalf of an operator.
 
     Args:
         leases: where the Lease is kept.

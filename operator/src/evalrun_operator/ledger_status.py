@@ -38,7 +38,7 @@ class ReportedFigure:
 
 @dataclass(frozen=True)
 class DatasetCounts:
-    """Counts of one dataset's answers."""
+    """Counts of a dataset's answers."""
 
     name: str
     total: int

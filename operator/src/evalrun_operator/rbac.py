@@ -28,7 +28,7 @@ NEVER_DELETED = frozenset({"PersistentVolumeClaim"})
 
 
 def role_rules(autoscaling: AutoscalingMode) -> list[PolicyRule]:
-    """Return the rules for one mode of autoscaling."""
+    """Return the rules for a mode of autoscaling."""
     kinds = KINDS.values()
     made: dict[tuple[str, bool], list[str]] = {}
     unused = UNUSED_SCALER.get(autoscaling, "ScaledObject")

@@ -177,7 +177,7 @@ PLACE_RULES = (PVC_RULE, INSIDE_VOLUME_RULE, PRINTABLE_RULE, NAMED_STORE_RULE, K
 
 
 class SecretKeyReference(ApiModel):
-    """One key of a Secret in the run's namespace."""
+    """A key of a Secret in the run's namespace."""
 
     name: DnsName = Field(description="The Secret's name.")
     key: str = Field(

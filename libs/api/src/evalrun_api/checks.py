@@ -34,7 +34,7 @@ NOUNS = {
 
 @dataclass(frozen=True)
 class Violation:
-    """One thing that is wrong with an object."""
+    """A thing that is wrong with an object."""
 
     path: str
     """The field, e.g. `spec.datasets[0].source`; empty for the object itself."""
@@ -69,7 +69,7 @@ def with_defaults(schema: Schema, value: Value) -> Value:
 
 
 def quote_decimals(schema: Schema, value: Value, path: str = "") -> Iterator[tuple[str, str]]:
-    """Turn numbers into text, in place, where the API has a decimal as text; gives each field and its text.
+    """Turn numbers into text, in place, where the API has a decimal as text. Return each field and its text.
 
     YAML writes `temperature: 0.8`. The API has no floats, for their text is not stable, and the API server refuses one.
     """

@@ -28,7 +28,7 @@ __all__ = [
 
 
 class RunConfig(BaseModel):
-    """One run of one spec."""
+    """A run of a spec."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

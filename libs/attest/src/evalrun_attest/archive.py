@@ -1,4 +1,4 @@
-"""The bundle's container: an uncompressed tar of compressed members, with one possible spelling.
+"""The bundle's container: an uncompressed tar of compressed members, with a possible spelling.
 
 Every byte is checked: headers are those that `write_archive` writes, padding is zero, nothing follows the end,
 and the members' digests stand in the signed statement. A reader gives no more bytes than the statement says.

@@ -82,6 +82,6 @@ def parse_revocations(lines: Iterable[str], where: str) -> list[Revocation]:
 
 
 def find_revocation(revocations: Iterable[Revocation], attestation: Envelope) -> Revocation | None:
-    """Return the revocation of an attestation by its own signer; None if there is none."""
+    """Return the revocation of an attestation by its own signer, or None."""
     key_id, digest = attestation.public_key.id, attestation.payload_sha256
     return next((each for each in revocations if (each.key_id, each.payload_sha256) == (key_id, digest)), None)

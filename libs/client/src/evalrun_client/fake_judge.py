@@ -131,7 +131,7 @@ class FakeJudgeServer:
         judge_pb2_grpc.add_JudgeServiceServicer_to_server(judge, self._server.server)
 
     async def start(self) -> str:
-        """Serve; gives the address."""
+        """Serve. Return the address."""
         return await self._server.start()
 
     async def stop(self, grace: float = 0.0) -> None:

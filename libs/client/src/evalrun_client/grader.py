@@ -1,8 +1,8 @@
-"""Users' graders: a file with `compute_score`, run by the judge's sandbox for one answer at a time.
+"""Users' graders: a file with `compute_score`, run by the judge's sandbox for an answer at a time.
 
-Pure but for `read_grader`. A grader is a program of its own: its standard input is the answer as data. It never shares
-a process with a candidate's program, and is contained as one: a grader that hangs, exits, forks or prints without end
-is stopped at the limits, and its answer is not judged.
+Pure except for `read_grader`. A grader is a program of its own: its standard input is the answer as data. It never
+shares a process with a candidate's program, and is contained as one: a grader that hangs, exits, forks or prints
+without end is stopped at the limits, and its answer is not judged.
 """
 
 import ast
@@ -99,7 +99,7 @@ process that talks through a semaphore, which the sandbox refuses; the sandbox's
 
 @dataclass(frozen=True, slots=True)
 class Grader:
-    """One grader, ready to be run."""
+    """A grader, ready to be run."""
 
     name: str
     """Name for messages: of a dataset, or of a data source."""

@@ -40,7 +40,7 @@ class JudgeRefusedError(JudgeError):
 
 
 class JudgeStream(Protocol):
-    """One open stream."""
+    """An open stream."""
 
     async def send(self, request: judge_pb2.JudgeRequest) -> None:
         """Send a request; waits while the judge takes no more. Raises JudgeError."""
@@ -56,7 +56,7 @@ class JudgeStream(Protocol):
 
 
 class JudgeAddress(Protocol):
-    """One address at which judges answer."""
+    """An address at which judges answer."""
 
     address: str
 
@@ -92,7 +92,7 @@ class GrpcJudge:
             stream.cancel()
 
     async def judge(self, request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict | judge_pb2.StreamFailure:
-        """Judge one submission; returns why there is no verdict as a stream would. Raises JudgeRefusedError.
+        """Judge one submission. Return why there is no verdict as a stream would. Raises JudgeRefusedError.
 
         Each call goes to the next pod behind the address. Cancelling it stops what is done for it there.
         """
@@ -118,7 +118,7 @@ class GrpcJudge:
 
 
 class GrpcJudgeStream:
-    """One JudgeStream call."""
+    """A JudgeStream call."""
 
     def __init__(
         self,

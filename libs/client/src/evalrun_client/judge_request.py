@@ -19,7 +19,7 @@ LARGE_SUITE = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A model's answer to one problem."""
+    """A model's answer to a problem."""
 
     text: str
     mode: judge_pb2.SubmissionMode.ValueType = judge_pb2.SUBMISSION_MODE_AUTO
@@ -30,7 +30,7 @@ class Answer:
 
 
 def judge_request(run: str, dataset: Dataset, problem: Problem, answer: Answer) -> judge_pb2.JudgeRequest:
-    """Return the request for one answer; its `request_id` is the sender's to choose."""
+    """Return the request for an answer; its `request_id` is the sender's to choose."""
     request = judge_pb2.JudgeRequest(
         run=run,
         submission=judge_pb2.Submission(

@@ -242,7 +242,7 @@ class Cluster:
         return await self._found(first, "listing EvalRuns") is not None
 
     async def serves_group(self, group: str) -> bool:
-        """Return whether an API group is served, by the API server itself or by one behind it.
+        """Return whether an API group is served, by the API server itself or by a behind it.
 
         Raises:
             ClusterError: as the module `errors` says.
@@ -255,7 +255,7 @@ class Cluster:
         return await self._found(read, f"asking for API group {group}") is not None
 
     async def read_run(self, namespace: str, name: str) -> Object | None:
-        """Return the EvalRun of that name, or None if there is none. Lists one object, so it needs only `list`.
+        """Return the EvalRun of that name, or None. Lists one object, so it needs only `list`.
 
         Raises:
             ClusterError: as the module `errors` says.
@@ -355,7 +355,7 @@ class Cluster:
         )
 
     async def read(self, kind: str, name: str, namespace: str) -> Object | None:
-        """Return an object by its name; None if there is none. A list of one: it takes no right beyond `list`.
+        """Return an object by its name, or None. A list of one: it takes no right beyond `list`.
 
         Raises:
             ClusterError: as the module `errors` says.
@@ -376,7 +376,7 @@ class Cluster:
         return await self._once(all_of_them, f"listing the pods of Job {job}")
 
     async def write_status(self, manifest: Object, status: EvalRunStatus | EvalScheduleStatus) -> Object | None:
-        """Write a status if its object has not changed since it was read; gives the new object, None if it is gone.
+        """Write a status if its object has not changed since it was read. Return the new object, None if it is gone.
 
         Raises:
             ConflictError: it has changed.
@@ -424,7 +424,7 @@ class Cluster:
         return workloads
 
     async def read_lease(self, name: str, namespace: str) -> Object | None:
-        """Return a Lease; None if there is none.
+        """Return a Lease, or None.
 
         Raises:
             ClusterError: as the module `errors` says.
@@ -452,7 +452,7 @@ class Cluster:
         return dict(written)
 
     async def read_secret(self, name: str, namespace: str) -> Object | None:
-        """Return a Secret; None if there is none.
+        """Return a Secret, or None.
 
         Raises:
             ClusterError: as the module `errors` says.
@@ -505,7 +505,7 @@ class Cluster:
         await self._once(lambda: self._client.create(item), f"recording an event of {kind} {run.name}")
 
     async def _named(self, kind: str, name: str, namespace: str) -> Object | None:
-        """Return an object by its name; None if there is none. A list of one: it takes no right beyond `list`."""
+        """Return an object by its name, or None. A list of one: it takes no right beyond `list`."""
         what = f"reading {kind} {name}"
         if kind == SECRET.kind:  # Secrets are never listed
             secret = await self._found(lambda: self._client.get(RESOURCES[kind], name, namespace=namespace), what)
@@ -518,7 +518,7 @@ class Cluster:
         return await self._once(only, what)
 
     async def _kept(self, request: Callable[[], Awaitable[Any]], what: str, target: tuple[str, str, str, str]) -> None:
-        """Send a change of one certain object. The API server says 422 of a wrong uid, as of much else: look at it."""
+        """Send a change of a specific object. The API server says 422 of a wrong uid, as of much else: look at it."""
         kind, name, namespace, uid = target
         try:
             await self._tried(request, what)

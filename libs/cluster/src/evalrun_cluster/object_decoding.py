@@ -40,7 +40,7 @@ class UndecodableObject:
 
 @dataclass(frozen=True)
 class ListPage:
-    """One page of a list."""
+    """A page of a list."""
 
     items: Iterator[Object | UndecodableObject]
     version: str
@@ -149,7 +149,7 @@ def _end_of(text: bytes, position: int) -> int:
 
 
 def _text_at(text: bytes, span: slice | None) -> str:
-    """Return a string of the text; empty where there is none, or none that an identity can be."""
+    """Return a string of the text; empty if there is none, or none that an identity can be."""
     if span is None or text[span.start : span.start + 1] != b'"' or span.stop - span.start > MAX_FIELD_BYTES:
         return ""
     value: Any = json.loads(text[span])

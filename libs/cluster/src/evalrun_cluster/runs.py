@@ -44,7 +44,7 @@ class RunPod:
 
 
 class ClusterRuns:
-    """The EvalRuns of one namespace.
+    """The EvalRuns of a namespace.
 
     Args:
         client: lightkube's.
@@ -58,7 +58,7 @@ class ClusterRuns:
         self.namespace = str(namespace or client.namespace)
 
     async def apply(self, document: dict[str, Any]) -> str:
-        """Apply an object of a file server-side; gives `kind/name`.
+        """Apply an object of a file server-side. Return `kind/name`.
 
         Raises:
             BadInputError: the API server refuses it, or nothing is known of its kind.
@@ -75,7 +75,7 @@ class ClusterRuns:
         return f"{kind.lower()}/{metadata.get('name')}"
 
     async def schedule(self, name: str) -> EvalSchedule | None:
-        """Return an EvalSchedule; None if there is none.
+        """Return an EvalSchedule, or None.
 
         Raises:
             BadInputError: the API server refuses.
@@ -108,7 +108,7 @@ class ClusterRuns:
         return True
 
     async def get(self, name: str) -> EvalRun | None:
-        """Return an EvalRun, or None if there is none.
+        """Return an EvalRun, or None.
 
         Raises:
             BadInputError: the API server refuses, or serves no EvalRuns.

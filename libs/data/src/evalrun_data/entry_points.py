@@ -15,7 +15,7 @@ _CALLED = re.compile(r"(?<![\w.])(\w+)[ \t]*\(")
 
 
 def entry_point(code: str, asserts: Sequence[str]) -> str | None:
-    """Return the name that `code` defines at its top level and that the asserts call, or None if there is none.
+    """Return the name that `code` defines at its top level and that the asserts call, or None.
 
     Where several qualify, the one that most asserts call decides, then the last one defined: helpers come first.
     """

@@ -133,7 +133,7 @@ def iter_problems(
 def iter_source_rows(
     source: str, dataset: str, base_dir: Path = Path(), *, plain_text: bool = False
 ) -> Iterator[tuple[Problem, Row]]:
-    """Yield the problems of one dataset of a source with the row that each was read from.
+    """Yield the problems of a dataset of a source with the row that each was read from.
 
     For what a problem does not keep, e.g. its published solution. A problem that is there twice is not looked for.
 

@@ -132,7 +132,7 @@ _BLANKS = re.compile(r"[^\S\n]+")
 
 
 def canonical_text(text: str) -> str:
-    """CRLF to LF, NFC, runs of blanks within a line to one space, stripped.
+    """CRLF to LF, NFC, runs of blanks within a line to a space, stripped.
 
     Line breaks stay: they carry meaning in code and in the layout of samples.
     """

@@ -2,7 +2,7 @@
 
 `POST /v1/run` (`/v2/run`, ...: in that wire version) takes a `RunRequest` and answers 200 with a `RunReply`, 404 with a
 `Refused` where it names inputs that are not kept, 429 with a `Busy` where every slot is taken, 400 with a `Refused`,
-426 with one where it does not speak the version, 504 with one where the caller's deadline (the header
+426 with a where it does not speak the version, 504 with a where the caller's deadline (the header
 `evalrun-timeout-ms`) has passed. `GET /v1/info` answers with `SandboxInfo` as JSON, `GET /v1/ping` with `"pong"`.
 """
 

@@ -69,7 +69,7 @@ class ExecutorPlan:
 
 
 class Executor:
-    """Runs programs. Call `start` first. Safe to use from one event loop only."""
+    """Runs programs. Call `start` first. Safe to use from an event loop only."""
 
     def __init__(self, plan: ExecutorPlan | None = None, machine: Machine | None = None) -> None:
         self._plan = plan or ExecutorPlan()

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class Settlement:
-    """Settles batches in the slots of one executor.
+    """Settles batches in the slots of an executor.
 
     Args:
         slot_runs: the executor's slots.

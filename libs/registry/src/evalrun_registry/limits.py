@@ -38,7 +38,7 @@ class PartialLimits:
     output_kib: int | None = None
 
     def complete(self, default: TestLimits) -> TestLimits:
-        """Return all limits, with the default where none is set."""
+        """Return all limits, with the default if none is set."""
         return TestLimits(
             self.time_seconds or default.time_seconds,
             self.memory_mib or default.memory_mib,
@@ -46,7 +46,7 @@ class PartialLimits:
         )
 
     def or_else(self, other: "PartialLimits") -> "PartialLimits":
-        """Return these limits, with those of `other` where none is set."""
+        """Return these limits, with those of `other` if none is set."""
         return PartialLimits(
             self.time_seconds or other.time_seconds,
             self.memory_mib or other.memory_mib,

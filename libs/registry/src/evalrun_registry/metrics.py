@@ -296,7 +296,7 @@ _BY_NAME: Final = {metric.name: metric for metric in METRICS}
 
 
 def find_metric(name: str) -> NamedMetric | None:
-    """Return the metric of a name in summary.json, or None if there is none of that name."""
+    """Return the metric of a name in summary.json, or None of that name."""
     if (metric := _BY_NAME.get(name)) is not None and not metric.number:
         return metric.at(0)
     stem = name.rstrip("0123456789")
@@ -319,7 +319,7 @@ def shown_in(table: Table, names: Iterable[str]) -> Iterator[tuple[NamedMetric, 
 
 
 def gate_metrics(*, falls: bool) -> list[Metric]:
-    """Return the metrics of one direction that may gate: first the plain names, then those with a k or a turn."""
+    """Return the metrics of a direction that may gate: first the plain names, then those with a k or a turn."""
     found = [metric for metric in METRICS if metric.gates and metric.falls is falls]
     return [metric for metric in found if not metric.number] + sorted(
         (metric for metric in found if metric.number), key=lambda metric: metric.name

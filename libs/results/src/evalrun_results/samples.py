@@ -31,7 +31,7 @@ class SampleResult:
 
     Nothing changes it. It is not frozen because a frozen one takes five times as long to make, and a run has a million.
     What several of its readers derive from the verdict is derived once: each look at a message's field costs as much as
-    a function call, and each pass over its tests makes their objects anew.
+    a function call, and each pass over its tests makes their objects again.
     """
 
     dataset: str

@@ -1,6 +1,6 @@
 """Admission of requests: a queue bounded in requests and in bytes, its depth and the age of its oldest.
 
-Pure but for the clock it is given.
+Pure except for the clock it is given.
 """
 
 import itertools
@@ -61,7 +61,7 @@ class _Capacity:
 
 
 class Ticket:
-    """One request that was let in: waiting until `begin`, gone with `leave`."""
+    """A request that was let in: waiting until `begin`, gone with `leave`."""
 
     def __init__(self, admission: "Admission", number: int, run: str, places: int, size: int, arrived: float) -> None:
         self._admission = admission

@@ -8,7 +8,7 @@ from typing import Literal
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, and the traceback where there is one."""
+    """A JSON object a line: time, level, logger, message, and the traceback if there is any."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, without its newline."""

@@ -98,7 +98,7 @@ class RewardClient:
         """Threads that send nothing now."""
 
     def submit(self, sample: Sample) -> "Future[Result]":
-        """Send a sample; returns at once. The future raises RefusedError; other outcomes are results."""
+        """Send a sample. Return at once. The future raises RefusedError; other outcomes are results."""
         waiting = _Waiting(_encoded(sample), self._clock() + self.options.timeout_seconds)
         self._waiting.put(waiting)
         self._ensure_collector()
@@ -238,7 +238,7 @@ class Connections:
             self._open.popitem()[1].close()
 
     def post(self, path: str, body: bytes, seconds: float) -> tuple[int, Mapping[str, Any], float]:
-        """Post to a path; returns status, the JSON answer and the seconds to wait. Raises OSError, HTTPException."""
+        """Post to a path. Return status, the JSON answer and the seconds to wait. Raises OSError, HTTPException."""
         kept = self._open.pop(self.url, None)
         if kept is not None:
             try:

@@ -22,7 +22,7 @@ def compute_score(
     extra_info: Mapping[str, Any] | None = None,
     **options: Any,  # noqa: ANN401 - reward_kwargs
 ) -> dict[str, Any]:
-    """Return the reward of one answer as `score`, with what is logged beside it.
+    """Return the reward of an answer as `score`, with what is logged beside it.
 
     Raises:
         NotJudgedError: the judge could not tell, and `on_not_judged` names no number.

@@ -2,7 +2,7 @@
 reward service, and the last one is judged.
 
 verl's loop creates and releases an instance for each call of a tool, so a session belongs to the trajectory
-(`agent_data`) where there is one, and else to the instance.
+(`agent_data`) if there is any, and else to the instance.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ class EvalrunSessionTool(BaseTool):  # type: ignore[misc]  # verl has no types
         parameters: dict[str, Any],
         **kwargs: Any,  # noqa: ANN401 - verl's
     ) -> tuple[ToolResponse, float | None, dict[str, Any]]:
-        """Run a program; returns what it did, and no reward: the session's comes at its end.
+        """Run a program. Return what it did, and no reward: the session's comes at its end.
 
         What cannot be told is said to the model, and is no reward either.
 

@@ -1,4 +1,4 @@
-"""Derives the actions of one reconciliation from the difference between desired and observed objects. Pure."""
+"""Derives the actions of a reconciliation from the difference between desired and observed objects. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ IDLE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Decision:
-    """Actions of one reconciliation. Deletions come first, the status last."""
+    """Actions of a reconciliation. Deletions come first, the status last."""
 
     status: EvalRunStatus
     apply: tuple[Object, ...] = ()

@@ -2,7 +2,7 @@
 
 The chart's ValidatingAdmissionPolicy says the same in CEL, so that it holds without an operator. This is for where the
 API server knows no such policies (before Kubernetes 1.30), and where a release may make none
-(`operator.watchNamespaces`). The texts of both come from here; tests hold both to one table of specs.
+(`operator.watchNamespaces`). The texts of both come from here; tests hold both to a table of specs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -2,7 +2,7 @@
 
 Never two attempts at once, and never two clusters: what is on its way out is waited for. A failed attempt's Job or
 RayJob stays, as the record of its failure; an attempt whose cluster was lost is deleted, and the status' reason
-AttemptFailed is the record. The next attempt takes the warm cluster over, where there is one.
+AttemptFailed is the record. The next attempt takes the warm cluster over, if there is any.
 """
 
 from collections.abc import Callable

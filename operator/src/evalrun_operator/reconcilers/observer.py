@@ -1,4 +1,4 @@
-"""Observes a run for one reconciliation: its objects, its tokens, the status of its ledger, and what only events
+"""Observes a run for a reconciliation: its objects, its tokens, the status of its ledger, and what only events
 report."""
 
 import logging

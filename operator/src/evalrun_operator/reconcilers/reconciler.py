@@ -1,4 +1,4 @@
-"""Reconciler of one kind: knows the objects, decides when to reconcile each, and retries after a failure.
+"""Reconciler of a kind: knows the objects, decides when to reconcile each, and retries after a failure.
 
 EvalRuns and EvalSchedules each have one. It knows no framework, and nothing of what a reconciliation decides.
 """

@@ -101,7 +101,7 @@ def load_query(plan: RunPlan) -> str:
 
 
 def cpu_metric(cpus: int) -> Object:
-    """Return a target of CPU use as a share of the limit. A share of a small request would be exceeded by one busy
+    """Return a target of CPU use as a share of the limit. A share of a small request would be exceeded by a busy
     program."""
     target = {"type": "AverageValue", "averageValue": f"{CPU_PERCENT * 10 * cpus}m"}
     return {"type": "Resource", "resource": {"name": "cpu", "target": target}}

@@ -171,7 +171,7 @@ def spread(plan: RunPlan, component: str) -> Object:
 
 
 def service_account(plan: RunPlan) -> Object:
-    """Return the pod field that names the user's ServiceAccount, if there is one."""
+    """Return the pod field that names the user's ServiceAccount, if any."""
     name = plan.spec.service_account_name
     return {} if name is None else {"serviceAccountName": name}
 
@@ -244,7 +244,7 @@ def _files_of(secret: str, paths: Mapping[str, str]) -> Object:
 
 
 def secret_env(variable: str, secret: str, key: str) -> Object:
-    """Return an environment variable with the value of one key of a Secret."""
+    """Return an environment variable with the value of a key of a Secret."""
     return {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
 
 

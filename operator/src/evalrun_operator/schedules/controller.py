@@ -190,7 +190,7 @@ class ScheduleController(Reconciler):
             logger.warning("%s/%s: its Jobs have no NetworkPolicy: %s", namespace, schedule.metadata.name, error)
 
     async def _start(self, schedule: EvalSchedule, decision: ScheduleDecision) -> tuple[dict[str, str], dict[str, str]]:
-        """Create the runs; returns what the API server said of those that it will not have, and the uids of the others,
+        """Create the runs. Return what the API server said of those that it will not have, and the uids of the others,
         by digest.
 
         Raises:
@@ -211,7 +211,7 @@ class ScheduleController(Reconciler):
     async def _start_merged(
         self, schedule: EvalSchedule, decision: ScheduleDecision
     ) -> tuple[dict[str, str], dict[str, str]]:
-        """Create the runs of merged checkpoints; returns and raises as `_start`."""
+        """Create the runs of merged checkpoints. Return and raises as `_start`."""
         failures, uids = {}, {}
         for one in decision.merged:
             try:
@@ -221,7 +221,7 @@ class ScheduleController(Reconciler):
         return failures, uids
 
     async def _make_run(self, manifest: Object) -> str:
-        """Create a run; returns its uid. One that is there already was made by a pass that was cut off, if it is equal.
+        """Create a run. Return its uid. One that is there already was made by a pass that was cut off, if it is equal.
 
         Raises:
             NameTakenError: somebody else has made another one of that name, whatever its owner reference says.

@@ -1,4 +1,4 @@
-"""The observed state of a schedule, and the decision of one reconciliation."""
+"""The observed state of a schedule, and the decision of a reconciliation."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class ObservedSchedule:
 
 @dataclass(frozen=True)
 class ScheduleDecision:
-    """Actions of one reconciliation, in order: deletions, creations, the status, events."""
+    """Actions of a reconciliation, in order: deletions, creations, the status, events."""
 
     status: EvalScheduleStatus
     make_job: str | None = None

@@ -27,7 +27,7 @@ DONE = ScheduleText("True", Why.ALL_MERGED, "")
 
 @dataclass(frozen=True)
 class MergeStep:
-    """The decision of one reconciliation about pending merges."""
+    """The decision of a reconciliation about pending merges."""
 
     merges: list[PendingMerge]
     evaluated: Evaluated

@@ -14,7 +14,7 @@ def held_seconds(
 ) -> dict[str, float]:
     """Return the GPU seconds of a report by holder: each replica counts from its start to its release.
 
-    A holder is one start of one replica, or the worker itself for what it counted on its own; a later report of the
+    A holder is one start of a replica, or the worker itself for what it counted on its own; a later report of the
     same holder replaces an earlier, smaller one.
 
     Args:

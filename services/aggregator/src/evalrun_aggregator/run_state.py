@@ -26,7 +26,7 @@ class Events(Protocol):
 
 
 class RunState:
-    """The state of one run.
+    """The state of a run.
 
     Args:
         name: the run's name.

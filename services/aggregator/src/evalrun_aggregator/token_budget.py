@@ -4,7 +4,7 @@ By the protocol a problem's samples are drawn one after the other: each may use 
 `max_new_tokens`, and none follows once nothing is left. Drawn strictly so, a problem would keep one slot of a replica
 busy and the rest idle. But while the budget holds a longest answer for each sample that is out and one more, the next
 sample's allowance is `max_new_tokens` whatever the others turn out to use: it can start at once. So samples run side
-by side at first and one by one near the end, and they are the very samples, with the very allowances, of the
+by side at first and one by a near the end, and they are the very samples, with the very allowances, of the
 sequential order.
 """
 

@@ -132,7 +132,7 @@ def run(
         model: its id at the server's /v1/models; with `gpus` a directory or an id of the hub.
         dataset: files of problems, or `humaneval`, `mbpp`, `demo`.
         samples: answers a problem.
-        temperature: of the sampling; None: 0 for one answer, 0.8 for several.
+        temperature: of the sampling; None: 0 for an answer, 0.8 for several.
         output: the directory of the results; None: outputs/<run>_<time>.
         resume: the directory of a run of this file to go on with.
         packages: directories of Python packages that answers and tests may import.

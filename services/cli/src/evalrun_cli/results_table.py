@@ -158,5 +158,5 @@ def _interval(figure: Mapping[str, Any]) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share as a percentage with one decimal, or a dash without a value."""
+    """Return a share as a percentage with a decimal, or a dash without a value."""
     return "-" if share is None else f"{100 * share:.1f} %"

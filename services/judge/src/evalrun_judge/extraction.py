@@ -1,4 +1,4 @@
-"""Extracts the program from a completion, by one rule for all families, and records the guardrails that applied.
+"""Extracts the program from a completion, by a rule for all families, and records the guardrails that applied.
 
 Pure, and it never compiles anything: whether a text without any block is code is for the sandbox's own interpreter or
 compiler to say (`Extraction.must_compile`). CPython's compiler can be made to crash by hostile text, and a crash here
@@ -154,7 +154,7 @@ def _answer_in(text: str) -> str:
 
 
 def _token_before(text: str, end: int) -> int | None:
-    """Return the start of the special token that ends at a position, ignoring blanks; None if there is none."""
+    """Return the start of the special token that ends at a position, ignoring blanks, or None."""
     tail = text[max(0, end - MAX_TOKEN) : end].rstrip()
     if not tail.endswith(">"):
         return None

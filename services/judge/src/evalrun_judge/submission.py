@@ -40,7 +40,7 @@ class Submission(msgspec.Struct, frozen=True):
 class Tests(Protocol):
     """The tests of a request. Each family has types of its own, which derive from this.
 
-    They stand in the family's module, but for those that other modules need: they stand below.
+    They stand in the family's module, except for those that other modules need: they stand below.
     """
 
     __slots__ = ()

@@ -54,7 +54,7 @@ class Comparator(ApiModel):
 
 
 class TestLimits(ApiModel):
-    """Limits of one test, for problems whose record sets none."""
+    """Limits of a test, for problems whose record sets none."""
 
     __test__ = False  # not a test class, whatever pytest makes of its name
 
@@ -142,7 +142,7 @@ class Grader(ApiModel):
 
 
 class Dataset(ApiModel):
-    """One dataset of the run."""
+    """A dataset of the run."""
 
     name: DatasetName = Field(description="The dataset's name in every result, e.g. humaneval.")
     source: Annotated[

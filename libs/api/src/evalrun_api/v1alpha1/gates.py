@@ -33,7 +33,7 @@ LAST_GOOD: Final = "LastGood"
 
 
 class PooledDataset(ApiModel):
-    """One dataset of a gate that pools several."""
+    """A dataset of a gate that pools several."""
 
     name: DatasetName = Field(description="A dataset of this run.")
     weight: Annotated[
@@ -69,7 +69,8 @@ class Gate(ApiModel):
         ),
         *PLACE_RULES,
         Rule(
-            "self == 'LastGood' || self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$') || (self.contains('://') && !self.startsWith('file://'))",
+            "self == 'LastGood' || self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$') || (self.contains('://') && "
+            "!self.startsWith('file://'))",
             "write the name of an EvalRun of this namespace, or the URL of its outputs (s3://..., pvc://CLAIM/DIR)",
             place="cluster",
         ),

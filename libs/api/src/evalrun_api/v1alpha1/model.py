@@ -67,5 +67,5 @@ class Model(ApiModel):
 
     @property
     def evaluated(self) -> str:
-        """Name of what answers: the adapter, if there is one, else the model."""
+        """Name of what answers: the adapter, if any, else the model."""
         return self.adapter or self.path

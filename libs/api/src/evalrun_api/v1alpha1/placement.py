@@ -68,7 +68,7 @@ class Toleration(ApiModel):
 
 
 class TopologySpread(ApiModel):
-    """Spreads the pods of one part; the label selector is the part's own."""
+    """Spreads the pods of a part; the label selector is the part's own."""
 
     topology_key: str = Field(
         min_length=1, max_length=317, description="The nodes' label, e.g. topology.kubernetes.io/zone."
@@ -80,7 +80,7 @@ class TopologySpread(ApiModel):
 
 
 class Placement(PodMetadata):
-    """Placement of one part's pods, and what is added to `pods`. Unset fields have the chart's values."""
+    """Placement of a part's pods, and what is added to `pods`. Unset fields have the chart's values."""
 
     node_selector: dict[str, Annotated[str, Field(max_length=63)]] = Field(
         {}, max_length=16, description="Labels that a node must have for the pods to run on it."

@@ -126,7 +126,7 @@ Place = Annotated[str, Field(max_length=1024)]
 
 
 class Checkpoint(ApiModel):
-    """One checkpoint, as it was found."""
+    """A checkpoint, as it was found."""
 
     url: Place = Field(description="The directory with the model.")
     step: Step = Field(description="The training step.")
@@ -140,7 +140,7 @@ class GoodCheckpoint(Checkpoint):
 
 
 class EvaluatedDigest(ApiModel):
-    """One checkpoint that has a run."""
+    """A checkpoint that has a run."""
 
     digest: Digest = Field(description="The checkpoint's digest.")
     step: Step = Field(description="The training step.")
@@ -176,7 +176,7 @@ class OpenStart(ApiModel):
 
 
 class RunUsage(ApiModel):
-    """GPU hours of one run."""
+    """GPU hours of a run."""
 
     run: str = Field(max_length=63, description="The run's name; of many that are deleted, their sum a day.")
     day: str = Field(max_length=10, description="The day of its start, in the schedule's time zone.")

@@ -17,7 +17,7 @@ Figure = Annotated[str, Field(max_length=32)]
 
 
 class Condition(ApiModel):
-    """One aspect of the run; types and reasons are in `conditions`."""
+    """An aspect of the run; types and reasons are in `conditions`."""
 
     type: str = Field(max_length=64, description="What the condition is about.")
     status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds.")
@@ -37,7 +37,7 @@ class FigureInterval(ApiModel):
 
 
 class DatasetStatus(ApiModel):
-    """Progress and result of one dataset."""
+    """Progress and result of a dataset."""
 
     name: str = Field(max_length=63, description="The dataset's name.")
     total: Count = Field(0, description="Answers to draw.")

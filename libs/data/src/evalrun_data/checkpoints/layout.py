@@ -99,7 +99,7 @@ def wanted_contents(files: Mapping[str, int]) -> list[str]:
 def find_adapter(
     files: Mapping[str, int], contents: Mapping[str, bytes], base: str | None
 ) -> Adapter | Unservable | None:
-    """Return the LoRA adapter in a directory, or why it cannot be served; None if there is none.
+    """Return the LoRA adapter in a directory, or why it cannot be served, or None.
 
     Args:
         files: sizes in bytes, by path below the checkpoint's directory.

@@ -29,7 +29,7 @@ Read from standard input, write to standard output.
 
 @dataclass(frozen=True, slots=True)
 class StdioTests(GroundTruth):
-    """One test per pair: the program reads `inputs[i]` on stdin and should print `outputs[i]`."""
+    """A test per pair: the program reads `inputs[i]` on stdin and should print `outputs[i]`."""
 
     family: ClassVar[str] = "stdio"
     form: ClassVar[str] = "stdio"

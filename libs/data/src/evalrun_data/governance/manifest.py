@@ -24,7 +24,7 @@ _SHA256: Final = re.compile(r"^[0-9a-f]{64}$")
 
 @dataclass(frozen=True, slots=True)
 class ManifestLine:
-    """Entry of the manifest for one record."""
+    """Entry of the manifest for a record."""
 
     dataset: str
     split: str

@@ -1,4 +1,5 @@
-"""Parquet layouts that a preparation writes: our record, and verl's for training splits. Pure but for pyarrow's memory.
+"""Parquet layouts that a preparation writes: our record, and verl's for training splits. Pure except for pyarrow's
+memory.
 
 Tests stand as JSON texts: a column has one type, and the families of tests have several shapes.
 """

@@ -6,7 +6,7 @@ tell which. Those that compile to the reference's own byte code are left out.
 The faults are those of mutation testing (comparison, arithmetic, logic, constant, deletion of statements and operands,
 another variable, another sign) and those that programs of models have: elements of a sequence left out, repeated ones
 dropped, another order, a bound off by one, a call left out or taken for a similar one, a regular expression that
-matches more or less. Others are right but for one class of inputs, for which they return nothing: a negative number, a
+matches more or less. Others are right except for a class of inputs, for which they return nothing: a negative number, a
 list that is not in order, a repeated element. If such a one passes, no test has an input of that class.
 """
 

@@ -73,7 +73,7 @@ class Decoder:
         raise ValueRefusedError("malformed value")
 
     def apply(self, changed: Json) -> list[Value]:
-        """Do to the objects of this side what `changes` says; gives them.
+        """Do to the objects of this side what `changes` says. Return them.
 
         Raises:
             ValueRefusedError: it is no such structure.

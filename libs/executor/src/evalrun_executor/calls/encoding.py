@@ -492,7 +492,7 @@ _WAYS: dict[Value, Callable[[Encoder, Value, int, bool], Json]] = {
 
 
 def encode(value: Value, heap: Heap | None = None, mark: Mark | None = None) -> Json:
-    """Return the structure of one value; see `Encoder`."""
+    """Return the structure of a value; see `Encoder`."""
     return Encoder(heap, mark).whole(value)
 
 

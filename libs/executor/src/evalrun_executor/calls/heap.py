@@ -1,4 +1,4 @@
-"""The objects of one test that both sides know: numbers, references, and what has changed since."""
+"""The objects of a test that both sides know: numbers, references, and what has changed since."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Heap:
-    """The objects of one test that both sides know.
+    """The objects of a test that both sides know.
 
     Args:
         mine: the letter of this side: `a` for the assertions', `p` for the program's.

@@ -5,7 +5,7 @@ deque, OrderedDict, Counter, defaultdict, named tuples, range, slice, views of d
 times, UUID, compiled patterns, SimpleNamespace; nested up to `MAX_DEPTH`, up to `MAX_BYTES` of text. numpy scalars and
 arrays are what their `tolist` says. Types, exceptions and the harmless builtin functions cross by name.
 
-Identity. A `Heap` is what both sides know of one test's objects. Each object has the number under which it first
+Identity. A `Heap` is what both sides know of a test's objects. Each object has the number under which it first
 crossed, on the side that made it: `a` for the test's arguments, `p` for the program's. Later it is a reference. Both
 sides number in the same order (a set's items by their text), so that no number is written where an object is new.
 `Heap.changes` and `apply` carry what was done to an object since.
@@ -16,7 +16,7 @@ instances of the other side's own class. An instance of any other class of the p
 program overrides is ever asked. Everything else is opaque (`h`): a number, its type's name, and which special methods
 it has.
 
-In JSON: None, bool, int, float, str and list stand for themselves. The others are objects with one key:
+In JSON: None, bool, int, float, str and list stand for themselves. The others are objects with a key:
 `t` tuple, `s` set, `z` frozenset (elements sorted by their text), `d` dict (key, value, key, value, ...), `q` deque
 [maxlen, items], `O` OrderedDict, `K` Counter, `D` defaultdict [factory, dict], `b` bytes, `y` bytearray (hexadecimal),
 `c` complex [real, imaginary], `i` long int (hexadecimal), `f` nan, inf or -inf, `u` str with lone surrogates

@@ -60,7 +60,7 @@ class _LostError(Exception):
 
 
 class _Execution:
-    """Output and resource use of one piece of code so far."""
+    """Output and resource use of a piece of code so far."""
 
     def __init__(self, message: bytes, seconds: float, output_bytes: int, cpu_before: float) -> None:
         self.message = memoryview(message)
@@ -97,7 +97,7 @@ class _Execution:
 
 
 class SessionWorker:
-    """One live session."""
+    """A live session."""
 
     def __init__(self, site: Site, slot: int, service: int) -> None:
         self._site = site

@@ -10,7 +10,7 @@ _CHUNK = 1 << 18
 
 
 class ProgramPipes:
-    """Stdout and stderr of one program. Output that fits into the pipes waits in them until the program ends."""
+    """Stdout and stderr of a program. Output that fits into the pipes waits in them until the program ends."""
 
     def __init__(self, output_bytes: int, owner: int, stop: Callable[[], None]) -> None:
         """Open the pipes.

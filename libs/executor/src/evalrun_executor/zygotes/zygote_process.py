@@ -1,4 +1,4 @@
-"""The service's handle of one zygote: starts the zygote, requests runners, learns how they ended, and ends the
+"""The service's handle of a zygote: starts the zygote, requests runners, learns how they ended, and ends the
 zygote."""
 
 import asyncio

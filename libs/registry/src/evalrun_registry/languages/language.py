@@ -52,7 +52,7 @@ class FusionNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Language:
-    """One programming language."""
+    """A programming language."""
 
     name: str
     """Its name in records, requests and results."""

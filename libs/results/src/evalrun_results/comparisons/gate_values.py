@@ -93,7 +93,7 @@ def sequential_values(
     bounds.
 
     Args:
-        gate: about one dataset.
+        gate: about a dataset.
         baseline: totals of the earlier run; None with an anchor.
         candidate: totals of the run, every problem in it complete.
         problem_ids: of the run's dataset, drawn or not.

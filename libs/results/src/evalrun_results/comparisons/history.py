@@ -79,7 +79,7 @@ def curves(runs: Iterable[HistoryRun], metric: str, datasets: Sequence[str] = ()
     """Return a curve per schedule and dataset, and the locations of runs whose step is unknown.
 
     Args:
-        runs: in any order; two of one step (a checkpoint that was written again) stay two points.
+        runs: in any order; two of a step (a checkpoint that was written again) stay two points.
         metric: of the summary.
         datasets: those that are wanted; empty: all.
     """

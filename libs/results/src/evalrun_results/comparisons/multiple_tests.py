@@ -34,7 +34,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def sign_flip_p(differences: Floats, *, seed: int = SEED) -> float:
     """Return the two-sided p-value of paired differences by the sign-flip permutation test.
 
-    Under the null each problem's difference is as likely to have the other sign. With differences of one size, as at
+    Under the null each problem's difference is as likely to have the other sign. With differences of a size, as at
     one sample a problem, it is McNemar's exact test, and is computed as that; else the signs are drawn 99,999 times.
 
     Args:

@@ -59,7 +59,7 @@ class ExportContent(BaseModel):
 def export_id(order: RunConfig) -> str:
     """Return the id of a run at the services.
 
-    The EvalRun's uid where there is one, else what stays over the restarts of a run on one machine. A rejudging is
+    The EvalRun's uid if there is any, else what stays over the restarts of a run on one machine. A rejudging is
     another run: its figures must not replace those that it is compared with.
     """
     own = order.uid or f"{order.created.isoformat()} {order.output_dir}"

@@ -1,7 +1,7 @@
 """95 % intervals, with the number of problems from which each is reliable. Pure.
 
 Wilson's serves proportions, the percentile bootstrap over problems means and ratios of many problems, `plus_four` and
-`plus_two` those of few, order statistics percentiles. Samples of one problem are never taken apart: they are clustered,
+`plus_two` those of few, order statistics percentiles. Samples of a problem are never taken apart: they are clustered,
 and Wilson's interval over 164 x 10 of them covers 53 %, not 95 %. The bootstrap over few problems is as bad: with
 10 samples of each and a mean of 0.05 it covers 41 to 74 % at 5 problems (`tests/unit/metrics/test_coverage.py`).
 """
@@ -93,7 +93,7 @@ def plus_four(values: Floats) -> Bounds:
 
     Agresti and Coull's "plus four" (1998), over problems: two more problems at 0 and two at 1 join the sample, and the
     usual interval of a mean follows. So one problem does not have zero width, and neither does a mean of 0 or 1.
-    Samples of one problem are one value: the spread between problems is what counts.
+    Samples of a problem are one value: the spread between problems is what counts.
 
     Raises:
         ValueError: there are no values, or one is not a share.

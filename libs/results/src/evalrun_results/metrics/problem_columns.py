@@ -94,7 +94,7 @@ class ProblemColumns:
         return np.maximum(self.pass_ratio_count, self.score_count)
 
     def score(self) -> Floats:
-        """Return each problem's mean score; 0 where none is known."""
+        """Return each problem's mean score; 0 if none is known."""
         return self.score_sum / np.maximum(self.score_count, 1)
 
     def score_means(self) -> dict[str, float]:

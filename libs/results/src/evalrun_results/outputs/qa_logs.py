@@ -43,7 +43,7 @@ class QaOptions:
 class QaLogs:
     """Collects the records of sampled results.
 
-    In any order, but for the turns of a sample, which follow each other: its last answer is what is sampled, and the
+    In any order, except for the turns of a sample, which follow each other: its last answer is what is sampled, and the
     chat that led to it shows the earlier ones.
     """
 

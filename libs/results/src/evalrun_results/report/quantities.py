@@ -11,7 +11,7 @@ NONE: Final = "\u2013"
 
 
 def percent(share: float | None) -> str:
-    """Return a share as a percentage with one decimal, or a dash without a value."""
+    """Return a share as a percentage with a decimal, or a dash without a value."""
     return NONE if share is None else f"{100 * share:.1f}\u00a0%"
 
 

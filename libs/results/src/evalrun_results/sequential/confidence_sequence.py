@@ -8,7 +8,7 @@ So a mean against which the capital ever reached 1 / a is not the truth, however
 
 Ours to choose are the stakes, which decide how soon, never whether, a decision is right: an equal share on each of
 `STAKES`, and without replacement growing with N / (N - t), as the edge of whoever is right does: the less is left,
-the further its mean is from the one that is refuted. No stake depends on m but for `MAX_AT_RISK`, so the capital
+the further its mean is from the one that is refuted. No stake depends on m except for `MAX_AT_RISK`, so the capital
 falls as m rises and the means that are left form an interval.
 """
 

@@ -32,7 +32,7 @@ class MeanDecision(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """One value per problem, in drawing order, up to the first incomplete problem.
+    """A value per problem, in drawing order, up to the first incomplete problem.
 
     lows, highs: between which each value lies: apart where something was not judged.
     floors, ceilings: between which each problem's value lay before it was drawn, for all problems in drawing order.
@@ -98,7 +98,7 @@ def decided_after(values: Values, min_mean: float, population: Population, error
     """Return after how many problems it was decided: negative where the mean is below `min_mean`; 0 while it is open.
 
     Args:
-        values: of one run, or of many that differ in their order: then a row each.
+        values: of a run, or of many that differ in their order: then a row each.
         min_mean: what the mean must be at least.
         population: of which the mean is asked.
         error: probability with which each answer may be wrong.

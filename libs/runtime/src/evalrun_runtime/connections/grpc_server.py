@@ -87,7 +87,7 @@ class GrpcServer:
             yield answer.SerializeToString()
 
     async def start(self) -> str:
-        """Bind and serve; gives the address as `grpc://host:port`. Raises OSError where a port is taken."""
+        """Bind and serve. Return the address as `grpc://host:port`. Raises OSError where a port is taken."""
         host, health_port = self._settings.host, self._settings.health_port
         credentials = None if self._tls is None else server_credentials(self._tls)
         port = _bind(self.server, f"{host}:{self._settings.port}", credentials)

@@ -16,7 +16,7 @@ class OutputRetry:
     Args:
         max_seconds: from the first failure to the last attempt.
         clock: seconds, monotonic.
-        pause: sleeps for seconds; returns whether the process stops.
+        pause: sleeps for seconds. Return whether the process stops.
     """
 
     def __init__(

@@ -46,7 +46,7 @@ class JudgeDescriptions:
 
     @property
     def trouble(self) -> str | None:
-        """Reason why no judge has said yet that it can judge this run; None where none has to, or nothing is wrong."""
+        """Reason why no judge has said yet that it can judge this run; None if none has to, or nothing is wrong."""
         return None if self.suitable.is_set() else self._trouble
 
     @property

@@ -1,4 +1,4 @@
-"""Sends requests to one judge over one stream at a time, and opens the next stream when it ends."""
+"""Sends requests to a judge over one stream at a time, and opens the next stream when it ends."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Stores verdicts in batches and counts each one once it is on disk."""
+"""Stores verdicts in batches and counts each once it is on disk."""
 
 import asyncio
 import logging

@@ -174,7 +174,7 @@ class RunItems:
         return ((repeat * self.problems + problem) * self.samples + sample) * self.turns + turn
 
     def turn_of(self, index: int) -> int:
-        """Return the item's turn, from 0. The next index is the next turn of the same sample, if there is one."""
+        """Return the item's turn, from 0. The next index is the next turn of the same sample, if any."""
         return index % self.turns
 
     def position_of(self, index: int) -> int:

@@ -76,7 +76,7 @@ class Leases:
         return ended
 
     def retry_after(self, now: float) -> float:
-        """Return the seconds until the next lease ends; 0 where none is held."""
+        """Return the seconds until the next lease ends; 0 if none is held."""
         if not self._held:
             return 0.0
         return max(0.0, next(iter(self._held.values()))[1] - now)

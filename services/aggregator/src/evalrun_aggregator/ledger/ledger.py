@@ -1,6 +1,6 @@
 """The run's ledger: completions and verdicts are on disk before they are acknowledged.
 
-One thread writes. Whatever is waiting when it becomes free goes to disk in one transaction with one sync (group
+One thread writes. Whatever is waiting when it becomes free goes to disk in one transaction with a sync (group
 commit), and each caller is told when its own part is durable. If the disk is full nothing of the group is stored and
 each caller gets `LedgerFullError`.
 """
@@ -37,7 +37,7 @@ class _Change:
 
 
 class Ledger:
-    """A ledger file, owned by this process. Use from one event loop; `close` when done.
+    """A ledger file, owned by this process. Use from an event loop; `close` when done.
 
     Every writing method returns when its change is on disk, and raises:
         LedgerFullError: there was no room; nothing of the call was stored.

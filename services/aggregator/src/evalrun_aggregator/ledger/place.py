@@ -27,7 +27,7 @@ def file_system_type(path: Path, mount_table: str) -> str | None:
 
     Args:
         path: need not exist.
-        mount_table: text of `/proc/self/mountinfo` (proc(5)); of mounts on one another the last counts.
+        mount_table: text of `/proc/self/mountinfo` (proc(5)); of mounts on an another the last counts.
     """
     best, found = -1, None
     for line in mount_table.splitlines():

@@ -77,7 +77,7 @@ def load_datasets(
         audit_remedy: what somebody does who wants data as it is that did not pass its audit.
 
     Raises:
-        BadInputError: a source cannot be used, two say something else of one problem, a dataset's audit failed, or a
+        BadInputError: a source cannot be used, two say something else of a problem, a dataset's audit failed, or a
             gate uses test data.
     """
     datasets = []

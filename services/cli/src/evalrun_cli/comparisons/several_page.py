@@ -28,7 +28,7 @@ SHIFTS_TITLE = f"Differences of {words.label(HEADLINE)} on {{}}, with intervals"
 
 
 def several_page(found: SeveralRuns, phases: Sequence[PhaseRow] = ()) -> str:
-    """Return the page, with the phase table if there is one."""
+    """Return the page, with the phase table if any."""
     rows: list[list[Child]] = [
         [element("b", each.letter), each.label, element("span", place(each), class_="mono")]
         for each in found.configurations

@@ -33,7 +33,7 @@ class SetupError(Exception):
 
 @dataclass(frozen=True)
 class GpuEnvironment:
-    """One of the two environments."""
+    """An of the two environments."""
 
     cpu: bool
     lock: Path

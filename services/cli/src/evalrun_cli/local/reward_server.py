@@ -36,7 +36,7 @@ def names_a_judge(arguments: Sequence[str], environment: Mapping[str, str]) -> b
 
 
 def add_default_store(arguments: Sequence[str], environment: Mapping[str, str], home: Path) -> list[str]:
-    """Return the arguments with a session store: a file in the user's state directory where none is named.
+    """Return the arguments with a session store: a file in the user's state directory if none is named.
 
     Raises:
         BadInputError: the directory cannot be created.

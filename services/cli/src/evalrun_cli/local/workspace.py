@@ -44,7 +44,7 @@ class Workspace:
 
     @property
     def logs(self) -> Path:
-        """Directory with one log file per service."""
+        """Directory with a log file per service."""
         return self.directory / "logs"
 
     @property

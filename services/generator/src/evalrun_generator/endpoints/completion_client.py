@@ -1,4 +1,4 @@
-"""Gets the completion of one leased item: waits for a free slot at an endpoint, sends the request, retries failures."""
+"""Gets the completion of a leased item: waits for a free slot at an endpoint, sends the request, retries failures."""
 
 import asyncio
 import logging

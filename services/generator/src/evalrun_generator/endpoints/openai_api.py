@@ -36,7 +36,7 @@ class MalformedAnswerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One request that can be sent to any endpoint and retried: the same bytes, hence the same seed."""
+    """A request that can be sent to any endpoint and retried: the same bytes, hence the same seed."""
 
     path: str
     body: bytes

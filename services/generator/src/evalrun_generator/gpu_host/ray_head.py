@@ -47,7 +47,7 @@ class RayHead:
 def ray_environment(
     base: Mapping[str, str], python: Path, directory: SessionDirectory, gpus: Sequence[str]
 ) -> dict[str, str]:
-    """Return the environment of Ray's processes. Pure but for the token.
+    """Return the environment of Ray's processes. Pure except for the token.
 
     Args:
         base: this process's environment.

@@ -74,7 +74,7 @@ class ActionKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One action to take."""
+    """An action to take."""
 
     what: ActionKind
     slot: int

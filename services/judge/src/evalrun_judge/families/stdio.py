@@ -36,7 +36,7 @@ LARGE_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class StdioPlan:
-    """A program with one run per test."""
+    """A program with a run per test."""
 
     run: RunRequest
     expected: tuple[bytes, ...]

@@ -1,8 +1,8 @@
 """Reads what a batch of calls answered. Pure. Every byte is treated as hostile: the program may have written it.
 
-The format is `call_harness`'s. Payloads are not parsed here, but for what is shown to people: they go on, line by line,
-to the assertions' contained child. The calls' ids must come in the batch's order; from the first line that is not the
-expected one, nothing counts.
+The format is `call_harness`'s. Payloads are not parsed here, except for what is shown to people: they go on, line by
+line, to the assertions' contained child. The calls' ids must come in the batch's order; from the first line that is not
+the expected one, nothing counts.
 """
 
 import json
@@ -24,7 +24,7 @@ MAX_TEXT: Final = 256 * 1024
 
 @dataclass(slots=True)
 class TestAnswers:
-    """Results of the calls of one test."""
+    """Results of the calls of a test."""
 
     __test__ = False  # pytest collects classes called Test*
 
@@ -91,7 +91,7 @@ def read_answers(run: ProgramRun, calls: Sequence[tuple[int, int]]) -> BatchAnsw
 
 
 def _read_test(lines: list[bytes], position: int, test: int, count: int, answers: TestAnswers) -> int:
-    """Read one test's lines; gives the position behind them."""
+    """Read one test's lines. Return the position behind them."""
     for number in range(count):
         head = b"%d %d " % (test, number)
         if position < len(lines) and lines[position].startswith(head + b"P "):

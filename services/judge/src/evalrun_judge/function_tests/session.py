@@ -19,7 +19,7 @@ A `RunTogether`, for tests that cannot be judged apart, is run in the sandbox as
    until `ROUND_SECONDS` are spent. What a call did to the process counts only where the replay reaches that call: an
    assertion that fails before it is a wrong answer.
 
-Time. The limits that the gateway gives a batch are those of one test. Where a batch of several tests runs past them,
+Time. The limits that the gateway gives a batch are those of a test. Where a batch of several tests runs past them,
 the test in whose call it stopped is timed out if it was the batch's first; otherwise, all of the batch's tests run
 again in batches of their own, so that none fails by another's time. CPU and wall seconds are shared out evenly.
 After `stop_after_timeouts` timeouts each test without values runs by itself with the short limit (`short_runs`); one
@@ -105,7 +105,7 @@ class RunTogether:
 
 @dataclass(frozen=True, slots=True)
 class FunctionTestOutcome:
-    """Outcome of one test."""
+    """Outcome of a test."""
 
     status: TestStatus
     ran: bool

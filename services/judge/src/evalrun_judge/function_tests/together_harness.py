@@ -98,7 +98,7 @@ def _arguments_of(function: Callable[..., object]) -> list[dict[str, object]]:
 
 
 def _values_of(given: object, count: int) -> Iterable[object]:
-    """Return one row of `parametrize`: `pytest.param(...)`, a tuple, or the value alone of one name."""
+    """Return one row of `parametrize`: `pytest.param(...)`, a tuple, or the value alone of a name."""
     if hasattr(given, "marks"):
         values: Iterable[object] = given.values  # type: ignore[attr-defined]  # pytest's ParameterSet
         return values

@@ -2,7 +2,7 @@
 
     lost  --admitted (it described itself)-->  usable  --unreachable, hung, or too many bad answers-->  lost
 
-After it was lost it starts with one request in flight, and each good answer doubles that, up to its slots: a sandbox
+After it was lost it starts with a request in flight, and each good answer doubles that, up to its slots: a sandbox
 that just came back is not met with everything that waits. A sandbox belongs to every gateway: where it answers that its
 slots are taken, it names how many are free, and this gateway takes that for its share. From there on it asks for one
 more each time that as many programs as it may have there were answered, as TCP does with its window.

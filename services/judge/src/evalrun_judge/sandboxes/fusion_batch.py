@@ -130,7 +130,7 @@ def body(
     """Return the body of the call.
 
     Args:
-        parts: the programs, all of one kind: run as they are, called, or compiled first. The server's level has to be
+        parts: the programs, all of a kind: run as they are, called, or compiled first. The server's level has to be
             `full` where there are several.
         machine: the server's.
         budget_seconds: after which no further test is begun.

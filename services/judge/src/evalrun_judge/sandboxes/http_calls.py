@@ -21,7 +21,7 @@ out."""
 
 
 class HttpCalls:
-    """Makes calls to one server."""
+    """Makes calls to a server."""
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ sandbox's own `contained` modules only, Python 3.9 or newer: the runner, its wat
 Who is who:
 
     this process    opens the files of each program of the call and takes their names away; reads none of them
-    a worker         forked from it for each program, one after another, or, for one program, this process itself: reads
+    a worker         forked from it for each program, one after another, or, for a program, this process itself: reads
                     its task, forks a runner, keeps what it says, and signs it with the program's own nonce, which it
                     reads when nothing of the program is left: no memory that one can reach has ever held it
     the runner      no longer root where that can be left; under Landlock; forks one child a test. Of a program that has
@@ -15,7 +15,7 @@ Who is who:
     the child       no descriptor but 0, 1, 2; the seccomp filter; becomes the program
 
 Programs that share a call see as little of each other as those of `evalrun-sandbox`, which forks the runners of all
-from one zygote: what a program's worker and runner read, no process has held from which another's is forked, and it
+from a zygote: what a program's worker and runner read, no process has held from which another's is forked, and it
 goes by descriptors that the others' have closed. Each worker has a user, directories and a nonce of its own and begins
 when nothing of the one before is left; none begins where the filter or Landlock is missing, for then something might
 be.

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 def record(problem: Problem, source: str) -> Json:
-    """Run a test against placeholders; gives its calls, or why it cannot be judged."""
+    """Run a test against placeholders. Return its calls, or why it cannot be judged."""
     cause, reason = problem.why_together(source)
     return _together(cause, reason) if cause else _calls(problem, source, [], [])
 
@@ -62,7 +62,7 @@ def _together(cause: str, reason: str) -> Json:
 
 
 def replay(problem: Problem, source: str, calls: list[Json], results: list[Result]) -> Json:
-    """Run a test with what the program gave; gives its outcome, or the calls that it needs."""
+    """Run a test with what the program gave. Return its outcome, or the calls that it needs."""
     run = Run(problem, calls, results, recording=False)
     CURRENT[:] = [run]
     error: BaseException | None = None
@@ -125,7 +125,7 @@ class _AloneError(Exception):
 
 
 def _answers(request: bytes, *, in_company: bool) -> Iterator[str]:
-    """Return the answers to one request, a line each, as they come.
+    """Return the answers to a request, a line each, as they come.
 
     Raises:
         ValueRefusedError: the request is not JSON.

@@ -1,4 +1,4 @@
-"""State that the tests of one problem share, and the execution of one of them."""
+"""State that the tests of a problem share, and the execution of an of them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ else:
 
 
 class Problem:
-    """State that the tests of one problem share."""
+    """State that the tests of a problem share."""
 
     def __init__(self, header: Json) -> None:
         self.check = header["kind"] == "check"

@@ -1,4 +1,4 @@
-"""One execution of one test: calls are replayed as long as they are known, then noted."""
+"""An execution of a test: calls are replayed as long as they are known, then noted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MAX_CALLS = 20_000
 
 
 class Run:
-    """One execution of one test: which calls are known, and where it stands."""
+    """An execution of a test: which calls are known, and where it stands."""
 
     def __init__(self, problem: Problem, calls: list[Json], results: list[Result], *, recording: bool) -> None:
         self.calls: list[Json] = []

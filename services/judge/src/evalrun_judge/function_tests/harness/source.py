@@ -44,7 +44,7 @@ def _tolerated(node: ast.Assert) -> ast.Try:
 
 
 def walk(tree: Value) -> list[Value]:
-    """Return the tree's nodes, but for constants and those without fields (contexts, operators)."""
+    """Return the tree's nodes, except for constants and those without fields (contexts, operators)."""
     found = [tree]
     for node in found:
         for field in node._fields:
