@@ -37,8 +37,8 @@ def read_with_trainers(asked: dict[str, Any]) -> dict[str, Any]:
         )
         batches = {name: next(iter(trainer.get_train_dataloader())) for name, trainer in (("sft", sft), ("dpo", dpo))}
         losses = {
-            "sft": float(sft.compute_loss(sft.model, dict(batches["sft"]))),
-            "dpo": float(dpo.compute_loss(dpo.model, dict(batches["dpo"]))),
+            "sft": float(sft.compute_loss(sft.model, dict(batches["sft"])).detach()),
+            "dpo": float(dpo.compute_loss(dpo.model, dict(batches["dpo"])).detach()),
         }
     rows = {"sft": sft.train_dataset, "dpo": dpo.train_dataset}
     return {
