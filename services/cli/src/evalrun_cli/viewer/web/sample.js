@@ -86,7 +86,7 @@ function promptOf(prompt) {
   if (prompt instanceof Error) return h("p", { class: "notice" }, `The prompt cannot be read: ${prompt.message}`);
   if (!prompt) return h("p", { class: "quiet" }, "The prompt is not stored with this run; its dataset has it.");
   return h("details", { open: true }, h("summary", null, "Prompt"),
-    prompt.map((message) => [h("h3", null, message.role), answer(message.content, "python")]));
+    prompt.map((message) => [h("h2", { class: "role" }, message.role), answer(message.content, "python")]));
 }
 
 function testsOf(tests) {
