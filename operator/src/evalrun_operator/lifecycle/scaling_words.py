@@ -80,7 +80,7 @@ def _unless_absent(context: ReconcileContext, scaled: Sequence[str]) -> RunText 
 def awaited_capacity(context: ReconcileContext) -> str:
     """Describe the completions that wait while the judge is scaled to zero; empty if none wait.
 
-    KEDA itself cannot be asked: of a that is gone, the ScaledObjects still say that all is well.
+    KEDA itself cannot be asked: of one that is gone, the ScaledObjects still say that all is well.
     """
     observed, run = context.observed, context.plan.run.name
     ledger = observed.ledger

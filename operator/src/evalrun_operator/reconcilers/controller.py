@@ -156,7 +156,7 @@ class Controller(Reconciler):
         """Ask whether the run is still there.
 
         kopf tells of no run that was deleted in a gap of its watch (longer than the API server remembers), and what is
-        made for a that is gone, the garbage collector takes away, which is a reason to create it again, without end.
+        made for one that is gone, the garbage collector takes away, which is a reason to create it again, without end.
         """
         if self._clock() - self._shown.get(identity.uid, float("-inf")) < THERE_SECONDS:
             return True

@@ -1,6 +1,6 @@
 """Derives verdicts from runs: statuses, pass_ratio, final_status. Pure.
 
-A verdict is never made of an infra failure: a test that could not be judged is `api_error`, and a problem with an and
+A verdict is never made of an infra failure: a test that could not be judged is `api_error`, and a problem with one and
 no failed test is not judged at all.
 """
 

@@ -38,7 +38,7 @@ class ObjectMeta(ApiModel):
 
 
 class EvalRun(ApiModel):
-    """An evaluation of a model on an or more datasets, with verifiable verdicts."""
+    """One evaluation of one model on one or more datasets, with verifiable verdicts."""
 
     api_version: Literal["evalrun.dev/v1alpha1"] = Field(API_VERSION, description="Group and version.")
     kind: Literal["EvalRun"] = Field(KIND, description="Kind of the object.")

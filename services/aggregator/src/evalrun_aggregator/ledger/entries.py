@@ -65,7 +65,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class StoredReplica:
-    """A worker's last report about an of its replicas, as run_info stores it."""
+    """A worker's last report about one of its replicas, as run_info stores it."""
 
     name: str
     address: str

@@ -1,7 +1,7 @@
 """The sandboxes and their state: discovers them, probes them, ejects and restores them.
 
 A sandbox that is hung keeps its connections open: as long as it answers nothing while it has work, it is asked whether
-it is there, and calls to a that is not are broken off as `SandboxTimeoutError`, long before their own time is up.
+it is there, and calls to one that is not are broken off as `SandboxTimeoutError`, long before their own time is up.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""State that the tests of a problem share, and the execution of an of them."""
+"""State that the tests of a problem share, and the execution of one of them."""
 
 from __future__ import annotations
 

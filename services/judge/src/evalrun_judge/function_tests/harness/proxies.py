@@ -17,7 +17,7 @@ ORDER = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "contains"))
 
 
 class Proxy:
-    """An object of the program. What is done to it, is done there, by a more call.
+    """An object of the program. What is done to it, is done there, by one more call.
 
     A class is made of this for each of the program's types, with the special methods that the type has.
     """
@@ -120,7 +120,7 @@ _KINDS: dict[Value, type] = {}
 
 
 def proxy_class(description: Json, base: type | None) -> type:
-    """Return the class of the proxies of an of the program's types. Raises ValueError where the
+    """Return the class of the proxies of one of the program's types. Raises ValueError where the
     description is none."""
     name, module, ways = description
     if type(name) is not str or type(module) is not str or type(ways) is not list or "\0" in name:
