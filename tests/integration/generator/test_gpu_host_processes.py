@@ -68,13 +68,20 @@ time.sleep(600)
 adopt_orphans()
 engine = subprocess.Popen([sys.executable, "-c", ENGINE], stdout=subprocess.PIPE, text=True)
 name = engine.stdout.readline().strip()
-print(os.path.exists("/dev/shm/sem." + name.lstrip("/")), end_descendants(20, Descendants()), flush=True)
+seen = Descendants()
+if sys.argv[1] == "killed":
+    for pid in seen.look():
+        os.kill(pid, 9)
+print(os.path.exists("/dev/shm/sem." + name.lstrip("/")), end_descendants(20, seen), flush=True)
 print(os.path.exists("/dev/shm/sem." + name.lstrip("/")))
 """
 
 
-def test_end_descendants_lets_resource_trackers_remove_semaphores() -> None:
-    done = subprocess.run([sys.executable, "-c", TRACKED], capture_output=True, text=True, timeout=50, check=True)
+@pytest.mark.parametrize("tracker", ["living", "killed"])
+def test_end_descendants_leaves_no_semaphore(tracker: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", TRACKED, tracker], capture_output=True, text=True, timeout=50, check=True
+    )
     assert done.stdout.split() == ["True", "[]", "False"]
 
 

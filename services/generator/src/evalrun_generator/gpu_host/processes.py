@@ -147,16 +147,26 @@ def _names(pid: int, text: str) -> bool:
 
 
 def shared_memory_of(pids: Iterable[int]) -> set[Path]:
-    """Return the files of shared memory that processes have mapped and that still have a name."""
-    found = set()
+    """Return the files of shared memory that processes have mapped and that still have a name.
+
+    They are found by their inodes: a semaphore's mapping shows the temporary name under which the C library made it.
+    """
+    inodes = set()
     for pid in pids:
         try:
             lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
         except OSError:
             continue
-        names = (line.partition("/")[1] + line.partition("/")[2] for line in lines)
-        found |= {Path(name) for name in names if name.startswith(SHARED_MEMORY) and not name.endswith(" (deleted)")}
-    return found
+        # address, permissions, offset, device, inode, path
+        inodes |= {int(line.split()[4]) for line in lines if SHARED_MEMORY in line}
+    return {path for path in Path(SHARED_MEMORY).iterdir() if _inode(path) in inodes} if inodes else set()
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
 
 
 class Descendants:
