@@ -1,4 +1,4 @@
-"""A node is lost in mid-run: `make test-e2e-nodes` does so at 20 moments by each kind of fault, `make test` at one."""
+"""A node is lost in mid-run: `make test-e2e-nodes` does so at 20 moments by each kind of fault."""
 
 import time
 from pathlib import Path
