@@ -125,7 +125,7 @@ def test_a_generator_of_a_silent_node_is_given_up_and_its_job_made_anew_with_a_h
     placement = {"generator": {"nodeSelector": {"pool": "silent"}}}
     changes = {"spec.output": {"url": "s3://bucket/x"}, "spec.placement": placement}
     run = Run(kuberay, namespace, "simple").create(evalrun_manifest(changes, rollout=False))
-    until(lambda: generators(run), "the generator's pod")
+    until(lambda: bool(generators(run)), "the generator's pod")
     before = generators(run)
     os.kill(kubelets, signal.SIGSTOP)
     label = {"metadata": {"labels": {"pool": "silent"}}}
