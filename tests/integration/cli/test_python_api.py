@@ -104,7 +104,7 @@ def test_the_tutorials_programs_run_as_they_stand(tmp_path: Path, monkeypatch: p
     assert [each.dataset for each in space["gates"].results] == ["sums"]
     several = compare(space["first"], space["second"], pool_seeds=True)
     assert "A: judge" in repr(several)
-    assert "accepted@1" in several._repr_html_()
+    assert "<td>pass@1</td>" in several._repr_html_()
 
 
 def test_judging_rows_can_be_resumed_with_the_same_rows(tmp_path: Path) -> None:
