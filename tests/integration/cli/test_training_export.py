@@ -150,6 +150,7 @@ def test_export_verl_is_read_by_verls_main_eval(
     assert json.loads(line.removeprefix("SCORES ")) == [["codecontests", 0.75], ["codecontests", 0.0]]
 
 
+@pytest.mark.timeout(3000)  # importing TRL took nine minutes on two cores with a load of 22
 async def test_trls_trainers_read_exported_rows_and_pairs(gen_cpu: Path, judged: Path, tmp_path: Path) -> None:
     python = os.environ.get(TRAINERS)
     if not python:
