@@ -202,6 +202,24 @@ REFUSED: tuple[Refused, ...] = (
         "remove samples",
     ),
     Refused(
+        "budget with seeds",
+        protocol(name="EVAL@budget", temperature="0.8", seeds=2, budget={"outputTokensPerProblem": 4096}),
+        "spec.protocol.seeds",
+        "remove seeds",
+    ),
+    Refused(
+        "seeds of a greedy run",
+        protocol(seeds=2),
+        "spec.protocol.seeds",
+        "write a temperature above 0",
+    ),
+    Refused(
+        "seeds with too many samples",
+        protocol(name="EVAL@k", temperature="0.8", samples=100, k=[1], seeds=11),
+        "spec.protocol.seeds",
+        "write fewer of either",
+    ),
+    Refused(
         "EVAL@turns without turns", protocol(name="EVAL@turns"), "spec.protocol.turns", "EVAL@turns needs turns.limit"
     ),
     Refused(
@@ -1034,6 +1052,12 @@ REFUSED: tuple[Refused, ...] = (
         {"spec.gates": [{**GATE, "confidence": "1.0"}]},
         "spec.gates[0].confidence",
         'write a confidence from "0.5" to "0.999"',
+    ),
+    Refused(
+        "cost without a price",
+        {"spec.cost": {"currency": "EUR"}},
+        "spec.cost",
+        "write a price: gpuHour, cpuHour, or both",
     ),
     Refused(
         "currency in small letters",

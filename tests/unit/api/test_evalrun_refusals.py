@@ -41,7 +41,7 @@ def test_all_problems_of_a_manifest_are_told_at_once() -> None:
     manifest = evalrun_manifest(
         {
             "spec.datasets.0.source": "builtin:nothing",
-            "spec.protocol": {"samples": 4, "k": [9], "temperature": 0.0, "seeds": 1},
+            "spec.protocol": {"samples": 4, "k": [9], "temperature": 0.0, "seedz": 1},
             "spec.endpoints.0.url": "vllm",
             "spec.gates": [{"baseline": "b", "dataset": "other"}],
         }
@@ -49,7 +49,7 @@ def test_all_problems_of_a_manifest_are_told_at_once() -> None:
     assert {problem.path for problem in find_problems(manifest, place="cluster")} == {
         "spec.datasets[0].source",
         "spec.protocol.temperature",  # a number; the rules that read it are passed over, the others are not
-        "spec.protocol.seeds",
+        "spec.protocol.seedz",
         "spec.protocol.samples",
         "spec.protocol.k",
         "spec.endpoints[0].url",
