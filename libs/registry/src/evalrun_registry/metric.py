@@ -70,7 +70,7 @@ NUMBERS: Final = {"<k>": "[1-9][0-9]{0,3}", "<t>": "[1-9][0-9]?"}
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """The description of a metric, or of a for each k or each turn."""
+    """The description of a metric, or of one metric per k or per turn."""
 
     name: str
     """In summary.json. `<k>` or `<t>` at the end stands for a number."""

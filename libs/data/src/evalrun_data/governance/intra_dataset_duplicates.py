@@ -1,7 +1,7 @@
 """Finds near-duplicates within a dataset of any length in a single pass.
 
-A problem is compared with the first one of each group of near-duplicates: what is near to an already named opens no
-group of its own. So memory holds a signature a group, and a dataset made from a template takes no longer.
+A problem is compared with the first one of each group of near-duplicates; a problem that is near to that one opens no
+group of its own. So memory holds one signature per group, and a dataset made from a template takes no longer.
 """
 
 from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 The next request goes to the endpoint with the lowest ratio of requests in flight to its limit, so a slow endpoint gets
 less. A failing endpoint is *ejected* for a time that doubles with each consecutive ejection. Then its limit is one
-request (after a refused connection) or half of the previous limit, and grows by a with each success, so it doubles
+request (after a refused connection) or half of the previous limit, and grows by one with each success, so it doubles
 with each round of answers. Each ejection starts a new *epoch*; failures of requests sent in an earlier epoch are
 ignored, otherwise 256 requests that break off together would count as 256 outages.
 """
