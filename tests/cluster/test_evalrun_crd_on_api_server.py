@@ -170,7 +170,7 @@ def test_a_started_run_takes_status(api: ControlPlane, started: str) -> None:
 def test_kubectl_get_prints_what_people_look_for(api: ControlPlane, started: str) -> None:
     del started
     header, row = api.kubectl("get", "er").splitlines()
-    assert header.split() == ["NAME", "PHASE", "REASON", "MODEL", "PROGRESS", "ACCEPTED@1", "NOT-JUDGED", "AGE"]
+    assert header.split() == ["NAME", "PHASE", "REASON", "MODEL", "PROGRESS", "PASS@1", "NOT-JUDGED", "AGE"]
     assert row.split()[:5] == ["started", "Generating", "Generating", "Qwen/Qwen2.5-Coder-7B-Instruct", "3/164"]
     wide = api.kubectl("get", "er", "-o", "wide").splitlines()[0].split()
     assert {"TOKENS/S", "PROBLEMS/S", "GPU-S/SOLVED", "ATTEMPTS"} <= set(wide)

@@ -347,7 +347,7 @@ def test_a_run_whose_gate_has_decided_frees_its_gpus_and_succeeds(
     kuberay: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str
 ) -> None:
     gate = {"baseline": "s3://evaluations/main", "dataset": "humaneval", "maxRegression": "0.02", "sequential": True}
-    run = on_gpus(kuberay, namespace, gate=gate)
+    run = on_gpus(kuberay, namespace, gates=[gate])
     run.wait_for("Generated", "False", "Generating")
     assert run.names("rayclusters") != []
     ledger.gate = ledger_pb2.GATE_DECISION_FAILED

@@ -82,7 +82,7 @@ def test_a_run_is_shown_with_its_figures(
     run, _ = plain
     shown = install.cluster.kubectl("get", "er", run.name, "--namespace", install.runs, "--output", "wide")
     header, line = shown.splitlines()
-    assert header.split()[:6] == ["NAME", "PHASE", "REASON", "MODEL", "PROGRESS", "ACCEPTED@1"]
+    assert header.split()[:6] == ["NAME", "PHASE", "REASON", "MODEL", "PROGRESS", "PASS@1"]
     assert line.split()[:5] == [run.name, "Succeeded", "Finished", "recorded", f"{tasks.total}/{tasks.total}"]
 
 

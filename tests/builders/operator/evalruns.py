@@ -941,7 +941,12 @@ REFUSED: tuple[Refused, ...] = (
         "write a metric that should rise",
     ),
     Refused(
-        "gate of earlier releases", {"spec.gate": GATE}, "spec.gate", "is no field; did you mean gates? It is a list"
+        "gate of earlier releases",
+        {"spec.gate": GATE},
+        "spec.gate",
+        "is no field; did you mean gates? It is a list",
+        server_says='unknown field "spec.gate"',
+        local_only=True,
     ),
     Refused(
         "gates with several runs as baselines",

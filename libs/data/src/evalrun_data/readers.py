@@ -186,8 +186,8 @@ def _rows_of_files(
         except BadInputError as error:
             mistakes.add(error)
             continue
-        if not mistakes:
-            yield from ((problem, row) for problem in problems)
+        # Also after a mistake: a problem that is there twice is another one.
+        yield from ((problem, row) for problem in problems)
     mistakes.raise_found()
 
 
