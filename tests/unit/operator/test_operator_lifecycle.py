@@ -907,7 +907,7 @@ def test_a_baselines_outputs_are_found_once_and_stand_in_the_run_config() -> Non
     world.settle()
     assert world.status.baseline_url == "pvc://results/before_1"
     order = json.loads(world.objects[ObjectKey("ConfigMap", "run-order")]["data"]["work-order.json"])
-    assert order["spec"]["gate"]["baseline"] == "/mnt/claims/results/before_1"
+    assert order["spec"]["gates"][0]["baseline"] == "/mnt/claims/results/before_1"
     pod = world.objects[ObjectKey("StatefulSet", "run-aggregator")]["spec"]["template"]["spec"]
     mounts = {mount["mountPath"]: mount.get("readOnly") for mount in pod["containers"][0]["volumeMounts"]}
     assert mounts["/mnt/claims/results"] is True

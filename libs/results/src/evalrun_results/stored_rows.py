@@ -16,7 +16,7 @@ N = TypeVar("N")
 
 TOTALS_COLUMNS: Final = (
     "dataset", "problem_id", "sample", "turn", "repeat", "judged", "accepted", "pass_ratio", "pass_ratio_high",
-    "assumed_timeouts", "score", "final_status", "not_judged_reason", "data_source", "forgeable",
+    "assumed_timeouts", "score", "final_status", "not_judged_reason", "difficulty", "data_source", "forgeable",
     "forgeable_cause", "cached", "rests_on",
     "finish_reason", "output_tokens", "gen_time", "total_judge_time", "started_at", "judged_at",
     "guardrails", "extraction", "tests.list.element.status", "tests.list.element.cpu_time",

@@ -119,7 +119,7 @@ def test_the_headline_shows_what_the_protocol_asked_for_and_what_had_to_be_left_
     plan = OutputPlan({}, MetricOptions(ks=(1, 3), budget=True), QaOptions(0.8, 1))
     write_outputs(results, str(tmp_path), plan)
     text = Page.of((tmp_path / "report.html").read_text()).text.replace("\u00a0", " ")
-    assert "accepted@1Solved within budgetpass@3Runs to its end" in text
+    assert "pass@1Solved within budgetpass@3Runs to its end" in text
     told = "100.0 %35.3 % to 100.0 %; 1 problems left out"  # p0 may yet be solved, and two samples are none of three
     assert told + told in text
 
@@ -129,7 +129,7 @@ def test_the_pass_ratio_is_shown_only_where_an_answer_has_several_tests(tests: i
     results = [sample_result("p0", 0, ["success"] * tests), sample_result("p1", 0, ["wrong_answer"])]
     write_outputs(results, str(tmp_path), OutputPlan({}, MetricOptions(), QaOptions(1.0, 1)))
     text = Page.of((tmp_path / "report.html").read_text()).text
-    assert ("accepted@1Pass ratio" in text) == (tests == 2)
+    assert ("pass@1Pass ratio" in text) == (tests == 2)
     assert "pass@1" in text
 
 
@@ -157,7 +157,7 @@ def test_what_samples_reached_by_each_turn_is_shown_and_their_last_answers(tmp_p
     plan = OutputPlan({}, MetricOptions(turns=2), QaOptions(0.0, 1), generation=busy)
     write_outputs(results, str(tmp_path), plan)
     text = Page.of((tmp_path / "report.html").read_text()).text.replace("\u00a0", " ")
-    assert "accepted@1Recovery rateRuns to its end" in text
+    assert "pass@1Recovery rateRuns to its end" in text
     assert "By turnTurnAccepted so farRecovered of those that failed at first" in text
     assert "Turns up to acceptance, in the mean of those that were accepted: 2" in text
     assert "p3 · turn 2" in text
