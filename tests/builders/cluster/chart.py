@@ -209,7 +209,8 @@ def of_kind(objects: Sequence[Object], kind: str) -> list[Object]:
 
 def workloads(objects: Sequence[Object]) -> Iterator[tuple[str, Object]]:
     for item in objects:
-        template = item.get("spec", {}).get("template")
+        spec = item.get("spec", {})
+        template = spec["jobTemplate"]["spec"]["template"] if item["kind"] == "CronJob" else spec.get("template")
         if isinstance(template, dict) and "containers" in template.get("spec", {}):
             yield item["metadata"]["name"], template
 
