@@ -36,7 +36,7 @@ def gated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0, done.stdout + done.stderr
     manifest = yaml.safe_load(demo.read_text())
     asked = {"baseline": "main", "dataset": "demo", "maxRegression": "0.25", "sequential": True}
-    manifest["spec"]["gate"] = asked
+    manifest["spec"]["gates"] = [asked]
     file = directory / "gated.yaml"
     file.write_text(yaml.safe_dump(manifest))
     return file
