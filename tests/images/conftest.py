@@ -12,7 +12,7 @@ STAGES = ("aggregator", "judge", "operator", "reward", "sandbox")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Return the tests that build more time: the first one waits for debootstrap, each stage for its requirements."""
+    """Allow the tests that build more time: the first one waits for debootstrap, each stage for its requirements."""
     for item in items:
         if HERE in item.path.parents and {"image", "images"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.timeout(1800))

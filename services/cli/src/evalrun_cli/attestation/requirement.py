@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
+from evalrun_attest.run_files import ATTESTATION
 from evalrun_cli.attestation.scratch import scratch_folder
 from evalrun_cli.comparisons.gate_policy import read_policy
 from evalrun_data.store_problems import named_read_errors
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from evalrun_attest.keys import PublicKey
     from evalrun_attest.revocations import Revocation
 
-ATTESTATION: Final = "attestation.json"
 ADVICE: Final = "sign it with evalrun attest, or name another baseline"
 
 

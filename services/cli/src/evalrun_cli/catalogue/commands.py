@@ -17,7 +17,6 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMATS: Final = ("text", "json", "csv", "md", "parquet")
 _FLIPS: Final = """
 WITH each AS (
   SELECT place, dataset, problem_id, avg(accepted::INT) AS accepted,
