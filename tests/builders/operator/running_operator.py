@@ -209,8 +209,9 @@ def make_namespace(plane: ControlPlane, name: str) -> None:
 def remove_namespace(plane: ControlPlane, name: str) -> None:
     """Delete the runs and wait until their pods are gone: the nodes' GPUs are the next test's."""
     runs = RUNS.format(namespace=name)
-    plane.request("DELETE", runs)
-    until(lambda: not plane.request("GET", runs).body["items"], f"no runs in {name}", 100)
+    # A CRD that was just changed is refused for a moment, and again after it was served once.
+    until(lambda: plane.request("DELETE", runs).status == 200, f"the runs in {name} to be deleted")
+    until(lambda: plane.request("GET", runs).body.get("items") == [], f"no runs in {name}", 100)
     pods = f"/api/v1/namespaces/{name}/pods"
     until(lambda: not plane.request("GET", pods).body["items"], f"no pods in {name}")
     plane.request("DELETE", f"/api/v1/namespaces/{name}")
