@@ -33,7 +33,7 @@ pytestmark = pytest.mark.timeout(2400)
 
 SOMEBODY = "somebody else"
 PATIENCE = ("--quiet-seconds=3", "--hang-seconds=60")
-"""Beside other tests on two cores an engine that works may be silent for 20 s: one ended for that never gets further."""
+"""Beside other tests on two cores an engine that works may be silent for 20 s, and so may its replacement."""
 
 
 def hold_back(server: LedgerServer) -> Key:
