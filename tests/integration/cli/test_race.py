@@ -1,0 +1,47 @@
+"""`evalrun race` as a user types it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from builders.command_line import Command
+from builders.results.stored_runs import verdicts_of, write_run
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    for name, solved in (("first", 60), ("best", 95), ("twin", 95)):
+        write_run(tmp_path / name, verdicts_of([True] * solved + [False] * (100 - solved)), run=name)
+    write_run(tmp_path / "other", verdicts_of([True], dataset="mbpp_reg"))
+    return tmp_path
+
+
+def test_a_race_names_the_best_run_and_what_it_needed(evalrun_here: Command, runs: Path) -> None:
+    done = evalrun_here("race", runs / "first", runs / "best")
+    assert done.returncode == 0, done.stderr
+    assert f"{runs / 'best'} is best" in done.stdout
+    found = json.loads(evalrun_here("race", runs / "first", runs / "best", "--json").stdout)
+    assert found["best"] == [str(runs / "best")]
+    assert 0 < found["needed"] < 1
+
+
+def test_a_race_without_a_winner_says_so_and_ends_with_5(evalrun_here: Command, runs: Path) -> None:
+    done = evalrun_here("race", runs / "first", runs / "best", runs / "twin", "--population", "similar")
+    assert done.returncode == 5, done.stderr
+    assert "cannot tell which of the 2 runs is best" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("first",), "is one run: name at least two"),
+        (("first", "first"), "named twice"),
+        (("first", "other"), "the runs share no dataset"),
+        (("first", "best", "--dataset", "mbpp"), "has no results of dataset mbpp"),
+    ],
+)
+def test_what_cannot_be_raced_is_refused(evalrun_here: Command, runs: Path, names: tuple[str, ...], said: str) -> None:
+    arguments = [runs / name if (runs / name).is_dir() else name for name in names]
+    done = evalrun_here("race", *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
