@@ -1,0 +1,119 @@
+"""How often a race drops the best checkpoint, and how many answers it needs; beside it the same in another order.
+
+Ten checkpoints solve the same problems; the best one does so better than nine equal ones by 0, 2 or 5 points. A cell is
+a size of the benchmark, that lead and a population: of these very problems drawn in 2,000 orders (benchmark), or of
+problems drawn like them 2,000 times (similar). Checkpoints agree on most problems: each one's answers differ from a
+common one's on a tenth of them. `as they come` is the race over problems in the order in which they end, those first
+that another checkpoint solves. evalrun never takes that order: the column shows what its own, fixed by chance, is for.
+
+    .venv/bin/python benchmarks/races.py                   # every cell: some 20 min of CPU
+    .venv/bin/python benchmarks/races.py --sizes 164 --orders 200
+"""
+
+import argparse
+import json
+import math
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+
+from evalrun_results.metrics.intervals import Floats
+from evalrun_results.sequential.mean_decision import Population
+from evalrun_results.sequential.race import ERROR, run_race
+
+FIGURES = Path(__file__).with_name("races.json")
+SIZES = (164, 500, 1055)
+LEADS = (0.0, 0.02, 0.05)
+POPULATIONS: tuple[Population, ...] = ("benchmark", "similar")
+CHECKPOINTS, SOLVED, DIFFER = 10, 0.6, 0.1
+HURRIED = 10
+"""One order in so many is also raced as its answers come."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What was seen in one cell; shares of its orders."""
+
+    population: str
+    size: int
+    lead: float
+    orders: int
+    best_dropped: float
+    """Of the one that leads; with a lead of 0, of the first of ten equal ones."""
+    decided: float
+    """Races with one checkpoint left."""
+    needed: float
+    """Mean share of the answers until the decision, or all of them."""
+    best_dropped_as_they_come: float
+
+    @property
+    def allowed(self) -> float:
+        """Share of races that 5 % and three standard errors are."""
+        return ERROR + 3 * math.sqrt(ERROR * (1 - ERROR) / self.orders)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--orders", type=int, default=2000)
+    options = parser.parse_args()
+    cells = []
+    print("population    size  lead  best dropped  allowed  decided  answers needed  best dropped as they come")
+    for population in POPULATIONS:
+        for size in options.sizes:
+            for lead in LEADS:
+                each = cell(population, size, lead, options.orders)
+                cells.append(each)
+                print(
+                    f"{population:<12} {size:>5} {lead:>5.2f} {each.best_dropped:>12.2%} {each.allowed:>8.2%} "
+                    f"{each.decided:>8.1%} {each.needed:>14.1%} {each.best_dropped_as_they_come:>20.1%}",
+                    flush=True,
+                )
+                FIGURES.write_text(json.dumps([asdict(each) for each in cells], indent=1) + "\n")
+    return int(any(each.best_dropped > each.allowed for each in cells))
+
+
+def checkpoints(size: int, lead: float, rng: np.random.Generator) -> Floats:
+    """Make checkpoints x problems: solved or not, the first checkpoint ahead by `lead` of the problems."""
+    common = rng.permutation(np.arange(size) < round(SOLVED * size)).astype(np.float64)
+    changed = round(DIFFER * size / 2)
+    rows = []
+    for place in range(CHECKPOINTS):
+        row = common.copy()
+        more = round(lead * size) if place == 0 else 0
+        row[rng.choice(np.flatnonzero(common == 0), changed + more, replace=False)] = 1.0
+        row[rng.choice(np.flatnonzero(common == 1), changed, replace=False)] = 0.0
+        rows.append(row)
+    return np.array(rows)
+
+
+def cell(population: Population, size: int, lead: float, orders: int) -> Cell:
+    rng = np.random.default_rng([20_261_126, size, round(100 * lead)])
+    values = checkpoints(size, lead, rng)
+    races, hurried = [], 0
+    for turn in range(orders):
+        places = rng.permutation(size) if population == "benchmark" else rng.integers(0, size, size)
+        drawn = values[:, places]
+        races.append(run_race(drawn, drawn, population, size))
+        if turn % HURRIED:
+            continue
+        # Another checkpoint's solved problems end first.
+        soon = drawn[:, np.argsort(-drawn[1], kind="stable")]
+        hurried += run_race(soon, soon, population, size).dropped_after[0] is not None
+    return Cell(
+        population,
+        size,
+        lead,
+        orders,
+        fmean(each.dropped_after[0] is not None for each in races),
+        fmean(len(each.left) == 1 for each in races),
+        fmean(each.drawn / values.size for each in races),
+        hurried / len(range(0, orders, HURRIED)),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
