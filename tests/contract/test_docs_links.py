@@ -7,7 +7,12 @@ import pytest
 from builders.data import PROJECT_ROOT
 
 DOCS = PROJECT_ROOT / "docs"
-PAGES = [*sorted(PROJECT_ROOT.glob("*.md")), PROJECT_ROOT / "benchmarks" / "README.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [
+    *sorted(PROJECT_ROOT.glob("*.md")),
+    PROJECT_ROOT / "benchmarks" / "README.md",
+    PROJECT_ROOT / "examples" / "README.md",
+    *sorted(DOCS.rglob("*.md")),
+]
 
 
 def headings(page: Path) -> set[str]:

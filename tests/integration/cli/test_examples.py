@@ -1,0 +1,40 @@
+"""The programs of `examples/`, started as their first lines say. The notebooks have a test of their own."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from builders.command_line import PROJECT
+
+pytestmark = pytest.mark.timeout(300)
+
+EXAMPLES = PROJECT / "examples"
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "printed"),
+    [
+        ("judge_own_answers.py", 0, ["pass@1 of 50%", "b: expected '12\\n', printed '3\\n'"]),
+        ("decide_a_gate.py", 4, ["FAIL: "]),
+        ("pick_checkpoint.sh", 0, ["out/step-200 is best at these 60 problems of next"]),
+        ("ask_for_rewards.py", 0, ["right judged 1.0", "half judged 0.5"]),
+        ("run_code.py", 0, ["Success 42"]),
+    ],
+)
+def test_an_example_prints_what_it_is_for(tmp_path: Path, name: str, code: int, printed: list[str]) -> None:
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    done = subprocess.run(
+        ["sh" if name.endswith(".sh") else sys.executable, str(EXAMPLES / name)],
+        env={**os.environ, "PATH": path}, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=280,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    for each in printed:
+        assert each in done.stdout
+
+
+def test_the_table_of_examples_names_every_one() -> None:
+    named = re.findall(r"^\| \[([^]]+)\]\(\1\)", (EXAMPLES / "README.md").read_text(), re.MULTILINE)
+    assert sorted(named) == sorted(file.name for file in EXAMPLES.iterdir() if file.suffix != ".md" and file.is_file())
