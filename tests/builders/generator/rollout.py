@@ -18,6 +18,7 @@ from builders.ports import free_port
 ROOT = Path(__file__).resolve().parents[3]
 SOURCES = [ROOT / "proto" / "gen", *sorted(ROOT.glob("libs/*/src")), *sorted(ROOT.glob("services/*/src"))]
 NAMES_OF_ENGINES = ("VLLM::EngineCore", "VLLM::Worker")
+NAMES_OF_REPLICAS = ("ray::Supervisor", "ray::Replica", "ray::Checkpoint", "ray::vLLM", *NAMES_OF_ENGINES)
 START_ATTEMPTS = 3
 RAY_PORTS = (
     "ray-client-server",
@@ -116,6 +117,19 @@ class RayHead:
         for process in processes_with(str(self._temporary)):
             kill(process)
 
+    async def stacks(self) -> str:
+        """Return what each process of the replicas does right now: the innermost calls of its threads, by py-spy."""
+        found = []
+        for pid in [pid for pid in self._processes() if title(pid).startswith(NAMES_OF_REPLICAS)]:
+            command = [str(self.python.parent / "py-spy"), "dump", "--pid", str(pid)]
+            process = await asyncio.create_subprocess_exec(
+                *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+            )
+            output, _ = await process.communicate()
+            threads = output.decode(errors="replace").strip().split("\nThread")
+            found += ["\nThread".join("\n".join(thread.splitlines()[:6]) for thread in threads)]
+        return "\n".join(found)
+
     def servers(self) -> list[int]:
         return [pid for pid in self._processes() if title(pid).startswith("ray::vLLMHttpServer")]
 
@@ -145,15 +159,23 @@ async def make_tiny_model(python: Path, directory: Path) -> Path:
 
 
 class RolloutProcess:
-    """A generator with replicas of its own."""
+    """A generator with replicas of its own; `start` starts it again, as the operator does in a cluster."""
 
-    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
-        self.process = process
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+        self._command = command
+        self._environment = environment
         self._log = log
+        self.process: asyncio.subprocess.Process
 
     @property
     def log(self) -> str:
         return self._log.read_text()
+
+    async def start(self) -> None:
+        with self._log.open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                *self._command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment
+            )
 
     async def until_logged(self, text: str) -> None:
         while text not in self.log:
@@ -172,11 +194,9 @@ async def start_rollout(
     command = ["-m", "evalrun_generator.rollout", f"--work-order={order}", f"--ledger={ledger}", "--worker-id=tiny"]
     command += [f"--ray-address={head.address}", "--exit-with-parent", "--report-seconds=0.5", *arguments]
     command += [f"--engine-env={variable}" for variable in ENGINE_ENVIRONMENT]
-    with log.open("wb") as file:
-        process = await asyncio.create_subprocess_exec(
-            str(head.python), *command, stdout=file, stderr=file, env={**head.environment, **(environment or {})}
-        )
-    return RolloutProcess(process, log)
+    rollout = RolloutProcess([str(head.python), *command], {**head.environment, **(environment or {})}, log)
+    await rollout.start()
+    return rollout
 
 
 # Linux's /proc, since the environment of these tests has nothing that reads it.
