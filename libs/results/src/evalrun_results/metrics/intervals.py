@@ -88,7 +88,7 @@ def bootstrap_ratios(
     return bounds
 
 
-def plus_four(values: Floats) -> Bounds:
+def plus_four(values: Floats) -> tuple[float, float]:
     """Return the 95 % interval of the mean of values from 0 to 1, one per problem, for any number of problems.
 
     Agresti and Coull's "plus four" (1998), over problems: two more problems at 0 and two at 1 join the sample, and the

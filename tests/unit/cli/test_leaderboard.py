@@ -1,0 +1,48 @@
+"""`evalrun leaderboard`: every format, hostile names, and places that hold no run."""
+
+import json
+from pathlib import Path
+
+import pytest
+from builders.results.stored_runs import verdicts_of, write_run
+
+from evalrun_cli.comparisons.leaderboard_views import print_leaderboard
+from evalrun_runtime.exits import BadInputError, ExitCode
+
+
+def runs_in(directory: Path, **solved: int) -> Path:
+    for name, count in solved.items():
+        spec = {"model": {"path": f"<b>{name}</b>|\x1b[31m"}}
+        write_run(directory / name, verdicts_of([True] * count + [False] * (100 - count)), run=name, spec=spec)
+    return directory
+
+
+def test_a_directory_of_runs_is_ranked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = runs_in(tmp_path, low=10, high=90, near=88)
+    assert print_leaderboard([str(directory)], view="json", output=None) is ExitCode.SUCCEEDED
+    (table,) = json.loads(capsys.readouterr().out)["tables"]
+    found = {Path(each["places"][0]).name: (each["first_rank"], each["last_rank"]) for each in table["entries"]}
+    assert found == {"high": (1, 2), "near": (1, 2), "low": (3, 3)}
+
+
+@pytest.mark.parametrize("view", ["text", "markdown", "html"])
+def test_hostile_names_stay_text(tmp_path: Path, capsys: pytest.CaptureFixture[str], view: str) -> None:
+    directory = runs_in(tmp_path, a=10, b=90)
+    print_leaderboard([str(directory)], view=view, output=None)
+    printed = capsys.readouterr().out
+    assert "\x1b[31m" not in printed
+    assert "90.0 %" in printed
+    if view != "text":
+        assert "<b>a</b>" not in printed
+
+
+def test_a_page_is_written_to_a_file(tmp_path: Path) -> None:
+    directory = runs_in(tmp_path / "runs", a=10, b=90)
+    page = tmp_path / "board.html"
+    print_leaderboard([str(directory)], view="html", output=page)
+    assert page.read_text().startswith("<!doctype html>")
+
+
+def test_a_directory_without_runs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="name a run's outputs, or a directory of runs"):
+        print_leaderboard([str(tmp_path)], view="text", output=None)
