@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, TO_FILE, evalrun, shown
+from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, TO_FILE, evalrun, shown, shown_as
 from evalrun_runtime.exits import ExitCode
 
 
@@ -72,7 +72,7 @@ def compare(
 )
 @click.option("--trust", multiple=True, type=EXISTING_FILE, help="PEM file of a public key that you trust.")
 @click.option("--revocations", type=EXISTING_FILE, help="File of attestations that their signers took back.")
-@shown
+@shown_as("text", "markdown", "json", "html", "junit")
 def gate(
     run: str,
     policy: Path,

@@ -113,15 +113,20 @@ def reported(command: Command) -> Command:
 
 def shown(command: Command) -> Command:
     """Add the flags for a comparison's format and destination: `view` and `output`."""
+    return shown_as("text", "markdown", "json", "html")(command)
+
+
+def shown_as(*views: str) -> Callable[[Command], Command]:
+    """Return a decorator that adds the flags for one of some formats, the first by default, and its destination."""
     form = click.option(
         "--format",
         "view",
-        type=click.Choice(["text", "markdown", "json", "html"]),
-        default="text",
+        type=click.Choice(views),
+        default=views[0],
         show_default=True,
         help="Output format.",
     )
-    return form(TO_FILE(command))
+    return lambda command: form(TO_FILE(command))
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

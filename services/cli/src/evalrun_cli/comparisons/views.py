@@ -14,6 +14,7 @@ from rich.text import Text
 from evalrun_api.v1alpha1 import Gate
 from evalrun_cli.comparisons import text as words
 from evalrun_cli.comparisons.gate_policy import read_policy
+from evalrun_cli.comparisons.junit import gates_as_junit
 from evalrun_cli.comparisons.page import comparison_page, gate_page
 from evalrun_cli.printable_text import printable
 from evalrun_cli.terminal import open_console
@@ -247,6 +248,7 @@ GATE_VIEWS: Mapping[str, Callable[[Sequence[GateResult]], str]] = {
     "markdown": gates_as_markdown,
     "json": gates_as_json,
     "html": gate_page,
+    "junit": gates_as_junit,
 }
 
 
