@@ -272,3 +272,10 @@ def test_a_test_that_lacks_a_module_is_named_at_once_and_holds_up_nothing(tmp_pa
     found = summary(tmp_path / "out")
     assert found["datasets"]["sums"]["metrics"]["accepted_at_1"]["value"] == 1.0  # of those that were judged
     assert (found["counts"]["judged"], found["counts"]["not_judged"]) == (2, 1)
+
+
+def test_a_misspelt_dataset_is_answered_with_the_name_that_was_meant() -> None:
+    done = evalrun("run", "--endpoint", "builtin:demo", "--model", MODEL, "--dataset", "humanevl")
+    assert done.returncode == 2
+    assert "--dataset humanevl: no such file, nor one of the published datasets" in done.stderr
+    assert done.stderr.rstrip().endswith("did you mean humaneval?")

@@ -59,10 +59,7 @@ def _add_names(table: Table, summary: Mapping[str, Any]) -> None:
 
 
 def _more_figures(summary: Mapping[str, Any]) -> Table:
-    """Return pass@k and whatever else the protocol asked for, and between which bounds pass@1 lies where answers
-    were
-    not judged; no rows where there is nothing.
-    """
+    """Return pass@k, whatever else the protocol asked for, and the bounds of pass@1 where answers were not judged."""
     table = _table()
     _add_names(table, summary)
     table.add_column("figure")

@@ -1,5 +1,6 @@
 """Run configuration of a command: the user's input is checked before anything is started or written."""
 
+import difflib
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -143,7 +144,9 @@ def _quick_sources(wanted: str) -> list[tuple[str, str]]:
         return [(wanted, PUBLISHED[wanted].source)]
     if "://" not in wanted and not wanted.startswith(BUILTIN) and not Path(wanted).exists():
         known = ", ".join(EVALUATED)
-        raise BadInputError(f"--dataset {wanted}: no such file, nor one of the published datasets ({known})")
+        near = difflib.get_close_matches(wanted.lower(), EVALUATED, 1)
+        hint = f": did you mean {near[0]}?" if near else ""
+        raise BadInputError(f"--dataset {wanted}: no such file, nor one of the published datasets ({known}){hint}")
     return [(name, places[0]) for name, places in read_problems([wanted])[1].items()]
 
 
