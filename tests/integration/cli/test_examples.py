@@ -22,6 +22,11 @@ EXAMPLES = PROJECT / "examples"
         ("pick_checkpoint.sh", 0, ["out/step-200 is best at these 60 problems of next"]),
         ("ask_for_rewards.py", 0, ["right judged 1.0", "half judged 0.5"]),
         ("run_code.py", 0, ["Success 42"]),
+        ("compare_three_models.py", 0, ["B - A: +42 points, differs", "C - B: +5 points, cannot be told apart"]),
+        ("rank_models.sh", 0, ["1-2   judge · birch", "4   judge · dogwood"]),
+        ("sample_several_times.py", 0, ["accepted_at_1: 0.400", "pass_at_10: 1.000"]),
+        ("find_failures.sh", 0, ["wrong answer", "expected:"]),
+        ("sign_a_run.sh", 0, ["out/signed.bundle: verified"]),
     ],
 )
 def test_an_example_prints_what_it_is_for(tmp_path: Path, name: str, code: int, printed: list[str]) -> None:

@@ -39,6 +39,7 @@ def test_flags_become_a_valid_protocol(samples: int, temperature: float | None, 
         (QuickRun([URL], "m", ["s"], 4, k=[1, 10]), "--k 10: needs as many samples: add --samples 10"),
         (QuickRun([URL], "m", ["s"], 4, protocol="EVAL@1"), "--protocol EVAL@1: has one sample"),
         (QuickRun([URL], "m", ["s"], protocol="EVAL@turns", k=[1]), "--k: EVAL@turns reports figures by turn"),
+        (QuickRun(["builtin:demo"], None, [], protocol="EVAL@turns"), "EVAL@turns: builtin:demo has no second answers"),
     ],
 )
 def test_flags_that_exclude_each_other_name_themselves(asked: QuickRun, says: str) -> None:

@@ -50,8 +50,8 @@ def row(each: Entry) -> list[str]:
 def notes(found: Leaderboard) -> list[str]:
     """Return how to read the ranks, and which runs have none."""
     read = (
-        f"A rank such as 2-4: the entry cannot be told apart from others. Of {found.tests:,} pairs, with Holm's "
-        f"correction over all of them: equal runs are ranked apart in at most {100 * ERROR:.0f} % of leaderboards"
+        "A rank such as 2-4 says that the entry cannot be told apart from others. With Holm's correction over the "
+        f"{found.tests:,} pairs, equal runs are ranked apart in at most {100 * ERROR:.0f} % of leaderboards"
     )
     return [read, *(f"Not ranked: {each}" for each in found.not_ranked)]
 

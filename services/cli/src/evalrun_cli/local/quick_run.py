@@ -58,6 +58,11 @@ class QuickRun:
                 "--gpus all --model PATH --dataset FILE"
             )
         is_demo = bool(self.endpoints) and all(url == demo.SOURCE for url in self.endpoints)
+        if is_demo and self.protocol == "EVAL@turns":
+            raise BadInputError(
+                "--protocol EVAL@turns: builtin:demo has no second answers: name a server with --endpoint URL --model "
+                "NAME"
+            )
         model = self.model or (DEMO_MODEL if is_demo else None)
         datasets = self.datasets or (["demo"] if is_demo else [])
         if model is None:
