@@ -152,3 +152,19 @@ def test_gate_that_requires_an_attested_baseline_refuses_others(signed: Path, ju
     refused = evalrun(*gate, "--trust", signed / "key.pub")
     assert refused.returncode == 2
     assert "is not attested" in refused.stderr
+
+
+def test_a_leaderboard_marks_what_a_trusted_key_has_signed(signed: Path, judged: Path) -> None:
+    def attested(*trust: str | Path) -> list[bool | None]:
+        done = evalrun("leaderboard", signed / "run", judged / "run", "--format", "json", *trust)
+        assert done.returncode == 0, done.stderr
+        entries = json.loads(done.stdout)["tables"][0]["entries"]
+        found = {each["places"][0]: each["attested"] for each in entries}
+        return [found[str(signed / "run")], found[str(judged / "run")]]
+
+    assert attested() == [None, None]
+    assert attested("--trust", signed / "key.pub") == [True, False]
+    assert attested("--trust", signed / "other.pub") == [False, False]
+    with (signed / "run" / "summary.json").open("a") as summary:
+        summary.write("\n")
+    assert attested("--trust", signed / "key.pub") == [False, False]

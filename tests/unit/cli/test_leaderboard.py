@@ -46,3 +46,8 @@ def test_a_page_is_written_to_a_file(tmp_path: Path) -> None:
 def test_a_directory_without_runs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="name a run's outputs, or a directory of runs"):
         print_leaderboard([str(tmp_path)], view="text", output=None)
+
+
+def test_revocations_without_a_trusted_key_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="add --trust FILE"):
+        print_leaderboard([str(tmp_path)], revocations=tmp_path / "revoked.jsonl", view="text", output=None)

@@ -5,7 +5,7 @@ pairs of the leaderboard. So runs that are truly equal are ranked apart in at mo
 number of runs. Runs that were measured in another way stand in another table: their scores say nothing of each other.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Final
@@ -44,6 +44,8 @@ class Entry:
     """Share of the table's answers that were judged, its mean over problems."""
     tokens_per_solved: float | None
     """Output tokens of all answers for each accepted one; None where tokens are unknown or nothing was accepted."""
+    attested: bool | None
+    """Whether every run of the entry is as a trusted key has signed it; None where nobody asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +86,16 @@ class _Group:
     highs: Floats
 
 
-def rank_runs(runs: Sequence[RunFacts]) -> Leaderboard:
+def rank_runs(runs: Sequence[RunFacts], attested: Collection[str] | None = None) -> Leaderboard:
     """Rank runs on each dataset that any of them has.
 
     A problem's score is the share of its answers that were accepted, its mean over seeds. A missing answer, also one of
     a problem that a run did not come to, counts for a run, and against it, as is worst for whoever profits from it.
     Results that can be forged and runs that their gates stopped early are not ranked.
+
+    Args:
+        runs: finished ones.
+        attested: places of the runs that are as a trusted key has signed them; None: not asked.
     """
     names = sorted({name for run in runs for name in run.totals})
     fit = {name: [run for run in runs if name in run.totals and not _why_not_ranked(run, name)] for name in names}
@@ -102,7 +108,7 @@ def rank_runs(runs: Sequence[RunFacts]) -> Leaderboard:
         apart = {pair for pair in tested if next(adjusted) < ERROR}
         first = next((own for other, own in boards if other == name), board)
         differs = () if first is board else tuple(measured_differently(first[0].run_info, board[0].run_info, name))
-        tables.append(_table(name, found, apart, differs))
+        tables.append(_table(name, found, apart, differs, attested))
     not_ranked = tuple(why for name in names for run in runs if (why := _why_not_ranked(run, name)))
     return Leaderboard(tuple(tables), sum(map(len, p_values)), not_ranked)
 
@@ -174,20 +180,26 @@ def _scores(totals: DatasetTotals, problems: Sequence[str]) -> list[list[float]]
     return [lows, highs]
 
 
-def _table(name: str, groups: Sequence[_Group], apart: set[tuple[int, int]], differs: tuple[str, ...]) -> Table:
+def _table(
+    name: str,
+    groups: Sequence[_Group],
+    apart: set[tuple[int, int]],
+    differs: tuple[str, ...],
+    attested: Collection[str] | None,
+) -> Table:
     means = [float(each.lows.mean() + each.highs.mean()) for each in groups]
     entries = []
     for place, group in enumerate(groups):
         others = [other for other in range(len(groups)) if (min(place, other), max(place, other)) in apart]
         better = sum(means[other] > means[place] for other in others)
         worse = len(others) - better
-        entries.append(_entry(name, group, 1 + better, len(groups) - worse))
+        entries.append(_entry(name, group, (1 + better, len(groups) - worse), attested))
     entries.sort(key=lambda each: (-(each.lowest + each.highest), natural_order(each.label)))
     role = role_in(groups[0].runs[0].run_info, name)
     return Table(name, role, len(groups[0].lows), differs, tuple(entries))
 
 
-def _entry(name: str, group: _Group, first_rank: int, last_rank: int) -> Entry:
+def _entry(name: str, group: _Group, ranks: tuple[int, int], attested: Collection[str] | None) -> Entry:
     problems = [each for run in group.runs for each in run.totals[name].problems.values()]
     accepted = sum(each.outcomes.accepted.bit_count() for each in problems)
     tokens = sum(each.output_tokens for each in problems)
@@ -197,12 +209,13 @@ def _entry(name: str, group: _Group, first_rank: int, last_rank: int) -> Entry:
         label=first.label or first.place,
         places=tuple(run.place for run in group.runs),
         seeds=tuple(seed_of(run.run_info) for run in group.runs),
-        first_rank=first_rank,
-        last_rank=last_rank,
+        first_rank=ranks[0],
+        last_rank=ranks[1],
         lowest=float(group.lows.mean()),
         highest=float(group.highs.mean()),
         low=plus_four(group.lows)[0],
         high=plus_four(group.highs)[1],
         coverage=1.0 - float((group.highs - group.lows).mean()),
         tokens_per_solved=tokens / accepted if accepted and counted else None,
+        attested=None if attested is None else all(run.place in attested for run in group.runs),
     )

@@ -68,32 +68,45 @@ def check_baselines(policy: Path, trust: Sequence[Path], revocations: Path | Non
         BadInputError: a baseline is refused, or a file cannot be used; the message names it.
     """
     check_extra()
-    from evalrun_attest.keys import PublicKey
-    from evalrun_attest.revocations import parse_revocations
-
     if not trust:
         raise BadInputError("--require-attested: name the keys that you trust: --trust FILE")
-    keys = [PublicKey.read(path) for path in trust]
-    lines = [] if revocations is None else revocations.read_text(encoding="utf-8").splitlines()
-    revoked = parse_revocations(lines, str(revocations))
+    keys, revoked = read_trust(trust, revocations)
     for baseline in dict.fromkeys(gate.baseline for gate in read_policy(policy)):
         if baseline is not None:
             check_attested(baseline_place(baseline, policy.resolve().parent), keys, revoked)
 
 
+def read_trust(trust: Sequence[Path], revocations: Path | None) -> tuple[Sequence["PublicKey"], Sequence["Revocation"]]:
+    """Read the keys that the user trusts, and what their holders took back.
+
+    Raises:
+        BadInputError: a file cannot be used, or the packages for signing are not installed.
+    """
+    check_extra()
+    from evalrun_attest.keys import PublicKey
+    from evalrun_attest.revocations import parse_revocations
+
+    lines = [] if revocations is None else revocations.read_text(encoding="utf-8").splitlines()
+    return [PublicKey.read(path) for path in trust], parse_revocations(lines, str(revocations))
+
+
 def check_attested(place: str, trusted: Sequence["PublicKey"], revocations: Sequence["Revocation"]) -> None:
     """Raise BadInputError unless a run's outputs are as a trusted key has signed them."""
+    if wrong := why_not_attested(place, trusted, revocations):
+        raise BadInputError(f"--require-attested: {place}: {wrong}: {ADVICE}")
+
+
+def why_not_attested(place: str, trusted: Sequence["PublicKey"], revocations: Sequence["Revocation"]) -> str:
+    """Return why a run's outputs are not as a trusted key has signed them; empty if they are."""
     from evalrun_attest.checks import Outcome, check_signer, open_folder
 
     with _on_this_machine(place) as folder:
         if not (folder / ATTESTATION).exists():
-            raise BadInputError(f"--require-attested: {place} is not attested: {ADVICE}")
+            return "it is not attested"
         run, findings = open_folder(folder)
     if run is not None:
         findings = [*check_signer(run.envelope, trusted, revocations), *findings]
-    wrong = [finding.text for finding in findings if finding.outcome is not Outcome.MATCHES]
-    if wrong:
-        raise BadInputError(f"--require-attested: {place}: {wrong[0]}: {ADVICE}")
+    return next((finding.text for finding in findings if finding.outcome is not Outcome.MATCHES), "")
 
 
 @contextmanager

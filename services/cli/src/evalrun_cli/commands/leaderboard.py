@@ -4,14 +4,23 @@ from pathlib import Path
 
 import click
 
-from evalrun_cli.commands.group import EXIT_CODES, evalrun, shown
+from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, evalrun, shown
 from evalrun_runtime.exits import ExitCode
 
 
 @evalrun.command(epilog=EXIT_CODES)
 @click.argument("runs", metavar="RUN|DIR...", nargs=-1, required=True)
+@click.option(
+    "--trust",
+    multiple=True,
+    type=EXISTING_FILE,
+    help="PEM file of a public key that you trust: runs that are as it has signed them are marked attested.",
+)
+@click.option("--revocations", type=EXISTING_FILE, help="File of attestations that their signers took back.")
 @shown
-def leaderboard(runs: tuple[str, ...], view: str, output: Path | None) -> ExitCode:
+def leaderboard(
+    runs: tuple[str, ...], trust: tuple[Path, ...], revocations: Path | None, view: str, output: Path | None
+) -> ExitCode:
     """Rank finished runs by dataset, and show which of them cannot be told apart.
 
     Runs are directories of outputs or fsspec URLs; a directory of runs stands for all of them. Runs that were measured
@@ -25,4 +34,4 @@ def leaderboard(runs: tuple[str, ...], view: str, output: Path | None) -> ExitCo
 
     if output is not None and output.suffix == ".html" and view == "text":
         view = "html"
-    return print_leaderboard(runs, view=view, output=output)
+    return print_leaderboard(runs, trust=trust, revocations=revocations, view=view, output=output)

@@ -8,6 +8,7 @@ from typing import Final
 from rich import box
 from rich.table import Table as TerminalTable
 
+from evalrun_cli.attestation.requirement import read_trust, why_not_attested
 from evalrun_cli.comparisons.history import runs_below
 from evalrun_cli.comparisons.views import cell, plain, run_facts, terminal, write
 from evalrun_results.comparisons.leaderboard import ERROR, Entry, Leaderboard, Table, rank_runs
@@ -20,13 +21,23 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 HEADINGS: Final = ["rank", "run", "pass@1", "95 % interval", "judged", "tokens per solved"]
 
 
-def print_leaderboard(places: Sequence[str], *, view: str, output: Path | None) -> ExitCode:
+def print_leaderboard(
+    places: Sequence[str],
+    *,
+    trust: Sequence[Path] = (),
+    revocations: Path | None = None,
+    view: str,
+    output: Path | None,
+) -> ExitCode:
     """Rank the runs in several directories or URLs, and show or write the tables.
 
     Raises:
-        BadInputError: a place holds no finished run, no run can be ranked, or the file cannot be written.
+        BadInputError: a place holds no finished run, no run can be ranked, or a file cannot be used.
     """
-    found = rank_runs([run_facts(each) for each in dict.fromkeys(_runs_in(places))])
+    if revocations is not None and not trust:
+        raise BadInputError("--revocations: says nothing without the keys that you trust: add --trust FILE")
+    runs = list(dict.fromkeys(_runs_in(places)))
+    found = rank_runs([run_facts(each) for each in runs], _attested(runs, trust, revocations) if trust else None)
     if not found.tables:
         raise BadInputError("; ".join(found.not_ranked) or f"{', '.join(places)}: the runs have no results")
     write(VIEWS[view](found), output)
@@ -35,6 +46,11 @@ def print_leaderboard(places: Sequence[str], *, view: str, output: Path | None) 
 
 def _runs_in(places: Sequence[str]) -> list[str]:
     return [run.place for each in places for run in runs_below(each)]
+
+
+def _attested(places: Sequence[str], trust: Sequence[Path], revocations: Path | None) -> set[str]:
+    keys, revoked = read_trust(trust, revocations)
+    return {each for each in places if not why_not_attested(each, keys, revoked)}
 
 
 def title(found: Table) -> str:
@@ -53,7 +69,10 @@ def notes(found: Leaderboard) -> list[str]:
         "A rank such as 2-4 says that the entry cannot be told apart from others. With Holm's correction over the "
         f"{found.tests:,} pairs, equal runs are ranked apart in at most {100 * ERROR:.0f} % of leaderboards"
     )
-    return [read, *(f"Not ranked: {each}" for each in found.not_ranked)]
+    entries = [entry for each in found.tables for entry in each.entries]
+    signed = "Attested: a key that you trust has signed the results, and they are as they were signed"
+    notes_of_signatures = [signed] if any(each.attested for each in entries) else []
+    return [read, *notes_of_signatures, *(f"Not ranked: {each}" for each in found.not_ranked)]
 
 
 def as_text(found: Leaderboard) -> str:
@@ -132,7 +151,7 @@ def _rank(each: Entry) -> str:
 
 def _name(each: Entry) -> str:
     seeds = f" · seeds {', '.join(map(str, each.seeds))}" if len(each.places) > 1 else ""
-    return f"{each.label}{seeds}"
+    return f"{each.label}{seeds}{' · attested' if each.attested else ''}"
 
 
 def _figures(each: Entry) -> list[str]:
