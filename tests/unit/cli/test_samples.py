@@ -165,3 +165,24 @@ def test_show_run_ledger_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "ledger.sqlite3").write_text("not a database, but long enough to be taken for one" * 99)
     with pytest.raises(BadInputError, match="cannot be read"):
         show_run(str(tmp_path), as_json=False)
+
+
+@pytest.mark.parametrize(
+    ("columns", "shown", "left_out"),
+    [
+        ("110", ["tests passed", "tokens", "seconds", "judge CPU s"], []),
+        ("50", ["tests passed"], ["judge CPU s", "seconds"]),
+        ("24", [], ["tests passed", "tokens"]),
+    ],
+)
+def test_a_narrow_terminal_shows_fewer_figures_and_whole_names(
+    run: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    columns: str, shown: list[str], left_out: list[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("COLUMNS", columns)
+    list_samples(run, ["judged=true"], limit=0, as_json=False)
+    printed = capsys.readouterr().out
+    assert "set/b#2#0" in printed
+    assert "reason" not in printed, "none has one"
+    assert [each for each in shown if each not in printed] == []
+    assert [each for each in left_out if each in printed] == []

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -54,7 +54,7 @@ def list_samples(place: str, where: Sequence[str], limit: int, *, as_json: bool)
     if not rows:
         console.print("no sample meets the conditions" if where else "no samples")
         return ExitCode.SUCCEEDED
-    console.print(_table_of(rows))
+    console.print(_table_of(rows, console.width))
     if is_cut:
         console.print(f"more than {limit}: narrow --where, or raise --limit (0: all)")
     console.print(Text(f"evalrun show {place} '{label_of(rows[0]).partition(' ')[0]}' prints the first"))
@@ -102,7 +102,7 @@ def show_sample(place: str, written: str, *, as_json: bool, all_tests: bool) -> 
         return ExitCode.SUCCEEDED
     console = open_console(width=110)
     if len({row["sample"] for row in rows}) > 1:
-        console.print(_table_of(rows))
+        console.print(_table_of(rows, console.width))
         console.print(Text(f"evalrun show {place} '{label_of(rows[0]).partition(' ')[0]}' prints the first"))
         return ExitCode.SUCCEEDED
     for row in rows:
@@ -128,29 +128,45 @@ def _chosen(run: RunSamples, conditions: Sequence[Condition], columns: Sequence[
         yield from chosen.select(list(columns)).to_pylist() if columns else chosen.to_pylist()
 
 
-def _table_of(rows: Sequence[Row]) -> Table:
+def _table_of(rows: Sequence[Row], width: int) -> Table:
+    """Return a table that fits `width` columns: where it does not, the last figures are left out."""
+    names: dict[str, list[Text]] = {}
+    if len({row["dataset"] for row in rows}) > 1:
+        names["dataset"] = [Text(row["dataset"]) for row in rows]
+    names["sample"] = [Text(label_of(row)) for row in rows]
+    status = {"status": [_status_text(row) for row in rows]}
+    figures = {
+        "tests passed": [_shown(row["pass_ratio"], "{:.0%}") for row in rows],
+        "tokens": [_shown(row["output_tokens"], "{}") for row in rows],
+        "seconds": [Text(_seconds(row["gen_time"])) for row in rows],
+        "judge CPU s": [Text(_seconds(row["total_judge_time"])) for row in rows],
+    }
+    reasons = [Text(row["not_judged_reason"] or "") for row in rows]
+    while figures and _width_of({**names, **status, **figures}) > width:
+        figures.popitem()
     table = Table(box=None, pad_edge=False)
-    several = len({row["dataset"] for row in rows}) > 1
-    if several:
-        table.add_column("dataset", overflow="fold")
-    table.add_column("sample", overflow="fold")
-    table.add_column("status")
-    for heading in ("tests passed", "tokens", "seconds", "judge CPU s"):
+    for heading in names:
+        table.add_column(heading, overflow="fold")
+    table.add_column("status", no_wrap=True)
+    for heading in figures:
         table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("reason", overflow="fold")
-    for row in rows:
-        cells: list[str | Text] = [
-            Text(label_of(row)),
-            _status_text(row),
-            "" if row["pass_ratio"] is None else f"{row['pass_ratio']:.0%}",
-            "" if row["output_tokens"] is None else str(row["output_tokens"]),
-            _seconds(row["gen_time"]),
-            _seconds(row["total_judge_time"]),
-            Text(row["not_judged_reason"] or ""),
-        ]
-        names: list[str | Text] = [Text(row["dataset"])] if several else []
-        table.add_row(*names, *cells)
+    columns = [*names.values(), *status.values(), *figures.values()]
+    if any(reason.plain for reason in reasons):
+        table.add_column("reason", overflow="fold")
+        columns.append(reasons)
+    for cells in zip(*columns, strict=True):
+        table.add_row(*cells)
     return table
+
+
+def _shown(value: object, form: str) -> Text:
+    return Text("" if value is None else form.format(value))
+
+
+def _width_of(columns: Mapping[str, Sequence[Text]]) -> int:
+    """Return how wide a table of these columns is, with two spaces between them."""
+    widest = [max(len(heading), *(text.cell_len for text in cells)) for heading, cells in columns.items()]
+    return sum(widest) + 2 * (len(widest) - 1)
 
 
 def _described(row: Row, *, all_tests: bool) -> Group:
