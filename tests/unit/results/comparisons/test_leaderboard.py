@@ -9,6 +9,7 @@ from builders.results.stored_runs import facts_of, samples_of, verdicts_of
 from evalrun_results.comparisons.comparison import RunFacts
 from evalrun_results.comparisons.leaderboard import ERROR, pairwise_p, rank_runs
 from evalrun_results.comparisons.multiple_tests import holm
+from evalrun_results.metrics.problem_totals import DatasetTotals
 
 
 def run_of(solved: int, problems: int = 200, *, place: str, temperature: float = 0.0, seed: int = 0) -> RunFacts:
@@ -81,6 +82,13 @@ def test_what_can_be_forged_or_was_stopped_early_is_not_ranked_and_named() -> No
     assert [each.places for each in board.tables[0].entries] == [("sound",)]
     assert [line.split(":")[0].split(" ")[0] for line in board.not_ranked] == ["forged", "stopped"]
     assert rank_runs([forgeable]).tables == ()
+
+
+def test_a_run_without_any_answers_is_named() -> None:
+    empty = replace(run_of(1, place="empty"), totals={"humaneval": DatasetTotals()})
+    board = rank_runs([empty, run_of(100, place="sound")])
+    assert board.not_ranked == ("empty: has no answers of humaneval",)
+    assert [each.places for each in board.tables[0].entries] == [("sound",)]
 
 
 def test_datasets_have_a_table_each_and_one_correction() -> None:

@@ -43,7 +43,7 @@ class Entry:
     coverage: float
     """Share of the table's answers that were judged, its mean over problems."""
     tokens_per_solved: float | None
-    """Output tokens of all answers for each accepted one; None where tokens are unknown or nothing was accepted."""
+    """Output tokens of all turns for each sample solved in any; None where tokens are unknown or nothing was solved."""
     attested: bool | None
     """Whether every run of the entry is as a trusted key has signed it; None where nobody asked."""
 
@@ -109,8 +109,8 @@ def rank_runs(runs: Sequence[RunFacts], attested: Collection[str] | None = None)
         first = next((own for other, own in boards if other == name), board)
         differs = () if first is board else tuple(measured_differently(first[0].run_info, board[0].run_info, name))
         tables.append(_table(name, found, apart, differs, attested))
-    not_ranked = tuple(why for name in names for run in runs if (why := _why_not_ranked(run, name)))
-    return Leaderboard(tuple(tables), sum(map(len, p_values)), not_ranked)
+    not_ranked = dict.fromkeys(why for name in names for run in runs if (why := _why_not_ranked(run, name)))
+    return Leaderboard(tuple(tables), sum(map(len, p_values)), tuple(not_ranked))
 
 
 def pairwise_p(lows: Sequence[Floats], highs: Sequence[Floats]) -> Mapping[tuple[int, int], float]:
@@ -133,6 +133,8 @@ def _why_not_ranked(run: RunFacts, name: str) -> str:
         return ""
     if forgeable := totals.flags["forgeable"]:
         return f"{run.place}: {forgeable} results of {name} can be forged ({FORGED_WHERE})"
+    if not any(each.outcomes.seen for each in totals.problems.values()):
+        return f"{run.place}: has no answers of {name}"
     return run.stopped_early or ""
 
 
@@ -201,7 +203,7 @@ def _table(
 
 def _entry(name: str, group: _Group, ranks: tuple[int, int], attested: Collection[str] | None) -> Entry:
     problems = [each for run in group.runs for each in run.totals[name].problems.values()]
-    accepted = sum(each.outcomes.accepted.bit_count() for each in problems)
+    solved = sum(each.accepted_samples.bit_count() for each in problems)
     tokens = sum(each.output_tokens for each in problems)
     counted = sum(each.answers for each in problems) == sum(each.with_tokens for each in problems)
     first = group.runs[0]
@@ -216,6 +218,6 @@ def _entry(name: str, group: _Group, ranks: tuple[int, int], attested: Collectio
         low=plus_four(group.lows)[0],
         high=plus_four(group.highs)[1],
         coverage=1.0 - float((group.highs - group.lows).mean()),
-        tokens_per_solved=tokens / accepted if accepted and counted else None,
+        tokens_per_solved=tokens / solved if solved and counted else None,
         attested=None if attested is None else all(run.place in attested for run in group.runs),
     )
