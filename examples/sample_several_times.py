@@ -4,7 +4,7 @@ import evalrun
 
 tests = {"inputs": ["3\n", "10\n"], "outputs": ["6\n", "55\n"]}
 problems = [
-    {"dataset": "triangle", "problem_id": name, "prompt": "Add 1 to n.", "ground_truth": tests} for name in ("a", "b")
+    {"dataset": "triangle", "problem_id": name, "prompt": "Sum 1..n.", "ground_truth": tests} for name in ("a", "b")
 ]
 RIGHT, WRONG = "n = int(input())\nprint(n * (n + 1) // 2)", "print(6)"
 answers = [

@@ -54,7 +54,7 @@ def measured_otherwise(first: Info, second: Info, datasets: Iterable[str]) -> li
     return lines + [line for name in datasets for line in _dataset(first, second, name)]
 
 
-def measured_differently(first: Info, second: Info, name: str) -> list[str]:
+def why_not_comparable(first: Info, second: Info, name: str) -> list[str]:
     """Return why the scores of two runs on a dataset say nothing of each other; empty if they may be compared.
 
     Models, engines and seeds may differ. Sampling, prompts, tests and the judge may not.

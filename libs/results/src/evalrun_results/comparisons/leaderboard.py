@@ -5,7 +5,7 @@ pairs of the leaderboard. So runs that are truly equal are ranked apart in at mo
 number of runs. Runs that were measured in another way stand in another table: their scores say nothing of each other.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Final
@@ -13,9 +13,10 @@ from typing import Final
 import numpy as np
 
 from evalrun_results.comparisons.comparison import RunFacts, natural_order
-from evalrun_results.comparisons.conditions import differ_by_seed_alone, measured_differently, seed_of
+from evalrun_results.comparisons.conditions import differ_by_seed_alone, seed_of, why_not_comparable
 from evalrun_results.comparisons.multiple_tests import holm, sign_flip_p
 from evalrun_results.comparisons.roles import role_in
+from evalrun_results.comparisons.several import first_fit
 from evalrun_results.metrics.intervals import Floats, plus_four
 from evalrun_results.metrics.problem_totals import FORGED_WHERE, DatasetTotals
 from evalrun_results.samples import JsonObject
@@ -98,8 +99,12 @@ def rank_runs(runs: Sequence[RunFacts], attested: Collection[str] | None = None)
         attested: places of the runs that are as a trusted key has signed them; None: not asked.
     """
     names = sorted({name for run in runs for name in run.totals})
-    fit = {name: [run for run in runs if name in run.totals and not _why_not_ranked(run, name)] for name in names}
-    boards = [(name, board) for name in names for board in _boards(name, fit[name])]
+    not_ranked: list[str] = []
+    boards: list[tuple[str, list[RunFacts]]] = []
+    for name in names:
+        reasons = [(run, _why_not_ranked(run, name)) for run in runs if name in run.totals]
+        not_ranked += [why for _, why in reasons if why]
+        boards += [(name, board) for board in _boards(name, [run for run, why in reasons if not why])]
     groups = [_groups(name, board) for name, board in boards]
     p_values = [pairwise_p([each.lows for each in found], [each.highs for each in found]) for found in groups]
     adjusted = iter(holm([p for each in p_values for p in each.values()]))
@@ -107,10 +112,9 @@ def rank_runs(runs: Sequence[RunFacts], attested: Collection[str] | None = None)
     for (name, board), found, tested in zip(boards, groups, p_values, strict=True):
         apart = {pair for pair in tested if next(adjusted) < ERROR}
         first = next((own for other, own in boards if other == name), board)
-        differs = () if first is board else tuple(measured_differently(first[0].run_info, board[0].run_info, name))
+        differs = () if first is board else tuple(why_not_comparable(first[0].run_info, board[0].run_info, name))
         tables.append(_table(name, found, apart, differs, attested))
-    not_ranked = dict.fromkeys(why for name in names for run in runs if (why := _why_not_ranked(run, name)))
-    return Leaderboard(tuple(tables), sum(map(len, p_values)), tuple(not_ranked))
+    return Leaderboard(tuple(tables), sum(map(len, p_values)), tuple(dict.fromkeys(not_ranked)))
 
 
 def pairwise_p(lows: Sequence[Floats], highs: Sequence[Floats]) -> Mapping[tuple[int, int], float]:
@@ -128,9 +132,7 @@ def pairwise_p(lows: Sequence[Floats], highs: Sequence[Floats]) -> Mapping[tuple
 
 
 def _why_not_ranked(run: RunFacts, name: str) -> str:
-    totals = run.totals.get(name)
-    if totals is None:
-        return ""
+    totals = run.totals[name]
     if forgeable := totals.flags["forgeable"]:
         return f"{run.place}: {forgeable} results of {name} can be forged ({FORGED_WHERE})"
     if not any(each.outcomes.seen for each in totals.problems.values()):
@@ -140,29 +142,17 @@ def _why_not_ranked(run: RunFacts, name: str) -> str:
 
 def _boards(name: str, runs: Sequence[RunFacts]) -> list[list[RunFacts]]:
     """Return the runs that were measured in the same way, together; the most runs first."""
-    boards = _first_fit(runs, lambda board, run: not measured_differently(board[0].run_info, run.run_info, name))
+    boards = first_fit(runs, lambda board, run: not why_not_comparable(board[0].run_info, run.run_info, name))
     return sorted(boards, key=lambda board: -len(board))
 
 
 def _groups(name: str, runs: Sequence[RunFacts]) -> list[_Group]:
     problems = sorted({key for run in runs for key, each in run.totals[name].problems.items() if each.outcomes.seen})
-    pooled = _first_fit(
+    pooled = first_fit(
         runs, lambda group, run: all(differ_by_seed_alone(other.run_info, run.run_info, [name]) for other in group)
     )
     bounds = [np.mean([_scores(run.totals[name], problems) for run in group], axis=0) for group in pooled]
     return [_Group(tuple(group), lows, highs) for group, (lows, highs) in zip(pooled, bounds, strict=True)]
-
-
-def _first_fit(runs: Sequence[RunFacts], fits: Callable[[Sequence[RunFacts], RunFacts], bool]) -> list[list[RunFacts]]:
-    """Put each run into the first group that it fits in, or into a group of its own."""
-    groups: list[list[RunFacts]] = []
-    for run in runs:
-        group = next((each for each in groups if fits(each, run)), None)
-        if group is None:
-            groups.append([run])
-        else:
-            group.append(run)
-    return groups
 
 
 def _scores(totals: DatasetTotals, problems: Sequence[str]) -> list[list[float]]:

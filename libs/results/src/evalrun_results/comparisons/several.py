@@ -1,6 +1,6 @@
 """Compares three or more runs: a baseline with the others, or all pairs. Seeds are pooled. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from string import ascii_uppercase
@@ -146,16 +146,22 @@ def configurations_of(runs: Sequence[RunFacts], *, pool_seeds: bool) -> tuple[Co
     Raises:
         ValueError: there are more configurations than letters.
     """
+    groups = first_fit(runs, lambda group, run: pool_seeds and _belongs(run, group))
+    if len(groups) > MAX_CONFIGURATIONS:
+        raise ValueError(f"{len(groups)} configurations: at most {MAX_CONFIGURATIONS} are compared at once")
+    return tuple(Configuration(letter, tuple(group)) for letter, group in zip(ascii_uppercase, groups, strict=False))
+
+
+def first_fit(runs: Sequence[RunFacts], fits: Callable[[Sequence[RunFacts], RunFacts], bool]) -> list[list[RunFacts]]:
+    """Put each run into the first group that it fits in, or into a group of its own."""
     groups: list[list[RunFacts]] = []
     for run in runs:
-        group = next((each for each in groups if pool_seeds and _belongs(run, each)), None)
+        group = next((each for each in groups if fits(each, run)), None)
         if group is None:
             groups.append([run])
         else:
             group.append(run)
-    if len(groups) > MAX_CONFIGURATIONS:
-        raise ValueError(f"{len(groups)} configurations: at most {MAX_CONFIGURATIONS} are compared at once")
-    return tuple(Configuration(letter, tuple(group)) for letter, group in zip(ascii_uppercase, groups, strict=False))
+    return groups
 
 
 def compare_several(configurations: tuple[Configuration, ...], *, all_pairs: bool) -> SeveralRuns:

@@ -69,9 +69,14 @@ def runs_below(place: str) -> list[HistoryRun]:
     Raises:
         BadInputError: there is none.
     """
+    return [_opened(each) for each in places_below(place)]
+
+
+def places_below(place: str) -> list[str]:
+    """Return where the runs of `runs_below` lie, without reading them. Raises BadInputError as it does."""
     if _is_run(place):
-        return [_opened(place)]
-    found = [_opened(below) for below in _below(place) if _is_run(below)]
+        return [place]
+    found = [below for below in _below(place) if _is_run(below)]
     if not found:
         raise BadInputError(
             f"{place}: no summary.json here or in subfolders: name a run's outputs, or a directory of runs"

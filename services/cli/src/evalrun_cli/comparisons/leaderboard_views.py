@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table as TerminalTable
 
 from evalrun_cli.attestation.requirement import read_trust, why_not_attested
-from evalrun_cli.comparisons.history import runs_below
+from evalrun_cli.comparisons.history import places_below
 from evalrun_cli.comparisons.views import cell, plain, run_facts, terminal, write
 from evalrun_results.comparisons.leaderboard import ERROR, Entry, Leaderboard, Table, rank_runs
 from evalrun_results.comparisons.roles import named_with_role
@@ -36,16 +36,12 @@ def print_leaderboard(
     """
     if revocations is not None and not trust:
         raise BadInputError("--revocations: says nothing without the keys that you trust: add --trust FILE")
-    runs = list(dict.fromkeys(_runs_in(places)))
+    runs = list(dict.fromkeys(run for each in places for run in places_below(each)))
     found = rank_runs([run_facts(each) for each in runs], _attested(runs, trust, revocations) if trust else None)
     if not found.tables:
         raise BadInputError("; ".join(found.not_ranked) or f"{', '.join(places)}: the runs have no results")
     write(VIEWS[view](found), output)
     return ExitCode.SUCCEEDED
-
-
-def _runs_in(places: Sequence[str]) -> list[str]:
-    return [run.place for each in places for run in runs_below(each)]
 
 
 def _attested(places: Sequence[str], trust: Sequence[Path], revocations: Path | None) -> set[str]:
