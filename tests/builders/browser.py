@@ -32,6 +32,8 @@ class Browser:
     """Addresses of everything that the page asked for."""
     messages: list[str] = field(default_factory=list)
     """What the console and the content security policy said."""
+    unanswered: dict[str, str] = field(default_factory=dict)
+    """Addresses that the page asked for and has not wholly got, by request."""
     _number: int = 0
     _answers: dict[int, asyncio.Future[Any]] = field(default_factory=dict)
 
@@ -64,6 +66,9 @@ class Browser:
     def _take_event(self, method: str, event: dict[str, Any]) -> None:
         if method == "Network.requestWillBeSent":
             self.requests.append(event["request"]["url"])
+            self.unanswered[event["requestId"]] = event["request"]["url"]
+        elif method in {"Network.loadingFinished", "Network.loadingFailed"}:
+            self.unanswered.pop(event["requestId"], None)
         elif method == "Runtime.exceptionThrown":
             details = event["exceptionDetails"]
             self.messages.append(details.get("exception", {}).get("description") or details["text"])
@@ -92,9 +97,17 @@ class Browser:
             if await self.run(f"!!({script})"):
                 return
             if asyncio.get_running_loop().time() > deadline:
-                shown = await self.run("document.body.innerText.slice(0, 1500)")
-                raise AssertionError(f"never true: {script}\n{shown}\n{self.messages}")
+                raise AssertionError(f"never true: {script}\n{await self._describe_page()}")
             await asyncio.sleep(_PAUSE_SECONDS)  # a page has no event for "it looks like this now"
+
+    async def _describe_page(self) -> str:
+        """Tell what the page shows, where the keys go, and what it still waits for."""
+        where = await self.run("`${location.hash}, focus on ${document.activeElement?.outerHTML.slice(0, 200)}`")
+        shown = await self.run("document.body.innerText.slice(0, 500)")
+        return (
+            f"address: {where}\nmessages: {self.messages}\nlast requests: {self.requests[-5:]}\n"
+            f"unanswered: {[*self.unanswered.values()]}\n{shown}"
+        )
 
     async def look(self, width: int, height: int = 900, scheme: str = "light") -> None:
         """Set the window's size and the colour scheme."""

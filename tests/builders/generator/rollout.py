@@ -60,8 +60,8 @@ class RayHead:
     def __init__(self, python: Path, directory: Path) -> None:
         self.python = python
         self.address = ""
-        # Sockets lie below it, and their paths are short.
-        self._temporary = Path(tempfile.mkdtemp(prefix="evalrun-ray-", dir="/tmp"))
+        # Sockets lie below it, and their paths are short. No prefix of a run's own Ray: runs remove what such has left.
+        self._temporary = Path(tempfile.mkdtemp(prefix="evalrun-test-ray-", dir="/tmp"))
         self._log = directory / "ray.log"
         self._process: asyncio.subprocess.Process | None = None
         self.environment = {

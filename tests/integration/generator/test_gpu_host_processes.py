@@ -108,12 +108,20 @@ def test_directory_of_a_killed_owner_goes_with_its_processes(tmp_path: Path) -> 
     assert not directory.exists()
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[]", '{"pid": "x", "start": 1}'])
-def test_directory_without_a_readable_owner_goes(content: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [None, "", "{}", "[]", '{"pid": "x", "start": 1}'])
+def test_directory_without_a_readable_owner_stays_with_its_processes(content: str | None, tmp_path: Path) -> None:
     directory = tmp_path / f"{PREFIX}odd"
     directory.mkdir()
-    (directory / OWNER).write_text(content)
-    assert remove_abandoned(tmp_path) == [directory]
+    if content is not None:
+        (directory / OWNER).write_text(content)
+    foreign = subprocess.Popen(["sleep", "600"], cwd=directory)
+    try:
+        assert remove_abandoned(tmp_path) == []
+        assert directory.is_dir()
+        assert foreign.poll() is None
+    finally:
+        foreign.kill()
+        foreign.wait()
 
 
 def test_download_leaves_out_the_same_weights_in_other_formats() -> None:

@@ -46,6 +46,12 @@ class SessionDirectory:
 
     def remove(self) -> None:
         """Remove the directory with its contents."""
+        # The owner's name goes last: a directory without it would never be taken for abandoned.
+        for path in self.path.iterdir() if self.path.is_dir() else ():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != OWNER:
+                path.unlink(missing_ok=True)
         shutil.rmtree(self.path, ignore_errors=True)
 
 
@@ -54,7 +60,7 @@ def make_session_directory(place: Path = PLACE) -> SessionDirectory:
     unnamed = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=place))
     owner = {"pid": os.getpid(), "start": start_time(os.getpid())}
     (unnamed / OWNER).write_text(json.dumps(owner))
-    # It gets its name with its owner in it: without one, another run would take it for abandoned and remove it.
+    # It gets its name with its owner in it: one without would stay for ever if this process were killed now.
     directory = SessionDirectory(unnamed.rename(place / unnamed.name.removeprefix(".")))
     directory.temporary.mkdir()
     directory.code.mkdir()
@@ -81,15 +87,18 @@ def remove_abandoned(place: Path = PLACE) -> list[Path]:
 
 
 def abandoned_directories(place: Path = PLACE) -> list[Path]:
-    """Return this user's directories whose owner has ended without removing them."""
+    """Return this user's directories whose owner has ended without removing them.
+
+    A directory that names no owner is somebody else's, whatever its name: what runs in it is not killed.
+    """
     own = (path for path in sorted(place.glob(f"{PREFIX}*")) if not path.is_symlink())
-    return [path for path in own if path.stat().st_uid == os.getuid() and not _owner_lives(path)]
+    return [path for path in own if path.stat().st_uid == os.getuid() and _owner_has_ended(path)]
 
 
-def _owner_lives(path: Path) -> bool:
+def _owner_has_ended(path: Path) -> bool:
     try:
         owner = json.loads((path / OWNER).read_text())
-        return start_time(int(owner["pid"])) == int(owner["start"])
+        return start_time(int(owner["pid"])) != int(owner["start"])
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
