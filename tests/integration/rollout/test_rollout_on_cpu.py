@@ -138,36 +138,19 @@ def hang(head: RayHead) -> list[int]:
 
 
 @asynccontextmanager
-async def one_replica_serving(
-    gen_cpu: Path, directory: Path, capfd: pytest.CaptureFixture[str]
-) -> AsyncIterator[tuple[LedgerServer, RayHead, Rollouts]]:
-    """Start Ray and a generator of one replica, and wait for answers; with another Ray if none come in 900 s.
-
-    A replica was once seen on a busy machine that neither served nor failed for 20 minutes, for a cause that is not
-    known. Where that happens again, what its processes do is printed even if the test then passes.
-    """
+async def one_replica_serving(gen_cpu: Path, directory: Path) -> AsyncIterator[tuple[LedgerServer, RayHead, Rollouts]]:
+    """Start Ray and a generator of one replica, and wait for answers."""
     model = await make_tiny_model(gen_cpu, directory / "model")
     order = run_config(directory, model, replicas=1, gpusPerNode=1)
-    for is_last in (False, True):
-        async with ledger_server(work_items(2000)) as server, ray_head(gen_cpu, directory, gpus=1) as head:
-            rollouts = Rollouts(head, order, server, directory)
-            await rollouts.start()
-            try:
-                await rollouts.until("20 stored", 900)
-            except pytest.fail.Exception as error:
-                if is_last:
-                    raise
-                with capfd.disabled():
-                    print(f"\nno replica served, starting Ray again: {error}")
-                continue
-            yield server, head, rollouts
-            return
+    async with ledger_server(work_items(2000)) as server, ray_head(gen_cpu, directory, gpus=1) as head:
+        rollouts = Rollouts(head, order, server, directory)
+        await rollouts.start()
+        await rollouts.until("20 stored")
+        yield server, head, rollouts
 
 
-async def test_a_replica_outlives_its_generator_and_is_ended_where_it_hangs(
-    gen_cpu: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    async with one_replica_serving(gen_cpu, tmp_path, capfd) as (server, head, rollouts):
+async def test_a_replica_outlives_its_generator_and_is_ended_where_it_hangs(gen_cpu: Path, tmp_path: Path) -> None:
+    async with one_replica_serving(gen_cpu, tmp_path) as (server, head, rollouts):
         loaded = {key: replica.load_format for key, replica in starts(server).items()}
         assert set(loaded.values()) <= {"auto", ""}, "a start that never served has no format"
 
