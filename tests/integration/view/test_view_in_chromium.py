@@ -64,7 +64,8 @@ async def check_samples_page(browser: Browser, address: str) -> None:
     await search(browser, "tokens>many")
     await browser.until("document.querySelector('.problem').textContent.includes('many is no number')")
     await search(browser, "")
-    await browser.until(f"{COUNTER} === '600 of 600 samples'")
+    await browser.until("!document.querySelector('.problem').textContent")
+    assert await browser.run(f"{COUNTER} === '600 of 600 samples'")
 
     await browser.run("document.querySelector('[title=\"sort by output tokens\"]').click()")
     await browser.run("document.querySelector('[title=\"sort by output tokens\"]').click()")
@@ -85,6 +86,21 @@ async def test_samples_page_filter_search_sort_and_keyboard_work(tmp_path: Path)
         await check_samples_page(browser, address)
         assert browser.messages == []
         assert is_own(browser.requests, address)
+
+
+async def test_sample_opened_while_the_table_changes_is_shown(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "night", the_samples())
+    async with view_served(run) as address, open_browser(tmp_path / "profile") as browser:
+        await browser.look(1280)
+        await browser.open(f"{address}#/run/night/samples")
+        await browser.until(f"{ROWS}.length > 0")
+        # In one task: the page learns of its new address only after it.
+        await browser.run(
+            "document.querySelector('.rows .row').click(),"
+            " document.querySelector('[title=\"sort by output tokens\"]').click()"
+        )
+        await browser.until("document.querySelector('h1')?.textContent === 'set/0 · sample 0'")
+        assert "/sample/" in await browser.run("location.hash")
 
 
 async def test_static_files_same_page_works_from_any_web_server(tmp_path: Path) -> None:

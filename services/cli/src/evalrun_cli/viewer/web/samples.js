@@ -55,6 +55,7 @@ class SamplesView {
   }
 
   leave() {
+    clearTimeout(this.timer);
     removeEventListener("resize", this.onResize);
   }
 
@@ -142,9 +143,10 @@ class SamplesView {
     }, TYPING_MILLISECONDS);
   }
 
-  /** Put the view into the address, without a new entry in the history. */
+  /** Put the view into the address, without a new entry in the history. An address that leads elsewhere stays. */
   remember() {
-    history.replaceState(null, "", `#/run/${encodeURIComponent(this.run.id)}/samples${this.parameters()}`);
+    const own = `#/run/${encodeURIComponent(this.run.id)}/samples`;
+    if (location.hash.split("?")[0] === own) history.replaceState(null, "", own + this.parameters());
   }
 
   parameters() {
