@@ -47,10 +47,12 @@ PACED_COUNT = 90
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Allow the tests of this directory more time: the first waits for images and the installation."""
+    """Allow the tests of this directory more time: the first waits for images, which took 960 s to build beside all other
+    tests on two cores, and for the installation.
+    """
     for item in items:
         if HERE in item.path.parents:
-            item.add_marker(pytest.mark.timeout(900))
+            item.add_marker(pytest.mark.timeout(1800))
 
 
 @pytest.fixture(scope="session")
