@@ -47,8 +47,8 @@ PACED_COUNT = 90
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Allow the tests of this directory more time: the first waits for images, which took 960 s to build beside all other
-    tests on two cores, and for the installation.
+    """Allow the tests of this directory more time: the first waits for images, which two cores built in 960 s beside
+    the other tests, and for the installation.
     """
     for item in items:
         if HERE in item.path.parents:

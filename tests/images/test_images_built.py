@@ -56,6 +56,13 @@ PROGRAMS = {
     "c": '#include <stdio.h>\nint main(void) { int a, b; scanf("%d %d", &a, &b); printf("%d\\n", a + b); }',
     "cpp": "#include <iostream>\nint main() { int a, b; std::cin >> a >> b; std::cout << a + b << std::endl; }",
 }
+MORE_PROGRAMS = {
+    "go": 'package main\nimport "fmt"\nfunc main() { var a, b int; fmt.Scan(&a, &b); fmt.Println(a + b) }\n',
+    "javascript": "console.log(require('fs').readFileSync(0, 'utf8').split(' ').reduce((sum, each) => sum + +each, 0))",
+    "rust": "use std::io::*;\nfn main() { let mut text = String::new(); stdin().read_to_string(&mut text).unwrap();\n"
+    'println!("{}", text.split_whitespace().map(|each| each.parse::<i64>().unwrap()).sum::<i64>()); }',
+}
+"""Of the languages that sandbox-all adds."""
 
 SUMS = json.dumps(["20 22\n", "1 2\n"])
 
@@ -239,6 +246,25 @@ def test_the_graders_flavour_scores_every_kind_of_row_that_verl_routes(
         check_bill_of_materials("sandbox-graders", root, root / "opt" / "evalrun", root / "opt" / "graders")
     assert {"verl", "sympy", "mathruler"} <= packages
     assert not packages & {"torch", "ray", "antlr4"}
+
+
+def test_sandbox_of_all_languages_runs_each_fully_contained(
+    images: Images, record_property: Callable[[str, object], None]
+) -> None:
+    built = images.build("sandbox-all")
+    assert built.config()["User"] == f"{USER}:{USER}"
+    done = built.run([PYTHON, "-c", ASKS_A_SANDBOX, json.dumps(PROGRAMS | MORE_PROGRAMS), SUMS])
+    assert done.code == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["info"]["level"] == "full"
+    assert told["outputs"] == {language: ["42\n", "3\n"] for language in PROGRAMS | MORE_PROGRAMS}
+    megabytes = built.megabytes()
+    record_property("sandbox_all_mb", round(megabytes))
+    assert megabytes < MAX_MB["sandbox"] + 1000
+    alone = images.build("sandbox-all", MORE_LANGUAGES="nodejs")
+    done = alone.run([PYTHON, "-c", ASKS_A_SANDBOX, json.dumps({"javascript": MORE_PROGRAMS["javascript"]}), SUMS])
+    assert sorted(json.loads(done.stdout)["info"]["languages"]) == ["c", "cpp", "javascript", "python"]
+    record_property("sandbox_javascript_mb", round(alone.megabytes()))
 
 
 def test_a_package_that_no_lock_names_is_refused(images: Images) -> None:

@@ -21,6 +21,7 @@ from evalrun_judge.sandboxes import (
     SandboxUnreachableError,
 )
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo, ended
+from evalrun_registry.languages import LANGUAGES
 
 REQUEST = RunRequest(language="python", code="print(input())", inputs=[b"1"])
 
@@ -171,7 +172,7 @@ async def test_a_sandbox_that_comes_back_is_used_again() -> None:
     assert (await waiting).runs == [ended(b"1")]
     info = pool.describe()
     assert info is not None
-    assert (info.slots, info.level, info.languages) == (2, "full", ("python", "c", "cpp"))
+    assert (info.slots, info.level, info.languages) == (2, "full", (*LANGUAGES,))
     await pool.close()
 
 

@@ -15,6 +15,7 @@ from evalrun_executor.contained.limits import resident_limit_mib, wall_limit
 from evalrun_executor.errors import ExecutorLost
 from evalrun_executor.private_files import list_contents, list_job_fields, read_files
 from evalrun_executor.timeouts import find_cut
+from evalrun_executor.toolchain import make_execution
 from evalrun_executor.zygotes.frame_reader import (
     MAX_TEXT,
     FrameReader,
@@ -26,6 +27,7 @@ from evalrun_executor.zygotes.frame_reader import (
 )
 from evalrun_executor.zygotes.program_pipes import ProgramPipes
 from evalrun_executor.zygotes.zygote_process import ZygoteProcess
+from evalrun_registry.languages import LANGUAGES
 
 MAX_OUTPUT_BYTES = 256 << 20
 """Maximum bytes of stdout of one request's runs together. The run that passes it has printed too much."""
@@ -87,7 +89,7 @@ class Batch:
             zygote: runs it.
             request: the program and its inputs.
             kind: a `frames.KIND_*`.
-            executable: descriptor of a compiled program, which the caller closes.
+            executable: descriptor of a compiled program or an interpreter, which the caller closes.
             allowed: the time limit for these runs, longer than the request's on a slow machine; None: the request's.
         """
         limits = request.limits
@@ -97,9 +99,12 @@ class Batch:
         self._executable = executable
         self.request = request
         self._output_bytes = limits.output_kib * 1024
+        language = LANGUAGES[request.language]
         job = frames.Job(
-            request.mode, "", request.code.encode("utf-8", "surrogatepass"), self.allowed,
+            request.mode, "" if language.interpreter is None else language.interpreter.source,
+            request.code.encode("utf-8", "surrogatepass"), self.allowed,
             limits.memory_mib, self._output_bytes, [len(text) for text in request.inputs], *list_job_fields(request),
+            make_execution(request.language, limits.memory_mib),
         )  # fmt: skip
         self.work = Work(job, [*request.inputs, *list_contents(request)], range(len(request.inputs)))
         self._rules = RunRules(
@@ -107,7 +112,7 @@ class Batch:
             self._output_bytes,
             self.allowed,
             limits.memory_mib,
-            resident_limit_mib(limits.memory_mib, compiled=kind == frames.KIND_EXECUTABLE),
+            resident_limit_mib(limits.memory_mib, language.footprint.resident_mib),
             not zygote.is_filtered,
         )
         self._stopped = False

@@ -154,8 +154,9 @@ class Executor:
         harnesses = {"calls": CALL_HARNESS, **plan.preload}
         packages = [*interpreter.package_dirs, *(str(path.resolve()) for path in plan.package_dirs)]
         self._zygote_plan = ZygotePlan(
-            interpreter, identity, packages, plan.contain, harnesses, str(plan.work_dir) if plan.work_dir else None
-        )
+            interpreter, identity, packages, plan.contain, harnesses, self._toolchain.interpreters,
+            str(plan.work_dir) if plan.work_dir else None,
+        )  # fmt: skip
         try:
             self._report = await self._probe(await self._get_zygote())
             await asyncio.to_thread(self._machine.probe)
@@ -194,11 +195,22 @@ class Executor:
         try:
             zygote = await self._get_zygote()
             allowed = self._settlement.allowed_seconds(request.limits.time_seconds)
-            if LANGUAGES[request.language].driver is Driver.PYTHON:
-                return await self._settle(Batch(zygote, request, _choose_kind(request, zygote), allowed=allowed))
-            return await self._compile_and_run(request, zygote, allowed)
+            match LANGUAGES[request.language].driver:
+                case Driver.PYTHON:
+                    return await self._settle(Batch(zygote, request, _choose_kind(request, zygote), allowed=allowed))
+                case Driver.INTERPRETER:
+                    return await self._interpret(request, zygote, allowed)
+                case Driver.EXECUTABLE:
+                    return await self._compile_and_run(request, zygote, allowed)
         finally:
             self._admitted -= 1
+
+    async def _interpret(self, request: RunRequest, zygote: ZygoteProcess, allowed: float) -> RunReply:
+        interpreter = os.open(self._toolchain.interpreter(request.language), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return await self._settle(Batch(zygote, request, frames.KIND_INTERPRETED, interpreter, allowed=allowed))
+        finally:
+            os.close(interpreter)
 
     async def _compile_and_run(self, request: RunRequest, zygote: ZygoteProcess, allowed: float) -> RunReply:
         stage = CompileStage(zygote, self._toolchain, request)

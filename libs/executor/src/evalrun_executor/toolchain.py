@@ -1,19 +1,24 @@
-"""The compilers on this machine, and the command lines to try."""
+"""The compilers and interpreters on this machine, and their command lines."""
 
 import shutil
 from collections.abc import Mapping
 
-from evalrun_registry.languages import LANGUAGES
+from evalrun_executor.contained.frames import ExecutionFields
+from evalrun_registry.languages import LANGUAGES, Driver
 
 COMPILER_PATH = "/usr/bin:/bin"
-"""Directories of compilers: the Landlock rules let the compile stage execute what is there."""
+"""Directories of compilers and interpreters: the Landlock rules let the compile stage execute what is there."""
 _COMPILATIONS = {name: each.compilation for name, each in LANGUAGES.items() if each.compilation is not None}
-COMPILERS: Mapping[str, str] = {name: each.compiler for name, each in _COMPILATIONS.items()}
-"""The compiler's file name by language."""
+_INTERPRETERS = {name: each.interpreter for name, each in LANGUAGES.items() if each.interpreter is not None}
+COMPILERS: Mapping[str, str] = {
+    **{name: each.compiler for name, each in _COMPILATIONS.items()},
+    **{name: each.program for name, each in _INTERPRETERS.items()},
+}
+"""The file name of the compiler or interpreter by language."""
 
 
 class Toolchain:
-    """The compilers found, and whether they can link statically, which the first program of a language shows.
+    """The compilers and interpreters found, and whether a compiler can link statically, which its first program shows.
 
     Args:
         compilers: path by language; None: those that are on this machine.
@@ -23,20 +28,30 @@ class Toolchain:
         if compilers is None:
             found = {name: shutil.which(compiler, path=COMPILER_PATH) for name, compiler in COMPILERS.items()}
             compilers = {name: path for name, path in found.items() if path}
-        self._commands = {name: _commands(name, path) for name, path in compilers.items()}
+        self._commands = {name: _commands(name, path) for name, path in compilers.items() if name in _COMPILATIONS}
+        self._interpreters = {name: path for name, path in compilers.items() if name in _INTERPRETERS}
 
     @property
     def languages(self) -> list[str]:
-        """Languages whose compiler is here."""
-        return sorted(self._commands)
+        """Languages whose compiler or interpreter is here."""
+        return sorted({**self._commands, **self._interpreters})
+
+    @property
+    def interpreters(self) -> list[str]:
+        """Paths of the interpreters that are here."""
+        return sorted(self._interpreters.values())
+
+    def interpreter(self, language: str) -> str:
+        """Return the path of the program that runs texts of this language."""
+        return self._interpreters[language]
 
     def commands(self, language: str) -> list[list[str]]:
         """Return the command lines to try in order, with placeholders for the names of source and output."""
         return self._commands[language]
 
     def source(self, language: str) -> str:
-        """Return the name of the file that the compiler reads."""
-        return _COMPILATIONS[language].source
+        """Return the name of the file that the compiler or the interpreter reads."""
+        return (_COMPILATIONS.get(language) or _INTERPRETERS[language]).source
 
     def learn(self, language: str, command: list[str]) -> None:
         """Note that this command worked. The commands before it need static libraries that are missing here."""
@@ -48,6 +63,19 @@ class Toolchain:
 def _commands(language: str, compiler: str) -> list[list[str]]:
     filled = {"{compiler}": compiler}
     return [[filled.get(word, word) for word in command] for command in _COMPILATIONS[language].commands]
+
+
+def make_execution(language: str, memory_mib: int) -> ExecutionFields | None:
+    """Return how programs of this language are started, or None where nothing is executed."""
+    described = LANGUAGES[language]
+    if described.driver is Driver.PYTHON:
+        return None
+    words = ["main"]
+    if described.interpreter is not None:
+        filled = [word.replace("{memory_mib}", str(memory_mib)) for word in described.interpreter.arguments]
+        words = [described.interpreter.program, *filled]
+    footprint = described.footprint
+    return [word.encode() for word in words], footprint.mapped_mib, footprint.reserved_mib
 
 
 def static_is_missing(stderr: bytes) -> bool:

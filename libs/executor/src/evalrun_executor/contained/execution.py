@@ -1,4 +1,4 @@
-"""A child that becomes a compiled program."""
+"""A child that becomes a compiled program, or the interpreter of a program's text."""
 
 from __future__ import annotations
 
@@ -14,15 +14,20 @@ _EXECVEAT = {"x86_64": 322, "aarch64": 281}
 _AT_EMPTY_PATH = 0x1000
 
 
-def prepare_execution(machine: str) -> Callable[[], object]:
-    """Return the step that becomes the program on descriptor 3; it never returns."""
+def prepare_execution(machine: str, arguments: list[bytes]) -> Callable[[], object]:
+    """Return the step that becomes the program on descriptor 3; it never returns.
+
+    Args:
+        machine: the architecture.
+        arguments: of the program, its name first.
+    """
     # Python ignores these two, and an executed program inherits that. Programs expect the defaults.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     call = _EXECVEAT[machine]
     # All arguments are made before the fork: making them in each child would cost it page faults.
     place, flags = Int(EXECUTABLE_FD), Int(_AT_EMPTY_PATH)
-    pointers = (Text * 2)(b"main", None)
+    pointers = (Text * (len(arguments) + 1))(*arguments, None)
     environment = (Text * 3)(b"PATH=/usr/bin:/bin", b"LANG=C.UTF-8", None)
 
     def execute() -> None:

@@ -14,9 +14,14 @@ from _collections_abc import Callable
 
 (
     KIND_PROGRAM, KIND_HARNESS, KIND_COMPILE, KIND_EXECUTABLE, KIND_HARNESS_WORKER, KIND_SESSION, KIND_PROGRAM_WORKER,
-) = range(7)  # fmt: skip
+    KIND_INTERPRETED,
+) = range(8)  # fmt: skip
 """Kinds of spawned processes: a runner of a Python program, harness, compiler or executable; a harness worker; the
-worker of a live session; a worker for Python programs of one input."""
+worker of a live session; a worker for Python programs of one input; a runner of a text that an executable reads."""
+
+ExecutionFields = tuple[list[bytes], int, int]
+"""How an executable is started: its arguments with its name, where `{source}` stands for the path of its text; the MiB
+that it may map beyond its limit, and those that it may reserve without use."""
 
 FRAME = struct.Struct("<BI")
 """Type of frame, payload bytes."""
@@ -78,10 +83,11 @@ class Job:
         sizes: list[int],
         placed: list[tuple[bytes, int]] | None = None,
         wanted: list[bytes] | None = None,
+        execution: ExecutionFields | None = None,
     ) -> None:
         self.mode = mode
         self.source = source
-        """Name of the file that a compiler reads; empty in a job of any other kind."""
+        """Name of the file that a compiler or an interpreter reads; empty in a job of any other kind."""
         self.code = code
         """Empty in a harness worker, see `decode_job`."""
         self.code_size = len(code)
@@ -94,12 +100,14 @@ class Job:
         """Path and bytes of each file that the private directory holds before a run, see `exchange`."""
         self.wanted = wanted or []
         """Paths of the files that come back after it."""
+        self.execution = execution
+        """None: nothing is executed."""
 
     def encode(self) -> bytes:
         """Return the first part of the memory file. The inputs follow, then the files to place."""
         fields = (
             self.mode, self.source, self.code_size, self.time_seconds, self.memory_mib, self.output_bytes, self.sizes,
-            self.placed, self.wanted,
+            self.placed, self.wanted, self.execution,
         )  # fmt: skip
         body = marshal.dumps(fields, 2)  # version 2 reads the same in every Python
         return struct.pack("<Q", len(body)) + body + self.code

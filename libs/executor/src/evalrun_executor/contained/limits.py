@@ -11,14 +11,10 @@ STOP_FACTOR = 1.2
 INTERPRETER_MIB = 64
 """Address space that the interpreter itself takes (30 MiB measured), on top of the program's own limit. Wider than what
 it holds, so that the resident memory decides (`resident_limit_mib`)."""
-INTERPRETER_RESIDENT_MIB = 12
-"""Resident memory of a Python program that does nothing (CPython 3.11), on top of its own limit."""
-COMPILED_RESIDENT_MIB = 2
-"""The same of a compiled program."""
+RUNNER_RESIDENT_MIB = 24
+"""Resident memory with which the figure of an executed program begins: the runner's that became it."""
 PYTHON_STACK_MIB = 64
 """Main thread's stack. Threads get 8 MiB, as usual, unless the program asks for another size."""
-COMPILED_MIB = 32
-"""The same of a compiled program: its text, libraries, and its threads' stacks of 2 MiB each."""
 FILE_MIB = 64
 """Largest file in the private directory."""
 MAX_INPUT_MIB = 4096
@@ -47,14 +43,14 @@ def wall_limit(time_seconds: float) -> float:
     return 2 * time_seconds + 5
 
 
-def resident_limit_mib(memory_mib: int, *, compiled: bool) -> int:
-    """Return the resident memory above which a program has passed its limit, whatever address space it had left.
+def resident_limit_mib(memory_mib: int, idle_mib: int) -> int:
+    """Return the resident memory above which a program has passed its limit, whatever it was allowed to map.
 
-    A compiled program's own figure begins with the one of the runner that became it.
+    Args:
+        memory_mib: the limit.
+        idle_mib: what a program of its language has resident that does nothing.
     """
-    if compiled:
-        return max(memory_mib + COMPILED_RESIDENT_MIB, 2 * INTERPRETER_RESIDENT_MIB)
-    return memory_mib + INTERPRETER_RESIDENT_MIB
+    return max(memory_mib + idle_mib, RUNNER_RESIDENT_MIB)
 
 
 def _round_up(seconds: float) -> int:
@@ -69,17 +65,29 @@ def _set_limit(what: int, value: int) -> None:
     resource.setrlimit(what, (value, value))
 
 
-def limit_program(time_seconds: float, memory_mib: int, max_input_bytes: int, *, compiled: bool) -> None:
+def limit_program(
+    time_seconds: float, memory_mib: int, max_input_bytes: int, *, executed: bool, reserved_mib: int
+) -> None:
     """Limit this process, a runner, and with it the children that it forks.
+
+    Args:
+        time_seconds: of CPU time.
+        memory_mib: what a child may map, its language's own share included.
+        max_input_bytes: of the largest file that the runner writes.
+        executed: each child becomes another program.
+        reserved_mib: further addresses that it may reserve. `memory_mib` then bounds what is private and writable,
+            which native code escapes by a stack that grows; the addresses bound that too.
 
     The limits are set once, because ten calls in each child would take 0.2 ms.
 
     The filter lets a child change its stack limit only, so soft limits hold where a runner needs the hard one.
     """
-    _set_limit(resource.RLIMIT_AS, (memory_mib + (COMPILED_MIB if compiled else INTERPRETER_MIB)) * MIB)
+    _set_limit(resource.RLIMIT_AS, (memory_mib + reserved_mib) * MIB)
+    if reserved_mib > 0:
+        _set_limit(resource.RLIMIT_DATA, memory_mib * MIB)
     _limit_common(max(FILE_MIB, max_input_bytes // MIB + 1))
     _, max_bytes = resource.getrlimit(resource.RLIMIT_STACK)
-    if compiled and max_bytes == resource.RLIM_INFINITY:
+    if executed and max_bytes == resource.RLIM_INFINITY:
         # Contest programs recurse deeply, as far as their memory goes. Any other limit would be the size of each of
         # their threads' stacks too (glibc): 256 MiB left room for two threads in 512.
         resource.setrlimit(resource.RLIMIT_STACK, (max_bytes, max_bytes))

@@ -22,7 +22,13 @@ from evalrun_executor.contained.child_bootstrap import prepare_bootstrap, prepar
 from evalrun_executor.contained.exchange import Exchange
 from evalrun_executor.contained.execution import prepare_execution
 from evalrun_executor.contained.kernel import die_with
-from evalrun_executor.contained.limits import STOP_FACTOR, limit_program, refresh_cpu_limit, wall_limit
+from evalrun_executor.contained.limits import (
+    INTERPRETER_MIB,
+    STOP_FACTOR,
+    limit_program,
+    refresh_cpu_limit,
+    wall_limit,
+)
 from evalrun_executor.contained.site import Site
 from evalrun_executor.contained.supervision import (
     CHILD_ENDED,
@@ -57,6 +63,7 @@ PURPOSES = {
     frames.KIND_PROGRAM_WORKER: "python",
     frames.KIND_COMPILE: "compile",
     frames.KIND_EXECUTABLE: "executable",
+    frames.KIND_INTERPRETED: "interpreted",
     frames.KIND_SESSION: "harness",
 }
 """Landlock ruleset of each kind of child."""
@@ -106,6 +113,11 @@ class Runner:
         path = f"{self._site.source_directory(self._slot)}/{program.SCRIPT}"
         if self._kind == frames.KIND_PROGRAM and self._exchange is None:
             _write(path, job.code)
+        if self._kind == frames.KIND_INTERPRETED and self._exchange is None:
+            place = self._site.script_directory(self._slot)
+            directory.empty(place)
+            path = f"{place}/{job.source}"
+            _write(path, job.code)
         ruleset = self._site.open_ruleset(self._slot, PURPOSES[self._kind])
         if ruleset is not None:
             landlock.restrict_self(ruleset)
@@ -120,6 +132,8 @@ class Runner:
         if self._kind == frames.KIND_PROGRAM and self._exchange is not None:
             script = self._exchange.add(script, job.code)
             path = f"{work}/{script}"
+        if self._kind == frames.KIND_INTERPRETED and self._exchange is not None:
+            path = f"{work}/{self._exchange.add(job.source, job.code)}"
         code: CodeType | None = None
         if self._kind == frames.KIND_PROGRAM or job.mode == "calls":
             stdio = self._kind == frames.KIND_PROGRAM
@@ -134,10 +148,13 @@ class Runner:
                 sys.path.insert(0, self._site.source_directory(self._slot))
                 python_source.import_ahead(code)
         self._supervisor = supervisor
-        compiled = self._kind == frames.KIND_EXECUTABLE
         self._become = self._make_child_step(code, path)
         largest = max(job.sizes) if self._exchange is None else max(*job.sizes, self._exchange.largest)
-        limit_program(job.time_seconds, job.memory_mib, largest, compiled=compiled)
+        _, own_mib, reserved_mib = job.execution or ([], INTERPRETER_MIB, 0)
+        limit_program(
+            job.time_seconds, job.memory_mib + own_mib, largest,
+            executed=job.execution is not None, reserved_mib=reserved_mib,
+        )  # fmt: skip
 
     def serve(self) -> Next | None:
         """Fork a child per test. Return the next step, in a forked child.
@@ -148,7 +165,7 @@ class Runner:
         filters = self._site.executable_filter, self._site.program_filter
         enter, confine = (
             prepare_bootstrap(watched=self._site.landlock_abi > 0),
-            prepare_confinement(filters[self._kind != frames.KIND_EXECUTABLE]),
+            prepare_confinement(filters[job.execution is None]),
         )
         fork, clock, wait, reap, listing = os.fork, time.monotonic, wait_for_signal, os.wait4, os.listdir
         work, exchange = self._site.work_directory(self._slot), self._exchange
@@ -199,8 +216,10 @@ class Runner:
 
     def _make_child_step(self, code: CodeType | None, path: str) -> Next:
         """Prepare what the children of all tests share. Return the step that runs the program in a child."""
-        if self._kind == frames.KIND_EXECUTABLE:
-            return prepare_execution(self._site.machine)
+        if self._job.execution is not None:
+            arguments, _, _ = self._job.execution
+            filled = [word.replace(b"{source}", os.fsencode(path)) for word in arguments]
+            return prepare_execution(self._site.machine, filled)
         namespace = program.prepare_main(path)
         program.prepare_streams()
         if self._kind == frames.KIND_HARNESS or code is None:

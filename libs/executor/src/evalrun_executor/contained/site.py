@@ -16,7 +16,10 @@ _SYSTEM_READABLE = (
     "/usr/share/zoneinfo", "/dev/urandom", "/dev/random", "/dev/zero",
 )  # fmt: skip
 _TOOLCHAIN = ("/usr/bin", "/usr/lib", "/usr/lib64", "/usr/libexec", "/usr/local/lib", "/lib", "/lib64", "/bin")
-_HEADERS = ("/usr/include", "/usr/local/include")
+_HEADERS = ("/usr/include", "/usr/local/include", "/usr/share")
+"""What compilers read: Debian's Go has its standard library in the last."""
+_INTERPRETERS_READ = ("/etc/ssl/openssl.cnf", "/usr/share/nodejs")
+"""Node does not start without the first, and Debian's keeps parts of its library in the second."""
 _LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
 
 
@@ -35,6 +38,8 @@ class Site:
         self.compiler_filter: Filter | None = None
         self.harnesses: dict[str, Callable[[str], None]] = {}
         self.package_dirs = package_dirs
+        self.interpreters: list[str] = []
+        """Paths of the programs that run the texts of other languages."""
         self._rulesets: dict[tuple[str, int], int] = {}
 
     def work_directory(self, slot: int) -> str:
@@ -45,9 +50,13 @@ class Site:
         """Return the directory of the slot's program text: the program may read it, not change it."""
         return f"{self.place}/slot-{slot}/source"
 
+    def script_directory(self, slot: int) -> str:
+        """Return the directory of the text that an interpreter reads: not Python's, whose programs may read theirs."""
+        return f"{self.place}/slot-{slot}/script"
+
     def make_directories(self, slot: int) -> None:
         """Create the slot's directories if they are missing."""
-        for directory in (self.work_directory(slot), self.source_directory(slot)):
+        for directory in (self.work_directory(slot), self.source_directory(slot), self.script_directory(slot)):
             os.makedirs(directory, mode=0o700, exist_ok=True)
 
     def open_ruleset(self, slot: int, purpose: str) -> int | None:
@@ -55,7 +64,7 @@ class Site:
 
         Args:
             slot: whose directories it grants.
-            purpose: `python`, `harness`, `executable` or `compile`.
+            purpose: `python`, `harness`, `executable`, `interpreted` or `compile`.
         """
         if self.landlock_abi == 0:
             return None
@@ -82,9 +91,15 @@ class Site:
         if purpose == "python":
             # Other programs would find the text of the last Python program that ran in the slot there.
             rules.append((self.source_directory(slot), landlock.READ))
-        if purpose == "executable":
-            # The program itself is a memory file, to which Landlock does not apply. Its loader is a file.
+        if purpose in ("executable", "interpreted"):
+            # A compiled program is a memory file, to which Landlock does not apply. Its loader is a file.
             rules += [(path, landlock.READ_FILE | landlock.EXECUTE) for path in _LOADERS]
+            if purpose == "interpreted":
+                # Landlock grants the file itself: the rule for a link would grant nothing.
+                files = [os.path.realpath(path) for path in self.interpreters]
+                rules += [(path, landlock.READ_FILE | landlock.EXECUTE) for path in files]
+                rules += [(path, landlock.READ) for path in _INTERPRETERS_READ]
+                rules.append((self.script_directory(slot), landlock.READ))
             return rules
         interpreter = {os.path.dirname(os.__file__), *(path for path in sys.path if path.startswith("/"))}
         return rules + [(path, landlock.READ) for path in sorted(interpreter | set(self.package_dirs))]

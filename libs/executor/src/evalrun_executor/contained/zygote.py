@@ -195,8 +195,8 @@ def main(settings: dict[str, object], harnesses: list[tuple[str, str, CodeType |
 
     Args:
         settings: `control` (descriptor), `place` (directory for private directories, made here), `package_dirs`,
-            `contain` (False: no Landlock and no filter), `harnesses` (mode to main module), `imports` (modules of the
-            standard library to import ahead).
+            `contain` (False: no Landlock and no filter), `interpreters` (paths), `harnesses` (mode to main module),
+            `imports` (modules of the standard library to import ahead).
         harnesses: their modules in order: name, file name, code; no code: a package.
     """
     control = socket.socket(fileno=int(str(settings["control"])))
@@ -207,6 +207,7 @@ def main(settings: dict[str, object], harnesses: list[tuple[str, str, CodeType |
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     package_dirs = [str(path) for path in settings["package_dirs"]]  # type: ignore[attr-defined]  # list of str
     site = Site(place, package_dirs)
+    site.interpreters = [str(path) for path in settings["interpreters"]]  # type: ignore[attr-defined]  # list of str
     if settings["contain"]:
         _prepare_filters(site)
     for name, path, code in harnesses:

@@ -54,6 +54,8 @@ class ZygotePlan:
     contain: bool
     harnesses: Mapping[str, Harness]
     """By mode; each is loaded at start."""
+    interpreters: Sequence[str]
+    """Paths of the programs that run other languages' texts."""
     work_dir: str | None
     """Directory of the private directories; None: the first temporary directory that the candidates' user can write
     to."""
@@ -118,6 +120,7 @@ class ZygoteProcess:
                 "place": place,
                 "package_dirs": list(plan.package_dirs),
                 "contain": plan.contain,
+                "interpreters": list(plan.interpreters),
                 "harnesses": {mode: harness.main for mode, harness in plan.harnesses.items()},
                 "imports": list(plan.imports),
             }

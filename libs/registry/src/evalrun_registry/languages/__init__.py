@@ -10,12 +10,36 @@ from typing import Final
 
 from evalrun_registry.languages.c import C
 from evalrun_registry.languages.cpp import CPP
-from evalrun_registry.languages.language import Compilation, Driver, FusionNames, Language, Syntax
+from evalrun_registry.languages.go import GO
+from evalrun_registry.languages.javascript import JAVASCRIPT
+from evalrun_registry.languages.language import (
+    Compilation,
+    Driver,
+    Footprint,
+    FusionNames,
+    Interpreter,
+    Language,
+    Syntax,
+)
 from evalrun_registry.languages.python import PYTHON
+from evalrun_registry.languages.rust import RUST
 
-__all__ = ["LANGUAGES", "Compilation", "Driver", "FusionNames", "Language", "Syntax", "find_fusion", "find_language"]
+__all__ = [
+    "LANGUAGES",
+    "Compilation",
+    "Driver",
+    "Footprint",
+    "FusionNames",
+    "Interpreter",
+    "Language",
+    "Syntax",
+    "find_fusion",
+    "find_language",
+]
 
-LANGUAGES: Final[Mapping[str, Language]] = MappingProxyType({each.name: each for each in (PYTHON, C, CPP)})
+LANGUAGES: Final[Mapping[str, Language]] = MappingProxyType(
+    {each.name: each for each in (PYTHON, C, CPP, GO, JAVASCRIPT, RUST)}
+)
 """By name, in the order in which messages list them."""
 
 _BY_SPELLING: Final = {spelling: each for each in LANGUAGES.values() for spelling in (each.name, *each.aliases)}

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from evalrun_registry.languages.c_family import COMMENT, SYNTAX, checker_around, commands
+from evalrun_registry.languages.c_family import COMMENT, FOOTPRINT, SYNTAX, checker_around, commands
 from evalrun_registry.languages.language import Compilation, Driver, FusionNames, Language
 
 C: Final = Language(
@@ -11,6 +11,7 @@ C: Final = Language(
     tags=r"(?:c|gnu)(?:\d\d|89|9x|1x|2x)?",
     driver=Driver.EXECUTABLE,
     compilation=Compilation(compiler="gcc", source="main.c", commands=commands("gnu17")),
+    footprint=FOOTPRINT,
     packages=("gcc", "libc6-dev"),
     comment=COMMENT,
     syntax=SYNTAX,

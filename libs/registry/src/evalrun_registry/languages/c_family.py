@@ -2,9 +2,12 @@
 
 from typing import Final
 
-from evalrun_registry.languages.language import Syntax
+from evalrun_registry.languages.language import Footprint, Syntax
 
 COMMENT: Final = ("/*", "*/")
+
+FOOTPRINT: Final = Footprint(resident_mib=2, mapped_mib=32)
+"""Mapped: its text, libraries, and its threads' stacks of 2 MiB each."""
 
 SYNTAX: Final = Syntax(
     keywords="auto bool break case char class const continue default delete do double else enum extern false float for "

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from evalrun_registry.languages.c_family import COMMENT, SYNTAX, checker_around, commands
+from evalrun_registry.languages.c_family import COMMENT, FOOTPRINT, SYNTAX, checker_around, commands
 from evalrun_registry.languages.language import Compilation, Driver, FusionNames, Language
 
 _CALL: Final = """\
@@ -18,6 +18,7 @@ CPP: Final = Language(
     tags=r"(?:c\+\+|cpp|cc|cxx|gnu\+\+|g\+\+)(?:\d\w)?",
     driver=Driver.EXECUTABLE,
     compilation=Compilation(compiler="g++", source="main.cpp", commands=commands("gnu++17")),
+    footprint=FOOTPRINT,
     packages=("g++", "libc6-dev"),
     comment=COMMENT,
     line_starts="#include",

@@ -11,6 +11,8 @@ class Driver(StrEnum):
     """Forked from an interpreter that has compiled the program once."""
     EXECUTABLE = "executable"
     """Compiled once to a file, which is started for each test."""
+    INTERPRETER = "interpreter"
+    """Given as a text to the language's own program, which is started for each test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,33 @@ class Compilation:
     `{compiler}`, `{source}` and `{output}` are replaced where they are a word of their own. A compiler that needs an
     environment gets it by `/usr/bin/env NAME=VALUE {compiler} ...`.
     """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interpreter:
+    """The program that reads a program's text and runs it."""
+
+    program: str
+    """Program in /usr/bin or /bin. A sandbox without it does not offer the language."""
+    source: str
+    """Name of the file that holds the program's text."""
+    arguments: tuple[str, ...]
+    """`{source}` is replaced by the file's path, and `{memory_mib}` by the limit, anywhere in a word."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """The memory that a program needs to do nothing. Its own limit comes on top of it."""
+
+    resident_mib: int
+    """What it has resident, as measured."""
+    mapped_mib: int
+    """What the kernel lets it map: wider than what it does, so that the resident memory decides when it has ended.
+
+    A program may pass its limit by this much while it runs.
+    """
+    reserved_mib: int = 0
+    """Addresses that its runtime may reserve without use. Native code could use them, so it is a bound for that too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +94,9 @@ class Language:
     driver: Driver
     compilation: Compilation | None = None
     """None: nothing is compiled to a file before the tests."""
+    interpreter: Interpreter | None = None
+    """What runs a program of `Driver.INTERPRETER`; None for any other."""
+    footprint: Footprint
     packages: tuple[str, ...] = ()
     """Debian packages of the sandbox's image."""
     comment: tuple[str, str]

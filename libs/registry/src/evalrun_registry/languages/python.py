@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from evalrun_registry.languages.language import Driver, FusionNames, Language, Syntax
+from evalrun_registry.languages.language import Driver, Footprint, FusionNames, Language, Syntax
 
 _CHECKER: Final = """\
 import os, sys
@@ -24,6 +24,8 @@ PYTHON: Final = Language(
     aliases=("python3", "py"),
     tags=r"(?:i?python|py|pypy|cpython)[\d.]*",
     driver=Driver.PYTHON,
+    # CPython 3.11: 30 MiB of addresses.
+    footprint=Footprint(resident_mib=12, mapped_mib=64),
     comment=('"""', '"""'),
     line_starts=r"def |class |import |from \w|return\b|for .*:|if .*:",
     syntax=Syntax(

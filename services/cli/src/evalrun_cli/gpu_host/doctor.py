@@ -101,8 +101,9 @@ def containment_finding(report: ContainmentReport | str) -> Finding:
 
 def languages_finding(found: Sequence[str]) -> Finding:
     """Return the finding of the languages. Pure."""
-    missing = [name for name in LANGUAGES if name not in found]
-    lacks = f"no {', '.join(missing)}: install gcc and g++" if missing else ""
+    missing = [language for name, language in LANGUAGES.items() if name not in found]
+    packages = sorted({package for language in missing for package in language.packages})
+    lacks = f"no {', '.join(each.name for each in missing)}: install {' '.join(packages)}" if missing else ""
     return Finding("languages", ", ".join(found) or "none", lacks, is_required=False)
 
 

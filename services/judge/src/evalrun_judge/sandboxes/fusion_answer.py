@@ -69,7 +69,7 @@ def _read_frames(left: memoryview, answer: BatchAnswer, request: RunRequest, ind
                 answer.hello = dict(line.split("=", 1) for line in payload.decode("ascii", "replace").splitlines())
                 rules = RunRules(
                     len(indices), limits.output_kib * 1024, limits.time_seconds, limits.memory_mib,
-                    resident_limit_mib(limits.memory_mib, compiled=LANGUAGES[request.language].is_compiled),
+                    resident_limit_mib(limits.memory_mib, LANGUAGES[request.language].footprint.resident_mib),
                     answer.hello.get("filter") != "1",
                 )  # fmt: skip
             case frames.COMPILED:

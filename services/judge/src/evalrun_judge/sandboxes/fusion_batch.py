@@ -20,7 +20,7 @@ from evalrun_executor.contained import frames, seccomp
 from evalrun_executor.contained.compiler import WALL_SECONDS
 from evalrun_executor.contained.filters import ARCHITECTURES
 from evalrun_executor.contained.limits import wall_limit
-from evalrun_executor.toolchain import COMPILER_PATH, COMPILERS, Toolchain
+from evalrun_executor.toolchain import COMPILER_PATH, COMPILERS, Toolchain, make_execution
 from evalrun_judge.sandboxes import fusion_bundle
 from evalrun_judge.sandboxes.stock_harness import (
     BUNDLE,
@@ -32,7 +32,7 @@ from evalrun_judge.sandboxes.stock_harness import (
     SETUP,
     TASK,
 )
-from evalrun_registry.languages import LANGUAGES
+from evalrun_registry.languages import LANGUAGES, Driver
 
 NONCE_BYTES = 32
 
@@ -182,7 +182,7 @@ def _setup(
 ) -> str:
     """Return the description of machine and call for the harness, in base64: see `stock_harness.Setup`."""
     fields = {
-        "filters": _filters(architecture, executable=of_kind == frames.KIND_EXECUTABLE),
+        "filters": _filters(architecture, executable=of_kind in (frames.KIND_EXECUTABLE, frames.KIND_INTERPRETED)),
         "package_dirs": list(package_dirs),
         "calls": of_kind == frames.KIND_HARNESS,
         "programs": programs,
@@ -202,13 +202,18 @@ def _task(part: Part, machine: Machine) -> dict[str, Any]:
     code = request.code.encode("utf-8", "surrogatepass")
     job = frames.Job(
         request.mode, "", code, limits.time_seconds, limits.memory_mib, limits.output_kib * 1024,
-        [len(data) for data in inputs],
+        [len(data) for data in inputs], execution=make_execution(request.language, limits.memory_mib),
     )  # fmt: skip
     compiled, toolchain = LANGUAGES[request.language].is_compiled, Toolchain(machine.compilers)
-    source = toolchain.source(request.language) if compiled else ""
+    of_kind = kind(request)
+    interpreted = of_kind == frames.KIND_INTERPRETED
+    source = toolchain.source(request.language) if compiled or interpreted else ""
+    if interpreted:
+        job.source = source
     commands = toolchain.commands(request.language) if compiled else []
     return {
-        "kind": kind(request),
+        "kind": of_kind,
+        "interpreter": toolchain.interpreter(request.language) if interpreted else "",
         "job": b"".join([job.encode(), *inputs]),
         "count": len(inputs),
         "commands": ["\n".join(command) for command in commands],
@@ -233,8 +238,13 @@ def call_seconds(request: RunRequest) -> float:
 
 def kind(request: RunRequest) -> int:
     """Return the kind of run, one of `frames`' kinds."""
-    if LANGUAGES[request.language].is_compiled:
-        return frames.KIND_EXECUTABLE
+    match LANGUAGES[request.language].driver:
+        case Driver.EXECUTABLE:
+            return frames.KIND_EXECUTABLE
+        case Driver.INTERPRETER:
+            return frames.KIND_INTERPRETED
+        case Driver.PYTHON:
+            pass
     return frames.KIND_PROGRAM if request.mode == "stdio" else frames.KIND_HARNESS
 
 

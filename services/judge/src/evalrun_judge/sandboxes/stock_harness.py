@@ -103,6 +103,8 @@ class Task:
         self.count = int(str(fields["count"]))
         self.commands: list[str] = list(fields["commands"])  # type: ignore[call-overload]  # a list of str
         """Of the compiler, to try in order."""
+        self.interpreter = str(fields["interpreter"])
+        """Path of the program that runs the text; empty in any other kind of task."""
         self.compile_job = _bytes(fields["compile_job"])
         self.time_seconds = float(str(fields["time_seconds"]))
         self.stop_after = int(str(fields["stop_after"]))
@@ -154,6 +156,9 @@ class Worker:
             if executable:
                 # one that somebody holds for writing cannot be executed
                 executable = [os.open(f"/proc/self/fd/{executable[0]}", os.O_RDONLY | os.O_CLOEXEC)]
+        if task.interpreter:
+            self._site.interpreters = [task.interpreter]
+            executable = [os.open(task.interpreter, os.O_RDONLY | os.O_CLOEXEC)]
         if task.kind != frames.KIND_EXECUTABLE or executable:
             fds = [_memory_file(task.job), _indices(task.count), *executable]
             apart = self._site.landlock_abi > 0 and self._site.program_filter is not None
@@ -178,7 +183,9 @@ class Worker:
         if pid == 0:
             status = 1
             try:
-                leave_root(self._user, keep_files=self.task.kind != frames.KIND_EXECUTABLE)
+                leave_root(
+                    self._user, keep_files=self.task.kind not in (frames.KIND_EXECUTABLE, frames.KIND_INTERPRETED)
+                )
                 self._empty_place()
                 status = 0
             finally:
@@ -187,7 +194,7 @@ class Worker:
 
     def _empty_place(self) -> None:
         for slot in os.listdir(self._place):  # noqa: PTH208 - see above
-            for name in ("work", "source"):
+            for name in ("work", "source", "script"):
                 place = f"{self._place}/{slot}/{name}"
                 if os.path.isdir(place):  # noqa: PTH112 - see above
                     directory.empty(place)

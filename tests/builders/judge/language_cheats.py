@@ -1,0 +1,284 @@
+"""Programs in JavaScript, Go and Rust that want anything but to solve the problem, and what becomes of each.
+
+A program tries one act after another and prints, for each, its number and `done` or `refused`.
+"""
+
+# ruff: noqa: E501 - tables of programs read best with a program a line
+
+PATHS_TO_READ = (
+    "/etc/passwd", "/etc/shadow", "/root", "/", "/home", "/tmp", "/proc", "/proc/self/status", "/proc/self/maps",
+    "/proc/self/environ", "/proc/self/mem", "/proc/1/environ", "/proc/1/cmdline", "/proc/PARENT/mem",
+    "/proc/PARENT/cmdline", "/proc/PARENT/environ", "/proc/PARENT/fd", "/sys", "/dev/shm", "/dev/tty", "../..",
+    "../source", "../../slot-1", "/run", "/var/lib",
+)  # fmt: skip
+"""None may be read; PARENT stands for the parent's process id."""
+
+PATHS_TO_WRITE = (
+    "/tmp/escaped", "/dev/shm/escaped", "../escaped", "../script/main.js", "../source/main.py", "/usr/lib/escaped",
+    "/etc/passwd", "/proc/self/oom_score_adj", "/proc/self/mem", "/proc/PARENT/mem",
+)  # fmt: skip
+"""None may be opened for writing."""
+
+JAVASCRIPT_ACTS = (
+    "fs.mkdirSync('../escaped')",
+    "(fs.writeFileSync('x', ''), fs.renameSync('x', '/tmp/escaped'))",
+    "fs.symlinkSync('/etc/passwd', 'link')",
+    "fs.linkSync('/usr/bin/node', 'link')",
+    "fs.chmodSync('..', 0o777)",
+    "fs.chownSync('.', 0, 0)",
+    "fs.utimesSync('..', 0, 0)",
+    "fs.rmSync(__filename)",
+    "fs.appendFileSync(__filename, '//')",
+    "child.execSync('id', {stdio: 'pipe'})",
+    "child.execFileSync(process.execPath, ['-v'])",
+    "fails(child.spawnSync('/bin/true'))",
+    "event(child.spawn('/bin/true'), 'spawn')",
+    "event(child.fork(__filename), 'spawn')",
+    "process.kill(process.ppid, 0)",
+    "process.kill(process.ppid, 'SIGKILL')",
+    "process.kill(1, 0)",
+    "process.kill(-1, 'SIGTERM')",
+    "process.kill(process.pid, 'SIGKILL')",
+    "process.kill(process.pid, 'SIGSTOP')",
+    "process.setuid(0)",
+    "process.setgroups([0])",
+    "os.setPriority(0, -5)",
+    "event(net.connect(80, '127.0.0.1'), 'connect')",
+    "event(net.connect('/run/docker.sock'), 'connect')",
+    "event(net.connect('\\0evalrun'), 'connect')",
+    "event(net.createServer().listen(0), 'listening')",
+    "event(net.createServer().listen('socket'), 'listening')",
+    "event(dgram.createSocket('udp4').bind(0), 'listening')",
+    "require('dns').promises.lookup('example.com')",
+    "fetch('http://127.0.0.1:80/')",
+    "inspected(require('inspector').open(0))",
+    "require('v8').writeHeapSnapshot('/tmp/escaped')",
+)
+JAVASCRIPT = """
+const fs = require('fs'), child = require('child_process'), net = require('net'), dgram = require('dgram'), os = require('os');
+const fails = (end) => { if (end.error) throw end.error; };
+const inspected = () => { if (!require('inspector').url()) throw new Error('not open'); };
+const event = (emitter, name) => new Promise((done, refused) => { emitter.on(name, done); emitter.on('error', refused); });
+const read = (path) => fs.statSync(path).isDirectory() ? fs.readdirSync(path) : fs.readFileSync(path);
+const acts = [ACTS];
+(async () => {
+  for (const [number, act] of acts.entries()) {
+    try { await act(); console.log(number, 'done'); } catch { console.log(number, 'refused'); }
+  }
+  process.exit(0);
+})();
+"""
+
+GO_ACTS = (
+    'os.Mkdir("../escaped", 0o700)',
+    "renamed()",
+    'os.Symlink("/etc/passwd", "link")',
+    'os.Link("/usr/bin/env", "link")',
+    'os.Chmod("..", 0o777)',
+    'os.Chown(".", 0, 0)',
+    'syscall.Mkfifo("pipe", 0o600)',
+    'syscall.Mknod("device", 0o20600, 0x101)',
+    'exec.Command("/bin/true").Run()',
+    'exec.Command("/usr/bin/go", "version").Run()',
+    'syscall.Exec("/bin/true", []string{"true"}, nil)',
+    "started()",
+    "syscall.Kill(os.Getppid(), 0)",
+    "syscall.Kill(os.Getppid(), 9)",
+    "syscall.Kill(1, 0)",
+    "syscall.Kill(-1, 15)",
+    "syscall.Kill(os.Getpid(), 9)",
+    "syscall.Kill(os.Getpid(), 19)",
+    "syscall.PtraceAttach(os.Getppid())",
+    "syscall.Setuid(0)",
+    'syscall.Chroot(".")',
+    'syscall.Mount("none", ".", "tmpfs", 0, "")',
+    "syscall.Unshare(syscall.CLONE_NEWUSER)",
+    "syscall.Setpriority(0, 0, -5)",
+    "syscall.Setrlimit(9, &syscall.Rlimit{Cur: 1 << 40, Max: 1 << 40})",
+    "syscall.Setrlimit(2, &syscall.Rlimit{Cur: 1 << 40, Max: 1 << 40})",
+    "raw(319, 0, 0, 0)",  # memfd_create
+    "raw(29, 0, 4096, 0o1600)",  # shmget
+    "raw(425, 1, 0, 0)",  # io_uring_setup
+    "raw(321, 0, 0, 0)",  # bpf
+    "raw(310, uintptr(os.Getppid()), 0, 0)",  # process_vm_readv
+    "raw(438, 3, 0, 0)",  # pidfd_getfd
+    "raw(58, 0, 0, 0)",  # vfork
+    "raw(9, 0, 4096, 3)",  # mmap of a shared kind that has no file
+    'dialled("tcp", "127.0.0.1:80")',
+    'dialled("udp", "127.0.0.1:53")',
+    'dialled("unix", "/run/docker.sock")',
+    'listening("tcp", "127.0.0.1:0")',
+    'listening("unix", "socket")',
+    "looked()",
+)
+GO = """package main
+
+import ("fmt"; "net"; "os"; "os/exec"; "strings"; "strconv"; "syscall")
+
+func renamed() error { os.WriteFile("x", nil, 0o600); return os.Rename("x", "/tmp/escaped") }
+func started() error { _, err := os.StartProcess("/bin/true", nil, &os.ProcAttr{}); return err }
+func raw(number, a, b, c uintptr) error {
+	flags := uintptr(0); if number == 9 { flags = 0x21 }
+	result, _, failed := syscall.RawSyscall6(number, a, b, c, flags, ^uintptr(0), 0)
+	if failed != 0 { return failed }
+	if number == 58 && result == 0 { syscall.Exit(0) }
+	return nil
+}
+func dialled(kind, address string) error { _, err := net.Dial(kind, address); return err }
+func listening(kind, address string) error { _, err := net.Listen(kind, address); return err }
+func looked() error { _, err := net.LookupHost("example.com"); return err }
+func read(path string) error {
+	path = strings.Replace(path, "PARENT", strconv.Itoa(os.Getppid()), 1)
+	found, err := os.Stat(path); if err != nil { return err }
+	if found.IsDir() { _, err = os.ReadDir(path) } else { _, err = os.ReadFile(path) }
+	return err
+}
+func write(path string) error {
+	path = strings.Replace(path, "PARENT", strconv.Itoa(os.Getppid()), 1)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600); if err == nil { file.Close() }
+	return err
+}
+func main() {
+	acts := []func() error{ACTS}
+	for number, act := range acts {
+		if act() == nil { fmt.Println(number, "done") } else { fmt.Println(number, "refused") }
+	}
+}
+"""
+
+RUST_ACTS = (
+    'std::fs::create_dir("../escaped").is_ok()',
+    '{ let _ = std::fs::write("x", ""); std::fs::rename("x", "/tmp/escaped").is_ok() }',
+    'std::os::unix::fs::symlink("/etc/passwd", "link").is_ok()',
+    'std::fs::hard_link("/usr/bin/env", "link").is_ok()',
+    'std::fs::set_permissions("..", std::fs::Permissions::from_mode(0o777)).is_ok()',
+    'Command::new("/bin/true").status().is_ok()',
+    'Command::new("/usr/bin/rustc").status().is_ok()',
+    'Command::new("/proc/self/exe").status().is_ok()',
+    'TcpStream::connect("127.0.0.1:80").is_ok()',
+    'TcpListener::bind("127.0.0.1:0").is_ok()',
+    'UdpSocket::bind("127.0.0.1:0").is_ok()',
+    'UnixStream::connect("/run/docker.sock").is_ok()',
+    'UnixListener::bind("socket").is_ok()',
+    "UnixDatagram::unbound().is_ok()",
+    '"example.com:80".to_socket_addrs().is_ok()',
+    "call(62, parent, 0, 0)",  # kill
+    "call(62, parent, 9, 0)",
+    "call(62, 1, 0, 0)",
+    "call(62, -1, 15, 0)",
+    "call(62, own, 9, 0)",
+    "call(62, own, 19, 0)",
+    "call(101, 16, parent, 0)",  # ptrace
+    "call(105, 0, 0, 0)",  # setuid
+    "call(161, DOT, 0, 0)",  # chroot
+    "call(272, 0x10000000, 0, 0)",  # unshare
+    "call(141, 0, 0, -5)",  # setpriority
+    "call(319, DOT, 0, 0)",  # memfd_create
+    "call(29, 0, 4096, 0o1600)",  # shmget
+    "call(425, 1, 0, 0)",  # io_uring_setup
+    "call(321, 0, 0, 0)",  # bpf
+    "call(310, parent, 0, 0)",  # process_vm_readv
+    "call(438, 3, 0, 0)",  # pidfd_getfd
+    "call(41, 2, 1, 0)",  # socket
+    "call(133, DOT, 0o10600, 0)",  # mknod
+    "call(90, DOT, 0o777, 0)",  # chmod
+    "call(92, DOT, 0, 0)",  # chown
+    "call(57, 0, 0, 0)",  # fork
+    "call(59, DOT, 0, 0)",  # execve
+    "call(322, 3, DOT, 0)",  # execveat
+    "call(253, 0, 0, 0)",  # inotify_init
+)
+RUST = """
+use std::io::Read; use std::net::*; use std::os::unix::fs::PermissionsExt; use std::os::unix::net::*; use std::process::Command;
+extern "C" { fn syscall(number: i64, a: i64, b: i64, c: i64, d: i64, e: i64, f: i64) -> i64; fn getppid() -> i32; fn getpid() -> i32; }
+fn call(number: i64, a: i64, b: i64, c: i64) -> bool {
+    let result = unsafe { syscall(number, a, b, c, 0, 0, 0) };
+    if number == 57 && result == 0 { std::process::exit(0); }
+    result >= 0
+}
+fn place(path: &str) -> String { path.replace("PARENT", &unsafe { getppid() }.to_string()) }
+fn read(path: &str) -> bool {
+    let path = place(path);
+    if std::path::Path::new(&path).is_dir() { return std::fs::read_dir(path).is_ok(); }
+    match std::fs::File::open(path) { Ok(mut file) => file.read(&mut [0u8; 1]).is_ok(), Err(_) => false }
+}
+fn write(path: &str) -> bool { std::fs::OpenOptions::new().write(true).create(true).open(place(path)).is_ok() }
+fn main() {
+    let (parent, own) = unsafe { (getppid() as i64, getpid() as i64) };
+    #[allow(non_snake_case)] let DOT = b".\\0".as_ptr() as i64;
+    let _ = (parent, own, DOT);
+    let acts: Vec<Box<dyn Fn() -> bool>> = vec![ACTS];
+    for (number, act) in acts.iter().enumerate() { println!("{} {}", number, if act() { "done" } else { "refused" }); }
+}
+"""
+
+
+def make_cheats(language: str) -> tuple[str, list[str]]:
+    """Return a program that tries everything, and a name of each of its acts."""
+    match language:
+        case "javascript":
+            named = [f"read({_quoted(path)})" for path in PATHS_TO_READ]
+            named += [f"fs.openSync({_quoted(path)}, 'w')" for path in PATHS_TO_WRITE]
+            named += JAVASCRIPT_ACTS
+            return JAVASCRIPT.replace("ACTS", ", ".join(f"() => {act}" for act in named)).replace(
+                "PARENT", "' + process.ppid + '"
+            ), named
+        case "go":
+            named = [f'read("{path}")' for path in PATHS_TO_READ] + [f'write("{path}")' for path in PATHS_TO_WRITE]
+            named += GO_ACTS
+            return GO.replace("ACTS", ", ".join(f"func() error {{ return {act} }}" for act in named)), named
+        case _:
+            named = [f'read("{path}")' for path in PATHS_TO_READ] + [f'write("{path}")' for path in PATHS_TO_WRITE]
+            named += RUST_ACTS
+            return RUST.replace("ACTS", ", ".join(f"Box::new(move || {act})" for act in named)), named
+
+
+def _quoted(path: str) -> str:
+    return f"'{path}'"
+
+
+COMPILE_TIME = {
+    "a file included as text": ("rust", 'fn main() { print!("{}", include_str!("/etc/passwd")); }'),
+    "a file included as bytes": ("rust", 'fn main() { print!("{:?}", include_bytes!("/etc/passwd")); }'),
+    "a file included as code": ("rust", 'fn main() { include!("/etc/passwd"); }'),
+    "a file as a module": ("rust", '#[path = "/etc/passwd"] mod secrets; fn main() {}'),
+    "the compiler's environment": ("rust", 'fn main() { print!("{}", env!("EVALRUN_SANDBOX_TOKENS")); }'),
+    "a macro without an end": ("rust", "macro_rules! more { ($($all:tt)*) => { more!($($all)* $($all)*) } } fn main() { more!(x) }"),
+    "a constant without an end": ("rust", "const fn f(n: u64) -> u64 { let mut i = n; while i > 0 { i += 1; if i == 0 { i = 1; } } i } const X: u64 = f(1); fn main() { println!(\"{}\", X); }"),
+    "an array of a terabyte": ("rust", "static A: [u8; 1 << 45] = [1; 1 << 45]; fn main() { println!(\"{}\", A[5]); }"),
+    "an embedded file": ("go", 'package main\nimport _ "embed"\n//go:embed /etc/passwd\nvar secrets string\nfunc main() { print(secrets) }\n'),
+    "an embedded file above": ("go", 'package main\nimport _ "embed"\n//go:embed ../../../../etc/passwd\nvar secrets string\nfunc main() { print(secrets) }\n'),
+    "C that includes a file": ("go", 'package main\n// #include "/etc/passwd"\nimport "C"\nfunc main() {}\n'),
+    "C with flags of its own": ("go", 'package main\n// #cgo CFLAGS: -fplugin=/tmp/evil.so\nimport "C"\nfunc main() {}\n'),
+    "a package from the network": ("go", 'package main\nimport _ "example.com/evil"\nfunc main() {}\n'),
+    "an array that fits nowhere": ("go", "package main\nvar a [1 << 50]byte\nfunc main() { a[5] = 1; print(a[5]) }\n"),
+}  # fmt: skip
+"""By name: programs that would read or exhaust something while they are compiled. None compiles."""
+
+KEEPS_A_FILE = {
+    "javascript": "const fs = require('fs'); console.log(fs.readdirSync('.').length); fs.writeFileSync('left', 'x');",
+    "go": 'package main\nimport ("fmt"; "os")\nfunc main() { found, _ := os.ReadDir("."); fmt.Println(len(found)); os.WriteFile("left", nil, 0o600) }\n',
+    "rust": 'fn main() { println!("{}", std::fs::read_dir(".").unwrap().count()); std::fs::write("left", "x").unwrap(); }',
+}
+"""Prints how many files its directory holds, and leaves one behind."""
+
+WORKS_ON = {
+    "javascript": "console.log('answer'); const {Worker} = require('worker_threads'); new Worker('for(;;);', {eval: true}); setTimeout(() => process.exit(0), 100);",
+    "go": 'package main\nimport "fmt"\nfunc main() { for i := 0; i < 9; i++ { go func() { for {} }() }; fmt.Println("answer") }\n',
+    "rust": 'fn main() { for _ in 0..9 { std::thread::spawn(|| loop { std::thread::yield_now() }); } println!("answer"); }',
+}
+"""Ends while its threads work on."""
+
+FLOODS = {
+    "javascript": "for (;;) console.log('x'.repeat(65536))",
+    "go": 'package main\nimport ("os"; "strings")\nfunc main() { for { os.Stdout.WriteString(strings.Repeat("x", 65536)) } }\n',
+    "rust": 'fn main() { loop { println!("{}", "x".repeat(65536)); } }',
+}
+"""Prints without an end."""
+
+MANY_THREADS = {
+    "javascript": "const {Worker} = require('worker_threads'); for (let i = 0; i < 400; i++) new Worker('setTimeout(() => 0, 1e6)', {eval: true}); setTimeout(() => console.log('done'), 3000);",
+    "go": 'package main\nimport ("runtime"; "time")\nfunc main() { for i := 0; i < 400; i++ { go func() { runtime.LockOSThread(); time.Sleep(time.Hour) }() }; time.Sleep(3 * time.Second); println("done") }\n',
+    "rust": 'fn main() { for _ in 0..400 { std::thread::Builder::new().stack_size(16384).spawn(|| std::thread::sleep(std::time::Duration::from_secs(9))).unwrap(); } std::thread::sleep(std::time::Duration::from_secs(3)); println!("done"); }',
+}
+"""Starts more threads than a program may have."""

@@ -1,0 +1,106 @@
+"""Go, JavaScript and Rust: ordinary programs, and how each end is told."""
+
+import shutil
+
+import pytest
+from builders.judge.sandbox import request, run_one
+
+from evalrun_executor.executor import Executor
+from evalrun_executor.private_files import ReplyWithFiles, RequestWithFiles
+from evalrun_executor.toolchain import COMPILER_PATH, COMPILERS
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
+
+# ruff: noqa: E501 - tables of programs read best with a program a line
+SUM = {
+    "go": 'package main\nimport ("fmt"; "os")\nfunc main() { var a, b int; if n, _ := fmt.Scan(&a, &b); n != 2 { os.Exit(3) }; fmt.Println(a + b) }\n',
+    "javascript": "const [a, b] = require('fs').readFileSync(0, 'utf8').split(' ').map(Number);\nif (b === undefined) process.exit(3);\nconsole.log(a + b);\n",
+    "rust": "use std::io::Read;\nfn main() { let mut s = String::new(); std::io::stdin().read_to_string(&mut s).unwrap();\n"
+    'let v: Vec<i64> = s.split_whitespace().map(|x| x.parse().unwrap()).collect(); if v.len() != 2 { std::process::exit(3); } println!("{}", v[0] + v[1]); }\n',
+}
+
+ENDS: dict[str, tuple[str, str, str, int | None, bytes]] = {
+    "js: the other name of stdin": ("javascript", "console.log(require('fs').readFileSync('/dev/stdin', 'utf8').length)", "exited", 0, b"4\n"),
+    "js: lines": ("javascript", "const r = require('readline').createInterface({input: process.stdin}); let n = 0; r.on('line', () => n++); r.on('close', () => console.log(n));", "exited", 0, b"2\n"),
+    "js: an async iterator": ("javascript", "(async () => { for await (const part of process.stdin) console.log(part.length); })();", "exited", 0, b"4\n"),
+    "js: a module's syntax in an object": ("javascript", "import('fs').then(fs => console.log(fs.readFileSync(0).length))", "exited", 0, b"4\n"),
+    "js: a timer": ("javascript", "setTimeout(() => console.log('late'), 20)", "exited", 0, b"late\n"),
+    "js: a worker": ("javascript", "const {Worker} = require('worker_threads'); new Worker('1', {eval: true}).on('exit', () => console.log('joined'))", "exited", 0, b"joined\n"),
+    "js: deep recursion": ("javascript", "const f = n => n ? 1 + f(n - 1) : 0; console.log(f(300000))", "exited", 0, b"300000\n"),
+    "js: big integers": ("javascript", "console.log((2n ** 100n).toString())", "exited", 0, b"1267650600228229401496703205376\n"),
+    "js: nearly all memory": ("javascript", "console.log(new Float64Array(30 << 20).fill(1).length)", "exited", 0, b"31457280\n"),
+    "js: recursion without an end": ("javascript", "const f = n => 1 + f(n + 1); f(0)", "exited", 1, b""),
+    "js: an error": ("javascript", "throw new Error('wrong')", "exited", 1, b""),
+    "js: a rejected promise": ("javascript", "Promise.reject(new Error('wrong'))", "exited", 1, b""),
+    "js: a syntax error": ("javascript", "let let = 3;", "exited", 1, b""),
+    "js: an exit": ("javascript", "console.log('x'); process.exit(7)", "exited", 7, b"x\n"),
+    "js: a loop": ("javascript", "for (;;);", "timeout", None, b""),
+    "js: too much memory": ("javascript", "const a = []; for (;;) a.push(new Array(1000).fill(1.5));", "memory_limit", None, b""),
+    "js: too many buffers": ("javascript", "const a = []; for (;;) a.push(Buffer.alloc(1 << 20, 1));", "memory_limit", None, b""),
+    "go: goroutines": ("go", 'package main\nimport ("fmt"; "sync"; "sync/atomic")\nfunc main() { var w sync.WaitGroup; var n int64; for i := 0; i < 1000; i++ { w.Add(1); go func() { atomic.AddInt64(&n, 1); w.Done() }() }; w.Wait(); fmt.Println(n) }\n', "exited", 0, b"1000\n"),
+    "go: deep recursion": ("go", 'package main\nimport "fmt"\nfunc f(n int) int { if n == 0 { return 0 }; return 1 + f(n-1) }\nfunc main() { fmt.Println(f(1000000)) }\n', "exited", 0, b"1000000\n"),
+    "go: nearly all memory": ("go", 'package main\nimport "fmt"\nfunc main() { a := make([]byte, 240<<20); for i := range a { a[i] = 1 }; fmt.Println(len(a)) }\n', "exited", 0, b"251658240\n"),
+    "go: a panic": ("go", 'package main\nfunc main() { panic("wrong") }\n', "exited", 2, b""),
+    "go: a nil pointer": ("go", "package main\nfunc main() { var p *int; *p = 1 }\n", "exited", 2, b""),
+    "go: a deadlock": ("go", "package main\nfunc main() { c := make(chan int); <-c }\n", "exited", 2, b""),
+    "go: an exit": ("go", 'package main\nimport "os"\nfunc main() { os.Exit(7) }\n', "exited", 7, b""),
+    "go: a loop": ("go", "package main\nfunc main() { for {} }\n", "timeout", None, b""),
+    "go: too much memory": ("go", "package main\nvar kept [][]int\nfunc main() { for { a := make([]int, 100000); for i := range a { a[i] = i }; kept = append(kept, a) } }\n", "memory_limit", None, b""),
+    "rust: a thread": ("rust", 'fn main() { println!("{}", std::thread::spawn(|| 5).join().unwrap()); }', "exited", 0, b"5\n"),
+    "rust: deep recursion": ("rust", 'fn f(n: u64, v: &mut Vec<u64>) -> u64 { if n == 0 { return 0; } v[0] += n; let r = 1 + f(n - 1, v); v[0] -= 1; r } fn main() { println!("{}", f(100000, &mut vec![0])); }', "exited", 0, b"100000\n"),
+    "rust: nearly all memory": ("rust", 'fn main() { let v = vec![1u8; 250 << 20]; println!("{}", v.iter().map(|&x| x as u64).sum::<u64>()); }', "exited", 0, b"262144000\n"),
+    "rust: a panic": ("rust", "fn main() { let v: Vec<i32> = std::env::args().skip(1).map(|_| 1).collect(); println!(\"{}\", v[0]); }", "exited", 101, b""),
+    "rust: an exit": ("rust", "fn main() { std::process::exit(7); }", "exited", 7, b""),
+    "rust: an abort": ("rust", "fn main() { std::process::abort(); }", "exited", -6, b""),
+    "rust: a loop": ("rust", "fn main() { let mut n = 0u64; loop { n += 1; if n == 0 { println!(); } std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst); } }", "timeout", None, b""),
+    "rust: too much memory": ("rust", "fn main() { let mut v = vec![]; loop { v.push(vec![1u8; 1 << 20]); if v.len() == usize::MAX { println!(\"{}\", v[0][0]); } } }", "memory_limit", None, b""),
+}  # fmt: skip
+"""By name: language, program, end, exit code and output, with 256 MiB, two seconds and the input `1\n2\n`."""
+
+WRONG = {
+    "go": ("package main\nfunc main() { x := 1 }\n", b"main.go:2"),
+    "rust": ("fn main() { let x: i32 = true; }", b"main.rs:1"),
+}
+"""A program that does not compile, and what the message names."""
+
+
+def skip_without(language: str) -> None:
+    if shutil.which(COMPILERS[language], path=COMPILER_PATH) is None:
+        pytest.skip(f"no {COMPILERS[language]} in {COMPILER_PATH}")
+
+
+@pytest.mark.parametrize("language", SUM)
+async def test_a_program_runs_on_each_input(executor: Executor, language: str) -> None:
+    skip_without(language)
+    reply = await executor.run(request(SUM[language], b"1 2", b"40 2", b"", language=language))
+    assert reply.compile.status == "ok"
+    assert [(run.stdout.strip(), run.exit_code) for run in reply.runs] == [(b"3", 0), (b"42", 0), (b"", 3)]
+
+
+@pytest.mark.parametrize("name", ENDS)
+async def test_end_is_told(executor: Executor, name: str) -> None:
+    language, code, end, exit_code, stdout = ENDS[name]
+    skip_without(language)
+    run = await run_one(executor, code, b"1\n2\n", language=language, memory=256, seconds=2.0)
+    assert (run.end, run.exit_code, run.stdout) == (end, exit_code, stdout), run.stderr.decode()
+
+
+@pytest.mark.parametrize("language", WRONG)
+async def test_what_does_not_compile_says_where(executor: Executor, language: str) -> None:
+    skip_without(language)
+    code, place = WRONG[language]
+    reply = await executor.run(request(code, language=language))
+    assert reply.compile.status == "error"
+    assert place in reply.compile.stderr
+    assert reply.runs[0].end == "not_run"
+
+
+async def test_text_finds_the_files_placed_beside_it(executor: Executor) -> None:
+    skip_without("javascript")
+    code = "require('fs').writeFileSync('made', require('./part.js').word); console.log(require('./part.js').word)"
+    asked = RequestWithFiles(
+        "javascript", code, [b""], request("").limits, files={"part.js": b"exports.word = 'found'"}, fetch=["made"]
+    )
+    reply = await executor.run(asked)
+    assert isinstance(reply, ReplyWithFiles)
+    assert (reply.runs[0].stdout, reply.files) == (b"found\n", {"made": b"found"})
