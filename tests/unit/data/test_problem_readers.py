@@ -245,6 +245,28 @@ MULTIPL_E: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("language", "tests", "ours", "main"),
+    [
+        (
+            "js",
+            "const assert = require('node:assert');\nfunction test() {\n  let candidate = f;\n}\n\ntest();",
+            "javascript",
+            None,
+        ),
+        ("rs", "}\n\nfn main() {\n    let candidate = f;\n}\n", "rust", "fn main() {\n    let candidate = f;\n}"),
+    ],
+)
+def test_multipl_es_rows_in_other_languages_are_read(
+    tmp_path: Path, language: str, tests: str, ours: str, main: str | None
+) -> None:
+    row = {**MULTIPL_E, "language": language, "tests": tests}
+    (problem,) = load_problems(str(write_jsonl(tmp_path / "m.jsonl", [row])))
+    assert (problem.dataset, problem.language) == (f"multipl_e_{language}", ours)
+    assert problem.ground_truth == MainTest(MULTIPL_E["prompt"], main or tests, "f")
+    assert f"Answer with one {ours} code block" in render(problem)[0].content
+
+
 def test_multipl_es_rows_in_cpp_are_functions_with_a_main(tmp_path: Path) -> None:
     path = str(write_jsonl(tmp_path / "m.jsonl", [MULTIPL_E]))
     (problem,) = load_problems(path)
@@ -295,11 +317,11 @@ def test_bigcodebench_is_asked_by_either_prompt_and_runs_after_the_complete_one(
             "has no field 'test_cases': the subset default has no tests: take one of the subsets 1x to 5x",
         ),
         (
-            {**MULTIPL_E, "language": "rs"},
-            "MultiPL-E in 'rs' is not supported, only in cpp: the sandbox runs Python, C and C++; use MultiPL-E's own",
+            {**MULTIPL_E, "language": "lua"},
+            "MultiPL-E in 'lua' is not supported, only in cpp, js, rs; use MultiPL-E's own",
         ),
-        ({**MULTIPL_E, "language": "py"}, "MultiPL-E in 'py' is not supported, only in cpp: the sandbox runs Python"),
-        ({**MULTIPL_E, "tests": "int main() {}"}, "field 'tests' is not MultiPL-E's for C++: '}', then 'int main() {'"),
+        ({**MULTIPL_E, "language": "py"}, "MultiPL-E in 'py' is not supported, only in cpp, js, rs; read"),
+        ({**MULTIPL_E, "tests": "int main() {}"}, "field 'tests' is not MultiPL-E's for cpp: '}', then 'int main() {'"),
         (
             {**MULTIPL_E, "tests": MULTIPL_E["tests"].replace("assert", "return 0; assert")},
             "field 'tests' has 'return'",

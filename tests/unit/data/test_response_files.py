@@ -142,7 +142,10 @@ def test_verls_generation_file_answers_the_problems_it_holds(tmp_path: Path) -> 
         ({"task_id": 12, "response": ""}, "unknown problem '12'"),
         ({"task_id": True, "response": ""}, "field 'task_id' should be text, not true or false"),
         ({"problem_id": "a", "response": "", "mode": "inline"}, "field 'mode' is 'inline' (known: auto, append, "),
-        ({"problem_id": "a", "response": "", "language": "rust"}, "field 'language' is 'rust' (known: python, c, cpp)"),
+        (
+            {"problem_id": "a", "response": "", "language": "cobol"},
+            "field 'language' is 'cobol' (known: python, c, cpp, go, javascript, rust)",
+        ),
         ({"problem_id": "a", "response": "", "sample": -1}, "field 'sample' should be at least 0, not -1"),
         ({"problem_id": "a", "response": "", "sample": 10**400}, "field 'sample' should be at most 9007199254740992"),
         (

@@ -1,4 +1,4 @@
-"""A C++ `main` that asserts: what runs, what its ends mean, and that this machine's compiler agrees."""
+"""A `main` that asserts: what runs, what its ends mean, and that this machine's compilers agree."""
 
 import shutil
 import subprocess
@@ -10,7 +10,8 @@ from builders.judge.gateway import Time, make_judge, make_pool
 
 from evalrun_executor.api import CompileResult, ProgramRun, RunReply, RunRequest
 from evalrun_judge.extraction import SubmissionMode
-from evalrun_judge.families.main import MainTest, outcome_of, program_of, with_tests
+from evalrun_judge.families.main import MainTest, outcome_of
+from evalrun_judge.families.main_forms import FORMS, make_program
 from evalrun_judge.sandboxes.fake import FakeSandbox, ended, reply
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import InvalidRequestError, JudgeRequest, Submission
@@ -20,6 +21,7 @@ SECRET = "5ecret"
 PROMPT = "#include<assert.h>\n#include<stdlib.h>\n// Twice x.\nlong twice(long x) {\n"
 MAIN = "int main() {\n    auto candidate = twice;\n    assert(candidate((2)) == (4));\n}"
 TESTS = MainTest(PROMPT, MAIN, "twice")
+CPP = FORMS["cpp"]
 WHOLE = "long twice(long x) {\n    return 2 * x;\n}"
 AUTO, APPEND, STANDALONE = SubmissionMode.AUTO, SubmissionMode.APPEND, SubmissionMode.STANDALONE
 
@@ -51,22 +53,23 @@ def compiler() -> str:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_with_their_tests_compile_and_end_as_they_should(name: str, compiler: str, tmp_path: Path) -> None:
     code, mode, status = PROGRAMS[name]
-    (tmp_path / "all.cpp").write_text(with_tests(program_of(TESTS, code, mode), MAIN, SECRET))
+    program = make_program(CPP, PROMPT, "twice", code, mode)
+    (tmp_path / "all.cpp").write_text(CPP.add_tests(program, MAIN, SECRET))
     built = subprocess.run(
         [compiler, "-std=gnu++17", "-o", "all", "all.cpp"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert built.returncode == 0, built.stderr
     done = subprocess.run([tmp_path / "all"], capture_output=True, check=False)
     run = ended(done.stdout, exit_code=done.returncode, stderr=done.stderr)
-    assert outcome_of(run, SECRET).status is status
+    assert outcome_of(CPP, run, SECRET).status is status
 
 
 def test_a_type_that_the_prompt_defines_stays_unless_the_answer_defines_it() -> None:
     union = "union Any { int a; };"
-    tests = MainTest(f"#include<assert.h>\n{union}\nAny first(Any x) {{\n", MAIN, "first")
+    prompt = f"#include<assert.h>\n{union}\nAny first(Any x) {{\n"
     whole = "Any first(Any x) {\n    return x;\n}"
-    assert program_of(tests, whole, AUTO).count(union) == 1
-    restated = program_of(tests, f"{union}\n{whole}", AUTO)
+    assert make_program(CPP, prompt, "first", whole, AUTO).count(union) == 1
+    restated = make_program(CPP, prompt, "first", f"{union}\n{whole}", AUTO)
     assert restated.count(union) == 1
     assert "#include<assert.h>" in restated
 
@@ -81,7 +84,7 @@ def test_a_type_that_the_prompt_defines_stays_unless_the_answer_defines_it() -> 
     ],
 )
 def test_ends(run: ProgramRun, status: TestStatus, reason: str) -> None:
-    outcome = outcome_of(run, SECRET)
+    outcome = outcome_of(CPP, run, SECRET)
     assert (outcome.status, outcome.reason if reason else "") == (status, reason)
 
 
@@ -112,7 +115,11 @@ async def test_a_program_that_does_not_compile_is_no_wrong_answer() -> None:
 @pytest.mark.parametrize(
     ("language", "tests", "message"),
     [
-        ("python", TESTS, "submission.language: a main that asserts is judged in cpp, not in 'python'"),
+        (
+            "python",
+            TESTS,
+            "submission.language: a main that asserts is judged in cpp, javascript, rust, not in 'python'",
+        ),
         ("cpp", MainTest(PROMPT, "}" + MAIN, "twice"), "main.main: it is not a whole function"),
         ("cpp", MainTest(PROMPT, MAIN, "twice()"), "main.entry_point: 'twice()' is not the name"),
     ],

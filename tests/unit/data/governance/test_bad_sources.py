@@ -97,7 +97,7 @@ BAD_FILES = [
     ("blank prompt", "rows.jsonl", lines(row(prompt=" \n")), "2: problem 'p2' has a blank prompt: write the task"),
     ("no id", "rows.jsonl", lines(row(problem_id=None)), "2: field 'problem_id' is missing"),
     ("unknown role", "rows.jsonl", lines(row(role="eval")), "2: field 'role' is 'eval': write one of train, dev, test"),
-    ("unknown language", "rows.jsonl", lines(row(language="rust")), "2: field 'language' is 'rust' .known: python"),
+    ("unknown language", "rows.jsonl", lines(row(language="cobol")), "2: field 'language' is 'cobol' .known: python"),
     ("misspelt limit", "rows.jsonl", lines(row(limits={"time_second": 1})), "2: field 'limits.time_second' is unknown"),
     ("another dataset", "rows.jsonl", row(dataset="other"), "no problem of dataset 'contest' there: write the name th"),
     ("pickle", "rows.jsonl", pickle.dumps(Opened()), "looks like a pickle, .*: none is ever loaded; write the rows as"),

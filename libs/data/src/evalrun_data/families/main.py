@@ -1,4 +1,4 @@
-"""MultiPL-E's form, in C++: a `main` that asserts."""
+"""MultiPL-E's form: a `main` that asserts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,17 +9,23 @@ from evalrun_data.rows import Row
 
 _CHAT = """\
 Complete the following {language} function. Answer with one {tag} code block that holds the complete function, with \
-every include that it needs, and without a main function.
+every {import_word} that it needs, and without {left_out}.
 
 ```{tag}
 {prompt}
 ```
 """
 
+_WORDS = {
+    "javascript": {"import_word": "require", "left_out": "tests"},
+    "rust": {"import_word": "use", "left_out": "a main function"},
+}
+_OTHER_WORDS = {"import_word": "include", "left_out": "a main function"}
+
 
 @dataclass(frozen=True, slots=True)
 class MainTest(GroundTruth):
-    """MultiPL-E's form in C++: a single test, a `main` with assertions that follows the program in the same file."""
+    """MultiPL-E's form: a single test, a `main` with assertions that follows the program in the same file."""
 
     family: ClassVar[str] = "main"
     form: ClassVar[str] = "main"
@@ -29,7 +35,7 @@ class MainTest(GroundTruth):
     prompt: str
     """Ends within the function that the answer completes."""
     main: str
-    """The whole function `int main() { ... }`."""
+    """The whole function `int main() { ... }` or `fn main() { ... }`; in JavaScript what ends with `test();`."""
     entry_point: str
 
     @classmethod
@@ -44,7 +50,8 @@ class MainTest(GroundTruth):
 
     def write_chat(self, parts: PromptParts) -> str:
         """Ask for the function; see `GroundTruth.write_chat`."""
-        return _CHAT.format(prompt=parts.text, language=parts.language_name, tag=parts.language)
+        words = _WORDS.get(parts.language, _OTHER_WORDS)
+        return _CHAT.format(prompt=parts.text, language=parts.language_name, tag=parts.language, **words)
 
     def template_words(self) -> Mapping[str, str]:
         """Return the function's name."""

@@ -1,18 +1,55 @@
-"""MultiPL-E's rows: HumanEval and MBPP translated to other languages, of which the sandbox runs C++.
+"""MultiPL-E's rows: HumanEval and MBPP translated to other languages, of which three are judged.
 
-The prompt ends within a function, and the published tests begin with the brace that closes it. `main` follows.
+In C++ and Rust the prompt ends within a function, and the published tests begin with the brace that closes it.
 """
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from evalrun_data.records import MainTest, Problem
 from evalrun_data.rows import Row
 
-DATASET: Final = "multipl_e_cpp"
 
-_MAIN: Final = re.compile(r"\s*\}\s*(int\s+main\s*\(\s*\)\s*\{.*\})\s*", re.DOTALL)
-_CANDIDATE: Final = re.compile(r"\bauto\s+candidate\s*=\s*([A-Za-z_]\w*)\s*;")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tests:
+    """The field `tests` of a language."""
+
+    language: str
+    """Its name here."""
+    main: re.Pattern[str]
+    """All of the field; its group is what is judged by."""
+    candidate: re.Pattern[str]
+    shape: str
+
+
+_LET: Final = re.compile(r"\blet\s+candidate\s*=\s*([A-Za-z_]\w*)\s*;")
+_TESTS: Final[Mapping[str, _Tests]] = MappingProxyType(
+    {
+        "cpp": _Tests(
+            language="cpp",
+            main=re.compile(r"\s*\}\s*(int\s+main\s*\(\s*\)\s*\{.*\})\s*", re.DOTALL),
+            candidate=re.compile(r"\bauto\s+candidate\s*=\s*([A-Za-z_]\w*)\s*;"),
+            shape="'}', then 'int main() {', 'auto candidate = NAME;', asserts, '}'",
+        ),
+        "js": _Tests(
+            language="javascript",
+            main=re.compile(r"\s*(const assert = require\('node:assert'\);.*\btest\(\);)\s*", re.DOTALL),
+            candidate=_LET,
+            shape="const assert = require('node:assert');, then test() with 'let candidate = NAME;', then test();",
+        ),
+        "rs": _Tests(
+            language="rust",
+            main=re.compile(r"\s*\}\s*(fn\s+main\s*\(\s*\)\s*\{.*\})\s*", re.DOTALL),
+            candidate=_LET,
+            shape="'}', then 'fn main() {', 'let candidate = NAME;', asserts, '}'",
+        ),
+    }
+)
+"""By MultiPL-E's name of the language."""
+
 _LEAVES: Final = re.compile(r"\b(?:return|_?exit|_Exit|quick_exit)\b")
 
 
@@ -29,9 +66,10 @@ def parse_multipl_e(row: Row, dataset: str | None) -> Problem:
         dataset: the dataset asked for.
     """
     language = row.name("language")
-    if language != "cpp":
+    form = _TESTS.get(language)
+    if form is None:
         raise row.error(
-            f"MultiPL-E in '{language}' is not supported, only in cpp: the sandbox runs Python, C and C++; "
+            f"MultiPL-E in '{language}' is not supported, only in {', '.join(_TESTS)}; "
             + (
                 "read HumanEval or MBPP itself, which it translates"
                 if language in ("py", "python")
@@ -39,20 +77,18 @@ def parse_multipl_e(row: Row, dataset: str | None) -> Problem:
             )
         )
     prompt, tests = row.text("prompt"), row.text("tests")
-    main, called = _MAIN.fullmatch(tests), _CANDIDATE.search(tests)
+    main, called = form.main.fullmatch(tests), form.candidate.search(tests)
     if main is None or called is None:
-        raise row.error(
-            "field 'tests' is not MultiPL-E's for C++: '}', then 'int main() {', 'auto candidate = NAME;', asserts, '}'"
-        )
+        raise row.error(f"field 'tests' is not MultiPL-E's for {language}: {form.shape}")
     if left := _LEAVES.search(tests):
         raise row.error(
             f"field 'tests' has '{left[0]}': a main that can end before its last line does not show that all ran"
         )
     return Problem(
-        dataset=dataset or DATASET,
+        dataset=dataset or f"multipl_e_{language}",
         problem_id=row.name("name"),
         prompt=prompt,
         ground_truth=MainTest(prompt, main[1], called[1]),
         data_source="multipl_e",
-        language="cpp",
+        language=form.language,
     )
