@@ -3,7 +3,7 @@
 import pytest
 
 from evalrun_aggregator.start.datasets import RunDataset
-from evalrun_aggregator.start.start_warnings import start_warnings
+from evalrun_aggregator.start.start_warnings import count_languages, language_warnings, start_warnings
 from evalrun_api.v1alpha1 import Dataset, EvalRunSpec
 from evalrun_data.records import Problem, StdioTests
 
@@ -84,3 +84,23 @@ def test_problems_like_these_may_be_too_few_for_a_sequential_gate() -> None:
     assert start_warnings([dataset(*map(str, range(164)))], spec(**asked)) == []
     (line,) = start_warnings([dataset(*map(str, range(164)))], spec(**asked, population="similar"))
     assert "d has 164 problems, which leave an equal run undecided more than once in 5 (population: similar" in line
+
+
+@pytest.mark.parametrize(
+    ("judges", "said"),
+    [
+        ([], ""),
+        ([[]], ""),
+        ([["python", "go"]], ""),
+        ([["python"]], "d: of 3 problems, 2 in go cannot be judged: the sandbox lacks the language. Install golang-go"),
+        ([["python", "go"], ["python"]], "d: of 3 problems, 2 in go cannot be judged"),
+        ([["go"]], "d: of 3 problems, 1 in python cannot be judged"),
+    ],
+)
+def test_problems_in_a_language_that_a_judge_lacks_are_said(judges: list[list[str]], said: str) -> None:
+    found = language_warnings({"d": {"go": 2, "python": 1}, "e": {}}, judges)
+    assert [line[: len(said)] for line in found] == ([said] if said else [])
+
+
+def test_languages_are_counted_by_dataset() -> None:
+    assert count_languages([dataset("Add.", "Sum up.")]) == {"d": {"python": 2}}

@@ -37,7 +37,7 @@ from evalrun_aggregator.start.facts import identity_of, rejudging_of
 from evalrun_aggregator.start.ledger_start import OpenedRun, open_run
 from evalrun_aggregator.start.problems import RunProblems, draws_by_chance, turn_policies_of
 from evalrun_aggregator.start.responses import GivenResponses, read_responses
-from evalrun_aggregator.start.start_warnings import start_warnings
+from evalrun_aggregator.start.start_warnings import count_languages, start_warnings
 from evalrun_aggregator.status_report import StatusReport
 from evalrun_aggregator.storage_watch import StorageWatch
 from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
@@ -206,7 +206,9 @@ class Aggregator:
             )
         driver = RunDriver(state, ledger, dispatcher, judges, finisher, gates, storage)
         warnings = start_warnings(problems.datasets, order.spec)
-        status = StatusReport(state, intake, dispatcher, judges, replicas, finisher, warnings, watch)
+        # A server that has the tests judges whatever it has.
+        languages = {} if submits else count_languages(problems.datasets)
+        status = StatusReport(state, intake, dispatcher, judges, replicas, finisher, warnings, languages, watch)
         work_items = WorkItems(problems, ledger, budget, traces)
         epochs = Epochs(ledger, ledger.reader.facts())
         return RunParts(LedgerService(state, intake, status, driver, work_items, epochs), driver, intake)

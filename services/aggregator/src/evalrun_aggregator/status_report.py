@@ -1,6 +1,6 @@
 """Builds the reply to GetStatus, with the obstacle of the run in one line."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from evalrun_aggregator.gate_watch import GateWatch
 from evalrun_aggregator.intake import Intake
@@ -10,6 +10,7 @@ from evalrun_aggregator.progress import run_state
 from evalrun_aggregator.replicas import ReplicaRegistry
 from evalrun_aggregator.run_end import Outputs
 from evalrun_aggregator.run_state import RunState
+from evalrun_aggregator.start.start_warnings import language_warnings
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_proto.ledger.v1 import ledger_pb2
 from evalrun_results.samples import FINAL_STATUS_NAMES
@@ -35,6 +36,7 @@ class StatusReport:
         replicas: what workers said of them.
         outputs: know whether they can be written.
         start_warnings: what was known before anything was generated.
+        languages: how many problems of each dataset need a sandbox with each language.
         gate_watch: the sequential gates; None: the run has none.
     """
 
@@ -47,6 +49,7 @@ class StatusReport:
         replicas: ReplicaRegistry,
         outputs: Outputs,
         start_warnings: Sequence[str],
+        languages: Mapping[str, Mapping[str, int]],
         gate_watch: GateWatch | None,
     ) -> None:
         self._state = state
@@ -56,6 +59,7 @@ class StatusReport:
         self._replicas = replicas
         self._outputs = outputs
         self._start_warnings = tuple(start_warnings)
+        self._languages = languages
         self._gate_watch = gate_watch
 
     def response(self) -> ledger_pb2.GetStatusResponse:
@@ -127,4 +131,5 @@ class StatusReport:
         ended = self._state.ended
         notices = self._dispatcher.broken_tests.first_lines() if ended is None else ended.notices
         lost = () if self._gate_watch is None else self._gate_watch.warnings
-        return [*self._start_warnings, *lost, *self._replicas.warnings, *notices]
+        mute = language_warnings(self._languages, self._judges.languages)
+        return [*self._start_warnings, *mute, *lost, *self._replicas.warnings, *notices]

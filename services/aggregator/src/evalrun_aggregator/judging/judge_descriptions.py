@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Sequence
+from typing import cast
 
 from google.protobuf.json_format import MessageToDict
 
@@ -53,6 +54,11 @@ class JudgeDescriptions:
     def containment_levels(self) -> list[str]:
         """Every level that a judge named."""
         return sorted({str(said.get("containment_level", "")) for said in self.descriptions.values()} - {""})
+
+    @property
+    def languages(self) -> list[list[str]]:
+        """The languages that each judge named."""
+        return [list(map(str, cast(list[object], said.get("languages", [])))) for said in self.descriptions.values()]
 
     async def run(self) -> None:
         """Ask each judge until it answers.

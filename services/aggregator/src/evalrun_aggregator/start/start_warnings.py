@@ -1,10 +1,12 @@
 """Warns the user before anything is generated, one line per warning. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from evalrun_aggregator.start.datasets import RunDataset
 from evalrun_api.run_config import EvalRunSpec
+from evalrun_registry.languages import LANGUAGES
 from evalrun_results.comparisons.power import gate_outlook
 
 NAMED_GROUPS: Final = 5
@@ -31,6 +33,37 @@ def start_warnings(datasets: Sequence[RunDataset], spec: EvalRunSpec) -> list[st
 def dataset_warnings(dataset: RunDataset) -> list[str]:
     """Return the warnings about the problems of a dataset."""
     return [*excluded_warnings(dataset), *duplicate_warnings(dataset)]
+
+
+def count_languages(datasets: Sequence[RunDataset]) -> dict[str, Counter[str]]:
+    """Return how many problems of each dataset need a sandbox with each language. A grader needs none of them."""
+    return {
+        dataset.spec.name: Counter(problem.language for problem in dataset.problems if dataset.grader is None)
+        for dataset in datasets
+    }
+
+
+def language_warnings(counts: Mapping[str, Mapping[str, int]], judges: Iterable[Sequence[str]]) -> list[str]:
+    """Return a line for each dataset with problems that a judge cannot judge, for its sandboxes lack the language.
+
+    Args:
+        counts: of `count_languages`.
+        judges: the languages of each judge that has said what it can; a judge that names none is not known.
+    """
+    known = [set(languages) for languages in judges if languages]
+    spoken = set.intersection(*known) if known else set(LANGUAGES)
+    found = []
+    for dataset, needed in counts.items():
+        missing = [name for name in LANGUAGES if name in needed and name not in spoken]
+        if not missing:
+            continue
+        packages = " ".join(sorted({package for name in missing for package in LANGUAGES[name].packages}))
+        said = " and ".join(f"{needed[name]} in {name}" for name in missing)
+        found.append(
+            f"{dataset}: of {sum(needed.values())} problems, {said} cannot be judged: the sandbox lacks the language. "
+            f"Install {packages} where it runs, or use the image evalrun-sandbox-all"
+        )
+    return found
 
 
 def excluded_warnings(dataset: RunDataset) -> Iterable[str]:
