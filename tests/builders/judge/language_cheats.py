@@ -1,4 +1,4 @@
-"""Programs in JavaScript, Go and Rust that want anything but to solve the problem, and what becomes of each.
+"""Programs in JavaScript, Go, Java and Rust that want anything but to solve the problem, and what becomes of each.
 
 A program tries one act after another and prints, for each, its number and `done` or `refused`.
 """
@@ -146,6 +146,70 @@ func main() {
 }
 """
 
+JAVA_ACTS = (
+    'Files.createDirectory(Path.of("../escaped"))',
+    'Files.move(Files.createFile(Path.of("x")), Path.of("/tmp/escaped"))',
+    'Files.createSymbolicLink(Path.of("link"), Path.of("/etc/passwd"))',
+    'Files.createLink(Path.of("link"), Path.of("/usr/bin/env"))',
+    'Files.setPosixFilePermissions(Path.of(".."), PosixFilePermissions.fromString("rwxrwxrwx"))',
+    'Files.setLastModifiedTime(Path.of(".."), FileTime.fromMillis(0))',
+    'Files.delete(Path.of(System.getProperty("java.class.path")))',
+    'Files.write(Path.of(System.getProperty("java.class.path")), new byte[1])',
+    'new ProcessBuilder("/bin/true").start()',
+    'Runtime.getRuntime().exec("id")',
+    'Runtime.getRuntime().exec(System.getProperty("java.home") + "/bin/java")',
+    "ended(ProcessHandle.current().parent().get().destroyForcibly())",
+    "ended(ProcessHandle.of(1).get().destroy())",
+    'new Socket("127.0.0.1", 80)',
+    "new ServerSocket(0)",
+    "new DatagramSocket()",
+    'SocketChannel.open(UnixDomainSocketAddress.of("/run/docker.sock"))',
+    'ServerSocketChannel.open(StandardProtocolFamily.UNIX).bind(UnixDomainSocketAddress.of("socket"))',
+    'InetAddress.getByName("example.com")',
+    'new URL("http://127.0.0.1/").openStream()',
+    'new URL("file:///etc/passwd").openStream()',
+    'HttpClient.newHttpClient().send(HttpRequest.newBuilder(URI.create("http://127.0.0.1/")).build(), HttpResponse.BodyHandlers.ofString())',
+    'ended(ToolProvider.findFirst("jar").get().run(System.out, System.err, "--create", "--file", "/tmp/escaped.jar", ".") == 0)',
+    'ended(javax.tools.ToolProvider.getSystemJavaCompiler().run(null, null, null, "-d", "/tmp", "/etc/passwd") == 0)',
+    'opened(String.class.getDeclaredField("value"))',
+    'opened(Class.forName("java.lang.System").getDeclaredField("security"))',
+    'opened(ClassLoader.class.getDeclaredMethod("defineClass", String.class, byte[].class, int.class, int.class))',
+    'load("/tmp/evil.so")',
+    'load("/etc/passwd")',
+    'FileSystems.newFileSystem(Path.of("/etc/passwd"))',
+    'new RandomAccessFile("/proc/self/mem", "rw")',
+    "dumped()",
+)
+JAVA = """
+import java.io.*; import java.lang.management.*; import java.lang.reflect.*; import java.net.*; import java.net.http.*;
+import java.nio.channels.*; import java.nio.file.*; import java.nio.file.attribute.*; import java.util.spi.ToolProvider;
+public class Main {
+    interface Act { void run() throws Throwable; }
+    static void ended(boolean done) throws Exception { if (!done) throw new Exception(); }
+    static Object opened(AccessibleObject one) { one.setAccessible(true); return one; }
+    static Object load(String path) { System.load(path); return path; }
+    static Object dumped() throws Exception {
+        ManagementFactory.getPlatformMXBean(com.sun.management.HotSpotDiagnosticMXBean.class).dumpHeap("/tmp/escaped.hprof", false);
+        return 1;
+    }
+    static Path place(String path) { return Path.of(path.replace("PARENT", "" + ProcessHandle.current().parent().map(ProcessHandle::pid).orElse(1L))); }
+    static Object read(String path) throws Exception {
+        try (InputStream in = Files.isDirectory(place(path)) ? null : Files.newInputStream(place(path))) {
+            return in == null ? Files.list(place(path)).count() : in.read();
+        }
+    }
+    static Object write(String path) throws Exception { Files.newOutputStream(place(path)).close(); return 1; }
+    public static void main(String[] args) {
+        Act[] acts = {ACTS};
+        for (int number = 0; number < acts.length; number++) {
+            try { acts[number].run(); System.out.println(number + " done"); }
+            catch (Throwable refused) { System.out.println(number + " refused"); }
+        }
+        System.exit(0);
+    }
+}
+"""
+
 RUST_ACTS = (
     'std::fs::create_dir("../escaped").is_ok()',
     '{ let _ = std::fs::write("x", ""); std::fs::rename("x", "/tmp/escaped").is_ok() }',
@@ -227,6 +291,10 @@ def make_cheats(language: str) -> tuple[str, list[str]]:
             named = [f'read("{path}")' for path in PATHS_TO_READ] + [f'write("{path}")' for path in PATHS_TO_WRITE]
             named += GO_ACTS
             return GO.replace("ACTS", ", ".join(f"func() error {{ return {act} }}" for act in named)), named
+        case "java":
+            named = [f'read("{path}")' for path in PATHS_TO_READ] + [f'write("{path}")' for path in PATHS_TO_WRITE]
+            named += JAVA_ACTS
+            return JAVA.replace("ACTS", ", ".join(f"() -> {act}" for act in named)), named
         case _:
             named = [f'read("{path}")' for path in PATHS_TO_READ] + [f'write("{path}")' for path in PATHS_TO_WRITE]
             named += RUST_ACTS
@@ -246,6 +314,9 @@ COMPILE_TIME = {
     "a macro without an end": ("rust", "macro_rules! more { ($($all:tt)*) => { more!($($all)* $($all)*) } } fn main() { more!(x) }"),
     "a constant without an end": ("rust", "const fn f(n: u64) -> u64 { let mut i = n; while i > 0 { i += 1; if i == 0 { i = 1; } } i } const X: u64 = f(1); fn main() { println!(\"{}\", X); }"),
     "an array of a terabyte": ("rust", "static A: [u8; 1 << 45] = [1; 1 << 45]; fn main() { println!(\"{}\", A[5]); }"),
+    "an annotation processor": ("java", 'import javax.annotation.processing.*;\n@SupportedAnnotationTypes("*") public class Main extends AbstractProcessor { static { System.exit(0); } public boolean process(java.util.Set s, RoundEnvironment r) { return nothing; } }\n'),
+    "a method of 64 KiB": ("java", "public class Main { static int x; public static void main(String[] a) { " + "x += 123456789 * x;" * 9000 + " } }"),
+    "a long constant in a wrong program": ("java", "public class Main { static final String A = " + '"x" + ' * 40000 + '"y"; public static void main(String[] a) { System.out.println(A.length(); } }'),
     "an embedded file": ("go", 'package main\nimport _ "embed"\n//go:embed /etc/passwd\nvar secrets string\nfunc main() { print(secrets) }\n'),
     "an embedded file above": ("go", 'package main\nimport _ "embed"\n//go:embed ../../../../etc/passwd\nvar secrets string\nfunc main() { print(secrets) }\n'),
     "C that includes a file": ("go", 'package main\n// #include "/etc/passwd"\nimport "C"\nfunc main() {}\n'),
@@ -256,6 +327,7 @@ COMPILE_TIME = {
 """By name: programs that would read or exhaust something while they are compiled. None compiles."""
 
 KEEPS_A_FILE = {
+    "java": 'import java.io.File;\npublic class Main { public static void main(String[] a) throws Exception { System.out.println(new File(".").list().length); new File("left").createNewFile(); } }\n',
     "javascript": "const fs = require('fs'); console.log(fs.readdirSync('.').length); fs.writeFileSync('left', 'x');",
     "go": 'package main\nimport ("fmt"; "os")\nfunc main() { found, _ := os.ReadDir("."); fmt.Println(len(found)); os.WriteFile("left", nil, 0o600) }\n',
     "rust": 'fn main() { println!("{}", std::fs::read_dir(".").unwrap().count()); std::fs::write("left", "x").unwrap(); }',
@@ -263,6 +335,7 @@ KEEPS_A_FILE = {
 """Prints how many files its directory holds, and leaves one behind."""
 
 WORKS_ON = {
+    "java": 'public class Main { public static void main(String[] a) { for (int i = 0; i < 9; i++) { Thread t = new Thread(() -> { for (;;) Thread.yield(); }); t.setDaemon(true); t.start(); } System.out.println("answer"); } }\n',
     "javascript": "console.log('answer'); const {Worker} = require('worker_threads'); new Worker('for(;;);', {eval: true}); setTimeout(() => process.exit(0), 100);",
     "go": 'package main\nimport "fmt"\nfunc main() { for i := 0; i < 9; i++ { go func() { for {} }() }; fmt.Println("answer") }\n',
     "rust": 'fn main() { for _ in 0..9 { std::thread::spawn(|| loop { std::thread::yield_now() }); } println!("answer"); }',
@@ -270,13 +343,15 @@ WORKS_ON = {
 """Ends while its threads work on."""
 
 FLOODS = {
-    "javascript": "for (;;) console.log('x'.repeat(65536))",
+    "java": 'public class Main { public static void main(String[] a) { for (;;) System.out.println("x".repeat(65536)); } }\n',
+    "javascript": "for (;;) require('fs').writeSync(1, 'x'.repeat(65536))",
     "go": 'package main\nimport ("os"; "strings")\nfunc main() { for { os.Stdout.WriteString(strings.Repeat("x", 65536)) } }\n',
     "rust": 'fn main() { loop { println!("{}", "x".repeat(65536)); } }',
 }
 """Prints without an end."""
 
 MANY_THREADS = {
+    "java": 'public class Main { public static void main(String[] a) throws Exception { for (int i = 0; i < 400; i++) { Thread t = new Thread(() -> { try { Thread.sleep(9000); } catch (Exception e) { } }); t.setDaemon(true); t.start(); } Thread.sleep(3000); System.out.println("done"); } }\n',
     "javascript": "const {Worker} = require('worker_threads'); for (let i = 0; i < 400; i++) new Worker('setTimeout(() => 0, 1e6)', {eval: true}); setTimeout(() => console.log('done'), 3000);",
     "go": 'package main\nimport ("runtime"; "time")\nfunc main() { for i := 0; i < 400; i++ { go func() { runtime.LockOSThread(); time.Sleep(time.Hour) }() }; time.Sleep(3 * time.Second); println("done") }\n',
     "rust": 'fn main() { for _ in 0..400 { std::thread::Builder::new().stack_size(16384).spawn(|| std::thread::sleep(std::time::Duration::from_secs(9))).unwrap(); } std::thread::sleep(std::time::Duration::from_secs(3)); println!("done"); }',

@@ -1,4 +1,4 @@
-"""Programs in JavaScript, Go and Rust that want anything but to solve the problem. None gets it."""
+"""Programs in JavaScript, Go, Java and Rust that want anything but to solve the problem. None gets it."""
 
 import shutil
 from typing import Any
@@ -12,7 +12,7 @@ from evalrun_executor.toolchain import COMPILER_PATH, COMPILERS
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
-LANGUAGES = ["javascript", "go", "rust"]
+LANGUAGES = ["javascript", "go", "java", "rust"]
 LIMITS: dict[str, Any] = {"seconds": 5.0, "memory": 512, "output": 64}
 
 

@@ -22,6 +22,7 @@ from evalrun_judge.sandboxes import SandboxFailedError, SandboxUnreachableError
 from evalrun_judge.sandboxes.fake import FakeSandbox, echo
 from evalrun_judge.settings import JudgeSettings
 from evalrun_proto.judge.v1 import judge_pb2, judge_pb2_grpc
+from evalrun_registry.languages import LANGUAGES
 from evalrun_runtime.connections.grpc_channel import open_channel
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ async def test_no_sandbox_is_unavailable_and_so_is_describe_until_one_answers() 
         assert (await stub.Judge(message())).verdict.accepted
         info = await stub.Describe(judge_pb2.DescribeRequest())
     assert (info.backend, info.containment_level, info.slots) == ("evalrun", "full", 2)
-    assert (list(info.languages), info.python_version) == (["python", "c", "cpp"], "3.11.0")
+    assert (list(info.languages), info.python_version) == ([*LANGUAGES], "3.11.0")
     assert info.judge_version
 
 

@@ -1,4 +1,4 @@
-"""Go, JavaScript and Rust: ordinary programs, and how each end is told."""
+"""Go, Java, JavaScript and Rust: ordinary programs, and how each end is told."""
 
 import shutil
 
@@ -14,12 +14,26 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180
 # ruff: noqa: E501 - tables of programs read best with a program a line
 SUM = {
     "go": 'package main\nimport ("fmt"; "os")\nfunc main() { var a, b int; if n, _ := fmt.Scan(&a, &b); n != 2 { os.Exit(3) }; fmt.Println(a + b) }\n',
+    "java": "import java.util.*;\nfinal class Run { public static void main(String[] args) { Scanner in = new Scanner(System.in);\n"
+    "if (!in.hasNext()) System.exit(3); System.out.println(in.nextInt() + in.nextInt()); } }\n",
     "javascript": "const [a, b] = require('fs').readFileSync(0, 'utf8').split(' ').map(Number);\nif (b === undefined) process.exit(3);\nconsole.log(a + b);\n",
     "rust": "use std::io::Read;\nfn main() { let mut s = String::new(); std::io::stdin().read_to_string(&mut s).unwrap();\n"
     'let v: Vec<i64> = s.split_whitespace().map(|x| x.parse().unwrap()).collect(); if v.len() != 2 { std::process::exit(3); } println!("{}", v[0] + v[1]); }\n',
 }
 
+JAVA = "public class Main { static Object kept; static int f(int n) { return n == 0 ? 0 : 1 + f(n - 1); } static int g(int n) { return 1 + g(n + 1); } public static void main(String[] args) throws Exception { BODY } }"
+
 ENDS: dict[str, tuple[str, str, str, int | None, bytes]] = {
+    "java: deep recursion": ("java", JAVA.replace("BODY", 'System.out.println(f(300000));'), "exited", 0, b"300000\n"),
+    "java: threads": ("java", JAVA.replace("BODY", 'Thread[] all = new Thread[50]; for (int i = 0; i < 50; i++) { all[i] = new Thread(() -> {}); all[i].start(); } for (Thread one : all) one.join(); System.out.println(50);'), "exited", 0, b"50\n"),
+    "java: a thread with a large stack": ("java", JAVA.replace("BODY", 'Thread one = new Thread(null, () -> System.out.println(f(1000000)), "deep", 1 << 28); one.start(); one.join();'), "exited", 0, b"1000000\n"),
+    "java: nearly all memory": ("java", JAVA.replace("BODY", 'byte[] all = new byte[200 << 20]; all[5] = 1; System.out.println(all.length);'), "exited", 0, b"209715200\n"),
+    "java: garbage": ("java", JAVA.replace("BODY", 'for (int i = 0; i < 2000; i++) kept = new byte[1 << 20]; System.out.println(1);'), "exited", 0, b"1\n"),
+    "java: recursion without an end": ("java", JAVA.replace("BODY", 'System.out.println(g(0));'), "exited", 1, b""),
+    "java: an exception": ("java", JAVA.replace("BODY", 'throw new RuntimeException();'), "exited", 1, b""),
+    "java: an exit": ("java", JAVA.replace("BODY", 'System.exit(7);'), "exited", 7, b""),
+    "java: a loop": ("java", JAVA.replace("BODY", 'for (;;);'), "timeout", None, b""),
+    "js: garbage": ("javascript", "let kept; for (let i = 0; i < 300; i++) kept = new Array(100000).fill(i + 0.5); console.log(1)", "exited", 0, b"1\n"),
     "js: the other name of stdin": ("javascript", "console.log(require('fs').readFileSync('/dev/stdin', 'utf8').length)", "exited", 0, b"4\n"),
     "js: lines": ("javascript", "const r = require('readline').createInterface({input: process.stdin}); let n = 0; r.on('line', () => n++); r.on('close', () => console.log(n));", "exited", 0, b"2\n"),
     "js: an async iterator": ("javascript", "(async () => { for await (const part of process.stdin) console.log(part.length); })();", "exited", 0, b"4\n"),
@@ -58,6 +72,7 @@ ENDS: dict[str, tuple[str, str, str, int | None, bytes]] = {
 """By name: language, program, end, exit code and output, with 256 MiB, two seconds and the input `1\n2\n`."""
 
 WRONG = {
+    "java": ("public class Main { int x = ; }", b"Main.java:1"),
     "go": ("package main\nfunc main() { x := 1 }\n", b"main.go:2"),
     "rust": ("fn main() { let x: i32 = true; }", b"main.rs:1"),
 }
@@ -83,6 +98,31 @@ async def test_end_is_told(executor: Executor, name: str) -> None:
     skip_without(language)
     run = await run_one(executor, code, b"1\n2\n", language=language, memory=256, seconds=2.0)
     assert (run.end, run.exit_code, run.stdout) == (end, exit_code, stdout), run.stderr.decode()
+
+
+async def test_full_heap_of_java_is_a_memory_limit(executor: Executor) -> None:
+    skip_without("java")
+    body = "java.util.List<long[]> all = new java.util.ArrayList<>(); for (;;) all.add(new long[10000]);"
+    run = await run_one(executor, JAVA.replace("BODY", body), language="java", memory=256)
+    assert run.end == "memory_limit"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "a class of another name",
+            "// the class solves it\nclass Helper { }\npublic class Solution {\n  static class Node { }\nMAIN}\n",
+        ),
+        ("no public class", "class Helper { }\nfinal class Run {\n  static class Node { }\nMAIN}\n"),
+        ("a package", "package my.own;\npublic class Main {\nMAIN}\n"),
+    ],
+)
+async def test_main_class_of_java_is_found(executor: Executor, name: str, text: str) -> None:
+    skip_without("java")
+    main = "  public static void main(String[] args) { System.out.println(5); }\n"
+    run = await run_one(executor, text.replace("MAIN", main), language="java")
+    assert run.stdout == b"5\n", name
 
 
 @pytest.mark.parametrize("language", WRONG)

@@ -61,7 +61,10 @@ def truth(**fields: object) -> dict[str, object]:
         (truth(test_list=[], entry_point="f"), "field 'ground_truth.test_list' is empty: a problem needs"),
         (truth(test_list=["assert 1"]), "field 'ground_truth.entry_point' is missing"),
         (truth(prompt="", test="", entry_point="f"), "field 'ground_truth.test' is empty"),
-        ({**GOOD, "language": "cobol"}, "field 'language' is 'cobol' (known: python, c, cpp, go, javascript, rust)"),
+        (
+            {**GOOD, "language": "cobol"},
+            "field 'language' is 'cobol' (known: python, c, cpp, go, java, javascript, rust)",
+        ),
         ({**GOOD, "limits": {"time_seconds": 0}}, "field 'limits.time_seconds' should be more than 0, not 0"),
         ({**GOOD, "limits": {"memory_mib": 0.5}}, "field 'limits.memory_mib' should be at least 1, not 0.5"),
         ({**GOOD, "limits": {"memory_mib": 1.5}}, "field 'limits.memory_mib' should be a whole number, not 1.5"),

@@ -82,6 +82,7 @@ class Batch:
         executable: int | None = None,
         *,
         allowed: float | None = None,
+        code: bytes | None = None,
     ) -> None:
         """Prepare the job.
 
@@ -91,18 +92,20 @@ class Batch:
             kind: a `frames.KIND_*`.
             executable: descriptor of a compiled program or an interpreter, which the caller closes.
             allowed: the time limit for these runs, longer than the request's on a slow machine; None: the request's.
+            code: what an interpreter reads, if it was compiled; None: the request's text.
         """
         limits = request.limits
         self.allowed = limits.time_seconds if allowed is None else allowed
         self.zygote = zygote
         self._kind = kind
         self._executable = executable
+        self._code = code
         self.request = request
         self._output_bytes = limits.output_kib * 1024
         language = LANGUAGES[request.language]
         job = frames.Job(
             request.mode, "" if language.interpreter is None else language.interpreter.source,
-            request.code.encode("utf-8", "surrogatepass"), self.allowed,
+            request.code.encode("utf-8", "surrogatepass") if code is None else code, self.allowed,
             limits.memory_mib, self._output_bytes, [len(text) for text in request.inputs], *list_job_fields(request),
             make_execution(request.language, limits.memory_mib),
         )  # fmt: skip
@@ -135,7 +138,7 @@ class Batch:
     def alone(self, index: int, allowed: float) -> "Batch":
         """Return a batch of a single input, with another time limit."""
         request = msgspec.structs.replace(self.request, inputs=[self.request.inputs[index]])
-        return Batch(self.zygote, request, self._kind, self._executable, allowed=allowed)
+        return Batch(self.zygote, request, self._kind, self._executable, allowed=allowed, code=self._code)
 
     def resume(self) -> bool:
         """Queue the tests that were left out after timeouts which runs alone refuted. Return whether there are any."""

@@ -195,20 +195,23 @@ class Executor:
         try:
             zygote = await self._get_zygote()
             allowed = self._settlement.allowed_seconds(request.limits.time_seconds)
-            match LANGUAGES[request.language].driver:
-                case Driver.PYTHON:
-                    return await self._settle(Batch(zygote, request, _choose_kind(request, zygote), allowed=allowed))
-                case Driver.INTERPRETER:
-                    return await self._interpret(request, zygote, allowed)
-                case Driver.EXECUTABLE:
-                    return await self._compile_and_run(request, zygote, allowed)
+            language = LANGUAGES[request.language]
+            if language.driver is Driver.PYTHON:
+                return await self._settle(Batch(zygote, request, _choose_kind(request, zygote), allowed=allowed))
+            if language.is_compiled:
+                return await self._compile_and_run(request, zygote, allowed)
+            return await self._interpret(request, zygote, allowed)
         finally:
             self._admitted -= 1
 
-    async def _interpret(self, request: RunRequest, zygote: ZygoteProcess, allowed: float) -> RunReply:
+    async def _interpret(
+        self, request: RunRequest, zygote: ZygoteProcess, allowed: float, code: bytes | None = None
+    ) -> RunReply:
         interpreter = os.open(self._toolchain.interpreter(request.language), os.O_RDONLY | os.O_CLOEXEC)
         try:
-            return await self._settle(Batch(zygote, request, frames.KIND_INTERPRETED, interpreter, allowed=allowed))
+            return await self._settle(
+                Batch(zygote, request, frames.KIND_INTERPRETED, interpreter, allowed=allowed, code=code)
+            )
         finally:
             os.close(interpreter)
 
@@ -220,9 +223,12 @@ class Executor:
         if stage.executable is None:
             return RunReply(compiled, [NOT_RUN] * len(request.inputs), self.report.level)
         try:
-            reply = await self._settle(
-                Batch(zygote, request, frames.KIND_EXECUTABLE, stage.executable, allowed=allowed)
-            )
+            if LANGUAGES[request.language].driver is Driver.INTERPRETER:
+                code = os.pread(stage.executable, os.fstat(stage.executable).st_size, 0)
+                reply = await self._interpret(request, zygote, allowed, code)
+            else:
+                kind = frames.KIND_EXECUTABLE
+                reply = await self._settle(Batch(zygote, request, kind, stage.executable, allowed=allowed))
         finally:
             os.close(stage.executable)
         return msgspec.structs.replace(reply, compile=compiled)

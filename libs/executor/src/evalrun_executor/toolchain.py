@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Mapping
+from pathlib import Path
 
 from evalrun_executor.contained.frames import ExecutionFields
 from evalrun_registry.languages import LANGUAGES, Driver
@@ -11,10 +12,10 @@ COMPILER_PATH = "/usr/bin:/bin"
 _COMPILATIONS = {name: each.compilation for name, each in LANGUAGES.items() if each.compilation is not None}
 _INTERPRETERS = {name: each.interpreter for name, each in LANGUAGES.items() if each.interpreter is not None}
 COMPILERS: Mapping[str, str] = {
-    **{name: each.compiler for name, each in _COMPILATIONS.items()},
     **{name: each.program for name, each in _INTERPRETERS.items()},
+    **{name: each.compiler for name, each in _COMPILATIONS.items()},
 }
-"""The file name of the compiler or interpreter by language."""
+"""The file name of the compiler by language, or of the interpreter where nothing is compiled."""
 
 
 class Toolchain:
@@ -29,7 +30,12 @@ class Toolchain:
             found = {name: shutil.which(compiler, path=COMPILER_PATH) for name, compiler in COMPILERS.items()}
             compilers = {name: path for name, path in found.items() if path}
         self._commands = {name: _commands(name, path) for name, path in compilers.items() if name in _COMPILATIONS}
-        self._interpreters = {name: path for name, path in compilers.items() if name in _INTERPRETERS}
+        # The interpreter of what was compiled comes with the compiler, and lies beside it.
+        self._interpreters = {
+            name: str(Path(path).with_name(_INTERPRETERS[name].program))
+            for name, path in compilers.items()
+            if name in _INTERPRETERS
+        }
 
     @property
     def languages(self) -> list[str]:
@@ -50,7 +56,7 @@ class Toolchain:
         return self._commands[language]
 
     def source(self, language: str) -> str:
-        """Return the name of the file that the compiler or the interpreter reads."""
+        """Return the name of the file that holds the program's text."""
         return (_COMPILATIONS.get(language) or _INTERPRETERS[language]).source
 
     def learn(self, language: str, command: list[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 from evalrun_registry.languages.c import C
 from evalrun_registry.languages.cpp import CPP
 from evalrun_registry.languages.go import GO
+from evalrun_registry.languages.java import JAVA
 from evalrun_registry.languages.javascript import JAVASCRIPT
 from evalrun_registry.languages.language import (
     Compilation,
@@ -38,7 +39,7 @@ __all__ = [
 ]
 
 LANGUAGES: Final[Mapping[str, Language]] = MappingProxyType(
-    {each.name: each for each in (PYTHON, C, CPP, GO, JAVASCRIPT, RUST)}
+    {each.name: each for each in (PYTHON, C, CPP, GO, JAVA, JAVASCRIPT, RUST)}
 )
 """By name, in the order in which messages list them."""
 

@@ -12,7 +12,7 @@ class Driver(StrEnum):
     EXECUTABLE = "executable"
     """Compiled once to a file, which is started for each test."""
     INTERPRETER = "interpreter"
-    """Given as a text to the language's own program, which is started for each test."""
+    """Given to the language's own program, which is started for each test: as a text, or compiled once to a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Interpreter:
     program: str
     """Program in /usr/bin or /bin. A sandbox without it does not offer the language."""
     source: str
-    """Name of the file that holds the program's text."""
+    """Name of the file that holds the program: its text, or what the compiler made of it."""
     arguments: tuple[str, ...]
     """`{source}` is replaced by the file's path, and `{memory_mib}` by the limit, anywhere in a word."""
 

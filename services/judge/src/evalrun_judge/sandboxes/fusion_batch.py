@@ -98,7 +98,12 @@ class MachineFacts(msgspec.Struct):
 
     def machine(self) -> Machine:
         """Return the machine."""
-        found = {language: path for language, path in self.compilers.items() if path is not None}
+        found = {
+            name: path
+            for name, path in self.compilers.items()
+            # The harness compiles, or hands a text to an interpreter: not both.
+            if path is not None and not (LANGUAGES[name].is_compiled and LANGUAGES[name].interpreter)
+        }
         return Machine(self.python, self.version, self.architecture, self.cpus, tuple(self.package_dirs), found)
 
 
