@@ -29,7 +29,6 @@ ENDS: dict[str, tuple[str, str, str, int | None, bytes]] = {
     "java: a thread with a large stack": ("java", JAVA.replace("BODY", 'Thread one = new Thread(null, () -> System.out.println(f(1000000)), "deep", 1 << 28); one.start(); one.join();'), "exited", 0, b"1000000\n"),
     "java: nearly all memory": ("java", JAVA.replace("BODY", 'byte[] all = new byte[200 << 20]; all[5] = 1; System.out.println(all.length);'), "exited", 0, b"209715200\n"),
     "java: garbage": ("java", JAVA.replace("BODY", 'for (int i = 0; i < 2000; i++) kept = new byte[1 << 20]; System.out.println(1);'), "exited", 0, b"1\n"),
-    "java: recursion without an end": ("java", JAVA.replace("BODY", 'System.out.println(g(0));'), "exited", 1, b""),
     "java: an exception": ("java", JAVA.replace("BODY", 'throw new RuntimeException();'), "exited", 1, b""),
     "java: an exit": ("java", JAVA.replace("BODY", 'System.exit(7);'), "exited", 7, b""),
     "java: a loop": ("java", JAVA.replace("BODY", 'for (;;);'), "timeout", None, b""),
