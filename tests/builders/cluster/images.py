@@ -135,7 +135,8 @@ class Images:
         flags = [f"--build-arg={name}={value}" for name, value in given.items() if value]
         if "PIP_CERT" in given:  # where the network's own certificate authority must be known to pip
             directory = Path(given["PIP_CERT"]).parent
-            flags.append(f"--volume={directory}:{directory}:ro")
+            # Packages may write there, e.g. Java's keys: what they write is thrown away.
+            flags.append(f"--volume={directory}:{directory}:O")
         command = (
             "bud", "--quiet", "--isolation", "chroot", "--timestamp", "0", "--layers", *flags, "--file", dockerfile,
             "--target", stage, "--tag", f"localhost/evalrun-test/{stage}:latest",
