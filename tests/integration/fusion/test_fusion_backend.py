@@ -80,6 +80,27 @@ async def test_each_input_gets_its_output(server: FusionSandbox, language: str) 
     ]
 
 
+OTHERS = {
+    "go": 'package main\nimport "fmt"\nfunc main() { var n int; fmt.Scan(&n); fmt.Println(2 * n) }\n',
+    "javascript": "console.log(2 * require('fs').readFileSync(0, 'utf8'))",
+    "rust": "fn main() { let mut text = String::new(); std::io::stdin().read_line(&mut text).unwrap();\n"
+    'println!("{}", 2 * text.trim().parse::<i64>().unwrap()); }',
+}
+
+
+@pytest.mark.parametrize("language", OTHERS)
+async def test_other_languages_run_in_the_harness(batched: FusionSandbox, language: str) -> None:
+    if language not in (await batched.describe()).info.languages:
+        pytest.skip(f"the server has no {language}")
+    said = await batched.run(asked(OTHERS[language], b"2\n", b"21\n", language=language))
+    assert said.compile.status == "ok"
+    assert [(run.end, run.stdout) for run in said.runs] == [("exited", b"4\n"), ("exited", b"42\n")]
+
+
+async def test_java_is_not_offered(batched: FusionSandbox) -> None:
+    assert "java" not in (await batched.describe()).info.languages
+
+
 ENDS = [
     ("raise ValueError(input())", ("exited", 1, b"")),
     ("print(1)\nraise SystemExit(3)", ("exited", 3, b"1\n")),
