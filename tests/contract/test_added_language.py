@@ -102,7 +102,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (directory / "quiet.py").write_text(MODULE)
     text = (directory / "__init__.py").read_text()
     text = text.replace("import PYTHON\n", "import PYTHON\nfrom evalrun_registry.languages.quiet import QUIET\n")
-    (directory / "__init__.py").write_text(text.replace("JAVASCRIPT, RUST)", "JAVASCRIPT, RUST, QUIET)"))
+    (directory / "__init__.py").write_text(text.replace("RUST, TYPESCRIPT)", "RUST, TYPESCRIPT, QUIET)"))
     return run_with_packages(packages, SHOW)
 
 

@@ -15,4 +15,4 @@ def test_vendored_files_have_the_digests_that_are_written_down() -> None:
         for name in FILES
     }
     assert found == FILES
-    assert len(found) == 8
+    assert len(found) == 9

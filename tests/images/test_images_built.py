@@ -63,6 +63,8 @@ MORE_PROGRAMS = {
     "javascript": "console.log(require('fs').readFileSync(0, 'utf8').split(' ').reduce((sum, each) => sum + +each, 0))",
     "rust": "use std::io::*;\nfn main() { let mut text = String::new(); stdin().read_to_string(&mut text).unwrap();\n"
     'println!("{}", text.split_whitespace().map(|each| each.parse::<i64>().unwrap()).sum::<i64>()); }',
+    "typescript": "import {readFileSync} from 'fs';\nconst all: string = readFileSync(0, 'utf8');\n"
+    "console.log(all.split(' ').reduce((sum: number, each) => sum + +each, 0));",
 }
 """Of the languages that sandbox-all adds."""
 

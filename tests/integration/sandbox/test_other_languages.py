@@ -1,4 +1,4 @@
-"""Go, Java, JavaScript and Rust: ordinary programs, and how each end is told."""
+"""Go, Java, JavaScript, Rust and TypeScript: ordinary programs, and how each end is told."""
 
 import shutil
 
@@ -19,6 +19,8 @@ SUM = {
     "javascript": "const [a, b] = require('fs').readFileSync(0, 'utf8').split(' ').map(Number);\nif (b === undefined) process.exit(3);\nconsole.log(a + b);\n",
     "rust": "use std::io::Read;\nfn main() { let mut s = String::new(); std::io::stdin().read_to_string(&mut s).unwrap();\n"
     'let v: Vec<i64> = s.split_whitespace().map(|x| x.parse().unwrap()).collect(); if v.len() != 2 { std::process::exit(3); } println!("{}", v[0] + v[1]); }\n',
+    "typescript": "import * as fs from 'fs';\ninterface Pair { a: number; b?: number }\nconst [a, b]: number[] = fs.readFileSync(0, 'utf8').split(' ').map(Number);\n"
+    "const pair = { a, b } as Pair;\nif (pair.b === undefined) process.exit(3);\nconsole.log(pair.a + pair.b!);\n",
 }
 
 JAVA = "public class Main { static Object kept; static int f(int n) { return n == 0 ? 0 : 1 + f(n - 1); } static int g(int n) { return 1 + g(n + 1); } public static void main(String[] args) throws Exception { BODY } }"
@@ -74,6 +76,7 @@ WRONG = {
     "java": ("public class Main { int x = ; }", b"Main.java:1"),
     "go": ("package main\nfunc main() { x := 1 }\n", b"main.go:2"),
     "rust": ("fn main() { let x: i32 = true; }", b"main.rs:1"),
+    "typescript": ("const a: number = 1;\nlet let: = 3;\n", b"main.ts:2"),
 }
 """A program that does not compile, and what the message names."""
 

@@ -18,10 +18,9 @@ _SYSTEM_READABLE = (
 _TOOLCHAIN = ("/usr/bin", "/usr/lib", "/usr/lib64", "/usr/libexec", "/usr/local/lib", "/lib", "/lib64", "/bin")
 _HEADERS = ("/usr/include", "/usr/local/include", "/usr/share")
 """What compilers read: Debian's Go has its standard library in the last."""
-_JAVA_READS = ("/etc/java-17-openjdk", "/etc/java-21-openjdk")
-"""Settings without which Debian's Java does not start."""
-_INTERPRETERS_READ = ("/etc/ssl/openssl.cnf", "/usr/share/nodejs", *_JAVA_READS)
-"""Node does not start without the first, and Debian's keeps parts of its library in the second."""
+_INTERPRETERS_READ = ("/etc/ssl/openssl.cnf", "/usr/share/nodejs", "/etc/java-17-openjdk", "/etc/java-21-openjdk")
+"""Node does not start without the first. Debian's Node keeps parts of its library in the second, and its Java settings
+in the others."""
 _LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
 
 
@@ -88,7 +87,7 @@ class Site:
         rules.append(("/dev/null", landlock.READ_FILE | landlock.WRITE_FILE))
         if purpose == "compile":
             rules += [(path, landlock.READ | landlock.EXECUTE) for path in _TOOLCHAIN]
-            rules += [(path, landlock.READ) for path in (*_HEADERS, *_JAVA_READS)]
+            rules += [(path, landlock.READ) for path in (*_HEADERS, *_INTERPRETERS_READ)]
             return rules
         if purpose == "python":
             # Other programs would find the text of the last Python program that ran in the slot there.

@@ -24,6 +24,7 @@ from evalrun_registry.languages.language import (
 )
 from evalrun_registry.languages.python import PYTHON
 from evalrun_registry.languages.rust import RUST
+from evalrun_registry.languages.typescript import TYPESCRIPT
 
 __all__ = [
     "LANGUAGES",
@@ -39,7 +40,7 @@ __all__ = [
 ]
 
 LANGUAGES: Final[Mapping[str, Language]] = MappingProxyType(
-    {each.name: each for each in (PYTHON, C, CPP, GO, JAVA, JAVASCRIPT, RUST)}
+    {each.name: each for each in (PYTHON, C, CPP, GO, JAVA, JAVASCRIPT, RUST, TYPESCRIPT)}
 )
 """By name, in the order in which messages list them."""
 

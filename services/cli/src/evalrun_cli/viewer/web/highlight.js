@@ -7,6 +7,7 @@ import go from "./highlight-go.js";
 import javascript from "./highlight-javascript.js";
 import python from "./highlight-python.js";
 import rust from "./highlight-rust.js";
+import typescript from "./highlight-typescript.js";
 import { h } from "./dom.js";
 
 const MAX_CHARACTERS = 60_000; // more stay plain
@@ -58,7 +59,7 @@ class NodeEmitter {
 }
 
 hljs.configure({ __emitter: NodeEmitter });
-for (const [name, grammar] of Object.entries({ python, cpp, c, go, javascript, rust })) hljs.registerLanguage(name, grammar);
+for (const [name, grammar] of Object.entries({ python, cpp, c, go, javascript, rust, typescript })) hljs.registerLanguage(name, grammar);
 
 /** Return a program as a `pre`, coloured where its language is known. */
 export function program(code, language) {
