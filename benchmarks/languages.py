@@ -67,7 +67,7 @@ def run_stock_way(
 
     def one(code: str, stdin: bytes) -> bytes:
         with tempfile.TemporaryDirectory() as place:
-            source = toolchain.source(language)
+            source = toolchain.source(language) if LANGUAGES[language].is_compiled else "main"
             (Path(place) / source).write_text(code)
             if LANGUAGES[language].is_compiled:
                 names = {"{source}": source, "{output}": "a.out"}

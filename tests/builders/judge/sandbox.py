@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import sys
 import threading
 import time
@@ -10,10 +11,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from builders.tools import missing
+
 from evalrun_executor.api import Limits, ProgramRun, RunReply, RunRequest
 from evalrun_executor.errors import Busy
 from evalrun_executor.executor import Executor, ExecutorPlan
 from evalrun_executor.machine import Machine
+from evalrun_executor.toolchain import COMPILER_PATH
 from evalrun_runtime.ready_line import address_of
 
 Found = TypeVar("Found")
@@ -114,6 +118,12 @@ async def run_one(executor: Executor, code: str, stdin: bytes = b"", **options: 
     reply = await executor.run(request(code, stdin, **options))  # type: ignore[arg-type]  # passed on
     assert reply.compile.status == "ok", reply.compile
     return reply.runs[0]
+
+
+def require_compiler(program: str) -> None:
+    """Skip the test where a compiler or an interpreter is missing; in CI, fail."""
+    if shutil.which(program, path=COMPILER_PATH) is None:
+        missing(f"no {program} in {COMPILER_PATH}")
 
 
 async def until(condition: Callable[[], Found | None]) -> Found:

@@ -1,14 +1,13 @@
 """Programs in JavaScript, Go, Java and Rust that want anything but to solve the problem. None gets it."""
 
-import shutil
 from typing import Any
 
 import pytest
 from builders.judge.language_cheats import COMPILE_TIME, FLOODS, KEEPS_A_FILE, MANY_THREADS, WORKS_ON, make_cheats
-from builders.judge.sandbox import request, run_one
+from builders.judge.sandbox import request, require_compiler, run_one
 
 from evalrun_executor.executor import Executor
-from evalrun_executor.toolchain import COMPILER_PATH, COMPILERS
+from evalrun_executor.toolchain import COMPILERS
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
@@ -20,13 +19,8 @@ LIMITS: dict[str, Any] = {"seconds": 5.0, "memory": 512, "output": 64}
 def language(request: pytest.FixtureRequest) -> str:
     """A language whose compiler or interpreter is here."""
     name = str(request.param)
-    skip_without(name)
+    require_compiler(COMPILERS[name])
     return name
-
-
-def skip_without(name: str) -> None:
-    if shutil.which(COMPILERS[name], path=COMPILER_PATH) is None:
-        pytest.skip(f"no {COMPILERS[name]} in {COMPILER_PATH}")
 
 
 @pytest.mark.parametrize("language", LANGUAGES, indirect=True)
@@ -42,7 +36,7 @@ async def test_every_act_is_refused(sandbox: Executor, language: str) -> None:
 @pytest.mark.parametrize("name", COMPILE_TIME)
 async def test_compiler_reads_and_exhausts_nothing(sandbox: Executor, name: str) -> None:
     language, code = COMPILE_TIME[name]
-    skip_without(language)
+    require_compiler(COMPILERS[language])
     reply = await sandbox.run(request(code, language=language))
     assert reply.compile.status in ("error", "timeout")
     assert b"root:" not in reply.compile.stderr

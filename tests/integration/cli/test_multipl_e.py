@@ -1,14 +1,12 @@
 """MultiPL-E's rows through the command: right, wrong and cheating programs."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders.command_line import evalrun, results
-
-from evalrun_executor.toolchain import COMPILER_PATH
+from builders.judge.sandbox import require_compiler
 
 ROWS: dict[str, dict[str, Any]] = {
     "g++": {
@@ -60,8 +58,7 @@ ANSWERS = {
 def test_each_program_gets_its_verdict_and_each_verdict_says_that_it_can_be_forged(
     compiler: str, tmp_path: Path
 ) -> None:
-    if shutil.which(compiler, path=COMPILER_PATH) is None:
-        pytest.skip(f"no {compiler} in {COMPILER_PATH}")
+    require_compiler(compiler)
     row, wanted = ROWS[compiler], ANSWERS[compiler]
     problems, answers = tmp_path / "multipl_e.jsonl", tmp_path / "answers.jsonl"
     problems.write_text(json.dumps(row))

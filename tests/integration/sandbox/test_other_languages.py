@@ -1,13 +1,11 @@
 """Go, Java, JavaScript, Rust and TypeScript: ordinary programs, and how each end is told."""
 
-import shutil
-
 import pytest
-from builders.judge.sandbox import request, run_one
+from builders.judge.sandbox import request, require_compiler, run_one
 
 from evalrun_executor.executor import Executor
 from evalrun_executor.private_files import ReplyWithFiles, RequestWithFiles
-from evalrun_executor.toolchain import COMPILER_PATH, COMPILERS
+from evalrun_executor.toolchain import COMPILERS
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
@@ -81,14 +79,9 @@ WRONG = {
 """A program that does not compile, and what the message names."""
 
 
-def skip_without(language: str) -> None:
-    if shutil.which(COMPILERS[language], path=COMPILER_PATH) is None:
-        pytest.skip(f"no {COMPILERS[language]} in {COMPILER_PATH}")
-
-
 @pytest.mark.parametrize("language", SUM)
 async def test_a_program_runs_on_each_input(executor: Executor, language: str) -> None:
-    skip_without(language)
+    require_compiler(COMPILERS[language])
     reply = await executor.run(request(SUM[language], b"1 2", b"40 2", b"", language=language))
     assert reply.compile.status == "ok"
     assert [(run.stdout.strip(), run.exit_code) for run in reply.runs] == [(b"3", 0), (b"42", 0), (b"", 3)]
@@ -97,13 +90,13 @@ async def test_a_program_runs_on_each_input(executor: Executor, language: str) -
 @pytest.mark.parametrize("name", ENDS)
 async def test_end_is_told(executor: Executor, name: str) -> None:
     language, code, end, exit_code, stdout = ENDS[name]
-    skip_without(language)
+    require_compiler(COMPILERS[language])
     run = await run_one(executor, code, b"1\n2\n", language=language, memory=256, seconds=2.0)
     assert (run.end, run.exit_code, run.stdout) == (end, exit_code, stdout), run.stderr.decode()
 
 
 async def test_full_heap_of_java_is_a_memory_limit(executor: Executor) -> None:
-    skip_without("java")
+    require_compiler(COMPILERS["java"])
     body = "java.util.List<long[]> all = new java.util.ArrayList<>(); for (;;) all.add(new long[10000]);"
     run = await run_one(executor, JAVA.replace("BODY", body), language="java", memory=256)
     assert run.end == "memory_limit"
@@ -121,7 +114,7 @@ async def test_full_heap_of_java_is_a_memory_limit(executor: Executor) -> None:
     ],
 )
 async def test_main_class_of_java_is_found(executor: Executor, name: str, text: str) -> None:
-    skip_without("java")
+    require_compiler(COMPILERS["java"])
     main = "  public static void main(String[] args) { System.out.println(5); }\n"
     run = await run_one(executor, text.replace("MAIN", main), language="java")
     assert run.stdout == b"5\n", name
@@ -129,7 +122,7 @@ async def test_main_class_of_java_is_found(executor: Executor, name: str, text: 
 
 @pytest.mark.parametrize("language", WRONG)
 async def test_what_does_not_compile_says_where(executor: Executor, language: str) -> None:
-    skip_without(language)
+    require_compiler(COMPILERS[language])
     code, place = WRONG[language]
     reply = await executor.run(request(code, language=language))
     assert reply.compile.status == "error"
@@ -138,7 +131,7 @@ async def test_what_does_not_compile_says_where(executor: Executor, language: st
 
 
 async def test_text_finds_the_files_placed_beside_it(executor: Executor) -> None:
-    skip_without("javascript")
+    require_compiler(COMPILERS["javascript"])
     code = "require('fs').writeFileSync('made', require('./part.js').word); console.log(require('./part.js').word)"
     asked = RequestWithFiles(
         "javascript", code, [b""], request("").limits, files={"part.js": b"exports.word = 'found'"}, fetch=["made"]

@@ -1,4 +1,6 @@
+from evalrun_executor.contained.limits import INTERPRETER_MIB
 from evalrun_executor.toolchain import Toolchain, static_is_missing
+from evalrun_registry.languages import LANGUAGES
 
 
 def test_without_compilers_there_is_no_language() -> None:
@@ -8,6 +10,10 @@ def test_without_compilers_there_is_no_language() -> None:
 def test_only_the_linker_makes_static_linking_impossible() -> None:
     assert static_is_missing(b"/usr/bin/ld: cannot find -lc: No such file or directory\ncollect2: error")
     assert not static_is_missing(b"main.c:1:1: error: expected ';'")
+
+
+def test_registry_names_what_pythons_programs_may_map() -> None:
+    assert LANGUAGES["python"].footprint.mapped_mib == INTERPRETER_MIB
 
 
 def test_what_works_is_tried_first_the_next_time() -> None:

@@ -104,8 +104,7 @@ class Batch:
         self._output_bytes = limits.output_kib * 1024
         language = LANGUAGES[request.language]
         job = frames.Job(
-            request.mode, "" if language.interpreter is None else language.interpreter.source,
-            request.code.encode("utf-8", "surrogatepass") if code is None else code, self.allowed,
+            request.mode, "", request.code.encode("utf-8", "surrogatepass") if code is None else code, self.allowed,
             limits.memory_mib, self._output_bytes, [len(text) for text in request.inputs], *list_job_fields(request),
             make_execution(request.language, limits.memory_mib),
         )  # fmt: skip

@@ -44,8 +44,8 @@ class Toolchain:
 
     @property
     def interpreters(self) -> list[str]:
-        """Paths of the interpreters that are here."""
-        return sorted(self._interpreters.values())
+        """Paths of the interpreters on this machine."""
+        return sorted({*self._interpreters.values()})
 
     def interpreter(self, language: str) -> str:
         """Return the path of the program that runs texts of this language."""
@@ -56,8 +56,8 @@ class Toolchain:
         return self._commands[language]
 
     def source(self, language: str) -> str:
-        """Return the name of the file that holds the program's text."""
-        return (_COMPILATIONS.get(language) or _INTERPRETERS[language]).source
+        """Return the name of the file that the compiler reads."""
+        return _COMPILATIONS[language].source
 
     def learn(self, language: str, command: list[str]) -> None:
         """Note that this command worked. The commands before it need static libraries that are missing here."""
@@ -76,12 +76,13 @@ def make_execution(language: str, memory_mib: int) -> ExecutionFields | None:
     described = LANGUAGES[language]
     if described.driver is Driver.PYTHON:
         return None
-    words = ["main"]
+    text, words = "", ["main"]
     if described.interpreter is not None:
+        text = described.interpreter.source
         filled = [word.replace("{memory_mib}", str(memory_mib)) for word in described.interpreter.arguments]
         words = [described.interpreter.program, *filled]
     footprint = described.footprint
-    return [word.encode() for word in words], footprint.mapped_mib, footprint.reserved_mib
+    return text, [word.encode() for word in words], footprint.mapped_mib, footprint.reserved_mib
 
 
 def static_is_missing(stderr: bytes) -> bool:

@@ -19,9 +19,10 @@ from _collections_abc import Callable
 """Kinds of spawned processes: a runner of a Python program, harness, compiler or executable; a harness worker; the
 worker of a live session; a worker for Python programs of one input; a runner of a text that an executable reads."""
 
-ExecutionFields = tuple[list[bytes], int, int]
-"""How an executable is started: its arguments with its name, where `{source}` stands for the path of its text; the MiB
-that it may map beyond its limit, and those that it may reserve without use."""
+ExecutionFields = tuple[str, list[bytes], int, int]
+"""How an executable is started: the name of the file that it reads, empty if it is the program itself; its arguments,
+its own name first, where `{source}` stands for that file's path; the MiB that it may map beyond its limit, and those
+that it may reserve without use."""
 
 FRAME = struct.Struct("<BI")
 """Type of frame, payload bytes."""
@@ -87,7 +88,7 @@ class Job:
     ) -> None:
         self.mode = mode
         self.source = source
-        """Name of the file that a compiler or an interpreter reads; empty in a job of any other kind."""
+        """Name of the file that a compiler reads; empty in a job of any other kind."""
         self.code = code
         """Empty in a harness worker, see `decode_job`."""
         self.code_size = len(code)

@@ -113,10 +113,11 @@ class Runner:
         path = f"{self._site.source_directory(self._slot)}/{program.SCRIPT}"
         if self._kind == frames.KIND_PROGRAM and self._exchange is None:
             _write(path, job.code)
-        if self._kind == frames.KIND_INTERPRETED and self._exchange is None:
+        text, _, own_mib, reserved_mib = job.execution or ("", [], INTERPRETER_MIB, 0)
+        if text and self._exchange is None:
             place = self._site.script_directory(self._slot)
             directory.empty(place)
-            path = f"{place}/{job.source}"
+            path = f"{place}/{text}"
             _write(path, job.code)
         ruleset = self._site.open_ruleset(self._slot, PURPOSES[self._kind])
         if ruleset is not None:
@@ -132,8 +133,8 @@ class Runner:
         if self._kind == frames.KIND_PROGRAM and self._exchange is not None:
             script = self._exchange.add(script, job.code)
             path = f"{work}/{script}"
-        if self._kind == frames.KIND_INTERPRETED and self._exchange is not None:
-            path = f"{work}/{self._exchange.add(job.source, job.code)}"
+        if text and self._exchange is not None:
+            path = f"{work}/{self._exchange.add(text, job.code)}"
         code: CodeType | None = None
         if self._kind == frames.KIND_PROGRAM or job.mode == "calls":
             stdio = self._kind == frames.KIND_PROGRAM
@@ -150,7 +151,6 @@ class Runner:
         self._supervisor = supervisor
         self._become = self._make_child_step(code, path)
         largest = max(job.sizes) if self._exchange is None else max(*job.sizes, self._exchange.largest)
-        _, own_mib, reserved_mib = job.execution or ([], INTERPRETER_MIB, 0)
         limit_program(
             job.time_seconds, job.memory_mib + own_mib, largest,
             executed=job.execution is not None, reserved_mib=reserved_mib,
@@ -217,7 +217,7 @@ class Runner:
     def _make_child_step(self, code: CodeType | None, path: str) -> Next:
         """Prepare what the children of all tests share. Return the step that runs the program in a child."""
         if self._job.execution is not None:
-            arguments, _, _ = self._job.execution
+            _, arguments, _, _ = self._job.execution
             filled = [word.replace(b"{source}", os.fsencode(path)) for word in arguments]
             return prepare_execution(self._site.machine, filled)
         namespace = program.prepare_main(path)

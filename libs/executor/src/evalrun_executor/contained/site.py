@@ -96,9 +96,7 @@ class Site:
             # A compiled program is a memory file, to which Landlock does not apply. Its loader is a file.
             rules += [(path, landlock.READ_FILE | landlock.EXECUTE) for path in _LOADERS]
             if purpose == "interpreted":
-                # Landlock grants the file itself: the rule for a link would grant nothing.
-                files = [os.path.realpath(path) for path in self.interpreters]
-                rules += [(path, landlock.READ_FILE | landlock.EXECUTE) for path in files]
+                rules += [(path, landlock.READ_FILE | landlock.EXECUTE) for path in self.interpreters]
                 rules += [(path, landlock.READ) for path in _INTERPRETERS_READ]
                 rules.append((self.script_directory(slot), landlock.READ))
             return rules

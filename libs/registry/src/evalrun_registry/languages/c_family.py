@@ -9,12 +9,15 @@ COMMENT: Final = ("/*", "*/")
 FOOTPRINT: Final = Footprint(resident_mib=2, mapped_mib=32)
 """Mapped: its text, libraries, and its threads' stacks of 2 MiB each."""
 
+COMMENTS: Final = r"//[^\n]*|/\*(?s:.*?)(?:\*/|\Z)"
+QUOTED: Final = r'"(?:\\.|[^"\\\n])*"?|\'(?:\\.|[^\'\\\n])*\'?'
+
 SYNTAX: Final = Syntax(
     keywords="auto bool break case char class const continue default delete do double else enum extern false float for "
     "if include inline int long namespace new nullptr operator private public return short signed sizeof static struct "
     "switch template this true typedef typename unsigned using void while",
-    comment=r"//[^\n]*|/\*(?s:.*?)(?:\*/|\Z)|^[ \t]*\#[^\n]*",
-    string=r'"(?:\\.|[^"\\\n])*"?|\'(?:\\.|[^\'\\\n])*\'?',
+    comment=COMMENTS + r"|^[ \t]*\#[^\n]*",
+    string=QUOTED,
 )
 
 _CHECKER: Final = """\

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from evalrun_registry.languages.c_family import COMMENT
+from evalrun_registry.languages.c_family import COMMENT, COMMENTS, QUOTED
 from evalrun_registry.languages.language import (
     Compilation,
     Driver,
@@ -20,7 +20,7 @@ _SMALL: Final = (
     "-XX:ReservedCodeCacheSize=64m",
     "-Xms16m",
 )
-"""A machine of one program: no threads of a collector, no files for tools, few reserved addresses."""
+"""For one short program: no threads of a collector, no files for tools, few reserved addresses."""
 
 _TOOL: Final = " ".join(f"-J{flag}" for flag in (*_SMALL, "-Xmx512m", "-XX:TieredStopAtLevel=1"))
 _NAMES: Final = (
@@ -52,9 +52,9 @@ JAVA: Final = Language(
     interpreter=Interpreter(
         program="java",
         source="main.jar",
-        # The first of the two stacks is the main thread's, as large as Python's; the second is any other thread's. A
-        # heap that is full ends the machine at once, and what it has resident then says why. Nearly all of the heap is
-        # for old objects, where a large array has to fit.
+        # The first of the two stacks is the main thread's, as large as Python's; the second is any other thread's.
+        # Where the heap is full, the process aborts, and its resident memory then tells a memory limit from a crash.
+        # Nearly all of the heap is for old objects: a large array has to fit there.
         arguments=(
             *_SMALL,
             "-Xss64m",
@@ -77,8 +77,8 @@ JAVA: Final = Language(
         "extends final finally float for if implements import instanceof int interface long native new null package "
         "private protected public record return short static super switch synchronized this throw throws true false "
         "try var void volatile while",
-        comment=r"//[^\n]*|/\*(?s:.*?)(?:\*/|\Z)",
-        string=r'"(?:\\.|[^"\\\n])*"?|\'(?:\\.|[^\'\\\n])*\'?',
+        comment=COMMENTS,
+        string=QUOTED,
     ),
     fusion=FusionNames(name="java", tags=frozenset({"java", "Java"}), is_stock=False),
 )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from evalrun_registry.languages.c_family import COMMENT
+from evalrun_registry.languages.c_family import COMMENT, COMMENTS, QUOTED
 from evalrun_registry.languages.language import Driver, Footprint, FusionNames, Interpreter, Language, Syntax
 
 NODE: Final = Interpreter(
@@ -21,8 +21,7 @@ KEYWORDS: Final = (
     "false finally for function if import in instanceof let new null of return static super switch this throw true "
     "try typeof undefined var void while with yield"
 )
-COMMENTS: Final = r"//[^\n]*|/\*(?s:.*?)(?:\*/|\Z)"
-STRINGS: Final = r'"(?:\\.|[^"\\\n])*"?|\'(?:\\.|[^\'\\\n])*\'?|`(?s:\\.|[^`\\])*`?'
+STRINGS: Final = QUOTED + r"|`(?s:\\.|[^`\\])*`?"
 
 JAVASCRIPT: Final = Language(
     name="javascript",

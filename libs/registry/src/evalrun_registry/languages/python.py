@@ -24,7 +24,7 @@ PYTHON: Final = Language(
     aliases=("python3", "py"),
     tags=r"(?:i?python|py|pypy|cpython)[\d.]*",
     driver=Driver.PYTHON,
-    # CPython 3.11: 30 MiB of addresses.
+    # CPython 3.11 maps 30 MiB. What it may map, live sessions and harnesses know as `limits.INTERPRETER_MIB`.
     footprint=Footprint(resident_mib=12, mapped_mib=64),
     comment=('"""', '"""'),
     line_starts=r"def |class |import |from \w|return\b|for .*:|if .*:",

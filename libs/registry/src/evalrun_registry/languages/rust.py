@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from evalrun_registry.languages.c_family import COMMENT, FOOTPRINT
+from evalrun_registry.languages.c_family import COMMENT, COMMENTS, FOOTPRINT
 from evalrun_registry.languages.language import Compilation, Driver, FusionNames, Language, Syntax
 
 RUST: Final = Language(
@@ -27,7 +27,7 @@ RUST: Final = Language(
         keywords="as async await bool break char const continue crate dyn else enum extern f64 false fn for i32 i64 if "
         "impl in let loop match mod move mut pub ref return self Self static str struct super trait true type u64 "
         "unsafe use usize where while",
-        comment=r"//[^\n]*|/\*(?s:.*?)(?:\*/|\Z)",
+        comment=COMMENTS,
         string=r'"(?s:\\.|[^"\\])*"?|\'(?:\\.|[^\'\\\n])\'',
     ),
     fusion=FusionNames(name="rust", tags=frozenset({"rust", "Rust", "rs"}), is_stock=False),

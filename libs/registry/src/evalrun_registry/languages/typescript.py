@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from evalrun_registry.languages.c_family import COMMENT
-from evalrun_registry.languages.javascript import COMMENTS, KEYWORDS, NODE, NODE_FOOTPRINT, STRINGS
+from evalrun_registry.languages.c_family import COMMENT, COMMENTS
+from evalrun_registry.languages.javascript import KEYWORDS, NODE, NODE_FOOTPRINT, STRINGS
 from evalrun_registry.languages.language import Compilation, Driver, FusionNames, Language, Syntax
 
 _STRIP: Final = (

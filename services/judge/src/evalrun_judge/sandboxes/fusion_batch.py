@@ -211,14 +211,11 @@ def _task(part: Part, machine: Machine) -> dict[str, Any]:
     )  # fmt: skip
     compiled, toolchain = LANGUAGES[request.language].is_compiled, Toolchain(machine.compilers)
     of_kind = kind(request)
-    interpreted = of_kind == frames.KIND_INTERPRETED
-    source = toolchain.source(request.language) if compiled or interpreted else ""
-    if interpreted:
-        job.source = source
+    source = toolchain.source(request.language) if compiled else ""
     commands = toolchain.commands(request.language) if compiled else []
     return {
         "kind": of_kind,
-        "interpreter": toolchain.interpreter(request.language) if interpreted else "",
+        "interpreter": toolchain.interpreter(request.language) if of_kind == frames.KIND_INTERPRETED else "",
         "job": b"".join([job.encode(), *inputs]),
         "count": len(inputs),
         "commands": ["\n".join(command) for command in commands],
