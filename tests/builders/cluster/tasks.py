@@ -260,12 +260,12 @@ PACE = 1.0
 """Seconds that a program of that dataset sleeps: how many run at once depends on the slots, and not on the CPUs."""
 
 
-def paced(directory: Path, count: int) -> tuple[Tasks, dict[tuple[str, str, int], str]]:
+def paced(directory: Path, count: int, name: str = "paced") -> tuple[Tasks, dict[tuple[str, str, int], str]]:
     """Return problems whose answers, all different, take `PACE` seconds and no CPU time; and the verdicts, every third
-    of which is wrong_answer."""
+    of which is wrong_answer. Files of two sets with different names may lie in one directory."""
     wrong = {str(number): number % 3 == 0 for number in range(1, count + 1)}
     problems = write_jsonl(
-        directory / "paced.jsonl",
+        directory / f"{name}.jsonl",
         [
             {
                 "dataset": PACED, "problem_id": number, "prompt": f"Wait, and print {number}.",
@@ -275,7 +275,7 @@ def paced(directory: Path, count: int) -> tuple[Tasks, dict[tuple[str, str, int]
         ],
     )  # fmt: skip
     programs = write_jsonl(
-        directory / "paced_programs.jsonl",
+        directory / f"{name}_programs.jsonl",
         [
             {
                 "dataset": PACED, "problem_id": number, "mode": "standalone",
