@@ -41,12 +41,12 @@ def make_tokenizer(directory: Path, vocabulary: int) -> None:
     fast.save_pretrained(directory)
 
 
-def make_weights(directory: Path, shape: dict[str, int], dtype: str, device: str) -> int:
+def make_weights(directory: Path, shape: dict[str, int], dtype: str, device: str, seed: int) -> int:
     """Save random weights; gives their number."""
     import torch
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     config = Qwen2Config(
         vocab_size=shape["vocabulary"],
         hidden_size=shape["hidden"],
@@ -76,11 +76,11 @@ def default_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def make(directory: Path, size: str, dtype: str, device: str = "cpu") -> int:
+def make(directory: Path, size: str, dtype: str, device: str = "cpu", seed: int = 0) -> int:
     """Make model and tokenizer in a directory; gives the number of parameters."""
     directory.mkdir(parents=True, exist_ok=True)
     make_tokenizer(directory, SHAPES[size]["vocabulary"])
-    return make_weights(directory, SHAPES[size], dtype, device)
+    return make_weights(directory, SHAPES[size], dtype, device, seed)
 
 
 def main() -> None:
@@ -88,9 +88,10 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--device", default=None, help="where weights are drawn; default: a GPU, if any")
     parser.add_argument("--tiny", action="store_true", help="360,000 parameters instead of 6.5 billion")
+    parser.add_argument("--seed", type=int, default=0, help="of the weights; the tokenizer is the same for each")
     arguments = parser.parse_args()
     size, dtype = ("tiny", "float32") if arguments.tiny else ("7b", "bfloat16")
-    parameters = make(arguments.directory, size, dtype, arguments.device or default_device())
+    parameters = make(arguments.directory, size, dtype, arguments.device or default_device(), arguments.seed)
     print(f"{parameters:,} parameters in {arguments.directory}")
 
 

@@ -6,8 +6,10 @@ Images come to its nodes by the command in `EVALRUN_IMAGE_LOADER`, to which the 
 
 import json
 import os
+import queue
 import shlex
 import subprocess
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -96,16 +98,29 @@ class Cluster:
 
     @contextmanager
     def following(self, namespace: str, *arguments: str, template: str) -> Iterator[Iterator[str]]:
-        """Return what a JSONPath template makes of each object that `kubectl get` finds, once whenever it changes."""
+        """Return what a JSONPath template makes of each object that `kubectl get` finds, once whenever it changes.
+
+        The lines may be read by another thread, which gets no more of them once the context has ended.
+        """
         command = [
             str(self.kubectl_binary), "get", *arguments, "--namespace", namespace, "--watch",
             "--output", f"jsonpath={template}{{'\\n'}}",
         ]  # fmt: skip
         with subprocess.Popen(command, env=self._environment(), stdout=subprocess.PIPE, text=True) as process:
+            output: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+            def read() -> None:
+                for line in process.stdout or ():
+                    output.put(line)
+                output.put(None)
+
+            reading = threading.Thread(target=read)
+            reading.start()
             try:
-                yield (line.strip() for line in process.stdout or ())
+                yield (line.strip() for line in iter(output.get, None))
             finally:
                 process.terminate()
+                reading.join()
 
     def _run(self, command: Sequence[str], given: str | None, seconds: float) -> str:
         done = subprocess.run(

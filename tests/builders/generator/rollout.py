@@ -18,7 +18,7 @@ from builders.ports import free_port
 ROOT = Path(__file__).resolve().parents[3]
 SOURCES = [ROOT / "proto" / "gen", *sorted(ROOT.glob("libs/*/src")), *sorted(ROOT.glob("services/*/src"))]
 NAMES_OF_ENGINES = ("VLLM::EngineCore", "VLLM::Worker")
-NAMES_OF_REPLICAS = ("ray::Supervisor", "ray::Replica", "ray::Checkpoint", "ray::vLLM", *NAMES_OF_ENGINES)
+NAMES_OF_REPLICAS = ("ray::Supervisor", "ray::Replica", "ray::Checkpoint", "ray::vLLM", "ray::Kept", *NAMES_OF_ENGINES)
 START_ATTEMPTS = 3
 RAY_PORTS = (
     "ray-client-server",
@@ -131,15 +131,16 @@ class RayHead:
         return "\n".join(found)
 
     def servers(self) -> list[int]:
-        return [pid for pid in self._processes() if title(pid).startswith("ray::vLLMHttpServer")]
+        return [pid for pid in self._processes() if title(pid).startswith(("ray::vLLMHttpServer", "ray::KeptServer"))]
 
     def _processes(self) -> list[int]:
         return [] if self._process is None else descendants(self._process.pid)
 
 
 @asynccontextmanager
-async def ray_head(python: Path, directory: Path, gpus: int = 2) -> AsyncIterator[RayHead]:
-    head = RayHead(python, directory)
+async def ray_head(python: Path, directory: Path, gpus: int = 2, head: RayHead | None = None) -> AsyncIterator[RayHead]:
+    """Start a cluster; `head`: one that is not started yet, with an environment of its own."""
+    head = head or RayHead(python, directory)
     try:
         await head.start(gpus)
         yield head
@@ -147,11 +148,11 @@ async def ray_head(python: Path, directory: Path, gpus: int = 2) -> AsyncIterato
         await head.stop()
 
 
-async def make_tiny_model(python: Path, directory: Path) -> Path:
+async def make_tiny_model(python: Path, directory: Path, seed: int = 0) -> Path:
     """Make a random Qwen2 of 360,000 parameters with a tokenizer and a chat template."""
     script = ROOT / "benchmarks" / "random_model.py"
     process = await asyncio.create_subprocess_exec(
-        str(python), str(script), "--tiny", str(directory), stderr=sys.stderr
+        str(python), str(script), "--tiny", str(directory), f"--seed={seed}", stderr=sys.stderr
     )
     if await process.wait() != 0:
         raise RuntimeError("no tiny model")

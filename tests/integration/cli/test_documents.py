@@ -76,13 +76,13 @@ SWE: list[dict[str, Any]] = [
     {"instance_id": "a__b-1", "repo": "a/b", "base_commit": "0" * 40, "problem_statement": "Fix it.",
      "test_patch": "", "patch": "", "FAIL_TO_PASS": "[]", "PASS_TO_PASS": "[]"},
 ]  # fmt: skip
-JAVA: list[dict[str, Any]] = [
-    {"dataset": "ours", "problem_id": "1", "prompt": "Echo.", "language": "java",
+KOTLIN: list[dict[str, Any]] = [
+    {"dataset": "ours", "problem_id": "1", "prompt": "Echo.", "language": "kotlin",
      "ground_truth": {"inputs": ["1"], "outputs": ["1"]}},
 ]  # fmt: skip
 HOTPOT: list[dict[str, Any]] = [{"id": "5a8b", "question": "Who?", "golden_answers": ["Ada"]}]
 FILES = {
-    "hdfs.yaml": HDFS, "seeds.yaml": SEEDS, "two_seeds.yaml": TWO_SEEDS, "swe.jsonl": SWE, "java.jsonl": JAVA,
+    "hdfs.yaml": HDFS, "seeds.yaml": SEEDS, "two_seeds.yaml": TWO_SEEDS, "swe.jsonl": SWE, "kotlin.jsonl": KOTLIN,
     "hotpot.jsonl": HOTPOT,
     "sampling.yaml": SAMPLING,
     "phase0_eval.yaml": PHASE0_EVAL, "generation.yaml": GENERATION, "codecontests_valid.jsonl": FETCHED,
@@ -113,7 +113,7 @@ COMMANDS = (
     Row("judge --problems aime.jsonl --responses answers.jsonl --output out", 2, ("add --grader builtin:verl",)),
     Row("judge --problems auto_eval.jsonl --responses answers.jsonl --output out", 0, ("Succeeded",)),
     Row("judge --problems swe.jsonl --responses answers.jsonl --output out", 2, ("use SWE-bench's own harness",)),
-    Row("judge --problems java.jsonl --responses answers.jsonl --output out", 2, ("python, c, cpp",)),
+    Row("judge --problems kotlin.jsonl --responses answers.jsonl --output out", 2, ("python, c, cpp",)),
     Row("judge --problems hotpot.jsonl --responses answers.jsonl --output out", 2, ("--grader",)),
     Row("validate hdfs.yaml", 2, ("spec.model.path",)),
     Row("validate --local seeds.yaml", 2, ("spec.protocol.seeds", "every seed gives the same answers")),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -19,6 +19,9 @@ from evalrun_cli.commands.group import (
 from evalrun_cli.gpu_host.options import GpuOptions
 from evalrun_cli.local.options import LocalOptions, Printing
 from evalrun_runtime.exits import ExitCode
+
+if TYPE_CHECKING:
+    from evalrun_cli.local.quick_run import QuickRun
 
 
 class Numbers(click.ParamType[Sequence[int]]):
@@ -106,6 +109,12 @@ def labels_of(written: Sequence[str]) -> dict[str, str]:
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Without FILE: a label; may be repeated.")
 @click.option("--wandb", metavar="PROJECT", help="Without FILE: export the run to this project of Weights & Biases.")
 @click.option("--tensor-parallel", type=click.IntRange(1, 64), help="Without FILE: GPUs per replica. Default: 1.")
+@click.option(
+    "--checkpoints",
+    metavar="PATTERN",
+    help="On GPUs here: a run for each directory of the pattern, e.g. 'checkpoints/global_step_*', on replicas that "
+    "start once and take one checkpoint's weights after another's.",
+)
 @click.option("--resume", type=click.Path(path_type=Path), help="With --local: resume the run in this directory.")
 @click.option(
     "--request-timeout",
@@ -137,6 +146,7 @@ def run(
     labels: Sequence[str],
     wandb: str | None,
     tensor_parallel: int | None,
+    checkpoints: str | None,
     resume: Path | None,
     request_timeout: float | None,
     options: LocalOptions,
@@ -161,6 +171,7 @@ def run(
     here: dict[str, object] = {"--output": output, "--endpoint": endpoints, "--resume": resume}
     here |= {
         "--request-timeout": request_timeout,
+        "--checkpoints": checkpoints,
         "--quiet": printing.quiet,
         "--json": printing.as_json,
         **options.flags,
@@ -194,6 +205,44 @@ def run(
         return run_in_cluster(file, namespace=namespace, follow=not no_follow)
     if namespace is not None or no_follow:
         raise click.UsageError("--namespace, --no-follow: only for runs in a cluster: remove --local")
+
+    def wanted() -> "QuickRun":  # imported late: the services are launched before
+        from evalrun_cli.local.quick_run import QuickRun
+
+        return QuickRun(
+            endpoints,
+            model,
+            datasets,
+            samples or 1,
+            temperature,
+            wandb,
+            name,
+            protocol,
+            k or (),
+            max_problems,
+            step,
+            labels_of(labels),
+            seeds or 1,
+            tensor_parallel or 1,
+        )
+
+    if checkpoints is not None:
+        from evalrun_cli.local.checkpoint_runs import run_pattern
+
+        also = {"--endpoint": endpoints, "--model": model, "--step": step is not None, "--resume": resume}
+        also |= {"--json": printing.as_json}
+        if wrong := [flag for flag, value in also.items() if value]:
+            raise click.UsageError(f"{', '.join(wrong)}: not together with --checkpoints: remove one of them")
+        return run_pattern(
+            checkpoints,
+            file,
+            wanted(),
+            output=output,
+            request_seconds=request_timeout,
+            options=options,
+            gpu_options=gpu_options,
+            quiet=printing.quiet,
+        )
     from evalrun_cli.local.parts import launched_early, needed_parts
 
     plays_back = any(url.startswith("builtin:") for url in endpoints)
@@ -202,30 +251,13 @@ def run(
     names = needed_parts(options, generates=True, plays_back=plays_back, launches=launches) if generates else []
     names = [name for name in names if name != "rollout"]  # it imports little, and it may end late
     with launched_early(names, [] if resume is None else [str(resume)]) as launched:  # before the longest imports
-        from evalrun_cli.local.quick_run import QuickRun
         from evalrun_cli.local.run_session import session_for
         from evalrun_cli.local.runs import run_file, run_quickly
 
         session = session_for(printing, SINCE_START, launched)
         if file is None:
-            wanted = QuickRun(
-                endpoints,
-                model,
-                datasets,
-                samples or 1,
-                temperature,
-                wandb,
-                name,
-                protocol,
-                k or (),
-                max_problems,
-                step,
-                labels_of(labels),
-                seeds or 1,
-                tensor_parallel or 1,
-            )
             return run_quickly(
-                wanted,
+                wanted(),
                 output=output,
                 request_seconds=request_timeout,
                 options=options,

@@ -380,7 +380,7 @@ def run_to_end(
     try:
         say(f"results: {workspace.directory}")
         code = asyncio.run(run()) if launched is None else launched.runner.run(run())
-    except KeyboardInterrupt:  # Ctrl-C before the run handles signals itself
+    except (KeyboardInterrupt, asyncio.CancelledError):  # Ctrl-C before the run handles signals itself
         code = ExitCode.STOPPED
     except BadInputError:
         workspace.discard_unused()

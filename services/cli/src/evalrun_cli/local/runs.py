@@ -80,16 +80,21 @@ def run_quickly(
     Raises:
         BadInputError: a flag, a dataset or an endpoint cannot be used.
     """
-    asked = asked.checked(gpu_options)
-    for url in asked.endpoints:
-        check_endpoint(url)
-    sources = [found for wanted in dict.fromkeys(asked.datasets) for found in _quick_sources(wanted)]
-    document = manifest_of(asked, sources, _quick_rollout(asked, gpu_options))
+    asked, document = quick_manifest(asked, gpu_options)
     manifest = evalrun_of(document, where="--dataset, --model, --name, --label and other flags", place="machine")
     settings = StartSettings.of(options, tuple(asked.endpoints), request_seconds, gpu_options)
     workspace, generation = _prepared(manifest, Path(FILE_NAME), settings, output=output, resume=None)
     (workspace.directory / FILE_NAME).write_text(file_text(document, asked, gpu_options))
     return run_to_end(workspace, options, generation, session)
+
+
+def quick_manifest(asked: QuickRun, gpu_options: GpuOptions) -> tuple[QuickRun, dict[str, Any]]:
+    """Return the request with its defaults, and the EvalRun that does the same. Raises BadInputError."""
+    asked = asked.checked(gpu_options)
+    for url in asked.endpoints:
+        check_endpoint(url)
+    sources = [found for wanted in dict.fromkeys(asked.datasets) for found in _quick_sources(wanted)]
+    return asked, manifest_of(asked, sources, _quick_rollout(asked, gpu_options))
 
 
 def resume_directory(

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evalrun_cli.gpu_host.options import NO_GPU_OPTIONS, GpuOptions
 from evalrun_cli.local.options import LocalOptions
+from evalrun_generator.gpu_host.kept_ray import KEPT
 from evalrun_runtime.atomic_files import write_atomically
 from evalrun_runtime.exits import BadInputError
 
@@ -49,7 +50,8 @@ class StartSettings(BaseModel):
             gpus=gpu_options.gpus,
             replicas=gpu_options.replicas,
             gpu_python=None if gpu_options.gpu_python is None else gpu_options.gpu_python.expanduser().absolute(),
-            ray_address=gpu_options.ray_address,
+            # One that is kept for a command ends with it.
+            ray_address=None if (gpu_options.ray_address or "").startswith(KEPT) else gpu_options.ray_address,
         )
 
     @property

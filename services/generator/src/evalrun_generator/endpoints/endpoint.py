@@ -9,7 +9,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Protocol
+from types import MappingProxyType
+from typing import Final, Protocol
 
 import aiohttp
 
@@ -28,6 +29,7 @@ from evalrun_generator.endpoints.openai_api import (
 from evalrun_generator.endpoints.retry import Blame, RequestFailure, RetryAction, broken_off, from_status, unreachable
 from evalrun_generator.template_facts import template_facts
 
+NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 KEEPALIVE_SECONDS = 3.0
 """Shorter than the 5 s of uvicorn, which vLLM uses: a socket reused after 6 s idle is already closed at the other end,
 and its request is lost."""
@@ -77,12 +79,18 @@ class Endpoint(Protocol):
         ...
 
 
-def open_session(api_key: str | None) -> aiohttp.ClientSession:
-    """Open the process's only HTTP session. It has no connection limit: the balancer limits requests in flight."""
+def open_session(api_key: str | None, headers: Mapping[str, str] = NO_HEADERS) -> aiohttp.ClientSession:
+    """Open the process's only HTTP session. It has no connection limit: the balancer limits requests in flight.
+
+    Args:
+        api_key: of the servers; None: they need none.
+        headers: of every request besides.
+    """
+    key = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_SECONDS),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
-        headers={} if api_key is None else {"Authorization": f"Bearer {api_key}"},
+        headers={**key, **headers},
         cookie_jar=aiohttp.DummyCookieJar(),
     )
 

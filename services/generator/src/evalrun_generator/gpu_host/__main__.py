@@ -7,6 +7,7 @@ from pathlib import Path
 
 from evalrun_api.run_config import read_run_config
 from evalrun_generator.gpu_host.host import GpuHost, HostPlan
+from evalrun_generator.gpu_host.kept_ray import read_kept_ray
 from evalrun_generator.gpu_host.processes import StopRequests, adopt_orphans
 from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_runtime.exits import BadInputError, ExitCode
@@ -21,7 +22,11 @@ def parse(argv: Sequence[str]) -> HostPlan:
     parser.add_argument("--gpu-python", type=Path, required=True, help="Interpreter with Ray, verl and the engine.")
     parser.add_argument("--gpus", default="", help="GPUs as CUDA_VISIBLE_DEVICES names them, with commas between them.")
     parser.add_argument("--pretended-gpus", type=int, default=0, help="GPUs that Ray pretends to have: the CPU build.")
-    parser.add_argument("--join-ray", metavar="ADDRESS", help="Ray cluster to join instead of starting one.")
+    parser.add_argument(
+        "--join-ray",
+        metavar="ADDRESS",
+        help="Ray cluster to join instead of starting one: HOST:PORT, or kept:FILE of kept_ray.",
+    )
     parser.add_argument("--work-order", type=Path, required=True, help="File with the run's work order.")
     parser.add_argument("--logs", type=Path, required=True, help="Directory for logs.")
     parser.add_argument("--exit-with-parent", action="store_true", help="Always so: it ends with its parent.")
@@ -34,6 +39,7 @@ def parse(argv: Sequence[str]) -> HostPlan:
         gpus=[gpu for gpu in known.gpus.split(",") if gpu],
         pretended_gpus=known.pretended_gpus,
         ray_address=known.join_ray,
+        kept_ray=None if known.join_ray is None else read_kept_ray(known.join_ray),
         generator_flags=flags,
     )
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from evalrun_api.run_config import RunConfig
+from evalrun_generator.gpu_host.kept_ray import REPLICAS, KeptRay
 from evalrun_generator.gpu_host.processes import (
     Descendants,
     StopRequests,
@@ -58,6 +59,8 @@ class HostPlan:
     """GPUs that Ray pretends to have, for the CPU build."""
     ray_address: str | None = None
     """A cluster that runs already; None: one is started."""
+    kept_ray: KeptRay | None = None
+    """That cluster, if it was started here for several runs, whose replicas outlive each of them."""
     generator_flags: Sequence[str] = ()
 
 
@@ -117,6 +120,9 @@ class GpuHost:
 
     def _ray(self, directory: SessionDirectory) -> RayHead | None:
         plan = self._plan
+        if plan.kept_ray is not None:
+            base = ray_environment(os.environ, plan.python, directory, ())
+            return RayHead(plan.kept_ray.address, {**base, **plan.kept_ray.environment})
         if plan.ray_address is not None:
             return RayHead(plan.ray_address, joining_environment(os.environ, directory))
         logger.info("starting Ray with %d GPUs", len(plan.gpus) or plan.pretended_gpus)
@@ -167,7 +173,9 @@ class GpuHost:
         """Run the generator to its end, again where something has killed it: its replicas are taken over then."""
         command = [str(self._plan.python), "-m", "evalrun_generator.rollout", f"--work-order={self._plan.config_file}"]
         command += [f"--ray-address={head.address}", "--end-replicas", *flags, *self._plan.generator_flags]
-        if self._plan.pretended_gpus:
+        kept = self._plan.kept_ray
+        command += [] if kept is None else [f"--keep-replicas={REPLICAS}"]
+        if self._plan.pretended_gpus or (kept is not None and kept.pretended_gpus):
             command += [f"--engine-env={variable}" for variable in CPU_ENGINE]
         environment = {**SERVICE_ENVIRONMENT, **head.environment}
         for attempt in range(1 + GENERATOR_RESTARTS):

@@ -66,6 +66,13 @@ class StopRequests:
         """Whether it is to end at once."""
         return self._count > 1 or os.getppid() != self._parent
 
+    def wait(self, seconds: float) -> None:
+        """Wait until a signal arrives or the time is over."""
+        poll = select.poll()
+        poll.register(self.wake, select.POLLIN)
+        poll.poll(1000 * seconds)
+        self.clear_wake()
+
     def clear_wake(self) -> None:
         """Forget the signals' wake-ups; `is_asked` remembers the signals."""
         try:

@@ -2,17 +2,39 @@
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_generator.rollout.app import roll_out
+from evalrun_generator.rollout.cluster import ReplicaCluster
+from evalrun_generator.rollout.engine import EnginePlan
+from evalrun_generator.rollout.engine_facts import model_facts
 from evalrun_generator.rollout.order import read_rollout_order
 from evalrun_generator.rollout.settings import RolloutSettings
+from evalrun_generator.weights.checkpoint_files import file_stamps
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.logs import configure_logging
 from evalrun_runtime.settings import load_settings
 from evalrun_runtime.termination import end_with
 from evalrun_runtime.tracing import start_tracing, stop_tracing
+
+
+async def _attach_in_turn(
+    wait: Callable[[str, EnginePlan, Mapping[str, str]], Awaitable[ReplicaCluster]],
+    name: str,
+    identity: str,
+    plan: EnginePlan,
+) -> ReplicaCluster:
+    """Read every file of the checkpoint while another one is being generated from, then wait for the turn."""
+    del identity  # the replicas are not this run's alone
+    before = file_stamps(plan.directory)
+    facts = await asyncio.to_thread(model_facts, str(plan.directory), None)
+    cluster = await wait(name, plan, facts)
+    if file_stamps(plan.directory) != before:
+        await cluster.end_all()
+        raise BadInputError(f"{plan.directory}: its files changed while they were read: run again when it is written")
+    return cluster
 
 
 def main(argv: Sequence[str]) -> int:
@@ -23,10 +45,13 @@ def main(argv: Sequence[str]) -> int:
         start_tracing("generator")
         order = read_rollout_order(settings.work_order)
         # Imported only here: Ray takes seconds to load, and --help or an invalid run configuration do not need it.
-        from evalrun_generator.rollout.ray_cluster import attached, join_ray
+        from evalrun_generator.rollout.ray_cluster import attached, attached_in_turn, join_ray
 
         join_ray(settings.ray_address)
-        return asyncio.run(roll_out(settings, order, attached))
+        if settings.keep_replicas is None:
+            return asyncio.run(roll_out(settings, order, attached))
+        attach = partial(_attach_in_turn, attached_in_turn, settings.keep_replicas)
+        return asyncio.run(roll_out(settings, order, attach))
     except BadInputError as error:
         return end_with(error, ExitCode.BAD_INPUT)
     except GenerationStoppedError as error:

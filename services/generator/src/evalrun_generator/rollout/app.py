@@ -50,14 +50,15 @@ async def roll_out(
     signals = Signals()
     serve_metrics(settings)
     rng = random.Random()  # noqa: S311 - jitter: nothing depends on its being unpredictable, nor on its repeating
-    plan = engine_plan(order, settings.environment, settings.model_folder, settings.adapter_folder)
+    kept = settings.keep_replicas is not None
+    plan = engine_plan(order, settings.environment, settings.model_folder, settings.adapter_folder, kept=kept)
     options = replica_options(settings, order, plan)
     warnings = idle_gpu_warnings(order, options.slots)
     for warning in warnings:
         logger.warning("%s", warning)
     cluster = await attach(order.identity, plan)
     async with (
-        open_replica_session(cluster.api_key) as session,
+        open_replica_session(cluster.api_key, plan.kept) as session,
         open_channel(settings.ledger, TlsFiles.of(settings.ledger_tls_folder)) as channel,
     ):
         ledger_client = GrpcLedger(

@@ -7,13 +7,33 @@ hard cap on every request's max_tokens) and `max_model_len`.
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
 
 from evalrun_generator.rollout.order import RolloutOrder
+from evalrun_generator.weights.checkpoint_files import UnfitCheckpointError, serving_digest
 from evalrun_runtime.exits import BadInputError
 
+KEPT_MODEL: Final = "checkpoint"
+"""What a kept replica's server calls its model."""
+EXTENSION: Final = "evalrun_generator.weights.worker_extension.WeightsExtension"
+GUARD: Final = "evalrun_generator.weights.weights_guard.WeightsGuard"
 SMALL_MAX_NUM_SEQS = 64
 """A 7B model on one H200 gave 11,746 tokens/s with 64 sequences in progress and 26,247 with 256."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPlan:
+    """What identifies the weights of replicas that outlive their run."""
+
+    weights: str
+    """Unique per run and checkpoint: each request names it, see `weights_guard`."""
+    model: str
+    """What results call the model; the server itself calls each one `KEPT_MODEL`."""
+    serving_digest: str
+    """See `checkpoint_files.serving_digest`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +55,31 @@ class EnginePlan:
     """Requested revision of a hub model."""
     environment: dict[str, str] = field(default_factory=dict)
     """Environment of the engine's processes."""
+    kept: KeptPlan | None = None
+    """None: the replicas end with their run."""
 
     @property
     def digest(self) -> str:
         """Identifies the plan: only replicas with the same digest are taken over."""
-        # Excludes the environment, which does not change what is served and may contain a key.
-        content = [self.engine, self.rollout_config, self.model_config, self.gpus, self.gpus_per_node]
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+        kept = [] if self.kept is None else [self.kept.weights]
+        return _digest([self.engine, self.rollout_config, self.model_config, self.gpus, self.gpus_per_node, *kept])
+
+    @property
+    def shape(self) -> str:
+        """The same without the weights: a kept replica with the same shape may take others."""
+        model = {name: value for name, value in self.model_config.items() if name != "path"}
+        serving = "" if self.kept is None else self.kept.serving_digest
+        return _digest([self.engine, self.rollout_config, model, self.gpus, self.gpus_per_node, serving])
+
+    @property
+    def directory(self) -> Path:
+        """Directory of a kept replica's model."""
+        return Path(str(self.model_config["path"]))
+
+
+def _digest(content: Sequence[object]) -> str:
+    # Excludes the environment, which does not change what is served and may contain a key.
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def engine_plan(
@@ -49,6 +87,8 @@ def engine_plan(
     environment: dict[str, str],
     model_folder: str | None = None,
     adapter_folder: str | None = None,
+    *,
+    kept: bool = False,
 ) -> EnginePlan:
     """Return the plan for the replicas of a run.
 
@@ -58,9 +98,12 @@ def engine_plan(
         model_folder: directory of the fetched model, or None if the engine reads `model.path` itself. Requests and
             results always name the model by `model.path`.
         adapter_folder: the same of the fetched LoRA adapter; with one, requests name `model.adapter`.
+        kept: whether the replicas outlive the run and take the next one's weights. Requests name the model by
+            `KEPT_MODEL` then, because the server's name for it outlives the run too.
 
     Raises:
-        BadInputError: dummy weights without `allowDummyWeights`, or a parallelism that verl lacks.
+        BadInputError: dummy weights without `allowDummyWeights`, a parallelism that verl lacks, or replicas that cannot
+            be kept.
     """
     rollout, model, protocol = order.rollout, order.spec.model, order.spec.protocol
     if rollout.load_format == "dummy" and not rollout.allow_dummy_weights:
@@ -81,6 +124,8 @@ def engine_plan(
     if adapter is not None:
         # verl has no field for an adapter to serve; its engine takes vLLM's. The launcher adds the rank.
         own["lora_modules"] = [json.dumps({"name": model.evaluated, "path": adapter})]
+    if kept:
+        own |= {"served_model_name": KEPT_MODEL, "worker_extension_cls": EXTENSION, "middleware": [GUARD]}
     config: dict[str, object] = {
         "name": rollout.engine,
         "load_format": rollout.load_format,
@@ -109,12 +154,29 @@ def engine_plan(
         model_config={"path": model_folder or model.path, "trust_remote_code": model.trust_remote_code},
         gpus=rollout.gpus_per_replica,
         gpus_per_node=rollout.gpus_per_node,
-        served_model=model.evaluated,
+        served_model=KEPT_MODEL if kept else model.evaluated,
         adapter=adapter,
         load_format=rollout.load_format,
         revision=model.revision,
         environment={"VLLM_NO_USAGE_STATS": "1", **environment, **{each.name: each.value for each in rollout.env}},
+        kept=_kept_plan(order, model_folder) if kept else None,
     )
+
+
+def _kept_plan(order: RolloutOrder, model_folder: str | None) -> KeptPlan:
+    rollout, model = order.rollout, order.spec.model
+    if rollout.engine != "vllm" or model.adapter is not None:
+        raise BadInputError(
+            "replicas are kept for vLLM and whole checkpoints alone: write spec.rollout.engine: vllm and leave "
+            "spec.model.adapter away, or run each checkpoint by itself"
+        )
+    if model_folder is None:
+        raise BadInputError(f"spec.model.path: {model.path} is no directory: kept replicas read checkpoints from files")
+    try:
+        weights = _digest([order.identity, model_folder])
+        return KeptPlan(weights, model.path, serving_digest(Path(model_folder)))
+    except UnfitCheckpointError as error:
+        raise BadInputError(f"spec.model.path: {error}") from error
 
 
 def slots(order: RolloutOrder) -> int:

@@ -6,19 +6,25 @@ which is the second reason for a separate actor.
 """
 
 import asyncio
+import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from evalrun_generator.rollout.adapter import adapter_facts, adapter_rank
 from evalrun_generator.rollout.engine import EnginePlan
 from evalrun_generator.rollout.engine_facts import engine_facts, model_facts
-from evalrun_generator.rollout.vllm_start_times import own_start_times
+from evalrun_generator.rollout.vllm_start_times import TEXTS, own_start_times
+from evalrun_generator.weights.checkpoint_files import UnfitCheckpointError
+
+logger = logging.getLogger(__name__)
 
 Handle: TypeAlias = Any
 """An actor's handle, or the reference to a call's result; Ray does not type them."""
+OF_ONE_CHECKPOINT: Final = frozenset({*TEXTS, "weights_sha256", "model_revision"})
+"""Facts of an engine that its next checkpoint does not share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,7 @@ class ReplicaLauncher:
         self._slot = slot
         self._suffix = suffix
         self._replica: Handle = None
+        self._launched: Launched | None = None
 
     async def launch(self) -> Launched:
         """Launch the replica and wait until its HTTP server is up. Raises the errors of verl and the engine."""
@@ -68,6 +75,12 @@ class ReplicaLauncher:
             gpus_per_node=self._plan.gpus_per_node,
             name_suffix=self._suffix,
         )
+        if self._plan.kept is not None:
+            import ray
+
+            from evalrun_generator.weights.kept_server import KeptServer
+
+            self._replica.server_class = ray.remote(KeptServer)
         await self._replica.init_standalone()
         servers = self._replica.servers
         engine = self._plan.engine
@@ -78,7 +91,32 @@ class ReplicaLauncher:
         facts |= await asyncio.to_thread(model_facts, facts.get("model", str(model.path)), revision)
         if adapter is not None:
             facts |= await asyncio.to_thread(adapter_facts, adapter)
-        return Launched(self._replica.server_address, told[0][2], processes, facts)
+        if self._plan.kept is not None:
+            facts |= await self._prove(self._plan.directory, self._plan.kept.weights)
+        self._launched = Launched(self._replica.server_address, told[0][2], processes, facts)
+        return self._launched
+
+    async def _prove(self, directory: Path, weights: str) -> dict[str, str]:
+        """Compare the weights that the engine has loaded with their files; say why that cannot be done."""
+        import ray
+
+        try:
+            return dict(await self._replica.servers[0].evalrun_prove.remote(str(directory), weights))
+        except ray.exceptions.RayTaskError as error:
+            logger.warning("this engine takes no other weights: %s", str(error).strip().splitlines()[-1])
+            return {"weights_kept": "false"}
+
+    async def replace_weights(self, directory: str, weights: str) -> Launched:
+        """Put another checkpoint into the engine, prove it, and serve it as `weights`.
+
+        Whatever it raises, the replica answers nothing any more, and must be ended.
+        """
+        if self._launched is None or self._launched.engine.get("weights_kept") == "false":
+            raise UnfitCheckpointError("the engine takes no other weights")
+        steps = await self._replica.servers[0].evalrun_replace.remote(directory, weights)
+        kept = {name: value for name, value in self._launched.engine.items() if name not in OF_ONE_CHECKPOINT}
+        self._launched = replace(self._launched, engine={**kept, **steps})
+        return self._launched
 
 
 def _describe_server(server: Handle, engine: str) -> tuple[str, tuple[Process, ...], str, dict[str, str]]:

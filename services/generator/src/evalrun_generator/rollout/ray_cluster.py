@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import ray
 from ray._private.state import available_resources_per_node  # as verl does: Ray has no public API for free GPUs
@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 NAMESPACE = "evalrun"
 CALL_SECONDS = 60.0
 END_SECONDS = 120.0
+REPLACE_SECONDS = 330.0
+"""A little more than the supervisor's own."""
+TURN_POLL_SECONDS = 0.1
 
 
 def join_ray(address: str) -> None:
@@ -34,7 +37,9 @@ def join_ray(address: str) -> None:
 class RayCluster:
     """The replicas of a run. Create it with `attached`."""
 
-    def __init__(self, supervisor: Handle, driver: str, api_key: str, *, started: bool) -> None:
+    def __init__(self, supervisor: Handle, driver: str, api_key: str, *, started: bool, is_kept: bool = False) -> None:
+        """`is_kept`: the replicas outlive this driver, which only ends its turn."""
+        self._is_kept = is_kept
         self._supervisor = supervisor
         self._driver = driver
         self._api_key = api_key
@@ -63,7 +68,10 @@ class RayCluster:
         await _answer(self._supervisor.end.remote(self._driver, suffix), END_SECONDS)
 
     async def end_all(self) -> Sequence[Start]:
-        """End every replica and the supervisor."""
+        """End every replica and the supervisor; or, where they are kept, this driver's turn."""
+        if self._is_kept:
+            ended: Sequence[Start] = await _answer(self._supervisor.end_turn.remote(self._driver), CALL_SECONDS)
+            return ended
         try:
             starts: Sequence[Start] = await _answer(self._supervisor.end_all.remote(self._driver), END_SECONDS)
         finally:
@@ -95,6 +103,40 @@ async def attached(identity: str, plan: EnginePlan) -> RayCluster:
         await _answer(supervisor.end_all.remote(driver), END_SECONDS)
         ray.kill(supervisor)
     raise GenerationStoppedError("the supervisor that was just created has another plan")
+
+
+async def attached_in_turn(name: str, plan: EnginePlan, facts: Mapping[str, str]) -> RayCluster:
+    """Wait for the turn on replicas that outlive their runs, then have them serve the plan's checkpoint.
+
+    They take its weights in place where they can, and are started anew where they cannot.
+
+    Args:
+        name: of the replicas.
+        plan: with `kept`.
+        facts: of the checkpoint, for run_info.json.
+
+    Raises:
+        GenerationStoppedError: Ray does not answer.
+    """
+    driver = uuid.uuid4().hex
+    supervisor = _make(f"evalrun-rollout-{name}", plan)
+    while not await _answer(supervisor.take_turn.remote(driver), CALL_SECONDS):  # noqa: ASYNC110
+        await asyncio.sleep(TURN_POLL_SECONDS)  # the supervisor is an actor: there is no event to wait for
+    shape, weights, key = await _answer(supervisor.weights.remote(driver), CALL_SECONDS)
+    wanted = "" if plan.kept is None else plan.kept.weights
+    if weights == wanted:
+        return RayCluster(supervisor, driver, key, started=not await _serves(supervisor, driver), is_kept=True)
+    why = "configuration, tokenizer or settings differ"
+    if shape == plan.shape:
+        why = await _answer(supervisor.replace_weights.remote(driver, plan, facts), REPLACE_SECONDS)
+    if why:
+        logger.warning("a fresh start instead of other weights in place: %s", why)
+        await _answer(supervisor.renew.remote(driver, plan), END_SECONDS)
+    return RayCluster(supervisor, driver, key, started=bool(why), is_kept=True)
+
+
+async def _serves(supervisor: Handle, driver: str) -> bool:
+    return bool(await _answer(supervisor.starts.remote(driver), CALL_SECONDS))
 
 
 def _make(name: str, plan: EnginePlan) -> Handle:

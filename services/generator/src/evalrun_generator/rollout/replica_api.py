@@ -5,6 +5,8 @@ from typing import Protocol
 import aiohttp
 
 from evalrun_generator.endpoints.endpoint import Endpoint, HttpEndpoint, open_session
+from evalrun_generator.rollout.engine import KeptPlan
+from evalrun_generator.weights.weights_guard import HEADER
 
 HEALTH_SECONDS = 5.0
 SLOW = "no answer yet"
@@ -76,6 +78,6 @@ def generated_tokens(metrics: str) -> float | None:
     return sum(found) if found else None
 
 
-def open_replica_session(api_key: str) -> aiohttp.ClientSession:
-    """Open the session for all replicas."""
-    return open_session(api_key)
+def open_replica_session(api_key: str, kept: KeptPlan | None = None) -> aiohttp.ClientSession:
+    """Open the session for all replicas. Each request to kept ones names the weights that it is meant for."""
+    return open_session(api_key, {} if kept is None else {HEADER: kept.weights})

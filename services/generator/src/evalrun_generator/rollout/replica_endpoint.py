@@ -1,6 +1,7 @@
 """An endpoint for a replica that can be cut off, so that its requests in flight are retried elsewhere at once."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 from evalrun_generator.endpoints.endpoint import Endpoint, Timed
@@ -11,7 +12,9 @@ from evalrun_generator.endpoints.retry import Blame, RequestFailure, RetryAction
 class ReplicaEndpoint:
     """Wraps the endpoint of a replica's start."""
 
-    def __init__(self, endpoint: Endpoint, name: str) -> None:
+    def __init__(self, endpoint: Endpoint, name: str, model: str | None = None) -> None:
+        """`model`: what answers are recorded to be of; None: as the server says."""
+        self._model = model
         self._endpoint = endpoint
         self._name = name
         self._cut: asyncio.Future[RequestFailure] = asyncio.get_running_loop().create_future()
@@ -46,7 +49,9 @@ class ReplicaEndpoint:
         outcome = asking.result()
         if isinstance(outcome, Timed):
             self.answered += 1
-            return outcome
+            if self._model is None:
+                return outcome
+            return replace(outcome, answer=replace(outcome.answer, model=self._model))
         # Processes that are being killed reset connections, which says nothing about the prompt.
         return self._cut.result() if self._cut.done() else outcome
 

@@ -40,6 +40,12 @@ class RolloutSettings(WorkSettings):
         description="End the replicas also after a signal or a temporary error, instead of leaving them to the next "
         "attempt.",
     )
+    keep_replicas: str | None = Field(
+        None,
+        min_length=1,
+        description="Name of replicas that outlive the run: wait for the turn on them, and have them take this run's "
+        "checkpoint. Needs --model-folder.",
+    )
     concurrency: int | None = Field(
         None, ge=1, le=65536, description="Requests in flight per replica; unset: maxNumSeqs plus an eighth."
     )

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,10 @@ POLL_SECONDS = 0.1
 RELEASE_SECONDS = 30.0
 """Seconds to wait for the release of a replica's placement group before it counts as released anyway."""
 REAP_SECONDS = 10.0
+TURN_SECONDS = 60.0
+"""Of silence after which a driver of kept replicas has lost its turn: one that lives asks every second."""
+REPLACE_SECONDS = 300.0
+"""15 GB take a second from the page cache and ten from a disk."""
 MAX_ERROR_CHARACTERS = 2000
 
 
@@ -47,12 +51,77 @@ class Supervisor:
         self._owned: dict[str, _Owned] = {}
         self._ended: list[Start] = []
         self._driver = ""
+        self._heard_at = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def attach(self, driver: str) -> tuple[str, str]:
         """Obey `driver` from now on; return the plan's digest and the servers' API key."""
         self._driver = driver
         return self._plan.digest, self._key
+
+    async def take_turn(self, driver: str) -> bool:
+        """Obey `driver` from now on, unless another one has its turn. One that has been silent for long has lost it."""
+        if self._driver not in ("", driver) and time.monotonic() - self._heard_at < TURN_SECONDS:
+            return False
+        self._driver = driver
+        self._heard_at = time.monotonic()
+        return True
+
+    async def end_turn(self, driver: str) -> tuple[Start, ...]:
+        """Leave the replicas to the next driver; return every start of this turn, ended now. Raises SupersededError."""
+        self._check(driver)
+        now = time.time()
+        living = (replace(owned.start, phase=StartPhase.ENDED, released_at=now) for owned in self._owned.values())
+        told = (*self._ended, *living)
+        self._driver = ""
+        self._ended.clear()
+        return told
+
+    async def weights(self, driver: str) -> tuple[str, str, str]:
+        """Return the plan's shape, which weights are served, and the servers' API key. Raises SupersededError."""
+        self._check(driver)
+        return self._plan.shape, "" if self._plan.kept is None else self._plan.kept.weights, self._key
+
+    async def replace_weights(self, driver: str, plan: EnginePlan, facts: Mapping[str, str]) -> str:
+        """Put a plan's checkpoint into every replica. Return why that failed, or an empty text.
+
+        After a failure the replicas answer nothing, or the old weights under the old name: `renew` ends them.
+
+        Args:
+            driver: whose turn it is.
+            plan: of the same shape.
+            facts: of the checkpoint, for run_info.json.
+
+        Raises:
+            SupersededError: it is another driver's turn.
+        """
+        self._check(driver)
+        import ray
+
+        unfit = [owned for owned in self._owned.values() if owned.start.phase is not StartPhase.SERVING]
+        await asyncio.gather(*(self._release(owned) for owned in unfit))
+        if plan.kept is None or not self._owned:
+            return "no replica serves"
+        began = time.time()
+        given = str(plan.directory), plan.kept.weights
+        try:
+            calls = [owned.actor.replace_weights.remote(*given) for owned in self._owned.values()]
+            async with asyncio.timeout(REPLACE_SECONDS):
+                launched: list[Launched] = await asyncio.gather(*calls)
+        except ray.exceptions.RayError as error:
+            return _last_lines(str(error))
+        except TimeoutError:
+            return f"the engine gave no answer within {REPLACE_SECONDS:g} s"
+        self._plan = replace(plan, environment=self._plan.environment)
+        for owned, now in zip(self._owned.values(), launched, strict=True):
+            owned.start = replace(owned.start, started_at=began, engine={**now.engine, **facts})
+        return ""
+
+    async def renew(self, driver: str, plan: EnginePlan) -> None:
+        """End every replica; the next are started from `plan`. Raises SupersededError."""
+        await self.end_all(driver)
+        self._ended.clear()
+        self._plan = replace(plan, environment=self._plan.environment)
 
     async def starts(self, driver: str) -> tuple[Start, ...]:
         """Return every start so far. Raises SupersededError."""
@@ -99,6 +168,7 @@ class Supervisor:
     def _check(self, driver: str) -> None:
         if driver != self._driver:
             raise SupersededError("another generator has taken the replicas over")
+        self._heard_at = time.monotonic()
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(work)

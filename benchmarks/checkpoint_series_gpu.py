@@ -1,0 +1,153 @@
+"""`evalrun run --checkpoints` on one GPU: ten checkpoints on one engine, beside one of them with a start of its own.
+
+    python3 benchmarks/checkpoint_series_gpu.py series          ten checkpoints in a row, then one by itself
+    python3 benchmarks/checkpoint_series_gpu.py equal           three, whose answers are compared with fresh starts'
+    python3 benchmarks/checkpoint_series_gpu.py series --tiny   the same on a CPU: shows that it runs
+
+The models are those of rollout_gpu.py: Qwen2-7B's shape and random weights, so throughput only. There are two, which
+take turns under ten names: ten would not fit most disks. 164 problems each, 256 tokens each, greedy.
+
+GPU seconds count from the start of the first engine until Ray has the GPU back, Ray's and verl's time included. A
+checkpoint's gap is the time from the last completion of the one before to its own first request.
+
+`equal` sets VLLM_BATCH_INVARIANT, without which two batches of one engine may differ; it compares every text.
+
+Needs what local_rollout_gpu.py needs.
+"""
+
+import argparse
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import random_model
+import rollout_gpu
+from local_rollout_gpu import write_run
+from rollout_gpu import REAL, TINY, Size
+
+COUNT, MODELS = 10, 2
+
+
+def make_checkpoints(folder: Path, count: int, *, tiny: bool) -> list[Path]:
+    """Make the models, and give each of `count` names one of them."""
+    size, dtype = ("tiny", "float32") if tiny else ("7b", "bfloat16")
+    models = [folder / "models" / str(seed) for seed in range(MODELS)]
+    for seed, model in enumerate(models):
+        if not model.is_dir():
+            random_model.make(model, size, dtype, random_model.default_device(), seed)
+    found = []
+    for number in range(count):
+        place = folder / "checkpoints" / f"global_step_{number + 1}"
+        place.mkdir(parents=True, exist_ok=True)
+        for file in models[number % MODELS].iterdir():
+            if not (place / file.name).exists():
+                os.link(file, place / file.name)
+        found.append(place)
+    return found
+
+
+class Commands:
+    """Runs the command, with the same flags each time."""
+
+    def __init__(self, size: Size, gpu_python: str, variables: dict[str, str]) -> None:
+        self._environment = rollout_gpu.environment(size) | variables
+        self._environment.pop("RAY_AUTH_MODE")
+        gpus = "cpu:1" if size.dtype == TINY.dtype else "0"
+        self._flags = ["--local", "--gpus", gpus, "--gpu-python", gpu_python]
+
+    def run(self, file: Path, output: Path, *arguments: str) -> float:
+        """Run to the end; return the seconds of the whole command."""
+        command = [sys.executable, "-m", "evalrun_cli", "run", str(file), *self._flags, "--output", str(output)]
+        began = time.monotonic()
+        code = subprocess.run([*command, *arguments], env=self._environment, check=False).returncode
+        if code not in (0, 3):
+            for log in sorted([*output.rglob("*.log")]):
+                print(f"== {log}\n{log.read_text(errors='replace')[-1500:]}", flush=True)
+            raise SystemExit(f"the command ended with {code}")
+        return time.monotonic() - began
+
+
+def replicas(output: Path) -> list[dict[str, Any]]:
+    """Return what a run says of its replicas."""
+    info = json.loads((output / "run_info.json").read_bytes())
+    found: list[dict[str, Any]] = info["replicas"]
+    return found
+
+
+def answers(output: Path) -> tuple[dict[str, str], float, float]:
+    """Return the texts by problem, and when the first was begun and the last had come."""
+    ledger = sqlite3.connect(f"file:{output / 'ledger.sqlite3'}?mode=ro", uri=True)
+    texts = dict(ledger.execute("SELECT problem_id, text FROM completions"))
+    first, last = ledger.execute(
+        "SELECT min(started_at), max(started_at + generation_seconds) FROM completions"
+    ).fetchone()
+    ledger.close()
+    return texts, first, last
+
+
+def series(folder: Path, commands: Commands, size: Size, *, tiny: bool) -> None:
+    """Ten checkpoints, then one by itself; print a line per checkpoint and the sums."""
+    places = make_checkpoints(folder, COUNT, tiny=tiny)
+    file = write_run(folder / "run", places[0], size, 1, 1, 1)
+    output = folder / "series"
+    seconds = commands.run(file, output, "--checkpoints", str(folder / "checkpoints" / "*"))
+    began, ended, previous = float("inf"), 0.0, None
+    for place in places:
+        _, first, last = answers(output / place.name)
+        (replica,) = replicas(output / place.name)
+        facts = {name: value for name, value in replica["engine"].items() if name.endswith("_seconds")}
+        began, ended = min(began, replica["started_at"]), max(ended, replica["released_at"])
+        gap = "" if previous is None else f"gap {first - previous:.2f} s, "
+        print(f"{place.name}: {gap}work {last - first:.2f} s, {json.dumps(facts)}", flush=True)
+        previous = last
+    print(
+        f"{COUNT} checkpoints: {ended - began:.1f} GPU seconds to the last turn's end, {seconds:.1f} s in all",
+        flush=True,
+    )
+    alone = folder / "alone"
+    seconds = commands.run(write_run(folder / "alone_run", places[1], size, 1, 1, 1), alone)
+    (replica,) = replicas(alone)
+    held = replica["released_at"] - replica["started_at"]
+    print(f"one by itself: {held:.1f} GPU seconds, {seconds:.1f} s in all; x {COUNT} = {COUNT * held:.0f}", flush=True)
+
+
+def equal(folder: Path, commands: Commands, size: Size, *, tiny: bool) -> None:
+    """Compare the answers of three swaps with those of fresh starts."""
+    places = make_checkpoints(folder, 3, tiny=tiny)
+    file = write_run(folder / "run", places[0], size, 1, 1, 1)
+    commands.run(file, folder / "series", "--checkpoints", str(folder / "checkpoints" / "*"))
+    fresh = []
+    for number in range(MODELS):
+        run = write_run(folder / f"fresh_run_{number}", places[number], size, 1, 1, 1)
+        commands.run(run, folder / f"fresh_{number}")
+        fresh.append(answers(folder / f"fresh_{number}")[0])
+    print(f"fresh starts agree on {sum(fresh[0][name] == fresh[1][name] for name in fresh[0])} texts", flush=True)
+    for number, place in enumerate(places):
+        texts, wanted = answers(folder / "series" / place.name)[0], fresh[number % MODELS]
+        same = sum(texts[name] == text for name, text in wanted.items())
+        print(f"{place.name}: {same} of {len(wanted)} texts are those of a fresh start", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["series", "equal"])
+    parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--folder", type=Path, help="default: a new one")
+    parser.add_argument("--gpu-python", default=sys.executable)
+    arguments = parser.parse_args()
+    size = replace(TINY if arguments.tiny else REAL, variants=1)
+    invariant = {"VLLM_BATCH_INVARIANT": "1"} if arguments.what == "equal" and not arguments.tiny else {}
+    folder = arguments.folder or Path(tempfile.mkdtemp(prefix="evalrun-bench-"))
+    commands = Commands(size, arguments.gpu_python, invariant)
+    {"series": series, "equal": equal}[arguments.what](folder, commands, size, tiny=arguments.tiny)
+
+
+if __name__ == "__main__":
+    main()

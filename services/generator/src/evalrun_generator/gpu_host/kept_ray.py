@@ -1,0 +1,110 @@
+"""`python -m evalrun_generator.gpu_host.kept_ray`: a Ray cluster of this machine that several runs use in turn.
+
+Their replicas live in it, and end with it: it kills everything that was started in it, whatever the outcome.
+"""
+
+import argparse
+import json
+import logging
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from evalrun_generator.gpu_host.processes import Descendants, StopRequests, adopt_orphans, end_descendants
+from evalrun_generator.gpu_host.ray_head import start_ray
+from evalrun_generator.gpu_host.session_directory import make_session_directory, remove_abandoned
+from evalrun_generator.outcomes import GenerationStoppedError
+from evalrun_runtime.atomic_files import write_atomically
+from evalrun_runtime.exits import BadInputError, ExitCode
+from evalrun_runtime.logs import configure_logging
+from evalrun_runtime.termination import end_with
+
+logger = logging.getLogger(__name__)
+
+KEPT: Final = "kept:"
+"""Before the path of the file in an address, instead of HOST:PORT."""
+REPLICAS: Final = "kept"
+"""Name of the replicas; there is one set of them in each cluster."""
+OF_CLUSTER: Final = ("PYTHONPATH", "TMPDIR", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN")
+END_SECONDS: Final = 15.0
+WATCH_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True)
+class KeptRay:
+    """A Ray cluster that runs, as its file describes it to the runs that join it."""
+
+    address: str
+    environment: Mapping[str, str]
+    """Of its drivers, as far as it is not everybody's; it holds the cluster's token."""
+    pretended_gpus: int
+
+    def write(self, file: Path) -> None:
+        """Store it. The directory must be readable by this user alone."""
+        write_atomically(file, json.dumps(asdict(self)).encode() + b"\n")
+
+
+def read_kept_ray(address: str) -> KeptRay | None:
+    """Return the cluster that an address names; None: the address is HOST:PORT. Raises BadInputError: it has ended."""
+    if not address.startswith(KEPT):
+        return None
+    file = Path(address.removeprefix(KEPT))
+    try:
+        return KeptRay(**json.loads(file.read_bytes()))
+    except (OSError, ValueError, TypeError) as error:
+        raise BadInputError(f"{file}: no Ray cluster was started there, or it has ended: {error}") from error
+
+
+def hold(python: Path, file: Path, gpus: Sequence[str], pretended: int, logs: Path, stops: StopRequests) -> ExitCode:
+    """Start Ray, write `file` once it may be joined, and end everything when this process is told to.
+
+    Raises:
+        GenerationStoppedError: Ray does not start.
+    """
+    for left in remove_abandoned():
+        logger.warning("removed %s, which a killed run had left", left)
+    directory = make_session_directory()
+    seen = Descendants()
+    try:
+        head = start_ray(python, directory, gpus, pretended, logs / "ray.log", stops)
+        if head is not None:
+            needed = {name: head.environment[name] for name in OF_CLUSTER}
+            KeptRay(head.address, needed, pretended).write(file)
+        while not stops.is_asked:
+            seen.look()
+            stops.wait(WATCH_SECONDS)
+        return ExitCode.STOPPED
+    finally:
+        file.unlink(missing_ok=True)
+        began = time.monotonic()
+        left_over = end_descendants(END_SECONDS, seen)
+        if left_over:
+            logger.error("processes that do not end after SIGKILL: %s", ", ".join(map(str, left_over)))
+        logger.info("GPUs free %.1f s after the last checkpoint", time.monotonic() - began)
+        directory.remove()
+
+
+def main(argv: Sequence[str]) -> int:
+    """Hold a cluster until SIGTERM."""
+    parser = argparse.ArgumentParser("evalrun-kept-ray", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--gpu-python", type=Path, required=True, help="Interpreter with Ray, verl and the engine.")
+    parser.add_argument("--gpus", default="", help="GPUs as CUDA_VISIBLE_DEVICES names them, with commas between them.")
+    parser.add_argument("--pretended-gpus", type=int, default=0, help="GPUs that Ray pretends to have: the CPU build.")
+    parser.add_argument("--file", type=Path, required=True, help="Gets address and token once Ray may be joined.")
+    parser.add_argument("--logs", type=Path, required=True, help="Directory for logs.")
+    known = parser.parse_args(argv)
+    stops = StopRequests()
+    adopt_orphans()
+    configure_logging("text", "info")
+    gpus = [gpu for gpu in known.gpus.split(",") if gpu]
+    try:
+        return hold(known.gpu_python, known.file, gpus, known.pretended_gpus, known.logs, stops)
+    except GenerationStoppedError as error:
+        return end_with(error, ExitCode.FAILED)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

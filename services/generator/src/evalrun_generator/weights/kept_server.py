@@ -1,0 +1,57 @@
+"""verl's server for vLLM with the steps from one checkpoint to the next."""
+
+import asyncio
+import time
+from typing import Final
+
+from verl.workers.rollout.vllm_rollout.vllm_async_server import vLLMHttpServer
+
+from evalrun_generator.weights.checkpoint_files import UnfitCheckpointError
+from evalrun_generator.weights.weights_guard import SERVED
+
+DRAIN_SECONDS: Final = 10.0
+"""For requests that a driver left behind: it ended its turn when all were answered, or was killed."""
+POLL_SECONDS: Final = 0.01
+
+
+class KeptServer(vLLMHttpServer):  # type: ignore[misc] # verl is untyped
+    """A server whose engine outlives a checkpoint. While it changes weights, it answers nothing."""
+
+    async def evalrun_prove(self, directory: str, version: str) -> dict[str, str]:
+        """Compare the weights that the engine has loaded itself with their files, and serve them as `version`.
+
+        Raises:
+            UnfitCheckpointError: this engine cannot take other weights. It serves these all the same.
+        """
+        SERVED.version = version
+        return await self._ask_workers("evalrun_prove_weights", directory)
+
+    async def evalrun_replace(self, directory: str, version: str) -> dict[str, str]:
+        """Replace the weights, prove them, and serve them as `version`. Return the seconds of each step.
+
+        Whatever it raises, it answers nothing any more.
+        """
+        SERVED.version = ""
+        began = time.monotonic()
+        await self._drain()
+        drained = time.monotonic() - began
+        facts = await self._ask_workers("evalrun_replace_weights", directory)
+        if not await self.engine.reset_prefix_cache():
+            raise UnfitCheckpointError("the engine did not reset its prefix cache: a request was running")
+        await self.engine.resume_generation()
+        SERVED.version = version
+        return {**facts, "weights_drain_seconds": f"{drained:.2f}", "model": directory}
+
+    async def _drain(self) -> None:
+        """Wait until the engine runs no request, then have it accept none; cut off those that take too long."""
+        waiting = self.engine.output_processor
+        deadline = time.monotonic() + DRAIN_SECONDS
+        while waiting.has_unfinished_requests() and time.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(POLL_SECONDS)  # vLLM has no event for it
+        await self.engine.pause_generation(mode="abort", clear_cache=True)
+
+    async def _ask_workers(self, method: str, directory: str) -> dict[str, str]:
+        found = await self.engine.collective_rpc(method, args=(directory,))
+        if len(found) != 1:
+            raise UnfitCheckpointError(f"{len(found)} workers answered, not one")
+        return {name: f"{value:.2f}" for name, value in found[0].items()}

@@ -1,0 +1,85 @@
+"""What a kept replica's vLLM workers can do in addition: take the weights of another checkpoint, and prove it."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
+
+from evalrun_generator.weights.checkpoint_files import UnfitCheckpointError, read_index
+from evalrun_generator.weights.file_to_device import Move, are_equal, copy_files
+from evalrun_generator.weights.parameter_layout import PLAIN_MODELS, Parameter, layout
+
+
+class WeightsExtension(vLLMColocateWorkerExtension):  # type: ignore[misc] # verl is untyped
+    """Methods of a worker. The engine must run no request meanwhile, and its prefix cache must be reset after it."""
+
+    model_runner: Any
+    """vLLM's own; it gives the class its worker's attributes."""
+
+    def evalrun_prove_weights(self, directory: str) -> dict[str, float]:
+        """Compare every parameter with a checkpoint's files, byte by byte. Return the seconds that took.
+
+        Raises:
+            UnfitCheckpointError: this engine cannot take other weights, or a parameter is another one.
+        """
+        began = time.monotonic()
+        moves, device = self._moves(Path(directory))
+        if not are_equal(moves, device):
+            raise UnfitCheckpointError(f"the engine's weights are not those of {directory}")
+        return {"weights_compare_seconds": time.monotonic() - began}
+
+    def evalrun_replace_weights(self, directory: str) -> dict[str, float]:
+        """Copy a checkpoint's weights into the parameters, then prove them. Return the seconds of each.
+
+        Whatever it raises, the engine must not answer again: UnfitCheckpointError, OSError, errors of torch.
+        """
+        began = time.monotonic()
+        moves, device = self._moves(Path(directory))
+        copy_files(moves, device)
+        copied = time.monotonic() - began
+        self.model_runner.model_config.model = directory
+        return {"weights_copy_seconds": copied, **self.evalrun_prove_weights(directory)}
+
+    def _moves(self, directory: Path) -> tuple[list[Move], Any]:
+        """Return where each stored tensor belongs, and the device. Touches no weight."""
+        runner = self.model_runner
+        model, device = runner.get_model(), runner.device
+        _check_engine(runner, model, device)
+        parameters = {name: parameter.data for name, parameter in model.named_parameters()}
+        stored = read_index(directory)
+        shapes = {
+            name: Parameter(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+            for name, tensor in parameters.items()
+        }
+        tied = bool(getattr(runner.model_config.hf_config, "tie_word_embeddings", False))
+        rows = layout(shapes, stored, getattr(model, "packed_modules_mapping", {}), tied=tied)
+        moves = []
+        for name, place in rows.items():
+            target = parameters[place.parameter][place.first : place.first + place.count]
+            if target.is_meta or not target.is_contiguous():
+                raise UnfitCheckpointError(f"the engine does not hold {place.parameter} as the checkpoint does")
+            moves.append(Move(stored[name], target.reshape(-1).view(torch.uint8)))
+        return moves, device
+
+
+def _check_engine(runner: Any, model: Any, device: Any) -> None:  # noqa: ANN401 - vLLM's and torch's own types
+    """Raise UnfitCheckpointError for an engine whose weights are more, or others, than its parameters."""
+    config = runner.vllm_config
+    name = type(model).__name__
+    if name not in PLAIN_MODELS:
+        raise UnfitCheckpointError(
+            f"{name} may derive tensors from its weights: {', '.join(sorted(PLAIN_MODELS))} do not"
+        )
+    if config.model_config.quantization is not None:
+        raise UnfitCheckpointError(f"the weights are quantised ({config.model_config.quantization})")
+    if config.parallel_config.world_size != 1:
+        raise UnfitCheckpointError("each GPU holds a part of every weight (tensor parallelism)")
+    if config.lora_config is not None:
+        raise UnfitCheckpointError("the engine serves LoRA adapters, whose layers wrap the weights")
+    if device.type == "cpu":
+        from vllm import _custom_ops
+
+        if _custom_ops._supports_onednn:
+            raise UnfitCheckpointError("vLLM's CPU build keeps a packed copy of its weights")
