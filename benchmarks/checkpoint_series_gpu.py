@@ -7,8 +7,8 @@
 The models are those of rollout_gpu.py: Qwen2-7B's shape and random weights, so throughput only. There are two, which
 take turns under ten names: ten would not fit most disks. 164 problems each, 256 tokens each, greedy.
 
-GPU seconds count from the start of the first engine until Ray has the GPU back, Ray's and verl's time included. A
-checkpoint's gap is the time from the last completion of the one before to its own first request.
+GPU seconds count while NVML says that the GPU's memory is in use; what Ray and verl take before that is in the seconds
+of the whole command. A checkpoint's gap is the time from the last completion of the one before to its first request.
 
 `equal` sets VLLM_BATCH_INVARIANT, without which two batches of one engine may differ; it compares every text.
 
@@ -30,7 +30,7 @@ from typing import Any
 import random_model
 import rollout_gpu
 from local_rollout_gpu import write_run
-from rollout_gpu import REAL, TINY, Size
+from rollout_gpu import REAL, TINY, GpuWatch, Size
 
 COUNT, MODELS = 10, 2
 
@@ -62,8 +62,9 @@ class Commands:
         gpus = "cpu:1" if size.dtype == TINY.dtype else "0"
         self._flags = ["--local", "--gpus", gpus, "--gpu-python", gpu_python]
 
-    def run(self, file: Path, output: Path, *arguments: str) -> float:
-        """Run to the end; return the seconds of the whole command."""
+    def run(self, file: Path, output: Path, *arguments: str) -> tuple[float, float]:
+        """Run to the end; return the seconds of the whole command, and for how long a GPU's memory was in use."""
+        watch = GpuWatch()
         command = [sys.executable, "-m", "evalrun_cli", "run", str(file), *self._flags, "--output", str(output)]
         began = time.monotonic()
         code = subprocess.run([*command, *arguments], env=self._environment, check=False).returncode
@@ -71,7 +72,9 @@ class Commands:
             for log in sorted([*output.rglob("*.log")]):
                 print(f"== {log}\n{log.read_text(errors='replace')[-1500:]}", flush=True)
             raise SystemExit(f"the command ended with {code}")
-        return time.monotonic() - began
+        seconds = time.monotonic() - began
+        watch.stop()
+        return seconds, (watch.busy_at or 0.0) - (watch.busy_since or 0.0)
 
 
 def replicas(output: Path) -> list[dict[str, Any]]:
@@ -84,7 +87,7 @@ def replicas(output: Path) -> list[dict[str, Any]]:
 def answers(output: Path) -> tuple[dict[str, str], float, float]:
     """Return the texts by problem, and when the first was begun and the last had come."""
     ledger = sqlite3.connect(f"file:{output / 'ledger.sqlite3'}?mode=ro", uri=True)
-    texts = dict(ledger.execute("SELECT problem_id, text FROM completions"))
+    texts = dict(ledger.execute("SELECT problem_id, text FROM samples"))
     first, last = ledger.execute(
         "SELECT min(started_at), max(started_at + generation_seconds) FROM completions"
     ).fetchone()
@@ -97,25 +100,19 @@ def series(folder: Path, commands: Commands, size: Size, *, tiny: bool) -> None:
     places = make_checkpoints(folder, COUNT, tiny=tiny)
     file = write_run(folder / "run", places[0], size, 1, 1, 1)
     output = folder / "series"
-    seconds = commands.run(file, output, "--checkpoints", str(folder / "checkpoints" / "*"))
-    began, ended, previous = float("inf"), 0.0, None
+    command, held = commands.run(file, output, "--checkpoints", str(folder / "checkpoints" / "*"))
+    previous = None
     for place in places:
         _, first, last = answers(output / place.name)
         (replica,) = replicas(output / place.name)
         facts = {name: value for name, value in replica["engine"].items() if name.endswith("_seconds")}
-        began, ended = min(began, replica["started_at"]), max(ended, replica["released_at"])
         gap = "" if previous is None else f"gap {first - previous:.2f} s, "
         print(f"{place.name}: {gap}work {last - first:.2f} s, {json.dumps(facts)}", flush=True)
         previous = last
-    print(
-        f"{COUNT} checkpoints: {ended - began:.1f} GPU seconds to the last turn's end, {seconds:.1f} s in all",
-        flush=True,
-    )
-    alone = folder / "alone"
-    seconds = commands.run(write_run(folder / "alone_run", places[1], size, 1, 1, 1), alone)
-    (replica,) = replicas(alone)
-    held = replica["released_at"] - replica["started_at"]
-    print(f"one by itself: {held:.1f} GPU seconds, {seconds:.1f} s in all; x {COUNT} = {COUNT * held:.0f}", flush=True)
+    print(f"{COUNT} checkpoints: {held:.1f} GPU seconds, {command:.1f} s in all", flush=True)
+    file = write_run(folder / "alone_run", places[1], size, 1, 1, 1)
+    command, held = commands.run(file, folder / "alone")
+    print(f"one by itself: {held:.1f} GPU seconds, {command:.1f} s in all; x {COUNT} = {COUNT * held:.0f}", flush=True)
 
 
 def equal(folder: Path, commands: Commands, size: Size, *, tiny: bool) -> None:

@@ -268,6 +268,7 @@ class GpuWatch:
     """Notes when every GPU's memory was last in use. Without NVML it notes nothing."""
 
     def __init__(self) -> None:
+        self.busy_since: float | None = None
         self.busy_at: float | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -290,6 +291,7 @@ class GpuWatch:
         while not self._ended.wait(0.05):
             if any(pynvml.nvmlDeviceGetMemoryInfo(handle).used > FREE_GPU_MIB << 20 for handle in handles):
                 self.busy_at = time.time()
+                self.busy_since = self.busy_since or self.busy_at
 
 
 def pipeline(

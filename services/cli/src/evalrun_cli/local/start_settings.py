@@ -50,8 +50,7 @@ class StartSettings(BaseModel):
             gpus=gpu_options.gpus,
             replicas=gpu_options.replicas,
             gpu_python=None if gpu_options.gpu_python is None else gpu_options.gpu_python.expanduser().absolute(),
-            # One that is kept for a command ends with it.
-            ray_address=None if (gpu_options.ray_address or "").startswith(KEPT) else gpu_options.ray_address,
+            ray_address=gpu_options.ray_address,
         )
 
     @property
@@ -66,7 +65,9 @@ class StartSettings(BaseModel):
 
     def write(self, directory: Path) -> None:
         """Store the settings in a run's directory."""
-        write_atomically(directory / FILE_NAME, self.model_dump_json(indent=2).encode() + b"\n")
+        ends_with_command = (self.ray_address or "").startswith(KEPT)
+        stored = self.model_copy(update={"ray_address": None}) if ends_with_command else self
+        write_atomically(directory / FILE_NAME, stored.model_dump_json(indent=2).encode() + b"\n")
 
 
 def read_start_settings(directory: Path) -> StartSettings:
