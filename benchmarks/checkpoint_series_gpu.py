@@ -102,7 +102,7 @@ def series(folder: Path, commands: Commands, size: Size, *, tiny: bool) -> None:
     output = folder / "series"
     command, held = commands.run(file, output, "--checkpoints", str(folder / "checkpoints" / "*"))
     previous = None
-    for place in places:
+    for place in sorted(places, key=lambda place: answers(output / place.name)[1]):
         _, first, last = answers(output / place.name)
         (replica,) = replicas(output / place.name)
         facts = {name: value for name, value in replica["engine"].items() if name.endswith("_seconds")}

@@ -21,8 +21,9 @@ from evalrun_runtime.tracing import start_tracing, stop_tracing
 
 
 async def _attach_in_turn(
-    wait: Callable[[str, EnginePlan, Mapping[str, str]], Awaitable[ReplicaCluster]],
+    wait: Callable[[str, tuple[int, str], EnginePlan, Mapping[str, str]], Awaitable[ReplicaCluster]],
     name: str,
+    place: tuple[int, str],
     identity: str,
     plan: EnginePlan,
 ) -> ReplicaCluster:
@@ -30,7 +31,7 @@ async def _attach_in_turn(
     del identity  # the replicas are not this run's alone
     before = file_stamps(plan.directory)
     facts = await asyncio.to_thread(model_facts, str(plan.directory), None)
-    cluster = await wait(name, plan, facts)
+    cluster = await wait(name, place, plan, facts)
     if file_stamps(plan.directory) != before:
         await cluster.end_all()
         raise BadInputError(f"{plan.directory}: its files changed while they were read: run again when it is written")
@@ -50,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
         join_ray(settings.ray_address)
         if settings.keep_replicas is None:
             return asyncio.run(roll_out(settings, order, attached))
-        attach = partial(_attach_in_turn, attached_in_turn, settings.keep_replicas)
+        attach = partial(_attach_in_turn, attached_in_turn, settings.keep_replicas, order.place)
         return asyncio.run(roll_out(settings, order, attach))
     except BadInputError as error:
         return end_with(error, ExitCode.BAD_INPUT)

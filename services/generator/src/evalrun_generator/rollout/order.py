@@ -32,6 +32,12 @@ class RolloutOrder:
         return self.order.spec
 
     @property
+    def place(self) -> tuple[int, str]:
+        """Among runs that wait for the same replicas: by training step, then by age."""
+        lineage = self.spec.lineage
+        return (0 if lineage is None or lineage.step is None else lineage.step, self.order.created.isoformat())
+
+    @property
     def identity(self) -> str:
         """Unique per run, also among runs of the same name."""
         order = self.order

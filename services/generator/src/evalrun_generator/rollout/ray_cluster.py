@@ -105,13 +105,14 @@ async def attached(identity: str, plan: EnginePlan) -> RayCluster:
     raise GenerationStoppedError("the supervisor that was just created has another plan")
 
 
-async def attached_in_turn(name: str, plan: EnginePlan, facts: Mapping[str, str]) -> RayCluster:
+async def attached_in_turn(name: str, place: tuple[int, str], plan: EnginePlan, facts: Mapping[str, str]) -> RayCluster:
     """Wait for the turn on replicas that outlive their runs, then have them serve the plan's checkpoint.
 
     They take its weights in place where they can, and are started anew where they cannot.
 
     Args:
         name: of the replicas.
+        place: in the queue of those that wait; the lowest comes first.
         plan: with `kept`.
         facts: of the checkpoint, for run_info.json.
 
@@ -120,7 +121,7 @@ async def attached_in_turn(name: str, plan: EnginePlan, facts: Mapping[str, str]
     """
     driver = uuid.uuid4().hex
     supervisor = _make(f"evalrun-rollout-{name}", plan)
-    while not await _answer(supervisor.take_turn.remote(driver), CALL_SECONDS):  # noqa: ASYNC110
+    while not await _answer(supervisor.take_turn.remote(driver, place), CALL_SECONDS):  # noqa: ASYNC110
         await asyncio.sleep(TURN_POLL_SECONDS)  # the supervisor is an actor: there is no event to wait for
     shape, weights, key = await _answer(supervisor.weights.remote(driver), CALL_SECONDS)
     wanted = "" if plan.kept is None else plan.kept.weights

@@ -24,6 +24,8 @@ RELEASE_SECONDS = 30.0
 REAP_SECONDS = 10.0
 TURN_SECONDS = 60.0
 """Of silence after which a driver of kept replicas has lost its turn: one that lives asks every second."""
+WAITING_SECONDS = 2.0
+"""Of silence after which a driver that waited is gone: one that lives asks ten times a second."""
 REPLACE_SECONDS = 300.0
 """15 GB take a second from the page cache and ten from a disk."""
 MAX_ERROR_CHARACTERS = 2000
@@ -52,6 +54,7 @@ class Supervisor:
         self._ended: list[Start] = []
         self._driver = ""
         self._heard_at = 0.0
+        self._waiting: dict[str, tuple[tuple[int, str], float]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def attach(self, driver: str) -> tuple[str, str]:
@@ -59,12 +62,20 @@ class Supervisor:
         self._driver = driver
         return self._plan.digest, self._key
 
-    async def take_turn(self, driver: str) -> bool:
-        """Obey `driver` from now on, unless another one has its turn. One that has been silent for long has lost it."""
-        if self._driver not in ("", driver) and time.monotonic() - self._heard_at < TURN_SECONDS:
+    async def take_turn(self, driver: str, place: tuple[int, str]) -> bool:
+        """Obey `driver` from now on, unless another one has its turn, or one that waits has a lower place.
+
+        A driver that has been silent for long has lost its turn, or its place.
+        """
+        now = time.monotonic()
+        self._waiting[driver] = place, now
+        self._waiting = {name: each for name, each in self._waiting.items() if now - each[1] < WAITING_SECONDS}
+        is_taken = self._driver not in ("", driver) and now - self._heard_at < TURN_SECONDS
+        if is_taken or min(self._waiting.items(), key=lambda item: item[1])[0] != driver:
             return False
+        del self._waiting[driver]
         self._driver = driver
-        self._heard_at = time.monotonic()
+        self._heard_at = now
         return True
 
     async def end_turn(self, driver: str) -> tuple[Start, ...]:

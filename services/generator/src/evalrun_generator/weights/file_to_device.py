@@ -1,7 +1,7 @@
 """Moves the bytes of files into tensors on a device, or compares them; several threads read at once.
 
-15 GB in the page cache reach a GPU in about half a second; a single thread that copies pageable memory takes ten times
-as long.
+15 GB in the page cache reach a GPU in about half a second; a single thread that copies memory which is not pinned takes
+ten times as long.
 """
 
 import os
@@ -16,9 +16,9 @@ import torch
 
 from evalrun_generator.weights.checkpoint_files import StoredTensor, UnfitCheckpointError
 
-PIECE_BYTES: Final = 16 << 20
-LANES: Final = 8
-"""Threads that read: each has two pieces of pinned memory, and two on the device while it compares."""
+PIECE_BYTES: Final = 8 << 20
+LANES: Final = 12
+"""Threads that read: each has two pieces of pinned memory, and two on the device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +40,15 @@ class _Piece:
 class _Lane:
     """A thread's buffers. One is filled from a file while the other is on its way to the device."""
 
-    def __init__(self, device: Any, *, compares: bool) -> None:  # noqa: ANN401 - torch.device
+    def __init__(self, device: Any) -> None:  # noqa: ANN401 - torch.device
         on_gpu = device.type == "cuda"
         self._streams = [torch.cuda.Stream(device) if on_gpu else None for _ in range(2)]
         self._host = [torch.empty(PIECE_BYTES, dtype=torch.uint8, pin_memory=on_gpu) for _ in range(2)]
-        size = PIECE_BYTES if compares else 0
-        self._there = [torch.empty(size, dtype=torch.uint8, device=device) for _ in range(2)]
-        self._equal = torch.ones(2, dtype=torch.bool, device=device)
-        self._compares = compares
+        self._there = [torch.empty(PIECE_BYTES, dtype=torch.uint8, device=device) for _ in range(2)]
+        self._equal = [torch.ones((), dtype=torch.bool, device=device) for _ in range(2)]
         self._turn = 0
 
-    def take(self, piece: _Piece) -> None:
+    def take(self, piece: _Piece, *, compares: bool) -> None:
         """Read a piece and send it on its way. Raises UnfitCheckpointError if the file is shorter by now."""
         turn = self._turn = 1 - self._turn
         stream, host = self._streams[turn], self._host[turn][: piece.length]
@@ -59,7 +57,7 @@ class _Lane:
         _read(piece, host)
         target = piece.move.target[piece.offset : piece.offset + piece.length]
         with nullcontext() if stream is None else torch.cuda.stream(stream):
-            if self._compares:
+            if compares:
                 there = self._there[turn][: piece.length]
                 there.copy_(host, non_blocking=True)
                 self._equal[turn] &= (there == target).all()
@@ -67,44 +65,56 @@ class _Lane:
                 target.copy_(host, non_blocking=True)
 
     def finish(self) -> bool:
-        """Wait until all is done; return whether everything compared was equal."""
+        """Wait until all is done; return whether everything compared since the last call was equal."""
         for stream in self._streams:
             if stream is not None:
                 stream.synchronize()
-        return bool(self._equal.all())
+        were_equal = all(bool(each) for each in self._equal)
+        for each in self._equal:
+            each.fill_(value=True)
+        return were_equal
 
 
-def copy_files(moves: Sequence[Move], device: Any) -> None:  # noqa: ANN401 - torch.device
-    """Fill each target from its file. Raises UnfitCheckpointError or OSError: some targets may be filled by then."""
-    _in_lanes(moves, device, compares=False)
+class Lanes:
+    """Buffers and threads of a device, made once: to pin memory takes as long as to fill it."""
 
+    def __init__(self, device: Any) -> None:  # noqa: ANN401 - torch.device
+        self._device = device
+        self._lanes = [_Lane(device) for _ in range(LANES)]
+        self._synchronize()
 
-def are_equal(moves: Sequence[Move], device: Any) -> bool:  # noqa: ANN401 - torch.device
-    """Return whether each target holds its file's bytes, which are read to their end. Raises as above."""
-    return _in_lanes(moves, device, compares=True)
+    def copy(self, moves: Sequence[Move]) -> None:
+        """Fill each target from its file. Raises UnfitCheckpointError or OSError: some may be filled by then."""
+        self._go(moves, compares=False)
 
+    def compare(self, moves: Sequence[Move]) -> bool:
+        """Return whether each target holds its file's bytes, which are read to their end. Raises as `copy`."""
+        return self._go(moves, compares=True)
 
-def _in_lanes(moves: Sequence[Move], device: Any, *, compares: bool) -> bool:  # noqa: ANN401 - torch.device
-    pieces: queue.SimpleQueue[_Piece | None] = queue.SimpleQueue()
-    for move in moves:
-        for offset in range(0, move.source.length, PIECE_BYTES):
-            pieces.put(_Piece(move, offset, min(PIECE_BYTES, move.source.length - offset)))
-    for _ in range(LANES):
-        pieces.put(None)
+    def _go(self, moves: Sequence[Move], *, compares: bool) -> bool:
+        pieces: queue.SimpleQueue[_Piece | None] = queue.SimpleQueue()
+        for move in moves:
+            for offset in range(0, move.source.length, PIECE_BYTES):
+                pieces.put(_Piece(move, offset, min(PIECE_BYTES, move.source.length - offset)))
+        for _ in self._lanes:
+            pieces.put(None)
 
-    def work() -> bool:
-        if device.type == "cuda":
-            torch.cuda.set_device(device)
-        lane = _Lane(device, compares=compares)
-        while (piece := pieces.get()) is not None:
-            lane.take(piece)
-        return lane.finish()
+        def work(lane: _Lane) -> bool:
+            if self._device.type == "cuda":
+                torch.cuda.set_device(self._device)
+            while (piece := pieces.get()) is not None:
+                lane.take(piece, compares=compares)
+            return lane.finish()
 
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    with ThreadPoolExecutor(LANES) as pool:
-        results = [pool.submit(work) for _ in range(LANES)]
-    return all(result.result() for result in results)
+        self._synchronize()
+        with ThreadPoolExecutor(len(self._lanes)) as pool:
+            results = [pool.submit(work, lane) for lane in self._lanes]
+        were_equal = [result.result() for result in results]  # every one: an error in any must be seen
+        return all(were_equal)
+
+    def _synchronize(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
 
 
 def _read(piece: _Piece, buffer: Any) -> None:  # noqa: ANN401 - torch.Tensor

@@ -8,7 +8,7 @@ import torch
 from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
 
 from evalrun_generator.weights.checkpoint_files import UnfitCheckpointError, read_index
-from evalrun_generator.weights.file_to_device import Move, are_equal, copy_files
+from evalrun_generator.weights.file_to_device import Lanes, Move
 from evalrun_generator.weights.parameter_layout import PLAIN_MODELS, Parameter, layout
 
 
@@ -25,8 +25,8 @@ class WeightsExtension(vLLMColocateWorkerExtension):  # type: ignore[misc] # ver
             UnfitCheckpointError: this engine cannot take other weights, or a parameter is another one.
         """
         began = time.monotonic()
-        moves, device = self._moves(Path(directory))
-        if not are_equal(moves, device):
+        moves = self._moves(Path(directory))
+        if not self._lanes().compare(moves):
             raise UnfitCheckpointError(f"the engine's weights are not those of {directory}")
         return {"weights_compare_seconds": time.monotonic() - began}
 
@@ -36,14 +36,18 @@ class WeightsExtension(vLLMColocateWorkerExtension):  # type: ignore[misc] # ver
         Whatever it raises, the engine must not answer again: UnfitCheckpointError, OSError, errors of torch.
         """
         began = time.monotonic()
-        moves, device = self._moves(Path(directory))
-        copy_files(moves, device)
+        self._lanes().copy(self._moves(Path(directory)))
         copied = time.monotonic() - began
         self.model_runner.model_config.model = directory
         return {"weights_copy_seconds": copied, **self.evalrun_prove_weights(directory)}
 
-    def _moves(self, directory: Path) -> tuple[list[Move], Any]:
-        """Return where each stored tensor belongs, and the device. Touches no weight."""
+    def _lanes(self) -> Lanes:
+        if not hasattr(self, "_evalrun_lanes"):  # vLLM makes the worker: there is no constructor of ours
+            self._evalrun_lanes = Lanes(self.model_runner.device)
+        return self._evalrun_lanes
+
+    def _moves(self, directory: Path) -> list[Move]:
+        """Return where each stored tensor belongs. Touches no weight."""
         runner = self.model_runner
         model, device = runner.get_model(), runner.device
         _check_engine(runner, model, device)
@@ -61,7 +65,7 @@ class WeightsExtension(vLLMColocateWorkerExtension):  # type: ignore[misc] # ver
             if target.is_meta or not target.is_contiguous():
                 raise UnfitCheckpointError(f"the engine does not hold {place.parameter} as the checkpoint does")
             moves.append(Move(stored[name], target.reshape(-1).view(torch.uint8)))
-        return moves, device
+        return moves
 
 
 def _check_engine(runner: Any, model: Any, device: Any) -> None:  # noqa: ANN401 - vLLM's and torch's own types
