@@ -39,3 +39,27 @@ async def test_the_last_to_attach_is_obeyed_and_gets_the_same_key() -> None:
 
 async def test_each_keeper_draws_a_key_of_its_own() -> None:
     assert (await Supervisor(PLAN).attach("a"))[1] != (await Supervisor(PLAN).attach("a"))[1]
+
+
+async def test_kept_replicas_serve_one_driver_after_another_the_lowest_place_first() -> None:
+    supervisor = Supervisor(PLAN)
+    assert await supervisor.take_turn("first", (1, ""))
+    assert not await supervisor.take_turn("third", (3, ""))
+    assert not await supervisor.take_turn("second", (2, ""))
+    assert await supervisor.end_turn("first") == ()
+    assert not await supervisor.take_turn("third", (3, ""))
+    assert await supervisor.take_turn("second", (2, ""))
+    with pytest.raises(SupersededError):
+        await supervisor.starts("first")
+    with pytest.raises(SupersededError):
+        await supervisor.end_turn("third")
+    await supervisor.end_turn("second")
+    assert await supervisor.take_turn("third", (3, ""))
+
+
+async def test_weights_are_replaced_only_where_a_replica_serves() -> None:
+    supervisor = Supervisor(PLAN)
+    assert await supervisor.take_turn("only", (0, ""))
+    assert await supervisor.replace_weights("only", PLAN, {}) == "no replica serves"
+    shape, weights, key = await supervisor.weights("only")
+    assert (shape, weights, len(key)) == (PLAN.shape, "", 32)

@@ -107,12 +107,12 @@ class Supervisor:
             SupersededError: it is another driver's turn.
         """
         self._check(driver)
-        import ray
-
         unfit = [owned for owned in self._owned.values() if owned.start.phase is not StartPhase.SERVING]
         await asyncio.gather(*(self._release(owned) for owned in unfit))
         if plan.kept is None or not self._owned:
             return "no replica serves"
+        import ray
+
         began = time.time()
         given = str(plan.directory), plan.kept.weights
         try:
