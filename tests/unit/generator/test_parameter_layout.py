@@ -61,7 +61,7 @@ def test_whatever_does_not_fit_is_refused(changed: dict[str, tuple[int, ...] | N
 
 
 def test_another_data_type_is_refused_and_a_tied_output_layer_is_not_read() -> None:
-    with pytest.raises(UnfitCheckpointError, match="norm.weight is BF16"):
+    with pytest.raises(UnfitCheckpointError, match=r"norm\.weight is BF16"):
         layout(PARAMETERS | {"norm.weight": Parameter((8,), "float32")}, stored(), FUSED, tied=False)
     found = layout(PARAMETERS, stored(lm_head__weight=(60, 8)), FUSED, tied=True)
     assert "lm_head.weight" not in found
