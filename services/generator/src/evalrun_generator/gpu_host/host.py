@@ -17,15 +17,14 @@ from evalrun_generator.gpu_host.kept_ray import REPLICAS, KeptRay
 from evalrun_generator.gpu_host.processes import (
     Descendants,
     StopRequests,
-    end_descendants,
     wait_for,
 )
 from evalrun_generator.gpu_host.ray_head import RayHead, ray_environment, start_ray
 from evalrun_generator.gpu_host.session_directory import (
+    END_SECONDS,
     TIMES,
     SessionDirectory,
-    make_session_directory,
-    remove_abandoned,
+    owned_session,
 )
 from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_runtime.atomic_files import write_atomically
@@ -34,7 +33,6 @@ from evalrun_runtime.service_environment import SERVICE_ENVIRONMENT
 
 logger = logging.getLogger(__name__)
 
-END_SECONDS: Final = 15.0
 WATCH_SECONDS: Final = 2.0
 """Between two looks at the processes that run."""
 SIGNAL_PAUSE_SECONDS: Final = 0.2
@@ -95,20 +93,14 @@ class GpuHost:
             BadInputError: the model cannot be had.
             GenerationStoppedError: Ray does not start, or the generator does not stay alive.
         """
-        for left in remove_abandoned():
-            logger.warning("removed %s, which a killed run had left", left)
-        directory = make_session_directory()
         code: int = ExitCode.FAILED
-        try:
-            code = self._run_in(directory)
-            return code
-        finally:
-            if code not in (ExitCode.SUCCEEDED, ExitCode.STOPPED):
-                keep_ray_logs(directory, self._plan.logs)
-            left_over = end_descendants(END_SECONDS, self._seen)
-            if left_over:
-                logger.error("processes that do not end after SIGKILL: %s", ", ".join(map(str, left_over)))
-            directory.remove()
+        with owned_session(self._seen) as directory:
+            try:
+                code = self._run_in(directory)
+                return code
+            finally:
+                if code not in (ExitCode.SUCCEEDED, ExitCode.STOPPED):
+                    keep_ray_logs(directory, self._plan.logs)
 
     def _run_in(self, directory: SessionDirectory) -> int:
         flags = self._model_flags(directory)

@@ -5,31 +5,26 @@ Their replicas live in it, and end with it: it kills everything that was started
 
 import argparse
 import json
-import logging
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from evalrun_generator.gpu_host.processes import Descendants, StopRequests, adopt_orphans, end_descendants
+from evalrun_generator.gpu_host.processes import Descendants, StopRequests, adopt_orphans
 from evalrun_generator.gpu_host.ray_head import start_ray
-from evalrun_generator.gpu_host.session_directory import make_session_directory, remove_abandoned
+from evalrun_generator.gpu_host.session_directory import owned_session
 from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_runtime.atomic_files import write_atomically
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.logs import configure_logging
 from evalrun_runtime.termination import end_with
 
-logger = logging.getLogger(__name__)
-
 KEPT: Final = "kept:"
 """Before the path of the file in an address, instead of HOST:PORT."""
 REPLICAS: Final = "kept"
 """Name of the replicas; there is one set of them in each cluster."""
 OF_CLUSTER: Final = ("PYTHONPATH", "TMPDIR", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN")
-END_SECONDS: Final = 15.0
 WATCH_SECONDS: Final = 1.0
 
 
@@ -64,27 +59,19 @@ def hold(python: Path, file: Path, gpus: Sequence[str], pretended: int, logs: Pa
     Raises:
         GenerationStoppedError: Ray does not start.
     """
-    for left in remove_abandoned():
-        logger.warning("removed %s, which a killed run had left", left)
-    directory = make_session_directory()
     seen = Descendants()
-    try:
-        head = start_ray(python, directory, gpus, pretended, logs / "ray.log", stops)
-        if head is not None:
-            needed = {name: head.environment[name] for name in OF_CLUSTER}
-            KeptRay(head.address, needed, pretended).write(file)
-        while not stops.is_asked:
-            seen.look()
-            stops.wait(WATCH_SECONDS)
-        return ExitCode.STOPPED
-    finally:
-        file.unlink(missing_ok=True)
-        began = time.monotonic()
-        left_over = end_descendants(END_SECONDS, seen)
-        if left_over:
-            logger.error("processes that do not end after SIGKILL: %s", ", ".join(map(str, left_over)))
-        logger.info("GPUs free %.1f s after the last checkpoint", time.monotonic() - began)
-        directory.remove()
+    with owned_session(seen) as directory:
+        try:
+            head = start_ray(python, directory, gpus, pretended, logs / "ray.log", stops)
+            if head is not None:
+                needed = {name: head.environment[name] for name in OF_CLUSTER}
+                KeptRay(head.address, needed, pretended).write(file)
+            while not stops.is_asked:
+                seen.look()
+                stops.wait(WATCH_SECONDS)
+            return ExitCode.STOPPED
+        finally:
+            file.unlink(missing_ok=True)
 
 
 def main(argv: Sequence[str]) -> int:

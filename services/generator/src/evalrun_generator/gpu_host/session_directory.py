@@ -1,17 +1,22 @@
 """The temporary directory of a run's Ray, which contains everything that its processes write."""
 
 import json
+import logging
 import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from evalrun_generator.gpu_host.processes import (
+    Descendants,
     descendants_of,
+    end_descendants,
     processes_in,
     remove_unused,
     shared_memory_named_by,
@@ -19,6 +24,9 @@ from evalrun_generator.gpu_host.processes import (
     start_time,
 )
 
+logger = logging.getLogger(__name__)
+
+END_SECONDS: Final = 15.0
 PLACE: Final = Path("/tmp")  # noqa: S108 - the paths of Ray's sockets must stay below 108 bytes
 PREFIX: Final = "evalrun-ray-"
 OWNER: Final = "owner.json"
@@ -70,6 +78,24 @@ def make_session_directory(place: Path = PLACE) -> SessionDirectory:
             raise RuntimeError(f"the package {name} is not installed")
         (directory.code / name).symlink_to(next(iter(spec.submodule_search_locations)))
     return directory
+
+
+@contextmanager
+def owned_session(seen: Descendants) -> Iterator[SessionDirectory]:
+    """Return a directory for a Ray that is started here; at the end kill every process below this one and remove it.
+
+    What killed owners left is removed first.
+    """
+    for left in remove_abandoned():
+        logger.warning("removed %s, which a killed run had left", left)
+    directory = make_session_directory()
+    try:
+        yield directory
+    finally:
+        left_over = end_descendants(END_SECONDS, seen)
+        if left_over:
+            logger.error("processes that do not end after SIGKILL: %s", ", ".join(map(str, left_over)))
+        directory.remove()
 
 
 def remove_abandoned(place: Path = PLACE) -> list[Path]:

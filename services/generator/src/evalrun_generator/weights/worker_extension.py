@@ -1,6 +1,7 @@
 """What a kept replica's vLLM workers can do in addition: take the weights of another checkpoint, and prove it."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,7 @@ class WeightsExtension(vLLMColocateWorkerExtension):  # type: ignore[misc] # ver
         Raises:
             UnfitCheckpointError: this engine cannot take other weights, or a parameter is another one.
         """
-        began = time.monotonic()
-        moves = self._moves(Path(directory))
-        if not self._lanes().compare(moves):
-            raise UnfitCheckpointError(f"the engine's weights are not those of {directory}")
-        return {"weights_compare_seconds": time.monotonic() - began}
+        return self._compare(self._moves(Path(directory)), directory)
 
     def evalrun_replace_weights(self, directory: str) -> dict[str, float]:
         """Copy a checkpoint's weights into the parameters, then prove them. Return the seconds of each.
@@ -36,10 +33,17 @@ class WeightsExtension(vLLMColocateWorkerExtension):  # type: ignore[misc] # ver
         Whatever it raises, the engine must not answer again: UnfitCheckpointError, OSError, errors of torch.
         """
         began = time.monotonic()
-        self._lanes().copy(self._moves(Path(directory)))
+        moves = self._moves(Path(directory))
+        self._lanes().copy(moves)
         copied = time.monotonic() - began
         self.model_runner.model_config.model = directory
-        return {"weights_copy_seconds": copied, **self.evalrun_prove_weights(directory)}
+        return {"weights_copy_seconds": copied, **self._compare(moves, directory)}
+
+    def _compare(self, moves: Sequence[Move], directory: str) -> dict[str, float]:
+        began = time.monotonic()
+        if not self._lanes().compare(moves):
+            raise UnfitCheckpointError(f"the engine's weights are not those of {directory}")
+        return {"weights_compare_seconds": time.monotonic() - began}
 
     def _lanes(self) -> Lanes:
         if not hasattr(self, "_evalrun_lanes"):  # vLLM makes the worker: there is no constructor of ours
