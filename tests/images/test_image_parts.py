@@ -34,8 +34,8 @@ OPTIONAL = {"numpy", "inspect_ai"}
 """Imported only where it is there: for numpy scalars among a candidate's values; for Inspect's .eval files."""
 UNTRACED = {"opentelemetry"}
 """The sandbox's image leaves it out: it holds nothing but the executor, and may not reach a collector."""
-RAY_SIDE = "evalrun_generator.rollout"
-"""Starts replicas on Ray: of Dockerfile.gen, where torch, verl and Ray come from the base."""
+RAY_SIDE = ("evalrun_generator.rollout", "evalrun_generator.weights")
+"""Start replicas on Ray and replace their weights: of Dockerfile.gen, where torch, verl and Ray come from the base."""
 
 
 def install(part: str, target: Path) -> set[Path]:
