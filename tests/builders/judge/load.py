@@ -14,10 +14,10 @@ from pathlib import Path
 
 import aiohttp
 from builders.data import stdio_problem
-from builders.judge.faulty_proxy import HANG, FaultyProxy, faulty_proxy
 from builders.judge.services import judge_all, request_of
 
 from evalrun_cli.local.processes import ServiceProcess
+from evalrun_cli.reward_check.faulty_proxy import HANG, FaultyProxy, faulty_proxy
 from evalrun_data.records import AssertTests, Problem
 from evalrun_proto.judge.v1 import judge_pb2
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import grpc
 import pytest
 from builders.data import stdio_problem
-from builders.judge.faulty_proxy import FAULTS, faulty_proxy
 from builders.judge.load import finals, load
 from builders.judge.services import judge_all, request_of, send, services
 
 from evalrun_cli.local.processes import ServiceProcess
+from evalrun_cli.reward_check.faulty_proxy import FAULTS, faulty_proxy
 from evalrun_proto.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_runtime.connections.grpc_channel import open_channel
 

@@ -4,8 +4,9 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
@@ -91,20 +92,42 @@ async def test_a_wrong_token_ends_at_once_with_the_services_words() -> None:
         assert right_for(await asked(client, mixed(3)))
 
 
-async def test_an_answer_that_is_no_json_is_no_reward() -> None:
-    async def page(_: web.Request) -> web.Response:
-        return web.Response(text="<html>", status=404)
+@asynccontextmanager
+async def answering(*answers: web.Response) -> AsyncIterator[str]:
+    """Serve these answers in turn, and after them a reward of 1; gives the address."""
+    given = iter(answers)
+
+    async def answer(_: web.Request) -> web.Response:
+        judged = {"results": [{"outcome": "judged", "reward": 1.0}]}
+        return next(given, None) or web.json_response(judged)
 
     runner = web.AppRunner(app := web.Application())
-    app.router.add_post("/v1/rewards", page)
+    app.router.add_post("/v1/rewards", answer)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", port := free_port())
-    await site.start()
+    await web.TCPSite(runner, "127.0.0.1", port := free_port()).start()
     try:
-        with pytest.raises(RefusedError, match="404: <html>"):
-            await asked(RewardClient(Options(url=f"http://127.0.0.1:{port}")), [ECHO])
+        yield f"http://127.0.0.1:{port}"
     finally:
         await runner.cleanup()
+
+
+async def test_a_refusal_that_is_no_json_is_no_reward() -> None:
+    async with answering(web.Response(text="<html>", status=404)) as url:
+        with pytest.raises(RefusedError, match="404: <html>"):
+            await asked(RewardClient(Options(url=url)), [ECHO])
+
+
+async def test_a_success_that_is_no_json_is_asked_again() -> None:
+    """A proxy between trainer and service answers with a page of its own while the service restarts."""
+    async with answering(web.Response(text="<html>"), web.Response(text="")) as url:
+        (result,) = await asked(RewardClient(Options(url=url)), [ECHO])
+    assert (result["outcome"], result["reward"]) == ("judged", 1.0)
+
+
+async def test_a_success_without_results_is_another_server() -> None:
+    async with answering(web.json_response({"status": "ok"})) as url:
+        with pytest.raises(RefusedError, match="0 results for 1 samples: no reward service"):
+            await asked(RewardClient(Options(url=url)), [ECHO])
 
 
 async def test_verls_functions_and_trls(monkeypatch: pytest.MonkeyPatch) -> None:

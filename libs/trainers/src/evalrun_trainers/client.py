@@ -34,7 +34,7 @@ FIRST_DELAY_SECONDS = 0.2
 MAX_DELAY_SECONDS = 10.0
 SOONER_SECONDS = 0.5
 """The service is told to answer so much earlier than the client gives up, to say what it did not come to."""
-AGAIN = (429, 502, 503, 504)
+AGAIN = (429, 500, 502, 503, 504)
 TOO_LARGE = 413
 
 
@@ -164,7 +164,11 @@ class RewardClient:
         except NotJudgedError as error:
             return [{"outcome": NOT_JUDGED, "reward": None, "reason": str(error)} for _ in batch]
         if status == 200:
-            results: Sequence[Result] = answer["results"]
+            results: Sequence[Result] = answer.get("results") or ()
+            if len(results) != len(batch):
+                raise RefusedError(
+                    f"{connections.url}: {len(results)} results for {len(batch)} samples: no reward service"
+                )
             return results
         if status == TOO_LARGE and len(batch) > 1:
             half = len(batch) // 2
@@ -266,7 +270,11 @@ class Connections:
             connection.close()
             raise
         self._open[self.url] = connection
-        return answer.status, _decoded(data), float(wait) if wait.isdigit() else 0.0
+        if (decoded := _decoded(data)) is None:
+            if answer.status == 200:
+                raise http.client.HTTPException(f"an answer that is no JSON: {data[:60]!r}")
+            decoded = {"message": data[:200].decode(errors="replace")}
+        return answer.status, decoded, float(wait) if wait.isdigit() else 0.0
 
 
 def reward_of(result: Result, options: Options) -> float:
@@ -317,9 +325,9 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a trainer's row holds
     raise TypeError(f"a sample holds {type(value).__name__}, which JSON cannot hold")
 
 
-def _decoded(data: bytes) -> Mapping[str, Any]:
+def _decoded(data: bytes) -> Mapping[str, Any] | None:
     try:
         answer = json.loads(data)
     except ValueError:
-        return {"message": data[:200].decode(errors="replace")}
+        return None
     return answer if isinstance(answer, dict) else {"message": str(answer)[:200]}

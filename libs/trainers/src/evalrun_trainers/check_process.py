@@ -1,0 +1,178 @@
+"""`python -m evalrun_trainers.check_process TRAINER WAY URL ROWS FD`: what `evalrun reward-check` starts.
+
+TRAINER is a key of WAYS, WAY one of its ways, and ROWS a file of JSON, [{"data_source", "solution", "ground_truth"}].
+For each line of stdin all rows are asked for once, and a line of JSON goes to the descriptor FD: {"rewards": [number or
+null], "errors": {type: count}, "seconds": ..., "version": ...}, where null is a reward that the trainer did not get; or
+{"missing": MODULE}, and the process ends.
+"""
+
+import asyncio
+import json
+import math
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from evalrun_trainers.client import RewardClient, RewardError, reward_of
+from evalrun_trainers.options import Options
+from evalrun_trainers.samples import sample_of
+
+OWN = "own"
+"""The trainer's own client of SandboxFusion; `url` is such a server's."""
+EVALRUN = "evalrun"
+"""The reward service, whose address is `url`."""
+
+Row = Mapping[str, str]
+Reward = Any
+"""A number, or the exception in its place."""
+Way = Callable[[str, Sequence[Row]], Sequence[Reward]]
+
+
+def of_client(url: str, rows: Sequence[Row]) -> Sequence[Reward]:
+    """Return the rewards that this package's client gets, without a trainer."""
+    options = Options(url=url)
+    samples = [sample_of(row["data_source"], row["solution"], row["ground_truth"]) for row in rows]
+    rewards: list[Reward] = []
+    for result in RewardClient(options).results(samples):
+        try:
+            rewards.append(reward_of(result, options))
+        except RewardError as error:
+            rewards.append(error)
+    return rewards
+
+
+def of_verl_itself(url: str, rows: Sequence[Row]) -> Sequence[Reward]:
+    """Return what verl's default manager and scorer get from SandboxFusion."""
+    return _of_verl({"sandbox_fusion": {"url": f"{url}/run_code", "max_concurrent": 64, "memory_limit_mb": 1024}}, rows)
+
+
+def of_verl(url: str, rows: Sequence[Row]) -> Sequence[Reward]:
+    """Return what verl gets from our reward manager."""
+    manager = {
+        "source": "importlib",
+        "name": "EvalrunRewardManager",
+        "module": {"path": "pkg://evalrun_trainers.verl_manager", "name": "custom_reward_manager"},
+    }
+    return _of_verl({"reward_manager": manager, "reward_kwargs": {"url": url}}, rows)
+
+
+def _of_verl(reward: Mapping[str, Any], rows: Sequence[Row]) -> Sequence[Reward]:
+    import torch
+    from omegaconf import OmegaConf
+    from verl.trainer.ppo.reward import load_reward_manager
+
+    default = {
+        "custom_reward_function": {"path": None, "name": "compute_score"},
+        "reward_manager": {"source": "register", "name": "naive", "module": {"path": None, "name": None}},
+        "sandbox_fusion": {"url": None, "max_concurrent": 64, "memory_limit_mb": 1024},
+    }
+    manager = load_reward_manager(OmegaConf.create({"reward": {**default, **reward}}), _Characters())
+
+    async def score(row: Row) -> float:
+        given = await manager.run_single(_verl_batch(torch, row))
+        return float(given["reward_score"])
+
+    async def score_all() -> Sequence[Reward]:
+        return await asyncio.gather(*(score(row) for row in rows), return_exceptions=True)
+
+    rewards: Sequence[Reward] = manager.loop.run_until_complete(score_all())
+    return rewards
+
+
+class _Characters:
+    """A tokenizer with a token per character; 0 ends."""
+
+    eos_token_id = 0
+
+    def decode(self, ids: Any, skip_special_tokens: bool) -> str:  # noqa: ANN401 - a tensor
+        return "".join(chr(int(number)) for number in ids if int(number) or not skip_special_tokens)
+
+
+def _verl_batch(torch: Any, row: Row) -> Any:  # noqa: ANN401 - verl's DataProto
+    """Return a row as verl's batch of one sample: a prompt of one token, then the answer."""
+    import numpy as np
+    from verl import DataProto
+
+    ids = torch.tensor([[*map(ord, row["solution"]), 0]], dtype=torch.long)
+
+    def one(value: Any) -> Any:  # noqa: ANN401 - numpy's array
+        array = np.empty(1, dtype=object)
+        array[0] = value
+        return array
+
+    return DataProto.from_dict(
+        tensors={
+            "prompts": torch.ones(1, 1, dtype=torch.long),
+            "responses": ids,
+            "attention_mask": torch.ones(1, 1 + ids.shape[-1], dtype=torch.long),
+        },
+        non_tensors={
+            "data_source": one(row["data_source"]),
+            "reward_model": one({"ground_truth": row["ground_truth"]}),
+            "extra_info": one({}),
+        },
+    )
+
+
+def of_openrlhf(url: str, rows: Sequence[Row]) -> Sequence[Reward]:
+    """Return what OpenRLHF's own client of remote reward models gets."""
+    from openrlhf.utils.agent import SingleTurnAgentExecutor
+
+    executor = SingleTurnAgentExecutor(f"{url}/get_reward?run=reward-check")
+
+    async def score(row: Row) -> float:
+        prompt = "p"
+        answers = await executor._fetch_rewards_via_http([prompt + row["solution"]], [prompt], [row["ground_truth"]])
+        return float(answers[0]["rewards"][0])
+
+    async def score_all() -> Sequence[Reward]:
+        return await asyncio.gather(*(score(row) for row in rows), return_exceptions=True)
+
+    return asyncio.run(score_all())
+
+
+WAYS: Mapping[str, Mapping[str, Way]] = {
+    "none": {EVALRUN: of_client},
+    "openrlhf": {EVALRUN: of_openrlhf},
+    "verl": {OWN: of_verl_itself, EVALRUN: of_verl},
+}
+"""By trainer. OpenRLHF has no client of a sandbox: its only way is a remote reward model."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Ask for all rewards once per line of stdin."""
+    trainer, way, url, rows_path, descriptor = arguments
+    rows = json.loads(Path(rows_path).read_text())
+    with open(int(descriptor), "w", buffering=1) as results:  # noqa: PTH123 - a descriptor has no path
+        try:
+            WAYS[trainer][way](url, [])  # imports the trainer, which is no part of a pass
+        except ModuleNotFoundError as error:
+            results.write(json.dumps({"missing": error.name}) + "\n")
+            return
+        for _ in sys.stdin:
+            results.write(json.dumps(_ask(trainer, way, url, rows)) + "\n")
+
+
+def _ask(trainer: str, way: str, url: str, rows: Sequence[Row]) -> dict[str, Any]:
+    before = time.monotonic()
+    rewards = WAYS[trainer][way](url, rows)
+    return {
+        "rewards": [_plain(reward) for reward in rewards],
+        "errors": Counter(type(reward).__name__ for reward in rewards if isinstance(reward, BaseException)),
+        "seconds": time.monotonic() - before,
+        "version": "" if trainer == "none" else metadata.version(trainer),
+    }
+
+
+def _plain(reward: Reward) -> float | None:
+    if isinstance(reward, BaseException) or not math.isfinite(reward):
+        return None
+    return float(reward)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,4 @@
+"""`evalrun reward-check`: what rewards a trainer gets while calls fail.
+
+Pure: answers, result. I/O: faulty_proxy, parts, passes.
+"""

@@ -1,0 +1,65 @@
+"""`evalrun reward-check`: starts the parts, runs the passes, and prints what they gave."""
+
+import asyncio
+import json
+import logging
+import shutil
+import tempfile
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from evalrun_cli.local.options import LocalOptions, Printing
+from evalrun_cli.local.processes import ServiceFailedError
+from evalrun_cli.reward_check.answers import make_answers
+from evalrun_cli.reward_check.passes import Trainer, TrainerFailedError, run_passes, started_parts
+from evalrun_cli.reward_check.result import Row, exit_code, json_of, row_of, table_of
+from evalrun_runtime.exits import BadInputError, ExitCode
+
+logger = logging.getLogger(__name__)
+
+
+def check_rewards(trainer: Trainer, number: int, share: float, options: LocalOptions, printing: Printing) -> ExitCode:
+    """Check a trainer's rewards, and print them.
+
+    Args:
+        trainer: who asks.
+        number: of answers.
+        share: of the calls that are broken.
+        options: what the user says about this machine.
+        printing: how the result is printed.
+
+    Raises:
+        BadInputError: a part refuses what it was given, or the interpreter lacks a package.
+    """
+    options.check({"datasets": []})
+    logs = Path(tempfile.mkdtemp(prefix="evalrun-reward-check-"))
+    try:
+        rows, version = asyncio.run(_check(trainer, number, share, options, logs, printing))
+    except (ServiceFailedError, TrainerFailedError) as error:
+        logger.error("%s (logs: %s)", error, logs)
+        return ExitCode.FAILED
+    except BadInputError:
+        shutil.rmtree(logs)
+        raise
+    shutil.rmtree(logs)
+    if printing.as_json:
+        click.echo(json.dumps(json_of(rows, trainer.name, version), indent=2))
+    else:
+        Console().print(table_of(rows, trainer.name, version))
+    return exit_code(rows)
+
+
+async def _check(
+    trainer: Trainer, number: int, share: float, options: LocalOptions, logs: Path, printing: Printing
+) -> tuple[list[Row], str]:
+    def tell(text: str) -> None:
+        if not (printing.quiet or printing.as_json):
+            click.echo(text, err=True)
+
+    await trainer.check()
+    answers = make_answers(number)
+    async with started_parts(logs, options) as parts:
+        passes, version = await parts.during(run_passes(trainer, answers, share, parts, tell))
+    return [row_of(each, [answer.reward for answer in answers]) for each in passes], version

@@ -1,0 +1,149 @@
+"""What a check found, as a table, as JSON and as an exit code. Pure."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from evalrun_runtime.exits import ExitCode
+
+OWN = "own"
+"""The trainer's own client of SandboxFusion."""
+EVALRUN = "evalrun"
+"""The reward service."""
+
+
+class Trouble(StrEnum):
+    """What the calls of a pass meet."""
+
+    NONE = "none"
+    BROKEN_CALLS = "broken calls"
+    """A share of them is broken."""
+    KILLED_PARTS = "killed parts"
+    """The sandbox is killed in the middle, and the judge where it is asked."""
+
+
+TOLERANCE = 1e-6
+"""Between a reward and the same number in 32 bits, as a trainer may keep it."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """All answers, asked for once in one way.
+
+    Args:
+        way: OWN or EVALRUN.
+        trouble: what its calls met.
+        rewards: those the trainer got, in order; None where it got none.
+        errors: what was raised in place of a reward, by type.
+        calls: that passed a proxy.
+        broken: of them.
+        seconds: for all of them.
+    """
+
+    way: str
+    trouble: Trouble
+    rewards: Sequence[float | None]
+    errors: Mapping[str, int]
+    calls: int
+    broken: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """The figures of a pass."""
+
+    way: str
+    trouble: Trouble
+    wrong: int
+    """Rewards that are not what the answer deserves."""
+    absent: int
+    """Answers without a reward."""
+    mean: float
+    """Of the rewards that the trainer got; NaN without any."""
+    true_mean: float
+    """Of what all answers deserve."""
+    errors: Mapping[str, int]
+    calls: int
+    broken: int
+    answers_per_second: float
+
+
+def row_of(given: Pass, deserved: Sequence[float]) -> Row:
+    """Return the figures of a pass, from the rewards that its answers deserve."""
+    pairs = [(reward, right) for reward, right in zip(given.rewards, deserved, strict=True) if reward is not None]
+    return Row(
+        way=given.way,
+        trouble=given.trouble,
+        wrong=sum(1 for reward, right in pairs if abs(reward - right) > TOLERANCE),
+        absent=len(deserved) - len(pairs),
+        mean=sum(reward for reward, _ in pairs) / len(pairs) if pairs else math.nan,
+        true_mean=sum(deserved) / len(deserved),
+        errors=given.errors,
+        calls=given.calls,
+        broken=given.broken,
+        answers_per_second=len(deserved) / given.seconds,
+    )
+
+
+def exit_code(rows: Sequence[Row]) -> ExitCode:
+    """Return FAILED for a wrong reward of evalrun's, DEGRADED where it gave none; a trainer's own do not count."""
+    ours = [row for row in rows if row.way == EVALRUN]
+    if any(row.wrong for row in ours):
+        return ExitCode.FAILED
+    return ExitCode.DEGRADED if any(row.absent for row in ours) else ExitCode.SUCCEEDED
+
+
+def table_of(rows: Sequence[Row], trainer: str, version: str) -> Table:
+    """Return the table of a check."""
+    named = f"{trainer} {version}" if version else "evalrun_trainers alone"
+    title = f"Rewards of {named}"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    table.add_column("asked through", no_wrap=True)
+    table.add_column("trouble", no_wrap=True)
+    for heading in (
+        "broken\ncalls",
+        "wrong\nrewards",
+        "without\nreward",
+        "mean\nreward",
+        "its\nshift",
+        "per\nsecond",
+    ):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            f"{trainer} itself" if row.way == OWN else "evalrun",
+            row.trouble,
+            str(row.broken),
+            str(row.wrong),
+            str(row.absent),
+            f"{row.mean:.4f}",
+            f"{row.mean - row.true_mean:+.4f}",
+            f"{row.answers_per_second:.0f}",
+        )
+    return table
+
+
+def json_of(rows: Sequence[Row], trainer: str, version: str) -> dict[str, Any]:
+    """Return the same as JSON holds it."""
+    passes = [
+        {
+            "way": row.way,
+            "trouble": row.trouble,
+            "wrong": row.wrong,
+            "without_reward": row.absent,
+            "mean_reward": None if math.isnan(row.mean) else row.mean,
+            "deserved_mean": row.true_mean,
+            "errors": dict(row.errors),
+            "calls": row.calls,
+            "calls_broken": row.broken,
+            "answers_per_second": row.answers_per_second,
+        }
+        for row in rows
+    ]
+    return {"trainer": trainer, "version": version, "passes": passes}

@@ -1,0 +1,76 @@
+"""`evalrun reward-check` with real parts and, where it is installed, the published verl."""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalrun_cli.reward_check.passes import WAYS
+from evalrun_trainers import check_process
+
+pytestmark = pytest.mark.timeout(600)
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+async def check(*arguments: str) -> tuple[int, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "evalrun_cli", "reward-check", *arguments, stdout=-1, stderr=-1,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "libs" / "trainers" / "src"), "CUDA_VISIBLE_DEVICES": ""},
+    )  # fmt: skip
+    out, err = await process.communicate()
+    return process.returncode or 0, out.decode(), err.decode()
+
+
+def by_pass(given: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(each["way"], each["trouble"]): each for each in given["passes"]}
+
+
+def test_the_command_knows_the_ways_of_the_process_that_it_starts() -> None:
+    assert {name: set(ways) for name, ways in WAYS.items()} == {
+        name: set(ways) for name, ways in check_process.WAYS.items()
+    }
+
+
+async def test_no_reward_of_ours_is_wrong_or_lost_while_calls_break_and_parts_die() -> None:
+    code, out, err = await check("--trainer", "none", "--answers", "150", "--faults", "0.3", "--json")
+    assert code == 0, err
+    passes = by_pass(json.loads(out))
+    assert passes["evalrun", "broken calls"]["calls_broken"] > 10
+    assert "sandbox was ended by SIGKILL" in err
+    assert "judge was ended by SIGKILL" in err
+    assert [(each["wrong"], each["without_reward"]) for each in passes.values()] == [(0, 0)] * 3
+
+
+async def test_verls_own_rewards_are_wrong_where_calls_break_and_ours_are_not(gen_cpu: Path) -> None:
+    code, out, err = await check(
+        "--trainer", "verl", "--python", str(gen_cpu), "--answers", "60", "--faults", "0.2", "--json"
+    )
+    assert code == 0, err
+    given = json.loads(out)
+    passes = by_pass(given)
+    assert given["version"] == "0.9.1"
+    assert passes["own", "none"]["wrong"] == 0
+    assert passes["own", "broken calls"]["wrong"] > 0
+    assert passes["own", "broken calls"]["without_reward"] == 0
+    for trouble in ("none", "broken calls", "killed parts"):
+        assert (passes["evalrun", trouble]["wrong"], passes["evalrun", trouble]["without_reward"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--trainer", "openrlhf"], "openrlhf is not installed there: install openrlhf in it"),
+        (["--trainer", "none", "--python", "/no/python"], "name the trainer's interpreter"),
+        (["--trainer", "none", "--python", "/bin/false"], "evalrun_trainers is not installed there"),
+        (["--trainer", "none", "--sandbox-fusion", "http://127.0.0.1:1"], "--sandbox-fusion"),
+    ],
+)
+async def test_what_cannot_be_checked_is_refused_with_what_to_do(arguments: list[str], message: str) -> None:
+    code, out, err = await check(*arguments, "--answers", "2")
+    assert (code, out) == (2, "")
+    assert message in err
