@@ -128,6 +128,21 @@ async def test_the_judge_is_told_whose_samples_they_are() -> None:
     assert runs == ["grpo-7b", "openrlhf"]
 
 
+async def test_one_timeout_is_enough_where_the_reward_is_sparse() -> None:
+    timeouts: list[int] = []
+
+    def script(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict:
+        timeouts.append(request.stop_after_timeouts)
+        return judge_pb2.Verdict(judged=True, accepted=True, pass_ratio=1.0)
+
+    async with served(FakeJudge(script)) as it:
+        for shape in ("dense", "sparse"):
+            await post(it.address, "/v1/rewards", batch(ECHO, shape=shape))
+        query = {"query": ["p" + ECHO], "prompts": ["p"], "labels": [json.dumps(TESTS)]}
+        await post(it.address, "/get_reward?shape=sparse", query)
+    assert timeouts == [3, 1, 1]
+
+
 async def test_openrlhf_gets_rewards_and_never_a_zero_for_what_was_not_judged() -> None:
     query = {"query": ["<s>Echo." + ECHO + "<|im_end|>"], "prompts": ["Echo."], "labels": [json.dumps(TESTS)]}
     async with served() as it:

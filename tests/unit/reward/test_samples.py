@@ -38,7 +38,11 @@ def test_a_ground_truth_that_cannot_be_read_is_the_samples_own_fault(raw: str) -
 def test_tests_as_an_object_or_as_verl_keeps_them(truth: object) -> None:
     request = finder().of(sample(ground_truth=truth, data_source="codecontests"), 0).whole
     assert [(test.input, test.expected_output) for test in request.stdio.tests] == [("1\n", "1\n")]
-    assert request.limits.time_seconds == 30
+    assert request.limits.time_seconds == 10
+
+
+def test_a_known_contest_problem_keeps_the_limit_of_its_kind() -> None:
+    assert finder(KNOWN).of(sample(problem_id="p1"), 0).whole.limits.time_seconds == 30
 
 
 def test_asserts_and_a_check_are_judged_too() -> None:

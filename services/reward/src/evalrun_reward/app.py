@@ -23,7 +23,7 @@ from evalrun_reward.metrics import ReplyKind, RewardMetrics
 from evalrun_reward.openapi import document
 from evalrun_reward.openrlhf import response_of, samples_of
 from evalrun_reward.refusals import ErrorReply, json_response, refusal
-from evalrun_reward.rewards import result_of, without_reward
+from evalrun_reward.rewards import result_of, timeouts_of, without_reward
 from evalrun_reward.samples import SampleTests, ground_truth_of, judging_of, load_known, submission_of
 from evalrun_reward.sessions.live import LiveInterpreters
 from evalrun_reward.sessions.routes import SESSION_PATHS, SessionRoutes
@@ -283,7 +283,9 @@ class RewardService:
             return without_reward(sample.id, Outcome.INVALID, str(error))
         try:
             async with until(deadline):
-                verdict = await self._calls.verdict(tests, run, submission, seconds_left)
+                verdict = await self._calls.verdict(
+                    tests, run, submission, seconds_left, stop_after_timeouts=None if grader else timeouts_of(shape)
+                )
             if grader is not None:
                 return graded_result(sample.id, grader, verdict)
             return result_of(sample.id, verdict, shape)

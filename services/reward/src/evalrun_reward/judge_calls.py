@@ -132,6 +132,8 @@ class JudgeCalls:
         run: str,
         submission: judge_pb2.Submission,
         seconds_left: Callable[[], float | None],
+        *,
+        stop_after_timeouts: int | None = None,
     ) -> judge_pb2.Verdict:
         """Return the verdict, which may still say "could not tell". The caller bounds the time.
 
@@ -140,6 +142,7 @@ class JudgeCalls:
             run: who asks; the judge shares its slots by it.
             submission: the answer.
             seconds_left: what the caller still waits, at each call; the judge stops the program then.
+            stop_after_timeouts: in place of the problem's; None: that.
 
         Raises:
             NoVerdictError: it decided nothing, or refuses the request.
@@ -150,6 +153,8 @@ class JudgeCalls:
             request, named = self._request(tests, run, submission, with_tests=with_tests)
             async with self._places.held_by(run):
                 request.deadline_seconds = seconds_left() or 0.0
+                if stop_after_timeouts is not None:
+                    request.stop_after_timeouts = stop_after_timeouts
                 answer = await self._judge.judge(request)
             if isinstance(answer, judge_pb2.Verdict):
                 failures += not answer.judged

@@ -51,6 +51,14 @@ def _reward(verdict: judge_pb2.Verdict, shape: Shape) -> float | None:
     return dense_score(verdict) if shape == "dense" else float(verdict.accepted)
 
 
+def timeouts_of(shape: Shape) -> int | None:
+    """Return the timeouts after which an answer's other tests need no more than the short limit; None: the problem's.
+
+    One timeout decides a sparse reward.
+    """
+    return 1 if shape == "sparse" else None
+
+
 def reason_of(verdict: judge_pb2.Verdict) -> str:
     """Return why a verdict has no reward, in one line."""
     for test in verdict.tests:

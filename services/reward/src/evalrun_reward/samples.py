@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -14,12 +15,15 @@ from evalrun_data.readers import load_problem_files
 from evalrun_data.records import Problem, ServerTests
 from evalrun_data.rows import Row
 from evalrun_proto.judge.v1 import judge_pb2
+from evalrun_registry.limits import DEFAULT_LIMITS, PartialLimits
 from evalrun_reward.judge_calls import ProblemRequest
 from evalrun_reward.wire import Sample
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.recently_used import RecentlyUsed
 from evalrun_runtime.unicode_text import replace_surrogates
 
+INLINE_LIMITS = PartialLimits(time_seconds=DEFAULT_LIMITS.time_seconds)
+"""Of tests that a sample brings without a limit; verl's client of SandboxFusion has the same (0.9.1)."""
 UNSAID_SOURCE = "unknown"
 """verl's rows name their data source; a sample need not."""
 _ENTRY_BYTES = 2048
@@ -47,7 +51,8 @@ class SampleTests:
 
     Args:
         problems: that samples may name.
-        judging: comparator and limits where the problem has none.
+        judging: comparator and limits where the problem has none. Without limits, the tests that a sample brings get
+            those of any test, a contest's too: a loop in each of 1,000 answers must not take 30 s per test.
         cache_bytes: memory for tests.
     """
 
@@ -94,7 +99,10 @@ class SampleTests:
             "reward_model": {"ground_truth": truth},
             "language": sample.language or None,
         }
-        return parse_verl(row.replaced(**values), None)
+        problem = parse_verl(row.replaced(**values), None)
+        if self._judging.limits is None:
+            return replace(problem, limits=problem.limits.or_else(INLINE_LIMITS))
+        return problem
 
     def _find(self, dataset: str, problem_id: str, row: Row) -> Problem:
         if dataset:

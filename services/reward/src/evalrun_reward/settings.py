@@ -54,8 +54,8 @@ class RewardSettings(ServiceSettings):
         None,
         ge=0.1,
         le=600,
-        description=f"CPU seconds per test, for problems without a limit. Default: {CONTEST_LIMITS.time_seconds:g}, or "
-        f"{DEFAULT_LIMITS.time_seconds:g} for function tests.",
+        description=f"CPU seconds per test, for tests without a limit. Default: {DEFAULT_LIMITS.time_seconds:g}, or "
+        f"{CONTEST_LIMITS.time_seconds:g} for stdin/stdout problems of --problems.",
     )
     in_flight: int = Field(
         256, ge=1, le=65536, description="Maximum samples at the judge at once, shared fairly between runs."

@@ -17,7 +17,7 @@ from evalrun_data.records import Problem, ProblemComparator, StdioTests
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_reward.judge_calls import JudgeCalls, NoVerdictError, ProblemRequest
 from evalrun_reward.metrics import Step
-from evalrun_reward.rewards import reason_of, result_of
+from evalrun_reward.rewards import reason_of, result_of, timeouts_of
 from evalrun_reward.samples import SampleTests, submission_of, tests_of_request
 from evalrun_reward.sessions.live import (
     Interpreter,
@@ -174,7 +174,7 @@ class SessionCalls:
         if session.reward is not None:
             return session.reward
         tests, _ = await self._suite(session)
-        verdict = await self._verdict(tests, session, session.answer)
+        verdict = await self._verdict(tests, session, session.answer, timeouts_of(session.shape))
         result = result_of(session.sid, verdict, session.shape)
         if result.outcome is not Outcome.JUDGED or result.reward is None:
             raise NotJudgedError(result.reason)
@@ -245,10 +245,14 @@ class SessionCalls:
         goes_on = msgspec.structs.replace(interpreter, executions=interpreter.executions + 1)
         return told + describe_execution(done), goes_on if done.state == "kept" else None
 
-    async def _verdict(self, tests: ProblemRequest, session: Session, text: str) -> judge_pb2.Verdict:
+    async def _verdict(
+        self, tests: ProblemRequest, session: Session, text: str, stop_after_timeouts: int | None = None
+    ) -> judge_pb2.Verdict:
         submission = submission_of(Sample(text, language=session.language), 0)
         try:
-            return await self._calls.verdict(tests, session.run, submission, seconds_left)
+            return await self._calls.verdict(
+                tests, session.run, submission, seconds_left, stop_after_timeouts=stop_after_timeouts
+            )
         except NoVerdictError as error:
             raise NotJudgedError(str(error), invalid=error.invalid) from error
 
