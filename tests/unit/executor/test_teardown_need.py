@@ -1,11 +1,13 @@
-"""Which programs' ends may be seen, so that their objects have to be destroyed one by one."""
+"""Which programs' ends may be seen, so that their objects have to be destroyed one by one.
+
+All is asked of an interpreter of its own, as in the runner: `check` lowers the limits of memory and CPU time, and a test
+process that has loaded Arrow is beyond the first already; the compiler then crashed it, or the kernel ended it.
+"""
 
 import subprocess
 import sys
 
 import pytest
-
-from evalrun_executor.contained.python_source import check, needs_teardown
 
 CHECK = """
 import sys
@@ -13,6 +15,20 @@ from evalrun_executor.contained.python_source import check
 checked = check(sys.stdin.buffer.read())
 sys.stdout.buffer.write(b"%r " % (checked.code is not None) + checked.stderr)
 """
+NEED = """
+import sys
+from evalrun_executor.contained.python_source import check, needs_teardown
+print(needs_teardown(check(sys.stdin.buffer.read()).code))
+"""
+CONSTANTS = """
+import sys
+from evalrun_executor.contained.python_source import check
+print(ascii(check(sys.stdin.buffer.read()).code.co_consts))
+"""
+
+
+def told_by(script: str, source: bytes) -> bytes:
+    return subprocess.run([sys.executable, "-c", script], input=source, capture_output=True, check=True).stdout
 
 
 @pytest.mark.parametrize(("source", "needed"), [
@@ -32,9 +48,7 @@ sys.stdout.buffer.write(b"%r " % (checked.code is not None) + checked.stderr)
     ("it = (n for n in range(9))\ndef f():\n  try: return 1\n  finally: print(1)", False),
 ])  # fmt: skip
 def test_need(source: str, needed: bool) -> None:
-    code = check(source.encode()).code
-    assert code is not None
-    assert needs_teardown(code) is needed
+    assert told_by(NEED, source.encode()) == f"{needed}\n".encode()
 
 
 @pytest.mark.parametrize(("source", "word"), [
@@ -43,14 +57,10 @@ def test_need(source: str, needed: bool) -> None:
     (b"(" * 1000 + b")" * 1000, b"nested"), (b"x = '\xc3\xa9'; return", b"outside function"),
 ])  # fmt: skip
 def test_what_does_not_compile_says_why(source: bytes, word: bytes) -> None:
-    # In an interpreter of its own, as in the runner: `check` lowers the memory limit to 1 GiB, and a test process that
-    # has loaded Arrow is beyond that already; the compiler then crashed it.
-    told = subprocess.run([sys.executable, "-c", CHECK], input=source, capture_output=True, check=True)
-    assert told.stdout.startswith(b"False ")
-    assert word in told.stdout
+    told = told_by(CHECK, source)
+    assert told.startswith(b"False ")
+    assert word in told
 
 
 def test_a_coding_line_is_honoured() -> None:
-    checked = check(b"# -*- coding: latin-1 -*-\nx = '\xe9'\n")
-    assert checked.code is not None
-    assert "\xe9" in checked.code.co_consts
+    assert b"'\\xe9'" in told_by(CONSTANTS, b"# -*- coding: latin-1 -*-\nx = '\xe9'\n")
