@@ -4,7 +4,7 @@ from typing import Any
 
 from rich.console import Console
 
-from evalrun_cli.results_table import results_tables
+from evalrun_cli.results_table import ENDS, results_tables
 
 
 def summary(**dataset: Any) -> dict[str, Any]:
@@ -18,8 +18,8 @@ def summary(**dataset: Any) -> dict[str, Any]:
     return {"state": "Succeeded", "datasets": {"contest": made}}
 
 
-def shown(content: dict[str, Any]) -> list[str]:
-    console = Console(width=80, record=True, file=None, quiet=False)
+def shown(content: dict[str, Any], width: int = 80) -> list[str]:
+    console = Console(width=width, record=True, file=None, quiet=False)
     with console.capture() as capture:
         for table in results_tables(content):
             console.print(table)
@@ -39,7 +39,8 @@ def test_what_is_reached_by_turn_is_shown_with_recovery() -> None:
 def test_figures_and_ends_of_each_dataset_are_shown() -> None:
     lines = shown(summary())
     assert "contest 4 50.0 % 25.0 % to 75.0 % 50.0 % 100.0 %" in lines
-    assert "contest 2 2 0 0 0 0 0" in lines
+    assert "dataset success answer" in lines
+    assert "contest 2 2" in lines
 
 
 def test_problems_without_a_verdict_are_told_beside_all() -> None:
@@ -70,7 +71,7 @@ def test_what_else_the_protocol_asked_for_is_shown_in_the_order_of_k() -> None:
         "contest pass@10 90.0 % 45.0 % to 90.0 % 3, 1 left out",
         "contest solved within budget 80.0 % 40.0 % to 80.0 % 4",
         "contest noise floor 2.0 % 1.0 % to 2.0 % 4",
-        "contest 2 2 0 0 0 0 0",
+        "contest 2 2",
     ]
 
 
@@ -115,13 +116,14 @@ def test_comparators_are_shown_only_where_they_would_decide_otherwise() -> None:
 def test_no_figure_is_broken_and_no_column_falls_off_at_80_columns() -> None:
     made = summary()
     figure = {"value": 1.0, "low": 1.0, "high": 1.0}
-    counts = {"problems": 13328, "final_status": {"success": 99999, "api_error": 12345}}
+    ends = dict.fromkeys(ENDS, 9) | {"success": 99999, "api_error": 12345}
+    counts = {"problems": 13328, "final_status": ends}
     dataset = {"coverage": 1.0, "counts": counts, "metrics": {"accepted_at_1": figure, "pass_ratio_mean": figure}}
     made["datasets"] = dict.fromkeys(("codecontests_valid", "humaneval"), dataset)
     lines = shown(made)
     for name in made["datasets"]:
         assert f"{name} 13328 100.0 % 100.0 % to 100.0 % 100.0 % 100.0 %" in lines
-        assert f"{name} 99999 0 0 0 0 0 12345" in lines
+        assert f"{name} 99999 9 9 9 9 9 12345" in lines
     assert not any(line.startswith("%") for line in lines)
 
 
@@ -139,3 +141,9 @@ def test_results_tables_dataset_without_metrics_shows_its_counts() -> None:
     lines = shown(summary(metrics={}))
     assert "contest 4 - - - 100.0 %" in lines
     assert any(line.startswith("contest 2 2") for line in lines)
+
+
+def test_six_ways_to_end_leave_room_for_the_name_at_60_columns() -> None:
+    ends = dict.fromkeys([status for status in ENDS if status != "api_error"], 999)
+    lines = shown(summary(counts={"problems": 4, "final_status": {**ends, "api_error": 0}}), width=60)
+    assert "contest 999 999 999 999 999 999" in lines

@@ -1,7 +1,7 @@
 """Which programs' ends may be seen, so that their objects have to be destroyed one by one.
 
-All is asked of an interpreter of its own, as in the runner: `check` lowers the limits of memory and CPU time, and a test
-process that has loaded Arrow is beyond the first already; the compiler then crashed it, or the kernel ended it.
+All is asked of an interpreter of its own, as in the runner: `check` lowers the limits of memory and CPU time, and a
+test process that has loaded Arrow is beyond the first already; the compiler then crashed it, or the kernel ended it.
 """
 
 import subprocess

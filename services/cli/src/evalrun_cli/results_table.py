@@ -21,7 +21,7 @@ ENDS = {
     "empty_output": "empty\noutput",
     "api_error": "not\njudged",
 }
-"""Each final status with its heading; two lines each, so that the table fits 80 columns."""
+"""Each final status with its heading; two lines each, so that the table fits 60 columns unless a run has them all."""
 
 MAX_NAME_WIDTH: Final = 18
 """Characters of a dataset's name that no other column may take the place of; a longer one goes over lines."""
@@ -37,12 +37,14 @@ def results_tables(summary: Mapping[str, Any]) -> Iterator[Table]:
         figures.add_column(heading, justify="right", no_wrap=True)
     ends = _table("How the answers ended")
     _add_names(ends, summary)
-    for heading in ENDS.values():
-        ends.add_column(heading, justify="right", no_wrap=True)
+    counted = [dataset["counts"]["final_status"] for dataset in summary["datasets"].values()]
+    shown = [status for status in ENDS if status == "success" or any(counts.get(status) for counts in counted)]
+    for status in shown:
+        ends.add_column(ENDS[status], justify="right", no_wrap=True)
     for name, dataset in summary["datasets"].items():
         figures.add_row(name, *_figures(dataset, repeated))
         counts = dataset["counts"]["final_status"]
-        ends.add_row(name, *(str(counts.get(status, 0)) for status in ENDS))
+        ends.add_row(name, *(str(counts.get(status, 0)) for status in shown))
     tables = (figures, _more_figures(summary), ends, _failures(summary), _causes(summary), _disagreements(summary))
     return iter([table for table in tables if table.row_count or table in (figures, ends)])
 

@@ -7,6 +7,7 @@ from evalrun_results.comparisons.comparison import DatasetComparison
 from evalrun_results.comparisons.differences import Difference
 from evalrun_results.comparisons.gate import GateResult
 from evalrun_results.comparisons.power import MIN_SIGNIFICANT_FLIPS
+from evalrun_results.repeated_figures import RATIO_OF_TESTS
 
 
 def label(metric: str) -> str:
@@ -41,12 +42,21 @@ def amount(number: float) -> str:
 
 
 def shown_differences(each: DatasetComparison) -> list[Difference]:
-    """Return the differences worth a line: a kind of failure that neither run had is none."""
+    """Return the differences worth a line: no kind of failure that no run had, no pass ratio that repeats pass@1."""
     return [
         found
         for found in each.differences.values()
-        if not is_failure(found.metric) or found.baseline or found.candidate
+        if not (is_failure(found.metric) and not found.baseline and not found.candidate)
+        and not _repeats_headline(found, each.differences.get(HEADLINE.name))
     ]
+
+
+def _repeats_headline(found: Difference, headline: Difference | None) -> bool:
+    """Return whether it is a pass ratio with the headline's values, as where each problem has a single test."""
+    if found.metric != RATIO_OF_TESTS or headline is None:
+        return False
+    ours, its = ((each.problems, each.baseline, each.candidate, each.difference) for each in (found, headline))
+    return ours == its
 
 
 def interval(difference: Difference) -> str:
