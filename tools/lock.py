@@ -2,9 +2,9 @@
 
 `build` is what installs the rest; `base`, `dev` and `docs` install the whole distribution. An extra is locked by
 itself, without the base, because its image holds nothing that it does not import; so is the group `graders`. The groups
-`evalplus`, `mlflow` and `trainers` are for tests and share no environment with the rest. The extra `inspect` is in no
-image, and allows no version of fsspec that the others have: it is locked together with the base's requirements, into a
-file that replaces `base.txt`. Addresses of a package index are never written.
+`evalplus`, `mlflow`, `trainers` and `verifiers` are for tests and share no environment with the rest. The extra
+`inspect` is in no image, and allows no version of fsspec that the others have: it is locked together with the base's
+requirements, into a file that replaces `base.txt`. Addresses of a package index are never written.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def wanted() -> dict[str, list[str]]:
     build = project["build-system"]["requires"] + groups["build"]
     locks = {"build": build, "base": base, "dev": build + base + groups["dev"], "docs": build + base + groups["docs"]}
     extras: dict[str, list[str]] = project["project"]["optional-dependencies"]
-    alone = {name: groups[name] for name in ("graders", "evalplus", "mlflow", "trainers")}
+    alone = {name: groups[name] for name in ("graders", "evalplus", "mlflow", "trainers", "verifiers")}
     return locks | extras | {"inspect": base + extras["inspect"]} | alone
 
 
@@ -43,7 +43,7 @@ def lock(name: str, requirements: list[str], *, upgrade: bool) -> None:
         command += ["--python-version", "3.11", "--no-annotate", "--custom-compile-command", "make lock"]
         if name == "mlflow":  # the version of the client, and what that is locked with
             command += ["--constraints", str(ROOT / "requirements" / "exports.txt")]
-        elif name not in ("build", "base", "inspect", "evalplus", "trainers"):
+        elif name not in ("build", "base", "inspect", "evalplus", "trainers", "verifiers"):
             command += ["--constraints", str(ROOT / "requirements" / "base.txt")]
         command += ["--config-file", str(config)]
         if upgrade:

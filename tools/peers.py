@@ -1,14 +1,14 @@
 """The published packages that ours are compared with, or that call or serve ours.
 
-EvalPlus, LiveCodeBench, Inspect; TRL, OpenRLHF; MLflow.
+EvalPlus, LiveCodeBench, Inspect; TRL, OpenRLHF, verifiers; MLflow.
 
   python tools/peers.py             install what is missing, then run the tests that compare
   python tools/peers.py install     only install, and print the variables that those tests read
 
 They allow no common set of versions, so each has an environment of its own (EvalPlus 0.6 GB, Inspect 0.3 GB, MLflow
-0.6 GB) in `$EVALRUN_CACHE/peers` (default ~/.cache/evalrun), made once for each lock. LiveCodeBench is in no package
-index: it is fetched by git, at a fixed commit. The trainers' environment has these alone (1 MB) and
-takes torch and the rest from that of `make setup-gen-cpu`; where that is not installed, their test skips.
+0.6 GB, verifiers 0.3 GB) in `$EVALRUN_CACHE/peers` (default ~/.cache/evalrun), made once per lock. LiveCodeBench is
+in no package index: it is fetched by git, at a fixed commit. The environment of TRL and OpenRLHF has these alone (1 MB)
+and takes torch and the rest from that of `make setup-gen-cpu`; where that is not installed, their test skips.
 """
 
 import hashlib
@@ -27,6 +27,7 @@ LOCKED = {
     "EVALRUN_TEST_EVALPLUS": "evalplus",
     "EVALRUN_TEST_INSPECT": "inspect",
     "EVALRUN_TEST_MLFLOW": "mlflow",
+    "EVALRUN_TEST_VERIFIERS": "verifiers",
 }
 CHECKOUT, TRAINERS = "EVALRUN_TEST_LIVECODEBENCH", "EVALRUN_TEST_TRAINERS_PYTHON"
 TESTS = (
@@ -34,6 +35,7 @@ TESTS = (
     "tests/unit/data/test_inspect_logs.py",
     "tests/integration/cli/test_livecodebench_checker.py",
     "tests/integration/reward/test_published_trainers.py",
+    "tests/integration/reward/test_published_verifiers.py",
     "tests/integration/cli/test_training_export.py",
     "tests/integration/aggregator/test_mlflow_server.py",
 )

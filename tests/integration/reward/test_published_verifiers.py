@@ -1,0 +1,39 @@
+"""The published verifiers scores traces by our reward. Needs an environment that holds it."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.ports import free_port
+from builders.reward.stack import reward_stack
+
+ROOT = Path(__file__).resolve().parents[3]
+SCRIPT = ROOT / "tests" / "builders" / "reward" / "verifiers_side.py"
+INTERPRETER = "EVALRUN_TEST_VERIFIERS"
+TRUTH = {"inputs": ["1\n", "2\n"], "outputs": ["1\n", "4\n"]}
+WANTED = {"print(int(input()) ** 2)": 1.0, "print(1)": 0.5, "print('no')": 0.0, "print(": 0.0}
+
+
+async def test_a_trace_gets_the_judges_reward_or_an_error_and_never_a_zero_instead(tmp_path: Path) -> None:
+    python = os.environ.get(INTERPRETER)
+    if not python:
+        pytest.skip(f"{INTERPRETER} names no interpreter with verifiers (docs/testing.md)")
+    rows: list[dict[str, Any]] = [{"ground_truth": TRUTH, "solution": f"```python\n{code}\n```"} for code in WANTED]
+    rows.append({"ground_truth": None, "solution": "print(1)"})
+    async with reward_stack(tmp_path) as (service,):
+        asked = {"url": service.address, "nobody": f"http://127.0.0.1:{free_port()}", "rows": rows}
+        process = await asyncio.create_subprocess_exec(
+            python, SCRIPT, stdin=-1, stdout=-1, stderr=-1,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "libs" / "trainers" / "src")},
+        )  # fmt: skip
+        out, err = await process.communicate(json.dumps(asked).encode())
+    assert b"ANSWER" in out, err.decode()[-4000:]
+    given = json.loads(out.decode().rpartition("ANSWER")[2])
+    *judged, without_tests = given["scored"]
+    assert [trace["reward"] for trace in judged] == list(WANTED.values())
+    assert all(trace["errors"] == [] for trace in judged)
+    assert without_tests == {"reward": None, "stop": "task_error", "errors": ["TaskError"]}
+    assert given["gone"] == [{"reward": None, "stop": "sandbox_error", "errors": ["SandboxError"]}]
