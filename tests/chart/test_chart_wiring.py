@@ -453,6 +453,24 @@ def test_sessions_live_in_the_redis_that_is_named(chart: Chart) -> None:
     assert not [one for one in container["env"] if one["name"] == "EVALRUN_REWARD_SESSION_STORE"]
 
 
+def test_shares_reach_judge_and_rewards_and_callers_the_rewards_alone(chart: Chart) -> None:
+    objects = chart.render(
+        {
+            "sharedJudge": {"enabled": True, "shares": {"grpo-7b": 3, "eval/nightly": 0.5}},
+            "reward": {"enabled": True, "callers": {"secret": "trainers", "key": "lines"}},
+        }
+    )
+    for name in ("evalrun-judge", "evalrun-reward"):
+        arguments = named(objects, "Deployment", name)["spec"]["template"]["spec"]["containers"][0]["args"]
+        assert {"--share=grpo-7b=3", "--share=eval/nightly=0.5"} <= set(arguments)
+    pod = named(objects, "Deployment", "evalrun-reward")["spec"]["template"]["spec"]
+    assert {"name": "EVALRUN_REWARD_CALLERS_FILE", "value": "/etc/evalrun/identity/callers"} in pod["containers"][0][
+        "env"
+    ]
+    assert held_tokens(objects)["evalrun-reward"]["trainers"] == "lines"
+    assert "trainers" not in held_tokens(objects)["evalrun-judge"]
+
+
 def test_rewards_have_a_token_of_their_own_and_a_budget(chart: Chart) -> None:
     objects = chart.render({"sharedJudge": {"enabled": True}, "reward": {"enabled": True}})
     assert named(objects, "PodDisruptionBudget", "evalrun-reward")["spec"]["maxUnavailable"] == 1

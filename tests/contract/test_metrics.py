@@ -77,6 +77,8 @@ LIVE_SESSIONS = {
 SLOT_PROXY = {"evalrun_sandbox_slots": {"state"}, "evalrun_sandbox_requests_total": {"answer"}}
 REWARD = {
     "evalrun_reward_request_seconds": {"reply"},
+    "evalrun_reward_run_judge_seconds_total": {"run"},
+    "evalrun_reward_run_samples_total": {"run", "outcome"},
     "evalrun_reward_samples_total": {"outcome"},
     "evalrun_reward_judge_retries_total": {"cause"},
     "evalrun_reward_sessions_total": {"step"},

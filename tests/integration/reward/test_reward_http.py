@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from collections import Counter
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -126,6 +128,43 @@ async def test_the_judge_is_told_whose_samples_they_are() -> None:
         query = {"query": ["p" + ECHO], "prompts": ["p"], "labels": [json.dumps(TESTS)]}
         await post(it.address, "/get_reward?run=openrlhf", query)
     assert runs == ["grpo-7b", "openrlhf"]
+
+
+async def test_a_callers_token_is_its_run_whatever_its_requests_say(tmp_path: Path) -> None:
+    runs: list[str] = []
+
+    def script(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict:
+        runs.append(request.run)
+        return judge_pb2.Verdict(judged=True, accepted=True, pass_ratio=1.0)
+
+    (callers := tmp_path / "callers").write_text("grpo-7b s3cret\n")
+    async with served(FakeJudge(script), callers_file=callers, token="main") as it:
+        for token in ("s3cret", "main"):
+            headers = {"Authorization": f"Bearer {token}"}
+            assert (await post(it.address, "/v1/rewards", batch(ECHO, run="dpo"), headers))[0] == 200
+        assert (await post(it.address, "/v1/rewards", batch(ECHO), {"Authorization": "Bearer wrong"}))[0] == 401
+        assert (await post(it.address, "/v1/rewards", batch(ECHO), {}))[0] == 401
+        assert it.value("evalrun_reward_run_samples_total", run="grpo-7b", outcome="judged") == 1
+        assert it.value("evalrun_reward_run_samples_total", run="other", outcome="judged") == 1
+    assert runs == ["grpo-7b", "dpo"]
+
+
+async def test_a_run_holds_the_share_of_the_judge_that_is_declared() -> None:
+    """Two runs with more samples than places: while both wait, three of four places are the first one's."""
+    order: list[str] = []
+
+    def script(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict:
+        order.append(request.run)
+        return judge_pb2.Verdict(judged=True, accepted=True, pass_ratio=1.0)
+
+    async with served(FakeJudge(script, delay=0.05), in_flight=8, share=["heavy=3"]) as it:
+        await asyncio.gather(
+            *(post(it.address, "/v1/rewards", batch(*[ECHO] * 60, run=run)) for run in ("heavy", "light"))
+        )
+        heavy = it.value("evalrun_reward_run_judge_seconds_total", run="heavy")
+    assert heavy > 60 * 0.05 * 0.9
+    first = Counter(order[:72])  # both wait: the heavy one's last is the 80th or so
+    assert first["heavy"] / 72 == pytest.approx(0.75, abs=0.075)
 
 
 async def test_one_timeout_is_enough_where_the_reward_is_sparse() -> None:

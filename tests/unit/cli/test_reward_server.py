@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evalrun_cli.local.reward_server import STORE_NAME, add_default_store
+from evalrun_cli.local.reward_server import STORE_NAME, add_default_store, share_flags
 from evalrun_runtime.exits import BadInputError
 
 
@@ -39,3 +39,9 @@ def test_add_default_store_without_a_writable_directory_says_what_to_name(tmp_pa
     (tmp_path / ".local").write_text("a file")
     with pytest.raises(BadInputError, match=r"--session-store: its default directory .* name a file"):
         add_default_store([], {}, tmp_path)
+
+
+def test_a_judge_that_is_started_here_shares_its_slots_as_the_service_does() -> None:
+    arguments = ["--problems", "p.jsonl", "--share", "a=3", "--port", "1", "--share=b=2"]
+    assert share_flags(arguments) == ["--share", "a=3", "--share", "b=2"]
+    assert share_flags(["--problems", "p.jsonl"]) == []

@@ -91,3 +91,39 @@ def test_who_is_gone_is_passed_over_and_a_run_of_them_forgotten() -> None:
     assert queue.first() == ("a", "3")
     assert queue.clear() == ["3"]
     assert queue.first() is None
+
+
+def test_runs_hold_slots_in_proportion_to_their_weights() -> None:
+    queue: FairQueue[str] = FairQueue(weights={"heavy": 3.0})
+    held: Counter[str] = Counter()
+    for run in ("heavy", "light"):
+        for number in range(1000):
+            queue.push(run, f"{run} {number}")
+
+    def fill(slots: int) -> None:
+        while sum(held.values()) < slots:
+            waiting = queue.first()
+            assert waiting is not None
+            queue.take(waiting[0])
+            held[waiting[0]] += 1
+
+    fill(16)
+    assert held == {"heavy": 12, "light": 4}
+    for run in ("light", "heavy", "light", "light", "light") * 20:  # whichever ends, its place is its own again
+        held[run] -= 1
+        queue.release(run)
+        fill(16)
+        assert held == {"heavy": 12, "light": 4}
+
+
+def test_a_light_run_gets_a_slot_beside_a_heavy_one_where_there_are_few() -> None:
+    queue: FairQueue[str] = FairQueue(weights={"heavy": 100.0})
+    for run in ("heavy", "light"):
+        queue.push(run, "1")
+        queue.push(run, "2")
+    first = queue.first()
+    assert first is not None
+    queue.take(first[0])
+    second = queue.first()
+    assert second is not None
+    assert {first[0], second[0]} == {"heavy", "light"}

@@ -1,17 +1,21 @@
 """Queue for slots, shared fairly among runs: a run with a thousand requests does not delay one with ten. Pure.
 
-A free slot goes to the run that holds the fewest of them, and among equals to the one whose last turn is longest ago.
-Each run that has enough to do so holds the same share of the slots at any time (max-min fairness), whatever its
-programs cost: counting requests instead would favour the run with the longest ones. Within a run: first come, first
+A free slot goes to the run that holds the fewest of them for its weight, and among equals to the one whose last turn is
+longest ago. Each run that has enough to do so holds its share of the slots at any time (max-min fairness), whatever its
+programs cost: counting requests instead would favour the run with the longest ones. With fewer slots than runs' weights
+add up to, shares are only as exact as one slot. Within a run: first come, first
 served, but requests that have begun before those that have not.
 """
 
 import itertools
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
+
+EQUAL: Mapping[str, float] = MappingProxyType({})
 
 
 class _Waiting(Generic[Item]):
@@ -35,13 +39,15 @@ class _Waiting(Generic[Item]):
 class FairQueue(Generic[Item]):
     """Waiting items, by run."""
 
-    def __init__(self, gone: Callable[[Item], bool] = lambda item: False) -> None:
+    def __init__(self, gone: Callable[[Item], bool] = lambda item: False, weights: Mapping[str, float] = EQUAL) -> None:
         """Start empty.
 
         Args:
             gone: says that nobody waits for an item any more; it is dropped when its turn comes.
+            weights: of runs whose weight is not 1.
         """
         self._gone = gone
+        self._weights = weights
         self._waiting: dict[str, _Waiting[Item]] = {}
         self._held: Counter[str] = Counter()
         self._turns = itertools.count(1)
@@ -62,8 +68,11 @@ class FairQueue(Generic[Item]):
             self._forget(idle)
         if not self._waiting:
             return None
-        run = min(self._waiting, key=lambda name: (self._held[name], self._last_turn.get(name, 0)))
+        run = min(self._waiting, key=self._turn)
         return run, self._waiting[run].next[0]
+
+    def _turn(self, run: str) -> tuple[float, int]:
+        return self._held[run] / self._weights.get(run, 1.0), self._last_turn.get(run, 0)
 
     def take(self, run: str) -> Item:
         """Take the run's first item out: it now holds a slot. Raises KeyError where the run has none waiting."""

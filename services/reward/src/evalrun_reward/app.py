@@ -17,6 +17,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from evalrun_client.judge_client import GrpcJudge, JudgeRefusedError
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_reward.batches import GivenSample, UnreadableSample, read_batch, read_remote
+from evalrun_reward.callers import CALLER, Callers, run_of
 from evalrun_reward.graders import Graders, graded_request, graded_result, load_graders
 from evalrun_reward.judge_calls import FairSlots, JudgeCaller, JudgeCalls, NoVerdictError
 from evalrun_reward.metrics import ReplyKind, RewardMetrics
@@ -49,6 +50,7 @@ from evalrun_runtime.connections.tls_files import TlsFiles
 from evalrun_runtime.deadlines import DeadlineError, deadline_of, seconds_left, until
 from evalrun_runtime.distribution import own_version
 from evalrun_runtime.exits import BadInputError
+from evalrun_runtime.run_shares import shares_of
 from evalrun_runtime.tracing import HEADER, span
 
 logger = logging.getLogger(__name__)
@@ -85,6 +87,7 @@ class RewardService:
     ) -> None:
         self._settings = settings
         self._tokens = BearerTokens.of(settings.token, settings.token_file)
+        self._callers = None if settings.callers_file is None else Callers(settings.callers_file)
         self._tests = tests
         self._metrics = metrics
         self._close = close
@@ -93,7 +96,9 @@ class RewardService:
         self._admission = Admission(
             lambda: settings.queue_limit, time.monotonic, max_bytes=settings.queue_mib * 1024 * 1024
         )
-        places = FairSlots(settings.in_flight)
+        shares = shares_of(settings.share)
+        places = FairSlots(settings.in_flight, shares)
+        metrics.declare(lambda run: run in shares or (self._callers is not None and run in self._callers.runs))
         metrics.watch(lambda: places.waiting, lambda: places.taken)
         self._calls = JudgeCalls(
             judge,
@@ -102,6 +107,7 @@ class RewardService:
             clock=time.monotonic,
             chance=random.Random(),  # noqa: S311 - jitter
             on_retry=metrics.count_retry,
+            on_judged=metrics.add_judge_seconds,
         )
         self._store = sessions
         self._live: LiveInterpreters | None = None
@@ -152,10 +158,14 @@ class RewardService:
 
     @web.middleware
     async def _check_token(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        tokens = self._tokens
-        if tokens is None or request.path in _OPEN_PATHS:
+        tokens, callers = self._tokens, self._callers
+        if request.path in _OPEN_PATHS or (tokens is None and callers is None):
             return await handler(request)
-        if tokens.accept(request.headers.get("Authorization", "")):
+        given = request.headers.get("Authorization", "")
+        if callers is not None and (run := callers.run_of(given)) is not None:
+            request[CALLER] = run
+            return await handler(request)
+        if tokens is not None and tokens.accept(given):
             return await handler(request)
         return json_response(Problem("send the service's token as 'Authorization: Bearer ...'"), 401)
 
@@ -196,7 +206,8 @@ class RewardService:
     async def _rewards(self, request: web.Request) -> BatchResponse:
         body = await request.read()
         batch = read_batch(body)
-        results = await self._judge_all(batch.samples, batch.run, batch.shape, len(body), request)
+        run = run_of(request, batch.run)
+        results = await self._judge_all(batch.samples, run, batch.shape, len(body), request)
         counts = Counter(result.outcome for result in results)
         return BatchResponse(results, counts[Outcome.JUDGED], counts[Outcome.NOT_JUDGED], counts[Outcome.INVALID])
 
@@ -206,7 +217,8 @@ class RewardService:
         shape = next((known for known in get_args(Shape) if known == request.query.get("shape", "dense")), None)
         if shape is None:
             raise BadInputError("query parameter shape: write dense or sparse")
-        results = await self._judge_all(samples, request.query.get("run", ""), shape, len(body), request)
+        run = run_of(request, request.query.get("run", ""))
+        results = await self._judge_all(samples, run, shape, len(body), request)
         answer = response_of(results, self._settings.not_judged_reward)
         if isinstance(answer, OpenRlhfResponse):
             return answer
@@ -267,7 +279,7 @@ class RewardService:
             result = without_reward(sample.id, Outcome.INVALID, sample.reason)
         else:
             result = await self._result(sample, number, run, shape, deadline)
-        self._metrics.count_sample(result.outcome)
+        self._metrics.count_sample(result.outcome, run)
         return result
 
     async def _result(self, sample: Sample, number: int, run: str, shape: Shape, deadline: float) -> Result:

@@ -2,14 +2,14 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_reward.retries import Cause, GiveUp, History, RetryAfter, after_failure, after_verdict
-from evalrun_runtime.fair_queue import FairQueue
+from evalrun_runtime.fair_queue import EQUAL, FairQueue
 
 MAX_DIGESTS = 100_000
 
@@ -31,12 +31,12 @@ class NoVerdictError(Exception):
 
 
 class FairSlots:
-    """A limited number of slots. The run with the fewest slots gets the next free slot."""
+    """A limited number of slots. The run with the fewest slots for its weight gets the next free slot."""
 
-    def __init__(self, places: int) -> None:
+    def __init__(self, places: int, weights: Mapping[str, float] = EQUAL) -> None:
         self._free = places
         self._places = places
-        self._queue: FairQueue[asyncio.Future[None]] = FairQueue(lambda place: place.done())
+        self._queue: FairQueue[asyncio.Future[None]] = FairQueue(lambda place: place.done(), weights)
         self.waiting = 0
 
     @property
@@ -103,6 +103,7 @@ class JudgeCalls:
         sleep: waits.
         chance: jitter of delays.
         on_retry: told why the judge is asked again.
+        on_judged: told whose sample was at the judge for how many seconds, at each call.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class JudgeCalls:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: random.Random,
         on_retry: Callable[[Cause], None] = lambda cause: None,
+        on_judged: Callable[[str, float], None] = lambda run, seconds: None,
     ) -> None:
         self._judge = judge
         self._places = places
@@ -123,6 +125,7 @@ class JudgeCalls:
         self._sleep = sleep
         self._chance = chance
         self._on_retry = on_retry
+        self._on_judged = on_judged
         self._sent: set[bytes] = set()
         """Digests of tests that some gateway was sent; at worst one that lacks them asks for them."""
 
@@ -155,7 +158,9 @@ class JudgeCalls:
                 request.deadline_seconds = seconds_left() or 0.0
                 if stop_after_timeouts is not None:
                     request.stop_after_timeouts = stop_after_timeouts
+                before = self._clock()
                 answer = await self._judge.judge(request)
+                self._on_judged(run, self._clock() - before)
             if isinstance(answer, judge_pb2.Verdict):
                 failures += not answer.judged
                 again: RetryAfter | GiveUp | None = after_verdict(answer, failures, self._attempts)

@@ -1,4 +1,4 @@
-"""The service's Prometheus metrics; every label set exists from the start."""
+"""The service's Prometheus metrics; every label set exists from the start, but those of runs."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -10,6 +10,7 @@ from evalrun_reward.wire import Outcome
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 """Seconds."""
+OTHER_RUNS = "other"
 
 
 class ReplyKind(StrEnum):
@@ -47,6 +48,18 @@ class RewardMetrics:
             buckets=BUCKETS, registry=registry,
         )  # fmt: skip
         samples = Counter("evalrun_reward_samples", "Samples, by what became of them.", ["outcome"], registry=registry)
+        self._run_samples = Counter(
+            "evalrun_reward_run_samples", "Samples of a declared run; `other`: of all others.", ["run", "outcome"],
+            registry=registry,
+        )  # fmt: skip
+        self._run_seconds = Counter(
+            "evalrun_reward_run_judge_seconds", "Seconds that samples of a declared run were at the judge.", ["run"],
+            registry=registry,
+        )  # fmt: skip
+        self._run_seconds.labels(OTHER_RUNS)
+        for outcome in Outcome:
+            self._run_samples.labels(OTHER_RUNS, outcome.value)
+        self._is_declared: Callable[[str], bool] = lambda run: False
         retries = Counter(
             "evalrun_reward_judge_retries", "Samples about which the judge is asked again.", ["cause"],
             registry=registry,
@@ -64,13 +77,25 @@ class RewardMetrics:
         self._waiting.set_function(waiting)
         self._in_flight.set_function(in_flight)
 
+    def declare(self, is_declared: Callable[[str], bool]) -> None:
+        """Count the runs for which this is true by name: those that settings name, for callers choose the others."""
+        self._is_declared = is_declared
+
+    def add_judge_seconds(self, run: str, seconds: float) -> None:
+        """Add the time that a sample was at the judge."""
+        self._run_seconds.labels(self._label_of(run)).inc(seconds)
+
+    def _label_of(self, run: str) -> str:
+        return run if self._is_declared(run) else OTHER_RUNS
+
     def observe_request(self, reply: ReplyKind, seconds: float) -> None:
         """Count a request that ended."""
         self._seconds[reply].observe(seconds)
 
-    def count_sample(self, outcome: Outcome) -> None:
+    def count_sample(self, outcome: Outcome, run: str) -> None:
         """Count a sample."""
         self._samples[outcome].inc()
+        self._run_samples.labels(self._label_of(run), outcome.value).inc()
 
     def count_retry(self, cause: Cause) -> None:
         """Count a sample about which the judge is asked again."""

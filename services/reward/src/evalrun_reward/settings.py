@@ -9,6 +9,7 @@ from pydantic_settings import SettingsConfigDict
 from evalrun_api.api_model import Choice
 from evalrun_registry.comparators import COMPUTED
 from evalrun_registry.limits import CONTEST_LIMITS, DEFAULT_LIMITS
+from evalrun_runtime.run_shares import RunShares
 from evalrun_runtime.settings import CommaSeparated, ServiceSettings
 
 
@@ -57,6 +58,12 @@ class RewardSettings(ServiceSettings):
         description=f"CPU seconds per test, for tests without a limit. Default: {DEFAULT_LIMITS.time_seconds:g}, or "
         f"{CONTEST_LIMITS.time_seconds:g} for stdin/stdout problems of --problems.",
     )
+    callers_file: Path | None = Field(
+        None,
+        description="File with a line per caller, RUN TOKEN, read again when it changes: who sends this token is that "
+        "run, whatever its requests say. Beside it the service's own token, if there is one, may name any other run.",
+    )
+    share: RunShares
     in_flight: int = Field(
         256, ge=1, le=65536, description="Maximum samples at the judge at once, shared fairly between runs."
     )

@@ -23,6 +23,7 @@ STOP_SECONDS = 20.0
 LIVE_FLAG = "--live-sandbox"
 LIVE_VARIABLE = "EVALRUN_REWARD_LIVE_SANDBOX"
 OWN_SANDBOX = "own"
+SHARE_FLAG = "--share"
 MAX_INTERPRETERS = 1000
 """Open at once in the sandbox that is started here; an idle one takes some 3 MiB."""
 STORE_NAME = f"sessions-{SCHEMA_VERSION}.sqlite3"
@@ -71,6 +72,17 @@ def take_own_sandbox(arguments: Sequence[str], environment: Mapping[str, str]) -
         else:
             kept += [LIVE_FLAG, value]
     return kept, found
+
+
+def share_flags(arguments: Sequence[str]) -> list[str]:
+    """Return the flags `--share` among the arguments: the judge shares its slots as the service does."""
+    kept: list[str] = []
+    rest = iter(arguments)
+    for argument in rest:
+        name, equals, value = argument.partition("=")
+        if name == SHARE_FLAG:
+            kept += [SHARE_FLAG, value if equals else next(rest, "")]
+    return kept
 
 
 def serve_reward(arguments: Sequence[str], options: LocalOptions) -> ExitCode:
@@ -146,7 +158,7 @@ async def _run(logs: Path, arguments: Sequence[str], options: LocalOptions, serv
         address = await start("sandbox", flags)
         sandbox = ["--sandbox", address, *options.package_flags]
         live = [LIVE_FLAG, address] if own_interpreters else []
-    judge = await start("judge", [*sandbox, *options.containment_flags])
+    judge = await start("judge", [*sandbox, *options.containment_flags, *share_flags(arguments)])
     own, port = _without_port(arguments)
     address = await start("reward", [*own, "--judge", judge, *live], port)
     click.echo(ready_line("reward", address))

@@ -9,6 +9,7 @@ import msgspec
 from aiohttp import web
 
 from evalrun_client.judge_client import JudgeRefusedError
+from evalrun_reward.callers import run_of
 from evalrun_reward.metrics import ReplyKind
 from evalrun_reward.refusals import ErrorReply
 from evalrun_reward.sessions.messages import (
@@ -76,6 +77,7 @@ class SessionRoutes:
     async def _start(self, request: web.Request) -> StartResponse:
         body = await request.read()
         asked = self._starts.decode(body)
+        asked = msgspec.structs.replace(asked, run=run_of(request, asked.run))
         async with self._answering(request):
             with self._enter(asked.run, len(body)):
                 return StartResponse((await self._calls.start(asked)).sid)

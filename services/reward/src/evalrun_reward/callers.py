@@ -1,0 +1,65 @@
+"""Callers with a token of their own: each is one run, whatever run its requests name."""
+
+import hmac
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from aiohttp import web
+
+from evalrun_runtime.connections.reloaded_files import ReloadedFiles
+
+CALLER: web.RequestKey[str] = web.RequestKey("caller", str)
+"""The run of a request's caller, where its token says so."""
+
+
+def run_of(request: web.Request, named: str) -> str:
+    """Return the run on whose behalf a request is: its caller's, or the one that it names."""
+    caller: str | None = request.get(CALLER)
+    return named if caller is None else caller
+
+
+class Callers:
+    """Runs by token, read again when the file changes.
+
+    Args:
+        file: a line per caller, `RUN TOKEN`.
+
+    Raises:
+        BadInputError: the file cannot be used.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = ReloadedFiles([file], _parsed)
+
+    @property
+    def runs(self) -> Collection[str]:
+        """The callers' runs."""
+        return self._file.current.keys()
+
+    def run_of(self, authorization: str) -> str | None:
+        """Return the run of an Authorization header's token; None if the token is no caller's."""
+        given = authorization.encode(errors="replace")
+        found = None
+        for run, token in self._file.current.items():  # all of them: the time tells nothing of a token
+            if hmac.compare_digest(given, f"Bearer {token}".encode()):
+                found = run
+        return found
+
+
+def _parsed(contents: Sequence[bytes]) -> Mapping[str, str]:
+    callers: dict[str, str] = {}
+    for number, line in enumerate(contents[0].decode("ascii").splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        parts = line.split()
+        if len(parts) != 2:
+            raise ValueError(f"line {number}: write RUN TOKEN, with a blank between them")
+        run, token = parts
+        if run in callers:
+            raise ValueError(f"line {number}: {run} has a token already: name it once")
+        if token in callers.values():
+            raise ValueError(f"line {number}: another run has this token: give each its own")
+        callers[run] = token
+    if not callers:
+        raise ValueError("it names no caller: write a line per caller, RUN TOKEN")
+    return callers

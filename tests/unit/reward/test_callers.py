@@ -1,0 +1,35 @@
+"""Callers by token."""
+
+from pathlib import Path
+
+import pytest
+
+from evalrun_reward.callers import Callers
+from evalrun_runtime.exits import BadInputError
+
+
+def test_a_token_is_its_run_and_no_other_is(tmp_path: Path) -> None:
+    file = tmp_path / "callers"
+    file.write_text("# training\ngrpo-7b  s3cret\n\ndpo t0ken\n")
+    callers = Callers(file)
+    assert callers.run_of("Bearer s3cret") == "grpo-7b"
+    assert callers.run_of("Bearer t0ken") == "dpo"
+    assert [callers.run_of(given) for given in ("", "Bearer ", "s3cret", "Bearer s3cret ", "Bearer é")] == [None] * 5
+    assert set(callers.runs) == {"grpo-7b", "dpo"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "it names no caller"),
+        ("grpo\n", "line 1: write RUN TOKEN"),
+        ("grpo a b\n", "line 1: write RUN TOKEN"),
+        ("grpo a\ngrpo b\n", "line 2: grpo has a token already"),
+        ("grpo a\ndpo a\n", "line 2: another run has this token"),
+    ],
+)
+def test_a_file_that_is_none_is_refused_by_line_and_without_its_tokens(tmp_path: Path, text: str, message: str) -> None:
+    file = tmp_path / "callers"
+    file.write_text(text)
+    with pytest.raises(BadInputError, match=message):
+        Callers(file)
