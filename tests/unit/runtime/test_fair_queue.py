@@ -1,7 +1,11 @@
 """Slots shared among runs."""
 
+import heapq
 from collections import Counter
 
+import pytest
+
+from evalrun_runtime.declared_shares import DeclaredShares
 from evalrun_runtime.fair_queue import FairQueue
 
 
@@ -93,37 +97,57 @@ def test_who_is_gone_is_passed_over_and_a_run_of_them_forgotten() -> None:
     assert queue.first() is None
 
 
-def test_runs_hold_slots_in_proportion_to_their_weights() -> None:
-    queue: FairQueue[str] = FairQueue(weights={"heavy": 3.0})
-    held: Counter[str] = Counter()
-    for run in ("heavy", "light"):
-        for number in range(1000):
-            queue.push(run, f"{run} {number}")
-
-    def fill(slots: int) -> None:
-        while sum(held.values()) < slots:
+def simulated_shares(slots: int, weights: dict[str, float], costs: dict[str, float]) -> dict[str, float]:
+    """Return the share of slot-seconds of each run, which always has more programs of its cost, in seconds."""
+    now = [0.0]
+    queue: FairQueue[str] = FairQueue(shares=DeclaredShares(weights, lambda: now[0]))
+    spent = dict.fromkeys(costs, 0.0)
+    running: list[tuple[float, str]] = []
+    for run in costs:
+        for _ in range(20_000):
+            queue.push(run, run)
+    while now[0] < 20.0:
+        while len(running) < slots:
             waiting = queue.first()
             assert waiting is not None
-            queue.take(waiting[0])
-            held[waiting[0]] += 1
-
-    fill(16)
-    assert held == {"heavy": 12, "light": 4}
-    for run in ("light", "heavy", "light", "light", "light") * 20:  # whichever ends, its place is its own again
-        held[run] -= 1
+            run = queue.take(waiting[0])
+            heapq.heappush(running, (now[0] + costs[run], run))
+        now[0], run = heapq.heappop(running)
         queue.release(run)
-        fill(16)
-        assert held == {"heavy": 12, "light": 4}
+        spent[run] += costs[run]
+    return {run: seconds / sum(spent.values()) for run, seconds in spent.items()}
 
 
-def test_a_light_run_gets_a_slot_beside_a_heavy_one_where_there_are_few() -> None:
-    queue: FairQueue[str] = FairQueue(weights={"heavy": 100.0})
-    for run in ("heavy", "light"):
-        queue.push(run, "1")
-        queue.push(run, "2")
-    first = queue.first()
-    assert first is not None
-    queue.take(first[0])
-    second = queue.first()
-    assert second is not None
-    assert {first[0], second[0]} == {"heavy", "light"}
+@pytest.mark.parametrize("slots", [1, 2, 3, 16])
+@pytest.mark.parametrize(
+    "costs", [{"heavy": 0.05, "light": 0.05}, {"heavy": 0.02, "light": 0.3}, {"heavy": 0.3, "light": 0.02}]
+)
+def test_runs_hold_slots_in_proportion_to_their_weights(slots: int, costs: dict[str, float]) -> None:
+    shares = simulated_shares(slots, {"heavy": 3.0}, costs)
+    assert shares["heavy"] == pytest.approx(0.75, rel=0.05)
+
+
+def test_three_runs_share_two_slots_by_weight() -> None:
+    shares = simulated_shares(2, {"a": 5.0, "b": 3.0, "c": 2.0}, {"a": 0.1, "b": 0.04, "c": 0.2})
+    assert shares == pytest.approx({"a": 0.5, "b": 0.3, "c": 0.2}, rel=0.07)
+
+
+def test_a_run_that_waits_alone_takes_all_and_is_owed_nothing_for_it() -> None:
+    now = [0.0]
+    queue: FairQueue[str] = FairQueue(shares=DeclaredShares({"heavy": 3.0}, lambda: now[0]))
+    for number in range(10):
+        queue.push("light", str(number))
+    for _ in range(4):
+        queue.take("light")
+    now[0] = 100.0
+    for number in range(10):
+        queue.push("heavy", str(number))
+    held = Counter(light=4)
+    for _ in range(4):
+        queue.release("light")
+        held["light"] -= 1
+        waiting = queue.first()
+        assert waiting is not None
+        queue.take(waiting[0])
+        held[waiting[0]] += 1
+    assert held == {"heavy": 3, "light": 1}

@@ -1,21 +1,20 @@
 """Queue for slots, shared fairly among runs: a run with a thousand requests does not delay one with ten. Pure.
 
-A free slot goes to the run that holds the fewest of them for its weight, and among equals to the one whose last turn is
-longest ago. Each run that has enough to do so holds its share of the slots at any time (max-min fairness), whatever its
-programs cost: counting requests instead would favour the run with the longest ones. With fewer slots than runs' weights
-add up to, shares are only as exact as one slot. Within a run: first come, first
+A free slot goes to the run that holds the fewest of them, and among equals to the one whose last turn is longest ago.
+Each run that has enough to do so holds the same share of the slots at any time (max-min fairness), whatever its
+programs cost: counting requests instead would favour the run with the longest ones. With declared shares it goes to the
+run that is furthest behind its share. Within a run: first come, first
 served, but requests that have begun before those that have not.
 """
 
 import itertools
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
-Item = TypeVar("Item")
+from evalrun_runtime.declared_shares import DeclaredShares
 
-EQUAL: Mapping[str, float] = MappingProxyType({})
+Item = TypeVar("Item")
 
 
 class _Waiting(Generic[Item]):
@@ -39,15 +38,15 @@ class _Waiting(Generic[Item]):
 class FairQueue(Generic[Item]):
     """Waiting items, by run."""
 
-    def __init__(self, gone: Callable[[Item], bool] = lambda item: False, weights: Mapping[str, float] = EQUAL) -> None:
+    def __init__(self, gone: Callable[[Item], bool] = lambda item: False, shares: DeclaredShares | None = None) -> None:
         """Start empty.
 
         Args:
             gone: says that nobody waits for an item any more; it is dropped when its turn comes.
-            weights: of runs whose weight is not 1.
+            shares: of the slots; None: equal ones.
         """
         self._gone = gone
-        self._weights = weights
+        self._shares = shares
         self._waiting: dict[str, _Waiting[Item]] = {}
         self._held: Counter[str] = Counter()
         self._turns = itertools.count(1)
@@ -55,6 +54,8 @@ class FairQueue(Generic[Item]):
 
     def push(self, run: str, item: Item, *, urgent: bool = False) -> None:
         """Add an item; an urgent one goes before those of its run that are not."""
+        if run not in self._waiting:
+            self._advance()
         self._waiting.setdefault(run, _Waiting()).of(urgent).append(item)
 
     def first(self) -> tuple[str, Item] | None:
@@ -63,16 +64,20 @@ class FairQueue(Generic[Item]):
             ((run, waiting),) = self._waiting.items()
             if self._any_left(waiting):
                 return run, waiting.next[0]
+        self._advance()
         for idle in [run for run, waiting in self._waiting.items() if not self._any_left(waiting)]:
             del self._waiting[idle]
             self._forget(idle)
         if not self._waiting:
             return None
-        run = min(self._waiting, key=self._turn)
+        run = self._next_run()
         return run, self._waiting[run].next[0]
 
-    def _turn(self, run: str) -> tuple[float, int]:
-        return self._held[run] / self._weights.get(run, 1.0), self._last_turn.get(run, 0)
+    def _next_run(self) -> str:
+        if self._shares is None:
+            return min(self._waiting, key=lambda run: (self._held[run], self._last_turn.get(run, 0)))
+        lacking = self._shares.lacking(self._waiting, self._held)
+        return min(self._waiting, key=lambda run: (-lacking[run], self._last_turn.get(run, 0)))
 
     def take(self, run: str) -> Item:
         """Take the run's first item out: it now holds a slot. Raises KeyError where the run has none waiting."""
@@ -90,11 +95,13 @@ class FairQueue(Generic[Item]):
 
     def hold(self, run: str) -> None:
         """Count a slot that the run holds."""
+        self._advance()
         self._held[run] += 1
         self._last_turn[run] = next(self._turns)
 
     def release(self, run: str) -> None:
         """Announce that the run gave a slot back."""
+        self._advance()
         self._held[run] -= 1
         self._forget(run)
 
@@ -106,6 +113,10 @@ class FairQueue(Generic[Item]):
         for run in runs:
             self._forget(run)
         return everything
+
+    def _advance(self) -> None:
+        if self._shares is not None:
+            self._shares.advance(self._waiting, self._held)
 
     def _any_left(self, waiting: "_Waiting[Item]") -> bool:
         while (items := waiting.next) and self._gone(items[0]):

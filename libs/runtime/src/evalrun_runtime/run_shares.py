@@ -1,11 +1,12 @@
 """Shares of the slots that settings declare for runs, as `RUN=WEIGHT`. Pure."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from evalrun_runtime.declared_shares import DeclaredShares
 from evalrun_runtime.settings import CommaSeparated
 
 
@@ -40,3 +41,8 @@ def shares_of(texts: Iterable[str]) -> dict[str, float]:
             raise ValueError(f"{text!r}: {run} has a weight already: name it once")
         shares[run] = share
     return shares
+
+
+def declared_shares(texts: Sequence[str], clock: Callable[[], float]) -> DeclaredShares | None:
+    """Return the shares that settings declare; None if they declare none."""
+    return DeclaredShares(shares_of(texts), clock) if texts else None

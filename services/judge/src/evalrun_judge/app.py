@@ -36,7 +36,7 @@ from evalrun_runtime.connections.tls_files import TlsFiles
 from evalrun_runtime.distribution import describe_install, own_version
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.late_arguments import ON_STDIN
-from evalrun_runtime.run_shares import shares_of
+from evalrun_runtime.run_shares import declared_shares
 from evalrun_runtime.tracing import past_span
 
 SERVICE_NAME = judge_pb2.DESCRIPTOR.services_by_name["JudgeService"].full_name
@@ -200,5 +200,5 @@ def build_pool(settings: JudgeSettings, sources: SandboxSources, metrics: JudgeM
         sleep=asyncio.sleep,
         randomness=random.Random(),  # noqa: S311 - spreads load, guards nothing
         metrics=metrics,
-        weights=shares_of(settings.share),
+        shares=declared_shares(settings.share, time.monotonic),
     )

@@ -50,7 +50,7 @@ from evalrun_runtime.connections.tls_files import TlsFiles
 from evalrun_runtime.deadlines import DeadlineError, deadline_of, seconds_left, until
 from evalrun_runtime.distribution import own_version
 from evalrun_runtime.exits import BadInputError
-from evalrun_runtime.run_shares import shares_of
+from evalrun_runtime.run_shares import declared_shares, shares_of
 from evalrun_runtime.tracing import HEADER, span
 
 logger = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class RewardService:
             lambda: settings.queue_limit, time.monotonic, max_bytes=settings.queue_mib * 1024 * 1024
         )
         shares = shares_of(settings.share)
-        places = FairSlots(settings.in_flight, shares)
+        places = FairSlots(settings.in_flight, declared_shares(settings.share, time.monotonic))
         metrics.declare(lambda run: run in shares or (self._callers is not None and run in self._callers.runs))
         metrics.watch(lambda: places.waiting, lambda: places.taken)
         self._calls = JudgeCalls(

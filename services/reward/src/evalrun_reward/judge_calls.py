@@ -2,14 +2,15 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_reward.retries import Cause, GiveUp, History, RetryAfter, after_failure, after_verdict
-from evalrun_runtime.fair_queue import EQUAL, FairQueue
+from evalrun_runtime.declared_shares import DeclaredShares
+from evalrun_runtime.fair_queue import FairQueue
 
 MAX_DIGESTS = 100_000
 
@@ -31,12 +32,12 @@ class NoVerdictError(Exception):
 
 
 class FairSlots:
-    """A limited number of slots. The run with the fewest slots for its weight gets the next free slot."""
+    """A limited number of slots. The run with the fewest slots, or furthest behind its share, gets the next one."""
 
-    def __init__(self, places: int, weights: Mapping[str, float] = EQUAL) -> None:
+    def __init__(self, places: int, shares: DeclaredShares | None = None) -> None:
         self._free = places
         self._places = places
-        self._queue: FairQueue[asyncio.Future[None]] = FairQueue(lambda place: place.done(), weights)
+        self._queue: FairQueue[asyncio.Future[None]] = FairQueue(lambda place: place.done(), shares)
         self.waiting = 0
 
     @property

@@ -5,7 +5,7 @@ Each module here knows those below it alone: `pool` > `hedged_calls` > `sandbox_
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 from evalrun_executor.api import RunReply, RunRequest
 from evalrun_judge.pool.hedged_calls import HedgedCalls
@@ -17,7 +17,7 @@ from evalrun_judge.pool.sandbox_endpoint import SandboxEndpoint
 from evalrun_judge.pool.sandbox_fleet import SandboxFleet, SandboxSources
 from evalrun_judge.pool.slot_queue import NoSandboxError, SlotQueue
 from evalrun_judge.sandboxes import SandboxBusyError, SandboxError, SubmitCall, SubmitReply
-from evalrun_runtime.fair_queue import EQUAL
+from evalrun_runtime.declared_shares import DeclaredShares
 
 
 class SandboxPool:
@@ -32,7 +32,7 @@ class SandboxPool:
         sleep: Callable[[float], Awaitable[None]],
         randomness: random.Random,
         metrics: PoolMetrics,
-        weights: Mapping[str, float] = EQUAL,
+        shares: DeclaredShares | None = None,
     ) -> None:
         """Create the pool; `start` takes the sandboxes into use.
 
@@ -43,13 +43,13 @@ class SandboxPool:
             sleep: waits that many seconds.
             randomness: for ties and for spreading delays.
             metrics: what is counted.
-            weights: of runs whose weight is not 1, for the slots.
+            shares: of the slots; None: equal ones.
         """
         self._policy = policy
         self._clock, self._sleep, self._random = clock, sleep, randomness
         self._metrics = metrics
         self._budget = RetryBudget(policy.retries)
-        self._queue = SlotQueue(randomness, weights)
+        self._queue = SlotQueue(randomness, shares)
         self._fleet = SandboxFleet(sources, policy, self._queue, clock=clock, sleep=sleep, randomness=randomness)
         self._calls = SandboxCalls(self._fleet, self._queue, self._budget, clock, metrics)
         self._hedged = HedgedCalls(policy.hedging, self._calls, clock, metrics.count_hedge)

@@ -5,11 +5,11 @@ The queue knows the sandboxes by their endpoints, which the fleet above it adds 
 
 import asyncio
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evalrun_judge.pool.sandbox_endpoint import SandboxEndpoint, pick
-from evalrun_runtime.fair_queue import EQUAL, FairQueue
+from evalrun_runtime.declared_shares import DeclaredShares
+from evalrun_runtime.fair_queue import FairQueue
 
 
 class NoSandboxError(Exception):
@@ -31,12 +31,12 @@ class SlotQueue:
 
     Args:
         randomness: chooses among sandboxes that are equally loaded.
-        weights: of runs whose weight is not 1.
+        shares: of the slots; None: equal ones.
     """
 
-    def __init__(self, randomness: random.Random, weights: Mapping[str, float] = EQUAL) -> None:
+    def __init__(self, randomness: random.Random, shares: DeclaredShares | None = None) -> None:
         self._random = randomness
-        self._waiting: FairQueue[_Waiter] = FairQueue(lambda waiter: waiter.granted.done(), weights)
+        self._waiting: FairQueue[_Waiter] = FairQueue(lambda waiter: waiter.granted.done(), shares)
         self.endpoints: list[SandboxEndpoint] = []
         """All sandboxes that there are now."""
 
