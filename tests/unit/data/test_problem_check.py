@@ -49,7 +49,38 @@ def test_every_mistake_is_listed_with_its_line(tmp_path: Path) -> None:
         "6: field 'ground_truth.test_list' is empty: a problem needs at least one test",
         f"7: problem 'add' is there twice (first {tmp_path / 'mine.jsonl'}:1)",
     ]
-    assert (found.rows, len(found.problems)) == (7, 5)
+    assert (found.rows, len(found.problems)) == (7, 4)
+
+
+CHECKED: dict[str, Any] = {
+    "task_id": "X/0", "prompt": "def f(x):\n", "entry_point": "f", "canonical_solution": "    return x\n",
+    "test": "def check(candidate):\n    assert candidate(1) == 1\n",
+}  # fmt: skip
+
+
+def test_a_published_row_loses_no_optional_field_to_a_typing_error(tmp_path: Path) -> None:
+    misspelt = {name.replace("solution", "soluton"): value for name, value in CHECKED.items()}
+    found = checked(tmp_path, {**misspelt, "entry_point": "g"}, {**CHECKED, "task_id": "X/1", "notes": "mine"})
+    said = [line.partition("mine.jsonl:")[2] for line in found.mistakes]
+    assert said == [
+        "1: field 'canonical_soluton' is not known: did you mean 'canonical_solution'?",
+        ("1: problem 'X/0': the entry_point 'g' stands neither in the prompt nor in the test: correct the name"),
+    ]
+
+
+def test_a_method_may_be_the_entry_point(tmp_path: Path) -> None:
+    row = {**CHECKED, "prompt": "class Solution:\n    def f(self, x):\n", "entry_point": "Solution().f"}
+    assert checked(tmp_path, row).mistakes == []
+
+
+def test_a_row_with_other_columns_than_those_before_says_so(tmp_path: Path) -> None:
+    found = checked(
+        tmp_path, {"question": "Add.", "test_list": ["assert f(1)"]}, {"instruction": "Add.", "checks": ["assert f(1)"]}
+    )
+    [mistake] = found.mistakes
+    assert mistake.endswith(
+        "is missing (expected text): it has other columns than the rows before (instruction, checks)"
+    )
 
 
 @pytest.mark.parametrize(

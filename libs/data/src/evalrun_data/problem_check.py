@@ -2,6 +2,7 @@
 
 import ast
 import difflib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,11 @@ RECORD_FIELDS: Final = (
     "dataset", "problem_id", "prompt", "ground_truth", "split", "data_source", "difficulty", "sandbox_dataset",
     "sandbox_id", "language", "limits", "comparator", "messages", "role", "date", "tags", "licence", "license",
 )  # fmt: skip
+SILENT_FIELDS: Final = (
+    "canonical_solution", "date", "difficulty", "language", "licence", "limits", "role", "split", "tags",
+    "test_setup_code",
+)  # fmt: skip
+"""Fields of published rows that may be absent: a misspelt one is lost without a word."""
 TEST_FIELDS: Final = ("test_list", "test_setup_code", "entry_point", "inputs", "outputs", "test")
 """Fields of tests that a row may hold at its top level, from which `ground_truth` is made."""
 ALIASES: Final[Mapping[str, str]] = {
@@ -32,14 +38,16 @@ EXAMPLE: Final = (
     '{"dataset": "ours", "problem_id": "add", "prompt": "Write add(a, b).", '
     '"ground_truth": {"test_list": ["assert add(1, 2) == 3"]}}'
 )
+NAMES_COLUMNS: Final = "or name the file's columns with --map THEIRS=OURS"
 SIMILAR: Final = 0.8
 
 
 @dataclass(frozen=True)
 class CheckedProblem:
-    """A problem that can be used."""
+    """A problem that can be read."""
 
     problem: Problem
+    row: int
     where: str
     """File and line."""
     reference: str | None
@@ -51,11 +59,20 @@ class CheckedFile:
     """The findings about a file."""
 
     found: list[CheckedProblem] = field(default_factory=list)
-    mistakes: list[str] = field(default_factory=list)
-    """One line each, with file and line."""
+    findings: list[tuple[int, str]] = field(default_factory=list)
+    """Number of the row, and the mistake in one line, with file and line."""
     rows: int = 0
     mapped: Mapping[str, str] = field(default_factory=dict)
     """Columns that were read by another name: theirs -> ours."""
+
+    @property
+    def mistakes(self) -> list[str]:
+        """The mistakes in the file's order."""
+        return [text for _, text in sorted(self.findings, key=lambda each: each[0])]
+
+    def add(self, row: int, *texts: str) -> None:
+        """Add mistakes of a row."""
+        self.findings += [(row, text) for text in texts]
 
     @property
     def problems(self) -> list[Problem]:
@@ -73,6 +90,7 @@ def check_file(source: str, renamed: Mapping[str, str], base_dir: Path = Path())
     """
     checked, seen = CheckedFile(), dict[tuple[str, str], str]()
     parser: Parser | None = None
+    columns: frozenset[str] = frozenset()
     rows = _rows(source, base_dir, checked)
     for row in rows:
         checked.rows += 1
@@ -81,15 +99,22 @@ def check_file(source: str, renamed: Mapping[str, str], base_dir: Path = Path())
             parser = parser or format_of(converted, source)
             problem = parser(converted, named_by_file(converted, source))
         except BadInputError as error:
-            text = str(error)
-            checked.mistakes.append(text if parser else f"{text}. A right row: {EXAMPLE}")
+            if parser is None:
+                checked.add(row.number, f"{error}. A right row: {EXAMPLE}; {NAMES_COLUMNS}")
+            elif columns and columns.isdisjoint(row.values):
+                checked.add(row.number, f"{error}: it has other columns than the rows before ({', '.join(row.values)})")
+            else:
+                checked.add(row.number, str(error))
             if parser is None and checked.rows == 1:
                 break
             continue
-        checked.mistakes += mistakes_in(problem, converted)
+        columns = columns or frozenset(row.values)
+        reference = published_reference(converted, problem)
+        checked.add(row.number, *mistakes_in(problem, converted, reference))
         if (first := seen.setdefault(problem.key, row.where)) != row.where:
-            checked.mistakes.append(f"{row.where}: problem '{problem.problem_id}' is there twice (first {first})")
-        checked.found.append(CheckedProblem(problem, row.where, published_reference(converted, problem)))
+            checked.add(row.number, f"{row.where}: problem '{problem.problem_id}' is there twice (first {first})")
+            continue
+        checked.found.append(CheckedProblem(problem, row.number, row.where, reference))
     return checked
 
 
@@ -98,13 +123,13 @@ def _rows(source: str, base_dir: Path, checked: CheckedFile) -> Iterator[Row]:
 
     def record_broken(error: BadInputError) -> None:
         checked.rows += 1
-        checked.mistakes.append(str(error))
+        checked.add(checked.rows, str(error))
 
     try:
         with Source(source, base_dir) as opened:
             yield from opened.rows(broken=record_broken)
     except BadInputError as error:
-        checked.mistakes.append(str(error))
+        checked.add(checked.rows + 1, str(error))
 
 
 def converted_row(row: Row, renamed: Mapping[str, str], checked: CheckedFile) -> Row:
@@ -147,17 +172,31 @@ def idle_program(problem: Problem) -> str | None:
     return "pass\n" if problem.language == "python" else "int main() { return 0; }\n"
 
 
-def mistakes_in(problem: Problem, row: Row) -> Iterator[str]:
-    """Yield the mistakes in a readable problem, one line each."""
+def mistakes_in(problem: Problem, row: Row, reference: str | None) -> Iterator[str]:
+    """Yield the mistakes in a readable problem, one line each.
+
+    Args:
+        problem: as it was read.
+        row: that it was read from.
+        reference: the program that the row publishes as a solution.
+    """
+    known = RECORD_FIELDS if row.has("ground_truth") else tuple(set(SILENT_FIELDS) - set(row.values))
     for name in row.values:
-        similar = difflib.get_close_matches(name, RECORD_FIELDS, 1, SIMILAR) if row.has("ground_truth") else []
-        if name not in RECORD_FIELDS and similar:
+        similar = [] if name in known else difflib.get_close_matches(name, known, 1, SIMILAR)
+        if similar:
             yield f"{row.where}: field '{name}' is not known: did you mean '{similar[0]}'?"
     tests = problem.ground_truth
     if problem.language != "python" or not isinstance(tests, AssertTests | CheckTest):
         return
     texts = tests.test_list if isinstance(tests, AssertTests) else (tests.test,)
     yield from _compile_errors(problem, row, texts)
+    if isinstance(tests, CheckTest) and tests.entry_point.isidentifier():
+        told = "\n".join((problem.prompt, tests.test, reference or ""))
+        if not re.search(rf"\b{re.escape(tests.entry_point)}\b", told):
+            yield (
+                f"{row.where}: problem '{problem.problem_id}': the entry_point '{tests.entry_point}' stands neither in "
+                "the prompt nor in the test: correct the name"
+            )
     if isinstance(tests, AssertTests) and not any(_names(tests.entry_point, text) for text in texts):
         yield (
             f"{row.where}: problem '{problem.problem_id}': no assert calls the entry_point '{tests.entry_point}': "

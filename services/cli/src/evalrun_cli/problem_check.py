@@ -11,7 +11,7 @@ import click
 from evalrun_cli.local.options import LocalOptions
 from evalrun_cli.printable_text import printable
 from evalrun_data.formats.record import record_of
-from evalrun_data.problem_check import CheckedFile, CheckedProblem, check_file, idle_program
+from evalrun_data.problem_check import CheckedFile, check_file, idle_program
 from evalrun_data.records import Problem
 from evalrun_data.responses import load_responses
 from evalrun_runtime.exits import BadInputError, ExitCode
@@ -45,7 +45,7 @@ def check_files(
     checked = [check_file(file, names) for file in files]
     if options is not None:
         for found in checked:
-            found.mistakes += _mistakes_of_runs(found.found, _given(references, found.problems), options)
+            _add_mistakes_of_runs(found, _given(references, found.problems), options)
     for file, found in zip(files, checked, strict=True):
         for line in (*found.mistakes, *_summary(file, found)):
             click.echo(printable(line))
@@ -82,11 +82,13 @@ def _given(references: str | None, problems: Sequence[Problem]) -> Mapping[tuple
     return found
 
 
-def _mistakes_of_runs(
-    found: Sequence[CheckedProblem], given: Mapping[tuple[str, str], str], options: LocalOptions
-) -> list[str]:
-    """Judge each problem's reference and a program that does nothing. Return the mistakes, one line each."""
-    by_key = {each.problem.key: each for each in found}
+def _add_mistakes_of_runs(checked: CheckedFile, given: Mapping[tuple[str, str], str], options: LocalOptions) -> None:
+    """Judge each problem's reference and a program that does nothing, and add the mistakes that this shows.
+
+    A problem with a mistake already is left out: what it shows would be the same mistake again.
+    """
+    broken = {row for row, _ in checked.findings}
+    by_key = {each.problem.key: each for each in checked.found if each.row not in broken}
     answers = []
     for key, each in by_key.items():
         programs = {IDLE: idle_program(each.problem), REFERENCE: given.get(key, each.reference)}
@@ -96,14 +98,12 @@ def _mistakes_of_runs(
             if program is not None
         ]
     if not answers:
-        return []
-    mistakes = []
+        return
     for row in _judged([each.problem for each in by_key.values()], answers, options):
         each = by_key[row["dataset"], row["problem_id"]]
         says = _mistake_of(row)
         if says is not None:
-            mistakes.append(f"{each.where}: problem '{each.problem.problem_id}': {says}")
-    return mistakes
+            checked.add(each.row, f"{each.where}: problem '{each.problem.problem_id}': {says}")
 
 
 def _judged(problems: Sequence[Problem], answers: Sequence[object], options: LocalOptions) -> list[dict[str, Any]]:
