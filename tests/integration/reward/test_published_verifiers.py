@@ -12,15 +12,15 @@ from builders.reward.stack import reward_stack
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "tests" / "builders" / "reward" / "verifiers_side.py"
-INTERPRETER = "EVALRUN_TEST_VERIFIERS"
+
 TRUTH = {"inputs": ["1\n", "2\n"], "outputs": ["1\n", "4\n"]}
 WANTED = {"print(int(input()) ** 2)": 1.0, "print(1)": 0.5, "print('no')": 0.0, "print(": 0.0}
 
 
 async def test_a_trace_gets_the_judges_reward_or_an_error_and_never_a_zero_instead(tmp_path: Path) -> None:
-    python = os.environ.get(INTERPRETER)
+    python = os.environ.get("EVALRUN_TEST_VERIFIERS")
     if not python:
-        pytest.skip(f"{INTERPRETER} names no interpreter with verifiers (docs/testing.md)")
+        pytest.skip("EVALRUN_TEST_VERIFIERS names no interpreter with verifiers (docs/testing.md)")
     rows: list[dict[str, Any]] = [{"ground_truth": TRUTH, "solution": f"```python\n{code}\n```"} for code in WANTED]
     rows.append({"ground_truth": None, "solution": "print(1)"})
     async with reward_stack(tmp_path) as (service,):

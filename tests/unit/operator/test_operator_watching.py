@@ -115,18 +115,24 @@ async def test_what_a_later_list_shows_unchanged_is_not_taken_over_again() -> No
     assert taken == ["1", "2"]
 
 
-async def test_where_no_watch_is_possible_lists_follow_ever_later() -> None:
-    """Each list that worked had made the wait short again: every kind was listed five times a second."""
+@pytest.mark.parametrize("code", [403, 200])
+async def test_where_no_watch_is_possible_or_each_ends_at_once_lists_follow_ever_later(code: int) -> None:
+    """Each list that worked had made the wait short again: every kind was listed five times a second.
+
+    With 200 a proxy ends each watch at once and as if it were over, which left no pause at all.
+    """
     times: asyncio.Queue[float] = asyncio.Queue()
 
     class Timed(Server):
         def answer(self, request: httpx2.Request) -> httpx2.Response:
             if "watch=true" not in str(request.url):
                 times.put_nowait(asyncio.get_running_loop().time())
+            elif code == 200:
+                return httpx2.Response(200, content=b"", request=request)
             return super().answer(request)
 
     children = Children(lambda _: None)
-    async with client_of(Timed([[pod("a")]], code=403)) as client:
+    async with client_of(Timed([[pod("a")]], code=code)) as client:
         watch = Watch(client, KINDS["Pod"], None, children, set())
         task = asyncio.create_task(watch.run())
         async with asyncio.timeout(50):

@@ -112,20 +112,24 @@ class Watch:
                 listed_at = loop.time()
                 async with asyncio.timeout(SESSION_SECONDS + 30):  # a dead connection says nothing
                     await self._follow(version)
-                errors = 0
+                ended = True
             except TimeoutError:
                 errors = 0
+                continue
             except httpx2.HTTPError as error:
                 if self._is_lasting(error):
                     await asyncio.sleep(self._missing_seconds)
                     continue
                 self.trouble = " ".join(str(error).split())[:500] or type(error).__name__
                 logger.warning("watching %s: %s; listing it again", self.kind.plural, self.trouble)
-                # Only after a watch that lasted: where none is possible, list would follow list without a pause.
-                if loop.time() - listed_at > ERROR_SECONDS[-1]:
-                    errors = 0
-                await asyncio.sleep(ERROR_SECONDS[min(errors, len(ERROR_SECONDS) - 1)])
-                errors += 1
+                ended = False
+            # Only after a watch that lasted: where each breaks or ends at once, list would follow list without a pause.
+            if loop.time() - listed_at > ERROR_SECONDS[-1]:
+                errors = 0
+                if ended:
+                    continue
+            await asyncio.sleep(ERROR_SECONDS[min(errors, len(ERROR_SECONDS) - 1)])
+            errors += 1
 
     def _is_lasting(self, error: httpx2.HTTPError) -> bool:
         """Take over that the kind is not served, or the namespace not ours, which only the user can change."""
