@@ -54,6 +54,24 @@ async def test_an_item_that_waits_for_elsewhere_holds_up_nobody() -> None:
     assert (await picky).endpoint.name == "b"
 
 
+async def test_an_endpoint_that_opens_while_an_item_is_refused_wakes_it() -> None:
+    """The time was read once to refuse the item and once more to set the timer: between them the endpoint had opened,
+    so that none was set, and where nothing else was in flight the generator waited for ever."""
+    closed, opened = 0.001, 60.0
+    readings = [0.0, 0.0]
+    one = EndpointFleet(
+        BalancerLimits(initial_ejection_seconds=0.01), random.Random(0), lambda: readings.pop(0) if readings else opened
+    )
+    one.join(FakeEndpoint("a"), 1)
+    readings[:] = [0.0]
+    permit = await one.acquire()
+    readings[:] = [0.0, 0.0, 0.0]
+    one.failed(permit, unreachable("refused"))
+    readings[:] = [closed, closed]  # whatever is read after these two refusals is late
+    permit = await asyncio.wait_for(one.acquire(), 5)
+    assert permit.endpoint.name == "a"
+
+
 async def test_waiting_items_go_when_an_ejected_endpoint_returns() -> None:
     one = fleet(a=4)
     one.failed(await one.acquire(), unreachable("refused"))

@@ -80,7 +80,7 @@ class EndpointFleet:
             avoid: the endpoint where the item has just failed.
             first: go to the front of the queue, so that a retried item does not fall behind the others.
         """
-        if not self._waiting and (permit := self._take(avoid)) is not None:
+        if not self._waiting and (permit := self._take(avoid, self._now())) is not None:
             return permit
         waiter: asyncio.Future[Permit] = asyncio.get_running_loop().create_future()
         if first:
@@ -130,8 +130,8 @@ class EndpointFleet:
         for notify in self.on_trouble:
             notify()
 
-    def _take(self, avoid: str | None) -> Permit | None:
-        chosen = balancer.choose(self._states.values(), self._now(), avoid)
+    def _take(self, avoid: str | None, now: float) -> Permit | None:
+        chosen = balancer.choose(self._states.values(), now, avoid)
         if chosen is None:
             return None
         self._states[chosen.name] = balancer.after_sending(chosen)
@@ -139,27 +139,28 @@ class EndpointFleet:
 
     def _serve(self) -> None:
         """Assign free slots to waiting requests in order, skipping any request that avoids the only free endpoint."""
+        # One time for all of it: an endpoint that opened between the refusal and the timer would wake nobody.
+        now = self._now()
         passed_over: list[tuple[asyncio.Future[Permit], str | None]] = []
         refused: set[str | None] = set()
         while self._waiting and None not in refused:
             waiter, avoid = self._waiting.popleft()
             if waiter.done():
                 continue
-            permit = None if avoid in refused else self._take(avoid)
+            permit = None if avoid in refused else self._take(avoid, now)
             if permit is None:
                 refused.add(avoid)
                 passed_over.append((waiter, avoid))
             else:
                 waiter.set_result(permit)
         self._waiting.extendleft(reversed(passed_over))
-        self._set_timer()
+        self._set_timer(now)
 
-    def _set_timer(self) -> None:
+    def _set_timer(self, now: float) -> None:
         """Schedule the next assignment for when a closed endpoint opens."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        now = self._now()
         opening = balancer.next_opening(self._states.values(), now) if self._waiting else None
         if opening is not None:
             # Slightly later than due, so that the clock has passed the time.
