@@ -16,7 +16,7 @@ SERVICE_LEVELS := $(filter-out $(COMMAND_LEVELS) $(JUDGE_LEVELS),$(PROCESS_LEVEL
 TYPES = $(or $(EVALRUN_CACHE),$(HOME)/.cache/evalrun)/mypy/$(shell cat requirements/base.txt requirements/dev.txt | sha256sum | cut -c 1-16).tar
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-all-data test-liars test-e2e-rollout test-e2e-faults test-e2e-nodes check docs unit test test-e2e test-images test-services test-judge test-commands test-cluster test-chart bench bench-gates bench-schedules test-autoscaling kill-gates kill-runs fuzz-operator edit-bundles sbom release clean
+.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-all-data test-liars test-e2e-rollout test-e2e-faults test-e2e-nodes check docs unit fast-tests test-fast test test-e2e test-images test-services test-judge test-commands test-cluster test-chart bench bench-gates bench-schedules test-autoscaling kill-gates kill-runs fuzz-operator edit-bundles sbom release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,8 +70,14 @@ check: $(VENV)/.dev ## lint, types, layers, and that what is generated is up to 
 docs: dist/docs-env/.made ## build the documentation into dist/docs, for any web server; a broken link is an error
 	dist/docs-env/bin/python tools/build_docs.py
 
-unit: $(VENV)/.dev ## the tests that need nothing but this checkout: two minutes
+unit: $(VENV)/.dev ## the tests that need nothing but this checkout
 	$(BIN)/pytest $(FAST_LEVELS)
+
+test-fast: $(VENV)/.dev ## what a change most likely breaks: check, contracts and the quick unit tests; four minutes on two cores
+	$(MAKE) --no-print-directory --jobs=2 check fast-tests
+
+fast-tests: $(VENV)/.dev
+	$(BIN)/pytest --numprocesses=auto -m "not slow" --quiet $(FAST_LEVELS)
 
 test-e2e-faults: $(VENV)/.dev ## upgrades, refusals, strangers, thirty runs at once on the real pods of KUBECONFIG's cluster
 	EVALRUN_TEST_E2E_FAULTS=required CI=true $(BIN)/pytest tests/e2e/faults -s
@@ -81,7 +87,7 @@ test-e2e-nodes: $(VENV)/.dev ## lose a node at 20 moments of a run by each kind 
 
 # Byte code is kept even where the environment says otherwise (PYTHONDONTWRITEBYTECODE): tests start many hundred processes,
 # and one that compiles all that it imports takes, on a busy machine, 2.1 s of CPU to start an aggregator instead of 1.2.
-unit test test-e2e test-images test-services test-judge test-commands test-cluster test-chart: export PYTHONDONTWRITEBYTECODE :=
+unit fast-tests test test-e2e test-images test-services test-judge test-commands test-cluster test-chart: export PYTHONDONTWRITEBYTECODE :=
 test-rollout test-peers test-all-data test-liars: export PYTHONDONTWRITEBYTECODE :=
 
 # Four at a time, since tests mostly wait for processes and pods, and fewer left two cores idle. What fails soon comes

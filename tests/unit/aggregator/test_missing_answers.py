@@ -24,6 +24,8 @@ from evalrun_results.comparisons.run_gate import decision_of
 from evalrun_results.samples import SampleResult
 from evalrun_runtime.exits import BadInputError
 
+pytestmark = pytest.mark.slow
+
 TWO = RunItems([DatasetItems("a", ["a1", "a2"]), DatasetItems("b", ["b1"])], samples=3)
 
 

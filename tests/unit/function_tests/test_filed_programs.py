@@ -12,7 +12,7 @@ from evalrun_judge.extraction import SubmissionMode
 from evalrun_judge.families.function import program_after
 from evalrun_judge.submission import AssertTests, CheckTest
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 CLASSES = (
     *("forging-equality", "methods-and-escapes", "monkeypatching-and-wire", "more-forging", "nondeterminism"),

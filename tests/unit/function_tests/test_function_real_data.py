@@ -14,6 +14,7 @@ from evalrun_judge.function_tests.session import AssertTests, CheckTest, recordi
 
 # The data's own: compiling a program with "\\d" in an ordinary string warns.
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::SyntaxWarning"),
 ]

@@ -19,6 +19,7 @@ from evalrun_data.rows import Row
 from evalrun_judge.submission import AssertTests, CheckTest
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.timeout(3600 if ALL_DATA else 600),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::SyntaxWarning"),

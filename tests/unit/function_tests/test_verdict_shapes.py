@@ -7,6 +7,8 @@ import pytest
 from builders.judge.function_tests import WarmForks
 from builders.judge.verdict_shapes import Shape, judged, plainly, shapes
 
+pytestmark = pytest.mark.slow
+
 SHAPES = list(shapes())
 
 

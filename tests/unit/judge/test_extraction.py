@@ -212,7 +212,7 @@ def test_extract_of_a_text_that_may_not_compile_offers_its_definitions(answer: s
 def test_hostile_texts_take_linear_time(text: str) -> None:
     started = time.process_time()
     extract(text, language="python", mode=SubmissionMode.AUTO, entry_point="f")
-    assert time.process_time() - started < 3.0
+    assert time.process_time() - started < 30.0  # a second or two; minutes where it is the square
 
 
 SOLUTION = "```python\ndef double(x):\n    return 2 * x\n```\n"

@@ -11,6 +11,8 @@ from evalrun_data.governance.compared_texts import ProblemText, problem_text, so
 from evalrun_data.governance.near_duplicates import ComparedText, ReferenceIndex
 from evalrun_data.readers import iter_source_rows
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass
 class Measured:

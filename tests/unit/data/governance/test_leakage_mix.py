@@ -12,6 +12,8 @@ from evalrun_data.governance.audit import DatasetTexts, compare
 from evalrun_data.governance.compared_texts import ProblemText, problem_text, solution_of, text_sha256
 from evalrun_data.readers import iter_source_rows
 
+pytestmark = pytest.mark.slow
+
 SEED = 2026
 """No threshold was chosen by the mix of this seed, nor by its templates."""
 

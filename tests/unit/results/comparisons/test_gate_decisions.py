@@ -12,6 +12,8 @@ from evalrun_results.comparisons.run_gate import NOTHING_SAID, baseline_place, d
 from evalrun_results.samples import SampleResult
 from evalrun_runtime.exits import BadInputError
 
+pytestmark = pytest.mark.slow
+
 PASS, FAIL, INCONCLUSIVE = GateDecision
 
 

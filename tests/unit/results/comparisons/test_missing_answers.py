@@ -15,6 +15,8 @@ from evalrun_results.comparisons.run_gate import Drawn, decision_of
 from evalrun_results.comparisons.several import compare_several, configurations_of
 from evalrun_results.samples import SampleResult
 
+pytestmark = pytest.mark.slow
+
 PASS, FAIL, INCONCLUSIVE = GateDecision
 KINDS = [
     {},
