@@ -22,10 +22,9 @@ RECORD_FIELDS: Final = (
     "sandbox_id", "language", "limits", "comparator", "messages", "role", "date", "tags", "licence", "license",
 )  # fmt: skip
 SILENT_FIELDS: Final = (
-    "canonical_solution", "date", "difficulty", "language", "licence", "limits", "role", "split", "tags",
-    "test_setup_code",
+    "canonical_solution", "date", "difficulty", "language", "limits", "role", "split", "tags", "test_setup_code",
 )  # fmt: skip
-"""Fields of published rows that may be absent: a misspelt one is lost without a word."""
+"""Fields of published rows that may be absent: without this, a misspelt one would be lost without a word."""
 TEST_FIELDS: Final = ("test_list", "test_setup_code", "entry_point", "inputs", "outputs", "test")
 """Fields of tests that a row may hold at its top level, from which `ground_truth` is made."""
 ALIASES: Final[Mapping[str, str]] = {
@@ -180,9 +179,10 @@ def mistakes_in(problem: Problem, row: Row, reference: str | None) -> Iterator[s
         row: that it was read from.
         reference: the program that the row publishes as a solution.
     """
-    known = RECORD_FIELDS if row.has("ground_truth") else tuple(set(SILENT_FIELDS) - set(row.values))
+    wanted = RECORD_FIELDS if row.has("ground_truth") else [name for name in SILENT_FIELDS if name not in row.values]
     for name in row.values:
-        similar = [] if name in known else difflib.get_close_matches(name, known, 1, SIMILAR)
+        is_known = name in RECORD_FIELDS or name in SILENT_FIELDS
+        similar = [] if is_known else difflib.get_close_matches(name, wanted, 1, SIMILAR)
         if similar:
             yield f"{row.where}: field '{name}' is not known: did you mean '{similar[0]}'?"
     tests = problem.ground_truth

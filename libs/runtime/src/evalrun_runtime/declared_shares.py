@@ -31,12 +31,12 @@ class DeclaredShares:
         """
         now = self.clock()
         elapsed, self._seen = now - self._seen, now
-        if len(waiting) < 2:
-            self._carried.clear()
-            return
-        for run, share in self._shares(waiting, held, 0).items():
-            carried = self._carried.get(run, 0.0) + (share - held.get(run, 0)) * elapsed
-            self._carried[run] = min(MAX_CARRY, max(-MAX_CARRY, carried))
+        carried = {}
+        if len(waiting) > 1:
+            for run, share in self._shares(waiting, held, 0).items():
+                whole = self._carried.get(run, 0.0) + (share - held.get(run, 0)) * elapsed
+                carried[run] = min(MAX_CARRY, max(-MAX_CARRY, whole))
+        self._carried = carried  # nothing is kept of a run that does not wait: a gateway sees thousands
 
     def lacking(self, waiting: Collection[str], held: Mapping[str, int]) -> dict[str, float]:
         """Return how many slots each run that waits would lack if nobody got the next one."""
