@@ -7,8 +7,8 @@ from evalrun_aggregator.ledger.items import unpack_row
 from evalrun_aggregator.start.datasets import RunDataset
 from evalrun_aggregator.start.problems import RunProblems
 
-NAMED_PROBLEMS: Final = 20
-"""Problems without an answer that are named; results.jsonl has all."""
+NAMED_PROBLEMS: Final = 5
+"""Problems without an answer that are named in the line."""
 
 
 def partial_because(ended_early: str, missing: Sequence[int], problems: RunProblems) -> str:
@@ -33,7 +33,7 @@ def lacking_answers(rows: Sequence[int], problems: RunProblems) -> str:
     found = [problems.problem_at(position) for position in positions]
     several = len(problems.datasets) > 1
     names = [f"{each.spec.name} {problem.problem_id}" if several else problem.problem_id for each, problem in found]
-    more = f", and {len(names) - NAMED_PROBLEMS} more" if len(names) > NAMED_PROBLEMS else ""
+    more = f" and {len(names) - NAMED_PROBLEMS} more, all in results.jsonl" if len(names) > NAMED_PROBLEMS else ""
     lack = "problems lacks" if len(names) == 1 else "problems lack"
     named = ", ".join(names[:NAMED_PROBLEMS])
     return f"{len(names)} of {problems.items.problems} {lack} an answer ({named}{more})"
