@@ -148,7 +148,7 @@ def test_an_unknown_part_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_image_is_built_again_if_anything_that_goes_into_it_has_changed(tmp_path: Path) -> None:
-    (tmp_path / ".dockerignore").write_text("*\n!libs\n!lock.txt\n**/*.pyc\n")
+    (tmp_path / ".dockerignore").write_text("*\n!libs\n!lock.txt\n**/__pycache__\n")
     (tmp_path / "Dockerfile").write_text("FROM base\n")
     (tmp_path / "lock.txt").write_text("grpcio==1\n")
     source = tmp_path / "libs" / "source.py"
@@ -156,7 +156,11 @@ def test_an_image_is_built_again_if_anything_that_goes_into_it_has_changed(tmp_p
     source.write_text("a = 1\n")
     seen = [digest_of_inputs(tmp_path, "Dockerfile", ["--target=judge"])]
 
-    for ignored in (tmp_path / "README.md", source.with_suffix(".pyc")):
+    byte_code = source.parent / "__pycache__"
+    byte_code.mkdir()
+    half_written = byte_code / "source.cpython-311.pyc.139693009422784"
+    half_written.symlink_to("gone")  # as one that is renamed while it is read
+    for ignored in (tmp_path / "README.md", byte_code / "source.cpython-311.pyc"):
         ignored.write_text("no part of a build")
     assert digest_of_inputs(tmp_path, "Dockerfile", ["--target=judge"]) == seen[0]
 
