@@ -52,6 +52,15 @@ def test_every_mistake_is_listed_with_its_line(tmp_path: Path) -> None:
     assert (found.rows, len(found.problems)) == (7, 4)
 
 
+def test_a_line_that_cannot_be_read_is_no_mistake_of_the_row_before_it(tmp_path: Path) -> None:
+    (file := tmp_path / "mine.jsonl").write_text(f"\n{json.dumps(RIGHT)}\nnot json\n")
+    found = check_file(str(file), {})
+    [(position, text)] = found.findings
+    [problem] = found.found
+    assert "mine.jsonl:3: not JSON" in text
+    assert problem.row == 2 < position < 3
+
+
 CHECKED: dict[str, Any] = {
     "task_id": "X/0", "prompt": "def f(x):\n", "entry_point": "f", "canonical_solution": "    return x\n",
     "test": "def check(candidate):\n    assert candidate(1) == 1\n",

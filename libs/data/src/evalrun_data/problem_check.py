@@ -58,8 +58,8 @@ class CheckedFile:
     """The findings about a file."""
 
     found: list[CheckedProblem] = field(default_factory=list)
-    findings: list[tuple[int, str]] = field(default_factory=list)
-    """Number of the row, and the mistake in one line, with file and line."""
+    findings: list[tuple[float, str]] = field(default_factory=list)
+    """Number of the row, between two rows where one cannot be read; the mistake in one line, with file and line."""
     rows: int = 0
     mapped: Mapping[str, str] = field(default_factory=dict)
     """Columns that were read by another name: theirs -> ours."""
@@ -69,8 +69,8 @@ class CheckedFile:
         """The mistakes in the file's order."""
         return [text for _, text in sorted(self.findings, key=lambda each: each[0])]
 
-    def add(self, row: int, *texts: str) -> None:
-        """Add mistakes of a row."""
+    def add(self, row: float, *texts: str) -> None:
+        """Add mistakes, each in one line, at a row's number in the file."""
         self.findings += [(row, text) for text in texts]
 
     @property
@@ -100,12 +100,12 @@ def check_file(source: str, renamed: Mapping[str, str], base_dir: Path = Path())
         except BadInputError as error:
             if parser is None:
                 checked.add(row.number, f"{error}. A right row: {EXAMPLE}; {NAMES_COLUMNS}")
+                if checked.rows == 1:
+                    break
             elif columns and columns.isdisjoint(row.values):
                 checked.add(row.number, f"{error}: it has other columns than the rows before ({', '.join(row.values)})")
             else:
                 checked.add(row.number, str(error))
-            if parser is None and checked.rows == 1:
-                break
             continue
         columns = columns or frozenset(row.values)
         reference = published_reference(converted, problem)
@@ -120,15 +120,19 @@ def check_file(source: str, renamed: Mapping[str, str], base_dir: Path = Path())
 def _rows(source: str, base_dir: Path, checked: CheckedFile) -> Iterator[Row]:
     """Yield the rows of a file up to the first unreadable row."""
 
+    number = 0
+
     def record_broken(error: BadInputError) -> None:
         checked.rows += 1
-        checked.add(checked.rows, str(error))
+        checked.add(number + 0.5, str(error))
 
     try:
         with Source(source, base_dir) as opened:
-            yield from opened.rows(broken=record_broken)
+            for row in opened.rows(broken=record_broken):
+                number = row.number
+                yield row
     except BadInputError as error:
-        checked.add(checked.rows + 1, str(error))
+        checked.add(number + 0.5, str(error))
 
 
 def converted_row(row: Row, renamed: Mapping[str, str], checked: CheckedFile) -> Row:
