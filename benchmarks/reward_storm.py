@@ -73,7 +73,7 @@ def ask(url: str, run: str, number: int, cpu_ms: float) -> dict[str, Any]:
 
 
 async def storm(url: str, calls: int, cpu_ms: float) -> dict[str, Job]:
-    """Run both jobs at once."""
+    """Start both jobs, let them begin together, and return what each saw."""
     processes = {}
     for run, share in JOBS.items():
         command = [sys.executable, __file__, "--job", run, "--url", url, "--calls", str(int(calls * share))]
@@ -97,7 +97,7 @@ async def storm(url: str, calls: int, cpu_ms: float) -> dict[str, Job]:
 
 
 def shares_while_both_waited(jobs: dict[str, Job]) -> dict[str, float]:
-    """Return each job's share of the calls that ended before the first job had none left."""
+    """Return each job's share of the calls that ended while both jobs still waited for some."""
     end = min(job.ended[-1] for job in jobs.values())
     counts = {run: sum(1 for moment in job.ended if moment <= end) for run, job in jobs.items()}
     return {run: count / sum(counts.values()) for run, count in counts.items()}

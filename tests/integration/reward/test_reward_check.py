@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evalrun_cli.reward_check.passes import WAYS
+from evalrun_cli.reward_check.ways import WAYS
 from evalrun_trainers import check_process
 
 pytestmark = pytest.mark.timeout(600)

@@ -5,7 +5,7 @@ import pytest
 from evalrun_runtime.run_shares import shares_of
 
 
-def test_a_run_may_hold_signs_of_equality() -> None:
+def test_a_runs_name_may_hold_an_equals_sign() -> None:
     assert shares_of(["grpo-7b=3", "a=b=0.5"]) == {"grpo-7b": 3.0, "a=b": 0.5}
 
 

@@ -3,8 +3,8 @@
 A free slot goes to the run that holds the fewest of them, and among equals to the one whose last turn is longest ago.
 Each run that has enough to do so holds the same share of the slots at any time (max-min fairness), whatever its
 programs cost: counting requests instead would favour the run with the longest ones. With declared shares it goes to the
-run that is furthest behind its share. Within a run: first come, first
-served, but requests that have begun before those that have not.
+run that is furthest behind its share. Within a run: first come, first served, but requests that have begun before those
+that have not.
 """
 
 import itertools

@@ -50,7 +50,7 @@ from evalrun_runtime.connections.tls_files import TlsFiles
 from evalrun_runtime.deadlines import DeadlineError, deadline_of, seconds_left, until
 from evalrun_runtime.distribution import own_version
 from evalrun_runtime.exits import BadInputError
-from evalrun_runtime.run_shares import declared_shares, shares_of
+from evalrun_runtime.run_shares import declared_shares
 from evalrun_runtime.tracing import HEADER, span
 
 logger = logging.getLogger(__name__)
@@ -96,9 +96,10 @@ class RewardService:
         self._admission = Admission(
             lambda: settings.queue_limit, time.monotonic, max_bytes=settings.queue_mib * 1024 * 1024
         )
-        shares = shares_of(settings.share)
-        places = FairSlots(settings.in_flight, declared_shares(settings.share, time.monotonic))
-        metrics.declare(lambda run: run in shares or (self._callers is not None and run in self._callers.runs))
+        shares = declared_shares(settings.share, time.monotonic)
+        places = FairSlots(settings.in_flight, shares)
+        weighted = {} if shares is None else shares.weights
+        metrics.declare(lambda run: run in weighted or (self._callers is not None and run in self._callers.runs))
         metrics.watch(lambda: places.waiting, lambda: places.taken)
         self._calls = JudgeCalls(
             judge,

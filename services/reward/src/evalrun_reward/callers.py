@@ -1,11 +1,11 @@
 """Callers with a token of their own: each is one run, whatever run its requests name."""
 
-import hmac
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from aiohttp import web
 
+from evalrun_runtime.connections.bearer_tokens import carries
 from evalrun_runtime.connections.reloaded_files import ReloadedFiles
 
 CALLER: web.RequestKey[str] = web.RequestKey("caller", str)
@@ -13,7 +13,7 @@ CALLER: web.RequestKey[str] = web.RequestKey("caller", str)
 
 
 def run_of(request: web.Request, named: str) -> str:
-    """Return the run on whose behalf a request is: its caller's, or the one that it names."""
+    """Return the run that a request's token belongs to, or the run that the request names if it belongs to none."""
     caller: str | None = request.get(CALLER)
     return named if caller is None else caller
 
@@ -38,10 +38,9 @@ class Callers:
 
     def run_of(self, authorization: str) -> str | None:
         """Return the run of an Authorization header's token; None if the token is no caller's."""
-        given = authorization.encode(errors="replace")
         found = None
         for run, token in self._file.current.items():  # all of them: the time tells nothing of a token
-            if hmac.compare_digest(given, f"Bearer {token}".encode()):
+            if carries(authorization, token):
                 found = run
         return found
 

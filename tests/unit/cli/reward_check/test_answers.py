@@ -8,7 +8,7 @@ from evalrun_cli.reward_check.answers import make_answers
 
 
 def outputs(program: str, given: str) -> str:
-    """Run one of our own programs here."""
+    """Return what a program of an answer prints for an input; nothing if it divides by zero."""
     printed = io.StringIO()
     try:
         with contextlib.redirect_stdout(printed):

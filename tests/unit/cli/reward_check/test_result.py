@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from evalrun_cli.reward_check.result import EVALRUN, OWN, Pass, Row, Trouble, exit_code, json_of, row_of
+from evalrun_cli.reward_check.result import Pass, Row, Trouble, exit_code, json_of, row_of
+from evalrun_cli.reward_check.ways import EVALRUN, OWN
 from evalrun_runtime.exits import ExitCode
 
 DESERVED = [1.0, 0.5, 0.0]

@@ -7,15 +7,14 @@ import click
 
 from evalrun_cli.commands.group import evalrun, judged_here, reported
 from evalrun_cli.local.options import LocalOptions, Printing
-
-TRAINERS = ("verl", "openrlhf", "none")
+from evalrun_cli.reward_check.ways import WAYS
 
 
 @evalrun.command(name="reward-check")
 @click.option(
     "--trainer",
     required=True,
-    type=click.Choice(TRAINERS),
+    type=click.Choice(list(WAYS)),
     help="Who asks for the rewards. none: the package evalrun_trainers, without a trainer.",
 )
 @click.option(

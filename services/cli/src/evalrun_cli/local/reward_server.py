@@ -58,31 +58,30 @@ def add_default_store(arguments: Sequence[str], environment: Mapping[str, str], 
 
 def take_own_sandbox(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[list[str], bool]:
     """Return the arguments without `--live-sandbox own`, and whether they or the variable contained it."""
-    kept: list[str] = []
-    found = environment.get(LIVE_VARIABLE) == OWN_SANDBOX
-    rest = iter(arguments)
-    for argument in rest:
-        name, equals, value = argument.partition("=")
-        if name != LIVE_FLAG:
-            kept.append(argument)
-            continue
-        value = value if equals else next(rest, "")
-        if value == OWN_SANDBOX:
-            found = True
-        else:
-            kept += [LIVE_FLAG, value]
-    return kept, found
+    kept, addresses = split_flag(arguments, LIVE_FLAG)
+    others = [address for address in addresses if address != OWN_SANDBOX]
+    found = len(others) < len(addresses) or environment.get(LIVE_VARIABLE) == OWN_SANDBOX
+    return [*kept, *(part for address in others for part in (LIVE_FLAG, address))], found
 
 
 def share_flags(arguments: Sequence[str]) -> list[str]:
     """Return the flags `--share` among the arguments: the judge shares its slots as the service does."""
+    _, shares = split_flag(arguments, SHARE_FLAG)
+    return [part for share in shares for part in (SHARE_FLAG, share)]
+
+
+def split_flag(arguments: Sequence[str], flag: str) -> tuple[list[str], list[str]]:
+    """Return the arguments without a flag, and the flag's values, written as `FLAG VALUE` or `FLAG=VALUE`."""
     kept: list[str] = []
+    values: list[str] = []
     rest = iter(arguments)
     for argument in rest:
         name, equals, value = argument.partition("=")
-        if name == SHARE_FLAG:
-            kept += [SHARE_FLAG, value if equals else next(rest, "")]
-    return kept
+        if name == flag:
+            values.append(value if equals else next(rest, ""))
+        else:
+            kept.append(argument)
+    return kept, values
 
 
 def serve_reward(arguments: Sequence[str], options: LocalOptions) -> ExitCode:
@@ -169,13 +168,5 @@ async def _run(logs: Path, arguments: Sequence[str], options: LocalOptions, serv
 
 def _without_port(arguments: Sequence[str]) -> tuple[list[str], str]:
     """Return the flags without `--port`, and its value: it is named once more at each start."""
-    kept: list[str] = []
-    port = os.environ.get("EVALRUN_REWARD_PORT", "")
-    rest = iter(arguments)
-    for argument in rest:
-        name, equals, value = argument.partition("=")
-        if name == "--port":
-            port = value if equals else next(rest, "")
-        else:
-            kept.append(argument)
-    return kept, port
+    kept, ports = split_flag(arguments, "--port")
+    return kept, [os.environ.get("EVALRUN_REWARD_PORT", ""), *ports][-1]

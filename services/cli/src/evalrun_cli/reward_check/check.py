@@ -8,13 +8,13 @@ import tempfile
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from evalrun_cli.local.options import LocalOptions, Printing
 from evalrun_cli.local.processes import ServiceFailedError
 from evalrun_cli.reward_check.answers import make_answers
 from evalrun_cli.reward_check.passes import Trainer, TrainerFailedError, run_passes, started_parts
 from evalrun_cli.reward_check.result import Row, exit_code, json_of, row_of, table_of
+from evalrun_cli.terminal import open_console
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ def check_rewards(trainer: Trainer, number: int, share: float, options: LocalOpt
     if printing.as_json:
         click.echo(json.dumps(json_of(rows, trainer.name, version), indent=2))
     else:
-        Console().print(table_of(rows, trainer.name, version))
+        open_console().print(table_of(rows, trainer.name, version))
     return exit_code(rows)
 
 

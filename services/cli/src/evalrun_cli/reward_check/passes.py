@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,11 +16,10 @@ from evalrun_cli.local.options import LocalOptions
 from evalrun_cli.local.processes import Restarts, ServiceProcess, keep_running
 from evalrun_cli.reward_check.answers import Answer
 from evalrun_cli.reward_check.faulty_proxy import COMMON_FAULTS, FaultyProxy, serve
-from evalrun_cli.reward_check.result import EVALRUN, OWN, Pass, Trouble
+from evalrun_cli.reward_check.result import Pass, Trouble
+from evalrun_cli.reward_check.ways import OWN, WAYS
 from evalrun_runtime.exits import BadInputError
 
-WAYS: Mapping[str, Sequence[str]] = {"none": (EVALRUN,), "openrlhf": (EVALRUN,), "verl": (OWN, EVALRUN)}
-"""The ways of each trainer that `evalrun_trainers.check_process` knows."""
 SANDBOX_PATHS = frozenset({"/v1/run", "/run_code"})
 REWARD_PATHS = frozenset({"/v1/rewards", "/get_reward"})
 SEED = 7
@@ -64,7 +63,7 @@ class Parts:
 
 @asynccontextmanager
 async def started_parts(logs: Path, options: LocalOptions) -> AsyncIterator[Parts]:
-    """Start sandbox, judge and reward service, the first and the last behind proxies that break nothing yet.
+    """Start sandbox, judge and reward service. Proxies before the first and the last break nothing until they are told.
 
     Raises:
         BadInputError: a part refuses what it was given.
@@ -135,7 +134,7 @@ class Trainer:
 
     @asynccontextmanager
     async def started(self, way: str, url: str, answers: Sequence[Answer]) -> AsyncIterator["TrainerProcess"]:
-        """Start a process that asks for the rewards in a way. It is killed at the end."""
+        """Start a process that asks for rewards through `way` at `url`. It is killed when the block ends."""
         with tempfile.TemporaryDirectory(prefix="evalrun-reward-check-") as directory:
             rows, log = Path(directory) / "rows.json", Path(directory) / "printed.txt"
             rows.write_text(json.dumps([answer.row() for answer in answers]))

@@ -9,12 +9,8 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from evalrun_cli.reward_check.ways import EVALRUN, OWN
 from evalrun_runtime.exits import ExitCode
-
-OWN = "own"
-"""The trainer's own client of SandboxFusion."""
-EVALRUN = "evalrun"
-"""The reward service."""
 
 
 class Trouble(StrEnum):
@@ -58,8 +54,7 @@ class Pass:
 class Row:
     """The figures of a pass."""
 
-    way: str
-    trouble: Trouble
+    given: Pass
     wrong: int
     """Rewards that are not what the answer deserves."""
     absent: int
@@ -68,9 +63,6 @@ class Row:
     """Of the rewards that the trainer got; NaN without any."""
     true_mean: float
     """Of what all answers deserve."""
-    errors: Mapping[str, int]
-    calls: int
-    broken: int
     answers_per_second: float
 
 
@@ -78,22 +70,21 @@ def row_of(given: Pass, deserved: Sequence[float]) -> Row:
     """Return the figures of a pass, from the rewards that its answers deserve."""
     pairs = [(reward, right) for reward, right in zip(given.rewards, deserved, strict=True) if reward is not None]
     return Row(
-        way=given.way,
-        trouble=given.trouble,
+        given=given,
         wrong=sum(1 for reward, right in pairs if abs(reward - right) > TOLERANCE),
         absent=len(deserved) - len(pairs),
         mean=sum(reward for reward, _ in pairs) / len(pairs) if pairs else math.nan,
         true_mean=sum(deserved) / len(deserved),
-        errors=given.errors,
-        calls=given.calls,
-        broken=given.broken,
         answers_per_second=len(deserved) / given.seconds,
     )
 
 
 def exit_code(rows: Sequence[Row]) -> ExitCode:
-    """Return FAILED for a wrong reward of evalrun's, DEGRADED where it gave none; a trainer's own do not count."""
-    ours = [row for row in rows if row.way == EVALRUN]
+    """Return FAILED if evalrun gave a wrong reward, DEGRADED if it gave none for an answer.
+
+    What the trainer's own client gave does not count.
+    """
+    ours = [row for row in rows if row.given.way == EVALRUN]
     if any(row.wrong for row in ours):
         return ExitCode.FAILED
     return ExitCode.DEGRADED if any(row.absent for row in ours) else ExitCode.SUCCEEDED
@@ -117,9 +108,9 @@ def table_of(rows: Sequence[Row], trainer: str, version: str) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
-            f"{trainer} itself" if row.way == OWN else "evalrun",
-            row.trouble,
-            str(row.broken),
+            f"{trainer} itself" if row.given.way == OWN else "evalrun",
+            row.given.trouble,
+            str(row.given.broken),
             str(row.wrong),
             str(row.absent),
             f"{row.mean:.4f}",
@@ -133,15 +124,15 @@ def json_of(rows: Sequence[Row], trainer: str, version: str) -> dict[str, Any]:
     """Return the same as JSON holds it."""
     passes = [
         {
-            "way": row.way,
-            "trouble": row.trouble,
+            "way": row.given.way,
+            "trouble": row.given.trouble,
             "wrong": row.wrong,
             "without_reward": row.absent,
             "mean_reward": None if math.isnan(row.mean) else row.mean,
             "deserved_mean": row.true_mean,
-            "errors": dict(row.errors),
-            "calls": row.calls,
-            "calls_broken": row.broken,
+            "errors": dict(row.given.errors),
+            "calls": row.given.calls,
+            "calls_broken": row.given.broken,
             "answers_per_second": row.answers_per_second,
         }
         for row in rows
