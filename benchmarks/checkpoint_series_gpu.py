@@ -3,12 +3,14 @@
     python3 benchmarks/checkpoint_series_gpu.py series          ten checkpoints in a row, then one by itself
     python3 benchmarks/checkpoint_series_gpu.py equal           three, whose answers are compared with fresh starts'
     python3 benchmarks/checkpoint_series_gpu.py series --tiny   the same on a CPU: shows that it runs
+    python3 benchmarks/checkpoint_series_gpu.py series --tensor-parallel 2      each replica over two GPUs
 
 The models are those of rollout_gpu.py: Qwen2-7B's shape and random weights, so throughput only. There are two, which
 take turns under ten names: ten would not fit most disks. 164 problems each, 256 tokens each, greedy.
 
-GPU seconds count while NVML says that the GPU's memory is in use; what Ray and verl take before that is in the seconds
-of the whole command. A checkpoint's gap is the time from the last completion of the one before to its first request.
+GPU seconds count, for each GPU of the replica, while NVML says that a GPU's memory is in use; what Ray and verl take
+before that is in the seconds of the whole command. A checkpoint's gap is the time from the last completion of the one
+before to its first request.
 
 `equal` sets VLLM_BATCH_INVARIANT, without which two batches of one engine may differ; it compares every text.
 
@@ -37,11 +39,12 @@ COUNT, MODELS = 10, 2
 
 def make_checkpoints(folder: Path, count: int, *, tiny: bool) -> list[Path]:
     """Make the models, and give each of `count` names one of them."""
-    size, dtype = ("tiny", "float32") if tiny else ("7b", "bfloat16")
     models = [folder / "models" / str(seed) for seed in range(MODELS)]
     for seed, model in enumerate(models):
         if not model.is_dir():
-            random_model.make(model, size, dtype, random_model.default_device(), seed)
+            # By another process: what this one drew on a GPU would stay in its memory.
+            make = [sys.executable, random_model.__file__, str(model), f"--seed={seed}", *(["--tiny"] * tiny)]
+            subprocess.run(make, check=True, stdout=sys.stderr)
     found = []
     for number in range(count):
         place = folder / "checkpoints" / f"global_step_{number + 1}"
@@ -56,14 +59,16 @@ def make_checkpoints(folder: Path, count: int, *, tiny: bool) -> list[Path]:
 class Commands:
     """Runs the command, with the same flags each time."""
 
-    def __init__(self, size: Size, gpu_python: str, variables: dict[str, str]) -> None:
+    def __init__(self, size: Size, gpu_python: str, gpus: int, variables: dict[str, str]) -> None:
+        self.gpus = gpus
+        """Of a replica."""
         self._environment = rollout_gpu.environment(size) | variables
         self._environment.pop("RAY_AUTH_MODE")
-        gpus = "cpu:1" if size.dtype == TINY.dtype else "0"
-        self._flags = ["--local", "--gpus", gpus, "--gpu-python", gpu_python]
+        names = f"cpu:{gpus}" if size.dtype == TINY.dtype else ",".join(map(str, range(gpus)))
+        self._flags = ["--local", "--gpus", names, "--gpu-python", gpu_python]
 
     def run(self, file: Path, output: Path, *arguments: str) -> tuple[float, float]:
-        """Run to the end; return the seconds of the whole command, and for how long a GPU's memory was in use."""
+        """Run to the end; return the seconds of the whole command, and the GPU seconds."""
         watch = GpuWatch()
         command = [sys.executable, "-m", "evalrun_cli", "run", str(file), *self._flags, "--output", str(output)]
         began = time.monotonic()
@@ -74,7 +79,7 @@ class Commands:
             raise SystemExit(f"the command ended with {code}")
         seconds = time.monotonic() - began
         watch.stop()
-        return seconds, (watch.busy_at or 0.0) - (watch.busy_since or 0.0)
+        return seconds, self.gpus * ((watch.busy_at or 0.0) - (watch.busy_since or 0.0))
 
 
 def replicas(output: Path) -> list[dict[str, Any]]:
@@ -98,7 +103,7 @@ def answers(output: Path) -> tuple[dict[str, str], float, float]:
 def series(folder: Path, commands: Commands, size: Size, *, tiny: bool) -> None:
     """Ten checkpoints, then one by itself; print a line per checkpoint and the sums."""
     places = make_checkpoints(folder, COUNT, tiny=tiny)
-    file = write_run(folder / "run", places[0], size, 1, 1, 1)
+    file = write_run(folder / "run", places[0], size, 1, commands.gpus, 1)
     output = folder / "series"
     command, held = commands.run(file, output, "--checkpoints", str(folder / "checkpoints" / "*"))
     previous = None
@@ -110,7 +115,7 @@ def series(folder: Path, commands: Commands, size: Size, *, tiny: bool) -> None:
         print(f"{place.name}: {gap}work {last - first:.2f} s, {json.dumps(facts)}", flush=True)
         previous = last
     print(f"{COUNT} checkpoints: {held:.1f} GPU seconds, {command:.1f} s in all", flush=True)
-    file = write_run(folder / "alone_run", places[1], size, 1, 1, 1)
+    file = write_run(folder / "alone_run", places[1], size, 1, commands.gpus, 1)
     command, held = commands.run(file, folder / "alone")
     print(f"one by itself: {held:.1f} GPU seconds, {command:.1f} s in all; x {COUNT} = {COUNT * held:.0f}", flush=True)
 
@@ -118,11 +123,11 @@ def series(folder: Path, commands: Commands, size: Size, *, tiny: bool) -> None:
 def equal(folder: Path, commands: Commands, size: Size, *, tiny: bool) -> None:
     """Compare the answers of three swaps with those of fresh starts."""
     places = make_checkpoints(folder, 3, tiny=tiny)
-    file = write_run(folder / "run", places[0], size, 1, 1, 1)
+    file = write_run(folder / "run", places[0], size, 1, commands.gpus, 1)
     commands.run(file, folder / "series", "--checkpoints", str(folder / "checkpoints" / "*"))
     fresh = []
     for number in range(MODELS):
-        run = write_run(folder / f"fresh_run_{number}", places[number], size, 1, 1, 1)
+        run = write_run(folder / f"fresh_run_{number}", places[number], size, 1, commands.gpus, 1)
         commands.run(run, folder / f"fresh_{number}")
         fresh.append(answers(folder / f"fresh_{number}")[0])
     print(f"fresh starts agree on {sum(fresh[0][name] == fresh[1][name] for name in fresh[0])} texts", flush=True)
@@ -136,13 +141,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["series", "equal"])
     parser.add_argument("--tiny", action="store_true")
+    parser.add_argument("--tensor-parallel", type=int, default=1, help="GPUs of the replica")
     parser.add_argument("--folder", type=Path, help="default: a new one")
     parser.add_argument("--gpu-python", default=sys.executable)
     arguments = parser.parse_args()
     size = replace(TINY if arguments.tiny else REAL, variants=1)
     invariant = {"VLLM_BATCH_INVARIANT": "1"} if arguments.what == "equal" and not arguments.tiny else {}
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="evalrun-bench-"))
-    commands = Commands(size, arguments.gpu_python, invariant)
+    commands = Commands(size, arguments.gpu_python, arguments.tensor_parallel, invariant)
     {"series": series, "equal": equal}[arguments.what](folder, commands, size, tiny=arguments.tiny)
 
 

@@ -3,6 +3,7 @@
     python3 benchmarks/local_rollout_gpu.py killed          one GPU: kill -9, resume, Ctrl-C, resume to the end
     python3 benchmarks/local_rollout_gpu.py rate            one GPU: vLLM's own LLM.generate, then the command
     python3 benchmarks/local_rollout_gpu.py two             two replicas on two GPUs, then one replica over both
+    python3 benchmarks/local_rollout_gpu.py killed_two      as killed, with two replicas on two GPUs
     python3 benchmarks/local_rollout_gpu.py killed --tiny   the same on a CPU, with pretended GPUs: shows that it runs
 
 Model, prompts and engine settings are those of rollout_gpu.py: random weights, so throughput only. The command does all
@@ -161,9 +162,9 @@ def until_stored(process: "subprocess.Popen[bytes]", output: Path, more_than: in
     return found
 
 
-def killed(bench: Bench, file: Path, output: Path) -> None:
+def killed(bench: Bench, file: Path, output: Path, gpus: int) -> None:
     """One run: kill -9, resume, Ctrl-C, resume to the end."""
-    process = bench.run(file, output, bench.gpus(1))
+    process = bench.run(file, output, bench.gpus(gpus))
     count = until_stored(process, output, 0)
     process.kill()
     process.wait()
@@ -211,7 +212,7 @@ def measured(bench: Bench, file: Path, output: Path, gpus: int) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="+", choices=("killed", "rate", "two"))
+    parser.add_argument("parts", nargs="+", choices=("killed", "rate", "two", "killed_two"))
     parser.add_argument("--tiny", action="store_true", help="a rehearsal on a CPU")
     parser.add_argument("--eager", action="store_true", help="no CUDA graphs: a replica starts 25 s sooner")
     parser.add_argument("--times", type=int, default=3, help="with two: how often 656 prompts")
@@ -227,7 +228,9 @@ def main() -> None:
     bench = Bench(folder, size, arguments.gpu_python)
     try:
         if "killed" in arguments.parts:
-            killed(bench, write_run(folder / "killed", model, size, 1, 1, 2), folder / "killed" / "out")
+            killed(bench, write_run(folder / "killed", model, size, 1, 1, 2), folder / "killed" / "out", 1)
+        if "killed_two" in arguments.parts:
+            killed(bench, write_run(folder / "two", model, size, 2, 1, 4), folder / "two" / "out", 2)
         if "rate" in arguments.parts:
             alone, tokens, _ = rollout_gpu.offline_rate(model, size, 1)
             print(f"{'vLLM LLM.generate':<24} {tokens:>9,} tokens {tokens / alone:>7.2f} s {alone:>10,.0f} tokens/s")

@@ -60,22 +60,24 @@ async def answers_of(python: Path, model: Path) -> dict[str, str]:
     return found
 
 
-def order_of(directory: Path, model: Path) -> Path:
+def order_of(directory: Path, model: Path, gpus: int) -> Path:
     """Write the run configuration of a run with this model."""
     directory.mkdir()
-    path = run_config(directory, model, replicas=1, gpusPerNode=1)
+    path = run_config(directory, model, replicas=1, gpusPerNode=gpus, tensorParallel=gpus)
     order = json.loads(path.read_text())
     path.write_text(json.dumps(order | {"run": directory.name}))
     return path
 
 
-async def run_on_kept_replica(head: RayHead, directory: Path, model: Path, answers: dict[str, str]) -> list[str]:
+async def run_on_kept_replica(
+    head: RayHead, directory: Path, model: Path, answers: dict[str, str], gpus: int
+) -> list[str]:
     """Run a checkpoint, check its answers, and return the facts of its replica that tell how it got the weights."""
     items = [
         work_item(problem=str(number), prompt=prompt, chat=False, max_tokens=TOKENS)
         for number, prompt in enumerate(PROMPTS)
     ]
-    order = order_of(directory, model)
+    order = order_of(directory, model, gpus)
     async with ledger_server(items) as server:
         kept = ("--keep-replicas=test", f"--model-folder={model}")
         rollout = await start_rollout(head, order, server.address, directory / "rollout.log", *kept)
@@ -94,23 +96,24 @@ def facts_of(server: LedgerServer) -> dict[str, str]:
     return {name: fact for report in server.fake.reports for one in report for name, fact in one.engine.items()}
 
 
-async def test_the_next_checkpoint_is_put_into_the_engine_that_runs(gen_cpu: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("gpus", [1, 2])
+async def test_the_next_checkpoint_is_put_into_the_engine_that_runs(gpus: int, gen_cpu: Path, tmp_path: Path) -> None:
     first, second = [await make_tiny_model(gen_cpu, tmp_path / f"step-{seed}", seed) for seed in (1, 2)]
     wanted = [await answers_of(gen_cpu, model) for model in (first, second)]
     assert wanted[0].keys() == wanted[1].keys()
     assert all(wanted[0][prompt] != wanted[1][prompt] for prompt in PROMPTS)
     head = RayHead(gen_cpu, tmp_path)
     head.environment["PYTHONPATH"] += f":{install_plugin(tmp_path / 'plugin')}"
-    async with ray_head(gen_cpu, tmp_path, gpus=1, head=head):
-        steps = await run_on_kept_replica(head, tmp_path / "one", first, wanted[0])
+    async with ray_head(gen_cpu, tmp_path, gpus=gpus, head=head):
+        steps = await run_on_kept_replica(head, tmp_path / "one", first, wanted[0], gpus)
         assert "weights_compare_seconds" in steps
         assert "weights_copy_seconds" not in steps
         (server,) = head.servers()
         engine = engine_of(server)
         assert engine
 
-        steps = await run_on_kept_replica(head, tmp_path / "two", second, wanted[1])
+        steps = await run_on_kept_replica(head, tmp_path / "two", second, wanted[1], gpus)
         assert {"weights_copy_seconds", "weights_compare_seconds"} <= set(steps)
-        steps = await run_on_kept_replica(head, tmp_path / "three", first, wanted[0])
+        steps = await run_on_kept_replica(head, tmp_path / "three", first, wanted[0], gpus)
         assert "weights_copy_seconds" in steps
         assert engine_of(server) == engine, "another engine was started"

@@ -120,7 +120,7 @@ class Supervisor:
             async with asyncio.timeout(REPLACE_SECONDS):
                 launched: list[Launched] = await asyncio.gather(*calls)
         except ray.exceptions.RayError as error:
-            return _last_lines(str(error))
+            return _last_lines(str(getattr(error, "cause", error)), most=1)
         except TimeoutError:
             return f"the engine gave no answer within {REPLACE_SECONDS:g} s"
         self._plan = replace(plan, environment=self._plan.environment)
@@ -261,7 +261,7 @@ def _remove_groups(start: Start) -> list[str]:
     return [str(group["name"]) for group in _groups() if _is_of(group, start)]
 
 
-def _last_lines(text: str) -> str:
+def _last_lines(text: str, most: int = 3) -> str:
     """Return the last lines of an error, which contain its cause, joined to one line."""
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
-    return " | ".join(lines[-3:])[-MAX_ERROR_CHARACTERS:]
+    return " | ".join(lines[-most:])[-MAX_ERROR_CHARACTERS:]

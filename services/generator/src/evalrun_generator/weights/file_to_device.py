@@ -9,32 +9,16 @@ import queue
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
 
-from evalrun_generator.weights.checkpoint_files import StoredTensor, UnfitCheckpointError
+from evalrun_generator.weights.checkpoint_files import UnfitCheckpointError
+from evalrun_generator.weights.moves import Move, Piece, cut
 
 PIECE_BYTES: Final = 8 << 20
 LANES: Final = 12
 """Threads that read: each has two pieces of pinned memory, and two on the device."""
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """Bytes of a file and where they belong."""
-
-    source: StoredTensor
-    target: Any
-    """torch tensor of uint8, flat, on the device; as long as the source."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    move: Move
-    offset: int
-    length: int
 
 
 class _Lane:
@@ -44,17 +28,19 @@ class _Lane:
         on_gpu = device.type == "cuda"
         self._streams = [torch.cuda.Stream(device) if on_gpu else None for _ in range(2)]
         self._host = [torch.empty(PIECE_BYTES, dtype=torch.uint8, pin_memory=on_gpu) for _ in range(2)]
+        self._rows = torch.empty(PIECE_BYTES, dtype=torch.uint8)
+        """Whole rows of a file, of which the device gets some columns."""
         self._there = [torch.empty(PIECE_BYTES, dtype=torch.uint8, device=device) for _ in range(2)]
         self._equal = [torch.ones((), dtype=torch.bool, device=device) for _ in range(2)]
         self._turn = 0
 
-    def take(self, piece: _Piece, *, compares: bool) -> None:
+    def take(self, piece: Piece, *, compares: bool) -> None:
         """Read a piece and send it on its way. Raises UnfitCheckpointError if the file is shorter by now."""
         turn = self._turn = 1 - self._turn
         stream, host = self._streams[turn], self._host[turn][: piece.length]
         if stream is not None:
             stream.synchronize()
-        _read(piece, host)
+        self._fill(host, piece)
         target = piece.move.target[piece.offset : piece.offset + piece.length]
         with nullcontext() if stream is None else torch.cuda.stream(stream):
             if compares:
@@ -63,6 +49,16 @@ class _Lane:
                 self._equal[turn] &= (there == target).all()
             else:
                 target.copy_(host, non_blocking=True)
+
+    def _fill(self, host: Any, piece: Piece) -> None:  # noqa: ANN401 - torch.Tensor
+        columns = piece.move.columns
+        if columns is None:
+            _read(piece, host)
+            return
+        rows = self._rows[: piece.read]
+        _read(piece, rows)
+        last = columns.first + columns.width
+        host.view(-1, columns.width).copy_(rows.view(-1, columns.row)[:, columns.first : last])
 
     def finish(self) -> bool:
         """Wait until all is done; return whether everything compared since the last call was equal."""
@@ -92,10 +88,10 @@ class Lanes:
         return self._go(moves, compares=True)
 
     def _go(self, moves: Sequence[Move], *, compares: bool) -> bool:
-        pieces: queue.SimpleQueue[_Piece | None] = queue.SimpleQueue()
+        pieces: queue.SimpleQueue[Piece | None] = queue.SimpleQueue()
         for move in moves:
-            for offset in range(0, move.source.length, PIECE_BYTES):
-                pieces.put(_Piece(move, offset, min(PIECE_BYTES, move.source.length - offset)))
+            for piece in cut(move, PIECE_BYTES):
+                pieces.put(piece)
         for _ in self._lanes:
             pieces.put(None)
 
@@ -117,15 +113,15 @@ class Lanes:
             torch.cuda.synchronize(self._device)
 
 
-def _read(piece: _Piece, buffer: Any) -> None:  # noqa: ANN401 - torch.Tensor
-    view, start = memoryview(buffer.numpy()), piece.move.source.start + piece.offset
-    descriptor = os.open(piece.move.source.file, os.O_RDONLY)
+def _read(piece: Piece, buffer: Any) -> None:  # noqa: ANN401 - torch.Tensor
+    view = memoryview(buffer.numpy())
+    descriptor = os.open(piece.move.file, os.O_RDONLY)
     try:
         done = 0
-        while done < piece.length:
-            count = os.preadv(descriptor, [view[done:]], start + done)
+        while done < piece.read:
+            count = os.preadv(descriptor, [view[done:]], piece.start + done)
             if count == 0:
-                raise UnfitCheckpointError(f"{piece.move.source.file} ends after {start + done} bytes")
+                raise UnfitCheckpointError(f"{piece.move.file} ends after {piece.start + done} bytes")
             done += count
     finally:
         os.close(descriptor)

@@ -52,6 +52,7 @@ class KeptServer(vLLMHttpServer):  # type: ignore[misc] # verl is untyped
 
     async def _ask_workers(self, method: str, directory: str) -> dict[str, str]:
         found = await self.engine.collective_rpc(method, args=(directory,))
-        if len(found) != 1:
-            raise UnfitCheckpointError(f"{len(found)} workers answered, not one")
-        return {name: f"{value:.2f}" for name, value in found[0].items()}
+        workers = self.engine.vllm_config.parallel_config.world_size
+        if len(found) != workers:
+            raise UnfitCheckpointError(f"{len(found)} of {workers} workers answered")
+        return {name: f"{max(each[name] for each in found):.2f}" for name in found[0]}

@@ -13,10 +13,11 @@ PLAIN_MODELS: Final = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen
 
 Others derive further tensors from them after loading (e.g. those with latent attention), which would stay the old ones.
 """
-PADDED: Final = ("embed_tokens.weight", "lm_head.weight")
-"""Parameters with rows beyond the vocabulary, which no token selects."""
+OF_THE_VOCABULARY: Final = ("embed_tokens.weight", "lm_head.weight")
+"""Parameters with a row per token, and rows beyond the vocabulary, which no token selects."""
 DTYPES: Final = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
 """torch's names of the data types."""
+MOST_DIMENSIONS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +30,33 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Rows of a parameter: its first dimension from `first`, `count` of them."""
+class Place:
+    """The rows of a parameter that a stored tensor fills, and the part of that tensor which belongs there."""
 
     parameter: str
     first: int
+    """Row of the parameter."""
     count: int
+    """Rows; 0 where a rank holds nothing of the tensor."""
+    stored_first: int = 0
+    """Row of the stored tensor."""
+    stored_columns: tuple[int, int] | None = None
+    """Columns of the stored tensor, from and up to; None: whole rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """Which of the parts of a model an engine's worker holds, under tensor parallelism."""
+
+    number: int
+    count: int
+
+    def __str__(self) -> str:
+        """Return how much of a parameter a worker holds, for messages."""
+        return "" if self.count == 1 else f" on each of {self.count} GPUs"
+
+
+ALONE: Final = Rank(0, 1)
 
 
 def layout(
@@ -43,36 +65,40 @@ def layout(
     fused: Mapping[str, Sequence[str]],
     *,
     tied: bool,
-) -> dict[str, Rows]:
+    vocabulary: int,
+    rank: Rank = ALONE,
+) -> dict[str, Place]:
     """Return where each stored tensor lies.
 
+    Which part a rank holds follows from the shapes: a dimension that is shorter than the checkpoint's is cut into as
+    many equal parts, in the order of the ranks, as vLLM cuts it.
+
     Args:
-        parameters: the engine's, by name.
+        parameters: those of the engine's worker, by name.
         stored: the checkpoint's tensors, by name.
         fused: by the name of a fused module the modules whose rows follow each other in it; vLLM's
             `packed_modules_mapping`.
         tied: whether the embedding also is the output layer, so that a stored output layer is not read.
+        vocabulary: tokens of the model, as its configuration says.
+        rank: of the worker.
 
     Raises:
         UnfitCheckpointError: a tensor is missing, one is left over, or a shape or data type differs.
     """
-    found: dict[str, Rows] = {}
+    found: dict[str, Place] = {}
     for name, parameter in parameters.items():
-        first = 0
         parts = _parts(name, fused)
         for part in parts:
-            tensor = stored.get(part)
-            if tensor is None:
-                raise UnfitCheckpointError(f"the checkpoint has no tensor {part}")
-            if DTYPES.get(tensor.dtype) != parameter.dtype:
-                raise UnfitCheckpointError(f"{part} is {tensor.dtype}, the engine's {name} {parameter.dtype}")
-            if not tensor.shape or len(tensor.shape) != len(parameter.shape) or tensor.shape[1:] != parameter.shape[1:]:
-                raise UnfitCheckpointError(f"{part} has shape {tensor.shape}, the engine's {name} {parameter.shape}")
-            found[part] = Rows(name, first, tensor.shape[0])
-            first += tensor.shape[0]
-        is_padded = len(parts) == 1 and name.endswith(PADDED) and first <= parameter.shape[0]
-        if first != parameter.shape[0] and not is_padded:
-            raise UnfitCheckpointError(f"{name} has {parameter.shape[0]} rows, the checkpoint {first} for it")
+            _check_part(part, name, parameter, stored)
+        if name.endswith(OF_THE_VOCABULARY):
+            found[name] = _tokens(name, parameter, stored[name].shape, vocabulary, rank)
+            continue
+        sizes = [stored[part].shape[0] for part in parts]
+        first = 0
+        for part, count in zip(parts, _held_rows(name, parameter.shape[0], sizes, rank), strict=True):
+            begin = _first(name, count, stored[part].shape[0], rank)
+            found[part] = Place(name, first, count, begin, _columns(name, parameter, stored[part].shape, rank))
+            first += count
     left_over = sorted(name for name in stored.keys() - found.keys() if not (tied and name == "lm_head.weight"))
     if left_over:
         raise UnfitCheckpointError(f"the engine has no place for {len(left_over)} tensors: {left_over[0]}")
@@ -86,3 +112,53 @@ def _parts(name: str, fused: Mapping[str, Sequence[str]]) -> list[str]:
     if last not in fused:
         return [name]
     return [f"{parent}.{part}.{kind}" for part in fused[last]]
+
+
+def _check_part(part: str, name: str, parameter: Parameter, stored: Mapping[str, StoredTensor]) -> None:
+    tensor = stored.get(part)
+    if tensor is None:
+        raise UnfitCheckpointError(f"the checkpoint has no tensor {part}")
+    if DTYPES.get(tensor.dtype) != parameter.dtype:
+        raise UnfitCheckpointError(f"{part} is {tensor.dtype}, the engine's {name} {parameter.dtype}")
+    if not tensor.shape or len(tensor.shape) != len(parameter.shape) or len(tensor.shape) > MOST_DIMENSIONS:
+        raise UnfitCheckpointError(f"{part} has shape {tensor.shape}, the engine's {name} {parameter.shape}")
+
+
+def _tokens(name: str, parameter: Parameter, stored: Shape, vocabulary: int, rank: Rank) -> Place:
+    """Return a rank's tokens. vLLM pads the vocabulary, then cuts it: the last rank may hold fewer tokens than rows."""
+    held = parameter.shape[0]
+    if stored != (vocabulary, *parameter.shape[1:]) or held * rank.count < vocabulary:
+        raise UnfitCheckpointError(
+            f"{name} has shape {stored}, the engine's {parameter.shape}{rank}, for {vocabulary} tokens"
+        )
+    first = min(rank.number * held, vocabulary)
+    return Place(name, 0, min(held, vocabulary - first), first)
+
+
+def _held_rows(name: str, held: int, stored: Sequence[int], rank: Rank) -> list[int]:
+    """Return how many of a parameter's rows belong to each of its stored tensors."""
+    if len(stored) == 1:
+        return [held]
+    even = [size // rank.count for size in stored]
+    if sum(even) == held:
+        return even
+    # Of fewer heads of keys and values than ranks each rank holds a whole one; its queries are cut all the same.
+    others, rest = divmod(held - even[0], len(stored) - 1)
+    if rank.count == 1 or rest or others <= 0:
+        raise UnfitCheckpointError(f"{name} has {held} rows{rank}, the checkpoint {sum(stored)}")
+    return [even[0], *[others] * (len(stored) - 1)]
+
+
+def _columns(name: str, parameter: Parameter, stored: Shape, rank: Rank) -> tuple[int, int] | None:
+    if len(stored) == 1 or stored[1] == parameter.shape[1]:
+        return None
+    first = _first(name, parameter.shape[1], stored[1], rank)
+    return first, first + parameter.shape[1]
+
+
+def _first(name: str, held: int, stored: int, rank: Rank) -> int:
+    """Return where a rank's part of a dimension begins. Ranks that hold the same part follow each other."""
+    copies, rest = divmod(held * rank.count, stored)
+    if rest or not copies or rank.count % copies:
+        raise UnfitCheckpointError(f"{name}: the engine holds {held}{rank}, the checkpoint {stored}")
+    return rank.number // copies * held

@@ -7,10 +7,12 @@ from typing import Any
 
 import torch
 from verl.workers.rollout.vllm_rollout.utils import vLLMColocateWorkerExtension
+from vllm.distributed import get_tensor_model_parallel_rank, get_tensor_model_parallel_world_size
 
 from evalrun_generator.weights.checkpoint_files import UnfitCheckpointError, read_index
-from evalrun_generator.weights.file_to_device import Lanes, Move
-from evalrun_generator.weights.parameter_layout import PLAIN_MODELS, Parameter, layout
+from evalrun_generator.weights.file_to_device import Lanes
+from evalrun_generator.weights.moves import Move, move_of
+from evalrun_generator.weights.parameter_layout import PLAIN_MODELS, Parameter, Rank, layout
 
 
 class WeightsExtension(vLLMColocateWorkerExtension):  # type: ignore[misc] # verl is untyped
@@ -20,7 +22,7 @@ class WeightsExtension(vLLMColocateWorkerExtension):  # type: ignore[misc] # ver
     """vLLM's own; it gives the class its worker's attributes."""
 
     def evalrun_prove_weights(self, directory: str) -> dict[str, float]:
-        """Compare every parameter with a checkpoint's files, byte by byte. Return the seconds that took.
+        """Compare all that this worker holds with a checkpoint's files, byte by byte. Return the seconds that took.
 
         Raises:
             UnfitCheckpointError: this engine cannot take other weights, or a parameter is another one.
@@ -62,13 +64,21 @@ class WeightsExtension(vLLMColocateWorkerExtension):  # type: ignore[misc] # ver
             for name, tensor in parameters.items()
         }
         tied = bool(getattr(runner.model_config.hf_config, "tie_word_embeddings", False))
-        rows = layout(shapes, stored, getattr(model, "packed_modules_mapping", {}), tied=tied)
+        places = layout(
+            shapes,
+            stored,
+            getattr(model, "packed_modules_mapping", {}),
+            tied=tied,
+            vocabulary=runner.model_config.get_vocab_size(),
+            rank=Rank(get_tensor_model_parallel_rank(), get_tensor_model_parallel_world_size()),
+        )
         moves = []
-        for name, place in rows.items():
+        for name, place in places.items():
             target = parameters[place.parameter][place.first : place.first + place.count]
             if target.is_meta or not target.is_contiguous():
                 raise UnfitCheckpointError(f"the engine does not hold {place.parameter} as the checkpoint does")
-            moves.append(Move(stored[name], target.reshape(-1).view(torch.uint8)))
+            if place.count:
+                moves.append(move_of(stored[name], place, target.reshape(-1).view(torch.uint8)))
         return moves
 
 
@@ -82,8 +92,9 @@ def _check_engine(runner: Any, model: Any, device: Any) -> None:  # noqa: ANN401
         )
     if config.model_config.quantization is not None:
         raise UnfitCheckpointError(f"the weights are quantised ({config.model_config.quantization})")
-    if config.parallel_config.world_size != 1:
-        raise UnfitCheckpointError("each GPU holds a part of every weight (tensor parallelism)")
+    parallel = config.parallel_config
+    if parallel.world_size != parallel.tensor_parallel_size or parallel.data_parallel_size != 1:
+        raise UnfitCheckpointError("the engine is spread over GPUs by more than tensor parallelism")
     if config.lora_config is not None:
         raise UnfitCheckpointError("the engine serves LoRA adapters, whose layers wrap the weights")
     if device.type == "cpu":

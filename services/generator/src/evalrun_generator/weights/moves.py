@@ -1,0 +1,87 @@
+"""Which bytes of a checkpoint's files belong where, in pieces that a buffer holds. Pure."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evalrun_generator.weights.checkpoint_files import StoredTensor, UnfitCheckpointError
+from evalrun_generator.weights.parameter_layout import Place
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The bytes that a move takes of each row of a file: the engine's GPU holds only these columns."""
+
+    row: int
+    """Bytes of a whole row."""
+    first: int
+    """Byte of a row that the columns begin at."""
+    width: int
+    """Bytes of the columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Bytes of a file and where they belong."""
+
+    file: Path
+    start: int
+    """Of the bytes in the file; with `columns`, of the first whole row."""
+    target: Any
+    """torch tensor of uint8, flat, on the device."""
+    columns: Columns | None = None
+    """None: the file's bytes as they follow each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a move."""
+
+    move: Move
+    offset: int
+    """In the target."""
+    length: int
+    """Of the target's bytes."""
+    start: int
+    """In the file."""
+    read: int
+    """Bytes to read from there."""
+
+
+def move_of(stored: StoredTensor, place: Place, target: Any) -> Move:  # noqa: ANN401 - torch.Tensor
+    """Return the move of a stored tensor's part into its place.
+
+    Args:
+        stored: the tensor.
+        place: which part of it belongs where.
+        target: the rows of the parameter, as flat bytes.
+    """
+    row = stored.length // stored.shape[0]
+    columns = None
+    if place.stored_columns is not None:
+        first, last = (each * row // stored.shape[1] for each in place.stored_columns)
+        columns = Columns(row, first, last - first)
+    return Move(stored.file, stored.start + place.stored_first * row, target, columns)
+
+
+def cut(move: Move, most: int) -> list[Piece]:
+    """Return the pieces of a move, each of which reads at most so many bytes.
+
+    Raises:
+        UnfitCheckpointError: a single row is longer.
+    """
+    total, columns = move.target.numel(), move.columns
+    if columns is None:
+        return [
+            Piece(move, offset, min(most, total - offset), move.start + offset, min(most, total - offset))
+            for offset in range(0, total, most)
+        ]
+    rows = most // columns.row
+    if not rows:
+        raise UnfitCheckpointError(f"{move.file}: a row of {columns.row} bytes is longer than {most}")
+    found = []
+    for first in range(0, total // columns.width, rows):
+        count = min(rows, total // columns.width - first)
+        begin = move.start + first * columns.row
+        found.append(Piece(move, first * columns.width, count * columns.width, begin, count * columns.row))
+    return found
