@@ -16,7 +16,7 @@ from builders.attested_runs import check_bundle, edit_row, new_key, signed_run, 
 from evalrun_attest.archive import read_members
 from evalrun_attest.bundle import write_bundle
 from evalrun_attest.checks import Outcome, check_signer
-from evalrun_attest.envelope import Envelope
+from evalrun_attest.envelope import Envelope, EnvelopeError
 from evalrun_runtime.exits import BadInputError
 
 EDITS = int(os.environ.get("EVALRUN_BUNDLE_EDITS", "300"))
@@ -45,6 +45,25 @@ def test_every_flipped_bit_is_found(bundle: Path, tmp_path: Path) -> None:
         edited[place] ^= 1 << bit
         if not _is_found(bytes(edited), tmp_path / str(number)):
             unseen.append((place, bit))
+    assert unseen == []
+
+
+def test_every_bit_of_an_envelope_counts(bundle: Path) -> None:
+    """Signature and key are texts of formats that have several spellings of one thing: base64 and PEM."""
+    content = _members_of(bundle)["attestation.json"]
+    first = content.index(b'"signatures"')
+    places = [*range(0, first, 37), *range(first, len(content))]
+    unseen = []
+    for place in places:
+        for bit in range(8):
+            edited = bytearray(content)
+            edited[place] ^= 1 << bit
+            try:
+                found = Envelope.parse(bytes(edited))
+            except EnvelopeError:
+                continue
+            if found.is_signed:
+                unseen.append((place, bit))
     assert unseen == []
 
 

@@ -75,7 +75,7 @@ class Envelope:
         signature = {
             "keyid": key.id,
             "sig": base64.b64encode(self.signature).decode(),
-            "publicKey": self.key,
+            "publicKey": key.pem,  # as it is written, not as it was: PEM has many spellings of a key
         }
         document = {
             "payloadType": PAYLOAD_TYPE,

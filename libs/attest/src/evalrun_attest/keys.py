@@ -25,6 +25,7 @@ class PublicKey:
     """A key that verifies signatures."""
 
     pem: str
+    """In its one usual spelling, whatever it was read from."""
     _key: Ed25519PublicKey
 
     @classmethod
@@ -40,7 +41,7 @@ class PublicKey:
             raise BadInputError(f"{where}: no PEM public key: {HOW_TO_PUBLISH_ONE}") from error
         if not isinstance(key, Ed25519PublicKey):
             raise BadInputError(f"{where}: a key of another algorithm than Ed25519: {HOW_TO_MAKE_ONE}")
-        return cls(pem, key)
+        return cls(_pem(key), key)
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -97,7 +98,11 @@ class SigningKey:
     def public(self) -> PublicKey:
         """The key that verifies its signatures."""
         key = self._key.public_key()
-        return PublicKey(key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode(), key)
+        return PublicKey(_pem(key), key)
+
+
+def _pem(key: Ed25519PublicKey) -> str:
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
 
 def _text(path: Path) -> str:
