@@ -49,7 +49,8 @@ def _replace_something(chance: random.Random, spec: dict[str, Any]) -> None:
 
 
 def _nest(chance: random.Random, manifest: dict[str, Any]) -> None:
-    fields = manifest["spec"].get("template") or manifest["spec"]
+    template = manifest["spec"].get("template")
+    fields = template if isinstance(template, dict) else manifest["spec"]  # a template may be another value by now
     deep = nested(chance.choice([50, 400, 2000]))
     fields["placement"] = {"aggregator": {"affinity": {"a": deep}, "nodeSelector": chance.choice([{}, deep])}}
 

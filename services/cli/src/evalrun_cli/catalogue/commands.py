@@ -17,7 +17,7 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_FLIPS: Final = """
+FLIPS: Final = """
 WITH each AS (
   SELECT place, dataset, problem_id, avg(accepted::INT) AS accepted,
     string_agg(DISTINCT final_status, ', ' ORDER BY final_status) AS ended
@@ -56,7 +56,7 @@ def find_runs(where: str, place: str, view: str, output: Path | None) -> ExitCod
 
 def find_flips(runs: Sequence[str], place: str, view: str, output: Path | None) -> ExitCode:
     """Print or write the problems that some runs solve and others do not. Raises BadInputError."""
-    return _answer(_FLIPS, [each.rstrip("/") for each in runs], place, view, output)
+    return _answer(FLIPS, [each.rstrip("/") for each in runs], place, view, output)
 
 
 def _answer(sql: str, runs: Sequence[str] | None, place: str, view: str, output: Path | None) -> ExitCode:

@@ -1,11 +1,13 @@
 """The command `serve`."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
-from evalrun_cli.commands.group import evalrun, judged_here
+from evalrun_cli.commands.group import EXISTING_FILE, evalrun, judged_here
 from evalrun_cli.local.options import LocalOptions
+from evalrun_runtime.exits import BadInputError, ExitCode
 
 SERVICES = {
     "sandbox": "runs programs, contained (HTTP)",
@@ -63,7 +65,6 @@ def reward(arguments: Sequence[str], options: LocalOptions) -> int:
     service itself is served. `evalrun serve reward --settings` lists all of its own settings.
     """
     import os
-    from pathlib import Path
 
     from evalrun_cli.local.reward_server import add_default_store, names_a_judge, serve_reward
 
@@ -76,3 +77,39 @@ def reward(arguments: Sequence[str], options: LocalOptions) -> int:
 
     code: int = main(["--help" if argument == "--settings" else argument for argument in arguments])
     return code
+
+
+@serve.command(short_help="Runs and their samples for an assistant, read-only (Model Context Protocol).")
+@click.option(
+    "--runs", "place", default="outputs", show_default=True, metavar="DIR|URL", help="Directory or URL of the runs."
+)
+@click.option("--port", type=click.IntRange(0, 65535), help="Serve over HTTP on this port; 0: a free one.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="With --port: address to listen on.")
+@click.option(
+    "--token-file",
+    type=EXISTING_FILE,
+    help="With --port: file with the accepted bearer tokens, one per line, read again when it changes. Default: a "
+    "token is drawn and printed.",
+)
+def mcp(place: str, port: int | None, host: str, token_file: Path | None) -> ExitCode:
+    """Serve runs and their samples to an assistant by the Model Context Protocol. Nothing can be changed.
+
+    Tools: list_runs, read_metrics, compare_runs, list_flips, read_sample, explain_failures. Without --port one client
+    is served over stdin and stdout, as an assistant starts it:
+
+    \b
+      {"mcpServers": {"evalrun": {"command": "evalrun", "args": ["serve", "mcp", "--runs", "/data/outputs"]}}}
+    """
+    try:
+        from evalrun_cli.mcp_server.server import serve_http, serve_stdio
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith(("mcp", "uvicorn")):
+            raise
+        from evalrun_runtime.distribution import describe_install
+
+        raise BadInputError(f"serve mcp needs the extra mcp: {describe_install('mcp')}") from error
+    if port is None:
+        serve_stdio(place)
+    else:
+        serve_http(place, host, port, token_file)
+    return ExitCode.SUCCEEDED

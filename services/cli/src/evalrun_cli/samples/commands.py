@@ -93,7 +93,7 @@ def show_sample(place: str, written: str, *, as_json: bool, all_tests: bool) -> 
     Raises:
         BadInputError: the run cannot be read, or has no such sample.
     """
-    rows = _named_rows(open_samples(place), written)
+    rows = named_rows(open_samples(place), written)
     if not rows:
         raise BadInputError(f"{written}: {place} has no such sample: evalrun samples {place} lists what it has")
     if as_json:
@@ -110,7 +110,8 @@ def show_sample(place: str, written: str, *, as_json: bool, all_tests: bool) -> 
     return ExitCode.SUCCEEDED
 
 
-def _named_rows(run: RunSamples, written: str) -> list[Row]:
+def named_rows(run: RunSamples, written: str) -> list[Row]:
+    """Return the rows that `PROBLEM` or `PROBLEM#SAMPLE` names, in reading order; empty: none. Raises BadInputError."""
     for by_end in (False, True):
         for name in names_in(written):
             batches = run.read(problem=None if by_end else name.problem)

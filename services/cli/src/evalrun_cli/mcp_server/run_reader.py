@@ -1,0 +1,198 @@
+"""Answers questions about the runs of one directory or bucket, in bounded JSON."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from evalrun_cli.catalogue.commands import FLIPS
+from evalrun_cli.catalogue.database import open_database
+from evalrun_cli.comparisons.views import compared
+from evalrun_cli.samples.commands import named_rows
+from evalrun_cli.samples.run_samples import open_samples
+from evalrun_cli.samples.selection import Row, failed_first
+from evalrun_results.stored_run import StoredRun
+from evalrun_runtime.exits import BadInputError
+
+Json = dict[str, Any]
+
+MOST_ROWS: Final = 100
+"""Of any list."""
+MOST_TESTS: Final = 3
+"""Of a sample, those that failed first."""
+MOST_ROWS_OF_A_SAMPLE: Final = 4
+"""Its repeats and turns."""
+MOST_CHARACTERS: Final = 8_000
+"""Of any text that a model, a program or a test wrote."""
+_FACTS: Final = (
+    "dataset", "problem_id", "sample", "turn", "repeat", "judged", "accepted", "final_status", "not_judged_reason",
+    "pass_ratio", "output_tokens", "finish_reason", "extraction", "language", "forgeable", "gen_time",
+    "total_judge_time",
+)  # fmt: skip
+"""Columns of a sample that are no texts of others."""
+_RUNS: Final = """
+SELECT place AS run, state, partial, model, protocol, schedule, step, phase, gate, created, signed_by FROM runs
+WHERE contains(lower(coalesce(model, '')), lower($model)) AND contains(lower(coalesce(state, '')), lower($state))
+  AND contains(lower(coalesce(schedule, '')), lower($schedule))
+ORDER BY created DESC, place
+"""
+_ABOUT: Final = "EXCLUDE (place, run, model, schedule, step, phase)"
+_MEASURED: Final = {
+    "datasets": f"SELECT * {_ABOUT} FROM datasets WHERE place = $place",  # noqa: S608 - constants of this module
+    "metrics": f"SELECT * {_ABOUT} FROM metrics WHERE place = $place",  # noqa: S608
+    "gates": f"SELECT * {_ABOUT} FROM gates WHERE place = $place",  # noqa: S608
+}
+_TEXTS_OF_A_TEST: Final = ("input", "expected_output", "stdout", "stderr", "compile_stderr")
+
+
+class RunReader:
+    """Reads the runs below a place. A run is named as `list_runs` names it, so nothing beside them can be read.
+
+    Every method raises BadInputError for what it cannot find or read.
+    """
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def list_runs(self, model: str = "", state: str = "", schedule: str = "", limit: int = 50) -> Json:
+        """Return runs, the newest first; each text chooses those that contain it."""
+        wanted = {"model": model, "state": state, "schedule": schedule}
+        return _bounded("runs", self._rows(_RUNS, wanted), limit)
+
+    def read_metrics(self, run: str) -> Json:
+        """Return what a run measured: its datasets with their coverage, metrics with intervals, and gates."""
+        found: Json = {"run": run, "state": self._stored(run).summary.get("state")}
+        for view, sql in _MEASURED.items():
+            found[view] = list(self._rows(sql, {"place": run}))
+        return found
+
+    def compare_runs(self, baseline: str, candidate: str) -> Json:
+        """Return how a run differs from another, with intervals and p-values; lists of problems are cut."""
+        found: Json = _cut_lists(compared(self._path(baseline), self._path(candidate)).as_json())
+        for side, run in (("baseline", baseline), ("candidate", candidate)):
+            found[side] = {**found[side], "place": run}
+        return found
+
+    def list_flips(self, runs: Sequence[str], limit: int = 50) -> Json:
+        """Return the problems that some of the runs solve and others do not."""
+        for run in runs:
+            self._check(run)
+        rows = self._rows(FLIPS, {"places": list(runs)})
+        return _bounded("problems", ({**row, "accepted": dict(row["accepted"]), "ended": dict(row["ended"])}
+                                     for row in rows), limit)  # fmt: skip
+
+    def read_sample(self, run: str, sample: str) -> Json:
+        """Return one sample with its verdict and the tests that it failed.
+
+        Args:
+            run: its name.
+            sample: `PROBLEM` or `PROBLEM#NUMBER`.
+        """
+        path = self._path(run)
+        rows = named_rows(open_samples(path), sample)
+        if not rows:
+            raise BadInputError(f"{sample}: {run} has no such sample: name a problem_id, or PROBLEM_ID#SAMPLE")
+        number = rows[0]["sample"]
+        of_it = [row for row in rows if row["sample"] == number]
+        others = sorted({row["sample"] for row in rows} - {number})
+        return {
+            "run": run,
+            "rows": [_sample(row) for row in of_it[:MOST_ROWS_OF_A_SAMPLE]],
+            "rows_left_out": max(0, len(of_it) - MOST_ROWS_OF_A_SAMPLE),
+            "other_samples": others[:MOST_ROWS],
+        }
+
+    def explain_failures(self, run: str) -> Json:
+        """Return why samples of a run were not judged, and why judged ones failed, with examples and remedies."""
+        found = {}
+        datasets: Any = self._stored(run).summary["datasets"]
+        for name, dataset in datasets.items():
+            found[name] = {
+                "samples": dataset["counts"].get("samples", 0),
+                "not_judged_causes": dataset["counts"].get("not_judged_causes", {}),
+                "not_judged_examples": self._not_judged(run, name),
+                "failures": _cut_lists(list(dataset.get("failures", ()))),
+            }
+        return {"run": run, "datasets": found}
+
+    def _not_judged(self, run: str, dataset: str) -> Json:
+        rows = self._rows(
+            "SELECT coalesce(not_judged_reason, 'unknown') AS reason, min(problem_id) AS example FROM results "
+            "WHERE place = $place AND dataset = $dataset AND NOT judged GROUP BY reason ORDER BY reason LIMIT 100",
+            {"place": run, "dataset": dataset},
+        )
+        return {row["reason"]: row["example"] for row in rows}
+
+    def _rows(self, sql: str, values: Mapping[str, object]) -> Iterator[Json]:
+        with open_database(self._place) as connection:
+            import duckdb
+
+            try:
+                found = connection.execute(sql, values)
+                names = [column[0] for column in found.description or ()]
+                rows = found.fetchall()
+            except duckdb.Error as error:
+                raise BadInputError(f"the catalogue of {self._place} cannot answer: {error}") from error
+        yield from (dict(zip(names, row, strict=True)) for row in rows)
+
+    def _check(self, run: str) -> None:
+        known = sorted(row["place"] for row in self._rows("SELECT place FROM runs", {}))
+        if run not in known:
+            few = ", ".join(known[:5])
+            raise BadInputError(f"{run}: no such run: list_runs names them: {few}")
+
+    def _path(self, run: str) -> str:
+        self._check(run)
+        return self._place if run == "." else f"{self._place.rstrip('/')}/{run}"
+
+    def _stored(self, run: str) -> StoredRun:
+        return StoredRun.open(self._path(run))
+
+
+def _sample(row: Row) -> Json:
+    tests = failed_first(row["tests"] or ())
+    program = row["code"] if (row["code"] or "").strip() != (row["response"] or "").strip() else None
+    return {
+        **{name: row.get(name) for name in _FACTS},
+        "response": _untrusted(row["response"]),
+        "program": _untrusted(program),
+        "tests": len(tests),
+        "tests_passed": sum(test["status"] == "success" for test in tests),
+        "shown_tests": [
+            {
+                "case": test["case_index"],
+                "status": test["status"],
+                **{name: _untrusted(test.get(name)) for name in _TEXTS_OF_A_TEST if test.get(name)},
+            }
+            for test in tests[:MOST_TESTS]
+        ],
+    }
+
+
+def _untrusted(text: str | None) -> Json | None:
+    """Return a text of others so that nobody takes it for ours; of lone surrogates, which JSON lacks, it has none."""
+    if text is None:
+        return None
+    shown = text[:MOST_CHARACTERS].encode(errors="replace").decode()
+    return {"untrusted_text": shown, "characters_left_out": max(0, len(text) - MOST_CHARACTERS)}
+
+
+def _bounded(name: str, rows: Iterator[Json], limit: int) -> Json:
+    most = max(1, min(limit, MOST_ROWS))
+    found = list(rows)
+    return {name: found[:most], "found": len(found), "is_cut": len(found) > most}
+
+
+def _cut_lists(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return JSON whose lists have at most `MOST_ROWS` entries; the last one then says how many are left out."""
+    if isinstance(value, dict):
+        return {name: _cut_lists(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        kept = [_cut_lists(each) for each in value[:MOST_ROWS]]
+        return [*kept, f"{len(value) - MOST_ROWS} more are left out"] if len(value) > MOST_ROWS else kept
+    return value
+
+
+def plain_json(value: Json) -> Json:
+    """Return JSON of what DuckDB and Parquet give: dates as text."""
+    found: Json = json.loads(json.dumps(value, default=str, allow_nan=False))
+    return found
