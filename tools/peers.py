@@ -1,6 +1,6 @@
 """The published packages that ours are compared with, or that call or serve ours.
 
-EvalPlus, LiveCodeBench, Inspect; TRL, OpenRLHF, verifiers; MLflow.
+EvalPlus, LiveCodeBench, Inspect; TRL, OpenRLHF, verifiers; MLflow, Every Eval Ever.
 
   python tools/peers.py             install what is missing, then run the tests that compare
   python tools/peers.py install     only install, and print the variables that those tests read
@@ -29,10 +29,12 @@ LOCKED = {
     "EVALRUN_TEST_MLFLOW": "mlflow",
     "EVALRUN_TEST_VERIFIERS": "verifiers",
 }
+EVERY_EVAL_EVER = "EVALRUN_TEST_EVERY_EVAL_EVER"
 CHECKOUT, TRAINERS = "EVALRUN_TEST_LIVECODEBENCH", "EVALRUN_TEST_TRAINERS_PYTHON"
 TESTS = (
     "tests/unit/function_tests/test_evalplus_package.py",
     "tests/unit/data/test_inspect_logs.py",
+    "tests/unit/results/test_publications.py",
     "tests/integration/cli/test_livecodebench_checker.py",
     "tests/integration/reward/test_published_trainers.py",
     "tests/integration/reward/test_published_verifiers.py",
@@ -69,6 +71,19 @@ def interpreter(name: str, beneath: Path | None = None) -> Path:
     return python
 
 
+def every_eval_ever() -> Path:
+    """Return a directory with the package, for PYTHONPATH. It asks for Python 3.12, and its validator runs on 3.11."""
+    lock = ROOT / "requirements" / "every-eval-ever.txt"
+    target = directory("every-eval-ever", lock.read_bytes())
+    if not (target / ".complete").exists():
+        shutil.rmtree(target, ignore_errors=True)
+        command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
+        command += ["--target", str(target), "--python-version", "3.12", "-r", str(lock)]
+        subprocess.run(command, check=True)
+        (target / ".complete").touch()
+    return target
+
+
 def checkout() -> Path:
     """Return a checkout of LiveCodeBench, fetched unless it is there."""
     target = directory("livecodebench", LIVECODEBENCH_COMMIT.encode())
@@ -92,7 +107,7 @@ def variables() -> dict[str, str]:
     found = {variable: str(interpreter(name)) for variable, name in LOCKED.items()}
     if (python := of_gen_cpu()) is not None:
         found[TRAINERS] = str(interpreter("trainers", beneath=python))
-    return found | {CHECKOUT: str(checkout())}
+    return found | {CHECKOUT: str(checkout()), EVERY_EVAL_EVER: str(every_eval_ever())}
 
 
 def main(arguments: list[str]) -> int:

@@ -1,0 +1,120 @@
+"""The figures of a run that may be published, and what has to be said with them. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from evalrun_registry.metrics import HEADLINE
+from evalrun_results.stored_run import StoredRun
+
+KS = "pass_at_"
+"""What the name of each metric pass@k begins with."""
+
+
+class UnpublishableError(Exception):
+    """A run's figures would mislead; the message says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A share of problems solved, with its interval."""
+
+    dataset: str
+    k: int
+    """Of pass@k."""
+    value: float
+    low: float | None
+    high: float | None
+    method: str
+    """Of the interval."""
+    problems: int
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What is said of a run. No text of a problem or a model is in it."""
+
+    run: str
+    model: str
+    """As its spec names it."""
+    ended: datetime
+    evalrun: str
+    """Version."""
+    engine: Mapping[str, str]
+    """Name and version, or empty where an endpoint answered."""
+    containment: str
+    protocol: Mapping[str, Any]
+    """Of its spec."""
+    records_sha256: Mapping[str, str]
+    """By dataset: which problems and tests."""
+    figures: tuple[Figure, ...]
+
+    @property
+    def conditions(self) -> str:
+        """How answers were drawn, in a few words."""
+        protocol = self.protocol
+        drawn = "greedy" if float(protocol["temperature"]) == 0 else f"temperature {protocol['temperature']}"
+        samples = protocol["samples"]
+        return f"{drawn}, {samples} sample{'s' * (samples != 1)} per problem, {protocol['maxNewTokens']} tokens at most"
+
+
+def read_publication(run: StoredRun) -> Publication:
+    """Return what may be said of a run.
+
+    Raises:
+        UnpublishableError: it is incomplete, or its weights are random.
+    """
+    info: Mapping[str, Any] = run.run_info
+    summary: Mapping[str, Any] = run.summary
+    spec = info["spec"]
+    if summary["state"] != "Succeeded" or run.stopped_early or info.get("partial"):
+        raise UnpublishableError(
+            f"the run is {'stopped early' if run.stopped_early else summary['state']}: publish one that has succeeded"
+        )
+    if (spec.get("rollout") or {}).get("loadFormat") == "dummy":
+        raise UnpublishableError("the weights are random (spec.rollout.loadFormat: dummy): its figures mean nothing")
+    for name, dataset in summary["datasets"].items():
+        if dataset["coverage"] != 1.0:
+            raise UnpublishableError(
+                f"{name}: {dataset['counts']['not_judged']} answers were not judged, so its figures are ranges, which "
+                "no format of others holds: evalrun rejudge RUN judges them"
+            )
+    engine: Mapping[str, str] = next((each["engine"] for each in info.get("replicas", ()) if each.get("engine")), {})
+    return Publication(
+        run=info["run"],
+        model=spec["model"].get("adapter") or spec["model"]["path"],
+        ended=datetime.fromisoformat(info["ended_at"]),
+        evalrun=info["versions"]["evalrun"],
+        engine={"name": engine["engine"], "version": engine["engine_version"]} if engine else {},
+        containment=", ".join(info.get("containment_levels", ())),
+        protocol=spec["protocol"],
+        records_sha256={name: dataset["records_sha256"] for name, dataset in info["datasets"].items()},
+        figures=tuple(_figures(summary["datasets"])),
+    )
+
+
+def _figures(datasets: Mapping[str, Any]) -> list[Figure]:
+    found = []
+    for name, dataset in datasets.items():
+        for metric, measured in dataset["metrics"].items():
+            k = 1 if metric == HEADLINE.name else _k_of(metric)
+            if k is None or measured.get("value") is None or (k == 1 and metric != HEADLINE.name):
+                continue  # pass_at_1 is the headline under another name
+            found.append(
+                Figure(
+                    dataset=name,
+                    k=k,
+                    value=measured["value"],
+                    low=measured.get("low"),
+                    high=measured.get("high"),
+                    method=measured.get("method") or "",
+                    problems=dataset["counts"]["problems"],
+                )
+            )
+    return found
+
+
+def _k_of(metric: str) -> int | None:
+    number = metric.removeprefix(KS)
+    return int(number) if metric.startswith(KS) and number.isdecimal() else None

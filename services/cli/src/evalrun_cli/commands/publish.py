@@ -1,0 +1,70 @@
+"""The command `publish`."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from evalrun_cli.commands.group import EXIT_CODES, evalrun
+from evalrun_runtime.exits import ExitCode
+
+_RUN = click.argument("run", metavar="RUN")
+_MODEL = click.option("--model-id", metavar="DEVELOPER/MODEL", help="Default: the run's model, if it is such an id.")
+_OUTPUT = click.option("--output", type=click.Path(path_type=Path, file_okay=False), help="Write the files below here.")
+_SEND = click.option("--send", is_flag=True, help="Open a pull request on the Hugging Face hub.")
+
+
+def _published(command: Callable[..., int]) -> Callable[..., int]:
+    return _RUN(_MODEL(_OUTPUT(_SEND(command))))
+
+
+@evalrun.group()
+def publish() -> None:
+    """Tell the public what a run measured, in the formats of others.
+
+    Without --output and --send the files are printed, exactly as they would leave, and nothing is written or sent. They
+    hold figures and conditions, and no text of a problem or a model. A run whose figures would mislead is refused: an
+    incomplete one, and one with random weights.
+    """
+
+
+@publish.command(epilog=EXIT_CODES)
+@_published
+@click.option(
+    "--hub-dataset",
+    "hub_datasets",
+    multiple=True,
+    metavar="NAME=ORG/DATASET:TASK",
+    help="The hub's benchmark that dataset NAME of the run is; once per dataset.",
+)
+def hub(run: str, model_id: str | None, hub_datasets: tuple[str, ...], output: Path | None, send: bool) -> ExitCode:
+    """Write results for a model's page on the Hugging Face hub: .eval_results/*.yaml.
+
+    --output also writes model_card.md, a table for the model's card. --send opens a pull request in the model's
+    repository.
+
+    \b
+    Example:
+      evalrun publish hub outputs/qwen --hub-dataset humaneval=openai/openai_humaneval:openai_humaneval
+    """
+    from evalrun_cli.publishing import publish_to_hub
+
+    return publish_to_hub(run, model_id, hub_datasets, output, sends=send)
+
+
+@publish.command(epilog=EXIT_CODES)
+@_published
+@click.option("--organization", required=True, help="Who ran the evaluation.")
+@click.option(
+    "--relationship",
+    required=True,
+    type=click.Choice(["first_party", "third_party", "collaborative", "other"]),
+    help="Of the evaluator to the model's developer.",
+)
+def eee(
+    run: str, model_id: str | None, organization: str, relationship: str, output: Path | None, send: bool
+) -> ExitCode:
+    """Write a record of Every Eval Ever, the shared store of evaluations. --send opens a pull request there."""
+    from evalrun_cli.publishing import publish_to_every_eval_ever
+
+    return publish_to_every_eval_ever(run, model_id, organization, relationship, output, sends=send)
