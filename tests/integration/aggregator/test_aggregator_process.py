@@ -23,6 +23,7 @@ from builders.aggregator.process import (
 from evalrun_client.fake_judge import Answer, FakeJudge, FakeJudgeServer, scripted_verdict, unavailable
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_proto.ledger.v1 import ledger_pb2
+from evalrun_results.metrics.run_options import metric_options
 
 DONE = (ledger_pb2.RUN_STATE_SUCCEEDED, ledger_pb2.RUN_STATE_DEGRADED, ledger_pb2.RUN_STATE_FAILED)
 
@@ -332,13 +333,17 @@ async def test_answers_made_elsewhere_are_judged_and_only_they(tmp_path: Path, j
         {"problem_id": "p3", "response": "accept too", "mode": "append"},
     ]
     (tmp_path / "answers.jsonl").write_text("".join(json.dumps(answer) + "\n" for answer in answers))
-    write_run_config(tmp_path, problems=9, responses=["answers.jsonl"], answers_per_problem="AsGiven")
+    write_run_config(tmp_path, problems=9, responses=["answers.jsonl"], answers_per_problem="AsGiven", k=[1, 2])
     async with running(*arguments(tmp_path, judge[1])) as process:
         worker = Worker(process.address)
         assert (await worker.take()).remaining == 0
         status = await worker.wait_for(*DONE)
         await worker.close()
     assert (status.state, status.datasets[0].total) == (ledger_pb2.RUN_STATE_SUCCEEDED, 3)
+    summary, info = (json.loads((tmp_path / "out" / name).read_text()) for name in ("summary.json", "run_info.json"))
+    (dataset,) = summary["datasets"].values()
+    assert dataset["metrics"]["pass_at_2"]["n"] == 1  # p1 alone has two answers
+    assert metric_options(info).ks == (1, 2)
     found = {(r["problem_id"], r["sample"], r["accepted"], r["mode"]) for r in read_results(tmp_path / "out")}
     assert found == {("p1", 0, True, "auto"), ("p1", 1, False, "auto"), ("p3", 0, True, "append")}
 

@@ -66,6 +66,10 @@ def test_an_answer_beyond_the_number_asked_is_refused(tmp_path: Path) -> None:
         read_responses(order, datasets)
     problems, given = read_responses(order.model_copy(update={"answers_per_problem": 5}), datasets)
     assert (problems.items.samples, given.asked) == (5, [5])
+    asked = order.model_copy(update={"answers_per_problem": None, "k": [1, 3]})
+    assert read_responses(asked, datasets)[0].items.samples == 3
+    with pytest.raises(BadInputError, match="pass@4 needs as many answers to a problem, and none has more than 3"):
+        read_responses(asked.model_copy(update={"k": [1, 4]}), datasets)
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,13 @@ def test_each_k_is_a_result_and_pass_at_1_stands_once(tmp_path: Path) -> None:
     assert ks[0] == 1
 
 
+def test_answers_made_elsewhere_are_said_to_be(tmp_path: Path) -> None:
+    publication = read_publication(stored(tmp_path, verdicts_of([True]), spec={"protocol": None}))
+    assert "answers made elsewhere" in hub_files(publication, TASK)[".eval_results/humaneval.yaml"]
+    (result,) = json.loads(eee_file(publication, "org/model", EVALUATOR)[1])["evaluation_results"]
+    assert result["generation_config"] == {"additional_details": {"answers": "made elsewhere"}}
+
+
 def test_record_of_every_eval_ever_says_who_measured_what(tmp_path: Path) -> None:
     publication = read_publication(stored(tmp_path, verdicts_of([True, False, True, True])))
     path, content = eee_file(publication, "org/model", EVALUATOR)

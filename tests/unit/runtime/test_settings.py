@@ -132,4 +132,7 @@ def test_help_of_a_service_names_kinds_of_values_and_exit_codes(capsys: pytest.C
     said = capsys.readouterr().out
     assert "--port INTEGER" in said
     assert "SecretStr" not in said
+    assert "factory" not in said
+    assert "None)" not in said
+    assert "Slots. (default: 2)" in said
     assert "Exit codes: 0 ended as told" in said

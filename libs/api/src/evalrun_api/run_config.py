@@ -46,6 +46,11 @@ class RunConfig(BaseModel):
         description="With responses: how many answers each problem should have; one that lacks is not judged. Default: "
         "the most that a problem of its dataset has. AsGiven: as many as there are; no gate takes such a run.",
     )
+    k: list[Annotated[int, Field(ge=1, le=1000)]] = Field(
+        default_factory=list,
+        max_length=16,
+        description="With responses: the k of pass@k. Default: 1, 10 and 100, as far as the answers per problem reach.",
+    )
     sources: dict[str, list[str]] = Field(
         default_factory=dict,
         description="Further sources of a dataset, by its name, beside the one that the spec names. A problem in two "

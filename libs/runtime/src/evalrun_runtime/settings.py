@@ -146,8 +146,9 @@ class SettingsParser(argparse.ArgumentParser):
     """Reads flags, and writes help and errors as the other commands do."""
 
     def format_help(self) -> str:
-        """Return the help, in which a value is called by its kind and not by its Python type."""
+        """Return the help, in which a value is called by its kind, and a default is no word of Python."""
         for action in self._actions:
+            action.help = help_without_python(action.help)
             if action.nargs != 0 and isinstance(action.metavar, str):
                 action.metavar = kind_of_value(action.metavar)
         return super().format_help()
@@ -168,6 +169,11 @@ class SettingsParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise BadInputError."""
         raise BadInputError(f"{self.prog}: {message}")
+
+
+def help_without_python(text: str | None) -> str | None:
+    """Return a help text without a default that only Python's readers know: None, or the name of a function."""
+    return None if text is None else re.sub(r"\s*\(default(?: factory: \w+|: None)\)", "", text)
 
 
 def kind_of_value(metavar: str) -> str:

@@ -50,6 +50,7 @@ def judge(
     time_limit: float | None = None,
     grader: PathLike | None = None,
     samples: int | Literal["AsGiven"] | None = None,
+    k: Sequence[int] = (),
     resume: bool = False,
     packages: PathLike | Sequence[PathLike] = (),
     slots: int | None = None,
@@ -70,6 +71,7 @@ def judge(
         grader: a Python file with compute_score, which scores the answers instead of tests, or builtin:verl.
         samples: answers that each problem should have, a missing one is not judged; None: the most that a problem of
             its dataset has; "AsGiven": as many as the files hold, and no gate takes the run.
+        k: of pass@k; empty: 1, 10 and 100, as far as the answers per problem reach.
         resume: go on in a directory that holds a part of this very judgement.
         packages: directories of Python packages that answers and tests may import.
         slots: programs judged at once; None: one a CPU.
@@ -97,6 +99,7 @@ def judge(
             time_limit=time_limit,
             grader=None if grader is None else Grader(path=str(grader)),
             samples=samples,
+            k=k,
             name=name,
             model=model,
             resume=resume,

@@ -1,6 +1,6 @@
 """Derives the metric options from a run's spec, for computing metrics and for checking them later. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from pydantic import ValidationError
@@ -11,7 +11,7 @@ from evalrun_runtime.exits import BadInputError
 
 
 def options_of_spec(
-    spec: EvalRunSpec, *, gpu_seconds: float, is_made_elsewhere: bool, is_rejudged: bool
+    spec: EvalRunSpec, *, gpu_seconds: float, is_made_elsewhere: bool, is_rejudged: bool, ks: Sequence[int] = ()
 ) -> MetricOptions:
     """Return the options of a run's metrics.
 
@@ -20,10 +20,11 @@ def options_of_spec(
         gpu_seconds: of every replica together.
         is_made_elsewhere: whether the answers came in files.
         is_rejudged: whether the answers of an earlier run were judged again.
+        ks: the k of pass@k of answers that were made elsewhere; empty: those that their number allows.
     """
     turns = None if is_made_elsewhere else spec.protocol.turns
     return MetricOptions(
-        ks=() if spec.protocol.budget or turns else tuple(spec.protocol.k) or None,
+        ks=() if spec.protocol.budget or turns else tuple(ks or spec.protocol.k) or None,
         budget=spec.protocol.budget is not None,
         turns=1 if turns is None else turns.limit,
         gpu_seconds=gpu_seconds,
@@ -55,10 +56,11 @@ def spec_of(run_info: Mapping[str, object]) -> EvalRunSpec:
 
 def metric_options(run_info: Mapping[str, object]) -> MetricOptions:
     """Return the options of the metrics of a run that has ended. Raises BadInputError as `spec_of` does."""
-    seconds = run_info.get("gpu_seconds")
+    seconds, ks = run_info.get("gpu_seconds"), run_info.get("k")
     return options_of_spec(
         spec_of(run_info),
         gpu_seconds=float(seconds) if isinstance(seconds, int | float) else 0.0,
         is_made_elsewhere=run_info.get("responses") is not None,
         is_rejudged=run_info.get("rejudge") is not None,
+        ks=[int(k) for k in ks] if isinstance(ks, list) else (),
     )

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -68,7 +69,6 @@ def _model(publication: Publication, model_id: str) -> dict[str, Any]:
 
 
 def _result(publication: Publication, figure: Figure) -> dict[str, Any]:
-    protocol = publication.protocol
     score: dict[str, Any] = {"score": figure.value}
     if figure.low is not None and figure.high is not None:
         interval = {"lower": figure.low, "upper": figure.high, "confidence_level": CONFIDENCE, "method": figure.method}
@@ -93,16 +93,20 @@ def _result(publication: Publication, figure: Figure) -> dict[str, Any]:
             "max_score": 1.0,
         },
         "score_details": score,
-        "generation_config": {
-            "generation_args": {
-                "temperature": float(protocol["temperature"]),
-                "top_p": float(protocol["topP"]),
-                "max_tokens": protocol["maxNewTokens"],
-            },
-            "additional_details": {
-                "samples": str(protocol["samples"]),
-                "seed": str(protocol["seed"]),
-                "protocol": str(protocol["name"]),
-            },
-        },
+        "generation_config": _generation(publication.protocol),
     }
+
+
+def _generation(protocol: Mapping[str, Any]) -> dict[str, Any]:
+    if not protocol:
+        return {"additional_details": {"answers": "made elsewhere"}}
+    return {
+        "generation_args": {
+            "temperature": float(protocol["temperature"]),
+            "top_p": float(protocol["topP"]),
+            "max_tokens": protocol["maxNewTokens"],
+        },
+        "additional_details": {
+            "samples": str(protocol["samples"]), "seed": str(protocol["seed"]), "protocol": str(protocol["name"]),
+        },
+    }  # fmt: skip

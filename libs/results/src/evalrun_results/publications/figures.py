@@ -45,7 +45,7 @@ class Publication:
     """Name and version, or empty where an endpoint answered."""
     containment: str
     protocol: Mapping[str, Any]
-    """Of its spec."""
+    """Of its spec; empty where the answers were made elsewhere, and nobody said how."""
     records_sha256: Mapping[str, str]
     """By dataset: which problems and tests."""
     figures: tuple[Figure, ...]
@@ -54,6 +54,8 @@ class Publication:
     def conditions(self) -> str:
         """How answers were drawn, in a few words."""
         protocol = self.protocol
+        if not protocol:
+            return "answers made elsewhere"
         drawn = "greedy" if float(protocol["temperature"]) == 0 else f"temperature {protocol['temperature']}"
         samples = protocol["samples"]
         return f"{drawn}, {samples} sample{'s' * (samples != 1)} per problem, {protocol['maxNewTokens']} tokens at most"
@@ -88,7 +90,7 @@ def read_publication(run: StoredRun) -> Publication:
         evalrun=info["versions"]["evalrun"],
         engine={"name": engine["engine"], "version": engine["engine_version"]} if engine else {},
         containment=", ".join(info.get("containment_levels", ())),
-        protocol=spec["protocol"],
+        protocol=spec.get("protocol") or {},
         records_sha256={name: dataset["records_sha256"] for name, dataset in info["datasets"].items()},
         figures=tuple(_figures(summary["datasets"])),
     )

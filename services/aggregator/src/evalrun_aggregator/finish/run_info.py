@@ -60,6 +60,7 @@ def run_info(
         "spec": spec,
         "responses": order.responses,
         "answers_per_problem": order.answers_per_problem,
+        "k": order.k or None,
         "rejudge": order.rejudge,
         "prompt_templates": TEMPLATES_VERSION,
         "feedback_templates": {

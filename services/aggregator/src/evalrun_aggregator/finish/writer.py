@@ -48,6 +48,7 @@ def write_run_outputs(job: OutputJob) -> RunEnd:
             gpu_seconds=job.gpu_seconds,
             is_made_elsewhere=made_elsewhere,
             is_rejudged=job.order.rejudge is not None,
+            ks=job.order.k,
         ),
         qa=QaOptions(
             temperature=None if made_elsewhere else spec.protocol.temperature_value,

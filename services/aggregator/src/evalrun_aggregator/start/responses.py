@@ -64,6 +64,11 @@ def read_responses(order: RunConfig, datasets: Sequence[RunDataset]) -> tuple[Ru
                 f"{order.answers_per_problem}: raise that number, or number samples from 0"
             )
         samples = order.answers_per_problem
+    if order.k and max(order.k) > samples:
+        raise BadInputError(
+            f"k: pass@{max(order.k)} needs as many answers to a problem, and none has more than {samples}: write "
+            f"numbers from 1 to {samples}"
+        )
     if samples > MAX_SAMPLES or samples * len(problems) > MAX_ITEMS:
         raise BadInputError(
             f"responses: sample number {samples - 1} is too large for {len(problems)} problems: number samples from 0"

@@ -30,6 +30,23 @@ TO_FILE = click.option("--output", type=click.Path(path_type=Path), help="Write 
 Command = Callable[..., int]
 
 
+class Numbers(click.ParamType[Sequence[int]]):
+    """Whole numbers with commas between them."""
+
+    name = "numbers"
+
+    def convert(
+        self, value: str | Sequence[int], param: click.Parameter | None, ctx: click.Context | None
+    ) -> Sequence[int]:
+        """Return the numbers."""
+        if not isinstance(value, str):
+            return value
+        parts = value.split(",")
+        if not all(part.strip().isdecimal() and int(part) for part in parts):
+            self.fail(f"{value!r}: write numbers from 1 with commas between them, e.g. 1,10", param, ctx)
+        return [int(part) for part in parts]
+
+
 def judged_here(command: Command) -> Command:
     """Add the flags for judging on this machine; the command receives them as `options`."""
 

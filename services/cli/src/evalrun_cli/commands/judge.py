@@ -6,7 +6,7 @@ from typing import Literal
 
 import click
 
-from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, SINCE_START, evalrun, judged_here, reported
+from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, SINCE_START, Numbers, evalrun, judged_here, reported
 from evalrun_cli.local.options import LocalOptions, Printing
 from evalrun_registry.comparators import COMPUTED
 from evalrun_runtime.exits import ExitCode
@@ -87,6 +87,12 @@ class AnswersPerProblem(click.ParamType[int | Literal["AsGiven"]]):
     "is not judged. as-given: as many as the files hold, e.g. of mutants; such a run decides no gate.",
 )
 @click.option(
+    "--k",
+    metavar="NUMBER,...",
+    type=Numbers(),
+    help="The k of pass@k, e.g. 1,5. Default: 1, 10 and 100, as far as the answers per problem reach.",
+)
+@click.option(
     "--exclude-problems",
     multiple=True,
     metavar="FILE_OR_IDS",
@@ -108,6 +114,7 @@ def judge(
     time_limit: float | None,
     grader: str | None,
     samples: int | Literal["AsGiven"] | None,
+    k: Sequence[int] | None,
     exclude_problems: Sequence[str],
     resume: bool,
     options: LocalOptions,
@@ -146,6 +153,7 @@ def judge(
             grader=own if grader is None else Grader(path=grader),
             exclude=exclude_problems,
             samples=samples,
+            k=k or (),
             name=name,
             model=model,
             resume=resume,

@@ -11,6 +11,7 @@ from evalrun_cli.commands.group import (
     EXIT_CODES,
     NAMESPACE,
     SINCE_START,
+    Numbers,
     evalrun,
     judged_here,
     on_gpus,
@@ -22,23 +23,6 @@ from evalrun_runtime.exits import ExitCode
 
 if TYPE_CHECKING:
     from evalrun_cli.local.quick_run import QuickRun
-
-
-class Numbers(click.ParamType[Sequence[int]]):
-    """Whole numbers with commas between them."""
-
-    name = "numbers"
-
-    def convert(
-        self, value: str | Sequence[int], param: click.Parameter | None, ctx: click.Context | None
-    ) -> Sequence[int]:
-        """Return the numbers."""
-        if not isinstance(value, str):
-            return value
-        parts = value.split(",")
-        if not all(part.strip().isdecimal() and int(part) for part in parts):
-            self.fail(f"{value!r}: write numbers from 1 with commas between them, e.g. 1,10", param, ctx)
-        return [int(part) for part in parts]
 
 
 def labels_of(written: Sequence[str]) -> dict[str, str]:

@@ -208,6 +208,7 @@ def judge_files(
     grader: Grader | None = None,
     exclude: Sequence[str] = (),
     samples: int | Literal["AsGiven"] | None = None,
+    k: Sequence[int] = (),
     name: str = "judge",
     model: str | None = None,
     resume: bool = False,
@@ -223,6 +224,7 @@ def judge_files(
         grader: scores the answers; None: their problems' tests decide.
         exclude: problems to leave out, as the flag has them: files, or ids.
         samples: answers that each problem should have; None: the most that a problem of its dataset has.
+        k: of pass@k; empty: 1, 10 and 100, as far as the answers per problem reach.
         name: of the run, in report and comparisons.
         model: what made the answers, in report and comparisons; None: not known.
         resume: go on in a directory that holds a part of this judgement.
@@ -254,6 +256,7 @@ def judge_files(
             **({"sources": more} if more else {}),
             "responses": [str(_located(path)) for path in responses],
             **({} if samples is None else {"answers_per_problem": samples}),
+            **({"k": list(k)} if k else {}),
             "base_dir": Path.cwd(),
             "output_dir": str(directory),
         },

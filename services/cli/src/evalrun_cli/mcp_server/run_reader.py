@@ -9,7 +9,7 @@ from evalrun_cli.catalogue.database import open_database
 from evalrun_cli.comparisons.views import compared
 from evalrun_cli.samples.commands import named_rows
 from evalrun_cli.samples.run_samples import open_samples
-from evalrun_cli.samples.selection import Row, failed_first
+from evalrun_cli.samples.selection import Row, failed_first, texts_of
 from evalrun_results.stored_run import StoredRun
 from evalrun_runtime.exits import BadInputError
 
@@ -41,7 +41,6 @@ _MEASURED: Final = {
     "metrics": f"SELECT * {_ABOUT} FROM metrics WHERE place = $place",  # noqa: S608
     "gates": f"SELECT * {_ABOUT} FROM gates WHERE place = $place",  # noqa: S608
 }
-_TEXTS_OF_A_TEST: Final = ("input", "expected_output", "stdout", "stderr", "compile_stderr")
 
 
 class RunReader:
@@ -161,7 +160,7 @@ def _sample(row: Row) -> Json:
             {
                 "case": test["case_index"],
                 "status": test["status"],
-                **{name: _untrusted(test.get(name)) for name in _TEXTS_OF_A_TEST if test.get(name)},
+                **{name: _untrusted(text) for name, text in texts_of(test).items()},
             }
             for test in tests[:MOST_TESTS]
         ],

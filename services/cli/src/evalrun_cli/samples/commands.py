@@ -13,7 +13,7 @@ from rich.text import Text
 
 from evalrun_cli.results_table import ENDS
 from evalrun_cli.samples.run_samples import RunSamples, open_samples
-from evalrun_cli.samples.selection import Row, failed_first, in_reading_order, is_named, label_of, names_in
+from evalrun_cli.samples.selection import Row, failed_first, in_reading_order, is_named, label_of, names_in, texts_of
 from evalrun_cli.terminal import open_console
 from evalrun_results.sample_rows.conditions import Condition, choose_rows, columns_of, parse_condition
 from evalrun_runtime.exits import BadInputError, ExitCode
@@ -28,10 +28,10 @@ MAX_TESTS: Final = 3
 """Tests shown whole where not all are asked for."""
 MAX_LINES: Final = 40
 """Lines shown of each text of a test."""
-_TEXTS: Final = (
-    ("input", "input"), ("expected_output", "expected"), ("stdout", "printed"), ("stderr", "errors"),
-    ("compile_stderr", "compiler"),
-)  # fmt: skip
+_LABELS: Final = {
+    "input": "input", "expected_output": "expected", "stdout": "printed", "stderr": "errors",
+    "compile_stderr": "compiler",
+}  # fmt: skip
 
 
 def list_samples(place: str, where: Sequence[str], limit: int, *, as_json: bool) -> ExitCode:
@@ -206,10 +206,9 @@ def _test_parts(test: Row) -> Iterator[Any]:
     yield line
     if test["reason"]:
         yield Text(f"  {test['reason']}")
-    for field, label in _TEXTS:
-        if text := test[field]:
-            yield Text(f"  {label}:")
-            yield Text("\n".join(f"    {each}" for each in _cut_lines(text, test[f"{field}_length"])))
+    for field, text in texts_of(test).items():
+        yield Text(f"  {_LABELS[field]}:")
+        yield Text("\n".join(f"    {each}" for each in _cut_lines(text, test[f"{field}_length"])))
 
 
 def _cut_lines(text: str, length: int | None) -> list[str]:

@@ -45,6 +45,17 @@ def in_reading_order(rows: Iterable[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (row["dataset"], row["sample"] or 0, row["repeat"] or 0, row["turn"] or 0))
 
 
+TEXTS_OF_A_TEST: Final = ("input", "expected_output", "stdout", "stderr", "compile_stderr")
+
+
+def texts_of(test: Row) -> dict[str, str]:
+    """Return a test's texts by their columns, without empty ones. What the compiler said stands once."""
+    found = {name: text for name in TEXTS_OF_A_TEST if (text := test.get(name))}
+    if found.get("stderr") == found.get("compile_stderr"):
+        found.pop("stderr", None)  # Python's compiler is the interpreter, whose errors these are too
+    return found
+
+
 def failed_first(tests: Iterable[Row]) -> list[Row]:
     """Return the tests with those that failed first, otherwise in their order."""
     return sorted(tests, key=lambda test: (test["status"] == "success", test["case_index"] or 0))

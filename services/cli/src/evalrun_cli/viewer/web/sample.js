@@ -107,7 +107,7 @@ function textsOf(test) {
   const lines = differs ? diffLines(test.expected_output.replace(/\n$/, ""), test.stdout.replace(/\n$/, "")) : null;
   return h("div", { class: "grid" }, block("Input", "input"), block("Expected", "expected_output"), block("Printed", "stdout"),
     lines ? h("section", null, h("h3", null, "Difference"), drawDiff(lines, ["expected", "printed"])) : null,
-    block("Errors", "stderr"), block("Compiler", "compile_stderr"));
+    test.stderr === test.compile_stderr ? null : block("Errors", "stderr"), block("Compiler", "compile_stderr"));
 }
 
 const cut = (test, name) => (test[`${name}_length`] > new Blob([test[name]]).size
