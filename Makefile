@@ -44,7 +44,7 @@ setup-gen-cpu: $(VENV)/.build ## install Ray, verl and vLLM for a CPU (6 GB) bes
 test-rollout: $(VENV)/.dev setup-gen-cpu ## real verl replicas on a real Ray cluster, an adapter on one, and verl's merger, on a CPU
 	EVALRUN_TEST_ROLLOUT=all $(BIN)/pytest tests/integration/rollout
 
-test-peers: $(VENV)/.dev ## ours beside the published EvalPlus, LiveCodeBench, Inspect and MLflow, and called by TRL, OpenRLHF and verifiers; it installs them (1.8 GB)
+test-peers: $(VENV)/.dev ## ours beside the published EvalPlus, LiveCodeBench, Inspect and MLflow, and called by TRL, OpenRLHF, OpenEnv and verifiers; it installs them (1.8 GB)
 	$(BIN)/python tools/peers.py
 
 test-all-data: $(VENV)/.dev ## judge all of EVALRUN_TEST_DATA that other tests sample: 209 contest programs, all of MBPP

@@ -2,9 +2,9 @@
 
 `build` is what installs the rest; `base`, `dev` and `docs` install the whole distribution. An extra is locked by
 itself, without the base, because its image holds nothing that it does not import; so is the group `graders`. The groups
-`evalplus`, `every-eval-ever`, `mlflow`, `trainers` and `verifiers` are for tests and share no lock with the rest. The
-extra `inspect` is in no image, and allows no version of fsspec that the others have: it is locked together with the
-base's requirements, into a file that replaces `base.txt`. Addresses of a package index are never written.
+of `OF_TESTS` are for tests and share no lock with the rest. The extra `inspect` is in no image, and allows no version
+of fsspec that the others have: it is locked together with the base's requirements, into a file that replaces
+`base.txt`. Addresses of a package index are never written.
 """
 
 import argparse
@@ -19,6 +19,7 @@ ALONE = {"graders": ("verl",), "trainers": ("openrlhf", "trl"), "every-eval-ever
 """Packages locked without what they ask for: verl's scorers import neither torch nor Ray, and of what the trainers ask
 for the one part needs a GPU's compiler; the other is that of `tools/gen_cpu.py`. The validator of Every Eval Ever takes
 what it imports from `dev`."""
+OF_TESTS = ("evalplus", "every-eval-ever", "mlflow", "openenv", "trainers", "verifiers")
 OLDEST_PYTHON = {"every-eval-ever": "3.12"}
 
 
@@ -29,9 +30,7 @@ def wanted() -> dict[str, list[str]]:
     build = project["build-system"]["requires"] + groups["build"]
     locks = {"build": build, "base": base, "dev": build + base + groups["dev"], "docs": build + base + groups["docs"]}
     extras: dict[str, list[str]] = project["project"]["optional-dependencies"]
-    alone = {
-        name: groups[name] for name in ("graders", "evalplus", "mlflow", "trainers", "verifiers", "every-eval-ever")
-    }
+    alone = {name: groups[name] for name in ("graders", *OF_TESTS)}
     return locks | extras | {"inspect": base + extras["inspect"]} | alone
 
 
@@ -53,7 +52,16 @@ def lock(name: str, requirements: list[str], *, upgrade: bool) -> None:
         ]
         if name == "mlflow":  # the version of the client, and what that is locked with
             command += ["--constraints", str(ROOT / "requirements" / "exports.txt")]
-        elif name not in ("build", "base", "inspect", "evalplus", "trainers", "verifiers", "every-eval-ever"):
+        elif name not in (
+            "build",
+            "base",
+            "inspect",
+            "evalplus",
+            "openenv",
+            "trainers",
+            "verifiers",
+            "every-eval-ever",
+        ):
             command += ["--constraints", str(ROOT / "requirements" / "base.txt")]
         command += ["--config-file", str(config)]
         if upgrade:
