@@ -88,7 +88,9 @@ def read_publication(run: StoredRun) -> Publication:
         model=spec["model"].get("adapter") or spec["model"]["path"],
         ended=datetime.fromisoformat(info["ended_at"]),
         evalrun=info["versions"]["evalrun"],
-        engine={"name": engine["engine"], "version": engine["engine_version"]} if engine else {},
+        engine={"name": engine["engine"], "version": engine.get("engine_version", "unknown")}
+        if "engine" in engine
+        else {},
         containment=", ".join(info.get("containment_levels", ())),
         protocol=spec.get("protocol") or {},
         records_sha256={name: dataset["records_sha256"] for name, dataset in info["datasets"].items()},
