@@ -43,25 +43,11 @@ def lock(name: str, requirements: list[str], *, upgrade: bool) -> None:
         alone = [f'[[dependency-metadata]]\nname = "{each}"\nrequires-dist = []\n' for each in ALONE.get(name, ())]
         config.write_text("".join(alone))
         command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal", "--generate-hashes"]
-        command += [
-            "--python-version",
-            OLDEST_PYTHON.get(name, "3.11"),
-            "--no-annotate",
-            "--custom-compile-command",
-            "make lock",
-        ]
+        command += ["--python-version", OLDEST_PYTHON.get(name, "3.11")]
+        command += ["--no-annotate", "--custom-compile-command", "make lock"]
         if name == "mlflow":  # the version of the client, and what that is locked with
             command += ["--constraints", str(ROOT / "requirements" / "exports.txt")]
-        elif name not in (
-            "build",
-            "base",
-            "inspect",
-            "evalplus",
-            "openenv",
-            "trainers",
-            "verifiers",
-            "every-eval-ever",
-        ):
+        elif name not in ("build", "base", "inspect", *OF_TESTS):
             command += ["--constraints", str(ROOT / "requirements" / "base.txt")]
         command += ["--config-file", str(config)]
         if upgrade:

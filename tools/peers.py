@@ -16,6 +16,8 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from gen_cpu import interpreter as of_gen_cpu
@@ -50,6 +52,17 @@ def directory(name: str, version: bytes) -> Path:
     return cache / "peers" / f"{name}-{hashlib.sha256(version).hexdigest()[:16]}"
 
 
+@contextmanager
+def made_once(target: Path) -> Iterator[bool]:
+    """Say whether a directory has to be made, and remember that it was made whole."""
+    is_missing = not (target / ".complete").exists()
+    if is_missing:
+        shutil.rmtree(target, ignore_errors=True)
+    yield is_missing
+    if is_missing:
+        (target / ".complete").touch()
+
+
 def interpreter(name: str, beneath: Path | None = None) -> Path:
     """Return the interpreter of an environment with a lock's packages, installed unless it is there.
 
@@ -60,16 +73,15 @@ def interpreter(name: str, beneath: Path | None = None) -> Path:
     lock = ROOT / "requirements" / f"{name}.txt"
     target = directory(name, lock.read_bytes() + sys.version.encode() + str(beneath or "").encode())
     python = target / "bin" / "python"
-    if not (target / ".complete").exists():
-        shutil.rmtree(target, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(target)], check=True)
-        command = [sys.executable, "-m", "uv", "pip", "install", "--python", str(python), "--quiet", "--no-deps"]
-        subprocess.run([*command, "--require-hashes", "-r", str(lock)], check=True)
-        if beneath is not None:
-            (packages,) = target.glob("lib/python*/site-packages")
-            (others,) = beneath.parents[1].glob("lib/python*/site-packages")
-            (packages / "beneath.pth").write_text(f"{others}\n")
-        (target / ".complete").touch()
+    with made_once(target) as is_missing:
+        if is_missing:
+            subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(target)], check=True)
+            command = [sys.executable, "-m", "uv", "pip", "install", "--python", str(python), "--quiet", "--no-deps"]
+            subprocess.run([*command, "--require-hashes", "-r", str(lock)], check=True)
+            if beneath is not None:
+                (packages,) = target.glob("lib/python*/site-packages")
+                (others,) = beneath.parents[1].glob("lib/python*/site-packages")
+                (packages / "beneath.pth").write_text(f"{others}\n")
     return python
 
 
@@ -77,30 +89,28 @@ def every_eval_ever() -> Path:
     """Return a directory with the package, for PYTHONPATH. It asks for Python 3.12, and its validator runs on 3.11."""
     lock = ROOT / "requirements" / "every-eval-ever.txt"
     target = directory("every-eval-ever", lock.read_bytes())
-    if not (target / ".complete").exists():
-        shutil.rmtree(target, ignore_errors=True)
-        command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
-        command += ["--target", str(target), "--python-version", "3.12", "-r", str(lock)]
-        subprocess.run(command, check=True)
-        (target / ".complete").touch()
+    with made_once(target) as is_missing:
+        if is_missing:
+            command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
+            command += ["--target", str(target), "--python-version", "3.12", "-r", str(lock)]
+            subprocess.run(command, check=True)
     return target
 
 
 def checkout() -> Path:
     """Return a checkout of LiveCodeBench, fetched unless it is there."""
     target = directory("livecodebench", LIVECODEBENCH_COMMIT.encode())
-    if not (target / ".complete").exists():
-        shutil.rmtree(target, ignore_errors=True)
-        git = ["git", "-C", str(target)]
-        subprocess.run(["git", "init", "--quiet", str(target)], check=True)
-        fetched = subprocess.run([*git, "fetch", "--quiet", "--depth", "1", LIVECODEBENCH, LIVECODEBENCH_COMMIT])
-        if fetched.returncode:
-            raise SystemExit(
-                f"LiveCodeBench cannot be fetched. Where {LIVECODEBENCH} is out of reach, name another copy of it: "
-                f"git config --global url.COPY.insteadOf {LIVECODEBENCH}"
-            )
-        subprocess.run([*git, "checkout", "--quiet", LIVECODEBENCH_COMMIT], check=True)
-        (target / ".complete").touch()
+    with made_once(target) as is_missing:
+        if is_missing:
+            git = ["git", "-C", str(target)]
+            subprocess.run(["git", "init", "--quiet", str(target)], check=True)
+            fetched = subprocess.run([*git, "fetch", "--quiet", "--depth", "1", LIVECODEBENCH, LIVECODEBENCH_COMMIT])
+            if fetched.returncode:
+                raise SystemExit(
+                    f"LiveCodeBench cannot be fetched. Where {LIVECODEBENCH} is out of reach, name another copy of it: "
+                    f"git config --global url.COPY.insteadOf {LIVECODEBENCH}"
+                )
+            subprocess.run([*git, "checkout", "--quiet", LIVECODEBENCH_COMMIT], check=True)
     return target
 
 

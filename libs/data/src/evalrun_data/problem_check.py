@@ -70,7 +70,7 @@ class CheckedFile:
         return [text for _, text in sorted(self.findings, key=lambda each: each[0])]
 
     def add(self, row: float, *texts: str) -> None:
-        """Add mistakes, each in one line, at a row's number in the file."""
+        """Add mistakes of the row with this number in the file, each as one line of text."""
         self.findings += [(row, text) for text in texts]
 
     @property

@@ -13,7 +13,7 @@ CALLER: web.RequestKey[str] = web.RequestKey("caller", str)
 
 
 def run_of(request: web.Request, named: str) -> str:
-    """Return the run that a request's token belongs to, or the run that the request names if it belongs to none."""
+    """Return the run of the request's token, or, where the token is no caller's, the run that the request names."""
     caller: str | None = request.get(CALLER)
     return named if caller is None else caller
 

@@ -70,8 +70,9 @@ def _model(publication: Publication, model_id: str) -> dict[str, Any]:
 
 def _result(publication: Publication, figure: Figure) -> dict[str, Any]:
     score: dict[str, Any] = {"score": figure.value}
-    if figure.low is not None and figure.high is not None:
-        interval = {"lower": figure.low, "upper": figure.high, "confidence_level": CONFIDENCE, "method": figure.method}
+    if figure.interval is not None:
+        low, high = figure.interval
+        interval = {"lower": low, "upper": high, "confidence_level": CONFIDENCE, "method": figure.method}
         score["uncertainty"] = {"confidence_interval": interval, "num_samples": figure.problems}
     return {
         "evaluation_result_id": f"{figure.dataset}/pass_at_{figure.k}",

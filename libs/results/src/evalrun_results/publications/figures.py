@@ -24,8 +24,8 @@ class Figure:
     k: int
     """Of pass@k."""
     value: float
-    low: float | None
-    high: float | None
+    interval: tuple[float, float] | None
+    """Of 95 %."""
     method: str
     """Of the interval."""
     problems: int
@@ -102,16 +102,16 @@ def _figures(datasets: Mapping[str, Any]) -> list[Figure]:
     found = []
     for name, dataset in datasets.items():
         for metric, measured in dataset["metrics"].items():
-            k = 1 if metric == HEADLINE.name else _k_of(metric)
-            if k is None or measured.get("value") is None or (k == 1 and metric != HEADLINE.name):
-                continue  # pass_at_1 is the headline under another name
+            k = _k_of(metric)
+            if k is None or measured.get("value") is None:
+                continue
+            low, high = measured.get("low"), measured.get("high")
             found.append(
                 Figure(
                     dataset=name,
                     k=k,
                     value=measured["value"],
-                    low=measured.get("low"),
-                    high=measured.get("high"),
+                    interval=None if low is None or high is None else (low, high),
                     method=measured.get("method") or "",
                     problems=dataset["counts"]["problems"],
                 )
@@ -120,5 +120,9 @@ def _figures(datasets: Mapping[str, Any]) -> list[Figure]:
 
 
 def _k_of(metric: str) -> int | None:
+    """Return the k of pass@k; None for another metric, and for pass_at_1, which is the headline's second name."""
+    if metric == HEADLINE.name:
+        return 1
     number = metric.removeprefix(KS)
-    return int(number) if metric.startswith(KS) and number.isdecimal() else None
+    is_k = metric.startswith(KS) and number.isdecimal() and number != "1"
+    return int(number) if is_k else None

@@ -24,7 +24,7 @@ class HubTask:
 
 
 def hub_files(publication: Publication, tasks: Mapping[str, HubTask]) -> dict[str, str]:
-    """Return the files of a model's repository by their path.
+    """Return what to add to a model's repository: each file's content by its path.
 
     Args:
         publication: the run.
@@ -43,17 +43,21 @@ def hub_files(publication: Publication, tasks: Mapping[str, HubTask]) -> dict[st
         raise UnpublishableError(f"--hub-dataset {unknown[0]}: the run has {', '.join(names)}")
     files = {}
     for name, task in tasks.items():
-        entries = [_entry(publication, figure, task) for figure in publication.figures if figure.dataset == name]
-        files[f".eval_results/{name}.yaml"] = yaml.safe_dump(entries[:1], sort_keys=False, allow_unicode=True)
+        first = min((figure for figure in publication.figures if figure.dataset == name), key=lambda figure: figure.k)
+        files[f".eval_results/{name}.yaml"] = yaml.safe_dump(
+            [_entry(publication, first, task)], sort_keys=False, allow_unicode=True
+        )
     return files
 
 
 def _entry(publication: Publication, figure: Figure, task: HubTask) -> dict[str, Any]:
+    interval = _interval(figure)
+    said = f"pass@{figure.k}, 95 % interval {interval}" if interval else f"pass@{figure.k}"
     return {
         "dataset": {"id": task.dataset_id, "task_id": task.task_id},
         "value": round(100 * figure.value, PLACES),
         "date": publication.ended.isoformat(),
-        "notes": f"pass@{figure.k}{_interval(figure)}, {figure.problems} problems, {publication.conditions}, judged by "
+        "notes": f"{said}, {figure.problems} problems, {publication.conditions}, judged by "
         f"evalrun {publication.evalrun}",
     }
 
@@ -62,20 +66,14 @@ def model_card_table(publication: Publication) -> str:
     """Return Markdown: a row per figure."""
     lines = ["| Benchmark | Metric | Value | 95 % interval | Problems |", "|---|---|---|---|---|"]
     for figure in publication.figures:
-        interval = (
-            "" if figure.low is None or figure.high is None else f"{_percent(figure.low)} to {_percent(figure.high)}"
-        )
-        lines.append(
-            f"| {figure.dataset} | pass@{figure.k} | {_percent(figure.value)} % | {interval} | {figure.problems} |"
-        )
+        cells = (figure.dataset, f"pass@{figure.k}", f"{_percent(figure.value)} %", _interval(figure), figure.problems)
+        lines.append(f"| {' | '.join(map(str, cells))} |")
     facts = f"{publication.conditions}. Judged by evalrun {publication.evalrun}, containment {publication.containment}."
     return "\n".join([*lines, "", facts[0].upper() + facts[1:], ""])
 
 
 def _interval(figure: Figure) -> str:
-    if figure.low is None or figure.high is None:
-        return ""
-    return f", 95 % interval {_percent(figure.low)} to {_percent(figure.high)}"
+    return "" if figure.interval is None else " to ".join(map(_percent, figure.interval))
 
 
 def _percent(share: float) -> str:

@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 from evalrun_cli.catalogue.commands import FLIPS
 from evalrun_cli.catalogue.database import open_database
@@ -12,6 +13,9 @@ from evalrun_cli.samples.run_samples import open_samples
 from evalrun_cli.samples.selection import Row, failed_first, texts_of
 from evalrun_results.stored_run import StoredRun
 from evalrun_runtime.exits import BadInputError
+
+if TYPE_CHECKING:
+    import duckdb
 
 Json = dict[str, Any]
 
@@ -41,6 +45,10 @@ _MEASURED: Final = {
     "metrics": f"SELECT * {_ABOUT} FROM metrics WHERE place = $place",  # noqa: S608
     "gates": f"SELECT * {_ABOUT} FROM gates WHERE place = $place",  # noqa: S608
 }
+_NOT_JUDGED: Final = """
+SELECT dataset, coalesce(not_judged_reason, 'unknown') AS reason, min(problem_id) AS example FROM results
+WHERE place = $place AND NOT judged GROUP BY ALL ORDER BY dataset, reason
+"""
 
 
 class RunReader:
@@ -55,29 +63,32 @@ class RunReader:
     def list_runs(self, model: str = "", state: str = "", schedule: str = "", limit: int = 50) -> Json:
         """Return runs, the newest first; each text chooses those that contain it."""
         wanted = {"model": model, "state": state, "schedule": schedule}
-        return _bounded("runs", self._rows(_RUNS, wanted), limit)
+        with self._open() as views:
+            return _bounded("runs", views.rows(_RUNS, wanted), limit)
 
     def read_metrics(self, run: str) -> Json:
         """Return what a run measured: its datasets with their coverage, metrics with intervals, and gates."""
-        found: Json = {"run": run, "state": self._stored(run).summary.get("state")}
-        for view, sql in _MEASURED.items():
-            found[view] = list(self._rows(sql, {"place": run}))
-        return found
+        with self._open() as views:
+            found: Json = {"run": run, "state": StoredRun.open(views.path(run)).summary.get("state")}
+            return found | {view: views.rows(sql, {"place": run}) for view, sql in _MEASURED.items()}
 
     def compare_runs(self, baseline: str, candidate: str) -> Json:
         """Return how a run differs from another, with intervals and p-values; lists of problems are cut."""
-        found: Json = _cut_lists(compared(self._path(baseline), self._path(candidate)).as_json())
+        with self._open() as views:
+            paths = views.path(baseline), views.path(candidate)
+        found: Json = _cut_lists(compared(*paths).as_json())
         for side, run in (("baseline", baseline), ("candidate", candidate)):
             found[side] = {**found[side], "place": run}
         return found
 
     def list_flips(self, runs: Sequence[str], limit: int = 50) -> Json:
         """Return the problems that some of the runs solve and others do not."""
-        for run in runs:
-            self._check(run)
-        rows = self._rows(FLIPS, {"places": list(runs)})
-        return _bounded("problems", ({**row, "accepted": dict(row["accepted"]), "ended": dict(row["ended"])}
-                                     for row in rows), limit)  # fmt: skip
+        with self._open() as views:
+            for run in runs:
+                views.path(run)
+            found = views.rows(FLIPS, {"places": list(runs)})
+        rows = [{**row, "accepted": dict(row["accepted"]), "ended": dict(row["ended"])} for row in found]
+        return _bounded("problems", rows, limit)
 
     def read_sample(self, run: str, sample: str) -> Json:
         """Return one sample with its verdict and the tests that it failed.
@@ -86,7 +97,8 @@ class RunReader:
             run: its name.
             sample: `PROBLEM` or `PROBLEM#NUMBER`.
         """
-        path = self._path(run)
+        with self._open() as views:
+            path = views.path(run)
         rows = named_rows(open_samples(path), sample)
         if not rows:
             raise BadInputError(f"{sample}: {run} has no such sample: name a problem_id, or PROBLEM_ID#SAMPLE")
@@ -102,49 +114,52 @@ class RunReader:
 
     def explain_failures(self, run: str) -> Json:
         """Return why samples of a run were not judged, and why judged ones failed, with examples and remedies."""
-        found = {}
-        datasets: Any = self._stored(run).summary["datasets"]
-        for name, dataset in datasets.items():
-            found[name] = {
+        with self._open() as views:
+            datasets: Any = StoredRun.open(views.path(run)).summary["datasets"]
+            unjudged = views.rows(_NOT_JUDGED, {"place": run})
+        found = {
+            name: {
                 "samples": dataset["counts"].get("samples", 0),
                 "not_judged_causes": dataset["counts"].get("not_judged_causes", {}),
-                "not_judged_examples": self._not_judged(run, name),
+                "not_judged_examples": dict(
+                    [(row["reason"], row["example"]) for row in unjudged if row["dataset"] == name][:MOST_ROWS]
+                ),
                 "failures": _cut_lists(list(dataset.get("failures", ()))),
             }
+            for name, dataset in datasets.items()
+        }
         return {"run": run, "datasets": found}
 
-    def _not_judged(self, run: str, dataset: str) -> Json:
-        rows = self._rows(
-            "SELECT coalesce(not_judged_reason, 'unknown') AS reason, min(problem_id) AS example FROM results "
-            "WHERE place = $place AND dataset = $dataset AND NOT judged GROUP BY reason ORDER BY reason LIMIT 100",
-            {"place": run, "dataset": dataset},
-        )
-        return {row["reason"]: row["example"] for row in rows}
-
-    def _rows(self, sql: str, values: Mapping[str, object]) -> Iterator[Json]:
+    @contextmanager
+    def _open(self) -> Iterator["_Views"]:
         with open_database(self._place) as connection:
-            import duckdb
+            yield _Views(connection, self._place)
 
-            try:
-                found = connection.execute(sql, values)
-                names = [column[0] for column in found.description or ()]
-                rows = found.fetchall()
-            except duckdb.Error as error:
-                raise BadInputError(f"the catalogue of {self._place} cannot answer: {error}") from error
-        yield from (dict(zip(names, row, strict=True)) for row in rows)
 
-    def _check(self, run: str) -> None:
-        known = sorted(row["place"] for row in self._rows("SELECT place FROM runs", {}))
+class _Views:
+    """The catalogue's views, for one question."""
+
+    def __init__(self, connection: "duckdb.DuckDBPyConnection", place: str) -> None:
+        self._connection = connection
+        self._place = place
+
+    def rows(self, sql: str, values: Mapping[str, object]) -> list[Json]:
+        """Return the rows of a SELECT. Raises BadInputError."""
+        import duckdb
+
+        try:
+            found = self._connection.execute(sql, values)
+            names = [column[0] for column in found.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+        except duckdb.Error as error:
+            raise BadInputError(f"the catalogue of {self._place} cannot answer: {error}") from error
+
+    def path(self, run: str) -> str:
+        """Return where a run lies. Raises BadInputError if it is not listed."""
+        known = sorted(row["place"] for row in self.rows("SELECT place FROM runs", {}))
         if run not in known:
-            few = ", ".join(known[:5])
-            raise BadInputError(f"{run}: no such run: list_runs names them: {few}")
-
-    def _path(self, run: str) -> str:
-        self._check(run)
+            raise BadInputError(f"{run}: no such run: list_runs names them: {', '.join(known[:5])}")
         return self._place if run == "." else f"{self._place.rstrip('/')}/{run}"
-
-    def _stored(self, run: str) -> StoredRun:
-        return StoredRun.open(self._path(run))
 
 
 def _sample(row: Row) -> Json:
@@ -175,10 +190,9 @@ def _untrusted(text: str | None) -> Json | None:
     return {"untrusted_text": shown, "characters_left_out": max(0, len(text) - MOST_CHARACTERS)}
 
 
-def _bounded(name: str, rows: Iterator[Json], limit: int) -> Json:
+def _bounded(name: str, rows: list[Json], limit: int) -> Json:
     most = max(1, min(limit, MOST_ROWS))
-    found = list(rows)
-    return {name: found[:most], "found": len(found), "is_cut": len(found) > most}
+    return {name: rows[:most], "found": len(rows), "is_cut": len(rows) > most}
 
 
 def _cut_lists(value: Any) -> Any:  # noqa: ANN401 - JSON

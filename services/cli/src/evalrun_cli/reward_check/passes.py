@@ -63,7 +63,7 @@ class Parts:
 
 @asynccontextmanager
 async def started_parts(logs: Path, options: LocalOptions) -> AsyncIterator[Parts]:
-    """Start sandbox, judge and reward service. Proxies before the first and the last break nothing until they are told.
+    """Start sandbox, judge and reward service. The proxies before sandbox and service break no call until told to.
 
     Raises:
         BadInputError: a part refuses what it was given.

@@ -52,7 +52,7 @@ class _Lane:
 
     def _fill(self, host: Any, piece: Piece) -> None:  # noqa: ANN401 - torch.Tensor
         columns = piece.move.columns
-        if columns is None:
+        if columns.width == columns.row:
             _read(piece, host)
             return
         rows = self._rows[: piece.read]

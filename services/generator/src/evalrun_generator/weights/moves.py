@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from evalrun_generator.weights.checkpoint_files import StoredTensor, UnfitCheckpointError
 from evalrun_generator.weights.parameter_layout import Place
@@ -20,17 +20,20 @@ class Columns:
     """Bytes of the columns."""
 
 
+WHOLE: Final = Columns(1, 0, 1)
+"""The file's bytes as they follow each other."""
+
+
 @dataclass(frozen=True, slots=True)
 class Move:
     """Bytes of a file and where they belong."""
 
     file: Path
     start: int
-    """Of the bytes in the file; with `columns`, of the first whole row."""
+    """Of the first whole row in the file."""
     target: Any
     """torch tensor of uint8, flat, on the device."""
-    columns: Columns | None = None
-    """None: the file's bytes as they follow each other."""
+    columns: Columns = WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,7 @@ def move_of(stored: StoredTensor, place: Place, target: Any) -> Move:  # noqa: A
         target: the rows of the parameter, as flat bytes.
     """
     row = stored.length // stored.shape[0]
-    columns = None
+    columns = WHOLE
     if place.stored_columns is not None:
         first, last = (each * row // stored.shape[1] for each in place.stored_columns)
         columns = Columns(row, first, last - first)
@@ -71,11 +74,6 @@ def cut(move: Move, most: int) -> list[Piece]:
         UnfitCheckpointError: a single row is longer.
     """
     total, columns = move.target.numel(), move.columns
-    if columns is None:
-        return [
-            Piece(move, offset, min(most, total - offset), move.start + offset, min(most, total - offset))
-            for offset in range(0, total, most)
-        ]
     rows = most // columns.row
     if not rows:
         raise UnfitCheckpointError(f"{move.file}: a row of {columns.row} bytes is longer than {most}")
