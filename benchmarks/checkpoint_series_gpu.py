@@ -1,7 +1,8 @@
-"""`evalrun run --checkpoints` on one GPU: ten checkpoints on one engine, beside one of them with a start of its own.
+"""`evalrun run --checkpoints` on a GPU: ten checkpoints on one engine, beside one of them with a start of its own.
 
     python3 benchmarks/checkpoint_series_gpu.py series          ten checkpoints in a row, then one by itself
     python3 benchmarks/checkpoint_series_gpu.py equal           three, whose answers are compared with fresh starts'
+    python3 benchmarks/checkpoint_series_gpu.py race            a race of four on two replicas, one GPU each
     python3 benchmarks/checkpoint_series_gpu.py series --tiny   the same on a CPU: shows that it runs
     python3 benchmarks/checkpoint_series_gpu.py series --tensor-parallel 2      each replica over two GPUs
 
@@ -12,12 +13,16 @@ GPU seconds count, for each GPU of the replica, while NVML says that a GPU's mem
 before that is in the seconds of the whole command. A checkpoint's gap is the time from the last completion of the one
 before to its first request.
 
+`race` shows the blocks in the order of time, two at once, and counts what is left. All answers of random weights are
+wrong, so that nobody is dropped and every block is seen.
+
 `equal` sets VLLM_BATCH_INVARIANT, without which two batches of one engine may differ; it compares every text.
 
 Needs what local_rollout_gpu.py needs.
 """
 
 import argparse
+import itertools
 import json
 import os
 import sqlite3
@@ -25,16 +30,21 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import random_model
 import rollout_gpu
-from local_rollout_gpu import write_run
+from local_rollout_gpu import State, until_free, write_run
 from rollout_gpu import REAL, TINY, GpuWatch, Size
 
+from evalrun_runtime.exits import ExitCode
+
 COUNT, MODELS = 10, 2
+BLOCK_SECONDS = 1.5
+"""Between two requests of a checkpoint where another block begins: within one they come at once."""
 
 
 def make_checkpoints(folder: Path, count: int, *, tiny: bool) -> list[Path]:
@@ -61,19 +71,26 @@ class Commands:
 
     def __init__(self, size: Size, gpu_python: str, gpus: int, variables: dict[str, str]) -> None:
         self.gpus = gpus
-        """Of a replica."""
+        """Of all replicas."""
         self._environment = rollout_gpu.environment(size) | variables
         self._environment.pop("RAY_AUTH_MODE")
         names = f"cpu:{gpus}" if size.dtype == TINY.dtype else ",".join(map(str, range(gpus)))
-        self._flags = ["--local", "--gpus", names, "--gpu-python", gpu_python]
+        self._flags = ["--gpus", names, "--gpu-python", gpu_python]
 
     def run(self, file: Path, output: Path, *arguments: str) -> tuple[float, float]:
         """Run to the end; return the seconds of the whole command, and the GPU seconds."""
+        return self._timed(["run", str(file), "--local", *arguments], output)
+
+    def race(self, file: Path, output: Path, pattern: Path) -> tuple[float, float]:
+        """Race checkpoints; return the same."""
+        return self._timed(["race", str(file), "--checkpoints", str(pattern)], output)
+
+    def _timed(self, arguments: Sequence[str], output: Path) -> tuple[float, float]:
         watch = GpuWatch()
-        command = [sys.executable, "-m", "evalrun_cli", "run", str(file), *self._flags, "--output", str(output)]
+        command = [sys.executable, "-m", "evalrun_cli", *arguments, *self._flags, "--output", str(output)]
         began = time.monotonic()
-        code = subprocess.run([*command, *arguments], env=self._environment, check=False).returncode
-        if code not in (0, 3):
+        code = subprocess.run(command, env=self._environment, check=False).returncode
+        if code not in (ExitCode.SUCCEEDED, ExitCode.DEGRADED, ExitCode.GATE_INCONCLUSIVE):
             for log in sorted([*output.rglob("*.log")]):
                 print(f"== {log}\n{log.read_text(errors='replace')[-1500:]}", flush=True)
             raise SystemExit(f"the command ended with {code}")
@@ -120,6 +137,37 @@ def series(folder: Path, commands: Commands, size: Size, *, tiny: bool) -> None:
     print(f"one by itself: {held:.1f} GPU seconds, {command:.1f} s in all; x {COUNT} = {COUNT * held:.0f}", flush=True)
 
 
+def race(folder: Path, commands: Commands, size: Size, *, tiny: bool) -> None:
+    """Race four checkpoints on two replicas; print the blocks in the order of time."""
+    places = make_checkpoints(folder, 4, tiny=tiny)
+    file = write_run(folder / "run", places[0], size, 2, 1, 1)
+    before, output = State.now(), folder / "race"
+    command, held = commands.race(file, output, folder / "checkpoints" / "*")
+    seconds, left = until_free(before)
+    print(f"race: {held:.1f} GPU seconds, {command:.1f} s in all, {len(left)} leftovers after {seconds:.1f} s {left}")
+    rows = []
+    for place in places:
+        ledger = sqlite3.connect(f"file:{output / place.name / 'ledger.sqlite3'}?mode=ro", uri=True)
+        asked = "SELECT started_at, started_at + generation_seconds, model FROM completions"
+        rows += [(*row, place) for row in ledger.execute(asked)]
+        ledger.close()
+        weights = {str(each["engine"].get("weights_sha256"))[:12] for each in replicas(output / place.name)}
+        print(f"{place.name}: weights {', '.join(sorted(weights))} in run_info.json", flush=True)
+    wrong = sum(model != str(place) for *_, model, place in rows)
+    print(f"{len(rows)} completions, {wrong} of them say another model than their checkpoint")
+    began = min(rows)[0]
+    blocks = []
+    for place in places:
+        own = sorted(row for row in rows if row[-1] == place)
+        first = [own[0]] + [after for before, after in itertools.pairwise(own) if after[0] - before[0] > BLOCK_SECONDS]
+        ends = [*(row[0] for row in first[1:]), float("inf")]
+        for start, end in zip((row[0] for row in first), ends, strict=True):
+            answered = [row for row in own if start <= row[0] < end]
+            blocks.append((start - began, max(row[1] for row in answered) - began, len(answered), place.name))
+    for start, end, count, name in sorted(blocks):
+        print(f"{start:7.2f} to {end:7.2f} s: {name} x {count}", flush=True)
+
+
 def equal(folder: Path, commands: Commands, size: Size, *, tiny: bool) -> None:
     """Compare the answers of three swaps with those of fresh starts."""
     places = make_checkpoints(folder, 3, tiny=tiny)
@@ -139,7 +187,7 @@ def equal(folder: Path, commands: Commands, size: Size, *, tiny: bool) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["series", "equal"])
+    parser.add_argument("what", choices=["series", "race", "equal"])
     parser.add_argument("--tiny", action="store_true")
     parser.add_argument("--tensor-parallel", type=int, default=1, help="GPUs of the replica")
     parser.add_argument("--folder", type=Path, help="default: a new one")
@@ -148,8 +196,9 @@ def main() -> None:
     size = replace(TINY if arguments.tiny else REAL, variants=1)
     invariant = {"VLLM_BATCH_INVARIANT": "1"} if arguments.what == "equal" and not arguments.tiny else {}
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="evalrun-bench-"))
-    commands = Commands(size, arguments.gpu_python, arguments.tensor_parallel, invariant)
-    {"series": series, "equal": equal}[arguments.what](folder, commands, size, tiny=arguments.tiny)
+    gpus = 2 if arguments.what == "race" else arguments.tensor_parallel
+    commands = Commands(size, arguments.gpu_python, gpus, invariant)
+    {"series": series, "race": race, "equal": equal}[arguments.what](folder, commands, size, tiny=arguments.tiny)
 
 
 if __name__ == "__main__":

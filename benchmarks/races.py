@@ -5,6 +5,7 @@ a size of the benchmark, that lead and a population: of these very problems draw
 problems drawn like them 2,000 times (similar). Checkpoints agree on most problems: each one's answers differ from a
 common one's on a tenth of them. `as they come` is the race over problems in the order in which they end, those first
 that another checkpoint solves. evalrun never takes that order: the column shows what its own, fixed by chance, is for.
+`given` is what a race that is under way has its runs answer: it looks at the end of each block alone.
 
     .venv/bin/python benchmarks/races.py                   # every cell: some 20 min of CPU
     .venv/bin/python benchmarks/races.py --sizes 164 --orders 200
@@ -20,9 +21,10 @@ from statistics import fmean
 
 import numpy as np
 
+from evalrun_cli.local.live_race import next_block
 from evalrun_results.metrics.intervals import Floats
 from evalrun_results.sequential.mean_decision import Population
-from evalrun_results.sequential.race import ERROR, run_race
+from evalrun_results.sequential.race import ERROR, RaceFinding, run_race
 
 FIGURES = Path(__file__).with_name("races.json")
 SIZES = (164, 500, 1055)
@@ -47,6 +49,8 @@ class Cell:
     """Races with one checkpoint left."""
     needed: float
     """Mean share of the answers until the decision, or all of them."""
+    given: float
+    """The same of a race that is under way, which looks at the end of each block."""
     best_dropped_as_they_come: float
 
     @property
@@ -61,7 +65,7 @@ def main() -> int:
     parser.add_argument("--orders", type=int, default=2000)
     options = parser.parse_args()
     cells = []
-    print("population    size  lead  best dropped  allowed  decided  answers needed  best dropped as they come")
+    print("population    size  lead  best dropped  allowed  decided  answers needed   given  best dropped as they come")
     for population in POPULATIONS:
         for size in options.sizes:
             for lead in LEADS:
@@ -69,7 +73,8 @@ def main() -> int:
                 cells.append(each)
                 print(
                     f"{population:<12} {size:>5} {lead:>5.2f} {each.best_dropped:>12.2%} {each.allowed:>8.2%} "
-                    f"{each.decided:>8.1%} {each.needed:>14.1%} {each.best_dropped_as_they_come:>20.1%}",
+                    f"{each.decided:>8.1%} {each.needed:>14.1%} {each.given:>8.1%} "
+                    f"{each.best_dropped_as_they_come:>20.1%}",
                     flush=True,
                 )
                 FIGURES.write_text(json.dumps([asdict(each) for each in cells], indent=1) + "\n")
@@ -111,8 +116,18 @@ def cell(population: Population, size: int, lead: float, orders: int) -> Cell:
         fmean(each.dropped_after[0] is not None for each in races),
         fmean(len(each.left) == 1 for each in races),
         fmean(each.drawn / values.size for each in races),
+        fmean(drawn_in_blocks(each, size) / values.size for each in races),
         hurried / len(range(0, orders, HURRIED)),
     )
+
+
+def drawn_in_blocks(race: RaceFinding, size: int) -> int:
+    """Return the problems that the runs of a race draw which looks at the end of each block."""
+    ends = [next_block(0, None)]
+    while ends[-1] < size:
+        ends.append(next_block(ends[-1], size))
+    drawn = [race.stopped_after if after is None else after for after in race.dropped_after]
+    return sum(min(next(end for end in ends if end >= each), size) for each in drawn)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from evalrun_cli.local.checkpoint_runs import Checkpoint, find_checkpoints, with_model, worst
+from evalrun_cli.local.checkpoint_runs import Checkpoint, find_checkpoints, with_model
+from evalrun_cli.local.run_series import worst
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 

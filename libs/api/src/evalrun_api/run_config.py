@@ -62,6 +62,12 @@ class RunConfig(BaseModel):
         description="A name for judging everything again. At the first start with a name that the ledger does not know "
         "the verdicts are set aside; a later start with the same name continues.",
     )
+    race_problems: int | None = Field(
+        None,
+        ge=0,
+        description="Draw the problems by chance and end after so many of each dataset: a race gives a run more of "
+        "them while it stays in it. 0: all of them, in that order.",
+    )
     images: dict[str, str] = Field(
         default_factory=dict, description="The image of each part in a cluster, with its digest at best: for the audit."
     )

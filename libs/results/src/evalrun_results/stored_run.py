@@ -63,7 +63,7 @@ class StoredRun:
 
     @property
     def stopped_early(self) -> bool:
-        """Whether its gates ended it before it had drawn everything."""
+        """Whether its gates, or a race, ended it before it had drawn everything."""
         return self.summary.get("stoppedEarly") is not None
 
     def results(self, columns: tuple[str, ...] = ()) -> Iterator[SampleResult]:

@@ -35,7 +35,7 @@ from evalrun_aggregator.settings import AggregatorSettings
 from evalrun_aggregator.start.datasets import check_supported, load_datasets
 from evalrun_aggregator.start.facts import identity_of, rejudging_of
 from evalrun_aggregator.start.ledger_start import OpenedRun, open_run
-from evalrun_aggregator.start.problems import RunProblems, draws_by_chance, turn_policies_of
+from evalrun_aggregator.start.problems import RunProblems, draws_by_chance, raced_problems, turn_policies_of
 from evalrun_aggregator.start.responses import GivenResponses, read_responses
 from evalrun_aggregator.start.start_warnings import count_languages, start_warnings
 from evalrun_aggregator.status_report import StatusReport
@@ -129,7 +129,9 @@ class Aggregator:
                 budget=budget,
                 turns=turn_policies(order) is not None,
                 asked=asked_samples(order, problems, responses),
-                kept=lambda facts: kept_problems(facts, order.spec, problems.items),
+                kept=lambda facts: (
+                    kept_problems(facts, order.spec, problems.items) or raced_problems(order, problems.items)
+                ),
                 now=self._clocks.now(),
             )
             watch = await gate_watch_of(order, problems, ledger)
@@ -234,7 +236,7 @@ class Aggregator:
 
 async def gate_watch_of(order: RunConfig, problems: RunProblems, ledger: Ledger) -> GateWatch | None:
     """Return the watch over the run's sequential gates, or None if there are none."""
-    if not draws_by_chance(order.spec):
+    if not any(gate.sequential for gate in order.spec.gates):
         return None
     gates = await asyncio.to_thread(watched_gates, order)
     return GateWatch(order.spec, problems, gates, ledger.reader.facts())
@@ -254,7 +256,7 @@ def load_problems_of(order: RunConfig) -> tuple[RunProblems, GivenResponses | No
             else budget.max_samples(sum(len(d.problems) for d in datasets))
         )
         repeats = protocol.noise_floor_repeats
-        by_chance = draws_by_chance(order.spec)
+        by_chance = draws_by_chance(order)
         turns = 1 if protocol.turns is None else protocol.turns.limit
         numbered = RunProblems(
             order.run, datasets, protocol, samples=samples, repeats=repeats, turns=turns, by_chance=by_chance

@@ -1,9 +1,17 @@
 """Races of finished runs: which problems count, what is refused, and what is said."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 from builders.results.stored_runs import facts_of, samples_of, verdicts_of
 
+from evalrun_results.comparisons.comparison import RunFacts
 from evalrun_results.comparisons.run_race import UnusableRaceError, race_runs
+from evalrun_results.outputs.stopped_early import StoppedDataset, StoppedEarly
+from evalrun_results.samples import SampleResult
+from evalrun_results.sequential.order import drawing_order
+from evalrun_results.sequential.race import run_race
 
 
 def test_the_best_of_three_runs_is_first_and_has_stayed_to_the_end() -> None:
@@ -51,3 +59,50 @@ def test_a_run_without_the_dataset_is_refused(dataset: str, other: str, message:
     runs = [facts_of(verdicts_of([True])), facts_of(verdicts_of([True], dataset=other))]
     with pytest.raises(UnusableRaceError, match=message):
         race_runs(runs, dataset, "benchmark")
+
+
+SIZE, SEED = 120, 3
+
+
+def raced(results: list[SampleResult], drawn: int, *, place: str, seed: int = SEED) -> RunFacts:
+    """Return a run of a race that has drawn some of its problems."""
+    ids = [each.problem_id for each in results]
+    kept = set(drawing_order(seed, "humaneval", ids)[:drawn])
+    facts = facts_of(
+        [each for each in results if each.problem_id in kept], place=place, spec={"protocol": {"seed": seed}}
+    )
+    stopped = StoppedEarly(seed, {"humaneval": StoppedDataset(drawn, len(ids), len(ids) - drawn)}, "race")
+    return replace(facts, summary={**facts.summary, "stoppedEarly": stopped.as_json()}) if drawn < len(ids) else facts
+
+
+def test_a_race_under_way_drops_after_the_same_problems_as_one_over_all_answers() -> None:
+    solved = {"best": 110, "near": 84, "far": 20}
+    shares = {name: np.random.default_rng(count).permutation(SIZE) < count for name, count in solved.items()}
+    every = {name: verdicts_of([bool(each) for each in share]) for name, share in shares.items()}
+    names = [each.problem_id for each in every["best"]]
+    order = [names.index(each) for each in drawing_order(SEED, "humaneval", names)]
+    values = np.array([share[order].astype(float) for share in shares.values()])
+    wanted = dict(zip(solved, run_race(values, values, "benchmark", SIZE).dropped_after, strict=True))
+    assert wanted["near"] is not None
+    assert wanted["far"] is not None
+    assert wanted["far"] < wanted["near"]
+    drawn = {"best": wanted["near"] + 5, "near": wanted["near"] + 5, "far": wanted["far"] + 3}
+    race = race_runs([raced(every[each], drawn[each], place=each) for each in solved], "humaneval", "benchmark")
+    assert {each.place: each.dropped_after for each in race.runners} == wanted
+    assert {each.place: each.problems for each in race.runners} == drawn
+    assert (race.problems, race.left_out) == (SIZE, 0)
+    assert race.answered == pytest.approx(sum(drawn.values()) / (3 * SIZE))
+
+
+def test_a_run_that_has_not_got_as_far_as_another_is_not_dropped_for_it() -> None:
+    ahead, behind = verdicts_of([True] * SIZE), verdicts_of([True] * SIZE)
+    race = race_runs([raced(ahead, 100, place="a"), raced(behind, 10, place="b")], "humaneval", "benchmark")
+    assert len(race.left) == 2
+
+
+def test_runs_of_different_races_are_refused() -> None:
+    first = raced(verdicts_of([True] * SIZE), 40, place="a")
+    with pytest.raises(UnusableRaceError, match="different seeds"):
+        race_runs([first, raced(verdicts_of([True] * SIZE), 40, place="b", seed=4)], "humaneval", "benchmark")
+    with pytest.raises(UnusableRaceError, match="has 100 or 120 problems"):
+        race_runs([first, raced(verdicts_of([True] * 100), 40, place="b")], "humaneval", "benchmark")

@@ -13,6 +13,7 @@ from evalrun_results.comparisons.mcnemar import mcnemar_exact
 from evalrun_results.comparisons.pairing import PairedDataset, pair
 from evalrun_results.comparisons.roles import role_in
 from evalrun_results.metrics.problem_totals import FORGED_WHERE, DatasetTotals, ProblemTotals
+from evalrun_results.outputs.stopped_early import STOPPERS
 from evalrun_results.samples import JsonObject
 
 
@@ -29,11 +30,13 @@ class RunFacts:
 
     @property
     def stopped_early(self) -> str | None:
-        """A warning if the run's gates stopped it early; None otherwise."""
-        if self.summary.get("stoppedEarly") is None:
+        """A warning if the run was stopped early; None otherwise."""
+        stopped = self.summary.get("stoppedEarly")
+        if not isinstance(stopped, Mapping):
             return None
+        by = STOPPERS["race" if stopped.get("by") == "race" else "gates"]
         return (
-            f"{self.place} was stopped early by its gates: it has the first problems that were drawn, and when it "
+            f"{self.place} was stopped early by {by}: it has the first problems that were drawn, and when it "
             "ended depended on them. Intervals and p-values of a comparison hold for runs of a fixed size only"
         )
 

@@ -1,6 +1,6 @@
-"""Which of several finished runs is best, as a race over their problems would find it. Pure."""
+"""Which of several runs is best, as a race over their problems finds it. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ from evalrun_results.comparisons.conditions import seed_of
 from evalrun_results.comparisons.pairing import columns_of
 from evalrun_results.comparisons.roles import role_in
 from evalrun_results.metrics.problem_totals import FORGED_WHERE
+from evalrun_results.outputs.stopped_early import StoppedEarly
 from evalrun_results.samples import JsonObject
 from evalrun_results.sequential.mean_decision import Population
 from evalrun_results.sequential.order import drawing_order
@@ -28,7 +29,9 @@ class Runner:
     label: str
     low: float
     high: float
-    """pass@1 over all problems of the race, had every answer that was not judged failed, or been accepted."""
+    """pass@1 over the problems that it answered, had every answer that was not judged failed, or been accepted."""
+    problems: int
+    """That it answered."""
     dropped_after: int | None
     """Problems; None: it may be the best."""
 
@@ -61,52 +64,68 @@ class Race:
         return tuple(each for each in self.runners if each.dropped_after is None)
 
     @property
+    def answered(self) -> float:
+        """Part of all answers that the runs have given."""
+        return sum(each.problems for each in self.runners) / (self.problems * len(self.runners))
+
+    @property
     def needed(self) -> float:
         """Part of all answers that the race needed."""
         return self.drawn / (self.problems * len(self.runners))
 
     def as_json(self) -> JsonObject:
         """Return it as plain values."""
-        return {"schema": 1, **asdict(self), "needed": self.needed, "best": [each.place for each in self.left]}
+        shares = {"answered": self.answered, "needed": self.needed}
+        return {"schema": 1, **asdict(self), **shares, "best": [each.place for each in self.left]}
 
 
 def race_runs(runs: Sequence[RunFacts], dataset: str, population: Population) -> Race:
-    """Race finished runs on the problems that all of them have, in the drawing order of the first run's seed.
+    """Race runs in the drawing order of the first run's seed: finished ones on the problems that all of them have, or
+    the runs of one race on those that it has drawn so far.
 
     A problem's value is the share of its answers that were accepted. One that was not judged counts for a run, and
-    against it, as is worst for whoever profits from it.
+    against it, as is worst for whoever profits from it; so does a problem of a race that a run has not answered yet.
 
     Raises:
         UnusableRaceError: a run lacks the dataset, its results can be forged, its gates chose how many problems it
-            has, or the runs share no problem.
+            has, the runs share no problem, or those of a race are not of the same one.
     """
     for run in runs:
         _check(run, dataset)
     seen = [{key for key, each in run.totals[dataset].problems.items() if each.outcomes.seen} for run in runs]
-    shared = sorted(set.intersection(*seen))
+    everything, shared = set.union(*seen), set.intersection(*seen)
+    is_under_way = any(_stopped(run) for run in runs)
+    names = sorted(everything if is_under_way else shared)
     if not shared:
         raise UnusableRaceError(f"the runs share no problem of {dataset}: race runs of the same problems")
-    columns = [columns_of(run.totals[dataset], shared) for run in runs]
-    lows = np.array([each.accepted / each.seen for each in columns])
-    highs = np.array([(each.accepted + each.seen - each.judged) / each.seen for each in columns])
-    place_of = {name: place for place, name in enumerate(shared)}
-    order = [place_of[name] for name in drawing_order(seed_of(runs[0].run_info) or 0, dataset, shared)]
-    found = run_race(lows[:, order], highs[:, order], population, len(shared))
+    size = _size_of_race(runs, dataset, seen) if is_under_way else len(names)
+    place_of = {name: place for place, name in enumerate(names)}
+    lows, highs = np.zeros((len(runs), len(names))), np.ones((len(runs), len(names)))
+    not_judged = 0
+    for row, (run, has) in enumerate(zip(runs, seen, strict=True)):
+        own = sorted(has & place_of.keys())
+        columns, places = columns_of(run.totals[dataset], own), [place_of[name] for name in own]
+        lows[row, places] = columns.accepted / columns.seen
+        highs[row, places] = (columns.accepted + columns.seen - columns.judged) / columns.seen
+        not_judged += int((columns.seen - columns.judged).sum())
+    answered = np.array([[name in has for name in names] for has in seen])
+    order = [place_of[name] for name in drawing_order(seed_of(runs[0].run_info) or 0, dataset, names)]
+    found = run_race(lows[:, order], highs[:, order], population, size)
     runners = [
-        Runner(run.place, run.label, float(low), float(high), after)
-        for run, low, high, after in zip(runs, lows.mean(axis=1), highs.mean(axis=1), found.dropped_after, strict=True)
+        Runner(run.place, run.label, float(low[has].mean()), float(high[has].mean()), int(has.sum()), after)
+        for run, low, high, has, after in zip(runs, lows, highs, answered, found.dropped_after, strict=True)
     ]
     return Race(
         dataset,
         role_in(runs[-1].run_info, dataset),
         population,
         ERROR,
-        len(shared),
-        len(set.union(*seen)) - len(shared),
+        size,
+        0 if is_under_way else len(everything) - len(shared),
         tuple(sorted(runners, key=_standing)),
         found.stopped_after,
         found.drawn,
-        int(sum((each.seen - each.judged).sum() for each in columns)),
+        not_judged,
     )
 
 
@@ -119,8 +138,34 @@ def _check(run: RunFacts, dataset: str) -> None:
         raise UnusableRaceError(
             f"{forgeable} results of {dataset} in {run.place} can be forged ({FORGED_WHERE}) and decide no race"
         )
-    if run.stopped_early is not None:
+    stopped = _stopped(run)
+    if stopped is not None and stopped.by != "race":
         raise UnusableRaceError(f"{run.stopped_early}: race runs that were judged to their end")
+
+
+def _stopped(run: RunFacts) -> StoppedEarly | None:
+    stopped = run.summary.get("stoppedEarly")
+    return StoppedEarly.parse(stopped) if isinstance(stopped, Mapping) else None
+
+
+def _size_of_race(runs: Sequence[RunFacts], dataset: str, seen: Sequence[Collection[str]]) -> int:
+    """Return the number of problems of the benchmark that runs of one race draw in the same order.
+
+    Raises:
+        UnusableRaceError: they are not of one race.
+    """
+    sizes, seeds = set[int](), set[int | None]()
+    for run, has in zip(runs, seen, strict=True):
+        stopped = _stopped(run)
+        drawn = None if stopped is None else stopped.datasets.get(dataset)
+        sizes.add(len(has) if drawn is None else drawn.of_problems)
+        seeds.add(seed_of(run.run_info))
+    if len(sizes) > 1 or len(seeds) > 1:
+        raise UnusableRaceError(
+            f"the runs were stopped by different races: {dataset} has {' or '.join(map(str, sorted(sizes)))} problems, "
+            f"drawn by {'one seed' if len(seeds) == 1 else 'different seeds'}: name the runs of one race"
+        )
+    return sizes.pop()
 
 
 def _standing(runner: Runner) -> tuple[bool, int, float]:

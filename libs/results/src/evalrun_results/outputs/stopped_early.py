@@ -1,8 +1,8 @@
-"""Outputs of a run that its gates ended early: how they decided, and with which intervals. Pure."""
+"""Outputs of a run that its gates, or a race, ended early: how they decided, and with which intervals. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 import numpy as np
 
@@ -19,7 +19,8 @@ from evalrun_results.sequential.mean_decision import Population
 from evalrun_results.sequential.order import drawing_order
 from evalrun_runtime.exits import BadInputError
 
-NO_INTERVAL: Final = "the run was stopped by its gates: only shares have an interval that holds whenever one stops"
+NO_INTERVAL: Final = "the run was stopped by {}: only shares have an interval that holds whenever one stops"
+STOPPERS: Final = {"gates": "its gates", "race": "a race"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +39,27 @@ class StoppedDataset:
 
 @dataclass(frozen=True, slots=True)
 class StoppedEarly:
-    """Early end of a run by its gates, before it had drawn everything."""
+    """Early end of a run before it had drawn everything."""
 
     seed: int
     """From which the order of the problems follows."""
     datasets: Mapping[str, StoppedDataset]
+    by: Literal["gates", "race"] = "gates"
+    """Who ended it."""
 
     def as_json(self) -> JsonObject:
         """Return the `stoppedEarly` of summary.json."""
-        return asdict(self)
+        content = asdict(self)
+        if self.by == "gates":  # what earlier versions wrote
+            del content["by"]
+        return content
 
     @classmethod
     def parse(cls, value: Mapping[str, Any]) -> Self:
         """Parse the result of `as_json`. Raises BadInputError."""
         try:
-            return cls(value["seed"], {name: StoppedDataset(**each) for name, each in value["datasets"].items()})
+            datasets = {name: StoppedDataset(**each) for name, each in value["datasets"].items()}
+            return cls(value["seed"], datasets, value.get("by", "gates"))
         except (LookupError, TypeError, AttributeError) as error:
             raise BadInputError("summary.json: stoppedEarly has other fields than this evalrun knows") from error
 
@@ -75,7 +82,7 @@ def with_anytime_intervals(
     shares = _shares(columns, metrics.figures)
     figures = {}
     for metric, figure in metrics.figures.items():
-        figures[metric] = Figure.without_interval(figure.value, figure.n, NO_INTERVAL)
+        figures[metric] = Figure.without_interval(figure.value, figure.n, NO_INTERVAL.format(STOPPERS[stopped.by]))
         if metric in shares and figure.value is not None:
             values, members = shares[metric]
             draws = Draws(

@@ -22,7 +22,7 @@ from evalrun_aggregator.replicas import ReplicaRegistry
 from evalrun_aggregator.run_end import OutputError, RunEnd
 from evalrun_aggregator.run_state import RunState
 from evalrun_aggregator.start.facts import end_facts
-from evalrun_aggregator.start.problems import RunProblems
+from evalrun_aggregator.start.problems import RunProblems, raced_problems
 from evalrun_aggregator.turns.idleness import idle_share
 from evalrun_api.run_config import RunConfig
 from evalrun_results.comparisons.gate import GateResult
@@ -54,7 +54,7 @@ class OutputJob:
     decide_gates: Callable[[Mapping[str, DatasetTotals]], Sequence[GateResult]] | None
     """None where the run has no gate."""
     stopped: StoppedEarly | None
-    """None where its gates did not end it early."""
+    """None where it was not ended early."""
     staging: Path
     """A directory on this machine with room for the outputs of a remote place: the ledger's."""
     wait: Callable[[str], bool]
@@ -201,7 +201,9 @@ class Finisher:
         if not any(counts.cancelled for counts in item_states.datasets):
             return None
         similar = {name for gate in spec.gates if gate.population == "similar" for name in gate.dataset_names}
-        kept = {} if self._watch is None else self._watch.kept
+        names = [each.name for each in self._problems.items.datasets]
+        raced = {names[number]: count for number, count in raced_problems(self._order, self._problems.items).items()}
+        kept = raced if self._watch is None else self._watch.kept
         datasets = {}
         for counts, dataset in zip(item_states.datasets, self._problems.items.datasets, strict=True):
             size = len(dataset.problem_ids)
@@ -211,4 +213,4 @@ class Finisher:
                 cancelled=counts.cancelled,
                 population="similar" if counts.name in similar else "benchmark",
             )
-        return StoppedEarly(spec.protocol.seed, datasets)
+        return StoppedEarly(spec.protocol.seed, datasets, "race" if raced else "gates")

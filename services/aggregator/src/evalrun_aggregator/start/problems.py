@@ -6,7 +6,7 @@ from evalrun_aggregator.ledger.entries import Exchange, StoredCompletion
 from evalrun_aggregator.ledger.items import DatasetItems, RunItems
 from evalrun_aggregator.start.datasets import RunDataset
 from evalrun_aggregator.turns.policy import TurnPolicy, conversation, turn_policy_of
-from evalrun_api.run_config import EvalRunSpec, Protocol
+from evalrun_api.run_config import EvalRunSpec, Protocol, RunConfig
 from evalrun_client.grader import answer_request, answer_verdict
 from evalrun_client.judge_request import Answer
 from evalrun_data.records import Problem
@@ -129,9 +129,20 @@ def _by_chance(dataset: RunDataset, seed: int) -> list[Problem]:
     return [by_id[name] for name in drawing_order(seed, dataset.spec.name, by_id)]
 
 
-def draws_by_chance(spec: EvalRunSpec) -> bool:
-    """Return whether a run draws its problems in an order of chance: where a gate decides before all are there."""
-    return any(gate.sequential for gate in spec.gates)
+def draws_by_chance(order: RunConfig) -> bool:
+    """Return whether a run draws its problems in an order of chance: where a gate or a race decides before all are
+    there."""
+    return order.race_problems is not None or any(gate.sequential for gate in order.spec.gates)
+
+
+def raced_problems(order: RunConfig, items: RunItems) -> dict[int, int]:
+    """Return of how many problems the results count, by the number of the dataset, where a race has not asked for
+    more."""
+    wanted = order.race_problems
+    if not wanted:
+        return {}
+    sizes = [len(each.problem_ids) for each in items.datasets]
+    return {number: wanted for number, size in enumerate(sizes) if wanted < size}
 
 
 def turn_policies_of(spec: EvalRunSpec) -> dict[str, TurnPolicy] | None:

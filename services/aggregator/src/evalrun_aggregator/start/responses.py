@@ -74,7 +74,7 @@ def read_responses(order: RunConfig, datasets: Sequence[RunDataset]) -> tuple[Ru
             f"responses: sample number {samples - 1} is too large for {len(problems)} problems: number samples from 0"
         )
     numbered = RunProblems(
-        order.run, datasets, order.spec.protocol, samples=samples, repeats=0, by_chance=draws_by_chance(order.spec)
+        order.run, datasets, order.spec.protocol, samples=samples, repeats=0, by_chance=draws_by_chance(order)
     )
     completions = [completion_of(response, numbered) for response in responses]
     asked = asked_of(order.answers_per_problem, [dataset.spec.name for dataset in datasets], responses)

@@ -99,6 +99,7 @@ def labels_of(written: Sequence[str]) -> dict[str, str]:
     help="On GPUs here: a run for each directory of the pattern, e.g. 'checkpoints/global_step_*', on replicas that "
     "start once and take one checkpoint's weights after another's.",
 )
+@click.option("--race-problems", type=click.IntRange(min=1), hidden=True)  # of a run in a race, which `race` starts
 @click.option("--resume", type=click.Path(path_type=Path), help="With --local: resume the run in this directory.")
 @click.option(
     "--request-timeout",
@@ -131,6 +132,7 @@ def run(
     wandb: str | None,
     tensor_parallel: int | None,
     checkpoints: str | None,
+    race_problems: int | None,
     resume: Path | None,
     request_timeout: float | None,
     options: LocalOptions,
@@ -156,6 +158,7 @@ def run(
     here |= {
         "--request-timeout": request_timeout,
         "--checkpoints": checkpoints,
+        "--race-problems": race_problems,
         "--quiet": printing.quiet,
         "--json": printing.as_json,
         **options.flags,
@@ -257,6 +260,7 @@ def run(
             options=options,
             gpu_options=gpu_options,
             session=session,
+            race_problems=race_problems,
         )
         return ended.code
 

@@ -72,7 +72,9 @@ def _score(runner: Runner) -> str:
 
 def _verdict(race: Race) -> str:
     at = BEST_AT[race.population].format(problems=race.problems, dataset=race.dataset)
-    cost = f"The race needed {100 * race.needed:.0f} % of what the runs worked on"
+    cost = f"The race needed {100 * race.needed:.0f} % of all answers"
+    if race.answered < 1:
+        cost += f", the runs gave {100 * race.answered:.0f} %"
     wrong = f"A race drops a best run with probability {race.error:g} at most."
     if len(race.left) == 1:
         return f"{race.left[0].place} is {at}. {cost}. {wrong}"

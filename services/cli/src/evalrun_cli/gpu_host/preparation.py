@@ -1,5 +1,8 @@
 """Checks everything that replicas on this machine need, before anything is started or loaded."""
 
+from dataclasses import dataclass, replace
+from pathlib import Path
+
 from evalrun_api.v1alpha1 import EvalRunSpec
 from evalrun_cli.gpu_host.environment import known_environments
 from evalrun_cli.gpu_host.gpus import ChosenGpus, check_free_memory, choose_gpus, find_gpus
@@ -9,8 +12,44 @@ from evalrun_cli.gpu_host.replica_fit import fit_spec
 from evalrun_runtime.exits import BadInputError
 
 
-def prepare_replicas(spec: EvalRunSpec, options: GpuOptions, file: str) -> tuple[EvalRunSpec, list[str]]:
-    """Return the spec with the replicas that run here, and the flags of `evalrun_generator.gpu_host`.
+@dataclass(frozen=True)
+class PreparedReplicas:
+    """Replicas that this machine, or a Ray cluster that runs, can start."""
+
+    spec: EvalRunSpec
+    """The run's, with as many replicas as there is room for."""
+    python: Path
+    """Interpreter with Ray, verl and the engine."""
+    gpus: tuple[str, ...] = ()
+    """Their GPUs, as nvidia-smi numbers them; none: they are pretended, or the Ray cluster's."""
+    pretended: int = 0
+    ray_address: str | None = None
+    """Of the Ray cluster to join; None: one is started here."""
+
+    @property
+    def flags(self) -> list[str]:
+        """Flags of `evalrun_generator.gpu_host` for them."""
+        if self.ray_address is not None:
+            return [f"--gpu-python={self.python}", f"--join-ray={self.ray_address}"]
+        where = f"--gpus={','.join(self.gpus)}" if self.gpus else f"--pretended-gpus={self.pretended}"
+        return [f"--gpu-python={self.python}", where]
+
+    def one_by_one(self) -> "list[PreparedReplicas]":
+        """Return each replica by itself, with GPUs of its own."""
+        rollout = self.spec.rollout
+        if rollout is None:
+            return [self]
+        each = rollout.gpus_per_replica
+        spec = fit_spec(self.spec, each, 1, "")
+        pretended = min(self.pretended, each)
+        return [
+            replace(self, spec=spec, gpus=self.gpus[number * each : (number + 1) * each], pretended=pretended)
+            for number in range((len(self.gpus) or self.pretended) // each)
+        ]
+
+
+def prepare_replicas(spec: EvalRunSpec, options: GpuOptions, file: str) -> PreparedReplicas:
+    """Return the replicas of a spec that run here.
 
     Args:
         spec: with `rollout`.
@@ -32,10 +71,7 @@ def prepare_replicas(spec: EvalRunSpec, options: GpuOptions, file: str) -> tuple
     check_free_memory(chosen.gpus, rollout.gpu_memory_utilization_value)
     python = find_interpreter(options.gpu_python, cpu=chosen.pretended > 0, environments=known_environments())
     check_interpreter(python, rollout.engine)
-    return fitted, [
-        f"--gpu-python={python}",
-        *([f"--gpus={','.join(chosen.indices)}"] if chosen.gpus else [f"--pretended-gpus={chosen.pretended}"]),
-    ]
+    return PreparedReplicas(fitted, python, tuple(chosen.indices), chosen.pretended)
 
 
 def first_of(chosen: ChosenGpus, count: int) -> ChosenGpus:
@@ -43,7 +79,7 @@ def first_of(chosen: ChosenGpus, count: int) -> ChosenGpus:
     return ChosenGpus(tuple(chosen.gpus[:count]), min(chosen.pretended, count))
 
 
-def _joining(spec: EvalRunSpec, options: GpuOptions, file: str) -> tuple[EvalRunSpec, list[str]]:
+def _joining(spec: EvalRunSpec, options: GpuOptions, file: str) -> PreparedReplicas:
     """Return the same for a Ray cluster that runs already: it knows its GPUs."""
     if options.gpus is not None:
         raise BadInputError("--gpus: the Ray cluster of --ray-address has its own: leave --gpus away")
@@ -52,4 +88,4 @@ def _joining(spec: EvalRunSpec, options: GpuOptions, file: str) -> tuple[EvalRun
     environments = known_environments()
     python = find_interpreter(options.gpu_python, cpu=False, environments=environments)
     check_interpreter(python, "vllm" if spec.rollout is None else spec.rollout.engine)
-    return spec, [f"--gpu-python={python}", f"--join-ray={options.ray_address}"]
+    return PreparedReplicas(spec, python, ray_address=options.ray_address)

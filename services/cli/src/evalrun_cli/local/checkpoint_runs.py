@@ -1,19 +1,13 @@
-"""`evalrun run --checkpoints`: a run for each of some checkpoints, on replicas that take one's weights after another's.
+"""`evalrun run --checkpoints`: a run for each checkpoint, on replicas that take one's weights after another's."""
 
-Each run is a command of its own. They start one ahead of the other: while one generates, the next has its services up
-and its checkpoint read, and waits for its turn on the replicas; while it generates, the one before may still be judged.
-"""
-
-import json
 import logging
 import re
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -25,12 +19,13 @@ import yaml
 from evalrun_api.manifest import evalrun_of, load_manifest
 from evalrun_cli.comparisons.history import history as show_history
 from evalrun_cli.gpu_host.options import NO_GPU_OPTIONS, GpuOptions
-from evalrun_cli.gpu_host.preparation import prepare_replicas
+from evalrun_cli.gpu_host.preparation import PreparedReplicas, prepare_replicas
 from evalrun_cli.local.options import LocalOptions
 from evalrun_cli.local.processes import ServiceFailedError
 from evalrun_cli.local.quick_run import QuickRun
+from evalrun_cli.local.run_series import POLL_SECONDS, RESULTS, SeriesRun, run_in_order
 from evalrun_cli.local.runs import quick_manifest
-from evalrun_cli.local.workspace import WORK_ORDER, default_directory
+from evalrun_cli.local.workspace import default_directory
 from evalrun_cli.terminal import open_console
 from evalrun_generator.gpu_host.kept_ray import KEPT
 from evalrun_registry.metrics import HEADLINE
@@ -38,15 +33,11 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE: Final = 4
-"""Runs whose services are up: one that generates, some that get ready for their turn, and those still being judged."""
 WEIGHTS_IN: Final = (".", "actor/huggingface", "huggingface")
 """Where a checkpoint's directory has configuration and weights: at its top, or where verl writes them."""
 START_SECONDS: Final = 300.0
 END_SECONDS: Final = 60.0
-POLL_SECONDS: Final = 0.05
-RESULTS: Final = frozenset({ExitCode.SUCCEEDED, ExitCode.DEGRADED, ExitCode.GATE_FAILED, ExitCode.GATE_INCONCLUSIVE})
-"""Codes of a run that has results."""
+SUMMARY: Final = "summary.json"
 PATHS: Final = ("source", "promptTemplate")
 """Fields of a dataset that name files."""
 
@@ -109,15 +100,14 @@ def run_pattern(
         first = replace(asked, model=str(checkpoints[0].directory), name=asked.name or "checkpoints")
         _, manifest = quick_manifest(first, gpu_options)
     else:
-        manifest = load_manifest(file, place="machine").model_dump(mode="json", by_alias=True, exclude_none=True)
+        manifest = manifest_in(file)
     progress = open_console(stderr=True, quiet=quiet)
     return run_checkpoints(
         checkpoints,
         manifest,
         Path.cwd() if file is None else file.resolve().parent,
         output=output,
-        request_seconds=request_seconds,
-        options=options,
+        flags=run_flags(options, request_seconds),
         gpu_options=gpu_options,
         say=lambda text: progress.print(text, markup=False, highlight=False, soft_wrap=True),
     )
@@ -129,8 +119,7 @@ def run_checkpoints(
     base: Path,
     *,
     output: Path | None,
-    request_seconds: float | None,
-    options: LocalOptions,
+    flags: Sequence[str],
     gpu_options: GpuOptions = NO_GPU_OPTIONS,
     say: Callable[[str], None],
 ) -> ExitCode:
@@ -141,52 +130,96 @@ def run_checkpoints(
         manifest: the EvalRun, with `spec.rollout`; its model is replaced.
         base: directory that relative sources lie in.
         output: of the results, a directory per checkpoint; None: a new one.
-        request_seconds: timeout of a request; None: by its max_tokens.
-        options: what the user says about this machine.
-        gpu_options: likewise.
+        flags: of each run's command.
+        gpu_options: what the user says about this machine.
         say: gets a line per checkpoint.
 
     Raises:
         BadInputError: the EvalRun, a flag or a checkpoint cannot be used.
     """
-    directory = (output or default_directory(str(manifest["metadata"]["name"]), datetime.now(UTC))).resolve()
+    replicas = replicas_for(checkpoints, manifest, gpu_options)
+    directory = open_directory(output, manifest)
+    say(f"results: {directory}")
+    runs = []
+    for run in write_runs(checkpoints, manifest, base, replicas, directory):
+        if (run.output / SUMMARY).is_file():
+            say(f"{run.label}: has results already")
+        else:
+            runs.append(run)
+    code = ExitCode.SUCCEEDED
+    if runs:
+        try:
+            with kept_lane(replicas, directory, flags) as lane:
+                code = run_in_order(runs, lane, lambda run, code: say(f"{run.label}: {run.outcome(code)}"))
+        except ServiceFailedError as error:
+            logger.error("%s", error)
+            return ExitCode.FAILED
+    if code not in RESULTS:
+        say(goes_on(directory))
+    if any((directory / each.label / SUMMARY).is_file() for each in checkpoints):
+        show_history([str(directory)], metric=HEADLINE.name, datasets=[], view="text", output=None)
+    return code
+
+
+def replicas_for(
+    checkpoints: Sequence[Checkpoint], manifest: Mapping[str, Any], gpu_options: GpuOptions
+) -> PreparedReplicas:
+    """Return the replicas that take the checkpoints' weights. Raises BadInputError."""
     first = evalrun_of(with_model(manifest, checkpoints[0]), where="--checkpoints", place="machine")
     if first.spec.rollout is None:
         raise BadInputError("--checkpoints: replicas are started here: leave --endpoint away, or add spec.rollout")
     if gpu_options.ray_address is not None:
         raise BadInputError("--ray-address: --checkpoints starts a Ray of its own: leave it away")
-    fitted, host_flags = prepare_replicas(first.spec, gpu_options, "--checkpoints")
-    rollout = (
-        None if fitted.rollout is None else fitted.rollout.model_dump(mode="json", by_alias=True, exclude_none=True)
-    )
+    return prepare_replicas(first.spec, gpu_options, "--checkpoints")
+
+
+def open_directory(output: Path | None, manifest: Mapping[str, Any]) -> Path:
+    """Return the directory of a series, `output` or a new one; it exists."""
+    directory = (output or default_directory(str(manifest["metadata"]["name"]), datetime.now(UTC))).resolve()
     directory.mkdir(parents=True, exist_ok=True)
-    say(f"results: {directory}")
-    python = next(flag.partition("=")[2] for flag in host_flags if flag.startswith("--gpu-python="))
-    runs = []
-    for checkpoint in checkpoints:
-        place = directory / checkpoint.label
-        if (place / "summary.json").is_file():
-            say(f"{checkpoint.label}: has results already")
-            continue
-        written = with_model({**manifest, "spec": {**manifest["spec"], "rollout": rollout}}, checkpoint)
-        file = directory / f"{checkpoint.label}.yaml"
-        file.write_text(yaml.safe_dump(_located(written, base), sort_keys=False, allow_unicode=True))
-        runs.append(_OneRun(checkpoint.label, file, place))
-    flags = ["--gpu-python", python, *_given(options)]
-    flags += [] if request_seconds is None else ["--request-timeout", str(request_seconds)]
-    code = ExitCode.SUCCEEDED
-    if runs:
-        try:
-            with kept_ray(host_flags, directory) as address:
-                code = _run_in_order(runs, ["--ray-address", address, *flags], say)
-        except ServiceFailedError as error:
-            logger.error("%s", error)
-            return ExitCode.FAILED
-    if code not in RESULTS:
-        say(f"nothing is lost: the same command with --output {shlex.quote(str(directory))} goes on")
-    if any((directory / each.label / "summary.json").is_file() for each in checkpoints):
-        show_history([str(directory)], metric=HEADLINE.name, datasets=[], view="text", output=None)
-    return code
+    return directory
+
+
+def write_runs(
+    checkpoints: Sequence[Checkpoint],
+    manifest: Mapping[str, Any],
+    base: Path,
+    replicas: PreparedReplicas,
+    directory: Path,
+) -> list[SeriesRun]:
+    """Write the EvalRun of each checkpoint into a series' directory, and return the runs."""
+    rollout = replicas.spec.rollout
+    spec = {
+        **manifest["spec"],
+        "rollout": None if rollout is None else rollout.model_dump(mode="json", by_alias=True, exclude_none=True),
+    }
+    given = {**manifest, "spec": spec}
+    return [write_run(with_model(given, each), base, each.label, directory) for each in checkpoints]
+
+
+def write_run(manifest: Mapping[str, Any], base: Path, label: str, directory: Path) -> SeriesRun:
+    """Write an EvalRun, whose relative sources lie in `base`, into a series' directory, and return its run."""
+    file = directory / f"{label}.yaml"
+    file.write_text(yaml.safe_dump(_located(manifest, base), sort_keys=False, allow_unicode=True))
+    return SeriesRun(label, file, directory / label)
+
+
+def run_flags(options: LocalOptions, request_seconds: float | None) -> list[str]:
+    """Return the flags of the command of each run of a series."""
+    return [*_given(options), *([] if request_seconds is None else ["--request-timeout", str(request_seconds)])]
+
+
+def goes_on(directory: Path) -> str:
+    """Return what to say of a series that was stopped."""
+    return f"nothing is lost: the same command with --output {shlex.quote(str(directory))} goes on"
+
+
+def manifest_in(file: Path) -> dict[str, Any]:
+    """Return the EvalRun of a file, as JSON. Raises BadInputError."""
+    manifest: dict[str, Any] = load_manifest(file, place="machine").model_dump(
+        mode="json", by_alias=True, exclude_none=True
+    )
+    return manifest
 
 
 def with_model(manifest: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, Any]:
@@ -199,68 +232,15 @@ def with_model(manifest: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str,
     return {**manifest, "spec": spec}
 
 
-@dataclass(frozen=True)
-class _OneRun:
-    label: str
-    file: Path
-    output: Path
+@contextmanager
+def kept_lane(replicas: PreparedReplicas, logs: Path, flags: Sequence[str]) -> Iterator[list[str]]:
+    """Start a Ray cluster for replicas that several runs use in turn; return the flags of those runs.
 
-    def command(self, flags: Sequence[str]) -> list[str]:
-        """Return the command that runs it, or goes on with it."""
-        started = (self.output / WORK_ORDER).is_file()
-        where = ["--resume" if started else "--output", str(self.output)]
-        return [sys.executable, "-m", "evalrun_cli", "run", str(self.file), "--local", *where, *flags]
-
-    def outcome(self, code: int) -> str:
-        """Return what became of it, in a few words."""
-        if code in RESULTS:
-            return str(json.loads((self.output / "summary.json").read_bytes())["state"])
-        return f"no results, exit code {code}: see {self.file.with_suffix('.log')}"
-
-
-def _run_in_order(runs: Sequence[_OneRun], flags: Sequence[str], say: Callable[[str], None]) -> ExitCode:
-    """Run them, `AT_ONCE` at a time. What keeps one from running would keep the others too: it ends the series."""
-    waiting, going, codes = list(runs), dict[str, "subprocess.Popen[bytes]"](), set[int]()
-
-    def stop(number: int, frame: object) -> None:
-        del number, frame
-        for process in going.values():
-            process.send_signal(signal.SIGINT)
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)  # Ctrl-C reaches the runs by itself
-    try:
-        while waiting or going:
-            while waiting and len(going) < AT_ONCE:
-                run = waiting.pop(0)
-                with run.file.with_suffix(".log").open("ab") as log:
-                    command = run.command(flags)
-                    going[run.label] = subprocess.Popen(
-                        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log
-                    )
-            for run in runs:
-                if run.label in going and (code := going[run.label].poll()) is not None:
-                    del going[run.label]
-                    codes.add(code)
-                    say(f"{run.label}: {run.outcome(code)}")
-            if codes - RESULTS:
-                waiting.clear()
-            time.sleep(POLL_SECONDS)
-    except KeyboardInterrupt:
-        for process in going.values():
-            process.wait()
-        return ExitCode.STOPPED
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    return worst(codes)
-
-
-def worst(codes: Iterable[int]) -> ExitCode:
-    """Return the code of a series: of a run without results, if any, else of the worst results. Pure."""
-    without = sorted(set(codes) - RESULTS)
-    if without:
-        return ExitCode(without[-1]) if without[0] > 0 else ExitCode.FAILED
-    return ExitCode(max(codes, default=ExitCode.SUCCEEDED))
+    Raises:
+        ServiceFailedError: it did not start.
+    """
+    with kept_ray(replicas.flags, logs) as address:
+        yield ["--gpu-python", str(replicas.python), "--ray-address", address, *flags]
 
 
 @contextmanager

@@ -50,8 +50,9 @@ def run_file(
     options: LocalOptions,
     gpu_options: GpuOptions = NO_GPU_OPTIONS,
     session: RunSession | None = None,
+    race_problems: int | None = None,
 ) -> RunOutcome:
-    """Run the EvalRun of a file on this machine.
+    """Run the EvalRun of a file on this machine; one in a race ends after `race_problems` of each dataset.
 
     Raises:
         BadInputError: the file, a flag, a dataset or an endpoint cannot be used.
@@ -62,7 +63,9 @@ def run_file(
     for gate in manifest.spec.gates:
         check_baseline(gate, file)
     settings = StartSettings.of(options, tuple(endpoints), request_seconds, gpu_options)
-    workspace, generation = _prepared(manifest, file, settings, output=output, resume=resume)
+    workspace, generation = _prepared(
+        manifest, file, settings, output=output, resume=resume, race_problems=race_problems
+    )
     return run_to_end(workspace, options, generation, session)
 
 
@@ -120,7 +123,7 @@ def resume_directory(
         BadInputError: no run lies there, or it cannot go on here.
     """
     place = directory.resolve()
-    order, settings = order_in(place), read_start_settings(place)
+    order, settings = _whole(order_in(place)), read_start_settings(place)
     changes = {"endpoints": tuple(endpoints), "request_seconds": request_seconds, **vars(gpu_options)}
     settings = settings.model_copy(update={name: value for name, value in changes.items() if value})
     options = settings.options
@@ -176,8 +179,19 @@ def check_endpoint(url: str) -> None:
         raise BadInputError(f"--endpoint: {error}") from error
 
 
+def _whole(order: RunConfig) -> RunConfig:
+    """Return the configuration of a run that goes on to its last problem, whatever became of its race."""
+    return order if order.race_problems is None else order.model_copy(update={"race_problems": 0})
+
+
 def _prepared(
-    manifest: EvalRun, file: Path, settings: StartSettings, *, output: Path | None, resume: Path | None
+    manifest: EvalRun,
+    file: Path,
+    settings: StartSettings,
+    *,
+    output: Path | None,
+    resume: Path | None,
+    race_problems: int | None = None,
 ) -> tuple[Workspace, CompletionSource]:
     """Check a run, and make its directory. Raises BadInputError."""
     spec = manifest.spec.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -193,6 +207,10 @@ def _prepared(
         base_dir=file.resolve().parent,
         output_dir=str(directory),
     )
+    if race_problems is None and resume is not None:
+        race_problems = _whole(order_in(directory)).race_problems
+    if race_problems is not None:
+        order = order.model_copy(update={"race_problems": race_problems})
     workspace = _open(directory, order, settings, resume=resume is not None)
     return workspace, generation
 
@@ -332,9 +350,14 @@ def _generation(spec: EvalRunSpec, settings: StartSettings, file: str) -> tuple[
         why = "--endpoint names servers that run already" if endpoints else f"{file} has no spec.rollout"
         raise BadInputError(f"{', '.join(given)}: only for replicas that are started here, and {why}: leave them away")
     if not endpoints and spec.rollout is not None:
-        spec, flags = prepare_replicas(spec, gpu_options, file)
+        replicas = prepare_replicas(spec, gpu_options, file)
+        spec = replicas.spec
         source = CompletionSource(
-            [], spec.model.evaluated, spec.model.path, request_seconds=settings.request_seconds, host_flags=flags
+            [],
+            spec.model.evaluated,
+            spec.model.path,
+            request_seconds=settings.request_seconds,
+            host_flags=replicas.flags,
         )
         return spec, source
     own = spec.endpoints or []
