@@ -22,7 +22,7 @@ from statistics import fmean
 import numpy as np
 
 from evalrun_cli.local.live_race import next_block
-from evalrun_results.metrics.intervals import Floats
+from evalrun_results.sequential.expected_race import RaceField, make_runs
 from evalrun_results.sequential.mean_decision import Population
 from evalrun_results.sequential.race import ERROR, RaceFinding, run_race
 
@@ -81,23 +81,9 @@ def main() -> int:
     return int(any(each.best_dropped > each.allowed for each in cells))
 
 
-def checkpoints(size: int, lead: float, rng: np.random.Generator) -> Floats:
-    """Make checkpoints x problems: solved or not, the first checkpoint ahead by `lead` of the problems."""
-    common = rng.permutation(np.arange(size) < round(SOLVED * size)).astype(np.float64)
-    changed = round(DIFFER * size / 2)
-    rows = []
-    for place in range(CHECKPOINTS):
-        row = common.copy()
-        more = round(lead * size) if place == 0 else 0
-        row[rng.choice(np.flatnonzero(common == 0), changed + more, replace=False)] = 1.0
-        row[rng.choice(np.flatnonzero(common == 1), changed, replace=False)] = 0.0
-        rows.append(row)
-    return np.array(rows)
-
-
 def cell(population: Population, size: int, lead: float, orders: int) -> Cell:
     rng = np.random.default_rng([20_261_126, size, round(100 * lead)])
-    values = checkpoints(size, lead, rng)
+    values = make_runs(RaceField(CHECKPOINTS, size, SOLVED, DIFFER, lead), rng)
     races, hurried = [], 0
     for turn in range(orders):
         places = rng.permutation(size) if population == "benchmark" else rng.integers(0, size, size)

@@ -58,6 +58,11 @@ def power_note(differences: Floats, confidence: float = 0.95) -> PowerNote:
     return PowerNote(count, reach / math.sqrt(count), needed, variance)
 
 
+def problems_to_see(difference: float, variance: float, confidence: float) -> int:
+    """Return the number of problems with which a true difference is seen 4 times in 5, as `power_note` counts."""
+    return max(MIN_PROBLEMS, math.ceil(_reach(confidence) ** 2 * variance / difference**2))
+
+
 def margin_to_pass(problems: int, variance: float, confidence: float) -> float:
     """Return the least margin with which a gate passes a candidate that is as good as its baseline, 4 times in 5.
 

@@ -95,7 +95,11 @@ def samples_needed(
 
 def _within(run: Mapping[str, DatasetTotals], names: tuple[str, ...]) -> float | None:
     """Return the variance of completions within a problem, or None with a single completion per problem."""
-    columns = [ProblemColumns.of(run[name]) for name in names if name in run]
+    return chance_within(*(ProblemColumns.of(run[name]) for name in names if name in run))
+
+
+def chance_within(*columns: ProblemColumns) -> float | None:
+    """Return the variance of an answer within its problem; None where one answer a problem was not repeated."""
     judged = np.concatenate([each.judged for each in columns]) if columns else np.zeros(0)
     accepted = np.concatenate([each.accepted for each in columns]) if columns else np.zeros(0)
     several = judged > 1

@@ -1,0 +1,125 @@
+"""How many answers it takes to see a difference between two runs, from a pilot of both. Pure."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from evalrun_results.comparisons.pairing import columns_of, pair
+from evalrun_results.comparisons.power import POWER, problems_to_see
+from evalrun_results.comparisons.sample_size import chance_within
+from evalrun_results.metrics.problem_totals import DatasetTotals
+from evalrun_results.sequential.confidence_sequence import DIFFERENCE
+from evalrun_results.sequential.mean_decision import Values, decided_after
+
+CONFIDENCE: Final = 0.95
+ORDERS: Final = 100
+SEED: Final = 20_261_128
+MOST_PROBLEMS: Final = 20_000
+"""A sequential gate is simulated on so many problems at most."""
+BEYOND: Final = 4
+"""And on so many times those that a gate of fixed size needs: it draws more in its worst orders."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How the answers of two runs differ from problem to problem."""
+
+    problems: int
+    """That both have."""
+    between: float
+    """Variance of the differences over problems that further samples do not lower."""
+    chance: float | None
+    """Variance that a single answer of each run adds by chance; None: nothing tells it apart, and `between` is all of
+    it, at the pilot's samples a problem."""
+    samples: int
+    """A problem in the pilot."""
+
+    def variance(self, samples: int) -> float:
+        """Return the variance of the differences with so many answers a problem in each run."""
+        return self.between + (0.0 if self.chance is None else self.chance / samples)
+
+
+@dataclass(frozen=True, slots=True)
+class GateNeed:
+    """What it takes to see a difference 4 times in 5."""
+
+    points: float
+    """The difference, in points of 100."""
+    samples: int
+    """A problem."""
+    problems: int
+    """Of a gate that looks once, at its end."""
+    sequential_problems: int | None
+    """Of a gate that looks after each one; None: it needs more than are simulated."""
+
+
+def spread_of(baseline: DatasetTotals, pilot: DatasetTotals) -> Spread:
+    """Return how two runs differ.
+
+    The variance of the differences has two parts: real ones between problems, and chance within a problem, which
+    shrinks with the number of samples (Miller 2024, section 3.2). A won and a lost problem are added to those seen.
+
+    Raises:
+        ValueError: they share no problem that was judged in both.
+    """
+    both = pair(baseline, pilot)
+    if not both.problem_ids:
+        raise ValueError("the runs share no problem that was judged in both")
+    before, after = both.baseline, both.candidate
+    gains = after.accepted / after.judged - before.accepted / before.judged
+    variance = float(np.var(np.append(gains, [1.0, -1.0]), ddof=1))
+    samples = int(min(before.judged.max(), after.judged.max()))
+    known = [each for each in map(chance_within, (before, after)) if each is not None]
+    if not known:
+        return Spread(len(both.problem_ids), variance, None, samples)
+    chance = 2 * float(np.mean(known))
+    return Spread(len(both.problem_ids), max(0.0, variance - chance / samples), chance, samples)
+
+
+def gate_needs(spread: Spread, points: float, samples: int) -> GateNeed:
+    """Return what it takes to see that a run is `points` behind, with a two-sided interval at 95 %."""
+    difference, variance = points / 100, spread.variance(samples)
+    problems = problems_to_see(difference, variance, CONFIDENCE)
+    return GateNeed(points, samples, problems, _decided_after(problems, difference, variance))
+
+
+def _decided_after(fixed: int, difference: float, variance: float) -> int | None:
+    """Simulate a sequential gate on problems like the pilot's, of which as many are lost as the difference says."""
+    played = min(BEYOND * fixed, MOST_PROBLEMS)
+    moved = min(1.0, max(variance + difference**2, difference))  # the share of problems that end otherwise
+    rng = np.random.default_rng(SEED)
+    times = []
+    for _ in range(ORDERS):
+        chosen = rng.random(played)
+        lost = chosen < (moved + difference) / 2
+        won = ~lost & (chosen < moved)
+        gains = won.astype(np.float64) - lost
+        before = np.where(lost, 1.0, np.where(won, 0.0, np.arange(played) % 2))
+        drawn = Values(gains, gains, -before, 1 - before, DIFFERENCE)
+        after = abs(int(decided_after(drawn, 0.0, "similar", (1 - CONFIDENCE) / 2)))
+        times.append(after or played + 1)
+    needed = int(np.quantile(times, POWER, method="higher"))
+    return needed if needed <= played else None
+
+
+def differing_share(runs: Mapping[str, DatasetTotals]) -> tuple[int, float, float]:
+    """Return what runs share: problems, their mean share of accepted answers, and the mean difference of two of them.
+
+    Raises:
+        ValueError: they share no problem that was judged in all.
+    """
+    judged = [{key for key, each in totals.problems.items() if each.outcomes.judged} for totals in runs.values()]
+    shared = sorted(set.intersection(*judged))
+    if not shared:
+        raise ValueError("the runs share no problem that was judged in all")
+    columns = [columns_of(totals, shared) for totals in runs.values()]
+    shares = np.array([each.accepted / each.judged for each in columns])
+    pairs = [
+        float(np.abs(shares[first] - shares[second]).mean())
+        for first in range(len(shares))
+        for second in range(first + 1, len(shares))
+    ]
+    return len(shared), float(shares.mean()), math.fsum(pairs) / len(pairs)
