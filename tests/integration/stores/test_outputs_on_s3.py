@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,29 @@ async def test_problems_come_from_a_bucket_and_results_go_there_summary_last(
         await finish(process)
     check_outputs(s3)
     assert not (s3.directory / "results" / "run-1" / ".evalrun-probe").exists()
+
+
+def evalrun_on(server: S3Server, *arguments: str) -> str:
+    command = [sys.executable, "-m", "evalrun_cli", *arguments]
+    environment = os.environ | server.environment()
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+
+async def test_a_run_adds_itself_to_the_catalogue_of_its_bucket(tmp_path: Path, s3: S3Server, judge: str) -> None:
+    (s3.directory / "results" / "nightly").mkdir()
+    (s3.directory / "results" / "nightly" / "notes.txt").write_text("")
+    evalrun_on(s3, "index", "s3://results/nightly")
+    write_run_config(tmp_path, problems=PROBLEMS, output_dir="s3://results/nightly/7/run-1")
+    async with running(*arguments(tmp_path, judge), **s3.environment()) as process:
+        worker = Worker(process.address)
+        await worker.work(batch=PROBLEMS)
+        await worker.close()
+        await finish(process)
+    # A bucket's catalogue is read as it is: only `index` looks for runs.
+    query = "SELECT place, state, (SELECT count(*) FROM results) AS answers FROM runs"
+    rows = json.loads(evalrun_on(s3, "sql", query, "--runs", "s3://results/nightly", "--format", "json"))
+    assert rows == [{"place": "7/run-1", "state": "Succeeded", "answers": PROBLEMS}]
+    assert evalrun_on(s3, "index", "s3://results/nightly").startswith("0 added, 0 changed, 0 removed, 1 unchanged")
 
 
 @pytest.mark.parametrize(

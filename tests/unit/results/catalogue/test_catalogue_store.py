@@ -10,7 +10,8 @@ import pytest
 from builders.catalogued_runs import catalogue_of, write_checkpoint
 
 from evalrun_results.catalogue.entry import RUN_SCHEMA
-from evalrun_results.catalogue.store import FOLDER, Catalogue
+from evalrun_results.catalogue.location import FOLDER, CataloguePlace, catalogue_above
+from evalrun_results.catalogue.store import Catalogue
 
 
 def places_of(catalogue: Catalogue) -> list[str]:
@@ -165,3 +166,33 @@ def test_results_that_no_row_names_are_deleted_once_they_are_old(tmp_path: Path)
         os.utime(orphan, (1_000_000.0 - age, 1_000_000.0 - age))
     catalogue.compact()
     assert [orphan.exists() for orphan in orphans] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("run", "found"), [("run-1", True), ("nightly/run-1", True), ("a/b/run-1", True), ("a/b/c/run-1", False)]
+)
+def test_a_run_finds_the_catalogue_above_it(tmp_path: Path, run: str, *, found: bool) -> None:
+    runs = tmp_path / "runs"
+    write_checkpoint(runs, 9, [True])
+    catalogue_of(runs).update()
+    place = CataloguePlace(str(runs), run) if found else None
+    assert catalogue_above(f"{runs}/{run}/") == place
+    assert catalogue_above(f"file://{runs}/{run}") == (place and CataloguePlace(f"file://{runs}", run))
+
+
+def test_a_run_without_a_catalogue_above_it_finds_none(tmp_path: Path) -> None:
+    assert catalogue_above(str(tmp_path / "run-1")) is None
+    assert catalogue_above("/run-1") is None
+
+
+def test_a_run_that_was_added_by_itself_is_not_read_again_by_an_update(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, 1, [True])
+    catalogue = catalogue_of(tmp_path)
+    catalogue.update()
+    write_checkpoint(tmp_path, 2, [True, False])
+    catalogue.add("run-2")
+    assert places_of(catalogue) == ["run-1", "run-2"]
+    assert catalogue.update().unchanged == 2
+    write_checkpoint(tmp_path, 2, [True, True, True])
+    catalogue.add("run-2")
+    assert counted_results(tmp_path) == {"run-1": 1, "run-2": 3}

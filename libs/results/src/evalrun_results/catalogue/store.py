@@ -22,12 +22,12 @@ from fsspec.implementations.local import LocalFileSystem
 from evalrun_data.sources import read_rows
 from evalrun_data.store_problems import named_read_errors
 from evalrun_results.catalogue.entry import RESULT_COLUMNS, RESULT_SCHEMA, RUN_SCHEMA, SCHEMA_VERSION, run_row
+from evalrun_results.catalogue.location import FOLDER
 from evalrun_results.outputs.writer import SUMMARY, resolve_destination
 from evalrun_runtime.exits import BadInputError
 
 logger = logging.getLogger(__name__)
 
-FOLDER: Final = ".evalrun-catalogue"
 COMPACT_AT: Final = 64
 """Small files from which on an update compacts them."""
 SMALL_BYTES: Final = 64 << 20
@@ -124,6 +124,26 @@ class Catalogue:
             self.compact()
         return Changes(added, changed, len(gone), len(found) - added - changed - len(skipped), skipped)
 
+    def begin(self) -> None:
+        """Write a catalogue without runs where there is none, so that runs to come add themselves. Raises OSError."""
+        if not self._list("runs"):
+            self._put("runs", f"{self._new_name()}.parquet", RUN_SCHEMA.empty_table())
+
+    def add(self, place: str) -> None:
+        """Add a run that has just ended, whatever was known of it. No other run is read.
+
+        Args:
+            place: of the run, below this catalogue's.
+
+        Raises:
+            BadInputError: the run cannot be read.
+            OSError: the catalogue cannot be written.
+        """
+        pending = _Pending()
+        self._files.invalidate_cache()
+        self._read(place, _stamp(self._files.info(f"{self._root}/{place}/{SUMMARY}")), pending)
+        self._write(pending)
+
     def _runs_below(self) -> Iterator[tuple[str, str]]:
         """Yield place and stamp of each finished run; a run below another run is part of that one."""
         self._files.invalidate_cache()
@@ -131,8 +151,7 @@ class Catalogue:
             pure = PurePosixPath(path)
             if pure.name == SUMMARY and not any(part.startswith(".") for part in pure.parts[len(self._root_parts) :]):
                 place = "/".join(pure.parts[len(self._root_parts) : -1]) or "."
-                changed = info.get("ETag") or info.get("mtime") or info.get("LastModified") or info.get("updated")
-                yield place, f"{info.get('size')}-{changed}"
+                yield place, _stamp(info)
 
     @property
     def _root_parts(self) -> tuple[str, ...]:
@@ -302,6 +321,12 @@ class Catalogue:
                 self._files.rm_file(f"{self._folder}/{kind}/{name}")
             except FileNotFoundError:  # another writer was faster
                 continue
+
+
+def _stamp(info: Mapping[str, Any]) -> str:
+    """Return what changes whenever a file does, from what its store says of it."""
+    changed = info.get("ETag") or info.get("mtime") or info.get("LastModified") or info.get("updated")
+    return f"{info.get('size')}-{changed}"
 
 
 def _newest(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from fsspec.implementations.local import LocalFileSystem
 
+from evalrun_aggregator.finish.catalogue_entry import add_to_catalogue
 from evalrun_aggregator.finish.finisher import OutputJob
 from evalrun_aggregator.run_end import DecidedGate, Interval, RunEnd
 from evalrun_registry.metrics import HEADLINE
@@ -80,13 +81,16 @@ def write_run_outputs(job: OutputJob) -> RunEnd:
             accepted[name] = Interval(figure.value, low, high)
     gate = None if summary.gate is None else DecidedGate(str(summary.gate["reason"]), str(summary.gate["message"]))
     exports = summary.exports
+    signed_by = "" if signature is None else signature.key_id
+    not_listed = add_to_catalogue(job.order.output_dir, signed_by=signed_by)
+    warnings = [*([] if exports is None else exports.warnings), *([not_listed] if not_listed else [])]
     return RunEnd(
         job.finished_at,
         job.order.output_dir,
         accepted,
         gate,
         wandb_url="" if exports is None else exports.wandb_url,
-        attested_by="" if signature is None else signature.key_id,
-        warnings=() if exports is None else tuple(exports.warnings),
+        attested_by=signed_by,
+        warnings=tuple(warnings),
         notices=tuple(summary.warnings),
     )

@@ -31,7 +31,9 @@ FROM each GROUP BY ALL HAVING count(*) > 1 AND max(accepted) > min(accepted) ORD
 def index_runs(place: str) -> ExitCode:
     """Update the catalogue of the runs below a place. Raises BadInputError."""
     try:
-        changes = open_catalogue(place).update()
+        catalogue = open_catalogue(place)
+        changes = catalogue.update()
+        catalogue.begin()
     except OSError as error:
         raise BadInputError(f"{place}: the catalogue cannot be written: {error.strerror or error}") from error
     for line in changes.skipped:

@@ -14,7 +14,8 @@ from fsspec.implementations.local import LocalFileSystem
 
 from evalrun_cli.attestation.requirement import signer_of
 from evalrun_data.store_problems import named_read_errors
-from evalrun_results.catalogue.store import FOLDER, Catalogue
+from evalrun_results.catalogue.location import FOLDER
+from evalrun_results.catalogue.store import Catalogue
 from evalrun_runtime.distribution import describe_install
 from evalrun_runtime.exits import BadInputError
 
