@@ -22,7 +22,7 @@ from evalrun_api.v1alpha1 import (
 from evalrun_executor.executor import Executor, ExecutorPlan
 from evalrun_generator import endpoint_reports
 from evalrun_judge.metrics import JudgeMetrics
-from evalrun_operator.metrics import OperatorMetrics
+from evalrun_operator.metrics import OperatorMetrics, RunSubject
 from evalrun_operator.schedules.metrics import ScheduleMetrics
 from evalrun_reward.metrics import RewardMetrics
 from evalrun_sandbox.app import SandboxService
@@ -90,6 +90,7 @@ OPERATOR = {
     "evalrun_runs": {"phase"},
     "evalrun_reconcile_seconds": {"outcome"},
     "evalrun_run_accepted_at_1": {"namespace", "run", "dataset"},
+    "evalrun_run_info": {"namespace", "run", "model", "step", "phase", "schedule"},
     "evalrun_run_suspended": {"namespace", "run"},
     "evalrun_run_refused": {"namespace", "run"},
     "evalrun_operator_skipped_objects_total": {"kind"},
@@ -148,7 +149,7 @@ def of_an_operator(registry: CollectorRegistry) -> None:
     status = EvalRunStatus(phase="Succeeded", conditions=[passed], datasets=[dataset], completion_time=then)
     metrics = OperatorMetrics(registry)
     metrics.lost_namespaces = lambda: {"team-b": "forbidden"}
-    metrics.show(("n", "r"), status)
+    metrics.show(("n", "r"), status, subject=RunSubject("m", "120", "grpo"))
     metrics.show(("n", "s"), EvalRunStatus(phase="Preparing", conditions=[applied], start_time=then))
 
 

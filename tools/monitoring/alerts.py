@@ -1,9 +1,11 @@
-"""The alert rules: an expression, a comparison and a threshold each, so that a test can ask for the bare expression."""
+"""The rules: of each alert an expression, a comparison and a threshold, so that a test can ask for the bare expression;
+and one that records the headline for longer than a run's own series are kept."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from evalrun_registry.metrics import HEADLINE
 from monitoring.promql import RUN, SCHEDULE, WITHOUT_VERDICT
 
 SUSPENDED = f"unless on ({RUN}) (evalrun_run_suspended == 1 or evalrun_run_over == 1)"
@@ -207,6 +209,23 @@ ALERTS: Sequence[Alert] = (
 )
 
 
+RECORDED = f"evalrun:{HEADLINE.name}:avg"
+"""The headline by what was evaluated, without the run: a few series that can be kept for years where an operator's are
+kept for weeks. `avg`: several runs of one checkpoint, e.g. with other seeds."""
+
+
 def rule_groups() -> dict[str, Any]:
     """Return the rules as a file of Prometheus, and as the spec of a PrometheusRule."""
-    return {"groups": [{"name": "evalrun", "rules": [alert.to_rule() for alert in ALERTS]}]}
+    headline, subject = HEADLINE.series("run"), "model, step, phase"
+    value = f"max by ({RUN}, dataset) ({headline})"
+    about = f"max by ({RUN}, {subject}) (evalrun_run_info)"
+    recorded = {
+        "record": RECORDED,
+        "expr": f"avg by (namespace, dataset, {subject}) ({value} * on ({RUN}) group_left ({subject}) {about})",
+    }
+    return {
+        "groups": [
+            {"name": "evalrun", "rules": [alert.to_rule() for alert in ALERTS]},
+            {"name": "evalrun-headlines", "rules": [recorded]},
+        ]
+    }

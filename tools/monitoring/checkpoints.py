@@ -1,6 +1,7 @@
 """The dashboard of schedules: the curve over a training's checkpoints, and whether every night was evaluated."""
 
 from evalrun_registry.metrics import HEADLINE
+from monitoring.alerts import RECORDED
 from monitoring.grafana import Dashboard, DashboardRow, Panel, Query, Variable
 from monitoring.promql import EACH_SCHEDULE, SCHEDULE, by, of_schedules
 
@@ -28,6 +29,22 @@ CURVE = DashboardRow(
             "Flat for longer than the training takes between checkpoints: nothing new was evaluated.",
             [Query(_newest("evalrun_checkpoint_step"), EACH_SCHEDULE)],
         ),
+    ],
+)  # fmt: skip
+MODELS = DashboardRow(
+    "Models",
+    [
+        Panel(
+            f"{HEADLINE.title} by model and step",
+            "Of ended runs, whatever made them: the recorded series, which can be kept for longer than runs are. The "
+            "mean where several runs evaluated the same.",
+            [
+                Query(
+                    f'{RECORDED}{{namespace=~"$namespace"}}', "{{model}} {{phase}} {{step}} {{dataset}}"
+                )
+            ],
+            unit="percentunit", width=24, max_value=1,
+        )
     ],
 )  # fmt: skip
 NIGHTS = DashboardRow(
@@ -72,5 +89,5 @@ CHECKPOINTS = Dashboard(
         Variable("namespace", "Namespace", "label_values(evalrun_schedule_started, namespace)"),
         Variable("schedule", "Schedule", 'label_values(evalrun_schedule_started{namespace=~"$namespace"}, schedule)'),
     ],
-    rows=[CURVE, NIGHTS],
+    rows=[CURVE, NIGHTS, MODELS],
 )

@@ -11,7 +11,7 @@ from prometheus_client import Counter as CounterMetric
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from evalrun_api.v1alpha1 import ConditionType, EvalRunStatus, Phase, Reason, condition_of
+from evalrun_api.v1alpha1 import ConditionType, EvalRunSpec, EvalRunStatus, Phase, Reason, condition_of
 from evalrun_cluster.kinds import KINDS
 from evalrun_registry.metrics import HEADLINE
 
@@ -19,6 +19,25 @@ BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120,
 PHASES: tuple[Phase, ...] = get_args(Phase)
 
 Key = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class RunSubject:
+    """What a run evaluated, for series that outlive it."""
+
+    model: str
+    step: str
+    """Of its training; empty if it says none."""
+    phase: str
+    """Likewise."""
+
+
+def subject_of(spec: EvalRunSpec) -> RunSubject:
+    """Return what a run evaluates."""
+    lineage = spec.lineage
+    step = None if lineage is None else lineage.step
+    phase = None if lineage is None else lineage.phase
+    return RunSubject(spec.model.evaluated, "" if step is None else str(step), phase or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +57,10 @@ class Shown:
     gate: float | None
     schedule: str
     """The EvalSchedule that made the run; empty if none did."""
+    subject: RunSubject | None
 
 
-def shown_of(status: EvalRunStatus, schedule: str) -> Shown:
+def shown_of(status: EvalRunStatus, schedule: str, subject: RunSubject | None) -> Shown:
     """Return the exported values of the status of a run; `schedule` is the schedule that created it, if any."""
     applied, gate = condition_of(status, ConditionType.APPLIED), condition_of(status, ConditionType.GATE_PASSED)
     over = status.completion_time is not None
@@ -54,6 +74,7 @@ def shown_of(status: EvalRunStatus, schedule: str) -> Shown:
         accepted_at_1=tuple((one.name, float(one.accepted_at_1)) for one in status.datasets if one.accepted_at_1),
         gate=None if gate is None or gate.status == "Unknown" else float(gate.status == "True"),
         schedule=schedule,
+        subject=subject,
     )
 
 
@@ -86,9 +107,9 @@ class OperatorMetrics(Collector):
             self.reconciliations.labels(outcome)
         registry.register(self)
 
-    def show(self, key: Key, status: EvalRunStatus, schedule: str = "") -> None:
+    def show(self, key: Key, status: EvalRunStatus, schedule: str = "", subject: RunSubject | None = None) -> None:
         """Export a run's status. `schedule` is the EvalSchedule that created the run, or empty."""
-        shown = shown_of(status, schedule)
+        shown = shown_of(status, schedule, subject)
         with self._lock:
             self._runs[key] = shown
 
@@ -118,6 +139,11 @@ class OperatorMetrics(Collector):
         yield runs
         accepted = GaugeMetricFamily(
             HEADLINE.series("run"), f"{HEADLINE.title} of an ended run.", labels=["namespace", "run", "dataset"]
+        )
+        subjects = GaugeMetricFamily(
+            "evalrun_run_info",
+            "1 for an ended run with results, with what it evaluated.",
+            labels=["namespace", "run", "model", "step", "phase", "schedule"],
         )
         gates = GaugeMetricFamily(
             "evalrun_gate_passed",
@@ -155,6 +181,9 @@ class OperatorMetrics(Collector):
                 preparing.add_metric(labels, run.preparing_since)
             for dataset, value in run.accepted_at_1:
                 accepted.add_metric([*labels, dataset], value)
+            if run.accepted_at_1 and run.subject is not None:
+                subject = run.subject
+                subjects.add_metric([*labels, subject.model, subject.step, subject.phase, run.schedule], 1.0)
             if run.gate is not None:
                 gates.add_metric([*labels, run.schedule], run.gate)
         lost = GaugeMetricFamily(
@@ -168,6 +197,7 @@ class OperatorMetrics(Collector):
         yield lost
         yield refused
         yield accepted
+        yield subjects
         yield gates
         yield suspended
         yield over

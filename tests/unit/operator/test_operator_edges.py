@@ -20,7 +20,7 @@ from evalrun_cluster.kinds import EVAL_RUN, KINDS
 from evalrun_operator.aggregator_client import from_wire
 from evalrun_operator.handlers import configure
 from evalrun_operator.ledger_status import GateState, RunState
-from evalrun_operator.metrics import OperatorMetrics
+from evalrun_operator.metrics import OperatorMetrics, subject_of
 from evalrun_operator.observation.children import Children
 from evalrun_operator.rbac import role_rules
 from evalrun_operator.resources.run_tokens import LedgerAccess
@@ -129,9 +129,11 @@ def test_metrics_count_runs_by_phase_and_show_results_until_the_run_is_gone() ->
     shown = generate_latest(registry).decode()
     assert 'evalrun_runs{phase="Generating"} 0.0' in shown  # sets are there from the start
     world = generating().generate_all().judge_all().settle()
-    metrics.show(("evals", "run"), world.status)
+    metrics.show(("evals", "run"), world.status, "nightly", subject_of(world.run.spec))
     shown = generate_latest(registry).decode()
     assert 'evalrun_runs{phase="Succeeded"} 1.0' in shown
+    about = f'model="{world.run.spec.model.path}",namespace="evals",phase="",run="run",schedule="nightly",step=""'
+    assert f"evalrun_run_info{{{about}}} 1.0" in shown
     assert 'evalrun_run_accepted_at_1{dataset="humaneval",namespace="evals",run="run"} 0.5' in shown
     metrics.forget(("evals", "run"))
     assert "evalrun_run_accepted_at_1{" not in generate_latest(registry).decode()

@@ -19,7 +19,7 @@ from evalrun_operator.lifecycle.frozen import UnreadableSettingsError
 from evalrun_operator.lifecycle.reconcile import decide
 from evalrun_operator.lifecycle.situation import holds_queue_position, identity_of
 from evalrun_operator.lifecycle.status_report import events_of, with_applied
-from evalrun_operator.metrics import OperatorMetrics
+from evalrun_operator.metrics import OperatorMetrics, subject_of
 from evalrun_operator.observation.children import Children, Key
 from evalrun_operator.policies.refusals import WriteFailure, applied_text
 from evalrun_operator.reconcilers.known_runs import KnownRuns
@@ -130,7 +130,7 @@ class Controller(Reconciler):
             self._positions.free(identity.uid)  # only now: those that are woken look at the status that was written
         if self._is_known(key, identity.uid):  # it may have gone meanwhile
             made_by = schedule_of(manifest)
-            self._metrics.show(key, status, "" if made_by is None else made_by[0])
+            self._metrics.show(key, status, "" if made_by is None else made_by[0], subject_of(run.spec))
         if _complete(status):
             self._observer.close(identity)
             self._write_failures.pop(identity.uid, None)
