@@ -220,3 +220,22 @@ def test_a_parquet_row_is_named_by_its_number(tmp_path: Path) -> None:
 def test_the_rows_after_the_first_must_have_its_format(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "p.jsonl", [GOOD, {"task_id": "HumanEval/0", "prompt": "", "test": "t", "entry_point": "f"}])
     assert refusal("p.jsonl", tmp_path) == "p.jsonl:2: field 'dataset' is missing (expected text)"
+
+
+BROKEN = ["assert f(1)", "assert f(2"]
+
+
+@pytest.mark.parametrize(
+    ("row", "field"),
+    [
+        ({**GOOD, "problem_id": "1", "ground_truth": {"test_list": BROKEN}}, "ground_truth.test_list"),
+        ({"task_id": 1, "text": "f", "code": "g = 1", "test_list": BROKEN, "test_setup_code": ""}, "test_list"),
+        ({"id": 1, "content": "f", "test_list": BROKEN}, "test_list"),
+    ],
+)
+def test_an_assert_that_does_not_compile_is_named_where_it_would_have_told_the_entry_point(
+    row: dict[str, object], field: str, tmp_path: Path
+) -> None:
+    write_jsonl(tmp_path / "p.jsonl", [row])
+    said = refusal("p.jsonl", tmp_path)
+    assert said.endswith(f"p.jsonl:1: field '{field}': test 1 does not compile: line 1: '(' was never closed")

@@ -48,6 +48,23 @@ def called_name(asserts: Sequence[str], ignored: frozenset[str]) -> str | None:
     return shared.pop() if len(shared) == 1 else None
 
 
+def broken_assert(asserts: Sequence[str]) -> str:
+    """Return which assert does not compile and why, for people; empty if all do. Tests are counted from 0."""
+    found = ((number, compile_error(text)) for number, text in enumerate(asserts))
+    return next((f"test {number} does not compile: {said}" for number, said in found if said), "")
+
+
+def compile_error(code: str) -> str:
+    """Return why a text is no Python, for people; empty if it is."""
+    try:
+        ast.parse(code)
+    except SyntaxError as error:
+        return f"line {error.lineno}: {error.msg}"
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 def _by_parsing(code: str, asserts: Sequence[str]) -> str | None:
     try:
         defined = list(_defined(ast.parse(code)))

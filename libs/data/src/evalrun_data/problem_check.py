@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from evalrun_data.entry_points import compile_error
 from evalrun_data.families.asserts import AssertTests
 from evalrun_data.families.check import CheckTest
 from evalrun_data.readers import Parser, format_of, named_by_file
@@ -210,11 +211,7 @@ def mistakes_in(problem: Problem, row: Row, reference: str | None) -> Iterator[s
 
 def _compile_errors(problem: Problem, row: Row, texts: Sequence[str]) -> Iterator[str]:
     for number, text in enumerate(texts):
-        try:
-            ast.parse(text)
-        except (SyntaxError, ValueError) as error:
-            line = getattr(error, "lineno", None)
-            said = f"line {line}: {error.msg}" if isinstance(error, SyntaxError) else str(error)
+        if said := compile_error(text):
             which = f"test {number}" if len(texts) > 1 else "the test"
             yield f"{row.where}: problem '{problem.problem_id}': {which} does not compile: {said}"
 

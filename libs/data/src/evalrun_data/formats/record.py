@@ -5,7 +5,7 @@ import re
 from dataclasses import asdict
 from typing import Literal
 
-from evalrun_data.entry_points import asserted_name
+from evalrun_data.entry_points import asserted_name, broken_assert
 from evalrun_data.families.registry import parse_ground_truth
 from evalrun_data.records import (
     ROLES,
@@ -110,8 +110,12 @@ def _tests_or_row(row: Row) -> GroundTruth:
     truth = row.from_json("ground_truth")
     if truth.has("test") and truth.has("entry_point") and not truth.has("prompt"):  # phase 0's own evaluation Parquet
         truth = truth.replaced(prompt=row.text("prompt"))
-    if truth.has("test_list") and not truth.has("entry_point") and (called := asserted_name(truth.texts("test_list"))):
-        truth = truth.replaced(entry_point=called)
+    if truth.has("test_list") and not truth.has("entry_point"):
+        asserts = truth.texts("test_list")
+        if called := asserted_name(asserts):
+            truth = truth.replaced(entry_point=called)
+        elif broken := broken_assert(asserts):
+            raise truth.error(f"field '{truth.path}test_list': {broken}")
     return parse_ground_truth(truth)
 
 

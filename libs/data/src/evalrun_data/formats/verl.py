@@ -4,7 +4,7 @@ import json
 import re
 from typing import Final
 
-from evalrun_data.entry_points import asserted_name
+from evalrun_data.entry_points import asserted_name, broken_assert
 from evalrun_data.families.registry import parse_ground_truth
 from evalrun_data.formats.calls import Call, call_tests
 from evalrun_data.formats.record import (
@@ -145,7 +145,9 @@ def _asserts(truth: Row) -> AssertTests:
     called = truth.name("entry_point") if truth.has("entry_point") else asserted_name(asserts)
     if called is None:
         raise truth.error(
-            f"field '{truth.path}assert_case' calls no single function in every assert: "
+            f"field '{truth.path}assert_case': {broken}"
+            if (broken := broken_assert(asserts))
+            else f"field '{truth.path}assert_case' calls no single function in every assert: "
             "name it in 'entry_point' beside assert_case"
         )
     return AssertTests(asserts, truth.optional_text("test_setup_code"), called, truth.optional_text("prelude"))
