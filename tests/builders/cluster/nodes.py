@@ -15,6 +15,7 @@ ASKED = "EVALRUN_NODE_FAULTS"
 HOST = "kubernetes.io/hostname"
 LOST = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 READY_SECONDS = 120.0
+NOTED_CHARACTERS = 20_000
 
 
 def is_asked() -> bool:
@@ -23,9 +24,12 @@ def is_asked() -> bool:
 
 
 def moments() -> list[float]:
-    """Return at which shares of a run's verdicts its node is lost: EVALRUN_NODE_MOMENTS of them, one by default."""
+    """Return at which shares of a run's verdicts its node is lost: EVALRUN_NODE_MOMENTS of them, one by default.
+
+    No two are the same: the runs are called by them.
+    """
     chance = random.Random(int(os.environ.get("EVALRUN_NODE_SEED", "40")))
-    return [round(chance.uniform(0.02, 0.5), 2) for _ in range(int(os.environ.get("EVALRUN_NODE_MOMENTS", "1")))]
+    return [percent / 100 for percent in chance.sample(range(2, 51), int(os.environ.get("EVALRUN_NODE_MOMENTS", "1")))]
 
 
 def fault(kind: str, node: str) -> None:
@@ -54,10 +58,14 @@ def cordoned(cluster: Cluster) -> Iterator[None]:
 
 @contextmanager
 def lost(cluster: Cluster, kind: str, back: str, node: str) -> Iterator[None]:
-    """Lose a node, and have it back at the end, Ready."""
+    """Lose a node, and have it back at the end, Ready. What fails meanwhile shows what there was then."""
     fault(kind, node)
     try:
         yield
+    except Exception as error:
+        for what in ("nodes", "pods,jobs,evalruns", "events"):
+            error.add_note(cluster.kubectl("get", what, "--all-namespaces", "--output=wide")[-NOTED_CHARACTERS:])
+        raise
     finally:
         fault(back, node)
         until(lambda: is_ready(cluster, node), f"{node} to be Ready", READY_SECONDS)
