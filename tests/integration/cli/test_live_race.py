@@ -128,7 +128,7 @@ def test_a_race_drops_whom_a_race_over_all_answers_drops_and_asks_them_no_more(
     files: list[Path], tmp_path: Path
 ) -> None:
     output = tmp_path / "race"
-    done = evalrun("race", *files, "--output", output, "--json")
+    done = evalrun("race", *files, "--output", output, "--json", timeout=500.0)
     assert done.returncode == 0, done.stdout + done.stderr
     race = json.loads(done.stdout)
     assert [Path(each).name for each in race["best"]] == ["best"]
@@ -156,9 +156,9 @@ def test_a_race_that_was_stopped_goes_on_where_it_was(files: list[Path], tmp_pat
             time.sleep(0.05)
         time.sleep(1.0)
         process.send_signal(signal.SIGTERM)
-        said, _ = process.communicate(timeout=90)
+        said, _ = process.communicate(timeout=200)
     assert process.returncode == 130, said
     assert "nothing is lost" in said
-    done = evalrun(*command)
+    done = evalrun(*command, timeout=500.0)
     assert done.returncode == 0, done.stdout + done.stderr
     assert_as_expected(output, json.loads(done.stdout))

@@ -193,7 +193,10 @@ class LiveRace:
 
     def read(self, run: SeriesRun) -> None:
         """Read a run's results. Raises BadInputError: they decide no race."""
-        self._facts[run.label] = run_facts(str(shown_path(run.output)))
+        facts = run_facts(str(shown_path(run.output)))
+        if self._dataset not in facts.totals:
+            raise BadInputError(f"{facts.place}: has results of another race: name another --output")
+        self._facts[run.label] = facts
         if len(self._facts) < len(self._runs):
             return
         try:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -74,44 +74,80 @@ def run_series(
         choose: gets the labels of the runs that are going and returns the next run; None: there is none for now, and
             there is an end if none is going.
         lanes: flags of the runs of each lane. A lane has replicas of its own and `AT_ONCE` runs at a time.
-        ended: gets each run that has ended, with its exit code.
+        ended: gets each run that has ended, with its exit code. If it raises, the others are stopped first.
     """
-    codes = set[int]()
-    going: list[dict[SeriesRun, subprocess.Popen[bytes]]] = [{} for _ in lanes]
+    codes, going = set[int](), _Going(lanes)
 
     def stop(number: int, frame: object) -> None:
         del number, frame
-        for process in processes():
-            process.send_signal(signal.SIGINT)
+        going.interrupt()
         raise KeyboardInterrupt
-
-    def processes() -> "Iterator[subprocess.Popen[bytes]]":
-        return (process for lane in going for process in lane.values())
 
     before = signal.signal(signal.SIGTERM, stop)  # Ctrl-C reaches the runs by itself
     try:
         while True:
-            flags, lane = min(zip(lanes, going, strict=True), key=lambda each: len(each[1]))
-            if len(lane) < AT_ONCE and not codes - RESULTS:
-                chosen = choose({run.label for lane in going for run in lane})
-                if chosen is not None:
-                    run, more = chosen
-                    lane[run] = run.start([*flags, *more])
-                    continue
-            if not any(going):
+            chosen = choose(going.labels) if going.has_room and not codes - RESULTS else None
+            if chosen is not None:
+                going.start(*chosen)
+                continue
+            if not going.labels:
                 return worst(codes)
-            for lane in going:
-                for run, code in [(run, code) for run, each in lane.items() if (code := each.poll()) is not None]:
-                    del lane[run]
-                    codes.add(code)
-                    ended(run, code)
+            for run, code in going.take_ended():
+                codes.add(code)
+                ended(run, code)
             time.sleep(POLL_SECONDS)
     except KeyboardInterrupt:
-        for process in processes():
-            process.wait()
         return ExitCode.STOPPED
+    except Exception:
+        going.interrupt()
+        raise
     finally:
+        going.wait()
         signal.signal(signal.SIGTERM, before)
+
+
+class _Going:
+    """The runs that are going, by the lane that each is in."""
+
+    def __init__(self, lanes: Sequence[Sequence[str]]) -> None:
+        self._flags = lanes
+        self._lanes: list[dict[SeriesRun, subprocess.Popen[bytes]]] = [{} for _ in lanes]
+
+    @property
+    def labels(self) -> set[str]:
+        return {run.label for lane in self._lanes for run in lane}
+
+    @property
+    def has_room(self) -> bool:
+        return min(map(len, self._lanes)) < AT_ONCE
+
+    def start(self, run: SeriesRun, more: Sequence[str]) -> None:
+        """Start a run in the lane that has the fewest."""
+        flags, lane = min(zip(self._flags, self._lanes, strict=True), key=lambda each: len(each[1]))
+        lane[run] = run.start([*flags, *more])
+
+    def take_ended(self) -> list[tuple[SeriesRun, int]]:
+        """Return the runs that have ended, which are forgotten, with their exit codes."""
+        ended = []
+        for lane in self._lanes:
+            codes = {run: process.poll() for run, process in lane.items()}
+            for run, code in codes.items():
+                if code is not None:
+                    del lane[run]
+                    ended.append((run, code))
+        return ended
+
+    def interrupt(self) -> None:
+        """Stop all; what they have stored stays."""
+        for lane in self._lanes:
+            for process in lane.values():
+                process.send_signal(signal.SIGINT)
+
+    def wait(self) -> None:
+        """Wait for the end of all."""
+        for lane in self._lanes:
+            for process in lane.values():
+                process.wait()
 
 
 def worst(codes: Iterable[int]) -> ExitCode:
