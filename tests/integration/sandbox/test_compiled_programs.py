@@ -1,7 +1,10 @@
 """C and C++: compiled once, run many times."""
 
 import asyncio
+import os
 import shutil
+import signal
+from pathlib import Path
 
 import pytest
 from builders.judge.sandbox import request, run_one
@@ -34,6 +37,39 @@ async def test_what_does_not_compile_says_where(executor: Executor) -> None:
     assert reply.compile.status == "error"
     assert b"main.c:1" in reply.compile.stderr
     assert reply.runs[0].end == "not_run"
+
+
+async def test_a_stage_of_the_compiler_that_is_killed_is_no_mistake_of_the_program(executor: Executor) -> None:
+    """As the machine does that has no memory left: the compiler's driver then ends as it does for a mistake."""
+    code = "#include <bits/stdc++.h>\nint main(){ std::cout << 40 + 2; }"
+    judged = asyncio.create_task(executor.run(request(code, language="cpp")))
+    while not (stages := processes_named("cc1plus")):
+        assert not judged.done(), "the compiler was not seen"
+        await asyncio.sleep(0.005)
+    for stage in stages:
+        os.kill(stage, signal.SIGKILL)
+    reply = await judged
+    assert reply.compile.status == "ok", reply.compile.stderr
+    assert reply.runs[0].stdout == b"42"
+
+
+def processes_named(name: str) -> list[int]:
+    """Return the processes of a name that descend from this one: other tests compile too."""
+    about = {}
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit():
+                before, _, after = (entry / "stat").read_text().rpartition(")")
+                about[int(entry.name)] = before.partition("(")[2], int(after.split()[1])
+        except OSError:  # it has ended
+            continue
+
+    def is_ours(pid: int) -> bool:
+        while pid in about and pid != os.getpid():
+            pid = about[pid][1]
+        return pid == os.getpid()
+
+    return [pid for pid, (called, _) in about.items() if called == name and is_ours(pid)]
 
 
 PROGRAMS: dict[str, tuple[str, str, int | None, bytes]] = {

@@ -14,6 +14,7 @@ from evalrun_executor.zygotes.frame_reader import MAX_TEXT, FrameReader, parse_c
 from evalrun_executor.zygotes.zygote_process import ZygoteProcess
 
 _OUTPUT_BYTES = 64 * 1024
+_ATTEMPTS = 2
 
 
 class CompileStage:
@@ -28,7 +29,18 @@ class CompileStage:
         """Read-only descriptor of the compiled program, which the caller closes; None: it did not compile."""
 
     async def run_in(self, slot: int) -> None:
-        """Compile in `slot`, statically linked where that works. Raises ExecutorLost."""
+        """Compile in `slot`, statically linked where that works. Raises ExecutorLost.
+
+        What does not compile is compiled once more. A stage of the compiler that the machine has killed, for want of
+        memory or with its pod, ends the driver as a mistake in the program does: nothing but a repetition tells them
+        apart.
+        """
+        for _ in range(_ATTEMPTS):
+            await self._compile(slot)
+            if self.compiled.status != "error":
+                return
+
+    async def _compile(self, slot: int) -> None:
         for command in self._toolchain.commands(self._request.language):
             self.compiled, self.executable = await self._try(slot, command)
             if self.compiled.status != "error":
