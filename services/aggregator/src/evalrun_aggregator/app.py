@@ -125,6 +125,7 @@ class Aggregator:
                 identity_of(order, problems.datasets, None if responses is None else responses.sha256),
                 rejudge=rejudging_of(order),
                 retry_not_judged=settings.retry_not_judged,
+                asks_for_outputs=order.race_problems is not None,
                 responses=None if responses is None else responses.completions,
                 budget=budget,
                 turns=turn_policies(order) is not None,

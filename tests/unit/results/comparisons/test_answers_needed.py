@@ -22,6 +22,16 @@ def test_the_parts_of_the_variance_are_those_that_the_answers_were_drawn_with() 
     assert spread.variance(1) == pytest.approx(0.5, abs=0.02)
 
 
+@pytest.mark.parametrize("counts", [(8, 8), (16, 4), (4, 16)])
+def test_chance_is_told_apart_whatever_each_run_has_of_samples(counts: tuple[int, int]) -> None:
+    rng = np.random.default_rng(6)
+    runs = [
+        totals_of(samples_of([(count, int(rng.binomial(count, share))) for share in shares]))["humaneval"]
+        for count, shares in zip(counts, (np.full(4000, 0.5), np.repeat([0.3, 0.7], 2000)), strict=True)
+    ]
+    assert spread_of(*runs).between == pytest.approx(0.04, abs=0.03)
+
+
 def test_with_single_answers_nothing_tells_chance_from_differences() -> None:
     runs = [totals_of(verdicts_of(solved))["humaneval"] for solved in ([True, False] * 50, [True, True] * 50)]
     spread = spread_of(*runs)
@@ -67,7 +77,7 @@ def test_what_runs_share_is_their_problems_their_level_and_how_they_differ() -> 
     }
     assert differing_share(runs) == pytest.approx((10, 0.6, 0.4))
     several = {name: totals_of(samples_of([(4, count)] * 5))["humaneval"] for name, count in (("a", 1), ("b", 3))}
-    assert differing_share(several) == pytest.approx((5, 0.5, 0.5))
+    assert differing_share(several) == pytest.approx((5, 0.5, 0.625))
 
 
 def test_runs_without_a_common_problem_are_refused() -> None:

@@ -76,7 +76,8 @@ def spread_of(baseline: DatasetTotals, pilot: DatasetTotals) -> Spread:
     if not known:
         return Spread(len(both.problem_ids), variance, None, samples)
     chance = 2 * float(np.mean(known))
-    return Spread(len(both.problem_ids), max(0.0, variance - chance / samples), chance, samples)
+    share = float((1 / before.judged).mean() + (1 / after.judged).mean()) / 2  # of it that is in the pilot
+    return Spread(len(both.problem_ids), max(0.0, variance - chance * share), chance, samples)
 
 
 def gate_needs(spread: Spread, points: float, samples: int) -> GateNeed:
@@ -106,7 +107,7 @@ def _decided_after(fixed: int, difference: float, variance: float) -> int | None
 
 
 def differing_share(runs: Mapping[str, DatasetTotals]) -> tuple[int, float, float]:
-    """Return what runs share: problems, their mean share of accepted answers, and the mean difference of two of them.
+    """Return the problems that runs share, their mean share of accepted answers, and how often answers of two differ.
 
     Raises:
         ValueError: they share no problem that was judged in all.
@@ -118,7 +119,7 @@ def differing_share(runs: Mapping[str, DatasetTotals]) -> tuple[int, float, floa
     columns = [columns_of(totals, shared) for totals in runs.values()]
     shares = np.array([each.accepted / each.judged for each in columns])
     pairs = [
-        float(np.abs(shares[first] - shares[second]).mean())
+        float((shares[first] * (1 - shares[second]) + shares[second] * (1 - shares[first])).mean())
         for first in range(len(shares))
         for second in range(first + 1, len(shares))
     ]

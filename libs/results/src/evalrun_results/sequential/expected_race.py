@@ -43,12 +43,13 @@ def make_runs(field: RaceField, rng: np.random.Generator) -> Floats:
     size = field.problems
     common = rng.permutation(np.arange(size) < round(field.solved * size)).astype(np.float64)
     solved, failed = np.flatnonzero(common == 1), np.flatnonzero(common == 0)
-    changed = min(round(field.differ * size / 2), len(solved), len(failed))
+    lead = min(round(field.lead * size), len(failed))
+    changed = min(round(field.differ * size / 2), len(solved), len(failed) - lead)
     rows = []
     for place in range(field.runners):
         row = common.copy()
-        more = round(field.lead * size) if place == 0 else 0
-        row[rng.choice(failed, min(changed + more, len(failed)), replace=False)] = 1.0
+        more = lead if place == 0 else 0
+        row[rng.choice(failed, changed + more, replace=False)] = 1.0
         row[rng.choice(solved, changed, replace=False)] = 0.0
         rows.append(row)
     return np.array(rows)

@@ -3,8 +3,8 @@
 import time
 import uuid
 
+from evalrun_data.store_problems import Kind, store_problem
 from evalrun_results.catalogue.location import catalogue_above
-from evalrun_runtime.exits import BadInputError
 
 
 def add_to_catalogue(output_dir: str, *, signed_by: str) -> str:
@@ -19,21 +19,20 @@ def add_to_catalogue(output_dir: str, *, signed_by: str) -> str:
     """
     try:
         found = catalogue_above(output_dir)
-    except PermissionError:  # who may write this run alone belongs to no catalogue
-        return ""
-    except OSError as error:
-        return f"nobody can tell whether there is a catalogue above {output_dir}: {error}"
+    except Exception as error:  # noqa: BLE001 - the stores' classes share no other base
+        problem = store_problem(error)
+        if problem.kind is Kind.REFUSED:  # who may write this run alone belongs to no catalogue
+            return ""
+        return f"nobody can tell whether there is a catalogue above {output_dir}: {problem.text}"
     if found is None:
         return ""
-    import pyarrow as pa  # costs a third of a second
-
-    from evalrun_results.catalogue.store import Catalogue
+    from evalrun_results.catalogue.store import Catalogue  # imports pyarrow: a third of a second
 
     catalogue = Catalogue(
         found.catalogue, now=time.time, new_name=lambda: uuid.uuid4().hex, signer_of=lambda _: signed_by
     )
     try:
         catalogue.add(found.run)
-    except (BadInputError, OSError, pa.ArrowException) as error:
+    except Exception as error:  # noqa: BLE001 - nor those of Parquet
         return f"the run is not in the catalogue of {found.catalogue}: {error}. evalrun index {found.catalogue} adds it"
     return ""

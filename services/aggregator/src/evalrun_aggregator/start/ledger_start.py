@@ -52,6 +52,7 @@ async def open_run(
     *,
     rejudge: str | None,
     retry_not_judged: bool,
+    asks_for_outputs: bool = False,
     responses: Sequence[StoredCompletion] | None,
     budget: TokenBudgets | None,
     turns: bool = False,
@@ -72,6 +73,7 @@ async def open_run(
         asked: where nothing is generated, by the dataset's number: how many samples each problem should have. One
             without an answer is missing; further ones are no part of the run.
         turns: a failed answer may open its sample's next turn.
+        asks_for_outputs: a run that has ended writes its outputs again: a race may ask for more of what is there.
         kept: from the ledger's facts, of how many problems of a dataset the results count where its gates have
             decided without the others.
         now: Unix seconds.
@@ -113,7 +115,8 @@ async def open_run(
     if retry_not_judged and ended_early:
         await ledger.set_facts(ended_early="")
         ended_early = ""
-    if ended is not None and not ended_early and (item_states.unjudged or item_states.remaining):
+    goes_on = item_states.unjudged or item_states.remaining or asks_for_outputs
+    if ended is not None and not ended_early and goes_on:
         logger.info("the run had ended; %d samples are judged again", item_states.unjudged)
         await ledger.set_facts(**NOT_ENDED)
         ended = None

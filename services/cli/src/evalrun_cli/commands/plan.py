@@ -61,6 +61,8 @@ def plan(
     Of a decision: problems and samples with which a difference is seen 4 times in 5, if runs differ as those that are
     named do, without and with stopping early; GPU hours if the last one had GPUs of its own.
     """
+    if runners is not None and not race:
+        raise click.UsageError("--runners: only with --race")
     if gate or race:
         from evalrun_cli.run_plan.answers import print_decision_plan
 
@@ -69,7 +71,7 @@ def plan(
         return print_decision_plan(
             names, race=race, dataset=dataset, points=points or (), runners=runners, view=view, output=output
         )
-    asked = {"--dataset": dataset, "--points": points, "--runners": runners, "--output": output}
+    asked = {"--dataset": dataset, "--points": points, "--output": output, "--format": view != "text"}
     if given := [flag for flag, value in asked.items() if value]:
         raise click.UsageError(f"{', '.join(given)}: only with --gate or --race")
     if len(names) > 1 or not (file := Path(names[0])).is_file():

@@ -72,6 +72,8 @@ def race(
         return print_race(runs, dataset=dataset, population=population, as_json=as_json)
     if len(files) < len(runs):
         other = next(each for each in runs if Path(each) not in files)
+        if other.endswith((".yaml", ".yml", ".json")):
+            raise click.UsageError(f"{other}: no such file")
         raise click.UsageError(f"{other}: name files of EvalRuns, or directories of finished runs, not both")
     from evalrun_cli.local.live_race import RaceRules, race_checkpoints, race_files
 

@@ -50,7 +50,7 @@ def as_text(race: Race) -> str:
     for heading in ("pass@1", "in the race for"):
         table.add_column(heading, justify="right")
     for each in race.runners:
-        stayed = f"{each.dropped_after or race.stopped_after:,} problems"
+        stayed = f"{min(each.dropped_after or race.stopped_after, each.problems):,} problems"
         table.add_row("" if each.dropped_after else "best" if len(race.left) == 1 else "may be best",
                       plain(each.place), _score(each), stayed)  # fmt: skip
     console = terminal()

@@ -8,7 +8,7 @@ import logging
 import math
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -34,6 +34,7 @@ from evalrun_cli.local.processes import ServiceFailedError
 from evalrun_cli.local.run_series import RESULTS, Choice, SeriesRun, run_series
 from evalrun_cli.local.workspace import shown_path
 from evalrun_cli.terminal import open_console
+from evalrun_executor.cpus import usable_cpus
 from evalrun_results.comparisons.comparison import RunFacts
 from evalrun_results.comparisons.run_race import Race, UnusableRaceError, race_runs
 from evalrun_results.outputs.stopped_early import StoppedEarly
@@ -45,8 +46,8 @@ logger = logging.getLogger(__name__)
 FIRST_BLOCK: Final = 32
 """Problems of each run before the first look: ten runs are seldom told apart by fewer."""
 GROWTH: Final = 1.25
-"""A block takes a run to so many times the problems that it has: one that could be dropped answers at most a quarter
-too many, and weights are exchanged few times."""
+"""A block takes a run to so many times the problems that it has. One that could be dropped answers a quarter too many,
+or half as many again where it was a block ahead; and weights are exchanged few times."""
 LAST_BLOCK: Final = 1.1
 """A block that comes so near to the last problem takes that too: a small one costs as many exchanges as a large one."""
 FILE: Final = "race.json"
@@ -79,6 +80,8 @@ def race_files(files: Sequence[Path], rules: RaceRules, *, output: Path | None, 
             raise BadInputError(f"{file}: spec.endpoints is missing: only --checkpoints starts replicas for a race")
         _check(spec, specs[0], str(file), rules)
     directory = open_directory(output, manifests[files[0].stem])
+    if mine := [file for file in files if file.resolve().parent == directory]:
+        raise BadInputError(f"--output {directory}: {mine[0].name} lies there, which a race would write: name another")
     runs = [write_run(manifests[file.stem], file.resolve().parent, file.stem, directory) for file in files]
     return _race(runs, [run_flags(options, None)], specs[0].datasets[0].name, rules, directory)
 
@@ -106,6 +109,8 @@ def race_checkpoints(
     directory = open_directory(output, manifest)
     each = replicas.one_by_one()
     runs = write_runs(checkpoints, manifest, file.resolve().parent, each[0], directory)
+    if options.slots is None:  # else each run would have as many as there are CPUs
+        options = replace(options, slots=max(1, usable_cpus() // len(each)))
     flags = run_flags(options, None)
     try:
         with ExitStack() as stack:
@@ -147,7 +152,10 @@ def _race(
             say(f"{run.label}: {run.outcome(code)}")
             return
         before = race.racing
-        race.read(run)
+        if not race.read(run):
+            raise BadInputError(
+                f"{run.output}: its run gave no more results: continue elsewhere, with another --output"
+            )
         for label in sorted(before - race.racing):
             say(f"{label} is out; {len(race.racing)} in the race")
 
@@ -191,18 +199,25 @@ class LiveRace:
         places = {each.place for each in self.standing.left}
         return frozenset(label for label, facts in self._facts.items() if facts.place in places)
 
-    def read(self, run: SeriesRun) -> None:
-        """Read a run's results. Raises BadInputError: they decide no race."""
+    def read(self, run: SeriesRun) -> bool:
+        """Read a run's results; return whether there are more than before.
+
+        Raises:
+            BadInputError: they decide no race.
+        """
+        before = self._drawn(run.label)[0]
         facts = run_facts(str(shown_path(run.output)))
         if self._dataset not in facts.totals:
             raise BadInputError(f"{facts.place}: has results of another race: name another --output")
         self._facts[run.label] = facts
+        grown = self._drawn(run.label)[0] > before
         if len(self._facts) < len(self._runs):
-            return
+            return grown
         try:
             self.standing = race_runs([self._facts[each.label] for each in self._runs], self._dataset, self._population)
         except UnusableRaceError as error:
             raise BadInputError(str(error)) from error
+        return grown
 
     def choose(self, going: Collection[str]) -> Choice | None:
         """Return the run in the race that has the fewest problems, and how many it gets; None for now or at the end.

@@ -165,6 +165,7 @@ def differences(stored: Any, wanted: Any, path: str = "") -> Iterator[str]:  # n
 def _fixed(order: Mapping[str, Any]) -> dict[str, Any]:
     spec = order.get("spec", {})
     fixed: dict[str, Any] = {name: order.get(name) for name in FIXED}
+    fixed["draws_for_a_race"] = order.get("race_problems") is not None
     fixed["spec"] = {name: spec.get(name) for name in FIXED_IN_SPEC}
     asked = {endpoint.get("model") for endpoint in spec.get("endpoints") or ()} - {None}
     fixed["spec"]["endpoints[].model"] = sorted(asked)

@@ -13,7 +13,6 @@ from evalrun_cli.comparisons.race_view import only_dataset
 from evalrun_cli.comparisons.views import run_facts, terminal, write
 from evalrun_results.comparisons.answers_needed import differing_share, gate_needs, spread_of
 from evalrun_results.comparisons.comparison import RunFacts
-from evalrun_results.metrics.problem_columns import ProblemColumns
 from evalrun_results.report.markup import Markup, element, escaped, joined
 from evalrun_results.sequential.expected_race import RaceField, expect_race
 from evalrun_results.sequential.mean_decision import Population
@@ -104,7 +103,7 @@ def gate_plan(runs: Sequence[RunFacts], dataset: str, points: Sequence[float]) -
             )
     notes = [
         f"estimated from {spread.problems:,} problems of {dataset} in {baseline.place} and {pilot.place}",
-        "stopping early: with sequential: true, 4 times in 5 after so many; it needs no size that is chosen before",
+        "stopping early: a sequential gate of population: similar, 4 times in 5 after so many; nobody chooses a size",
     ]
     if spread.chance is None:
         notes.append(
@@ -119,7 +118,8 @@ def race_plan(runs: Sequence[RunFacts], dataset: str, points: Sequence[float], r
     problems, solved, differ = differing_share({run.place: run.totals[dataset] for run in runs})
     price = gpu_hours_an_answer(runs[-1])
     rows, populations = list[Row](), ("benchmark", "similar")
-    for each in points:
+    fitting = [each for each in points if each / 100 <= 1 - solved]
+    for each in fitting:
         field = RaceField(runners, problems, solved, differ / 2, each / 100)
         for population in populations:
             found = expect_race(field, _population(population))
@@ -132,6 +132,8 @@ def race_plan(runs: Sequence[RunFacts], dataset: str, points: Sequence[float], r
         f"{runners} runs that solve {100 * solved:.1f} % of {problems:,} problems of {dataset}; two of them differ on "
         f"{100 * differ:.1f} %, as in the {len(runs)} runs here; one answer a problem"
     )
+    if not fitting:
+        raise ValueError(f"the runs solve {100 * solved:.1f} %: none can lead by {min(points):g} points")
     best = "benchmark: the best one at these very problems; similar: at the problems that they stand for"
     return DecisionPlan(f"to find the best of {runners}, answers of all", tuple(rows), (alike, best))
 
@@ -143,7 +145,11 @@ def _population(name: str) -> Population:
 def gpu_hours_an_answer(run: RunFacts) -> float | None:
     """Return what an answer of a finished run took; None: it had no GPUs of its own."""
     seconds = run.run_info.get("gpu_seconds")
-    answers = sum(int(ProblemColumns.of(totals).seen.sum()) for totals in run.totals.values())
+    answers = sum(
+        problem.answers + sum(each.seen.bit_count() for each in (problem.repeats or {}).values())
+        for totals in run.totals.values()
+        for problem in totals.problems.values()
+    )
     if not isinstance(seconds, int | float) or not seconds or not answers:
         return None
     return seconds / 3600 / answers
