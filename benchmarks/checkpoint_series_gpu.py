@@ -82,7 +82,7 @@ class Commands:
         return self._timed(["run", str(file), "--local", *arguments], output)
 
     def race(self, file: Path, output: Path, pattern: Path) -> tuple[float, float]:
-        """Race checkpoints; return the same."""
+        """Race checkpoints to the end; return the same two figures as `run`."""
         return self._timed(["race", str(file), "--checkpoints", str(pattern)], output)
 
     def _timed(self, arguments: Sequence[str], output: Path) -> tuple[float, float]:

@@ -58,7 +58,8 @@ def cordoned(cluster: Cluster) -> Iterator[None]:
 
 @contextmanager
 def lost(cluster: Cluster, kind: str, back: str, node: str) -> Iterator[None]:
-    """Lose a node, and have it back at the end, Ready. What fails meanwhile shows what there was then."""
+    """Lose a node, and have it back at the end, Ready. An error meanwhile carries the nodes, pods and events of
+    that moment."""
     fault(kind, node)
     try:
         yield

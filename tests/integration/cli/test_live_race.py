@@ -2,22 +2,21 @@
 
 import json
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from builders.command_line import evalrun, evalrun_started, results, summary
+from builders.data import write_jsonl
+from builders.playback import playback
 
 from evalrun_cli.local.live_race import next_block
 from evalrun_results.sequential.order import drawing_order
 from evalrun_results.sequential.race import run_race
-from evalrun_runtime.ready_line import address_of
 
 DATASET, PROBLEMS, SEED = "sums", 80, 7
 SOLVED = {"best": 76, "behind": 56, "far": 8}
@@ -30,14 +29,8 @@ def solves(model: str) -> dict[str, bool]:
     return {str(problem): bool(place < SOLVED[model]) for place, problem in enumerate(order)}
 
 
-def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-@contextmanager
-def served(directory: Path, model: str, problems: Path, seconds: float) -> Iterator[str]:
-    """Serve a model's recorded answers; gives the address."""
+def write_answers(directory: Path, model: str) -> Path:
+    """Write what a model answers."""
     rows = [
         {
             "dataset": DATASET,
@@ -47,15 +40,7 @@ def served(directory: Path, model: str, problems: Path, seconds: float) -> Itera
         }
         for name, right in solves(model).items()
     ]
-    answers = write_rows(directory / f"{model}.jsonl", rows)
-    flags = ["--problems", str(problems), "--responses", str(answers), "--model", model]
-    command = [sys.executable, "-m", "evalrun_generator.recorded", *flags, "--latency-seconds", str(seconds)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield next(address for line in process.stdout if (address := address_of(line)))
-        finally:
-            process.kill()
+    return write_jsonl(directory / f"{model}.jsonl", rows)
 
 
 @pytest.fixture
@@ -67,14 +52,17 @@ def files(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[list[Path]
          "ground_truth": truth, "limits": {"time_seconds": 2}}
         for number in range(PROBLEMS)
     ]  # fmt: skip
-    source = write_rows(tmp_path / "problems.jsonl", problems)
+    source = write_jsonl(tmp_path / "problems.jsonl", problems)
     seconds = getattr(request, "param", 0.0)
-    with (
-        served(tmp_path, "best", source, seconds) as best,
-        served(tmp_path, "behind", source, seconds) as behind,
-        served(tmp_path, "far", source, seconds) as far,
-    ):
-        yield [write_run(tmp_path, *each) for each in (("best", best), ("behind", behind), ("far", far))]
+    with ExitStack() as stack:
+        yield [
+            write_run(
+                tmp_path,
+                model,
+                stack.enter_context(playback(source, write_answers(tmp_path, model), model=model, seconds=seconds)),
+            )
+            for model in SOLVED
+        ]
 
 
 def write_run(directory: Path, model: str, address: str, **spec: object) -> Path:

@@ -3,18 +3,13 @@
 import json
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from builders.command_line import evalrun, evalrun_started, results, summary
+from builders.playback import playback
 from builders.recorded_turns import BY_HAND, DATASET, HIDDEN, PROTOCOL, ROWS, write_recorded_turns
-
-from evalrun_runtime.ready_line import address_of
 
 
 def write_run(directory: Path, problems: Path) -> Path:
@@ -33,19 +28,6 @@ def write_run(directory: Path, problems: Path) -> Path:
     return directory / "run.yaml"
 
 
-@contextmanager
-def playback(problems: Path, answers: Path) -> Iterator[str]:
-    """Serve recorded answers, slowly enough to kill the run between them; gives the address."""
-    arguments = ["--problems", problems, "--responses", answers, "--model", "recorded", "--latency-seconds", "0.5"]
-    command = [sys.executable, "-m", "evalrun_generator.recorded", *map(str, arguments)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield next(address for line in process.stdout if (address := address_of(line)))
-        finally:
-            process.kill()
-
-
 def turns_opened(ledger: Path) -> int:
     """Return how many turns have opened so far; 0 before there is a ledger."""
     try:
@@ -60,7 +42,7 @@ def test_recorded_turns_recover_as_computed_by_hand_killed_and_resumed(tmp_path:
     problems, answers = write_recorded_turns(tmp_path)
     run = write_run(tmp_path, problems)
     output = tmp_path / "out"
-    with playback(problems, answers) as address:
+    with playback(problems, answers, seconds=0.5) as address:
         arguments = ("run", run, "--local", "--endpoint", f"{address}/v1")
         with evalrun_started(*arguments, "--output", output) as process:
             deadline, pause = time.monotonic() + 120, threading.Event()  # another process writes the ledger

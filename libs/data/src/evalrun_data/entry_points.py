@@ -54,8 +54,14 @@ def broken_assert(asserts: Sequence[str]) -> str:
     return next((f"test {number} does not compile: {said}" for number, said in found if said), "")
 
 
+def why_unnamed(field: str, asserts: Sequence[str], otherwise: str) -> str:
+    """Return why asserts tell no entry point: one in `field` does not compile, or what `otherwise` says."""
+    broken = broken_assert(asserts)
+    return f"field '{field}': {broken}" if broken else otherwise
+
+
 def compile_error(code: str) -> str:
-    """Return why a text is no Python, for people; empty if it is."""
+    """Return why Python cannot parse a text, for people; empty if it can."""
     try:
         ast.parse(code)
     except SyntaxError as error:

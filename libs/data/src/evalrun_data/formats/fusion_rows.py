@@ -7,7 +7,7 @@ import ast
 import json
 from typing import Final
 
-from evalrun_data.entry_points import asserted_name, broken_assert
+from evalrun_data.entry_points import asserted_name, why_unnamed
 from evalrun_data.formats.codecontests import AUTHORS_OWN
 from evalrun_data.records import AssertTests, CheckTest, GroundTruth, Problem, StdioTests
 from evalrun_data.rows import Row, kind_of
@@ -94,11 +94,8 @@ def _defined(row: Row, prompt: str) -> str:
 def _called(row: Row, field: str, asserts: tuple[str, ...]) -> str:
     name = asserted_name(asserts)
     if name is None:
-        raise row.error(
-            f"field '{field}': {broken}"
-            if (broken := broken_assert(asserts))
-            else f"field '{field}' calls no single function in every assert: add 'entry_point'"
-        )
+        otherwise = f"field '{field}' calls no single function in every assert: add 'entry_point'"
+        raise row.error(why_unnamed(field, asserts, otherwise))
     return name
 
 

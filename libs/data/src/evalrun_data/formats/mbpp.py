@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from evalrun_data.entry_points import broken_assert, entry_point
+from evalrun_data.entry_points import entry_point, why_unnamed
 from evalrun_data.records import AssertTests, Problem
 from evalrun_data.rows import Row
 
@@ -33,11 +33,8 @@ def parse_mbpp(row: Row, dataset: str | None) -> Problem:
     setup = "\n".join(row.texts("test_imports")) if row.has("test_imports") else row.optional_text("test_setup_code")
     called = entry_point(row.text("code"), asserts)
     if called is None:
-        raise row.error(
-            f"field 'test_list': {broken}"
-            if (broken := broken_assert(asserts))
-            else "field 'code' defines no name that the asserts of 'test_list' call"
-        )
+        otherwise = "field 'code' defines no name that the asserts of 'test_list' call"
+        raise row.error(why_unnamed("test_list", asserts, otherwise))
     return Problem(
         dataset=name,
         problem_id=f"MBPP/{number}",

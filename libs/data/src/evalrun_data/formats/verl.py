@@ -4,7 +4,7 @@ import json
 import re
 from typing import Final
 
-from evalrun_data.entry_points import asserted_name, broken_assert
+from evalrun_data.entry_points import asserted_name, why_unnamed
 from evalrun_data.families.registry import parse_ground_truth
 from evalrun_data.formats.calls import Call, call_tests
 from evalrun_data.formats.record import (
@@ -144,12 +144,11 @@ def _asserts(truth: Row) -> AssertTests:
         raise truth.error(f"field '{truth.path}inputs' has texts beside assert_case: not supported")
     called = truth.name("entry_point") if truth.has("entry_point") else asserted_name(asserts)
     if called is None:
-        raise truth.error(
-            f"field '{truth.path}assert_case': {broken}"
-            if (broken := broken_assert(asserts))
-            else f"field '{truth.path}assert_case' calls no single function in every assert: "
-            "name it in 'entry_point' beside assert_case"
+        field = f"{truth.path}assert_case"
+        otherwise = (
+            f"field '{field}' calls no single function in every assert: name it in 'entry_point' beside assert_case"
         )
+        raise truth.error(why_unnamed(field, asserts, otherwise))
     return AssertTests(asserts, truth.optional_text("test_setup_code"), called, truth.optional_text("prelude"))
 
 

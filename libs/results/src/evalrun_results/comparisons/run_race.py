@@ -94,7 +94,7 @@ def race_runs(runs: Sequence[RunFacts], dataset: str, population: Population) ->
         _check(run, dataset)
     seen = [{key for key, each in run.totals[dataset].problems.items() if each.outcomes.seen} for run in runs]
     everything, shared = set.union(*seen), set.intersection(*seen)
-    is_under_way = any(_stopped(run) for run in runs)
+    is_under_way = any(stop_of(run) for run in runs)
     names = sorted(everything if is_under_way else shared)
     if not shared:
         raise UnusableRaceError(f"the runs share no problem of {dataset}: race runs of the same problems")
@@ -138,12 +138,13 @@ def _check(run: RunFacts, dataset: str) -> None:
         raise UnusableRaceError(
             f"{forgeable} results of {dataset} in {run.place} can be forged ({FORGED_WHERE}) and decide no race"
         )
-    stopped = _stopped(run)
+    stopped = stop_of(run)
     if stopped is not None and stopped.by != "race":
         raise UnusableRaceError(f"{run.stopped_early}: race runs that were judged to their end")
 
 
-def _stopped(run: RunFacts) -> StoppedEarly | None:
+def stop_of(run: RunFacts) -> StoppedEarly | None:
+    """Return how a run was stopped early; None: it was not. Raises BadInputError."""
     stopped = run.summary.get("stoppedEarly")
     return StoppedEarly.parse(stopped) if isinstance(stopped, Mapping) else None
 
@@ -156,7 +157,7 @@ def _size_of_race(runs: Sequence[RunFacts], dataset: str, seen: Sequence[Collect
     """
     sizes, seeds = set[int](), set[int | None]()
     for run, has in zip(runs, seen, strict=True):
-        stopped = _stopped(run)
+        stopped = stop_of(run)
         drawn = None if stopped is None else stopped.datasets.get(dataset)
         sizes.add(len(has) if drawn is None else drawn.of_problems)
         seeds.add(seed_of(run.run_info))

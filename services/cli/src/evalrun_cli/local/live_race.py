@@ -6,7 +6,7 @@ What decides is read from the runs' results alone, so that a race that was stopp
 import json
 import logging
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,8 +36,7 @@ from evalrun_cli.local.workspace import shown_path
 from evalrun_cli.terminal import open_console
 from evalrun_executor.cpus import usable_cpus
 from evalrun_results.comparisons.comparison import RunFacts
-from evalrun_results.comparisons.run_race import Race, UnusableRaceError, race_runs
-from evalrun_results.outputs.stopped_early import StoppedEarly
+from evalrun_results.comparisons.run_race import Race, UnusableRaceError, race_runs, stop_of
 from evalrun_results.sequential.mean_decision import Population
 from evalrun_runtime.exits import BadInputError, ExitCode
 
@@ -242,9 +241,8 @@ class LiveRace:
         facts = self._facts.get(label)
         if facts is None:
             return 0, None
-        stopped = facts.summary.get("stoppedEarly")
-        if isinstance(stopped, Mapping):
-            drawn = StoppedEarly.parse(stopped).datasets[self._dataset]
+        if (stopped := stop_of(facts)) is not None:
+            drawn = stopped.datasets[self._dataset]
             return drawn.problems, drawn.of_problems
         count = len(facts.totals[self._dataset].problems)
         return count, count

@@ -20,6 +20,7 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 
 POINTS: Final = (1, 2, 5, 10)
 SAMPLES: Final = (1, 4, 16)
+POPULATIONS: Final[tuple[Population, ...]] = ("benchmark", "similar")
 WIDTH, ROW, LEFT, RIGHT = 720.0, 26.0, 250.0, 200.0
 STYLE: Final = "text{font:13px sans-serif;fill:#333}.bar{fill:#4878a8}.more{fill:#a8c4dc}"
 
@@ -117,12 +118,12 @@ def race_plan(runs: Sequence[RunFacts], dataset: str, points: Sequence[float], r
     """Return what a race takes whose best run leads equal ones by so many points. Pure."""
     problems, solved, differ = differing_share({run.place: run.totals[dataset] for run in runs})
     price = gpu_hours_an_answer(runs[-1])
-    rows, populations = list[Row](), ("benchmark", "similar")
+    rows = list[Row]()
     fitting = [each for each in points if each / 100 <= 1 - solved]
     for each in fitting:
         field = RaceField(runners, problems, solved, differ / 2, each / 100)
-        for population in populations:
-            found = expect_race(field, _population(population))
+        for population in POPULATIONS:
+            found = expect_race(field, population)
             answers = runners * problems
             sooner = round(found.needed * answers)
             rows.append(
@@ -136,10 +137,6 @@ def race_plan(runs: Sequence[RunFacts], dataset: str, points: Sequence[float], r
         raise ValueError(f"the runs solve {100 * solved:.1f} %: none can lead by {min(points):g} points")
     best = "benchmark: the best one at these very problems; similar: at the problems that they stand for"
     return DecisionPlan(f"to find the best of {runners}, answers of all", tuple(rows), (alike, best))
-
-
-def _population(name: str) -> Population:
-    return "similar" if name == "similar" else "benchmark"
 
 
 def gpu_hours_an_answer(run: RunFacts) -> float | None:
