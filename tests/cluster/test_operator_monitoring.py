@@ -201,7 +201,7 @@ def test_the_operators_panels_and_alerts_have_data(watched: Watched) -> None:
         for query in panel.queries
         if needs_the_operator(query.expression)
     ]
-    assert len(panels) == 11
+    assert len(panels) == 12
     for title, expression in panels:
         watched.has_data(expression, title)
     (gate,) = watched.has_data(dict(panels)["Gates passed"], "the gate")

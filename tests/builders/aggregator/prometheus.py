@@ -24,9 +24,11 @@ ALL = {"$__rate_interval": "10m", "$namespace": ".*", "$run": ".*", "$schedule":
 """What Grafana puts in with `All` chosen, over a time in which a whole run fits on a busy machine."""
 OPERATORS = re.compile(
     r"evalrun_(runs|reconcile_seconds|run_accepted_at_1|run_failed|run_refused|run_preparing_since|gate_passed"
-    r"|checkpoint|schedule)|^max\(evalrun_operator_leads"
+    r"|checkpoint|schedule)|^max\(evalrun_operator_leads|^evalrun:"
 )
-"""Series that the operator alone has, and that an expression is nothing without."""
+"""Series that the operator alone has, or that our rules record of them, and that an expression is nothing without."""
+RULES = Path(__file__).parents[3] / "charts" / "evalrun" / "alerts" / "evalrun.rules.yaml"
+"""The rules that the chart ships."""
 
 
 @dataclass(frozen=True)
@@ -82,16 +84,15 @@ def static_job(name: str, port: int, **labels: str) -> dict[str, Any]:
 def running_prometheus(
     directory: Path, jobs: Sequence[Mapping[str, Any]], interval: str = SCRAPE_INTERVAL
 ) -> Iterator[Prometheus]:
-    """Run Prometheus with these scrape jobs; its log is in the directory. Skips if it is absent; fails in CI."""
+    """Run Prometheus with these jobs and our rules; its log is in the directory. Skips if it is absent; fails in CI."""
     program = shutil.which("prometheus")
     if program is None:
         missing("no Prometheus: install Debian's package prometheus")
     (port,) = free_ports(1)
     config = directory / "prometheus.yml"
-    timing = {"scrape_interval": interval, "scrape_timeout": interval}
-    config.write_text(
-        yaml.safe_dump({"global": timing, "scrape_configs": [{**job, "honor_labels": True} for job in jobs]})
-    )
+    timing = {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": "1s"}
+    scraped = [{**job, "honor_labels": True} for job in jobs]
+    config.write_text(yaml.safe_dump({"global": timing, "rule_files": [str(RULES)], "scrape_configs": scraped}))
     flags = [
         f"--config.file={config}",
         f"--storage.tsdb.path={directory / 'tsdb'}",
