@@ -12,6 +12,7 @@ from builders.catalogued_runs import catalogue_of, write_checkpoint
 from evalrun_results.catalogue.entry import RUN_SCHEMA
 from evalrun_results.catalogue.location import FOLDER, CataloguePlace, catalogue_above
 from evalrun_results.catalogue.store import Catalogue
+from evalrun_runtime.exits import BadInputError
 
 
 def places_of(catalogue: Catalogue) -> list[str]:
@@ -196,3 +197,24 @@ def test_a_run_that_was_added_by_itself_is_not_read_again_by_an_update(tmp_path:
     write_checkpoint(tmp_path, 2, [True, True, True])
     catalogue.add("run-2")
     assert counted_results(tmp_path) == {"run-1": 1, "run-2": 3}
+
+
+def test_runs_are_found_where_they_lie_but_not_in_hidden_directories(tmp_path: Path) -> None:
+    for place in (".", "one", "schedule/two", ".hidden"):
+        write_checkpoint(tmp_path / place, 1, [True])
+    write_checkpoint(tmp_path, 2, [True]).rename(tmp_path / "elsewhere")
+    (tmp_path / "linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "one" / "run-1" / "summary.json").rename(tmp_path / "one" / "summary.json")
+    shutil.copy(tmp_path / "one" / "run-1" / "run_info.json", tmp_path / "one")
+    catalogue = catalogue_of(tmp_path)
+    catalogue.update()
+    assert places_of(catalogue) == ["elsewhere", "one", "run-1", "schedule/two/run-1"]
+
+
+def test_a_directory_that_cannot_be_read_is_no_end_of_its_runs(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, 1, [True])
+    catalogue = catalogue_of(tmp_path)
+    catalogue.update()
+    tmp_path.rename(tmp_path.with_name("away"))
+    with pytest.raises(BadInputError, match=tmp_path.name):
+        catalogue.update()

@@ -9,9 +9,10 @@ import hashlib
 import io
 import json
 import logging
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 import pyarrow as pa
@@ -36,6 +37,8 @@ GARBAGE_SECONDS: Final = 3600.0
 """Age from which on a file that no row names is deleted: a writer may be about to name a younger one."""
 _BATCH: Final = 200
 """Runs that one update writes into one file."""
+_KEYS: Final = ["schema", "place", "stamp", "indexed_at", "compacted_at", "removed", "results_file"]
+"""Columns that say which row of a run counts, and whether the run has changed since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,7 @@ class Catalogue:
         """
         with named_read_errors(self.place):
             found = dict(self._runs_below())
-        known = {str(row["place"]): row for row in self.live_rows()}
+        known = {str(row["place"]): row for row in self.live_rows(_KEYS)}
         pending, skipped = _Pending(), []
         added = changed = 0
         for place, stamp in found.items():
@@ -145,17 +148,17 @@ class Catalogue:
         self._write(pending)
 
     def _runs_below(self) -> Iterator[tuple[str, str]]:
-        """Yield place and stamp of each finished run; a run below another run is part of that one."""
+        """Yield place and stamp of each finished run, and none of hidden directories."""
         self._files.invalidate_cache()
+        if isinstance(self._files, LocalFileSystem):
+            for directory, info in _summaries_below(self._root or "/"):
+                yield directory.removeprefix(self._root).strip("/") or ".", _stamp(info)
+            return
+        root = PurePosixPath(self._root)
         for path, info in sorted(self._files.find(self._root, detail=True).items()):
-            pure = PurePosixPath(path)
-            if pure.name == SUMMARY and not any(part.startswith(".") for part in pure.parts[len(self._root_parts) :]):
-                place = "/".join(pure.parts[len(self._root_parts) : -1]) or "."
-                yield place, _stamp(info)
-
-    @property
-    def _root_parts(self) -> tuple[str, ...]:
-        return PurePosixPath(self._root).parts
+            place = PurePosixPath(path).relative_to(root)
+            if place.name == SUMMARY and not any(part.startswith(".") for part in place.parts):
+                yield str(place.parent), _stamp(info)
 
     def path_of(self, place: str) -> str:
         """Return the directory or URL of a run of the catalogue."""
@@ -256,12 +259,16 @@ class Catalogue:
             [f"{base}/results/{name}" for name in self._list("results")],
         )
 
-    def live_rows(self) -> list[dict[str, Any]]:
-        """Return the newest row of each run that is not gone. Rows of a newer evalrun are left alone."""
-        rows = [row for rows in self._rows().values() for row in rows]
+    def live_rows(self, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
+        """Return the newest row of each run that is not gone. Rows of a newer evalrun are left alone.
+
+        Args:
+            columns: to read, `_KEYS` among them; None: all.
+        """
+        rows = [row for rows in self._rows(columns).values() for row in rows]
         return [row for row in _newest(rows).values() if not row["removed"]]
 
-    def _rows(self) -> dict[str, list[dict[str, Any]]]:
+    def _rows(self, columns: Sequence[str] | None = None) -> dict[str, list[dict[str, Any]]]:
         """Return the rows by the file that holds them."""
         rows = {}
         for name in self._list("runs"):
@@ -269,7 +276,7 @@ class Catalogue:
                 content = self._files.cat_file(f"{self._folder}/runs/{name}")
             except FileNotFoundError:  # another writer has just compacted it
                 continue
-            rows[name] = pq.read_table(io.BytesIO(content)).to_pylist()
+            rows[name] = pq.read_table(io.BytesIO(content), columns=columns).to_pylist()
         return rows
 
     def compact(self) -> None:
@@ -321,6 +328,26 @@ class Catalogue:
                 self._files.rm_file(f"{self._folder}/{kind}/{name}")
             except FileNotFoundError:  # another writer was faster
                 continue
+
+
+def _summaries_below(root: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield each directory with a summary, and the summary's size and date. Raises OSError: the root cannot be read.
+
+    A directory below it that cannot be read, and what is deleted meanwhile, is left out.
+    """
+
+    def refuse_root(error: OSError) -> None:
+        if error.filename == root:
+            raise error
+
+    for directory, below, names in os.walk(root, onerror=refuse_root):
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        if SUMMARY in names:
+            try:
+                found = Path(directory, SUMMARY).stat()
+            except FileNotFoundError:
+                continue
+            yield directory, {"size": found.st_size, "mtime": found.st_mtime}
 
 
 def _stamp(info: Mapping[str, Any]) -> str:

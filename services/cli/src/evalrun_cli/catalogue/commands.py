@@ -9,7 +9,7 @@ import click
 from rich import box
 from rich.table import Table
 
-from evalrun_cli.catalogue.database import check_is_query, open_catalogue, open_database
+from evalrun_cli.catalogue.database import check_is_query, needs_texts, open_catalogue, open_database
 from evalrun_cli.comparisons.views import plain, terminal
 from evalrun_cli.printable_text import printable
 from evalrun_runtime.exits import BadInputError, ExitCode
@@ -64,10 +64,10 @@ def find_flips(runs: Sequence[str], place: str, view: str, output: Path | None) 
 def _answer(sql: str, runs: Sequence[str] | None, place: str, view: str, output: Path | None) -> ExitCode:
     if view == "parquet" and output is None:
         raise BadInputError("--format parquet: name a file: --output FILE")
-    with open_database(place) as connection:
+    check_is_query(sql)
+    with open_database(place, with_texts=needs_texts(sql)) as connection:
         import duckdb
 
-        check_is_query(sql)
         if runs is not None:
             known = {name for (name,) in connection.execute("SELECT place FROM runs").fetchall()}
             if unknown := [each for each in runs if each not in known]:

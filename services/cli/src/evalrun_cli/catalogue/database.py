@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     import duckdb
 
 MEMORY: Final = "768MB"
-VIEWS: Final = ("runs", "datasets", "metrics", "gates", "results", "answers", "tests")
+OF_THE_CATALOGUE: Final = frozenset({"runs", "datasets", "metrics", "gates", "results"})
+OF_THE_RUNS: Final = frozenset({"answers", "tests"})
+"""Views over the runs' own files: DuckDB opens each of them before it answers anything."""
 
 _LIVE: Final = """
 CREATE TABLE live AS SELECT * EXCLUDE (newest) FROM (
@@ -49,8 +51,12 @@ def open_catalogue(place: str) -> Catalogue:
 
 
 @contextmanager
-def open_database(place: str) -> Iterator["duckdb.DuckDBPyConnection"]:
+def open_database(place: str, *, with_texts: bool = False) -> Iterator["duckdb.DuckDBPyConnection"]:
     """Give a connection with the views over the runs below a place; those on this machine are looked through first.
+
+    Args:
+        place: directory or URL of the runs.
+        with_texts: also the views `OF_THE_RUNS`.
 
     Raises:
         BadInputError: DuckDB is not installed, no run is there, or the catalogue cannot be read.
@@ -71,7 +77,10 @@ def open_database(place: str) -> Iterator["duckdb.DuckDBPyConnection"]:
             with named_read_errors(place):
                 files.get(f"{path.rstrip('/')}/{FOLDER}", str(folder), recursive=True)
         with duckdb.connect(config={"memory_limit": MEMORY, "temp_directory": str(scratch / "spill")}) as connection:
-            _create_views(connection, folder, Path(path) if is_local else None, place)
+            _create_views(connection, folder, place)
+            if with_texts and is_local:
+                _create_views_of_texts(connection, Path(path))
+            connection.execute("SET enable_progress_bar = false")  # it would stand among the rows
             connection.execute("SET allowed_directories = $1", [[str(folder), *([path] if is_local else [])]])
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
@@ -80,7 +89,7 @@ def open_database(place: str) -> Iterator["duckdb.DuckDBPyConnection"]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _create_views(connection: "duckdb.DuckDBPyConnection", folder: Path, root: Path | None, place: str) -> None:
+def _create_views(connection: "duckdb.DuckDBPyConnection", folder: Path, place: str) -> None:
     runs = [str(path) for path in sorted((folder / "runs").glob("*.parquet"))]
     if not runs:
         raise BadInputError(f"{place}: no run was found: name the directory of your runs, or run evalrun index {place}")
@@ -97,8 +106,9 @@ def _create_views(connection: "duckdb.DuckDBPyConnection", folder: Path, root: P
         if results
         else "CREATE VIEW results AS SELECT 1 AS nothing WHERE false"
     )
-    if root is None:
-        return
+
+
+def _create_views_of_texts(connection: "duckdb.DuckDBPyConnection", root: Path) -> None:
     found = connection.execute("SELECT place FROM live WHERE results_source = 'results.parquet'").fetchall()
     sources = [str(root / each / "results.parquet") for (each,) in sorted(found)]
     if not sources:
@@ -118,6 +128,20 @@ def _create_views(connection: "duckdb.DuckDBPyConnection", folder: Path, root: P
 
 def _list(paths: Sequence[str]) -> str:
     return "[" + ", ".join("'" + path.replace("'", "''") + "'" for path in paths) + "]"
+
+
+def needs_texts(sql: str) -> bool:
+    """Tell whether a query may read the views `OF_THE_RUNS`; it is one that `check_is_query` takes."""
+    import duckdb
+
+    found = "list(DISTINCT name) FROM (SELECT unnest(json_extract_string(json_serialize_sql($1), $2)) AS name)"
+    with duckdb.connect() as parser:
+        tables, defined = (
+            set((parser.execute(f"SELECT {found}", [sql, path]).fetchall()[0][0]) or ())
+            for path in ("$..table_name", "$..cte_map.map[*].key")
+        )
+    names = {name.lower() for name in tables} - {""}
+    return not names or bool(names & OF_THE_RUNS or names - OF_THE_CATALOGUE - {name.lower() for name in defined})
 
 
 def check_is_query(sql: str) -> None:
