@@ -16,7 +16,7 @@ SERVICE_LEVELS := $(filter-out $(COMMAND_LEVELS) $(JUDGE_LEVELS),$(PROCESS_LEVEL
 TYPES = $(or $(EVALRUN_CACHE),$(HOME)/.cache/evalrun)/mypy/$(shell cat requirements/base.txt requirements/dev.txt | sha256sum | cut -c 1-16).tar
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-all-data test-liars test-e2e-rollout test-e2e-faults test-e2e-nodes check docs unit fast-tests test-fast test test-e2e test-images test-services test-judge test-commands test-cluster test-chart bench bench-gates bench-schedules test-autoscaling kill-gates kill-runs fuzz-operator edit-bundles sbom release clean
+.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-all-data test-liars test-e2e-rollout test-e2e-faults test-e2e-nodes check docs unit fast-tests test-fast test test-e2e test-images test-services test-judge test-commands test-cluster test-chart bench bench-gates bench-schedules test-autoscaling kill-gates kill-runs kill-catalogue fuzz-operator edit-bundles sbom release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -140,6 +140,9 @@ kill-gates: $(VENV)/.dev ## kill a run with a sequential gate at 20 random momen
 
 kill-runs: $(VENV)/.dev ## kill parts of a run at 20 random moments: every verdict must stay the same
 	EVALRUN_KILL_MOMENTS=20 $(BIN)/pytest -q tests/integration/cli/test_kill_and_resume.py
+
+kill-catalogue: $(VENV)/.dev ## kill two writers of one catalogue 50 times: every run must be in it once
+	EVALRUN_CATALOGUE_KILLS=50 $(BIN)/pytest -q --timeout=1800 tests/integration/cli/test_catalogue_killed.py
 
 edit-bundles: $(VENV)/.dev ## 10,000 single edits of a signed bundle: every one must be found
 	EVALRUN_BUNDLE_EDITS=10000 $(BIN)/pytest -q --timeout=7200 tests/unit/attest/test_edited_bundles.py
