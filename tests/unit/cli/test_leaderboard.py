@@ -43,6 +43,24 @@ def test_a_page_is_written_to_a_file(tmp_path: Path) -> None:
     assert page.read_text().startswith("<!doctype html>")
 
 
+def test_one_suite_is_shown_alone_and_an_unknown_one_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, count in (("a", 10), ("b", 90)):
+        several = [
+            result
+            for dataset in ("humaneval", "mbpp")
+            for result in verdicts_of([True] * count + [False] * (100 - count), dataset=dataset)
+        ]
+        write_run(tmp_path / name, several, run=name)
+    print_leaderboard([str(tmp_path)], datasets=["mbpp"], view="json", output=None)
+    found = json.loads(capsys.readouterr().out)
+    assert [table["dataset"] for table in found["tables"]] == ["mbpp"]
+    assert found["correction"]["tests"] == 1
+    with pytest.raises(BadInputError, match="--suite apps: no run has it: the runs have humaneval, mbpp"):
+        print_leaderboard([str(tmp_path)], datasets=["mbpp", "apps"], view="json", output=None)
+
+
 def test_a_directory_without_runs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="name a run's outputs, or a directory of runs"):
         print_leaderboard([str(tmp_path)], view="text", output=None)

@@ -87,7 +87,9 @@ class _Group:
     highs: Floats
 
 
-def rank_runs(runs: Sequence[RunFacts], attested: Collection[str] | None = None) -> Leaderboard:
+def rank_runs(
+    runs: Sequence[RunFacts], attested: Collection[str] | None = None, datasets: Collection[str] | None = None
+) -> Leaderboard:
     """Rank runs on each dataset that any of them has.
 
     A problem's score is the share of its answers that were accepted, its mean over seeds. A missing answer, also one of
@@ -97,8 +99,9 @@ def rank_runs(runs: Sequence[RunFacts], attested: Collection[str] | None = None)
     Args:
         runs: finished ones.
         attested: places of the runs that are as a trusted key has signed them; None: not asked.
+        datasets: to rank them on; the others have no part in Holm's correction either. None: all.
     """
-    names = sorted({name for run in runs for name in run.totals})
+    names = sorted({name for run in runs for name in run.totals if datasets is None or name in datasets})
     not_ranked: list[str] = []
     boards: list[tuple[str, list[RunFacts]]] = []
     for name in names:

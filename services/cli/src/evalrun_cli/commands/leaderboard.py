@@ -10,6 +10,7 @@ from evalrun_runtime.exits import ExitCode
 
 @evalrun.command(epilog=EXIT_CODES)
 @click.argument("runs", metavar="RUN|DIR...", nargs=-1, required=True)
+@click.option("--suite", "datasets", multiple=True, metavar="NAME", help="Only this dataset; may be repeated.")
 @click.option(
     "--trust",
     multiple=True,
@@ -19,7 +20,12 @@ from evalrun_runtime.exits import ExitCode
 @click.option("--revocations", type=EXISTING_FILE, help="File of attestations that their signers took back.")
 @shown
 def leaderboard(
-    runs: tuple[str, ...], trust: tuple[Path, ...], revocations: Path | None, view: str, output: Path | None
+    runs: tuple[str, ...],
+    datasets: tuple[str, ...],
+    trust: tuple[Path, ...],
+    revocations: Path | None,
+    view: str,
+    output: Path | None,
 ) -> ExitCode:
     """Rank finished runs by dataset, and show which of them cannot be told apart.
 
@@ -34,4 +40,4 @@ def leaderboard(
 
     if output is not None and output.suffix == ".html" and view == "text":
         view = "html"
-    return print_leaderboard(runs, trust=trust, revocations=revocations, view=view, output=output)
+    return print_leaderboard(runs, datasets=datasets, trust=trust, revocations=revocations, view=view, output=output)

@@ -24,6 +24,7 @@ HEADINGS: Final = ["rank", "run", "pass@1", "95 % interval", "judged", "tokens p
 def print_leaderboard(
     places: Sequence[str],
     *,
+    datasets: Sequence[str] = (),
     trust: Sequence[Path] = (),
     revocations: Path | None = None,
     view: str,
@@ -31,13 +32,24 @@ def print_leaderboard(
 ) -> ExitCode:
     """Rank the runs in several directories or URLs, and show or write the tables.
 
+    Args:
+        places: of runs, or of directories of runs.
+        datasets: to rank them on; none: all.
+        trust, revocations: which signatures count.
+        view: a key of `VIEWS`.
+        output: file to write; None: print.
+
     Raises:
-        BadInputError: a place holds no finished run, no run can be ranked, or a file cannot be used.
+        BadInputError: a place holds no finished run, no run can be ranked or has a dataset, or a file cannot be used.
     """
     if revocations is not None and not trust:
         raise BadInputError("--revocations: says nothing without the keys that you trust: add --trust FILE")
     runs = list(dict.fromkeys(run for each in places for run in places_below(each)))
-    found = rank_runs([run_facts(each) for each in runs], _attested(runs, trust, revocations) if trust else None)
+    facts = [run_facts(each) for each in runs]
+    known = sorted({name for each in facts for name in each.totals})
+    if unknown := sorted(set(datasets) - set(known)):
+        raise BadInputError(f"--suite {unknown[0]}: no run has it: the runs have {', '.join(known)}")
+    found = rank_runs(facts, _attested(runs, trust, revocations) if trust else None, datasets or None)
     if not found.tables:
         raise BadInputError("; ".join(found.not_ranked) or f"{', '.join(places)}: the runs have no results")
     write(VIEWS[view](found), output)
