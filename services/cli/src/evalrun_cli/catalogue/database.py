@@ -4,7 +4,7 @@ import shutil
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -51,12 +51,12 @@ def open_catalogue(place: str) -> Catalogue:
 
 
 @contextmanager
-def open_database(place: str, *, with_texts: bool = False) -> Iterator["duckdb.DuckDBPyConnection"]:
-    """Give a connection with the views over the runs below a place; those on this machine are looked through first.
+def open_database(place: str, views: Collection[str] = OF_THE_CATALOGUE) -> Iterator["duckdb.DuckDBPyConnection"]:
+    """Give a connection with views over the runs below a place; those on this machine are looked through first.
 
     Args:
         place: directory or URL of the runs.
-        with_texts: also the views `OF_THE_RUNS`.
+        views: that will be read: what the others need is neither fetched nor opened.
 
     Raises:
         BadInputError: DuckDB is not installed, no run is there, or the catalogue cannot be read.
@@ -75,10 +75,13 @@ def open_database(place: str, *, with_texts: bool = False) -> Iterator["duckdb.D
         folder = Path(path) / FOLDER if is_local else scratch / "catalogue"
         if not is_local:
             with named_read_errors(place):
-                files.get(f"{path.rstrip('/')}/{FOLDER}", str(folder), recursive=True)
+                for kind in ("runs", "results") if "results" in views else ("runs",):
+                    files.get(f"{path.rstrip('/')}/{FOLDER}/{kind}", str(folder / kind), recursive=True)
         with duckdb.connect(config={"memory_limit": MEMORY, "temp_directory": str(scratch / "spill")}) as connection:
             _create_views(connection, folder, place)
-            if with_texts and is_local:
+            if "results" in views:
+                _create_view_of_results(connection, folder)
+            if is_local and not OF_THE_RUNS.isdisjoint(views):
                 _create_views_of_texts(connection, Path(path))
             connection.execute("SET enable_progress_bar = false")  # it would stand among the rows
             connection.execute("SET allowed_directories = $1", [[str(folder), *([path] if is_local else [])]])
@@ -97,6 +100,9 @@ def _create_views(connection: "duckdb.DuckDBPyConnection", folder: Path, place: 
     connection.execute(_RUNS)
     for name in ("datasets", "metrics", "gates"):
         connection.execute(f"CREATE VIEW {name} AS SELECT {_ABOUT}, unnest(l.{name}, recursive := true) FROM live l")
+
+
+def _create_view_of_results(connection: "duckdb.DuckDBPyConnection", folder: Path) -> None:
     named = connection.execute("SELECT DISTINCT results_file FROM live WHERE results_file IS NOT NULL").fetchall()
     results = [str(folder / "results" / name) for (name,) in sorted(named)]
     connection.execute(
@@ -130,18 +136,22 @@ def _list(paths: Sequence[str]) -> str:
     return "[" + ", ".join("'" + path.replace("'", "''") + "'" for path in paths) + "]"
 
 
-def needs_texts(sql: str) -> bool:
-    """Tell whether a query may read the views `OF_THE_RUNS`; it is one that `check_is_query` takes."""
+def views_of(sql: str) -> frozenset[str]:
+    """Return the views that a query may read; it is one that `check_is_query` takes.
+
+    All, where it asks for something else than a view or a table of its own: for what tables there are.
+    """
     import duckdb
 
     found = "list(DISTINCT name) FROM (SELECT unnest(json_extract_string(json_serialize_sql($1), $2)) AS name)"
     with duckdb.connect() as parser:
         tables, defined = (
-            set((parser.execute(f"SELECT {found}", [sql, path]).fetchall()[0][0]) or ())
+            {name.lower() for name in parser.execute(f"SELECT {found}", [sql, path]).fetchall()[0][0] or ()}
             for path in ("$..table_name", "$..cte_map.map[*].key")
         )
-    names = {name.lower() for name in tables} - {""}
-    return not names or bool(names & OF_THE_RUNS or names - OF_THE_CATALOGUE - {name.lower() for name in defined})
+    views = OF_THE_CATALOGUE | OF_THE_RUNS
+    names = tables - {""}
+    return views & names if names and names <= views | defined else views
 
 
 def check_is_query(sql: str) -> None:
