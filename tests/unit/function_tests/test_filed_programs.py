@@ -25,7 +25,10 @@ SLOW = {"es-unsettled-time"}
 """Programs that use up the minute of a test's rounds: with EVALRUN_TEST_ALL_DATA only."""
 
 SECONDS = 4.0
-"""Limit per step: some of the programs never end."""
+"""Limit per step."""
+
+ENDLESS = {"es-endless-len": 1.0, "es-signal-stop": 1.0, "es-sleep-arg": 1.0}
+"""Limits of programs that never end, of which the judge tries several rounds."""
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +56,7 @@ def test_a_filed_program_gets_the_verdict_that_is_right(forks: WarmForks, name: 
         else:
             tests = CheckTest(prompt, truth["test"], truth["entry_point"])
         program = program_after(prompt, response["completion"], mode)
-        in_forks = functools.partial(forks.run, seconds=SECONDS)
+        in_forks = functools.partial(forks.run, seconds=ENDLESS.get(problem, SECONDS))
         execute = functools.partial(standalone, packages=True) if name == "numpy" else in_forks
         outcomes = judge(tests, program, execute=execute).outcomes
         said = "accept" if all(outcome.status == "success" for outcome in outcomes) else "reject"
