@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from evalrun_cli.attestation.requirement import signer_of
 from evalrun_data.store_problems import named_read_errors
 from evalrun_results.catalogue.location import FOLDER
 from evalrun_results.catalogue.store import Catalogue
@@ -47,7 +46,14 @@ def open_catalogue(place: str) -> Catalogue:
         files, path = fsspec.core.url_to_fs(place)
         if not files.exists(path):
             raise BadInputError(f"{place}: no such directory: name the one that holds your runs")
-    return Catalogue(place, now=time.time, new_name=lambda: uuid.uuid4().hex, signer_of=signer_of)
+    return Catalogue(place, now=time.time, new_name=lambda: uuid.uuid4().hex, signer_of=_signer_of)
+
+
+def _signer_of(place: str) -> str:
+    """Return who signed a run. Only an update of a catalogue asks, and few commands need what this loads."""
+    from evalrun_cli.attestation.requirement import signer_of
+
+    return signer_of(place)
 
 
 @contextmanager
