@@ -61,6 +61,9 @@ MORE_PROGRAMS = {
     "java": "public class Sum { public static void main(String[] args) { var in = new java.util.Scanner(System.in);\n"
     "System.out.println(in.nextInt() + in.nextInt()); } }",
     "javascript": "console.log(require('fs').readFileSync(0, 'utf8').split(' ').reduce((sum, each) => sum + +each, 0))",
+    "lua": "local a, b = io.read('n', 'n') print(a + b)",
+    "php": "<?php fscanf(STDIN, '%d %d', $a, $b); echo gmp_strval(gmp_add($a, $b)), PHP_EOL;",
+    "ruby": "puts gets.split.sum(&:to_i)",
     "rust": "use std::io::*;\nfn main() { let mut text = String::new(); stdin().read_to_string(&mut text).unwrap();\n"
     'println!("{}", text.split_whitespace().map(|each| each.parse::<i64>().unwrap()).sum::<i64>()); }',
     "typescript": "import {readFileSync} from 'fs';\nconst all: string = readFileSync(0, 'utf8');\n"

@@ -1,4 +1,4 @@
-"""Programs in JavaScript, Go, Java and Rust that want anything but to solve the problem, and what becomes of each.
+"""Programs in JavaScript, Go, Java, Rust, Ruby, PHP and Lua that want anything but to solve the problem, and what becomes of each.
 
 A program tries one act after another and prints, for each, its number and `done` or `refused`.
 """
@@ -277,6 +277,186 @@ fn main() {
 """
 
 
+RUBY_ACTS = (
+    "Dir.mkdir('../escaped')",
+    "(File.write('x', ''); File.rename('x', '/tmp/escaped'))",
+    "File.symlink('/etc/passwd', 'link')",
+    "File.link('/usr/bin/env', 'link')",
+    "File.chmod(0777, '..')",
+    "File.chown(0, 0, '.')",
+    "File.utime(0, 0, '..')",
+    "File.mkfifo('pipe')",
+    "File.delete(__FILE__)",
+    "File.open(__FILE__, 'a')",
+    "system('true')",
+    "`id`",
+    "exec('/bin/true')",
+    "fork { exit! }",
+    "Process.spawn('/bin/true')",
+    "IO.popen('id')",
+    "Process.kill(0, Process.ppid)",
+    "Process.kill(:KILL, Process.ppid)",
+    "Process.kill(0, 1)",
+    "Process.kill(:TERM, -1)",
+    "called(62, $$, 9)",  # kill, whose refusal Process.kill does not tell for its own process
+    "called(62, $$, 19)",
+    "Process::UID.change_privilege(0)",
+    "Process.setpriority(Process::PRIO_PROCESS, 0, -5)",
+    "Process.setrlimit(:DATA, 1 << 40)",
+    "Process.setrlimit(:AS, 1 << 40)",
+    "Dir.chroot('.')",
+    "TCPSocket.new('127.0.0.1', 80)",
+    "TCPServer.new('127.0.0.1', 0)",
+    "UDPSocket.new",
+    "UNIXSocket.new('/run/docker.sock')",
+    "UNIXServer.new('socket')",
+    "Addrinfo.getaddrinfo('example.com', 80)",
+    "Fiddle.dlopen('/tmp/evil.so')",
+    "Fiddle.dlopen('/etc/passwd')",
+    "called(57)",  # fork
+    "called(58)",  # vfork
+    "called(59, '/bin/true', 0, 0)",  # execve
+    "called(41, 2, 1, 0)",  # socket
+    "called(101, 16, Process.ppid, 0, 0)",  # ptrace
+    "called(310, Process.ppid, 0, 0, 0, 0, 0)",  # process_vm_readv
+    "called(319, 'x', 0)",  # memfd_create
+    "called(29, 0, 4096, 0o1600)",  # shmget
+    "called(425, 1, 0)",  # io_uring_setup
+    "called(321, 0, 0, 0)",  # bpf
+    "called(272, 0x10000000)",  # unshare
+    "called(438, 3, 0, 0)",  # pidfd_getfd
+)
+RUBY = """
+require 'socket'; require 'fiddle'
+$VERBOSE = nil
+def read(path) = File.directory?(path) ? Dir.children(path) : File.read(path, 1)
+def called(number, *arguments)
+  own = $$
+  result = syscall(number, *arguments)
+  exit! if $$ != own || ([57, 58].include?(number) && result == 0)
+  true
+end
+acts = [ACTS]
+acts.each_with_index do |act, number|
+  done = begin
+    act.call
+  rescue SystemExit
+    raise
+  rescue Exception
+    nil
+  end
+  puts "#{number} #{done ? 'done' : 'refused'}"
+end
+"""
+
+PHP_ACTS = (
+    "mkdir('../escaped')",
+    "file_put_contents('x', 'x') && rename('x', '/tmp/escaped')",
+    "symlink('/etc/passwd', 'link')",
+    "link('/usr/bin/env', 'link')",
+    "chmod('..', 0777)",
+    "chown('.', 0)",
+    "touch('..', 0)",
+    "unlink(__FILE__)",
+    "fopen(__FILE__, 'a')",
+    "tempnam('/tmp', 'x')",
+    "include '/etc/passwd'",
+    "highlight_file('/etc/passwd', true)",
+    "glob('/root/*')",
+    "exec('id')",
+    "shell_exec('id')",
+    "system('id')",
+    "passthru('/bin/true') === null",
+    "popen('id', 'r')",
+    "proc_open('/bin/true', [], $pipes)",
+    "proc_open(['/bin/true'], [], $pipes)",
+    "mail('a@example.com', 'a', 'a')",
+    "proc_nice(-5)",
+    "pcntl_fork() >= 0",
+    "pcntl_exec('/bin/true') !== false",
+    "pcntl_unshare(CLONE_NEWUSER)",
+    "posix_kill(posix_getppid(), 0)",
+    "posix_kill(posix_getppid(), 9)",
+    "posix_kill(1, 0)",
+    "posix_kill(-1, 15)",
+    "posix_kill(getmypid(), 9)",
+    "posix_kill(getmypid(), 19)",
+    "posix_setuid(0)",
+    "posix_mkfifo('pipe', 0600)",
+    "posix_mknod('device', 020600, 1, 1)",
+    "stream_socket_client('tcp://127.0.0.1:80')",
+    "stream_socket_client('udp://127.0.0.1:53')",
+    "stream_socket_client('unix:///run/docker.sock')",
+    "stream_socket_server('tcp://127.0.0.1:0')",
+    "stream_socket_server('unix://socket')",
+    "fsockopen('127.0.0.1', 80)",
+    "file_get_contents('http://127.0.0.1/')",
+    "gethostbyname('example.com') !== 'example.com'",
+    "dns_get_record('example.com')",
+    "dl('../../../tmp/evil.so')",
+    "called(57)",  # fork
+    "called(59, 0, 0, 0)",  # execve
+    "called(41, 2, 1, 0)",  # socket
+    "called(101, 16, 1, 0)",  # ptrace
+    "called(319, 0, 0, 0)",  # memfd_create
+    "called(29, 0, 4096, 0x380)",  # shmget
+    "called(425, 1, 0, 0)",  # io_uring_setup
+    "called(321, 0, 0, 0)",  # bpf
+    "called(272, 0x10000000, 0, 0)",  # unshare
+)
+PHP = """<?php
+error_reporting(0);
+foreach (['posix', 'pcntl', 'ffi', 'sockets'] as $library) dl("$library.so");
+function read($path) { return scandir($path) ?: fopen($path, 'r'); }
+function called($number, $a = 0, $b = 0, $c = 0) {
+    $result = FFI::cdef('long syscall(long, long, long, long);', 'libc.so.6')->syscall($number, $a, $b, $c);
+    if ($number == 57 && $result == 0) exit(0);
+    return $result >= 0;
+}
+foreach ([ACTS] as $number => $act) {
+    try { $done = $act(); } catch (Throwable $refused) { $done = false; }
+    echo $number, $done ? ' done' : ' refused', PHP_EOL;
+}
+"""
+
+LUA_ACTS = (
+    "os.rename('x', '/tmp/escaped')",
+    "os.rename(arg[0], 'mine')",
+    "os.remove(arg[0])",
+    "os.remove('/tmp')",
+    "io.open(arg[0], 'a')",
+    "os.tmpname()",
+    "os.execute('true')",
+    "os.execute('kill -9 $PPID')",
+    "io.popen('id'):read('a') ~= ''",
+    "io.popen('cat > /tmp/escaped', 'w'):close()",
+    "package.loadlib('/tmp/evil.so', '*')",
+    "package.loadlib('/etc/passwd', '*')",
+    "require('socket')",
+    "require('posix')",
+    "dofile('/etc/passwd')",
+    "loadfile('/etc/passwd')",
+    "io.lines('/etc/passwd')()",
+    "io.input('/etc/passwd')",
+    "io.output('/tmp/escaped')",
+    "os.getenv('EVALRUN_SANDBOX_TOKENS')",
+    "io.open('/proc/self/exe', 'a')",
+    "io.open('/usr/bin/lua5.4', 'a')",
+    "io.open('/dev/mem')",
+    "io.open('/proc/kcore')",
+    "io.open('/proc/self/fd/3')",
+    "io.open('/proc/self/mem', 'r+')",
+)
+LUA = """
+local file = io.open('x', 'w') file:close()
+local acts = {ACTS}
+for number, act in ipairs(acts) do
+  local ran, done = pcall(act)
+  print(number - 1, ran and done and 'done' or 'refused')
+end
+"""
+
+
 def make_cheats(language: str) -> tuple[str, list[str]]:
     """Return a program that tries everything, and a name of each of its acts."""
     match language:
@@ -295,6 +475,25 @@ def make_cheats(language: str) -> tuple[str, list[str]]:
             named = [f'read("{path}")' for path in PATHS_TO_READ] + [f'write("{path}")' for path in PATHS_TO_WRITE]
             named += JAVA_ACTS
             return JAVA.replace("ACTS", ", ".join(f"() -> {act}" for act in named)), named
+        case "ruby":
+            named = [f"read({_quoted(path)})" for path in PATHS_TO_READ]
+            named += [f"File.open({_quoted(path)}, 'w')" for path in PATHS_TO_WRITE]
+            named += RUBY_ACTS
+            return RUBY.replace("ACTS", ", ".join(f"-> {{ {act} }}" for act in named)).replace(
+                "PARENT", "' + Process.ppid.to_s + '"
+            ), named
+        case "php":
+            named = [f"read({_quoted(path)})" for path in PATHS_TO_READ]
+            named += [f"fopen({_quoted(path)}, 'w')" for path in PATHS_TO_WRITE]
+            named += PHP_ACTS
+            return PHP.replace("ACTS", ", ".join(f"fn() => {act}" for act in named)).replace(
+                "PARENT", "' . posix_getppid() . '"
+            ), named
+        case "lua":  # whose library does not tell its parent
+            named = [f"io.open({_quoted(path)})" for path in PATHS_TO_READ if "PARENT" not in path]
+            named += [f"io.open({_quoted(path)}, 'w')" for path in PATHS_TO_WRITE if "PARENT" not in path]
+            named += LUA_ACTS
+            return LUA.replace("ACTS", ", ".join(f"function() return {act} end" for act in named)), named
         case _:
             named = [f'read("{path}")' for path in PATHS_TO_READ] + [f'write("{path}")' for path in PATHS_TO_WRITE]
             named += RUST_ACTS
@@ -329,6 +528,9 @@ COMPILE_TIME = {
 KEEPS_A_FILE = {
     "java": 'import java.io.File;\npublic class Main { public static void main(String[] a) throws Exception { System.out.println(new File(".").list().length); new File("left").createNewFile(); } }\n',
     "javascript": "const fs = require('fs'); console.log(fs.readdirSync('.').length); fs.writeFileSync('left', 'x');",
+    "lua": "local old = io.open('left') print(old and 1 or 0) io.open('left', 'w'):write('x')",
+    "php": "<?php echo count(scandir('.')) - 2, PHP_EOL; file_put_contents('left', 'x');",
+    "ruby": "puts Dir.children('.').size; File.write('left', 'x')",
     "go": 'package main\nimport ("fmt"; "os")\nfunc main() { found, _ := os.ReadDir("."); fmt.Println(len(found)); os.WriteFile("left", nil, 0o600) }\n',
     "rust": 'fn main() { println!("{}", std::fs::read_dir(".").unwrap().count()); std::fs::write("left", "x").unwrap(); }',
 }
@@ -337,6 +539,7 @@ KEEPS_A_FILE = {
 WORKS_ON = {
     "java": 'public class Main { public static void main(String[] a) { for (int i = 0; i < 9; i++) { Thread t = new Thread(() -> { for (;;) Thread.yield(); }); t.setDaemon(true); t.start(); } System.out.println("answer"); } }\n',
     "javascript": "console.log('answer'); const {Worker} = require('worker_threads'); new Worker('for(;;);', {eval: true}); setTimeout(() => process.exit(0), 100);",
+    "ruby": "9.times { Thread.new { loop {} } }; puts 'answer'",
     "go": 'package main\nimport "fmt"\nfunc main() { for i := 0; i < 9; i++ { go func() { for {} }() }; fmt.Println("answer") }\n',
     "rust": 'fn main() { for _ in 0..9 { std::thread::spawn(|| loop { std::thread::yield_now() }); } println!("answer"); }',
 }
@@ -345,6 +548,9 @@ WORKS_ON = {
 FLOODS = {
     "java": 'public class Main { public static void main(String[] a) { for (;;) System.out.println("x".repeat(65536)); } }\n',
     "javascript": "for (;;) require('fs').writeSync(1, 'x'.repeat(65536))",
+    "lua": "while true do io.write(('x'):rep(65536)) end",
+    "php": "<?php for (;;) echo str_repeat('x', 65536);",
+    "ruby": "loop { puts 'x' * 65536 }",
     "go": 'package main\nimport ("os"; "strings")\nfunc main() { for { os.Stdout.WriteString(strings.Repeat("x", 65536)) } }\n',
     "rust": 'fn main() { loop { println!("{}", "x".repeat(65536)); } }',
 }
@@ -353,7 +559,8 @@ FLOODS = {
 MANY_THREADS = {
     "java": 'public class Main { public static void main(String[] a) throws Exception { for (int i = 0; i < 400; i++) { Thread t = new Thread(() -> { try { Thread.sleep(9000); } catch (Exception e) { } }); t.setDaemon(true); t.start(); } Thread.sleep(3000); System.out.println("done"); } }\n',
     "javascript": "const {Worker} = require('worker_threads'); for (let i = 0; i < 400; i++) new Worker('setTimeout(() => 0, 1e6)', {eval: true}); setTimeout(() => console.log('done'), 3000);",
+    "ruby": "400.times { Thread.new { sleep } }; sleep 3; puts 'done'",
     "go": 'package main\nimport ("runtime"; "time")\nfunc main() { for i := 0; i < 400; i++ { go func() { runtime.LockOSThread(); time.Sleep(time.Hour) }() }; time.Sleep(3 * time.Second); println("done") }\n',
     "rust": 'fn main() { for _ in 0..400 { std::thread::Builder::new().stack_size(16384).spawn(|| std::thread::sleep(std::time::Duration::from_secs(9))).unwrap(); } std::thread::sleep(std::time::Duration::from_secs(3)); println!("done"); }',
 }
-"""Starts more threads than a program may have."""
+"""Starts more threads than a program may have. PHP and Lua have none."""

@@ -82,6 +82,9 @@ async def test_each_input_gets_its_output(server: FusionSandbox, language: str) 
 
 OTHERS = {
     "go": 'package main\nimport "fmt"\nfunc main() { var n int; fmt.Scan(&n); fmt.Println(2 * n) }\n',
+    "lua": "print(2 * io.read('n'))",
+    "php": "<?php echo 2 * fgets(STDIN), PHP_EOL;",
+    "ruby": "puts 2 * gets.to_i",
     "javascript": "console.log(2 * require('fs').readFileSync(0, 'utf8'))",
     "rust": "fn main() { let mut text = String::new(); std::io::stdin().read_line(&mut text).unwrap();\n"
     'println!("{}", 2 * text.trim().parse::<i64>().unwrap()); }',

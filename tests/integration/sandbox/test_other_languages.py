@@ -1,4 +1,4 @@
-"""Go, Java, JavaScript, Rust and TypeScript: ordinary programs, and how each end is told."""
+"""Go, Java, JavaScript, Lua, PHP, Ruby, Rust and TypeScript: ordinary programs, and how each end is told."""
 
 import pytest
 from builders.judge.sandbox import request, require_compiler, run_one
@@ -15,6 +15,9 @@ SUM = {
     "java": "import java.util.*;\nfinal class Run { public static void main(String[] args) { Scanner in = new Scanner(System.in);\n"
     "if (!in.hasNext()) System.exit(3); System.out.println(in.nextInt() + in.nextInt()); } }\n",
     "javascript": "const [a, b] = require('fs').readFileSync(0, 'utf8').split(' ').map(Number);\nif (b === undefined) process.exit(3);\nconsole.log(a + b);\n",
+    "lua": "local a, b = io.read('n', 'n')\nif not b then os.exit(3) end\nprint(a + b)\n",
+    "php": "<?php\n[$a, $b] = fscanf(STDIN, '%d %d') ?: exit(3);\nif ($b === null) exit(3);\necho $a + $b, PHP_EOL;\n",
+    "ruby": "a, b = gets&.split&.map(&:to_i)\nexit 3 if b.nil?\nputs a + b\n",
     "rust": "use std::io::Read;\nfn main() { let mut s = String::new(); std::io::stdin().read_to_string(&mut s).unwrap();\n"
     'let v: Vec<i64> = s.split_whitespace().map(|x| x.parse().unwrap()).collect(); if v.len() != 2 { std::process::exit(3); } println!("{}", v[0] + v[1]); }\n',
     "typescript": "import * as fs from 'fs';\ninterface Pair { a: number; b?: number }\nconst [a, b]: number[] = fs.readFileSync(0, 'utf8').split(' ').map(Number);\n"
@@ -59,6 +62,40 @@ ENDS: dict[str, tuple[str, str, str, int | None, bytes]] = {
     "go: an exit": ("go", 'package main\nimport "os"\nfunc main() { os.Exit(7) }\n', "exited", 7, b""),
     "go: a loop": ("go", "package main\nfunc main() { for {} }\n", "timeout", None, b""),
     "go: too much memory": ("go", "package main\nvar kept [][]int\nfunc main() { for { a := make([]int, 100000); for i := range a { a[i] = i }; kept = append(kept, a) } }\n", "memory_limit", None, b""),
+    "lua: lines": ("lua", "local n = 0 for line in io.lines() do n = n + #line end print(n)", "exited", 0, b"2\n"),
+    "lua: deep recursion": ("lua", "local function f(n) return n == 0 and 0 or 1 + f(n - 1) end print(f(150000))", "exited", 0, b"150000\n"),
+    "lua: big integers wrap": ("lua", "print(math.maxinteger + 1 == math.mininteger)", "exited", 0, b"true\n"),
+    "lua: garbage": ("lua", "local kept for i = 1, 500 do kept = ('x'):rep(1024):rep(1024) .. i end print(1)", "exited", 0, b"1\n"),
+    "lua: nearly all memory": ("lua", "local s = ('x'):rep(1 << 20):rep(110) print(#s)", "exited", 0, b"115343360\n"),
+    "lua: an error": ("lua", "error('wrong')", "exited", 1, b""),
+    "lua: a syntax error": ("lua", "local local = 3", "exited", 1, b""),
+    "lua: recursion without an end": ("lua", "local function f(n) return 1 + f(n + 1) end f(0)", "exited", 1, b""),
+    "lua: an exit": ("lua", "print('x') os.exit(7)", "exited", 7, b"x\n"),
+    "lua: a loop": ("lua", "while true do end", "timeout", None, b""),
+    "lua: too much memory": ("lua", "local t = {} for i = 1, 1 << 40 do t[i] = {i} end", "memory_limit", None, b""),
+    "php: lines": ("php", "<?php echo count(file('php://stdin')), PHP_EOL;", "exited", 0, b"2\n"),
+    "php: its libraries": ("php", "<?php echo ctype_digit('12') ? 1 : 0, mb_strlen('é'), json_encode([1]), bcadd('1', '2'), gmp_strval(gmp_pow(2, 100)), preg_match('/a+/', 'aa'), PHP_EOL;", "exited", 0, b"11[1]312676506002282294014967032053761\n"),
+    "php: deep recursion": ("php", "<?php function f($n) { return $n ? 1 + f($n - 1) : 0; } echo f(300000), PHP_EOL;", "exited", 0, b"300000\n"),
+    "php: garbage": ("php", "<?php for ($i = 0; $i < 3000; $i++) $kept = str_repeat('x', 1 << 20) . $i; echo 1, PHP_EOL;", "exited", 0, b"1\n"),
+    "php: nearly all memory": ("php", "<?php $s = str_repeat('x', 230 << 20); echo strlen($s), PHP_EOL;", "exited", 0, b"241172480\n"),
+    "php: a warning is no output": ("php", "<?php echo $none, 1, PHP_EOL;", "exited", 0, b"1\n"),
+    "php: an exception": ("php", "<?php throw new Exception('wrong');", "exited", 255, b""),
+    "php: a syntax error": ("php", "<?php $ = 3;", "exited", 255, b""),
+    "php: an exit": ("php", "<?php echo 'x', PHP_EOL; exit(7);", "exited", 7, b"x\n"),
+    "php: a loop": ("php", "<?php for (;;);", "timeout", None, b""),
+    "php: too much memory": ("php", "<?php $a = []; for (;;) $a[] = str_repeat('x', 1000);", "memory_limit", None, b""),
+    "ruby: lines": ("ruby", "puts STDIN.each_line.count", "exited", 0, b"2\n"),
+    "ruby: its libraries": ("ruby", "require 'set'; require 'prime'; require 'json'; require 'bigdecimal'; puts Prime.first(3).to_set.to_a.to_json, 2**100, Rational(1, 3)", "exited", 0, b"[2,3,5]\n1267650600228229401496703205376\n1/3\n"),
+    "ruby: threads": ("ruby", "puts 50.times.map { |n| Thread.new { n } }.sum(&:value)", "exited", 0, b"1225\n"),
+    "ruby: deep recursion": ("ruby", "def f(n) = n == 0 ? 0 : 1 + f(n - 1)\nputs f(9000)", "exited", 0, b"9000\n"),
+    "ruby: garbage": ("ruby", "3000.times { |n| $kept = 'x' * (1 << 20) }; puts 1", "exited", 0, b"1\n"),
+    "ruby: nearly all memory": ("ruby", "s = 'x' * (230 << 20); puts s.size", "exited", 0, b"241172480\n"),
+    "ruby: recursion without an end": ("ruby", "def f(n) = 1 + f(n + 1)\nf(0)", "exited", 1, b""),
+    "ruby: an error": ("ruby", "raise 'wrong'", "exited", 1, b""),
+    "ruby: a syntax error": ("ruby", "def = 3", "exited", 1, b""),
+    "ruby: an exit": ("ruby", "puts 'x'; exit 7", "exited", 7, b"x\n"),
+    "ruby: a loop": ("ruby", "loop {}", "timeout", None, b""),
+    "ruby: too much memory": ("ruby", "a = []; loop { a << 'x' * 1000 }", "memory_limit", None, b""),
     "rust: a thread": ("rust", 'fn main() { println!("{}", std::thread::spawn(|| 5).join().unwrap()); }', "exited", 0, b"5\n"),
     "rust: deep recursion": ("rust", 'fn f(n: u64, v: &mut Vec<u64>) -> u64 { if n == 0 { return 0; } v[0] += n; let r = 1 + f(n - 1, v); v[0] -= 1; r } fn main() { println!("{}", f(100000, &mut vec![0])); }', "exited", 0, b"100000\n"),
     "rust: nearly all memory": ("rust", 'fn main() { let v = vec![1u8; 250 << 20]; println!("{}", v.iter().map(|&x| x as u64).sum::<u64>()); }', "exited", 0, b"262144000\n"),

@@ -22,7 +22,10 @@ from evalrun_registry.languages.language import (
     Language,
     Syntax,
 )
+from evalrun_registry.languages.lua import LUA
+from evalrun_registry.languages.php import PHP
 from evalrun_registry.languages.python import PYTHON
+from evalrun_registry.languages.ruby import RUBY
 from evalrun_registry.languages.rust import RUST
 from evalrun_registry.languages.typescript import TYPESCRIPT
 
@@ -40,7 +43,7 @@ __all__ = [
 ]
 
 LANGUAGES: Final[Mapping[str, Language]] = MappingProxyType(
-    {each.name: each for each in (PYTHON, C, CPP, GO, JAVA, JAVASCRIPT, RUST, TYPESCRIPT)}
+    {each.name: each for each in (PYTHON, C, CPP, GO, JAVA, JAVASCRIPT, LUA, PHP, RUBY, RUST, TYPESCRIPT)}
 )
 """By name, in the order in which messages list them."""
 
