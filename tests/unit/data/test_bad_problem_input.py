@@ -63,8 +63,10 @@ def truth(**fields: object) -> dict[str, object]:
         (truth(prompt="", test="", entry_point="f"), "field 'ground_truth.test' is empty"),
         (
             {**GOOD, "language": "cobol"},
-            "field 'language' is 'cobol' "
-            "(known: python, c, cpp, go, java, javascript, lua, php, ruby, rust, typescript)",
+            (
+                "field 'language' is 'cobol' "
+                "(known: python, c, cpp, go, java, javascript, lua, php, ruby, rust, typescript)"
+            ),
         ),
         ({**GOOD, "limits": {"time_seconds": 0}}, "field 'limits.time_seconds' should be more than 0, not 0"),
         ({**GOOD, "limits": {"memory_mib": 0.5}}, "field 'limits.memory_mib' should be at least 1, not 0.5"),

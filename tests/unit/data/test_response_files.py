@@ -144,8 +144,10 @@ def test_verls_generation_file_answers_the_problems_it_holds(tmp_path: Path) -> 
         ({"problem_id": "a", "response": "", "mode": "inline"}, "field 'mode' is 'inline' (known: auto, append, "),
         (
             {"problem_id": "a", "response": "", "language": "cobol"},
-            "field 'language' is 'cobol' "
-            "(known: python, c, cpp, go, java, javascript, lua, php, ruby, rust, typescript)",
+            (
+                "field 'language' is 'cobol' "
+                "(known: python, c, cpp, go, java, javascript, lua, php, ruby, rust, typescript)"
+            ),
         ),
         ({"problem_id": "a", "response": "", "sample": -1}, "field 'sample' should be at least 0, not -1"),
         ({"problem_id": "a", "response": "", "sample": 10**400}, "field 'sample' should be at most 9007199254740992"),
