@@ -8,12 +8,13 @@ from evalrun_results.catalogue.store import Catalogue
 
 
 def main() -> None:
-    """Say `ready`, then update and compact until somebody kills it."""
+    """Update and compact until somebody kills it, and say `ready` after the first time."""
     catalogue = Catalogue(sys.argv[1], now=time.time, new_name=lambda: uuid.uuid4().hex)
+    catalogue.update()
     print("ready", flush=True)
     while True:
-        catalogue.update()
         catalogue.compact()
+        catalogue.update()
 
 
 if __name__ == "__main__":

@@ -1,15 +1,21 @@
 """The catalogue's files: every run once, whatever writers do and wherever they die."""
 
+import itertools
 import shutil
-from collections.abc import Sequence
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from builders.catalogued_runs import catalogue_of, write_checkpoint
 
-from evalrun_results.catalogue.entry import RUN_SCHEMA
+from evalrun_results.catalogue.entry import RUN_SCHEMA, SCHEMA_VERSION
 from evalrun_results.catalogue.location import FOLDER, CataloguePlace, catalogue_above
 from evalrun_results.catalogue.store import Catalogue
 from evalrun_runtime.exits import BadInputError
@@ -143,6 +149,63 @@ def test_writer_that_dies_loses_no_run(tmp_path: Path, steps: int) -> None:
     assert counted_results(tmp_path) == {"run-1": 1, "run-2": 2, "run-3": 3}
 
 
+class LargeFiles(Catalogue):
+    """A writer that takes each file of results for a large one, written long ago."""
+
+    def _list(self, kind: str) -> dict[str, Mapping[str, Any]]:
+        found = super()._list(kind)
+        return {name: {**info, "size": 1 << 30, "mtime": 0.0} for name, info in found.items()}
+
+
+class OvertakenCatalogue(LargeFiles):
+    """A writer that has listed the runs' files when another one compacts them."""
+
+    overtakes: Callable[[], None] | None = None
+
+    def _list(self, kind: str) -> dict[str, Mapping[str, Any]]:
+        found = super()._list(kind)
+        if kind == "runs" and self.overtakes is not None:
+            overtakes, self.overtakes = self.overtakes, None
+            overtakes()
+        return found
+
+
+def opened(kind: type[Catalogue], root: Path, writer: str) -> Any:
+    numbers = itertools.count()
+    return kind(str(root), now=time.time, new_name=lambda: f"{writer}{next(numbers):04}")
+
+
+def test_two_compactions_at_once_delete_no_results_that_a_row_names(tmp_path: Path) -> None:
+    for step in (1, 2):
+        write_checkpoint(tmp_path, step, [True] * step)
+    first, second = opened(LargeFiles, tmp_path, "a"), opened(OvertakenCatalogue, tmp_path, "b")
+    first.update()
+    second.overtakes = first.compact
+    second.compact()
+    assert counted_results(tmp_path) == {"run-1": 1, "run-2": 2}
+
+
+def test_a_run_whose_results_are_gone_is_read_again(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, 1, [True, False])
+    catalogue = catalogue_of(tmp_path)
+    catalogue.update()
+    for file in (tmp_path / FOLDER / "results").iterdir():
+        file.unlink()
+    assert catalogue.update().changed == 1
+    assert counted_results(tmp_path) == {"run-1": 2}
+
+
+def test_results_that_a_newer_evalruns_row_names_are_kept(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, 1, [True])
+    catalogue = opened(LargeFiles, tmp_path, "a")
+    catalogue.update()
+    (file,) = (tmp_path / FOLDER / "runs").iterdir()
+    rows = [{**row, "schema": SCHEMA_VERSION + 1} for row in pq.read_table(file).to_pylist()]
+    pq.write_table(pa.Table.from_pylist(rows, schema=RUN_SCHEMA), file)
+    catalogue.compact()
+    assert [each.name for each in (tmp_path / FOLDER / "results").iterdir()] == [rows[0]["results_file"]]
+
+
 def test_rows_of_a_newer_evalrun_are_left_alone(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, 1, [True])
     catalogue = catalogue_of(tmp_path)
@@ -211,7 +274,42 @@ def test_runs_are_found_where_they_lie_but_not_in_hidden_directories(tmp_path: P
     assert places_of(catalogue) == ["elsewhere", "one", "run-1", "schedule/two/run-1"]
 
 
-def test_a_directory_that_cannot_be_read_is_no_end_of_its_runs(tmp_path: Path) -> None:
+@pytest.fixture
+def open_directory() -> Iterator[Path]:
+    """A directory that an ordinary user may enter and write to: pytest's own are closed to others."""
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o777)
+        yield Path(place)
+
+
+def test_runs_that_cannot_be_read_are_not_gone(open_directory: Path) -> None:
+    """As an ordinary user, whom a directory's rights bind."""
+    for step in (1, 2, 3):
+        write_checkpoint(open_directory, step, [True]).chmod(0o755)
+    code = (
+        "import os, sys, time, uuid; from evalrun_results.catalogue.store import Catalogue\n"
+        "if os.geteuid() == 0: os.setgroups([]); os.setuid(65534)\n"
+        "found = Catalogue(sys.argv[1], now=time.time, new_name=lambda: uuid.uuid4().hex).update()\n"
+        "print(found.added, found.removed, found.unchanged, *found.skipped)"
+    )
+
+    def update() -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(open_directory)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    assert update() == "3 0 0"
+    (open_directory / "run-1").chmod(0)
+    (open_directory / "run-2").chmod(0o444)
+    assert update() == "0 0 1 run-1: cannot be read run-2: cannot be read"
+    for step in (1, 2):
+        (open_directory / f"run-{step}").chmod(0o755)  # so that it can be removed
+    assert update() == "0 0 3"
+
+
+def test_a_place_that_is_gone_is_no_end_of_its_runs(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, 1, [True])
     catalogue = catalogue_of(tmp_path)
     catalogue.update()

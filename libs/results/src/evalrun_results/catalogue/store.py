@@ -102,14 +102,16 @@ class Catalogue:
             BadInputError: the place cannot be read.
             OSError: the catalogue cannot be written.
         """
+        unread: list[str] = []
         with named_read_errors(self.place):
-            found = dict(self._runs_below())
+            found = dict(self._runs_below(unread))
         known = {str(row["place"]): row for row in self.live_rows(_KEYS)}
-        pending, skipped = _Pending(), []
+        results = {None, *self._list("results")}
+        pending, skipped = _Pending(), [f"{place}: cannot be read" for place in unread]
         added = changed = 0
         for place, stamp in found.items():
             before = known.get(place)
-            if before is not None and before["stamp"] == stamp:
+            if before is not None and before["stamp"] == stamp and before["results_file"] in results:
                 continue
             try:
                 self._read(place, stamp, pending)
@@ -120,12 +122,14 @@ class Catalogue:
             if len(pending.rows) >= _BATCH:
                 self._write(pending)
                 pending = _Pending()
-        gone = [place for place in known if place not in found]
+        hidden = tuple(f"{place}/" for place in unread)
+        gone = [place for place in known if place not in found and not f"{place}/".startswith(hidden)]
         pending.rows += [self._removal(place) for place in gone]
         self._write(pending)
         if len(self._list("runs")) >= COMPACT_AT:
             self.compact()
-        return Changes(added, changed, len(gone), len(found) - added - changed - len(skipped), skipped)
+        unchanged = len(found) - added - changed - (len(skipped) - len(unread))
+        return Changes(added, changed, len(gone), unchanged, skipped)
 
     def begin(self) -> None:
         """Write a catalogue without runs where there is none, so that runs to come add themselves. Raises OSError."""
@@ -147,18 +151,27 @@ class Catalogue:
         self._read(place, _stamp(self._files.info(f"{self._root}/{place}/{SUMMARY}")), pending)
         self._write(pending)
 
-    def _runs_below(self) -> Iterator[tuple[str, str]]:
-        """Yield place and stamp of each finished run, and none of hidden directories."""
+    def _runs_below(self, unread: list[str]) -> Iterator[tuple[str, str]]:
+        """Yield place and stamp of each finished run, and none of hidden directories.
+
+        Args:
+            unread: gets the places of directories of this machine that cannot be read.
+        """
         self._files.invalidate_cache()
         if isinstance(self._files, LocalFileSystem):
-            for directory, info in _summaries_below(self._root or "/"):
-                yield directory.removeprefix(self._root).strip("/") or ".", _stamp(info)
+            directories: list[str] = []
+            for directory, info in _summaries_below(self._root or "/", directories):
+                yield self._place_of(directory), _stamp(info)
+            unread += map(self._place_of, directories)
             return
         root = PurePosixPath(self._root)
         for path, info in sorted(self._files.find(self._root, detail=True).items()):
             place = PurePosixPath(path).relative_to(root)
             if place.name == SUMMARY and not any(part.startswith(".") for part in place.parts):
                 yield str(place.parent), _stamp(info)
+
+    def _place_of(self, directory: str) -> str:
+        return directory.removeprefix(self._root).strip("/") or "."
 
     def path_of(self, place: str) -> str:
         """Return the directory or URL of a run of the catalogue."""
@@ -282,13 +295,15 @@ class Catalogue:
     def compact(self) -> None:
         """Merge small files, and delete what no row names any more. Raises OSError.
 
-        What another writer adds meanwhile stays as it is, and so do files with rows of a newer evalrun. Where another
-        writer compacts the same files and is faster, nothing happens.
+        What another writer adds meanwhile stays as it is, and so do files with rows of a newer evalrun and the results
+        that they name. Where another writer compacts the same files and is faster, nothing happens.
         """
-        result_files = self._list("results")
-        by_file = {
-            name: rows for name, rows in self._rows().items() if all(row["schema"] <= SCHEMA_VERSION for row in rows)
-        }
+        result_files, listed = self._list("results"), self._list("runs")
+        every = self._rows()
+        if not listed.keys() <= every.keys():
+            logger.info("catalogue %s: another writer compacts it", self.place)
+            return
+        by_file = {name: rows for name, rows in every.items() if all(row["schema"] <= SCHEMA_VERSION for row in rows)}
         live = _newest([row for rows in by_file.values() for row in rows])
         kept = [row for row in live.values() if not row["removed"]]
         small = {name for name, info in result_files.items() if info["size"] < SMALL_BYTES}
@@ -307,10 +322,11 @@ class Catalogue:
                 row["results_file"] = name
         if kept:
             self._put("runs", name, pa.Table.from_pylist(kept, schema=RUN_SCHEMA))
-        named = {str(row["results_file"]) for row in kept}
         self._delete("runs", by_file)
-        garbage = {each for each, info in result_files.items() if each not in named and _is_old(info, now)}
-        self._delete("results", (sources - named) | garbage)
+        # Read again: another writer may have named files since.
+        named = {str(row["results_file"]) for rows in self._rows(_KEYS).values() for row in rows}
+        garbage = {each for each, info in result_files.items() if _is_old(info, now)}
+        self._delete("results", (sources | garbage) - named)
 
     def _merge_results(self, name: str, sources: Iterable[str], entries: pa.Array) -> None:
         """Write the results of some entries into one file, one source after the other."""
@@ -330,22 +346,32 @@ class Catalogue:
                 continue
 
 
-def _summaries_below(root: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _summaries_below(root: str, unread: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield each directory with a summary, and the summary's size and date. Raises OSError: the root cannot be read.
 
-    A directory below it that cannot be read, and what is deleted meanwhile, is left out.
+    What is deleted meanwhile is left out.
+
+    Args:
+        root: directory to search.
+        unread: gets the directories below it that cannot be read.
     """
 
-    def refuse_root(error: OSError) -> None:
+    def note(error: OSError) -> None:
         if error.filename == root:
             raise error
+        if not isinstance(error, FileNotFoundError):
+            unread.append(str(error.filename))
 
-    for directory, below, names in os.walk(root, onerror=refuse_root):
+    for directory, below, names in os.walk(root, onerror=note):
         below[:] = sorted(name for name in below if not name.startswith("."))
         if SUMMARY in names:
             try:
                 found = Path(directory, SUMMARY).stat()
             except FileNotFoundError:
+                continue
+            except OSError:
+                unread.append(directory)
+                below.clear()
                 continue
             yield directory, {"size": found.st_size, "mtime": found.st_mtime}
 

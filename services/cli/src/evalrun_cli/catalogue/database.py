@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
 import fsspec
@@ -40,6 +41,15 @@ CREATE VIEW runs AS SELECT place, run, namespace, state, partial, model, protoco
 """
 
 
+def import_duckdb() -> ModuleType:
+    """Return the module. Raises BadInputError if it is not installed."""
+    try:
+        import duckdb
+    except ImportError as error:
+        raise BadInputError(f"SQL needs the extra sql: {describe_install('sql')}") from error
+    return duckdb
+
+
 def open_catalogue(place: str) -> Catalogue:
     """Return the catalogue of the runs below a directory or URL. Raises BadInputError."""
     with named_read_errors(place):
@@ -67,10 +77,7 @@ def open_database(place: str, views: Collection[str] = OF_THE_CATALOGUE) -> Iter
     Raises:
         BadInputError: DuckDB is not installed, no run is there, or the catalogue cannot be read.
     """
-    try:
-        import duckdb
-    except ImportError as error:
-        raise BadInputError(f"SQL needs the extra sql: {describe_install('sql')}") from error
+    duckdb = import_duckdb()
     catalogue = open_catalogue(place)
     files, path = fsspec.core.url_to_fs(place)
     is_local = isinstance(files, LocalFileSystem)
@@ -82,7 +89,9 @@ def open_database(place: str, views: Collection[str] = OF_THE_CATALOGUE) -> Iter
         if not is_local:
             with named_read_errors(place):
                 for kind in ("runs", "results") if "results" in views else ("runs",):
-                    files.get(f"{path.rstrip('/')}/{FOLDER}/{kind}", str(folder / kind), recursive=True)
+                    source = f"{path.rstrip('/')}/{FOLDER}/{kind}"
+                    if files.exists(source):
+                        files.get(source, str(folder / kind), recursive=True)
         with duckdb.connect(config={"memory_limit": MEMORY, "temp_directory": str(scratch / "spill")}) as connection:
             _create_views(connection, folder, place)
             if "results" in views:
@@ -145,25 +154,24 @@ def _list(paths: Sequence[str]) -> str:
 def views_of(sql: str) -> frozenset[str]:
     """Return the views that a query may read; it is one that `check_is_query` takes.
 
-    All, where it asks for something else than a view or a table of its own: for what tables there are.
+    All, where it asks for something else than a view or a table of its own, or reads what a function gives: what tables
+    there are, and what a query in a text says.
     """
-    import duckdb
-
+    duckdb = import_duckdb()
     found = "list(DISTINCT name) FROM (SELECT unnest(json_extract_string(json_serialize_sql($1), $2)) AS name)"
     with duckdb.connect() as parser:
-        tables, defined = (
+        tables, defined, functions = (
             {name.lower() for name in parser.execute(f"SELECT {found}", [sql, path]).fetchall()[0][0] or ()}
-            for path in ("$..table_name", "$..cte_map.map[*].key")
+            for path in ("$..table_name", "$..cte_map.map[*].key", "$..from_table..function.function_name")
         )
     views = OF_THE_CATALOGUE | OF_THE_RUNS
     names = tables - {""}
-    return views & names if names and names <= views | defined else views
+    return views & names if names and names <= views | defined and not functions else views
 
 
 def check_is_query(sql: str) -> None:
     """Refuse what is not one SELECT. Raises BadInputError."""
-    import duckdb
-
+    duckdb = import_duckdb()
     try:
         statements = duckdb.extract_statements(sql)
     except duckdb.Error as error:

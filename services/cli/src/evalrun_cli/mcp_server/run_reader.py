@@ -83,7 +83,7 @@ class RunReader:
 
     def list_flips(self, runs: Sequence[str], limit: int = 50) -> Json:
         """Return the problems that some of the runs solve and others do not."""
-        with self._open() as views:
+        with self._open(with_results=True) as views:
             for run in runs:
                 views.path(run)
             found = views.rows(FLIPS, {"places": list(runs)})
@@ -114,7 +114,7 @@ class RunReader:
 
     def explain_failures(self, run: str) -> Json:
         """Return why samples of a run were not judged, and why judged ones failed, with examples and remedies."""
-        with self._open() as views:
+        with self._open(with_results=True) as views:
             datasets: Any = StoredRun.open(views.path(run)).summary["datasets"]
             unjudged = views.rows(_NOT_JUDGED, {"place": run})
         found = {
@@ -131,8 +131,8 @@ class RunReader:
         return {"run": run, "datasets": found}
 
     @contextmanager
-    def _open(self) -> Iterator["_Views"]:
-        with open_database(self._place) as connection:
+    def _open(self, *, with_results: bool = False) -> Iterator["_Views"]:
+        with open_database(self._place, {"results"} if with_results else {"runs"}) as connection:
             yield _Views(connection, self._place)
 
 
