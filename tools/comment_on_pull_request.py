@@ -1,8 +1,8 @@
 """Writes a text as one comment of a pull request, and changes that comment when it is called again.
 
 Reads GITHUB_API_URL, GITHUB_REPOSITORY and GITHUB_TOKEN as GitHub's runners set them, COMMENT_ON (the pull request's
-number), COMMENT_ID (what tells this comment from others) and COMMENT_FILE (its Markdown). It needs no package. A
-comment that cannot be written is a warning of the job: the gates have decided already.
+number), COMMENT_AUTHOR (the account of the token), COMMENT_ID (what tells this comment from others) and COMMENT_FILE
+(its Markdown). It needs no package. A comment that cannot be written is a warning of the job: the gates have decided.
 """
 
 import json
@@ -12,6 +12,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
+from http.client import HTTPException
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
@@ -26,28 +27,25 @@ FORBIDDEN: Final = (403, 404)
 class PullRequest:
     """The comments of a pull request."""
 
-    def __init__(self, api: str, repository: str, number: str, token: str) -> None:
+    def __init__(self, api: str, repository: str, number: str, token: str, author: str) -> None:
         self._issues = f"{api}/repos/{repository}/issues"
-        self._number, self._token = number, token
+        self._number, self._token, self._author = number, token, author
 
     def write(self, mark: str, text: str) -> None:
-        """Change the comment that begins with a mark, or make it.
+        """Change the author's comment that begins with a mark, or make it.
 
-        A comment of somebody else with this mark cannot be changed, and is passed over.
+        Anybody may write the mark, and the token may be allowed to change comments of others, who could then change
+        what the gates have said: theirs are passed over.
 
         Raises:
             HTTPError: GitHub refuses it.
-            OSError: it cannot be reached.
+            OSError, HTTPException, ValueError: it cannot be reached, or the answer is not its own.
         """
         for comment in self._comments():
-            if str(comment.get("body", "")).startswith(mark):
-                try:
-                    self._ask("PATCH", f"comments/{int(comment['id'])}", {"body": f"{mark}\n{text}"})
-                except urllib.error.HTTPError as error:
-                    if error.code not in FORBIDDEN:
-                        raise
-                else:
-                    return
+            is_ours = comment.get("user", {}).get("login") == self._author
+            if is_ours and str(comment.get("body", "")).startswith(mark):
+                self._ask("PATCH", f"comments/{int(comment['id'])}", {"body": f"{mark}\n{text}"})
+                return
         self._ask("POST", f"{self._number}/comments", {"body": f"{mark}\n{text}"})
 
     def _comments(self) -> Iterator[Mapping[str, Any]]:
@@ -71,21 +69,21 @@ def main(environment: Mapping[str, str]) -> int:
     if not number.isdecimal():
         print("::notice::evalrun: no comment: this run is not about a pull request")
         return 0
-    text = Path(environment["COMMENT_FILE"]).read_text(encoding="utf-8")
-    if len(text) > LONGEST:
-        text = f"{text[:LONGEST]}\n\nThe rest is in the job's summary."
     name = re.sub(r"[^\w./ -]|--+", "", environment.get("COMMENT_ID", ""))  # what would end the mark, or begin another
     mark = f"<!-- evalrun gate: {name} -->"
     request = PullRequest(
-        environment["GITHUB_API_URL"], environment["GITHUB_REPOSITORY"], number, environment["GITHUB_TOKEN"]
-    )
+        environment["GITHUB_API_URL"], environment["GITHUB_REPOSITORY"], number, environment["GITHUB_TOKEN"],
+        environment["COMMENT_AUTHOR"],
+    )  # fmt: skip
     try:
-        request.write(mark, text)
+        text = Path(environment["COMMENT_FILE"]).read_text(encoding="utf-8")
+        more = "\n\nThe rest is in the job's summary." if len(text) > LONGEST else ""
+        request.write(mark, f"{text[:LONGEST]}{more}")
     except urllib.error.HTTPError as error:
         remedy = ": give the job `permissions: {pull-requests: write}`; pull requests from forks cannot have it"
         print(f"::warning::evalrun: GitHub refused the comment ({error.code}){remedy * (error.code in FORBIDDEN)}")
-    except OSError as error:
-        print(f"::warning::evalrun: no comment: GitHub cannot be reached: {error}")
+    except (OSError, HTTPException, ValueError) as error:
+        print(f"::warning::evalrun: no comment: {type(error).__name__}: {error}")
     return 0
 
 

@@ -105,13 +105,30 @@ def test_an_evalrun_is_asked_once_and_a_rerun_goes_on_from_its_cache(tmp_path: P
     assert json.loads((tmp_path / "outputs" / "new" / "summary.json").read_text())["state"] == "Succeeded"
 
 
+@pytest.mark.parametrize(
+    ("inputs", "refusal"),
+    [
+        ({"problems": "p.jsonl", "run": "new"}, "problems, responses: name both, or evalrun"),
+        ({"responses": "a.jsonl", "run": "new"}, "problems, responses: name both, or evalrun"),
+        ({"responses": "a.jsonl", "evalrun": "run.yaml", "run": "new"}, "evalrun, problems: name one of them"),
+        ({"evalrun": "run.yaml", "run": "s3://bucket/run"}, "is a URL"),
+    ],
+)
+def test_what_cannot_be_evaluated_is_refused_before_anything_is_decided(
+    tmp_path: Path, inputs: dict[str, str], refusal: str
+) -> None:
+    done = run_step(tmp_path, "evaluate", **inputs)
+    assert done.returncode == 2
+    assert refusal in done.stderr
+
+
 def test_the_comment_step_runs_the_script_on_the_table_of_the_gates() -> None:
     steps = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]
     assert f'"$GITHUB_ACTION_PATH/{SCRIPT.relative_to(ROOT)}"' in steps[-1]["run"]
 
 
 class Comments:
-    """GitHub's API of a pull request's comments, of which some are another account's."""
+    """GitHub's API of a pull request's comments, of which the first are another account's; a token may change them."""
 
     def __init__(self, *bodies: str, foreign: int = 0, refuses: bool = False) -> None:
         self.bodies = list(bodies)
@@ -123,15 +140,15 @@ class Comments:
         if method == "GET":
             query = parse_qs(urlsplit(path).query)
             start = (int(query["page"][0]) - 1) * int(query["per_page"][0])
-            rows = [{"id": number, "body": body} for number, body in enumerate(self.bodies)]
+            rows = [
+                {"id": number, "body": body, "user": {"login": "somebody" if number < self._foreign else "bot"}}
+                for number, body in enumerate(self.bodies)
+            ]
             return 200, rows[start : start + int(query["per_page"][0])]
         if self._refuses:
             return 403, {}
         if method == "PATCH":
-            number = int(path.rpartition("/")[2])
-            if number < self._foreign:
-                return 403, {}
-            self.bodies[number] = content["body"]
+            self.bodies[int(path.rpartition("/")[2])] = content["body"]
             return 200, {}
         self.bodies.append(content["body"])
         return 201, {}
@@ -167,7 +184,7 @@ def comment(directory: Path, api: str, text: str, **changes: str) -> str:
     (directory / "gate.md").write_text(text)
     environment = {
         "GITHUB_API_URL": api, "GITHUB_REPOSITORY": "owner/name", "GITHUB_TOKEN": "token", "COMMENT_ON": "7",
-        "COMMENT_ID": "checks/gate", "COMMENT_FILE": str(directory / "gate.md"), **changes,
+        "COMMENT_ID": "checks/gate", "COMMENT_AUTHOR": "bot", "COMMENT_FILE": str(directory / "gate.md"), **changes,
     }  # fmt: skip
     done = subprocess.run([sys.executable, SCRIPT], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -205,5 +222,6 @@ def test_a_long_table_is_cut_where_github_would_refuse_it(tmp_path: Path) -> Non
 def test_a_comment_that_cannot_be_written_is_a_warning_with_its_remedy(tmp_path: Path) -> None:
     with served(Comments(refuses=True)) as api:
         assert "pull-requests: write" in comment(tmp_path, api, "text")
-    assert "GitHub cannot be reached" in comment(tmp_path, "http://127.0.0.1:1", "text")
+        assert "no comment: FileNotFoundError" in comment(tmp_path, api, "text", COMMENT_FILE=str(tmp_path / "none"))
+    assert "no comment: URLError" in comment(tmp_path, "http://127.0.0.1:1", "text")
     assert "not about a pull request" in comment(tmp_path, "http://127.0.0.1:1", "text", COMMENT_ON="")

@@ -30,6 +30,23 @@ TO_FILE = click.option("--output", type=click.Path(path_type=Path), help="Write 
 Command = Callable[..., int]
 
 
+class LocalDirectory(click.Path):
+    """A directory of this machine. A URL is refused, which would else become a directory of that name."""
+
+    name = "directory"
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Return the path. Fails if the value is a URL."""
+        if "://" in str(value):
+            self.fail(
+                f"{value}: is a URL: name a directory of this machine, and copy the results from there", param, ctx
+            )
+        return Path(str(value))
+
+
 class Numbers(click.ParamType[Sequence[int]]):
     """Whole numbers with commas between them."""
 

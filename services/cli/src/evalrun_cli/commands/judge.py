@@ -6,7 +6,16 @@ from typing import Literal
 
 import click
 
-from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, SINCE_START, Numbers, evalrun, judged_here, reported
+from evalrun_cli.commands.group import (
+    EXISTING_FILE,
+    EXIT_CODES,
+    SINCE_START,
+    LocalDirectory,
+    Numbers,
+    evalrun,
+    judged_here,
+    reported,
+)
 from evalrun_cli.local.options import LocalOptions, Printing
 from evalrun_registry.comparators import COMPUTED
 from evalrun_runtime.exits import ExitCode
@@ -52,7 +61,7 @@ class AnswersPerProblem(click.ParamType[int | Literal["AsGiven"]]):
     type=EXISTING_FILE,
     help="An evaluation.yaml of verl, instead of --problems and --responses: its data.path holds both.",
 )
-@click.option("--output", required=True, type=click.Path(path_type=Path), help="Directory for the results.")
+@click.option("--output", required=True, type=LocalDirectory(), help="Directory for the results.")
 @click.option("--name", default="judge", show_default=True, help="Name of the run in report and comparisons.")
 @click.option("--model", help="Model that generated the answers, for report and comparisons. Default: unknown.")
 @click.option(
@@ -164,9 +173,7 @@ def judge(
 
 @evalrun.command(epilog=EXIT_CODES)
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option(
-    "--output", type=click.Path(path_type=Path), help="Directory for the new results. Default: DIRECTORY_rejudged."
-)
+@click.option("--output", type=LocalDirectory(), help="Directory for the new results. Default: DIRECTORY_rejudged.")
 @reported
 @judged_here
 def rejudge(directory: Path, output: Path | None, options: LocalOptions, printing: Printing) -> ExitCode:

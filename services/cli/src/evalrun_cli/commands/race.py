@@ -5,7 +5,7 @@ from typing import Literal
 
 import click
 
-from evalrun_cli.commands.group import EXIT_CODES, evalrun, judged_here, on_gpus
+from evalrun_cli.commands.group import EXIT_CODES, LocalDirectory, evalrun, judged_here, on_gpus
 from evalrun_cli.gpu_host.options import GpuOptions
 from evalrun_cli.local.options import LocalOptions
 from evalrun_runtime.exits import ExitCode
@@ -20,7 +20,7 @@ from evalrun_runtime.exits import ExitCode
 )
 @click.option(
     "--output",
-    type=click.Path(path_type=Path),
+    type=LocalDirectory(),
     help="Of files: directory for the runs and race.json; the same command goes on there. Default: "
     "outputs/<run>_<time>.",
 )

@@ -11,6 +11,7 @@ from evalrun_cli.commands.group import (
     EXIT_CODES,
     NAMESPACE,
     SINCE_START,
+    LocalDirectory,
     Numbers,
     evalrun,
     judged_here,
@@ -43,7 +44,7 @@ def labels_of(written: Sequence[str]) -> dict[str, str]:
 @click.option("--no-follow", is_flag=True, help="In a cluster: apply the file and return without waiting for the run.")
 @click.option(
     "--output",
-    type=click.Path(path_type=Path),
+    type=LocalDirectory(),
     help="With --local: directory for the results. Default: outputs/<run>_<time>.",
 )
 @click.option(
@@ -331,7 +332,7 @@ def logs(name: str, namespace: str | None, parts: Sequence[str], follow: bool, t
 @evalrun.command(epilog=EXIT_CODES)
 @click.argument("name")
 @NAMESPACE
-@click.option("--output", type=click.Path(path_type=Path), help="Download all output files to this directory.")
+@click.option("--output", type=LocalDirectory(), help="Download all output files to this directory.")
 def results(name: str, namespace: str | None, output: Path | None) -> ExitCode:
     """Show the results of EvalRun NAME and download its files.
 

@@ -28,7 +28,7 @@ from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.stored_run import StoredRun
 from evalrun_runtime.exits import BadInputError, ExitCode
 
-_MARKDOWN = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]#!~"} | {sign: f"&#{ord(sign)};" for sign in "<>|&"})
+_MARKDOWN = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]#!~"} | {sign: f"&#{ord(sign)};" for sign in "<>|&@"})
 
 Found = TypeVar("Found")
 
