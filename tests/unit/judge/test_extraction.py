@@ -246,3 +246,23 @@ def test_of_several_blocks_that_define_it_the_last_counts_and_where_none_does_th
     for answer, code in ((SOLUTION + better + USES[0], "x + x"), ("```python\na\n```\n```python\nb\n```", "b")):
         found = extract(answer, language="python", mode=SubmissionMode.AUTO, entry_point="double")
         assert code in found.code
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("```php\n<?php\necho 1;\n```", "<?php\necho 1;\n"),
+        ("```php\n\n<?php\ndeclare(strict_types=1);\n```", "<?php\ndeclare(strict_types=1);\n"),
+        ("```php\necho 1;\n```", "<?php\necho 1;\n"),
+        ("```\n<?= 1 ?>\n```", "<?= 1 ?>\n"),
+        ("<think>one</think>\n\n<?php\necho 1;", "<?php\necho 1;"),
+        ("Here it is:\n\n<?php\necho 1;", "<?php\necho 1;"),
+    ],
+)
+def test_a_php_program_begins_with_its_tag(text: str, code: str) -> None:
+    assert extract(text, language="php", mode=SubmissionMode.AUTO).code == code
+
+
+def test_a_text_without_phps_tag_is_no_program_though_php_would_print_it() -> None:
+    found = extract("42", language="php", mode=SubmissionMode.AUTO)
+    assert (found.code, found.guardrails) == ("", (Guardrail.NO_CODE_FOUND,))

@@ -77,12 +77,16 @@ def make_execution(language: str, memory_mib: int) -> ExecutionFields | None:
     if described.driver is Driver.PYTHON:
         return None
     text, words = "", ["main"]
+    environment: tuple[str, ...] = ()
     if described.interpreter is not None:
         text = described.interpreter.source
         filled = [word.replace("{memory_mib}", str(memory_mib)) for word in described.interpreter.arguments]
-        words = [described.interpreter.program, *filled]
+        words, environment = [described.interpreter.program, *filled], described.interpreter.environment
     footprint = described.footprint
-    return text, [word.encode() for word in words], footprint.mapped_mib, footprint.reserved_mib
+    return (
+        text, [word.encode() for word in words], [each.encode() for each in environment], footprint.mapped_mib,
+        footprint.reserved_mib,
+    )  # fmt: skip
 
 
 def static_is_missing(stderr: bytes) -> bool:

@@ -110,6 +110,9 @@ def extract(
     if mode is not SubmissionMode.AUTO:
         return Extraction(text, ExtractionMethod.VERBATIM, tuple(guardrails))
     code, method = _choose(blocks_of(text), language, entry_point, truncated=truncated)
+    opening = LANGUAGES[language].opening
+    if opening and code is not None:
+        code = _open(code, opening)
     sought = entry_point if language == "python" else ""
     if (
         sought
@@ -130,8 +133,18 @@ def extract(
         return Extraction(code, method, tuple(guardrails), otherwise=_rest_of(code, sought, code))
     marked = MARKED.search(text)
     code = marked["code"] if marked is not None and marked["code"].strip() else text
+    if opening:
+        begin = code.find(opening[:2])
+        if begin < 0:
+            return Extraction("", ExtractionMethod.NONE, (*guardrails, Guardrail.NO_CODE_FOUND))
+        code = code[begin:]
     rest = _rest_of(text, sought, code)
     return Extraction(code, ExtractionMethod.WHOLE_TEXT, tuple(guardrails), must_compile=True, otherwise=rest)
+
+
+def _open(code: str, opening: str) -> str:
+    """Return a block's code with its opening at the very beginning: what stands before is printed."""
+    return code.lstrip() if opening[:2] in code else f"{opening}\n{code}"
 
 
 def _rest_of(text: str, sought: str, code: str) -> str:

@@ -14,12 +14,13 @@ _EXECVEAT = {"x86_64": 322, "aarch64": 281}
 _AT_EMPTY_PATH = 0x1000
 
 
-def prepare_execution(machine: str, arguments: list[bytes]) -> Callable[[], object]:
+def prepare_execution(machine: str, arguments: list[bytes], environment: list[bytes]) -> Callable[[], object]:
     """Return the step that becomes the program on descriptor 3; it never returns.
 
     Args:
         machine: the architecture.
         arguments: of the program, its name first.
+        environment: `NAME=VALUE` that it gets beside the usual.
     """
     # Python ignores these two, and an executed program inherits that. Programs expect the defaults.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
@@ -28,11 +29,12 @@ def prepare_execution(machine: str, arguments: list[bytes]) -> Callable[[], obje
     # All arguments are made before the fork: making them in each child would cost it page faults.
     place, flags = Int(EXECUTABLE_FD), Int(_AT_EMPTY_PATH)
     pointers = (Text * (len(arguments) + 1))(*arguments, None)
-    environment = (Text * 3)(b"PATH=/usr/bin:/bin", b"LANG=C.UTF-8", None)
+    usual = [b"PATH=/usr/bin:/bin", b"LANG=C.UTF-8"]
+    variables = (Text * (len(usual) + len(environment) + 1))(*usual, *environment, None)
 
     def execute() -> None:
         try:
-            syscall(call, place, b"", pointers, environment, flags)
+            syscall(call, place, b"", pointers, variables, flags)
         except OSError as error:
             os.write(2, f"cannot start the program: {error}\n".encode())
         finally:

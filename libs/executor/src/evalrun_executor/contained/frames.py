@@ -19,10 +19,10 @@ from _collections_abc import Callable
 """Kinds of spawned processes: a runner of a Python program, harness, compiler or executable; a harness worker; the
 worker of a live session; a worker for Python programs of one input; a runner of a text that an executable reads."""
 
-ExecutionFields = tuple[str, list[bytes], int, int]
+ExecutionFields = tuple[str, list[bytes], list[bytes], int, int]
 """How an executable is started: the name of the file that it reads, empty if it is the program itself; its arguments,
-its own name first, where `{source}` stands for that file's path; the MiB that it may map beyond its limit, and those
-that it may reserve without use."""
+its own name first, where `{source}` stands for that file's path; `NAME=VALUE` of its environment beside the usual; the
+MiB that it may map beyond its limit, and those that it may reserve without use."""
 
 FRAME = struct.Struct("<BI")
 """Type of frame, payload bytes."""

@@ -113,7 +113,7 @@ class Runner:
         path = f"{self._site.source_directory(self._slot)}/{program.SCRIPT}"
         if self._kind == frames.KIND_PROGRAM and self._exchange is None:
             _write(path, job.code)
-        text, _, own_mib, reserved_mib = job.execution or ("", [], INTERPRETER_MIB, 0)
+        text, _, _, own_mib, reserved_mib = job.execution or ("", [], [], INTERPRETER_MIB, 0)
         if text and self._exchange is None:
             place = self._site.script_directory(self._slot)
             directory.empty(place)
@@ -217,9 +217,9 @@ class Runner:
     def _make_child_step(self, code: CodeType | None, path: str) -> Next:
         """Prepare what the children of all tests share. Return the step that runs the program in a child."""
         if self._job.execution is not None:
-            _, arguments, _, _ = self._job.execution
+            _, arguments, environment, _, _ = self._job.execution
             filled = [word.replace(b"{source}", os.fsencode(path)) for word in arguments]
-            return prepare_execution(self._site.machine, filled)
+            return prepare_execution(self._site.machine, filled, environment)
         namespace = program.prepare_main(path)
         program.prepare_streams()
         if self._kind == frames.KIND_HARNESS or code is None:

@@ -41,6 +41,8 @@ class Interpreter:
     """Name of the file that holds the program: its text, or what the compiler made of it."""
     arguments: tuple[str, ...]
     """`{source}` is replaced by the file's path, and `{memory_mib}` by the limit, anywhere in a word."""
+    environment: tuple[str, ...] = ()
+    """`NAME=VALUE` that its programs get beside PATH and LANG."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +105,8 @@ class Language:
     """Lines that begin and end a comment of several lines: a prompt for a base model is one."""
     line_starts: str = ""
     """Beginnings of lines by which a text without a fence is taken for a program, as a regular expression."""
+    opening: str = ""
+    """What a program has to begin with, or be text that is printed; its first two characters tell that it does."""
     syntax: Syntax
     checker: str = ""
     """Program around a checker's source; empty: checkers cannot be written in it.

@@ -16,7 +16,9 @@ PHP: Final = Language(
         source="main.php",
         arguments=(
             *("-n", "-d", "memory_limit=-1", "-d", "display_errors=stderr", "-d", "display_startup_errors=0"),
-            *("-d", "extension=ctype", "-d", "extension=mbstring", "-d", "extension=bcmath", "-d", "extension=gmp"),
+            *("-d", "output_buffering=65536"),  # else each echo is a write of its own
+            *("-d", "extension=ctype", "-d", "extension=iconv", "-d", "extension=readline"),
+            *("-d", "extension=mbstring", "-d", "extension=bcmath", "-d", "extension=gmp"),
             "{source}",
         ),
     ),
@@ -24,6 +26,7 @@ PHP: Final = Language(
     packages=("php-cli", "php-mbstring", "php-bcmath", "php-gmp"),
     comment=COMMENT,
     line_starts=r"<\?php",
+    opening="<?php",
     syntax=Syntax(
         keywords="abstract and array as break callable case catch class clone const continue declare default do echo "
         "else elseif enum extends final finally fn for foreach function global goto if implements include instanceof "

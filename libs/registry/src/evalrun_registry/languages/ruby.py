@@ -13,9 +13,13 @@ RUBY: Final = Language(
     driver=Driver.INTERPRETER,
     # What only words its errors better would take half of the start.
     interpreter=Interpreter(
-        program="ruby", source="main.rb", arguments=("--disable=did_you_mean,error_highlight", "{source}")
+        program="ruby",
+        source="main.rb",
+        arguments=("--disable=did_you_mean,error_highlight", "{source}"),
+        # Contest programs recurse deeply; Ruby's own stack ends after 10,000 calls. Each thread has one.
+        environment=("RUBY_THREAD_VM_STACK_SIZE=16777216",),
     ),
-    footprint=Footprint(resident_mib=16, mapped_mib=96, reserved_mib=1024),
+    footprint=Footprint(resident_mib=16, mapped_mib=128, reserved_mib=1024),
     packages=("ruby",),
     comment=("=begin", "=end"),
     line_starts=r"require '|puts |gets\b|def \w+[?!]?$|module \w",
