@@ -36,6 +36,17 @@ def test_hostile_names_stay_text(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert "<b>a</b>" not in printed
 
 
+def test_a_name_in_markdown_calls_nobody(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, model in (("a", "@org/team"), ("b", "x @someone")):
+        write_run(tmp_path / name, verdicts_of([True] * 50), run=name, spec={"model": {"path": model}})
+    print_leaderboard([str(tmp_path)], view="markdown", output=None)
+    printed = capsys.readouterr().out
+    assert "&#64;org/team" in printed
+    assert "@org" not in printed
+    assert " @someone" not in printed
+    assert "pass@1" in printed
+
+
 def test_a_page_is_written_to_a_file(tmp_path: Path) -> None:
     directory = runs_in(tmp_path / "runs", a=10, b=90)
     page = tmp_path / "board.html"

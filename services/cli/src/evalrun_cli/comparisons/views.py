@@ -1,6 +1,7 @@
 """`evalrun compare` and `evalrun gate`: read the runs, compare them, and write the result."""
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +29,8 @@ from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.stored_run import StoredRun
 from evalrun_runtime.exits import BadInputError, ExitCode
 
-_MARKDOWN = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]#!~"} | {sign: f"&#{ord(sign)};" for sign in "<>|&@"})
+_MARKDOWN = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_[]#!~"} | {sign: f"&#{ord(sign)};" for sign in "<>|&"})
+_MENTION = re.compile(r"(?<!\w)@")
 
 Found = TypeVar("Found")
 
@@ -297,8 +299,8 @@ def _flip_line(flip: Flip) -> str:
 
 
 def cell(text: str) -> str:
-    """Escape Markdown and HTML markup, because names come from untrusted data."""
-    return " ".join(text.translate(_MARKDOWN).split())
+    """Escape Markdown and HTML markup and mentions of people, because names come from untrusted data."""
+    return " ".join(_MENTION.sub("&#64;", text.translate(_MARKDOWN)).split())
 
 
 def dataset_names(totals: Mapping[str, DatasetTotals]) -> str:
