@@ -6,7 +6,7 @@ What decides is read from the runs' results alone, so that a race that was stopp
 import json
 import logging
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -78,6 +78,10 @@ def race_files(files: Sequence[Path], rules: RaceRules, *, output: Path | None, 
         if not spec.endpoints:
             raise BadInputError(f"{file}: spec.endpoints is missing: only --checkpoints starts replicas for a race")
         _check(spec, specs[0], str(file), rules)
+        if differs := what_differs(problems_of(specs[0], files[0]), problems_of(spec, file)):
+            raise BadInputError(
+                f"{file}: spec.datasets[0].{differs}: the runs of a race get the same problems and tests"
+            )
     directory = open_directory(output, manifests[files[0].stem])
     if mine := [file for file in files if file.resolve().parent == directory]:
         raise BadInputError(f"--output {directory}: {mine[0].name} lies there, which a race would write: name another")
@@ -122,6 +126,22 @@ def race_checkpoints(
     except ServiceFailedError as error:
         logger.error("%s", error)
         return ExitCode.FAILED
+
+
+def problems_of(spec: EvalRunSpec, file: Path) -> dict[str, object]:
+    """Return what decides which problems a run's dataset has, and what is right: all but how they are asked."""
+    (dataset,) = spec.datasets
+    source = dataset.source if ":" in dataset.source else str(Path(file.parent, dataset.source).resolve())
+    asked = {"source", "prompt_format", "system_prompt", "prompt_template"}
+    return {**dataset.model_dump(exclude=asked, by_alias=True), "source": source}
+
+
+def what_differs(first: Mapping[str, object], other: Mapping[str, object]) -> str:
+    """Return the first field that two entries have differently, with both values; empty: none."""
+    for name, value in first.items():
+        if other[name] != value:
+            return f"{name} is {other[name]!r} here and {value!r} in the first file"
+    return ""
 
 
 def _check(spec: EvalRunSpec, first: EvalRunSpec, where: str, rules: RaceRules) -> None:
