@@ -19,7 +19,7 @@ ALONE = {"graders": ("verl",), "trainers": ("openrlhf", "trl"), "every-eval-ever
 """Packages locked without what they ask for: verl's scorers import neither torch nor Ray, and of what the trainers ask
 for the one part needs a GPU's compiler; the other is that of `tools/gen_cpu.py`. The validator of Every Eval Ever takes
 what it imports from `dev`."""
-OF_TESTS = ("evalplus", "every-eval-ever", "mlflow", "openenv", "trainers", "verifiers")
+OF_TESTS = ("evalplus", "every-eval-ever", "mlflow", "openenv", "openreward", "trainers", "verifiers")
 OLDEST_PYTHON = {"every-eval-ever": "3.12"}
 
 

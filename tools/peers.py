@@ -1,6 +1,6 @@
 """The published packages that ours are compared with, or that call or serve ours.
 
-EvalPlus, LiveCodeBench, Inspect; TRL, OpenRLHF, OpenEnv, verifiers; MLflow, Every Eval Ever.
+EvalPlus, LiveCodeBench, Inspect; TRL, OpenRLHF, OpenEnv, OpenReward, verifiers; MLflow, Every Eval Ever.
 
   python tools/peers.py             install what is missing, then run the tests that compare
   python tools/peers.py install     only install, and print the variables that those tests read
@@ -30,6 +30,7 @@ LOCKED = {
     "EVALRUN_TEST_INSPECT": "inspect",
     "EVALRUN_TEST_MLFLOW": "mlflow",
     "EVALRUN_TEST_OPENENV": "openenv",
+    "EVALRUN_TEST_OPENREWARD": "openreward",
     "EVALRUN_TEST_VERIFIERS": "verifiers",
 }
 EVERY_EVAL_EVER = "EVALRUN_TEST_EVERY_EVAL_EVER"
@@ -40,6 +41,7 @@ TESTS = (
     "tests/unit/results/test_publications.py",
     "tests/integration/cli/test_livecodebench_checker.py",
     "tests/integration/reward/test_published_openenv.py",
+    "tests/integration/reward/test_published_openreward.py",
     "tests/integration/reward/test_published_trainers.py",
     "tests/integration/reward/test_published_verifiers.py",
     "tests/integration/cli/test_training_export.py",

@@ -8,7 +8,6 @@ too. An episode is one task and one answer. EVALRUN_REWARD_* variables are the o
 """
 
 import asyncio
-import json
 import os
 import random
 import uuid
@@ -20,9 +19,7 @@ from openenv.core.env_server.http_server import create_fastapi_app
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import Action, Observation, State
 
-from evalrun_trainers.client import client_for, reward_of
-from evalrun_trainers.options import read_options
-from evalrun_trainers.samples import sample_of
+from evalrun_trainers.tasks import judge_answer, read_tasks
 
 TASKS_VARIABLE = "EVALRUN_OPENENV_TASKS"
 
@@ -98,36 +95,15 @@ class JudgedEnvironment(Environment):  # type: ignore[misc] # absent where types
         task = self._task
         if task is None:
             raise NoTaskError("reset first: an episode is one task and one answer")
-        options = read_options({})
-        extra = {"problem_prompt": task["prompt"], "language": task.get("language")}
-        sample = sample_of(task.get("data_source", ""), action.answer, task["ground_truth"], extra)
-        result = await asyncio.wrap_future(client_for(options).submit(sample))
-        reward = reward_of(result, options)
+        reward, final_status = await judge_answer(task, action.answer)
         self._task = None
         self._state.step_count += 1
-        return TaskObservation(
-            done=True, reward=reward, prompt=task["prompt"], final_status=str(result.get("final_status") or "")
-        )
+        return TaskObservation(done=True, reward=reward, prompt=task["prompt"], final_status=final_status)
 
     @property
     def state(self) -> State:
         """The episode's id and task."""
         return self._state
-
-
-def read_tasks(path: Path) -> list[dict[str, Any]]:
-    """Return the tasks of a JSONL file. Raises ValueError, which names the line."""
-    tasks = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        row = json.loads(line) if line.strip() else None
-        if row is None:
-            continue
-        if not isinstance(row, dict) or not isinstance(row.get("prompt"), str) or row.get("ground_truth") is None:
-            raise ValueError(f"{path}:{number}: a task has prompt, a text, and ground_truth")
-        tasks.append(row)
-    if not tasks:
-        raise ValueError(f"{path}: no task")
-    return tasks
 
 
 def app() -> Any:  # noqa: ANN401 - FastAPI, which types are checked without
