@@ -178,8 +178,8 @@ def test_cpp_runs_and_fails_to_compile(endpoint: str) -> None:
 
 
 def test_what_cannot_run_here_raises_in_the_client(endpoint: str) -> None:
-    with pytest.raises(Exception, match="Sandbox responded with error: language php is not one of"):
-        run(endpoint, "<?php", "php")
+    with pytest.raises(Exception, match="Sandbox responded with error: language csharp is not one of"):
+        run(endpoint, "class A {}", "csharp")
     with pytest.raises(Exception, match=r"code 400: .*leaves the program's private directory"):
         run(endpoint, "", files={"../../etc/x": "YQ=="})
     with pytest.raises(Exception, match=r"code 400: .*leaves the program's private directory"):
