@@ -30,7 +30,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evalrun_cli.catalogue.database import open_catalogue, open_database
+from evalrun_cli.catalogue.database import OF_THE_CATALOGUE, open_catalogue, open_database
 from evalrun_results.catalogue.location import FOLDER
 from evalrun_results.outputs.result_table import RESULT_SCHEMA
 
@@ -126,7 +126,7 @@ def ask_ours(root: str) -> dict[str, float]:
 def ask_peer(root: str) -> dict[str, float]:
     """Return the seconds of each query over tables that DuckDB holds in memory: no files, views or bound."""
     with open_database(root) as ours, duckdb.connect(config={"threads": THREADS}) as connection:
-        for name in ("runs", "datasets", "metrics", "gates", "results"):
+        for name in OF_THE_CATALOGUE:
             view = ours.sql(f"SELECT * FROM {name}").to_arrow_reader(100_000)
             connection.register("view_of_ours", view)
             connection.execute(f"CREATE TABLE {name} AS SELECT * FROM view_of_ours")

@@ -5,6 +5,8 @@ A program tries one act after another and prints, for each, its number and `done
 
 # ruff: noqa: E501 - tables of programs read best with a program a line
 
+from dataclasses import dataclass
+
 PATHS_TO_READ = (
     "/etc/passwd", "/etc/shadow", "/root", "/", "/home", "/tmp", "/proc", "/proc/self/status", "/proc/self/maps",
     "/proc/self/environ", "/proc/self/mem", "/proc/1/environ", "/proc/1/cmdline", "/proc/PARENT/mem",
@@ -457,51 +459,48 @@ end
 """
 
 
+@dataclass(frozen=True)
+class _Suite:
+    """How a language's acts become a program. `%s` stands for a quoted path, and in `wrap` for an act."""
+
+    program: str
+    acts: tuple[str, ...]
+    wrap: str
+    read: str = "read(%s)"
+    write: str = "write(%s)"
+    quote: str = "'"
+    parent: str = "PARENT"
+    """What tells the parent's id amid a quoted path; by default the program itself does."""
+    knows_parent: bool = True
+
+
+SUITES = {
+    "javascript": _Suite(
+        JAVASCRIPT, JAVASCRIPT_ACTS, "() => %s", write="fs.openSync(%s, 'w')", parent="' + process.ppid + '"
+    ),
+    "go": _Suite(GO, GO_ACTS, "func() error { return %s }", quote='"'),
+    "java": _Suite(JAVA, JAVA_ACTS, "() -> %s", quote='"'),
+    "rust": _Suite(RUST, RUST_ACTS, "Box::new(move || %s)", quote='"'),
+    "ruby": _Suite(RUBY, RUBY_ACTS, "-> { %s }", write="File.open(%s, 'w')", parent="' + Process.ppid.to_s + '"),
+    "php": _Suite(PHP, PHP_ACTS, "fn() => %s", write="fopen(%s, 'w')", parent="' . posix_getppid() . '"),
+    "lua": _Suite(
+        LUA, LUA_ACTS, "function() return %s end", read="io.open(%s)", write="io.open(%s, 'w')", knows_parent=False
+    ),
+}
+
+
 def make_cheats(language: str) -> tuple[str, list[str]]:
     """Return a program that tries everything, and a name of each of its acts."""
-    match language:
-        case "javascript":
-            named = [f"read({_quoted(path)})" for path in PATHS_TO_READ]
-            named += [f"fs.openSync({_quoted(path)}, 'w')" for path in PATHS_TO_WRITE]
-            named += JAVASCRIPT_ACTS
-            return JAVASCRIPT.replace("ACTS", ", ".join(f"() => {act}" for act in named)).replace(
-                "PARENT", "' + process.ppid + '"
-            ), named
-        case "go":
-            named = [f'read("{path}")' for path in PATHS_TO_READ] + [f'write("{path}")' for path in PATHS_TO_WRITE]
-            named += GO_ACTS
-            return GO.replace("ACTS", ", ".join(f"func() error {{ return {act} }}" for act in named)), named
-        case "java":
-            named = [f'read("{path}")' for path in PATHS_TO_READ] + [f'write("{path}")' for path in PATHS_TO_WRITE]
-            named += JAVA_ACTS
-            return JAVA.replace("ACTS", ", ".join(f"() -> {act}" for act in named)), named
-        case "ruby":
-            named = [f"read({_quoted(path)})" for path in PATHS_TO_READ]
-            named += [f"File.open({_quoted(path)}, 'w')" for path in PATHS_TO_WRITE]
-            named += RUBY_ACTS
-            return RUBY.replace("ACTS", ", ".join(f"-> {{ {act} }}" for act in named)).replace(
-                "PARENT", "' + Process.ppid.to_s + '"
-            ), named
-        case "php":
-            named = [f"read({_quoted(path)})" for path in PATHS_TO_READ]
-            named += [f"fopen({_quoted(path)}, 'w')" for path in PATHS_TO_WRITE]
-            named += PHP_ACTS
-            return PHP.replace("ACTS", ", ".join(f"fn() => {act}" for act in named)).replace(
-                "PARENT", "' . posix_getppid() . '"
-            ), named
-        case "lua":  # whose library does not tell its parent
-            named = [f"io.open({_quoted(path)})" for path in PATHS_TO_READ if "PARENT" not in path]
-            named += [f"io.open({_quoted(path)}, 'w')" for path in PATHS_TO_WRITE if "PARENT" not in path]
-            named += LUA_ACTS
-            return LUA.replace("ACTS", ", ".join(f"function() return {act} end" for act in named)), named
-        case _:
-            named = [f'read("{path}")' for path in PATHS_TO_READ] + [f'write("{path}")' for path in PATHS_TO_WRITE]
-            named += RUST_ACTS
-            return RUST.replace("ACTS", ", ".join(f"Box::new(move || {act})" for act in named)), named
-
-
-def _quoted(path: str) -> str:
-    return f"'{path}'"
+    suite = SUITES[language]
+    acts = [
+        form % f"{suite.quote}{path}{suite.quote}"
+        for form, paths in ((suite.read, PATHS_TO_READ), (suite.write, PATHS_TO_WRITE))
+        for path in paths
+        if suite.knows_parent or "PARENT" not in path
+    ]
+    acts += suite.acts
+    tried = ", ".join(suite.wrap % act for act in acts)
+    return suite.program.replace("ACTS", tried).replace("PARENT", suite.parent), acts
 
 
 COMPILE_TIME = {

@@ -50,7 +50,7 @@ def test_a_source_of_another_directory_is_another(tmp_path: Path) -> None:
 
 
 def test_runs_that_ask_differently_get_as_far_as_their_output(tmp_path: Path) -> None:
-    """The next refusal: the output directory is where a file lies."""
+    """They are refused later, because the race would write into the directory of a file."""
     files = [
         run_file(tmp_path, "a", source="builtin:demo"),
         run_file(tmp_path / "y", "b", source="builtin:demo", systemPrompt="Be short."),
