@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from openreward.environments import Environment, Server, Split, TextBlock, ToolOutput, terminal, tool
-from pydantic import BaseModel
+from openreward.environments.types import BaseModel
 
 from evalrun_trainers.tasks import judge_answer, read_tasks
 
@@ -22,7 +22,7 @@ TASKS_VARIABLE = "EVALRUN_ORS_TASKS"
 SPLIT = "train"
 
 
-class Answer(BaseModel):
+class Answer(BaseModel):  # type: ignore[misc] # absent where types are checked
     """An answer to the task."""
 
     answer: str
