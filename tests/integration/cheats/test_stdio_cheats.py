@@ -57,7 +57,10 @@ async def beside_an_honest_one(
     assert (cheating.compile.status, alone.compile.status) == ("ok", "ok")
     assert await no_program_left(sandbox)
     run, other = cheating.runs[0], alone.runs[0]
-    assert (run.end, run.exit_code, run.stdout) == (other.end, other.exit_code, other.stdout), other.stderr[-500:]
+    assert (run.end, run.exit_code, run.stdout) == (other.end, other.exit_code, other.stdout), (
+        run.stderr[-500:],
+        other.stderr[-500:],
+    )
     return run
 
 
