@@ -73,7 +73,7 @@ def test_a_service_that_fails_is_a_warning_and_the_others_go_on() -> None:
     services = Services("wandb")
     report = exported(services, BOTH)
     assert list(services.sent) == ["mlflow"]
-    assert report.warnings == ("export to wandb failed: 503: away",)
+    assert report.warnings == ("export to wandb failed: 503: away: send it later: evalrun publish wandb RUN --send",)
     assert (report.wandb_url, report.entries["wandb"]["state"]) == ("", "failed")
     assert report.entries["mlflow"]["state"] == "done"
 

@@ -100,16 +100,16 @@ def metric_values(datasets: Mapping[str, DatasetMetrics]) -> dict[str, float]:
 def content_of(
     order: RunConfig,
     info: Mapping[str, object],
-    datasets: Mapping[str, DatasetMetrics],
+    metrics: Mapping[str, float],
     qa: Mapping[str, Sequence[JsonObject]],
 ) -> ExportContent:
-    """Assemble the content of an export."""
+    """Assemble the content of an export; `metrics` as `ExportContent` has them."""
     content: dict[str, object] = {
         "id": export_id(order),
         "run": order.run,
         "namespace": order.namespace,
         "info": info,
-        "metrics": metric_values(datasets),
+        "metrics": metrics,
         "qa": [record for records in qa.values() for record in records],
         "point": None if (point := curve_point(order)) is None else point.model_dump(),
     }

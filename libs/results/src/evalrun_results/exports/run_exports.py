@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evalrun_api.run_config import RunConfig
 from evalrun_api.v1alpha1 import Exports
-from evalrun_results.exports.content import ExportContent, content_of
+from evalrun_results.exports.content import ExportContent, content_of, metric_values
 from evalrun_results.exports.exporter import Exported, ExportError, MlflowTarget, Target, WandbTarget
 from evalrun_results.exports.process import export_apart
 from evalrun_results.metrics.accumulator import DatasetMetrics
@@ -71,7 +71,7 @@ class RunExports:
         directory: Path,
     ) -> ExportReport:
         """Export to every target at once; blocking. Never raises for their sake: the run has its results."""
-        content = content_of(self._order, info, datasets, qa)
+        content = content_of(self._order, info, metric_values(datasets), qa)
         targets = targets_of(self._order.spec.exports)
         entries: JsonObject = {}
         warnings, wandb_url = [], ""
@@ -83,7 +83,8 @@ class RunExports:
                 entry |= {"state": "done", **outcome.model_dump()}
                 wandb_url = outcome.url if target.kind == "wandb" else wandb_url
             else:
-                warnings.append(f"export to {target.kind} failed: {outcome}")
+                remedy = f"send it later: evalrun publish {target.kind} RUN --send"
+                warnings.append(f"export to {target.kind} failed: {outcome}: {remedy}")
                 logger.warning("%s", warnings[-1])
                 entry |= {"state": "failed", "reason": outcome}
             entries[target.kind] = entry

@@ -13,6 +13,8 @@ _MODEL = click.option("--model-id", metavar="DEVELOPER/MODEL", help="Default: th
 _OUTPUT = click.option("--output", type=click.Path(path_type=Path, file_okay=False), help="Write the files below here.")
 _SEND = click.option("--send", is_flag=True, help="Open a pull request on the Hugging Face hub.")
 
+_SEND_THERE = click.option("--send", is_flag=True, help="Send it.")
+
 
 def _published(command: Callable[..., int]) -> Callable[..., int]:
     return _RUN(_MODEL(_OUTPUT(_SEND(command))))
@@ -20,11 +22,13 @@ def _published(command: Callable[..., int]) -> Callable[..., int]:
 
 @evalrun.group()
 def publish() -> None:
-    """Tell the public what a run measured, in the formats of others.
+    """Tell others what a run measured, in their formats.
 
-    Without --output and --send the files are printed, exactly as they would leave, and nothing is written or sent. They
-    hold figures and conditions, and no text of a problem or a model. A run whose figures would mislead is refused: an
-    incomplete one, and one with random weights.
+    Without --output and --send everything is printed, exactly as it would leave, and nothing is written or sent.
+
+    For the public (hub, eee) that is figures and conditions, and no text of a problem or a model. A run whose figures
+    would mislead is refused: an incomplete one, and one with random weights. Your own services (wandb, mlflow) get what
+    a run with `exports` sends them at its end, samples of the answers included.
     """
 
 
@@ -68,3 +72,36 @@ def eee(
     from evalrun_cli.publishing import publish_to_every_eval_ever
 
     return publish_to_every_eval_ever(run, model_id, organization, relationship, output, sends=send)
+
+
+@publish.command(epilog=EXIT_CODES)
+@_RUN
+@click.option("--project", metavar="NAME", help="Default: exports.wandb.project of the run's spec.")
+@click.option("--entity", metavar="NAME", help="Default: that of the run's spec, else of your key.")
+@_SEND_THERE
+def wandb(run: str, project: str | None, entity: str | None, send: bool) -> ExitCode:
+    """Send a run to Weights & Biases, also one whose export failed: it is there once. Needs WANDB_API_KEY.
+
+    \b
+    Example:
+      evalrun publish wandb outputs/qwen --project evals --send
+    """
+    from evalrun_cli.resending import publish_to_wandb
+
+    return publish_to_wandb(run, project, entity, sends=send)
+
+
+@publish.command(epilog=EXIT_CODES)
+@_RUN
+@click.option("--tracking-uri", metavar="ADDRESS", help="Default: exports.mlflow.trackingURI of the run's spec.")
+@_SEND_THERE
+def mlflow(run: str, tracking_uri: str | None, send: bool) -> ExitCode:
+    """Send a run to MLflow, also one whose export failed: it is there once.
+
+    \b
+    Example:
+      evalrun publish mlflow outputs/qwen --tracking-uri http://mlflow:5000 --send
+    """
+    from evalrun_cli.resending import publish_to_mlflow
+
+    return publish_to_mlflow(run, tracking_uri, sends=send)

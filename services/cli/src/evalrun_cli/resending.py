@@ -1,0 +1,63 @@
+"""`evalrun publish wandb` and `mlflow`: show or send what a run exports at its end, after its end."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from evalrun_api.run_config import RunConfig
+from evalrun_cli.printable_text import printable_lines
+from evalrun_results.exports.exporter import ExportError, MlflowTarget, Target, WandbTarget
+from evalrun_results.exports.process import export_apart
+from evalrun_results.exports.run_exports import targets_of
+from evalrun_results.exports.stored_content import order_of, stored_content
+from evalrun_results.stored_run import StoredRun
+from evalrun_runtime.exits import BadInputError, ExitCode
+
+SECONDS = 300.0
+"""That sending may take."""
+
+
+def publish_to_wandb(place: str, project: str | None, entity: str | None, *, sends: bool) -> ExitCode:
+    """Show or send a run as a run of WandB. What is None comes from the run's spec. Raises BadInputError."""
+
+    def target(order: RunConfig) -> Target:
+        asked = next((each for each in targets_of(order.spec.exports) if isinstance(each, WandbTarget)), None)
+        if project is None and asked is None:
+            raise BadInputError(f"{place}: its spec names no project of WandB: write --project NAME")
+        found = WandbTarget(project=project or "") if asked is None else asked
+        given = {name: value for name, value in (("project", project), ("entity", entity)) if value is not None}
+        return found.model_copy(update={**given, "mode": "online"})
+
+    return _publish(place, target, sends=sends)
+
+
+def publish_to_mlflow(place: str, tracking_uri: str | None, *, sends: bool) -> ExitCode:
+    """Show or send a run as a run of MLflow. What is None comes from the run's spec. Raises BadInputError."""
+
+    def target(order: RunConfig) -> Target:
+        if tracking_uri is not None:
+            return MlflowTarget(tracking_uri=tracking_uri)
+        asked = next((each for each in targets_of(order.spec.exports) if isinstance(each, MlflowTarget)), None)
+        if asked is None:
+            raise BadInputError(f"{place}: its spec names no server of MLflow: write --tracking-uri ADDRESS")
+        return asked
+
+    return _publish(place, target, sends=sends)
+
+
+def _publish(place: str, target_of: Callable[[RunConfig], Target], *, sends: bool) -> ExitCode:
+    run = StoredRun.open(place)
+    order = order_of(run)
+    target, content = target_of(order), stored_content(run, order)
+    if not sends:
+        leaving = {"to": target.model_dump(exclude_none=True), **content.model_dump()}
+        click.echo(printable_lines(json.dumps(leaving, indent=2, ensure_ascii=False)))
+        return ExitCode.SUCCEEDED
+    try:
+        done = export_apart(target, content, Path.cwd(), scratch_in=None, seconds=SECONDS)
+    except (ExportError, OSError) as error:
+        raise BadInputError(f"{place}: not sent to {target.kind}: {error}") from error
+    click.echo(done.url or f"sent as run {content.id}")
+    return ExitCode.SUCCEEDED

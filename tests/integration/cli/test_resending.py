@@ -1,0 +1,79 @@
+"""`evalrun publish wandb` and `mlflow`: a run that has ended is sent as it would have been sent at its end."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from builders.command_line import COMMAND, DEMO, evalrun
+from builders.results.exports import wandb_records
+from builders.results.wandb_server import wandb_server
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of the demo that wrote its export to WandB into a directory."""
+    place = tmp_path_factory.mktemp("sent")
+    manifest = yaml.safe_load(DEMO.read_text())
+    manifest["spec"]["exports"] = {"wandb": {"project": "evals", "entity": "team", "mode": "offline"}}
+    (place / "run.yaml").write_text(yaml.safe_dump(manifest))
+    done = evalrun("run", place / "run.yaml", "--local", "--endpoint", "builtin:demo", "--output", place / "out")
+    assert done.returncode == 0, done.stderr
+    return place / "out"
+
+
+def sent_at_its_end(run: Path) -> tuple[str, dict[str, Any]]:
+    (written,) = run.glob("wandb/offline-run-*/run-*.wandb")
+    records = list(wandb_records(written))
+    (opened,) = [record.run for record in records if record.WhichOneof("record_type") == "run"]
+    items = [item for record in records for item in record.history.item]
+    logged = {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
+    return opened.run_id, {name: value for name, value in logged.items() if name.startswith("eval/")}
+
+
+def test_what_is_printed_is_what_the_end_of_the_run_sent(run: Path) -> None:
+    printed = evalrun("publish", "wandb", run)
+    assert printed.returncode == 0, printed.stderr
+    leaving = json.loads(printed.stdout)
+    assert leaving["to"] == {"kind": "wandb", "project": "evals", "entity": "team", "tags": [], "mode": "online"}
+    assert (leaving["id"], leaving["metrics"]) == sent_at_its_end(run)
+    assert len(leaving["metrics"]) > 20
+    assert "exports" not in leaving["info"]
+
+
+def test_a_run_is_at_wandb_once_however_often_it_is_sent(run: Path) -> None:
+    with wandb_server() as server:
+        environment = {**os.environ, "WANDB_API_KEY": "0123456789" * 4, "WANDB_BASE_URL": server.address}
+        for _ in range(2):
+            command = [*COMMAND, "publish", "wandb", str(run), "--send"]
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150, check=False)
+            assert done.returncode == 0, done.stderr
+    known, metrics = sent_at_its_end(run)
+    assert done.stdout.strip() == f"{server.address}/team/evals/runs/{known}"
+    assert set(server.runs) == {known}
+    assert server.history[known][0].items() >= metrics.items()
+
+
+def test_a_run_is_at_mlflow_once_however_often_it_is_sent(run: Path, tmp_path: Path) -> None:
+    store = f"file://{tmp_path}/store"
+    for _ in range(2):
+        done = evalrun("publish", "mlflow", run, "--tracking-uri", store, "--send")
+        assert done.returncode == 0, done.stderr
+    (figure,) = tmp_path.glob("store/*/*/metrics/eval/demo/accepted_at_1")
+    assert {line.split()[1] for line in figure.read_text().splitlines()} == {"0.40625"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("mlflow",), "its spec names no server of MLflow: write --tracking-uri ADDRESS"),
+        (("wandb", "--send"), "not sent to wandb: no API key: set WANDB_API_KEY"),
+    ],
+)
+def test_what_is_missing_is_named(run: Path, arguments: tuple[str, ...], said: str) -> None:
+    done = evalrun("publish", arguments[0], run, *arguments[1:])
+    assert done.returncode == 2
+    assert said in done.stderr
