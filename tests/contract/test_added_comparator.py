@@ -1,4 +1,4 @@
-"""A comparator is added in one file; a stricter one than all others is reported rightly."""
+"""A comparator works everywhere once it is in one file; a stricter one than all others is reported rightly."""
 
 import re
 from typing import Any

@@ -21,8 +21,20 @@ TEXTS = (
     b"",
     b"\n",
     b"nan",
+    b"1\n2\n",
+    b"2\n1\n",
+    b"1\n2 \n",
+    b"2\n2\n1\n",
+    *(b"".join(parts) for length in range(1, 4) for parts in product((b"1", b" ", b"\n"), repeat=length)),
 )
+"""Further comparators need two texts that they alone tell apart, or that they alone accept."""
 OPTIONS = (Comparator(), Comparator(case_sensitive=False), Comparator(abs=1e-3), Comparator(abs=0.5, rel=0.5))
+
+
+def test_what_is_implied_is_computed_from_the_texts() -> None:
+    for name, rule in COMPARATORS.items():
+        unknown = {*rule.implies, *rule.implies_with_tolerance} - {*COMPUTED}
+        assert not unknown, f"{name} implies {', '.join(sorted(unknown))}, which is none of {', '.join(COMPUTED)}"
 
 
 @pytest.mark.parametrize("options", OPTIONS)

@@ -1,6 +1,6 @@
 """The comparators: does what a program printed answer what was expected?
 
-To add a comparator, write its function here and describe it in `COMPARATORS`. Records, API, flags and judge read names,
+To add a comparator, write its function here and describe it in `_DESCRIBED`. Records, API, flags and judge read names,
 order and texts there.
 
 Pure functions over bytes: stdout need not be valid UTF-8, and no comparator loses a byte by decoding. Each is linear in
@@ -22,7 +22,8 @@ CHECKER: Final = "checker"
 
 
 class Leniency(StrEnum):
-    """Deviation, other than white space, that an output may need to be accepted."""
+    """Deviation of a token that an output may need to be accepted. White space, or an order of lines that a comparator
+    does not ask for, is none."""
 
     CASE = "case"
     TOLERANCE = "tolerance"
@@ -218,7 +219,8 @@ _DESCRIBED: Final = (
 )
 
 COMPARATORS: Final[Mapping[str, ComparatorRule]] = MappingProxyType({each.name: each for each in _DESCRIBED})
-"""By name, in the order in which messages list them: what is quick to compute and implies others comes first."""
+"""By name, in the order in which messages list them: what is quick to compute and implies others comes first,
+and the checker last."""
 
 COMPUTED: Final = tuple(each.name for each in _DESCRIBED if each.passes is not None)
 """Names of those that compare the texts by themselves, which a run may name for any problem."""

@@ -651,7 +651,7 @@ class Comparator(_message.Message):
     REL_FIELD_NUMBER: _builtins.int
     CHECKER_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """exact, verl, sandbox-fusion, tokens, standard or checker."""
+    """A name of evalrun_registry.comparators, or checker."""
     case_sensitive: _builtins.bool
     """Unset: true."""
     abs: _builtins.float
