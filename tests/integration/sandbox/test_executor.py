@@ -150,13 +150,13 @@ async def test_a_slow_machine_widens_the_doubt(needs: str, end: str, confirmed: 
 
 
 @pytest.mark.parametrize("slowness", [1.0, 1.3, 5.0])
-@pytest.mark.parametrize("share", [1.02, 1.19])
+@pytest.mark.parametrize("share", [1.02, 1.15])  # at 1.2 a run is stopped, and its own end takes 10 ms under load
 async def test_a_program_just_above_its_limit_is_decided_however_slow_the_machine_stays(
     share: float, slowness: float
 ) -> None:
     """The calibration's best moment never returns; each run takes as long as the first."""
     plan = ExecutorPlan(slots=1, allow_uncontained=True, confirm_pause_seconds=0.0)
-    limit = 0.3
+    limit = 0.4
     async with started(plan, slowness) as executor:
         run = await run_one(executor, SPIN, str(share * limit).encode(), seconds=limit)
     sure = share > slowness or slowness == 1.0
