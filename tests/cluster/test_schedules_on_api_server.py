@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from builders.cluster.controllers import apply_crds
 from builders.cluster.controlplane import ControlPlane, find_binaries, running_control_plane
-from builders.operator.evalschedules import REFUSED_SCHEDULES, evalschedule_manifest
+from builders.operator.evalschedules import RACE, REFUSED_SCHEDULES, evalschedule_manifest
 from builders.operator.running_operator import operator_kubeconfig
 from builders.operator.schedule_world import SHARDS, write_checkpoint, write_shards
 from builders.operator.scheduled_nights import API, MERGE, NAME, Nights, nights
@@ -24,6 +24,7 @@ from evalrun_api.checks import with_defaults
 from evalrun_api.manifest import schema_for
 from evalrun_api.v1alpha1 import Gate
 from evalrun_results.comparisons.gate import GateDecision, decide_gate
+from evalrun_results.comparisons.run_gate import decision_of
 from evalrun_results.metrics.problem_totals import DatasetTotals
 
 CRD = Path(__file__).parents[2] / "k8s" / "crd.yaml"
@@ -215,3 +216,31 @@ def test_a_loss_of_half_a_margin_each_night_is_caught_by_the_fixed_baseline(api:
     assert against_last_good == [GateDecision.PASS] * 3
     assert (decisions[0]["fixed"], decisions[3]["fixed"]) == (GateDecision.PASS, GateDecision.FAIL)
     assert good == [10, 20, 30, 30]  # the checkpoint that lost too much is not the next baseline
+
+
+def test_a_race_keeps_the_best_checkpoint_and_compares_each_with_it(api: ControlPlane, tmp_path: Path) -> None:
+    """The gates are those that the operator writes into each run; the first of them is decided without one."""
+    solved = {10: 600, 20: 680, 30: 640, 40: 680}
+    results: dict[str, Mapping[str, DatasetTotals]] = {}
+
+    def gate_passed(run: dict[str, Any]) -> str:
+        right = (place < solved[run["spec"]["lineage"]["step"]] for place in range(1000))
+        mine = results[f"s3://out/{run['metadata']['name']}"] = totals_of(verdicts_of(right, dataset="mbpp_reg"))
+        if "gates" not in run["spec"]:
+            return "True"
+        (gate,) = map(Gate.model_validate, run["spec"]["gates"])
+        decision = decision_of(gate, results[str(gate.baseline)], mine).decision
+        return {GateDecision.PASS: "True", GateDecision.FAIL: "False"}.get(decision, "Unknown")
+
+    evening, directory = datetime(2040, 6, 1, 18, 0, tzinfo=UTC), tmp_path / "grpo"
+    best = []
+    with nights(api, operator_kubeconfig(api), "race", directory, evening, {"spec.race": RACE}) as world:
+        for night, step in enumerate(solved, start=1):
+            start = datetime(2040, 6, 1 + night, 1, 0, tzinfo=UTC)
+            write_checkpoint(directory, step, start - timedelta(hours=1))
+            world.night(start, ends=False)
+            world.end_runs(gate_passed)
+            world.play(partial(has_result, world, step), "the night's result")
+            best.append(world.status()["best"]["step"])
+        assert world.status()["bestStep"] == "step 40"
+    assert best == [10, 20, 20, 40]  # the last one is as good as the best, and newer

@@ -1008,6 +1008,12 @@ REFUSED: tuple[Refused, ...] = (
         "write one of them",
     ),
     Refused(
+        "a gate that keeps what passes and stops nothing",
+        {"spec.gates": [{**GATE, "keepPassing": True}]},
+        "spec.gates[0].keepPassing",
+        "write sequential: true, or remove keepPassing",
+    ),
+    Refused(
         "sequential gate on several datasets",
         {"spec.gates": [{"baseline": "last-good", "datasets": [{"name": "humaneval"}], "sequential": True}]},
         "spec.gates[0].sequential",

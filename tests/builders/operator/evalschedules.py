@@ -47,6 +47,7 @@ class RefusedSchedule:
         return evalschedule_manifest(self.changes)
 
 
+RACE = {"dataset": "mbpp_reg"}
 REFUSED_SCHEDULES = [
     RefusedSchedule(
         "too large",
@@ -83,6 +84,39 @@ REFUSED_SCHEDULES = [
     ),
     RefusedSchedule(
         "phase with a blank", {"spec.template.lineage": {"phase": "a b"}}, "spec.template.lineage.phase", "a label"
+    ),
+    RefusedSchedule(
+        "race on a dataset that is not there", {"spec.race": {"dataset": "other"}}, "spec.race.dataset", "name of one"
+    ),
+    RefusedSchedule(
+        "race without outputs that stay",
+        {"spec.race": RACE, "spec.template.output": {"retain": True}},
+        "spec.race",
+        "write template.output.url",
+    ),
+    RefusedSchedule(
+        "race of several at once",
+        {"spec.race": RACE, "spec.checkpoints.policy": "EveryNew"},
+        "spec.race",
+        "checkpoints.maxPerTick: 1",
+    ),
+    RefusedSchedule(
+        "race beside an earlier start",
+        {"spec.race": RACE, "spec.concurrencyPolicy": "Allow"},
+        "spec.race",
+        "write concurrencyPolicy: Forbid",
+    ),
+    RefusedSchedule(
+        "race with random weights",
+        {"spec.race": RACE, "spec.template.rollout.loadFormat": "dummy"},
+        "spec.race",
+        "remove race",
+    ),
+    RefusedSchedule(
+        "race beside eight gates",
+        {"spec.race": RACE, "spec.template.gates": [{"anchor": "0.5", "dataset": "mbpp_reg"}] * 8},
+        "spec.race",
+        "write at most 7 there",
     ),
     RefusedSchedule(
         "test data",

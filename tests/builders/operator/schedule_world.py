@@ -158,14 +158,20 @@ class ScheduleWorld:
             self.job = replace(self.job, state="Succeeded", message=text)
 
     def end(
-        self, name: str | None = None, *, succeeded: bool = True, gate: Any = None, hours: float = 1.0
+        self,
+        name: str | None = None,
+        *,
+        succeeded: bool = True,
+        gate: Any = None,
+        hours: float = 1.0,
+        stopped_early: bool = False,
     ) -> "ScheduleWorld":
         """End a run, or all that are active, after so many hours on the GPUs."""
         for uid, run in self.runs.items():
             if not run.complete and name in {None, run.name}:
                 self.runs[uid] = replace(
                     run, complete=True, succeeded=succeeded, gate=gate, started=self.now - timedelta(hours=hours),
-                    released=self.now, completed=self.now, output_url=f"s3://evaluations/{run.name}",
+                    stopped_early=stopped_early, released=self.now, completed=self.now, output_url=f"s3://evaluations/{run.name}",
                 )  # fmt: skip
         return self
 

@@ -85,6 +85,17 @@ async def test_what_is_to_be_drawn_to_the_end_has_the_same_decision(tmp_path: Pa
     assert (summary["gate"]["decision"], summary["gate"]["decided_after"]) == ("FAIL", DECIDED_AFTER)
 
 
+@pytest.mark.parametrize(("solved", "decision"), [(range(PROBLEMS), "FAIL"), (range(0), "PASS")])
+async def test_a_gate_that_keeps_what_passes_stops_only_what_fails(
+    tmp_path: Path, solved: range, decision: str
+) -> None:
+    _, summary = await ended(a_run(tmp_path, solved, keepPassing=True), tmp_path)
+    assert summary["gate"]["decision"] == decision
+    assert summary["gate"]["decided_after"] < PROBLEMS
+    assert ("stoppedEarly" in summary) == (decision == "FAIL")
+    assert (summary["counts"]["samples"] == PROBLEMS) == (decision == "PASS")
+
+
 DECIDED_AFTER = 9
 """Of the baseline and the worker above: a number that follows from the order and the verdicts alone."""
 

@@ -36,6 +36,7 @@ SCHEDULE_COLUMNS: tuple[Column, ...] = (
     ("Last-Good", "string", ".status.good", "The newest checkpoint whose gates did not fail.", 0),
     ("Gate", "string", ".status.gate", "The gate of the newest checkpoint with results.", 0),
     ("Reason", "string", ".status.reason", "What the last start came to: see the conditions.", 0),
+    ("Best", "string", ".status.bestStep", "The best checkpoint of the race so far.", 1),
     ("Time-Zone", "string", ".spec.timeZone", "Of the schedule.", 1),
     ("Directory", "string", ".spec.checkpoints.url", "Where the checkpoints are.", 1),
     ("Age", "date", ".metadata.creationTimestamp", "Time since it was made.", 0),

@@ -9,12 +9,14 @@ from evalrun_api.v1alpha1 import (
     API_VERSION,
     KIND,
     SCHEDULE_KIND,
+    BestCheckpoint,
     EvalSchedule,
     EvalScheduleStatus,
     PendingMerge,
     Placement,
 )
-from evalrun_api.v1alpha1.gates import LAST_GOOD
+from evalrun_api.v1alpha1.gates import LAST_GOOD, Gate
+from evalrun_api.v1alpha1.schedule import Race
 from evalrun_cluster.objects import Object
 from evalrun_operator.resources.network import outside
 from evalrun_operator.resources.pods import CONTAINER_SECURITY, USER, claim_volumes, pod_security
@@ -266,11 +268,13 @@ def merged_run(schedule: EvalSchedule, one: PendingMerge) -> Object:
 
 
 def _resolve_gates(schedule: EvalSchedule, spec: Object) -> None:
-    """Replace LastGood in the gates by the last good checkpoint. Without such a checkpoint these gates are left out.
+    """Replace LastGood in the gates by the last good checkpoint, and add the race's gate against the best one. Without
+    such a checkpoint these gates are left out.
 
     By the URL of its outputs, which outlives the run; by the run's name only if it has no URL.
     """
-    good = None if schedule.status is None else schedule.status.last_good
+    status = schedule.status or EvalScheduleStatus()
+    good = status.last_good
     place = None if good is None else good.output_url or run_name(schedule.metadata.name, good.digest)
 
     def resolved(gate: Object) -> Object | None:
@@ -279,10 +283,25 @@ def _resolve_gates(schedule: EvalSchedule, spec: Object) -> None:
         return None if place is None else {**gate, "baseline": place}
 
     gates = [found for gate in spec.get("gates", ()) if (found := resolved(gate)) is not None]
+    if schedule.spec.race is not None and status.best is not None:
+        gates.append(race_gate(schedule.spec.race, status.best, schedule.spec.allow_test_role))
     if gates:
         spec["gates"] = gates
     else:
         spec.pop("gates", None)
+
+
+def race_gate(race: Race, best: BestCheckpoint, allow_test_role: Sequence[str]) -> Object:
+    """Return the gate that a checkpoint passes if it is at least as good as the best one so far."""
+    gate = Gate(
+        baseline=best.output_url,
+        dataset=race.dataset,
+        sequential=True,
+        keep_passing=True,
+        confidence=race.confidence,
+        allow_test_role=[name for name in allow_test_role if name == race.dataset],
+    )
+    return gate.to_wire()
 
 
 def _labels(schedule: EvalSchedule) -> dict[str, str]:

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from evalrun_api import names
 from evalrun_api.checkpoint_listing import ListingAnswer, ReadyCheckpoint, UnreadableAnswerError, decode_answer
 from evalrun_api.v1alpha1 import (
+    BestCheckpoint,
     EvalSchedule,
     EvalScheduleSpec,
     EvalScheduleStatus,
@@ -90,7 +91,9 @@ def decide(schedule: EvalSchedule, observed: ObservedSchedule, now: datetime) ->
     if observed.refusal:
         return _refuse(schedule, before, observed.refusal, now)
     observed = replace(observed, runs=own_runs(schedule.metadata.name, before, observed.runs))
-    work = _Pass(schedule, cron, observed, now, taken_over(healed(schedule, before), observed.runs, cron, now))
+    known = taken_over(healed(schedule, before), observed.runs, cron, now, races=schedule.spec.race is not None)
+    work = _Pass(schedule, cron, observed, now, known)
+    _tell_best(work, before.best)
     work.says[Kind.ACCEPTED] = ScheduleText("True", Why.SPEC_ACCEPTED, "")
     suspended = schedule.spec.suspend
     work.says[Kind.SUSPENDED] = (
@@ -330,6 +333,22 @@ def _start(work: _Pass, start: OpenStart, chosen: list[ReadyCheckpoint]) -> None
     work.tell(str(Why.RUNS_STARTED), text)
 
 
+def _tell_best(work: _Pass, before: BestCheckpoint | None) -> None:
+    """Report another best checkpoint of a race, and those that cannot be told apart from it."""
+    best = work.status.best
+    if best is None:
+        return
+    if before is None or before.digest != best.digest:
+        beaten = "the first with results" if before is None else f"not behind step {before.step}"
+        work.tell("BestChanged", f"step {best.step} is the best checkpoint so far: {beaten}; {best.url}")
+    for step in best.rivals:
+        if before is None or step not in before.rivals:
+            work.warn(
+                "NotToldApart",
+                f"step {step} cannot be told apart from the best one of its time: see its run's condition GatePassed",
+            )
+
+
 def _tell_troubles(work: _Pass, answer: ListingAnswer) -> None:
     """Record which checkpoints get no run for now, and report each newly broken checkpoint."""
     told = {(one.name, one.reason) for one in work.status.troubled}
@@ -358,6 +377,7 @@ def _forget_history(work: _Pass) -> None:
         return
     going = outdated(work.spec, before, work.observed.runs)
     # What was good, and its results, are remembered in the status as well: the objects may go.
-    known = before.model_copy(update={"conditions": []})
-    if going and taken_over(known, work.observed.runs, work.cron, work.now).last_good == before.last_good:
+    races = work.spec.race is not None
+    known = taken_over(before, work.observed.runs, work.cron, work.now, races=races)
+    if going and (known.last_good, known.best) == (before.last_good, before.best):
         work.decision = replace(work.decision, delete_runs=(*work.decision.delete_runs, *going))

@@ -8,6 +8,8 @@ from decimal import Decimal
 from evalrun_api.v1alpha1 import (
     MAX_EVALUATED,
     MAX_MERGES,
+    MAX_RIVALS,
+    BestCheckpoint,
     Checkpoint,
     EvalSchedule,
     EvalScheduleStatus,
@@ -76,17 +78,21 @@ def healed(schedule: EvalSchedule, status: EvalScheduleStatus) -> EvalScheduleSt
     names = {(run_name(name, digest), step) for step, digest in known}
     high = -1 if evaluated.high_water_step is None else evaluated.high_water_step
     last, good, latest = status.last_checkpoint, status.last_good, status.latest_result
+    best = None if schedule.spec.race is None else status.best
     if last is None or (last.step > high and (last.step, last.digest) not in known):
         step, digest = max(known, default=(-1, ""))
         last = Checkpoint(url=schedule.spec.checkpoints.url, step=step, digest=digest) if digest else None
     if good is not None and good.step > high and (good.step, good.digest) not in known:
         good = None
+    if best is not None and best.step > high and (best.step, best.digest) not in known:
+        best = None
     if latest is not None and latest.step > high and (latest.run, latest.step) not in names:
         latest = None
     usage = [one for one in status.usage if one.run.startswith((f"{name}-", DELETED_RUNS))]
     return status.model_copy(
         update={
-            "evaluated": evaluated, "last_checkpoint": last, "last_good": good, "latest_result": latest, "usage": usage
+            "evaluated": evaluated, "last_checkpoint": last, "last_good": good, "best": best,
+            "latest_result": latest, "usage": usage,
         }
     )  # fmt: skip
 
@@ -133,7 +139,7 @@ def newest(before: Checkpoint | None, step: int, url: str, digest: str) -> Check
 
 
 def taken_over(
-    status: EvalScheduleStatus, runs: Sequence[ScheduledRun], cron: Cron, now: datetime
+    status: EvalScheduleStatus, runs: Sequence[ScheduledRun], cron: Cron, now: datetime, *, races: bool
 ) -> EvalScheduleStatus:
     """Return the status with the facts learnt from the runs. Applying the same runs twice changes nothing."""
     runs = sorted(runs, key=lambda run: (run.created, run.name))
@@ -146,6 +152,7 @@ def taken_over(
             "last_checkpoint": last,
             "active": sorted(run.name for run in runs if not run.complete and not run.gone)[:MAX_ACTIVE],
             "last_good": _last_good(status.last_good, runs),
+            "best": _best(status.best, runs) if races else None,
             "latest_result": _latest_result(status.latest_result, runs),
             "usage": _usage(status.usage, runs, cron, now),
             "last_run_gpu_hours": _last_measured(runs, now) or status.last_run_gpu_hours,
@@ -169,6 +176,24 @@ def _last_good(before: GoodCheckpoint | None, runs: Iterable[ScheduledRun]) -> G
         good = run.succeeded and run.gate != "False"
         if good and (before is None or run.step >= before.step):
             before = GoodCheckpoint(url=run.url, step=run.step, digest=run.digest, output_url=run.output_url)
+    return before
+
+
+def _best(before: BestCheckpoint | None, runs: Iterable[ScheduledRun]) -> BestCheckpoint | None:
+    """Return the best checkpoint of a race: the first with results, then whichever passes the gate against it.
+
+    A run that was compared with an earlier best one, since both were asked for at once, says nothing about this one.
+    """
+    for run in runs:
+        if not run.succeeded or run.gate == "False" or run.stopped_early or run.output_url is None:
+            continue
+        if before is None or (run.raced_against == before.output_url and run.gate != "Unknown"):
+            rivals = [] if before is None else before.rivals
+            before = BestCheckpoint(
+                url=run.url, step=run.step, digest=run.digest, output_url=run.output_url, rivals=rivals
+            )
+        elif run.raced_against == before.output_url and run.step not in before.rivals:
+            before = before.model_copy(update={"rivals": [*before.rivals, run.step][-MAX_RIVALS:]})
     return before
 
 

@@ -38,6 +38,9 @@ class ScheduledRun:
     succeeded: bool = False
     gate: Answer | None = None
     """The gate's condition; None without a gate."""
+    raced_against: str | None = None
+    """The baseline of its gates that keep what passes: a race's."""
+    stopped_early: bool = False
     output_url: str | None = None
     gpus: int = 0
     started: datetime | None = None
@@ -112,6 +115,8 @@ def scheduled_run(manifest: Mapping[str, Any]) -> ScheduledRun | None:
         complete=complete,
         succeeded=_answer(status, ConditionType.SUCCEEDED) == "True",
         gate=_answer(status, ConditionType.GATE_PASSED),
+        raced_against=next((gate.baseline for gate in run.spec.gates if gate.keep_passing), None),
+        stopped_early=bool(status.stopped_early),
         output_url=status.output_url,
         gpus=0 if rollout is None else rollout.initial_replicas * rollout.gpus_per_replica,
         started=status.start_time,

@@ -56,6 +56,7 @@ def shown_columns(status: EvalScheduleStatus, cron: Cron) -> EvalScheduleStatus:
         update={
             "checkpoint": None if last is None else f"step {last.step}",
             "good": None if good is None else f"step {good.step}",
+            "best_step": None if status.best is None else f"step {status.best.step}",
             "gate": None if gate is None or gate.reason == Why.NOT_YET else gate.reason,
             "next": None if following is None else cron.shown(following)[:64],
         }

@@ -35,6 +35,10 @@ FORGOTTEN: Final[dict[str, str]] = {"gates_asked": "", "gates_decided": ""}
 """Facts reset by `rejudge`: the new verdicts decide again, on the run's problems."""
 
 
+_NOT_ASKED: Final = {"stopEarly", "keepPassing", "baseline"}
+"""Fields of a gate that decide nothing about its answer: of the baseline, its results do."""
+
+
 @dataclass(frozen=True)
 class WatchedGate:
     """A sequential gate and its baseline."""
@@ -53,7 +57,7 @@ class WatchedGate:
     def fingerprint(self) -> str:
         """A digest of the gate and of its baseline's results."""
         known = {} if self.totals is None else self.totals.problems
-        asked = {key: value for key, value in self.gate.to_wire().items() if key not in {"stopEarly", "baseline"}}
+        asked = {key: value for key, value in self.gate.to_wire().items() if key not in _NOT_ASKED}
         rows = [
             [key, each.outcomes.judged, each.outcomes.accepted, each.pass_ratio_sum, sorted(each.statuses.items())]
             for key, each in sorted(known.items())
@@ -200,7 +204,9 @@ class GateWatch:
 
     def _has_stopped(self, place: int, gate: Gate) -> bool:
         decision = self.decided.get(place)
-        return gate.may_stop and decision is not None and decision.decided_after is not None
+        if not gate.may_stop or decision is None or decision.decided_after is None:
+            return False
+        return not (gate.keep_passing and decision.decision is GateDecision.PASS)
 
     def _position_after(self, place: int, number: int) -> int:
         """Return the number of problems, in drawing order, that include those which decided a gate."""

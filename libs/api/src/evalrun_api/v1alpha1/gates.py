@@ -28,6 +28,8 @@ _METRICS: Final = (*gate_metrics(falls=False), *gate_metrics(falls=True))
 GATE_METRICS: Final = sorted(_METRICS, key=lambda metric: bool(metric.number))
 """The metrics by which a gate may decide, those with a k or a turn last."""
 
+MAX_GATES: Final = 8
+"""Of a run."""
 LAST_GOOD: Final = "LastGood"
 """A baseline that a schedule fills in."""
 
@@ -136,6 +138,11 @@ class Gate(ApiModel):
         description="For a sequential gate: cancel the remaining work once every gate has decided. false: run "
         "everything.",
     )
+    keep_passing: bool = Field(
+        default=False,
+        description="For a sequential gate with stopEarly: cancel the remaining work only of a run that fails. One "
+        "that passes is measured whole, and can be a baseline.",
+    )
     expected_range: ExpectedRange | None = Field(
         None,
         description="The range of plausible values for the run's own figure. Outside of it the gate is inconclusive "
@@ -168,6 +175,11 @@ class Gate(ApiModel):
             "a sequential gate is about one dataset, whose problems come in an order of chance: write a gate for each, "
             "or sequential: false",
             ".sequential",
+        ),
+        Rule(
+            "!self.keepPassing || (self.sequential && self.stopEarly)",
+            "keepPassing says which runs are not stopped early: write sequential: true, or remove keepPassing",
+            ".keepPassing",
         ),
     )
 

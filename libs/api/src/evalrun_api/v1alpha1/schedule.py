@@ -1,6 +1,6 @@
 """The EvalSchedule: looks for new checkpoints at scheduled times and evaluates each of them once."""
 
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field
@@ -16,6 +16,7 @@ from evalrun_api.api_model import (
     list_type,
 )
 from evalrun_api.v1alpha1.evalrun import API_VERSION, HOST_NAME_RULE, ObjectMeta
+from evalrun_api.v1alpha1.gates import MAX_GATES
 from evalrun_api.v1alpha1.schedule_status import EvalScheduleStatus
 from evalrun_api.v1alpha1.spec import ADAPTER_RULE, NO_LAST_GOOD_RULE, EvalRunSpec
 
@@ -23,6 +24,9 @@ SCHEDULE_KIND: Final = "EvalSchedule"
 MAX_SCHEDULE_NAME: Final = 19
 """A run is called SCHEDULE-DIGEST, with 10 hexadecimal digits, and an EvalRun's name has at most 30 characters."""
 MAX_PER_TICK: Final = 16
+MAX_RACE: Final = 100
+RACE_ERROR: Final = Decimal("0.05")
+"""The probability with which a race may lose the best checkpoint."""
 
 
 class Checkpoints(ApiModel):
@@ -129,6 +133,25 @@ class Merge(ApiModel):
     )
 
 
+class Race(ApiModel):
+    """Finds the best checkpoint: each one is compared with the best so far, and stopped once it is clearly behind."""
+
+    dataset: DatasetName = Field(description="The dataset of the template whose accepted_at_1 decides.")
+    checkpoints: int = Field(
+        10,
+        ge=2,
+        le=MAX_RACE,
+        description="Number of checkpoints among which the best one is lost with a probability of at most 5 %. The "
+        "more, the later each is decided.",
+    )
+
+    @property
+    def confidence(self) -> str:
+        """Of one comparison. The best takes part in at most `checkpoints`, each wrong to its loss with half of
+        1 - confidence."""
+        return str((1 - 2 * RACE_ERROR / self.checkpoints).quantize(Decimal("0.0001"), ROUND_CEILING))
+
+
 class TemplateModel(ApiModel):
     """Options for loading each checkpoint; the path is the checkpoint's own."""
 
@@ -230,6 +253,7 @@ class EvalScheduleSpec(ApiModel):
         None, description="Merge verl's FSDP shards; unset: such a checkpoint counts as broken."
     )
     budget: DailyBudget | None = Field(None, description="Limit on what the schedule may use; unset: no limit.")
+    race: Race | None = Field(None, description="Find the best checkpoint; unset: measure each one whole.")
     allow_test_role: list[DatasetName] = Field(
         [],
         max_length=64,
@@ -251,6 +275,33 @@ class EvalScheduleSpec(ApiModel):
             "with retain alone each run's results lie on a volume of its own, which nobody finds without the run: "
             "write template.output.url or successfulRunsHistoryLimit above 0",
             ".template.output",
+        ),
+        Rule(
+            "!has(self.race) || self.template.datasets.exists(d, d.name == self.race.dataset)",
+            "is no dataset of the template: write the name of one",
+            ".race.dataset",
+        ),
+        Rule(
+            "!has(self.race) || has(self.template.output.url)",
+            "a race compares with the results of the best checkpoint so far: write template.output.url",
+            ".race",
+        ),
+        Rule(
+            "!has(self.race) || (self.concurrencyPolicy == 'Forbid' && (self.checkpoints.policy == 'Latest' || "
+            "self.checkpoints.maxPerTick == 1))",
+            "a race compares one checkpoint after another: write concurrencyPolicy: Forbid and, with EveryNew, "
+            "checkpoints.maxPerTick: 1",
+            ".race",
+        ),
+        Rule(
+            "!has(self.race) || !has(self.template.rollout) || self.template.rollout.loadFormat != 'dummy'",
+            "figures of dummy weights are worthless: remove race, or write loadFormat: auto",
+            ".race",
+        ),
+        Rule(
+            f"!has(self.race) || size(self.template.gates) < {MAX_GATES}",
+            f"a race adds a gate to those of the template: write at most {MAX_GATES - 1} there",
+            ".race",
         ),
     )
 

@@ -16,6 +16,7 @@ MAX_TROUBLED = 16
 MAX_ACTIVE = 64
 MAX_MERGES = 16
 MAX_USAGE = 64
+MAX_RIVALS = 16
 
 
 class ScheduleCondition(StrEnum):
@@ -139,6 +140,18 @@ class GoodCheckpoint(Checkpoint):
     output_url: Place | None = Field(None, alias="outputURL", description="Where its results are.")
 
 
+class BestCheckpoint(GoodCheckpoint):
+    """The best checkpoint of a race so far."""
+
+    rivals: list[Step] = Field(
+        [],
+        max_length=MAX_RIVALS,
+        description="Steps of the newest checkpoints that could not be told apart from the best one of their time: "
+        "answers were not judged.",
+        json_schema_extra=list_type("set"),
+    )
+
+
 class EvaluatedDigest(ApiModel):
     """A checkpoint that has a run."""
 
@@ -254,6 +267,9 @@ class EvalScheduleStatus(ApiModel):
     last_good: GoodCheckpoint | None = Field(
         None, description="The newest checkpoint with results whose gates did not fail."
     )
+    best: BestCheckpoint | None = Field(
+        None, description="With race: the best checkpoint so far. A later one that is as good takes its place."
+    )
     latest_result: LatestResult | None = Field(None, description="The newest checkpoint with results.")
     troubled: list[TroubledCheckpoint] = Field(
         [],
@@ -272,6 +288,7 @@ class EvalScheduleStatus(ApiModel):
     )
     checkpoint: Annotated[str, Field(max_length=64)] | None = Field(None, description="For the column CHECKPOINT.")
     good: Annotated[str, Field(max_length=64)] | None = Field(None, description="For the column LAST-GOOD.")
+    best_step: Annotated[str, Field(max_length=64)] | None = Field(None, description="For the column BEST.")
     gate: Annotated[str, Field(max_length=64)] | None = Field(None, description="For the column GATE.")
     next: Annotated[str, Field(max_length=64)] | None = Field(None, description="For the column NEXT, in timeZone.")
 

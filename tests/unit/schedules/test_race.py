@@ -1,0 +1,116 @@
+"""A schedule that races its checkpoints: which one is the best, what each is compared with, and what heals."""
+
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.operator.schedule_world import ScheduleWorld, evalschedule, write_checkpoint
+
+from evalrun_api.manifest import find_problems
+from evalrun_api.v1alpha1 import BestCheckpoint
+from evalrun_api.v1alpha1.schedule import Race
+from evalrun_operator.schedules.objects import race_gate
+
+
+def a_race(root: Path, changes: dict[str, Any] | None = None) -> ScheduleWorld:
+    return ScheduleWorld(root, evalschedule({"spec.race": {"dataset": "mbpp_reg"}, **(changes or {})}))
+
+
+def nights(race: ScheduleWorld, root: Path, gates: list[str | None], **ends: Any) -> ScheduleWorld:
+    """Let a checkpoint come each night and end with this condition of its gates."""
+    for gate in gates:
+        write_checkpoint(root, 10 * (len(race.made) + 1), race.now)
+        race.wait(hours=24).end(gate=gate, **ends)
+    return race.settle()
+
+
+@pytest.mark.parametrize(
+    ("gates", "best", "rivals"),
+    [
+        ([None], 10, []),
+        ([None, "True"], 20, []),
+        ([None, "False"], 10, []),
+        ([None, "Unknown"], 10, [20]),
+        ([None, "Unknown", "False", "Unknown"], 10, [20, 40]),
+        ([None, "Unknown", "True"], 30, [20]),
+        ([None, "True", "False", "True", "False"], 40, []),
+        (["False", "True"], 20, []),  # another gate refused the first one
+    ],
+)
+def test_the_best_is_whichever_passes_against_the_best_so_far(
+    tmp_path: Path, gates: list[str | None], best: int, rivals: list[int]
+) -> None:
+    found = nights(a_race(tmp_path), tmp_path, gates).status.best
+    assert found is not None
+    assert (found.step, found.rivals) == (best, rivals)
+
+
+def test_each_checkpoint_is_compared_with_the_best_of_its_time(tmp_path: Path) -> None:
+    race = nights(a_race(tmp_path), tmp_path, [None, "True", "False", "True"])
+    names = [made.partition("@")[0] for made in race.made]
+    against = {run.name: run.raced_against for run in race.runs.values()}
+    places = [f"s3://evaluations/{name}" for name in names]
+    assert [against[name] for name in names if name in against] == [places[0], places[1], places[1]]
+    assert [message.partition(":")[0] for reason, message in race.events if reason == "BestChanged"] == [
+        f"step {step} is the best checkpoint so far" for step in (10, 20, 40)
+    ]
+
+
+def test_what_was_stopped_early_is_no_baseline(tmp_path: Path) -> None:
+    race = a_race(tmp_path)
+    write_checkpoint(tmp_path, 10, race.now)
+    race.wait(hours=24)
+    assert nights(race, tmp_path, [], stopped_early=True).status.best is None
+
+
+def test_a_run_that_was_compared_with_an_earlier_best_is_no_candidate(tmp_path: Path) -> None:
+    race = nights(a_race(tmp_path), tmp_path, [None])
+    write_checkpoint(tmp_path, 20, race.now)
+    race.wait(hours=24)
+    write_checkpoint(tmp_path, 30, race.now - timedelta(hours=1))
+    race.trigger("now").settle()  # beside the one of step 20, which has not ended
+    by_step = {run.step: run for run in race.runs.values()}
+    assert by_step[20].raced_against == by_step[30].raced_against
+    race.end(by_step[20].name, gate="True").settle()
+    race.end(by_step[30].name, gate="True").settle()
+    assert race.status.best is not None
+    assert (race.status.best.step, race.status.best.rivals) == (20, [])
+
+
+def test_the_best_outlives_its_run_and_the_end_of_the_race_forgets_it(tmp_path: Path) -> None:
+    race = nights(a_race(tmp_path, {"spec.successfulRunsHistoryLimit": 1}), tmp_path, [None, "False", "False"])
+    assert {run.step for run in race.runs.values()} == {30}
+    assert race.status.best is not None
+    assert race.status.best.step == 10
+    assert race.status.best_step == "step 10"
+    assert race.change(race=None).settle().status.best is None
+
+
+def test_a_best_checkpoint_that_was_never_evaluated_is_forgotten(tmp_path: Path) -> None:
+    race = nights(a_race(tmp_path), tmp_path, [None])
+    evil = BestCheckpoint(url="pvc://evil/own", step=999, digest="f" * 20, output_url="s3://evil")
+    race.schedule = race.schedule.model_copy(update={"status": race.status.model_copy(update={"best": evil})})
+    best = race.settle().status.best
+    assert best is not None
+    assert best.step == 10
+
+
+@pytest.mark.parametrize("count", [2, 3, 7, 10, 100])
+def test_a_race_spends_at_most_five_percent_on_all_comparisons_of_the_best(count: int) -> None:
+    confidence = Decimal(Race(dataset="mbpp_reg", checkpoints=count).confidence)
+    assert (1 - confidence) / 2 * count <= Decimal("0.05")
+    assert confidence <= Decimal("0.999")
+
+
+def test_the_gate_of_a_race_is_one_that_a_run_may_have(tmp_path: Path) -> None:
+    race = nights(a_race(tmp_path, {"spec.allowTestRole": ["mbpp_reg"]}), tmp_path, [None])
+    best = race.status.best
+    assert best is not None
+    manifest = {"spec.template.gates": [race_gate(Race(dataset="mbpp_reg"), best, ["mbpp_reg", "other"])]}
+    schedule = evalschedule(manifest)
+    assert find_problems(schedule.to_wire(), place="cluster") == []
+    (gate,) = schedule.spec.template.gates
+    assert (gate.sequential, gate.keep_passing, gate.allow_test_role) == (True, True, ["mbpp_reg"])
+    assert (gate.baseline, gate.min_gain) == (best.output_url, 0.0)
