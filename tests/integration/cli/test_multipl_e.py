@@ -2,30 +2,36 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from builders.command_line import evalrun, results
 from builders.judge.sandbox import require_compiler
+from builders.multipl_e import ROWS
 
-ROWS: dict[str, dict[str, Any]] = {
-    "g++": {
-        "name": "HumanEval_0_twice", "language": "cpp", "stop_tokens": ["\n}"],
-        "prompt": "#include<assert.h>\n#include<cstdlib>\n// Twice x.\nlong twice(long x) {\n",
-        "tests": "}\nint main() {\n    auto candidate = twice;\n    assert(candidate((2)) == (4));\n}\n",
-    },
-    "node": {
-        "name": "HumanEval_0_twice", "language": "js", "stop_tokens": ["\nfunction ", "\n/*", "\n//", "\nconsole.log"],
-        "prompt": "//Twice x.\nfunction twice(x){\n",
-        "tests": "const assert = require('node:assert');\n\n\nfunction test() {\n  let candidate = twice;\n"
-        "  assert.deepEqual(candidate(2),4);\n}\n\ntest();",
-    },
-    "rustc": {
-        "name": "HumanEval_0_twice", "language": "rs", "stop_tokens": ["\n}"],
-        "prompt": "/// Twice x.\nfn twice(x: isize) -> isize {\n",
-        "tests": "}\n\nfn main() {\n    let candidate = twice;\n    assert_eq!(candidate(2), 4);\n}\n",
-    },
-}  # fmt: skip
+GO_PROGRAM = """```go
+package main
+
+import (
+\t"fmt"
+\tm "math" // for Abs
+)
+
+func twice(x int) int {
+\treturn 2 * int(m.Abs(float64(x)))
+}
+
+func main() {
+\tfmt.Println(twice(3))
+}
+```"""
+GO_FUNCTION = """```go
+import "strconv"
+
+func twice(x int) int {
+\ty, _ := strconv.Atoi("2")
+\treturn y * x
+}
+```"""
 ANSWERS = {
     "g++": [
         ("```cpp\nlong twice(long x) {\n    return 2 * x;\n}\n```", "auto", "success"),
@@ -41,6 +47,52 @@ ANSWERS = {
         ("    return 3 * x;\n}", "append", "wrong_answer"),
         ("    process.exit(0);\n}", "append", "wrong_answer"),
         ("    return y;\n}", "append", "runtime_error"),
+    ],
+    "tsc": [
+        ("```ts\nfunction twice(x: number): number {\n  return 2 * x;\n}\n```", "auto", "success"),
+        (
+            "```typescript\nexport const twice = (x: number): number => 2 * x;\nconsole.log(twice(3));\n```",
+            "auto",
+            "success",
+        ),
+        ("    return 2 * x;\n}\n\nfunction broken(", "append", "success"),
+        ("    return 3 * x;\n}", "append", "wrong_answer"),
+        ("    process.exit(0);\n}", "append", "wrong_answer"),
+        ("    return y;\n}", "append", "runtime_error"),
+        ("    return 2 * ;\n}", "append", "syntax_error"),
+    ],
+    "go": [
+        (GO_PROGRAM, "auto", "success"),
+        (GO_FUNCTION, "auto", "success"),
+        ("    return 2 * x\n}\n\nfunc main() {\n    broken", "append", "success"),
+        ("    return 3 * x\n}", "append", "wrong_answer"),
+        ("    return []int{}[x]\n}", "append", "runtime_error"),
+        ("    return 2 * y\n}", "append", "syntax_error"),
+    ],
+    "lua5.4": [
+        ("```lua\nlocal function twice(x)\n  return 2 * x\nend\nprint(twice(3))\n```", "auto", "success"),
+        ("```lua\ntwice = function(x)\n  return x + x\nend\n```", "auto", "success"),
+        ("    return 2 * x\nend\n\nlocal broken = (", "append", "success"),
+        ("    return 3 * x\nend", "append", "wrong_answer"),
+        ("    os.exit(0)\nend", "append", "runtime_error"),  # LuaUnit takes it for an error
+        ("    return x.y.z\nend", "append", "runtime_error"),
+        ("    return 2 *\nend", "append", "runtime_error"),
+    ],
+    "php": [
+        ("```php\n<?php\nfunction twice($x) {\n  return 2 * $x;\n}\necho twice(3);\n?>\n```", "auto", "success"),
+        ("```php\nfunction twice(int $x): int {\n  return $x + $x;\n}\n```", "auto", "success"),
+        ("    return 2 * $x;\n}\n\nfunction broken(", "append", "success"),
+        ("    return 3 * $x;\n}", "append", "wrong_answer"),
+        ("    exit(0);\n}", "append", "wrong_answer"),
+        ("    return nothing($x);\n}", "append", "runtime_error"),
+    ],
+    "ruby": [
+        ("```ruby\ndef twice(x)\n  2 * x\nend\n\nputs twice(3)\n```", "auto", "success"),
+        ("```rb\nrequire 'set'\n\ndef twice(x) = x + x\n```", "auto", "success"),
+        ("  2 * x\nend\n\ndef broken(", "append", "success"),
+        ("  3 * x\nend", "append", "wrong_answer"),
+        ("  exit(0)\nend", "append", "wrong_answer"),
+        ("  nothing(x)\nend", "append", "runtime_error"),
     ],
     "rustc": [
         ("```rust\nfn twice(x: isize) -> isize {\n    2 * x\n}\n\nfn main() {}\n```", "auto", "success"),

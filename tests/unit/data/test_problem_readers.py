@@ -317,10 +317,13 @@ def test_bigcodebench_is_asked_by_either_prompt_and_runs_after_the_complete_one(
             "has no field 'test_cases': the subset default has no tests: take one of the subsets 1x to 5x",
         ),
         (
-            {**MULTIPL_E, "language": "lua"},
-            "MultiPL-E in 'lua' is not supported, only in cpp, js, rs; use MultiPL-E's own",
+            {**MULTIPL_E, "language": "jl"},
+            "MultiPL-E in 'jl' is not supported, only in cpp, go, js, lua, php, rb, rs, ts; use MultiPL-E's own",
         ),
-        ({**MULTIPL_E, "language": "py"}, "MultiPL-E in 'py' is not supported, only in cpp, js, rs; read"),
+        (
+            {**MULTIPL_E, "language": "py"},
+            "MultiPL-E in 'py' is not supported, only in cpp, go, js, lua, php, rb, rs, ts; read",
+        ),
         ({**MULTIPL_E, "tests": "int main() {}"}, "field 'tests' is not MultiPL-E's for cpp: '}', then 'int main() {'"),
         (
             {**MULTIPL_E, "tests": MULTIPL_E["tests"].replace("assert", "return 0; assert")},

@@ -17,7 +17,12 @@ every {import_word} that it needs, and without {left_out}.
 """
 
 _WORDS = {
+    "go": {"import_word": "import", "left_out": "a main function"},
     "javascript": {"import_word": "require", "left_out": "tests"},
+    "lua": {"import_word": "require", "left_out": "tests"},
+    "php": {"import_word": "use", "left_out": "tests"},
+    "ruby": {"import_word": "require", "left_out": "tests"},
+    "typescript": {"import_word": "import", "left_out": "tests"},
     "rust": {"import_word": "use", "left_out": "a main function"},
 }
 _OTHER_WORDS = {"import_word": "include", "left_out": "a main function"}
@@ -35,7 +40,7 @@ class MainTest(GroundTruth):
     prompt: str
     """Ends within the function that the answer completes."""
     main: str
-    """The whole function `int main() { ... }` or `fn main() { ... }`; in JavaScript what ends with `test();`."""
+    """All of what asserts, as the data set has it: a `main` in C++ and Rust, and elsewhere what calls the tests."""
     entry_point: str
 
     @classmethod

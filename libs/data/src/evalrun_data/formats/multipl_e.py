@@ -1,4 +1,4 @@
-"""MultiPL-E's rows: HumanEval and MBPP translated to other languages, of which three are judged.
+"""MultiPL-E's rows: HumanEval and MBPP translated to other languages, of which eight are judged.
 
 In C++ and Rust the prompt ends within a function, and the published tests begin with the brace that closes it.
 """
@@ -22,6 +22,8 @@ class _Tests:
     main: re.Pattern[str]
     """All of the field; its group is what is judged by."""
     candidate: re.Pattern[str]
+    leaves: re.Pattern[str] | None = None
+    """What may leave a function or the process: the way in which all of them are called."""
     shape: str
 
 
@@ -34,11 +36,39 @@ _TESTS: Final[Mapping[str, _Tests]] = MappingProxyType(
             candidate=re.compile(r"\bauto\s+candidate\s*=\s*([A-Za-z_]\w*)\s*;"),
             shape="'}', then 'int main() {', 'auto candidate = NAME;', asserts, '}'",
         ),
+        "go": _Tests(
+            language="go",
+            main=re.compile(r"\s*(func Test\w*\(t \*testing\.T\) \{.*\})\s*", re.DOTALL),
+            candidate=re.compile(r"\bcandidate\s*:=\s*([A-Za-z_]\w*)"),
+            shape="'func TestNAME(t *testing.T) {', 'candidate := NAME', a table of tests, '}'",
+        ),
         "js": _Tests(
             language="javascript",
             main=re.compile(r"\s*(const assert = require\('node:assert'\);.*\btest\(\);)\s*", re.DOTALL),
             candidate=_LET,
             shape="const assert = require('node:assert');, then test() with 'let candidate = NAME;', then test();",
+        ),
+        "lua": _Tests(
+            language="lua",
+            main=re.compile(r"\s*(lu = require\('luaunit'\).*os\.exit\(lu\.LuaUnit\.run\(\)\))\s*", re.DOTALL),
+            candidate=re.compile(r"\blocal\s+candidate\s*=\s*([A-Za-z_]\w*)"),
+            leaves=re.compile(r"os\.exit\(lu\.LuaUnit\.run\(\)\)\s*\Z"),
+            shape="lu = require('luaunit'), a function with 'local candidate = NAME', then os.exit(lu.LuaUnit.run())",
+        ),
+        "php": _Tests(
+            language="php",
+            main=re.compile(r"\s*(function candidate\(\.\.\.\$args\) \{.*\btest\(\);)\s*", re.DOTALL),
+            candidate=re.compile(r"function candidate\(\.\.\.\$args\) \{\s*return ([A-Za-z_]\w*)\("),
+            leaves=re.compile(r"\breturn [A-Za-z_]\w*\(\.\.\.\$args\);"),
+            shape="function candidate(...$args) that returns NAME(...$args), then test() with exceptions, then test();",
+        ),
+        "rb": _Tests(
+            language="ruby",
+            main=re.compile(
+                r"\s*(require 'test/unit'\s+class TestHumanEval < Test::Unit::TestCase\b.*\bend)\s*", re.DOTALL
+            ),
+            candidate=re.compile(r"\bcandidate\s*=\s*method\(:([A-Za-z_]\w*)\)"),
+            shape="require 'test/unit', then class TestHumanEval with 'candidate = method(:NAME)' and assertions",
         ),
         "rs": _Tests(
             language="rust",
@@ -46,9 +76,19 @@ _TESTS: Final[Mapping[str, _Tests]] = MappingProxyType(
             candidate=_LET,
             shape="'}', then 'fn main() {', 'let candidate = NAME;', asserts, '}'",
         ),
+        "ts": _Tests(
+            language="typescript",
+            main=re.compile(
+                r"\s*(declare var require: any;\s*const assert = require\('node:assert'\);.*\btest\(\);)\s*", re.DOTALL
+            ),
+            candidate=_LET,
+            shape="declare var require: any;, then as in js",
+        ),
     }
 )
 """By MultiPL-E's name of the language."""
+
+_OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType({"go_test.go": "go"})
 
 _LEAVES: Final = re.compile(r"\b(?:return|_?exit|_Exit|quick_exit)\b")
 
@@ -66,6 +106,7 @@ def parse_multipl_e(row: Row, dataset: str | None) -> Problem:
         dataset: the dataset asked for.
     """
     language = row.name("language")
+    language = _OTHER_NAMES.get(language, language)
     form = _TESTS.get(language)
     if form is None:
         raise row.error(
@@ -80,7 +121,7 @@ def parse_multipl_e(row: Row, dataset: str | None) -> Problem:
     main, called = form.main.fullmatch(tests), form.candidate.search(tests)
     if main is None or called is None:
         raise row.error(f"field 'tests' is not MultiPL-E's for {language}: {form.shape}")
-    if left := _LEAVES.search(tests):
+    if left := _LEAVES.search(tests if form.leaves is None else form.leaves.sub("", tests)):
         raise row.error(
             f"field 'tests' has '{left[0]}': a main that can end before its last line does not show that all ran"
         )

@@ -18,9 +18,11 @@ _SYSTEM_READABLE = (
 _TOOLCHAIN = ("/usr/bin", "/usr/lib", "/usr/lib64", "/usr/libexec", "/usr/local/lib", "/lib", "/lib64", "/bin")
 _HEADERS = ("/usr/include", "/usr/local/include", "/usr/share")
 """What compilers read: Debian's Go has its standard library in the last."""
-_INTERPRETERS_READ = ("/etc/ssl/openssl.cnf", "/usr/share/nodejs", "/etc/java-17-openjdk", "/etc/java-21-openjdk")
-"""Node does not start without the first. Debian's Node keeps parts of its library in the second, and its Java settings
-in the others."""
+_INTERPRETERS_READ = (
+    "/etc/ssl/openssl.cnf", "/usr/share/nodejs", "/usr/share/lua", "/etc/java-17-openjdk", "/etc/java-21-openjdk",
+)  # fmt: skip
+"""Node does not start without the first. Debian's Node and Lua keep parts of their libraries in the next two, and its
+Java settings in the others."""
 _LOADERS = ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1")
 
 

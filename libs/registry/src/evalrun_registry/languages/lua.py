@@ -12,7 +12,7 @@ LUA: Final = Language(
     driver=Driver.INTERPRETER,
     interpreter=Interpreter(program="lua5.4", source="main.lua", arguments=("{source}",)),
     footprint=Footprint(resident_mib=4, mapped_mib=32),
-    packages=("lua5.4",),
+    packages=("lua5.4", "lua-unit"),
     comment=("--[[", "]]"),
     line_starts=r"local \w|io\.(?:read|write|lines)",
     syntax=Syntax(

@@ -57,9 +57,10 @@ def outcome_of(form: MainForm, run: ProgramRun, secret: str) -> TestOutcome:
     """Return the outcome of a program's run with its tests. Pure."""
     failure = failure_of(run)
     if failure is None:
-        told = secret.encode() in run.stdout
-        return TestOutcome(TestStatus.SUCCESS) if told else TestOutcome(TestStatus.WRONG_ANSWER, ENDED_EARLY)
-    if run.end == "exited" and run.exit_code == form.exit_code and (said := form.failed.search(run.stderr)):
+        ended = secret.encode() in run.stdout
+        return TestOutcome(TestStatus.SUCCESS) if ended else TestOutcome(TestStatus.WRONG_ANSWER, ENDED_EARLY)
+    told = run.stdout if form.tells_on_stdout else run.stderr
+    if run.end == "exited" and run.exit_code == form.exit_code and (said := form.failed.search(told)):
         return TestOutcome(TestStatus.WRONG_ANSWER, said[0][:200].decode("utf-8", "replace"))
     return failure
 

@@ -3,7 +3,7 @@
 import re
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -34,6 +34,8 @@ class MainForm:
     exit_code: int
     failed: re.Pattern[bytes]
     """A failed assertion ends with this exit code and says so."""
+    tells_on_stdout: bool = False
+    """A test library says it there, and not on stderr."""
 
 
 _TYPES: Final = re.compile(r"^(union|struct|class|enum)\s+(\w+)", re.MULTILINE)
@@ -77,6 +79,60 @@ def _add_rust_tests(program: str, main: str, secret: str) -> str:
     return f'{program}\n{main.rstrip().removesuffix("}")}    println!("\\n{secret}");\n}}\n'
 
 
+def _add_typescript_tests(program: str, main: str, secret: str) -> str:
+    # A declaration may stand in no block.
+    return _add_javascript_tests(program, main.replace(_DECLARED, "", 1), secret)
+
+
+def _add_php_tests(program: str, main: str, secret: str) -> str:
+    return f'{program}\n{main.rstrip()}\nfwrite(STDOUT, "\\n{secret}\\n");\n'
+
+
+def _add_lua_tests(program: str, main: str, secret: str) -> str:
+    tests = main.rstrip()[: -len(_LUA_ENDS)]
+    told = f'if evalrun_code == 0 then io.write("\\n{secret}\\n") end'
+    return f"{program}\n{tests}\nlocal evalrun_code = lu.LuaUnit.run()\n{told}\nos.exit(evalrun_code)\n"
+
+
+def _add_ruby_tests(program: str, main: str, secret: str) -> str:
+    return (
+        f"{program}\n{main.rstrip()}\n"
+        "Test::Unit::AutoRunner.need_auto_run = false\n"
+        "require 'test/unit/ui/console/testrunner'\n"
+        "exit(1) unless Test::Unit::UI::Console::TestRunner.run(TestHumanEval).passed?\n"
+        f'STDOUT.write("\\n{secret}\\n")\n'
+    )
+
+
+def _add_go_tests(program: str, main: str, secret: str) -> str:
+    """Return a program of one package with every import at its top, whose last test prints the secret."""
+    specs = {"testing": '"testing"', "fmt": '"fmt"'}
+    for block, single in _GO_IMPORTS.findall(program):
+        for line in (block or single).splitlines():
+            if spec := line.partition("//")[0].strip():
+                specs.setdefault(spec.strip('"'), spec)
+    rest = _GO_PACKAGE.sub("", _GO_IMPORTS.sub("", program))
+    imports = "\n".join(f"\t{spec}" for spec in specs.values())
+    test = _GO_TEST.search(main)
+    name = "" if test is None else test[1]
+    return (
+        f"package main\n\nimport (\n{imports}\n)\n{rest}\n{main.rstrip()}\n\n"
+        "func main() {\n\tpassed := false\n"
+        "\ttesting.Main(func(string, string) (bool, error) { return true, nil }, []testing.InternalTest{\n"
+        f'\t\t{{Name: "{name}", F: func(t *testing.T) {{ {name}(t); passed = true }}}},\n'
+        '\t\t{Name: "end", F: func(t *testing.T) { if passed { fmt.Println("\\n' + secret + '") } }},\n'
+        "\t}, nil, nil)\n}\n"
+    )
+
+
+_DECLARED: Final = "declare var require: any;"
+_LUA_ENDS: Final = "os.exit(lu.LuaUnit.run())"
+_GO_IMPORTS: Final = re.compile(
+    r'^import[ \t]*(?:\((.*?)^[ \t]*\)|((?:[\w.]+[ \t]+)?"[^"\n]+"))', re.MULTILINE | re.DOTALL
+)
+_GO_PACKAGE: Final = re.compile(r"^package[ \t]+\w+", re.MULTILINE)
+_GO_TEST: Final = re.compile(r"func (Test\w*)\(t \*testing\.T\)")
+
 _CPP: Final = MainForm(
     language="cpp",
     whole=re.compile(r"\s*int\s+main\s*\(\s*\)\s*\{.*\}\s*", re.DOTALL),
@@ -117,5 +173,75 @@ _RUST: Final = MainForm(
     failed=re.compile(rb"assertion (?:failed|`)[^\n]*"),
 )
 
-FORMS: Final[Mapping[str, MainForm]] = MappingProxyType({form.language: form for form in (_CPP, _JAVASCRIPT, _RUST)})
+_TYPESCRIPT: Final = replace(
+    _JAVASCRIPT,
+    language="typescript",
+    whole=re.compile(
+        rf"\s*{re.escape(_DECLARED)}\s*const assert = require\('node:assert'\);.*\btest\(\);\s*", re.DOTALL
+    ),
+    shape=f"text from {_DECLARED} to test();",
+    stops=("\nfunction ", "\n/*", "\n//", "\nclass"),
+    imports=re.compile(r"^(?:import\b.*|const .*\brequire\(.*)$", re.MULTILINE),
+    defines=r"^(?:export\s+)?(?:(?:async\s+)?function\s*\*?\s*{name}[ \t]*[(<]|(?:const|let|var)\s+{name}\b)",
+    add_tests=_add_typescript_tests,
+)
+_PHP: Final = MainForm(
+    language="php",
+    whole=re.compile(r"\s*function candidate\(\.\.\.\$args\) \{.*\btest\(\);\s*", re.DOTALL),
+    shape="text from function candidate(...$args) to test();",
+    stops=("\nfunction", "\n?>", "\n//", "\n#"),
+    end="\n",
+    imports=re.compile(r"^(?:<\?php|use\b.*)$", re.MULTILINE),
+    defines=r"^\s*function\s+&?{name}[ \t]*\(",
+    rename_main=lambda code: re.sub(r"^\s*<\?(?:php\b)?|\?>\s*$", "", code),
+    add_tests=_add_php_tests,
+    exit_code=255,
+    failed=re.compile(rb"Uncaught Exception: Test failed!"),
+)
+_LUA: Final = MainForm(
+    language="lua",
+    whole=re.compile(rf"\s*lu = require\('luaunit'\).*{re.escape(_LUA_ENDS)}\s*", re.DOTALL),
+    shape=f"text from lu = require('luaunit') to {_LUA_ENDS}",
+    stops=("\nlocal", "\nfunction", "\n--"),
+    end="\n",
+    imports=re.compile(r"^local .*\brequire\b.*$", re.MULTILINE),
+    defines=r"^[ \t]*(?:local\s+)?(?:function\s+{name}[ \t]*\(|{name}\s*=\s*function\b)",
+    rename_main=lambda code: code,
+    add_tests=_add_lua_tests,
+    exit_code=1,
+    failed=re.compile(rb"expected: [^\n]*actual: [^\n]*"),
+    tells_on_stdout=True,
+)
+_RUBY: Final = MainForm(
+    language="ruby",
+    whole=re.compile(r"\s*require 'test/unit'\s+class TestHumanEval < Test::Unit::TestCase\b.*\bend\s*", re.DOTALL),
+    shape="text from require 'test/unit' to the end of class TestHumanEval",
+    stops=("\nclass", "\ndef", "\n#"),
+    end="\n",
+    imports=re.compile(r"^require\b.*$", re.MULTILINE),
+    defines=r"^[ \t]*def\s+(?:self\.)?{name}\b",
+    rename_main=lambda code: code,
+    add_tests=_add_ruby_tests,
+    exit_code=1,
+    failed=re.compile(rb"<[^\n]*> expected but was\s*<[^\n]*>"),
+    tells_on_stdout=True,
+)
+_GO: Final = MainForm(
+    language="go",
+    whole=re.compile(r"\s*func Test\w*\(t \*testing\.T\) \{.*\}\s*", re.DOTALL),
+    shape="function func TestNAME(t *testing.T) { ... }",
+    stops=("\nfunc", "\n// "),
+    end="\n",
+    imports=re.compile(r"^import[ \t]*(?:\([^)]*\)|.*$)", re.MULTILINE),
+    defines=r"^func\s+{name}[ \t]*[(\[]",
+    rename_main=lambda code: re.sub(r"^func\s+main\s*\(", "func evalrunOwnMain(", code, flags=re.MULTILINE),
+    add_tests=_add_go_tests,
+    exit_code=1,
+    failed=re.compile(rb"expected '[^\n]*', got '[^\n]*'"),
+    tells_on_stdout=True,
+)
+
+FORMS: Final[Mapping[str, MainForm]] = MappingProxyType(
+    {form.language: form for form in (_CPP, _GO, _JAVASCRIPT, _LUA, _PHP, _RUBY, _RUST, _TYPESCRIPT)}
+)
 """By language."""
