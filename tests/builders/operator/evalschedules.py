@@ -113,10 +113,26 @@ REFUSED_SCHEDULES = [
         "remove race",
     ),
     RefusedSchedule(
-        "race beside eight gates",
-        {"spec.race": RACE, "spec.template.gates": [{"anchor": "0.5", "dataset": "mbpp_reg"}] * 8},
+        "race beside a gate",
+        {"spec.race": RACE, "spec.template.gates": [{"anchor": "0.5", "dataset": "mbpp_reg"}]},
         "spec.race",
-        "write at most 7 there",
+        "remove template.gates, or race",
+    ),
+    RefusedSchedule(
+        "race by verdicts of a server",
+        {"spec.race": RACE, "spec.template.datasets.0.judgeMode": "Submit"},
+        "spec.race.dataset",
+        "write judgeMode: RunCode",
+    ),
+    RefusedSchedule(
+        "race by turns",
+        {
+            "spec.race": RACE,
+            "spec.template.protocol": {"name": "EVAL@turns", "turns": {"limit": 2}},
+            "spec.template.datasets.0.promptFormat": "Chat",
+        },
+        "spec.race",
+        "EVAL@turns is about later ones",
     ),
     RefusedSchedule(
         "test data",

@@ -96,6 +96,17 @@ async def test_a_gate_that_keeps_what_passes_stops_only_what_fails(
     assert (summary["counts"]["samples"] == PROBLEMS) == (decision == "PASS")
 
 
+async def test_one_failure_stops_a_run_that_another_gate_would_keep(tmp_path: Path) -> None:
+    path = a_run(tmp_path, range(PROBLEMS), keepPassing=True)
+    order = json.loads(path.read_text())
+    passes = {"anchor": "0.0", "dataset": "first", "sequential": True, "keepPassing": True}
+    order["spec"]["gates"] = [order["spec"].pop("gate"), passes]
+    path.write_text(json.dumps(order))
+    _, summary = await ended(path, tmp_path)
+    assert [each["decision"] for each in summary["gates"]] == ["FAIL", "PASS"]
+    assert summary["counts"]["samples"] < PROBLEMS
+
+
 DECIDED_AFTER = 9
 """Of the baseline and the worker above: a number that follows from the order and the verdicts alone."""
 

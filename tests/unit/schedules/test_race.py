@@ -1,17 +1,21 @@
 """A schedule that races its checkpoints: which one is the best, what each is compared with, and what heals."""
 
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.operator.schedule_world import ScheduleWorld, evalschedule, write_checkpoint
+from builders.operator.schedule_world import ScheduleWorld, evalschedule, write_checkpoint, write_shards
 
-from evalrun_api.manifest import find_problems
+from evalrun_api.checkpoint_listing import ReadyCheckpoint
+from evalrun_api.checks import with_defaults
+from evalrun_api.manifest import find_problems, schema_for
 from evalrun_api.v1alpha1 import BestCheckpoint
 from evalrun_api.v1alpha1.schedule import Race
-from evalrun_operator.schedules.objects import race_gate
+from evalrun_operator.schedules.objects import eval_run, race_gate
+from evalrun_operator.schedules.runs import scheduled_run
 
 
 def a_race(root: Path, changes: dict[str, Any] | None = None) -> ScheduleWorld:
@@ -36,7 +40,6 @@ def nights(race: ScheduleWorld, root: Path, gates: list[str | None], **ends: Any
         ([None, "Unknown", "False", "Unknown"], 10, [20, 40]),
         ([None, "Unknown", "True"], 30, [20]),
         ([None, "True", "False", "True", "False"], 40, []),
-        (["False", "True"], 20, []),  # another gate refused the first one
     ],
 )
 def test_the_best_is_whichever_passes_against_the_best_so_far(
@@ -59,10 +62,8 @@ def test_each_checkpoint_is_compared_with_the_best_of_its_time(tmp_path: Path) -
 
 
 def test_what_was_stopped_early_is_no_baseline(tmp_path: Path) -> None:
-    race = a_race(tmp_path)
-    write_checkpoint(tmp_path, 10, race.now)
-    race.wait(hours=24)
-    assert nights(race, tmp_path, [], stopped_early=True).status.best is None
+    assert nights(a_race(tmp_path), tmp_path, [None], stopped_early=True).status.best is None
+    assert nights(a_race(tmp_path), tmp_path, [None]).status.best is not None
 
 
 def test_a_run_that_was_compared_with_an_earlier_best_is_no_candidate(tmp_path: Path) -> None:
@@ -108,9 +109,33 @@ def test_the_gate_of_a_race_is_one_that_a_run_may_have(tmp_path: Path) -> None:
     race = nights(a_race(tmp_path, {"spec.allowTestRole": ["mbpp_reg"]}), tmp_path, [None])
     best = race.status.best
     assert best is not None
-    manifest = {"spec.template.gates": [race_gate(Race(dataset="mbpp_reg"), best, ["mbpp_reg", "other"])]}
+    asked = Race(dataset="mbpp_reg", allow_forgeable=True)
+    manifest = {"spec.template.gates": [race_gate(asked, best, ["mbpp_reg", "other"])]}
     schedule = evalschedule(manifest)
     assert find_problems(schedule.to_wire(), place="cluster") == []
     (gate,) = schedule.spec.template.gates
-    assert (gate.sequential, gate.keep_passing, gate.allow_test_role) == (True, True, ["mbpp_reg"])
+    assert (gate.sequential, gate.keep_passing, gate.allow_forgeable) == (True, True, True)
+    assert gate.allow_test_role == ["mbpp_reg"]
     assert (gate.baseline, gate.min_gain) == (best.output_url, 0.0)
+
+
+def test_to_lose_a_race_is_no_failed_gate(tmp_path: Path) -> None:
+    status = nights(a_race(tmp_path), tmp_path, [None, "False"]).status
+    assert (status.gate, status.latest_result and status.latest_result.step) == ("NoGate", 20)
+
+
+def test_nobody_takes_the_place_of_a_run_whose_model_is_still_merged(tmp_path: Path) -> None:
+    race = a_race(tmp_path, {"spec.merge": {"cache": "s3://models"}})
+    write_shards(tmp_path, 10, race.now)
+    race.wait(hours=24)
+    (one,) = race.status.merges
+    found = ReadyCheckpoint(path=one.path, step=one.step, digest=one.digest)
+    forged = eval_run(race.schedule, found, one.start, None)
+    forged["spec"]["model"]["path"] = "pvc://evil/model"
+    forged["metadata"] |= {"uid": "forged", "creationTimestamp": race.now.isoformat(), "generation": 1}
+    seen = scheduled_run(with_defaults(schema_for("cluster"), forged))
+    assert seen is not None
+    race.runs["forged"] = replace(seen, complete=True, succeeded=True, output_url="s3://evil/out")
+    race.settle()
+    assert (race.status.best, race.status.last_good) == (None, None)
+    assert [each.run_uid for each in race.status.evaluated.digests] == [None]

@@ -299,6 +299,7 @@ def race_gate(race: Race, best: BestCheckpoint, allow_test_role: Sequence[str]) 
         sequential=True,
         keep_passing=True,
         confidence=race.confidence,
+        allow_forgeable=race.allow_forgeable,
         allow_test_role=[name for name in allow_test_role if name == race.dataset],
     )
     return gate.to_wire()

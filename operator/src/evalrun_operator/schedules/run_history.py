@@ -52,6 +52,7 @@ def own_runs(schedule: str, status: EvalScheduleStatus, runs: Iterable[Scheduled
     Owner references and annotations are written by whoever creates a run.
     """
     recorded = {one.digest: one for one in status.evaluated.digests}
+    merging = {one.digest for one in status.merges}
 
     def is_own(run: ScheduledRun) -> bool:
         one = recorded.get(run.digest)
@@ -59,7 +60,9 @@ def own_runs(schedule: str, status: EvalScheduleStatus, runs: Iterable[Scheduled
             return False
         if one is None:  # an active run outlives its digest, of which so many are remembered
             return run.name in status.active and run.step <= (status.evaluated.high_water_step or 0)
-        return one.step == run.step and one.run_uid in {None, run.uid}
+        # While its shards are merged, which the status tells everybody, a checkpoint has no run yet.
+        unseen = one.run_uid is None and run.digest not in merging
+        return one.step == run.step and (unseen or one.run_uid == run.uid)
 
     return tuple(run for run in runs if is_own(run))
 
@@ -153,7 +156,7 @@ def taken_over(
             "active": sorted(run.name for run in runs if not run.complete and not run.gone)[:MAX_ACTIVE],
             "last_good": _last_good(status.last_good, runs),
             "best": _best(status.best, runs) if races else None,
-            "latest_result": _latest_result(status.latest_result, runs),
+            "latest_result": _latest_result(status.latest_result, runs, races=races),
             "usage": _usage(status.usage, runs, cron, now),
             "last_run_gpu_hours": _last_measured(runs, now) or status.last_run_gpu_hours,
         }
@@ -197,10 +200,12 @@ def _best(before: BestCheckpoint | None, runs: Iterable[ScheduledRun]) -> BestCh
     return before
 
 
-def _latest_result(before: LatestResult | None, runs: Iterable[ScheduledRun]) -> LatestResult | None:
+def _latest_result(before: LatestResult | None, runs: Iterable[ScheduledRun], *, races: bool) -> LatestResult | None:
+    """Return the newest checkpoint with results. To lose a race is no failed gate, of which somebody is told."""
     for run in runs:
         if run.succeeded and (before is None or run.step >= before.step):
-            before = LatestResult(run=run.name, step=run.step, gate=run.gate, datasets=list(run.datasets))
+            gate = None if races else run.gate
+            before = LatestResult(run=run.name, step=run.step, gate=gate, datasets=list(run.datasets))
     return before
 
 

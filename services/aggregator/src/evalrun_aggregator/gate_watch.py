@@ -206,7 +206,14 @@ class GateWatch:
         decision = self.decided.get(place)
         if not gate.may_stop or decision is None or decision.decided_after is None:
             return False
-        return not (gate.keep_passing and decision.decision is GateDecision.PASS)
+        return not (gate.keep_passing and decision.decision is GateDecision.PASS) or self._has_failed()
+
+    def _has_failed(self) -> bool:
+        """Return whether the run has failed a gate that keeps what passes: then nothing keeps it."""
+        decided = self.decided.items()
+        return any(
+            self._spec.gates[place].keep_passing and each.decision is GateDecision.FAIL for place, each in decided
+        )
 
     def _position_after(self, place: int, number: int) -> int:
         """Return the number of problems, in drawing order, that include those which decided a gate."""

@@ -28,8 +28,6 @@ _METRICS: Final = (*gate_metrics(falls=False), *gate_metrics(falls=True))
 GATE_METRICS: Final = sorted(_METRICS, key=lambda metric: bool(metric.number))
 """The metrics by which a gate may decide, those with a k or a turn last."""
 
-MAX_GATES: Final = 8
-"""Of a run."""
 LAST_GOOD: Final = "LastGood"
 """A baseline that a schedule fills in."""
 

@@ -16,7 +16,6 @@ from evalrun_api.api_model import (
     list_type,
 )
 from evalrun_api.v1alpha1.evalrun import API_VERSION, HOST_NAME_RULE, ObjectMeta
-from evalrun_api.v1alpha1.gates import MAX_GATES
 from evalrun_api.v1alpha1.schedule_status import EvalScheduleStatus
 from evalrun_api.v1alpha1.spec import ADAPTER_RULE, NO_LAST_GOOD_RULE, EvalRunSpec
 
@@ -141,8 +140,13 @@ class Race(ApiModel):
         10,
         ge=2,
         le=MAX_RACE,
-        description="Number of checkpoints among which the best one is lost with a probability of at most 5 %. The "
-        "more, the later each is decided.",
+        description="Number of checkpoints among which the best one is taken for a worse one with a probability of at "
+        "most 5 %. The more, the later each is decided.",
+    )
+    allow_forgeable: bool = Field(
+        default=False,
+        description="Decide by verdicts, too, that a program could have forged, such as those of tests that run in its "
+        "process.",
     )
 
     @property
@@ -299,8 +303,21 @@ class EvalScheduleSpec(ApiModel):
             ".race",
         ),
         Rule(
-            f"!has(self.race) || size(self.template.gates) < {MAX_GATES}",
-            f"a race adds a gate to those of the template: write at most {MAX_GATES - 1} there",
+            "!has(self.race) || size(self.template.gates) == 0",
+            "a race decides by a gate of its own: remove template.gates, or race",
+            ".race",
+        ),
+        Rule(
+            "!has(self.race) || self.template.datasets.all(d, d.name != self.race.dataset || (d.judgeMode == 'RunCode' "
+            "&& d.purpose == 'Evaluation'))",
+            "results of judgeMode: Submit can be forged and decide no race, and purpose: Sampling has no figures: "
+            "write judgeMode: RunCode and purpose: Evaluation for this dataset",
+            ".race.dataset",
+        ),
+        Rule(
+            "!has(self.race) || self.template.protocol.name != 'EVAL@turns'",
+            "a race stops a run by first answers, EVAL@turns is about later ones: write another protocol, or remove "
+            "race",
             ".race",
         ),
     )

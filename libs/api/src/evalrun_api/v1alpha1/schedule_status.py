@@ -146,8 +146,8 @@ class BestCheckpoint(GoodCheckpoint):
     rivals: list[Step] = Field(
         [],
         max_length=MAX_RIVALS,
-        description="Steps of the newest checkpoints that could not be told apart from the best one of their time: "
-        "answers were not judged.",
+        description="Steps of the newest checkpoints that could not be told apart from the best one of their time, as "
+        "answers were not judged or can be forged.",
         json_schema_extra=list_type("set"),
     )
 

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from evalrun_api.api_model import ApiModel, DnsName, LocalObjectReference, Rule, list_type
 from evalrun_api.v1alpha1.dataset import Dataset
-from evalrun_api.v1alpha1.gates import GATE_METRICS, MAX_GATES, Gate
+from evalrun_api.v1alpha1.gates import GATE_METRICS, Gate
 from evalrun_api.v1alpha1.judge import Judge, JudgeReference
 from evalrun_api.v1alpha1.lineage import Lineage
 from evalrun_api.v1alpha1.model import Model
@@ -116,7 +116,7 @@ class EvalRunSpec(ApiModel):
     lineage: Lineage | None = Field(None, description="The training and the checkpoint that the model comes from.")
     gates: list[Gate] = Field(
         [],
-        max_length=MAX_GATES,
+        max_length=8,
         description="Comparisons with earlier runs; the run must pass all of them. With several gates, Bonferroni's "
         "correction keeps the probability of any wrong decision as low as with one gate of the same confidence.",
         json_schema_extra=list_type("atomic"),
