@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -69,7 +71,7 @@ def test_a_run_is_at_mlflow_once_however_often_it_is_sent(run: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("mlflow",), "its spec names no server of MLflow: write --tracking-uri ADDRESS"),
+        (("mlflow",), "name the server of MLflow: write --tracking-uri ADDRESS, or set MLFLOW_TRACKING_URI"),
         (("wandb", "--send"), "not sent to wandb: no API key: set WANDB_API_KEY"),
     ],
 )
@@ -77,3 +79,19 @@ def test_what_is_missing_is_named(run: Path, arguments: tuple[str, ...], said: s
     done = evalrun("publish", arguments[0], run, *arguments[1:])
     assert done.returncode == 2
     assert said in done.stderr
+
+
+def test_a_directory_of_somebody_else_names_no_other_run_and_moves_no_cursor(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy)
+    info = json.loads((copy / "run_info.json").read_text())
+    info["run"] = strange = "n\u00a0\u007f\x1b[2J\U000e0001"
+    info["exports"]["wandb"]["id"] = "x' OR tags.a = 'b"
+    (copy / "run_info.json").write_text(json.dumps(info))
+    printed = evalrun("publish", "wandb", copy)
+    assert printed.returncode == 0, printed.stderr
+    assert printed.stdout.isascii()
+    assert printed.stdout.replace("\n", "").isprintable()
+    leaving = json.loads(printed.stdout)
+    assert leaving["run"] == strange
+    assert re.fullmatch(r"[0-9a-f]{16}", leaving["id"])

@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from evalrun_api.run_config import RunConfig
-from evalrun_cli.printable_text import printable_lines
 from evalrun_results.exports.exporter import ExportError, MlflowTarget, Target, WandbTarget
 from evalrun_results.exports.process import export_apart
 from evalrun_results.exports.run_exports import targets_of
@@ -34,17 +33,13 @@ def publish_to_wandb(place: str, project: str | None, entity: str | None, *, sen
 
 
 def publish_to_mlflow(place: str, tracking_uri: str | None, *, sends: bool) -> ExitCode:
-    """Show or send a run as a run of MLflow. What is None comes from the run's spec. Raises BadInputError."""
+    """Show or send a run as a run of MLflow. Raises BadInputError.
 
-    def target(order: RunConfig) -> Target:
-        if tracking_uri is not None:
-            return MlflowTarget(tracking_uri=tracking_uri)
-        asked = next((each for each in targets_of(order.spec.exports) if isinstance(each, MlflowTarget)), None)
-        if asked is None:
-            raise BadInputError(f"{place}: its spec names no server of MLflow: write --tracking-uri ADDRESS")
-        return asked
-
-    return _publish(place, target, sends=sends)
+    The server is never taken from the run's files: they may be somebody else's, and the token goes there.
+    """
+    if tracking_uri is None:
+        raise BadInputError("name the server of MLflow: write --tracking-uri ADDRESS, or set MLFLOW_TRACKING_URI")
+    return _publish(place, lambda _: MlflowTarget(tracking_uri=tracking_uri), sends=sends)
 
 
 def _publish(place: str, target_of: Callable[[RunConfig], Target], *, sends: bool) -> ExitCode:
@@ -53,7 +48,7 @@ def _publish(place: str, target_of: Callable[[RunConfig], Target], *, sends: boo
     target, content = target_of(order), stored_content(run, order)
     if not sends:
         leaving = {"to": target.model_dump(exclude_none=True), **content.model_dump()}
-        click.echo(printable_lines(json.dumps(leaving, indent=2, ensure_ascii=False)))
+        click.echo(json.dumps(leaving, indent=2).replace("\x7f", "\\u007f"))  # nothing here moves a terminal's cursor
         return ExitCode.SUCCEEDED
     try:
         done = export_apart(target, content, Path.cwd(), scratch_in=None, seconds=SECONDS)

@@ -1,28 +1,22 @@
 """The content exported for a run that has ended, from its outputs."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
-from evalrun_api.run_config import RunConfig
+from evalrun_api.run_config import RunConfig, parse_run_config
 from evalrun_registry.metric import export_name
-from evalrun_results.exports.content import ExportContent, content_of
+from evalrun_results.exports.content import ID_CHARACTERS, ExportContent, content_of
 from evalrun_results.stored_run import StoredRun
-from evalrun_runtime.exits import BadInputError
 
+_ID = re.compile(rf"[0-9a-f]{{{ID_CHARACTERS}}}")
 _IDENTITY = ("run", "namespace", "created", "spec", "rejudge")
 
 
 def order_of(run: StoredRun) -> RunConfig:
     """Return what a run was asked for, but for where it wrote and its EvalRun's uid. Raises BadInputError."""
     stored = {name: run.run_info.get(name) for name in _IDENTITY}
-    try:
-        return RunConfig.model_validate({**stored, "output_dir": "/"})
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        raise BadInputError(f"{run.place}/run_info.json: {field}: {first['msg']}: another evalrun wrote it") from error
+    return parse_run_config({**stored, "output_dir": "/"}, f"{run.place}/run_info.json")
 
 
 def stored_content(run: StoredRun, order: RunConfig) -> ExportContent:
@@ -43,7 +37,9 @@ def stored_content(run: StoredRun, order: RunConfig) -> ExportContent:
 
 def _earlier_id(exports: object) -> str | None:
     entries = exports.values() if isinstance(exports, dict) else ()
-    return next((str(entry["id"]) for entry in entries if isinstance(entry, dict) and "id" in entry), None)
+    ids = (str(entry.get("id")) for entry in entries if isinstance(entry, dict))
+    # The directory may be somebody else's, and a service looks the run up by this text.
+    return next((each for each in ids if _ID.fullmatch(each)), None)
 
 
 def _metric_values(run: StoredRun) -> dict[str, float]:

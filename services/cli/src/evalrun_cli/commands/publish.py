@@ -93,7 +93,7 @@ def wandb(run: str, project: str | None, entity: str | None, send: bool) -> Exit
 
 @publish.command(epilog=EXIT_CODES)
 @_RUN
-@click.option("--tracking-uri", metavar="ADDRESS", help="Default: exports.mlflow.trackingURI of the run's spec.")
+@click.option("--tracking-uri", metavar="ADDRESS", envvar="MLFLOW_TRACKING_URI", help="Default: MLFLOW_TRACKING_URI.")
 @_SEND_THERE
 def mlflow(run: str, tracking_uri: str | None, send: bool) -> ExitCode:
     """Send a run to MLflow, also one whose export failed: it is there once.
