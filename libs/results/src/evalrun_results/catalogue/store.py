@@ -289,7 +289,7 @@ class Catalogue:
                 content = self._files.cat_file(f"{self._folder}/runs/{name}")
             except FileNotFoundError:  # another writer has just compacted it
                 continue
-            rows[name] = pq.read_table(io.BytesIO(content), columns=columns).to_pylist()
+            rows[name] = _read_table(content, columns).to_pylist()
         return rows
 
     def compact(self) -> None:
@@ -334,7 +334,9 @@ class Catalogue:
         with pq.ParquetWriter(sink, RESULT_SCHEMA, compression="zstd") as writer:
             for source in sorted(sources):
                 content = self._files.cat_file(f"{self._folder}/results/{source}")
-                table = pq.read_table(io.BytesIO(content), schema=RESULT_SCHEMA)
+                whole = [RESULT_SCHEMA.empty_table(), _read_table(content)]  # for columns that an older file lacks
+                table = pa.concat_tables(whole, promote_options="permissive").select(RESULT_SCHEMA.names)
+                table = table.cast(RESULT_SCHEMA)
                 writer.write_table(table.filter(pc.is_in(table.column("entry"), value_set=entries)))
         self._put_bytes("results", name, sink.getvalue())
 
@@ -344,6 +346,15 @@ class Catalogue:
                 self._files.rm_file(f"{self._folder}/{kind}/{name}")
             except FileNotFoundError:  # another writer was faster
                 continue
+
+
+def _read_table(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:
+    """Return a Parquet file's table.
+
+    In this thread: others let go of the Python file when they are done, and where that is after the interpreter's end,
+    the process aborts, as one in seven did that ended right after `pq.read_table` (pyarrow 26.0.1).
+    """
+    return pq.ParquetFile(io.BytesIO(content)).read(columns=columns, use_threads=False)
 
 
 def _summaries_below(root: str, unread: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
