@@ -215,3 +215,11 @@ def test_numbers_are_taken_on_this_machine_where_yaml_writes_numbers(
 def test_a_cluster_takes_them_in_quotes_only(tmp_path: Path) -> None:
     said = refusal(written(tmp_path, yaml.safe_dump(with_numbers())))
     assert 'spec.protocol.temperature: 0.8 is not text: write it in quotes, "0.8"' in said
+
+
+def test_a_tab_that_indents_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    for text in ("a:\n\tb: 1\n", "\ta: 1\n"):
+        file.write_text(text)
+        with pytest.raises(BadInputError, match=r"run\.yaml:\d: indent with blanks, not with a tab"):
+            load_manifests(file, place="cluster")

@@ -147,3 +147,11 @@ def test_six_ways_to_end_leave_room_for_the_name_at_60_columns() -> None:
     ends = dict.fromkeys([status for status in ENDS if status != "api_error"], 999)
     lines = shown(summary(counts={"problems": 4, "final_status": {**ends, "api_error": 0}}), width=60)
     assert "contest 999 999 999 999 999 999" in lines
+
+
+def test_a_figure_about_fewer_problems_says_about_how_many() -> None:
+    figures = {"accepted_at_1": {"value": 0.5, "low": 0.25, "high": 0.75, "n": 4}}
+    figures["pass_ratio_mean"] = {"value": 0.25, "low": 0.1, "high": 0.5, "n": 3}
+    assert "contest pass ratio 25.0 % 10.0 % to 50.0 % 3" in shown(summary(metrics=figures))
+    figures["pass_ratio_mean"]["n"] = 4
+    assert not [line for line in shown(summary(metrics=figures)) if line.startswith("contest pass ratio")]

@@ -194,3 +194,10 @@ def test_a_narrow_terminal_shows_fewer_figures_and_whole_names(
     assert "reason" not in printed, "none has one"
     assert [each for each in shown if each not in printed] == []
     assert [each for each in left_out if each in printed] == []
+
+
+def test_show_sample_answer_keeps_its_long_lines_in_a_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = "x = [" + ", ".join(map(str, range(100))) + "]"
+    place = write_run(tmp_path / "run", [with_changes(sample_result("set/a", 0, ["success"]), response=line)])
+    show_sample(str(place), "set/a", as_json=False, all_tests=False)
+    assert line in capsys.readouterr().out.splitlines()

@@ -36,6 +36,13 @@ def gated(directory: Path, *, problems: int | None, margin: str) -> Path:
     return file
 
 
+def test_validate_warns_of_a_source_that_is_not_there(tmp_path: Path) -> None:
+    file = gated(tmp_path, problems=None, margin="0.9")
+    found = CliRunner().invoke(evalrun, ["validate", "--local", str(file)])
+    assert found.exit_code == 0
+    assert f"{file}: warning: humaneval: source HumanEval.jsonl.gz: no such file" in found.output.splitlines()
+
+
 @pytest.mark.parametrize(
     ("problems", "margin", "says"),
     [
@@ -48,6 +55,7 @@ def test_validate_says_how_many_problems_a_gate_needs(
     tmp_path: Path, problems: int | None, margin: str, says: str | None
 ) -> None:
     file = gated(tmp_path, problems=problems, margin=margin)
+    (tmp_path / "HumanEval.jsonl.gz").touch()
     found = CliRunner().invoke(evalrun, ["validate", "--local", str(file)])
     first, *warnings = found.output.splitlines()
     assert (found.exit_code, first) == (0, f"{file}: EvalRun gated is valid")

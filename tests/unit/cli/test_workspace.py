@@ -191,3 +191,12 @@ def test_a_rejudging_that_could_not_copy_the_ledger_copies_it_when_tried_again(t
     for _ in range(2):  # the first try has made the directory
         with pytest.raises(BadInputError, match=r"ledger .*/out/ledger.sqlite3: cannot be copied to .*/out_rejudged"):
             rejudge_directory(workspace.directory, output=None, options=LocalOptions())
+
+
+def test_a_full_disk_is_an_error_in_one_line_and_leaves_what_was_there(tmp_path: Path) -> None:
+    create(tmp_path / "run", ORDER)
+    (tmp_path / "run" / "work_order.tmp").symlink_to("/dev/full")
+    with pytest.raises(BadInputError, match=r"work_order\.json: cannot be written: No space left on device"):
+        reopen(tmp_path / "run", ORDER)
+    assert not (tmp_path / "run" / "work_order.tmp").is_symlink()
+    assert order_in(tmp_path / "run") == ORDER

@@ -63,3 +63,18 @@ def test_load_responses_with_several_mistakes_names_each_line(tmp_path: Path) ->
     with pytest.raises(BadInputError) as error:
         load_responses([write(tmp_path, *rows)], problems)
     assert sorted(mistakes_of(error)) == ["2", "3", "4", "6"]
+
+
+def test_load_problems_with_more_mistakes_than_are_read_says_that_these_are_the_first(tmp_path: Path) -> None:
+    file = write(tmp_path, *({**RIGHT, "problem_id": str(place), "prompt": None} for place in range(MAX_MISTAKES + 5)))
+    with pytest.raises(BadInputError) as error:
+        load_problems(file)
+    assert str(error.value).startswith(f"the first {MAX_MISTAKES} mistakes:\n")
+
+
+def test_a_number_of_tests_is_no_test_that_is_left_out(tmp_path: Path) -> None:
+    test = "def check(candidate):\n    assert candidate(1) == 1\n"
+    row = {"task_id": "HumanEval/0", "prompt": "def f(x):\n", "entry_point": "f", "test": test}
+    assert len(load_problems(write(tmp_path, {**row, "n_tests": 119}))) == 1
+    with pytest.raises(BadInputError, match="does not use the tests in 'n_tests'"):
+        load_problems(write(tmp_path, {**row, "n_tests": "assert f(2) == 2"}))

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from evalrun_api.cel_rules import broken_rules
 from evalrun_api.checks import Value, Violation, quote_decimals, structural_problems, with_defaults
-from evalrun_api.manifest_yaml import read_documents
+from evalrun_api.manifest_yaml import describe_mistake, read_documents
 from evalrun_api.metadata import metadata_problems
 from evalrun_api.structural import Schema, structural_schema, without_cluster_rules, without_markers
 from evalrun_api.v1alpha1 import API_VERSION, KIND, SCHEDULE_KIND, EvalRun, EvalSchedule
@@ -131,16 +131,16 @@ def schema_for(place: Place, kind: str = KIND) -> Schema:
 
 def load_documents(file: Path) -> list[Any]:
     """Read every object of a YAML file, as it stands there. Raises BadInputError where it cannot be read."""
+    text = ""
     try:
-        return read_documents(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        return read_documents(text)
     except OSError as error:
         raise BadInputError(f"{file}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise BadInputError(f"{file}: byte {error.start} is not UTF-8: save the file as UTF-8") from error
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f"{file}:{mark.line + 1}" if mark else str(file)
-        raise BadInputError(f"{where}: {error.problem or 'is not YAML'}") from error
+        raise BadInputError(describe_mistake(error, file, text)) from error
     except yaml.YAMLError as error:
         raise BadInputError(f"{file}: {error}".replace("\n", " ")) from error
 

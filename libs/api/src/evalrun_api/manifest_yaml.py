@@ -64,3 +64,14 @@ def read_documents(text: str) -> list[Any]:
     except (TypeError, ValueError, RecursionError) as error:  # bytes and sets, nan, an anchor that contains itself
         raise ConstructorError(None, None, f"holds what JSON cannot: {error}", None) from error
     return documents
+
+
+def describe_mistake(error: yaml.MarkedYAMLError, file: object, text: str) -> str:
+    """Return what of a file's text is not YAML, with its line."""
+    mark = error.problem_mark
+    if mark is None:
+        return f"{file}: {error.problem or 'is not YAML'}"
+    line = "".join(text.splitlines()[mark.line : mark.line + 1])
+    is_indented_by_tab = line[: mark.column + 1].lstrip(" ").startswith("\t")
+    says = "indent with blanks, not with a tab" if is_indented_by_tab else error.problem or "is not YAML"
+    return f"{file}:{mark.line + 1}: {says}"

@@ -16,7 +16,8 @@ class SeveralMistakesError(BadInputError):
     """Several mistakes in a file, one line each."""
 
     def __init__(self, mistakes: list[str]) -> None:
-        super().__init__("\n".join((f"{len(mistakes)} mistakes:", *(f"  {each}" for each in mistakes))))
+        first = "the first " if len(mistakes) >= MAX_MISTAKES else ""
+        super().__init__("\n".join((f"{first}{len(mistakes)} mistakes:", *(f"  {each}" for each in mistakes))))
         self.mistakes = mistakes
 
 

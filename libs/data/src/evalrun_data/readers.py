@@ -274,7 +274,8 @@ def _format_of(row: Row, published: str | None, *, plain_text: bool = False) -> 
         return parse_humaneval
     fields = ", ".join(list(row.values)[:8]) or "none"
     raise row.error(
-        f"not a known problem format (fields: {fields}); a record needs dataset, problem_id, prompt and ground_truth"
+        f"not a known problem format (fields: {fields}); a record needs dataset, problem_id, prompt and ground_truth: "
+        "evalrun data check FILE prints one, and converts what is near"
     )
 
 

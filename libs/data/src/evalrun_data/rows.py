@@ -179,7 +179,9 @@ class Row:
             )
 
     def _holds_tests(self, field: str) -> bool:
-        return _TEST_COLUMN.search(field) is not None and self.values[field] not in (None, "", [], {})
+        held = self.values[field]
+        is_number = isinstance(held, int | float)  # such as n_tests: how many there are
+        return _TEST_COLUMN.search(field) is not None and not is_number and held not in (None, "", [], {})
 
     def encodable(self, field: str, value: str) -> str:
         r"""Return the text, or raise if it has a lone surrogate (`"\ud800"`), which no program can read and no wire

@@ -104,7 +104,7 @@ METRICS: Final = (
         "scored answers. `score_means` beside the metrics has it by data source",
         Unit.SCORE,
         Interval.MEAN_SHARE,
-        columns=(Column(Table.COMPARISON, 8),),
+        columns=(Column(Table.RESULTS, 6, "score"), Column(Table.COMPARISON, 8)),
     ),
     Metric(
         "avg_total_gen_tokens",

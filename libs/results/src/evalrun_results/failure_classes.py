@@ -66,7 +66,7 @@ FAILURE_CLASSES: Final = (
     FailureClass(
         "empty",
         "empty",
-        "look whether the server puts the text elsewhere (reasoning_content, tool_calls)",
+        "look whether the text stands elsewhere in what the server or the file holds (reasoning_content, tool_calls)",
         lambda result: result.final_status == "empty_output" and not result.response.strip(),
     ),
     FailureClass("cut", "cut at the token limit", "raise maxNewTokens", _is_cut),

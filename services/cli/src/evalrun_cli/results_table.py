@@ -69,6 +69,11 @@ def _more_figures(summary: Mapping[str, Any]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for name, dataset in summary["datasets"].items():
         metrics, counts = dataset["metrics"], dataset["counts"]
+        for shown, _ in metrics_in(MetricTable.END):
+            known, problems = metrics.get(shown.name), counts["problems"]
+            about = metrics.get(HEADLINE.name, {}).get("n", problems)
+            if known is not None and known.get("n", problems) < about:
+                table.add_row(name, shown.title, percent(known["value"]), _interval(known), str(known["n"]))
         for metric, column in shown_in(MetricTable.RESULTS, metrics):
             figure = metrics[metric.name]
             left_out = counts.get("left_out_problems", {}).get(metric.name, 0)

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Final
 
+from evalrun_api.manifest_yaml import describe_mistake
 from evalrun_data.rows import Row, kind_of
 from evalrun_data.sources import read_bytes
 from evalrun_runtime.exits import BadInputError
@@ -20,8 +21,7 @@ def read_yaml(file: Path) -> object:
     except UnicodeDecodeError as error:
         raise BadInputError(f"{file}: byte {error.start} is not UTF-8: save the file as UTF-8") from error
     except yaml.MarkedYAMLError as error:
-        where = f"{file}:{error.problem_mark.line + 1}" if error.problem_mark else str(file)
-        raise BadInputError(f"{where}: {error.problem or 'is not YAML'}") from error
+        raise BadInputError(describe_mistake(error, file, content.decode("utf-8"))) from error
     except (ValueError, yaml.YAMLError) as error:  # ValueError: a date that no calendar has
         raise BadInputError(f"{file}: {error}".replace("\n", " ")) from error
 

@@ -367,7 +367,12 @@ def missing_text(baseline: int, candidate: int, decision_of_judged: GateDecision
 
 
 def _remedy(gate: Gate, found: Difference, confidence: float) -> str:
-    """Return the number of problems, or the margin, with which a run equal to its baseline would pass."""
+    """Return the number of problems, or the margin, with which a run equal to its baseline would pass; where answers
+    were not judged, the margin with which this one would."""
+    worst = found.high if gate.falls else found.low
+    if found.missing is not None and worst is not None:
+        allow = "" if gate.min_improvement is not None else f", or allow a maxRegression of about {abs(worst):.3f}"
+        return f"judge the answers that are missing{allow}"
     if gate.min_improvement is not None:
         return "only a clearer improvement, or more problems, decides"
     margin = margin_to_pass(found.problems, found.power.variance, confidence)

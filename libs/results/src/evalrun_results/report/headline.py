@@ -58,7 +58,7 @@ def _table(datasets: Json, run_info: Json) -> Markup:
         rows.append(
             element("tr", [element("td", cell, data_label=label) for cell, label in zip(cells, headings, strict=True)])
         )
-    head = element("thead", element("tr", [element("th", heading) for heading in headings]))
+    head = element("thead", element("tr", [element("th", heading, scope="col") for heading in headings]))
     return element("div", element("table", head, element("tbody", rows), class_="headline"), class_="wide")
 
 

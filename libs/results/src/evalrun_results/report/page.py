@@ -21,7 +21,9 @@ def page(title: str, *content: Child) -> str:
         element("title", title),
         element("style", style_sheet()),
     )
-    return joined(Markup("<!doctype html>\n"), element("html", head, element("body", *content), lang="en"), "\n")
+    return joined(
+        Markup("<!doctype html>\n"), element("html", head, element("body", element("main", *content)), lang="en"), "\n"
+    )
 
 
 @lru_cache(maxsize=1)
@@ -34,7 +36,8 @@ def table(headings: list[str], rows: list[list[Child]], *, right: frozenset[int]
     """Return a table that scrolls by itself where it is too wide. right: columns of numbers."""
 
     def cell(name: str, place: int, content: Child) -> Markup:
-        return element(name, content, class_="right" if place in right else None)
+        scope = "col" if name == "th" else None
+        return element(name, content, scope=scope, class_="right" if place in right else None)
 
     head = element("tr", [cell("th", place, heading) for place, heading in enumerate(headings)])
     body = [element("tr", [cell("td", place, content) for place, content in enumerate(row)]) for row in rows]

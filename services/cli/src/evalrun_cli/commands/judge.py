@@ -63,7 +63,8 @@ class AnswersPerProblem(click.ParamType[int | Literal["AsGiven"]]):
 )
 @click.option("--output", required=True, type=LocalDirectory(), help="Directory for the results.")
 @click.option("--name", default="judge", show_default=True, help="Name of the run in report and comparisons.")
-@click.option("--model", help="Model that generated the answers, for report and comparisons. Default: unknown.")
+@click.option("--model", help="Model that generated the answers, for report and comparisons.")
+@click.option("--step", type=click.IntRange(min=0), help="Training step of that model, for `history`.")
 @click.option(
     "--judge-mode",
     type=click.Choice(["RunCode", "Submit"]),
@@ -118,6 +119,7 @@ def judge(
     output: Path,
     name: str,
     model: str | None,
+    step: int | None,
     judge_mode: Literal["RunCode", "Submit"],
     comparator: str | None,
     time_limit: float | None,
@@ -165,6 +167,7 @@ def judge(
             k=k or (),
             name=name,
             model=model,
+            step=step,
             resume=resume,
             options=options,
             session=session_for(printing, SINCE_START, launched),
@@ -194,7 +197,10 @@ def rejudge(directory: Path, output: Path | None, options: LocalOptions, printin
 @evalrun.command(epilog=EXIT_CODES)
 @click.argument("file", type=EXISTING_FILE)
 @click.option(
-    "--local", "machine", is_flag=True, help="Check for `run --local`: sources may be paths, output is optional."
+    "--local",
+    "machine",
+    is_flag=True,
+    help="Check for `run --local`: sources may be paths, which should be there; output is optional.",
 )
 def validate(file: Path, machine: bool) -> ExitCode:
     """Check the EvalRuns and EvalSchedules of FILE.
@@ -209,6 +215,10 @@ def validate(file: Path, machine: bool) -> ExitCode:
         click.echo(f"{file}: EvalSchedule {schedule.metadata.name} is valid")
     for manifest in load_manifests(file, place="machine" if machine else "cluster", needed=not schedules):
         click.echo(f"{file}: EvalRun {manifest.metadata.name} is valid")
+        for dataset in manifest.spec.datasets if machine else ():
+            is_path = "://" not in dataset.source and not dataset.source.startswith("builtin:")
+            if is_path and not (file.parent / dataset.source).exists():
+                click.echo(f"{file}: warning: {dataset.name}: source {dataset.source}: no such file")
         if manifest.spec.gates:
             from evalrun_cli.run_gate import outlooks
 

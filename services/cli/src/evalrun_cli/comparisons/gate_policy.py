@@ -8,7 +8,7 @@ import yaml
 from evalrun_api.cel_rules import broken_rules
 from evalrun_api.checks import structural_problems, with_defaults
 from evalrun_api.manifest import schema_for
-from evalrun_api.manifest_yaml import read_documents
+from evalrun_api.manifest_yaml import describe_mistake, read_documents
 from evalrun_api.v1alpha1 import Gate
 from evalrun_runtime.exits import BadInputError
 
@@ -21,15 +21,16 @@ def read_policy(file: Path) -> list[Gate]:
     Raises:
         BadInputError: the file cannot be read, or a gate is not valid: a line each, with its index and field.
     """
+    text = ""
     try:
-        documents = read_documents(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
+        documents = read_documents(text)
     except OSError as error:
         raise BadInputError(f"{file}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise BadInputError(f"{file}: byte {error.start} is not UTF-8: save the file as UTF-8") from error
     except yaml.MarkedYAMLError as error:
-        where = f"{file}:{error.problem_mark.line + 1}" if error.problem_mark else str(file)
-        raise BadInputError(f"{where}: {error.problem or 'is not YAML'}") from error
+        raise BadInputError(describe_mistake(error, file, text)) from error
     except yaml.YAMLError as error:
         raise BadInputError(f"{file}: {' '.join(str(error).split())}") from error
     if len(documents) != 1 or not isinstance(documents[0], list) or not documents[0]:

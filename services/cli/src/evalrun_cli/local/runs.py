@@ -229,6 +229,7 @@ def judge_files(
     k: Sequence[int] = (),
     name: str = "judge",
     model: str | None = None,
+    step: int | None = None,
     resume: bool = False,
     options: LocalOptions,
     session: RunSession | None = None,
@@ -245,6 +246,7 @@ def judge_files(
         k: of pass@k; empty: 1, 10 and 100, as far as the answers per problem reach.
         name: of the run, in report and comparisons.
         model: what made the answers, in report and comparisons; None: not known.
+        step: training step of that model, for history; None: not known.
         resume: go on in a directory that holds a part of this judgement.
         options: what the user says about this machine.
         session: how the run is watched; None: on the terminal.
@@ -258,6 +260,8 @@ def judge_files(
         raise BadInputError("--grader: its score decides: leave --comparator and --judge-mode away")
     known, places = read_problems(problems, grader)
     spec = judge_spec(places, model or EXTERNAL_MODEL, judge_mode, comparator, time_limit, grader)
+    if step is not None:
+        spec["lineage"] = {"step": step}
     excluded = exclusions_of(exclude, known)
     for dataset in spec["datasets"]:
         if dataset["name"] in excluded:

@@ -71,10 +71,14 @@ class Workspace:
             raise BadInputError(f"ledger {self.ledger}: cannot be read: {error}") from error
 
     def write_order(self, order: RunConfig) -> None:
-        """Write the run configuration, whole or not at all."""
+        """Write the run configuration, whole or not at all. Raises BadInputError, such as where the disk is full."""
         temporary = self.work_order.with_suffix(".tmp")
-        temporary.write_text(json.dumps(order.to_wire(), indent=2) + "\n")
-        temporary.replace(self.work_order)
+        try:
+            temporary.write_text(json.dumps(order.to_wire(), indent=2) + "\n")
+            temporary.replace(self.work_order)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise BadInputError(f"{self.work_order}: cannot be written: {error.strerror}") from error
 
     def discard_unused(self) -> None:
         """Remove the command's files if no completion is stored, so that the user can correct the command and repeat
@@ -120,9 +124,13 @@ def create(directory: Path, order: RunConfig) -> Workspace:
             advice = resume if workspace.work_order.exists() else "name another directory"
             raise BadInputError(f"--output {directory}: the directory is not empty: {advice}")
         workspace.logs.mkdir(parents=True)
-        workspace.write_order(order)
     except OSError as error:
         raise BadInputError(f"--output {directory}: {error.strerror}: {error.filename}") from error
+    try:
+        workspace.write_order(order)
+    except BadInputError:
+        workspace.discard_unused()
+        raise
     return workspace
 
 

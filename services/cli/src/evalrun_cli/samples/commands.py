@@ -106,7 +106,9 @@ def show_sample(place: str, written: str, *, as_json: bool, all_tests: bool) -> 
         console.print(Text(f"evalrun show {place} '{label_of(rows[0]).partition(' ')[0]}' prints the first"))
         return ExitCode.SUCCEEDED
     for row in rows:
-        console.print(_described(row, all_tests=all_tests))
+        # In a file or pipe the answer keeps its own lines: somebody may run it.
+        is_read = console.is_terminal
+        console.print(_described(row, all_tests=all_tests, wraps=is_read), soft_wrap=not is_read)
     return ExitCode.SUCCEEDED
 
 
@@ -170,7 +172,7 @@ def _width_of(columns: Mapping[str, Sequence[Text]]) -> int:
     return sum(widest) + 2 * (len(widest) - 1)
 
 
-def _described(row: Row, *, all_tests: bool) -> Group:
+def _described(row: Row, *, all_tests: bool, wraps: bool) -> Group:
     head = Text(f"{row['dataset']} · {label_of(row)} · ", style="bold")
     head.append(_status_text(row))
     facts = [f"{row['pass_ratio']:.0%} of tests passed"] if row["pass_ratio"] is not None else []
@@ -184,8 +186,9 @@ def _described(row: Row, *, all_tests: bool) -> Group:
         parts.append(Text(f"not judged: {row['not_judged_reason']}"))
     parts += [Text("\nAnswer", style="bold"), Text(row["response"] or "(empty)")]
     if row["code"] and row["code"].strip() != (row["response"] or "").strip():
-        program = Syntax(row["code"], row["language"] or "python", background_color="default", word_wrap=True)
-        parts += [Text("\nProgram that was judged", style="bold"), program]
+        language = row["language"] or "python"
+        coloured = Syntax(row["code"], language, background_color="default", word_wrap=True)
+        parts += [Text("\nProgram that was judged", style="bold"), coloured if wraps else Text(row["code"])]
     tests = failed_first(row["tests"] or ())
     passed = sum(test["status"] == "success" for test in tests)
     parts.append(Text(f"\nTests: {passed} of {len(tests)} passed", style="bold"))
