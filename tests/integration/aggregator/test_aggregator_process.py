@@ -341,6 +341,7 @@ async def test_answers_made_elsewhere_are_judged_and_only_they(tmp_path: Path, j
         await worker.close()
     assert (status.state, status.datasets[0].total) == (ledger_pb2.RUN_STATE_SUCCEEDED, 3)
     summary, info = (json.loads((tmp_path / "out" / name).read_text()) for name in ("summary.json", "run_info.json"))
+    assert summary["partial"] == "7 of 9 problems have no answer and count nowhere (--samples as-given)"
     (dataset,) = summary["datasets"].values()
     assert dataset["metrics"]["pass_at_2"]["n"] == 1  # p1 alone has two answers
     assert metric_options(info).ks == (1, 2)

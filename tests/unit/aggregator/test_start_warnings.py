@@ -7,7 +7,6 @@ from evalrun_aggregator.start.start_warnings import (
     count_languages,
     language_warnings,
     start_warnings,
-    unanswered_warnings,
 )
 from evalrun_api.v1alpha1 import Dataset, EvalRunSpec
 from evalrun_data.records import Problem, StdioTests
@@ -109,17 +108,3 @@ def test_problems_in_a_language_that_a_judge_lacks_are_said(judges: list[list[st
 
 def test_languages_are_counted_by_dataset() -> None:
     assert count_languages([dataset("Add.", "Sum up.")]) == {"d": {"python": 2}}
-
-
-@pytest.mark.parametrize(
-    ("problems", "answered", "says"),
-    [
-        (164, 164, []),
-        (164, 163, ["1 of 164 problem has no answer and counts nowhere"]),
-        (164, 100, ["64 of 164 problems have no answer and count nowhere"]),
-    ],
-)
-def test_problems_without_an_answer_are_said_where_answers_are_judged_as_given(
-    problems: int, answered: int, says: list[str]
-) -> None:
-    assert [line.partition(" (")[0] for line in unanswered_warnings(problems, answered)] == says

@@ -37,7 +37,7 @@ from evalrun_aggregator.start.facts import identity_of, rejudging_of
 from evalrun_aggregator.start.ledger_start import OpenedRun, open_run
 from evalrun_aggregator.start.problems import RunProblems, draws_by_chance, raced_problems, turn_policies_of
 from evalrun_aggregator.start.responses import GivenResponses, read_responses
-from evalrun_aggregator.start.start_warnings import count_languages, start_warnings, unanswered_warnings
+from evalrun_aggregator.start.start_warnings import count_languages, start_warnings
 from evalrun_aggregator.status_report import StatusReport
 from evalrun_aggregator.storage_watch import StorageWatch
 from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
@@ -139,10 +139,7 @@ class Aggregator:
             tokens = BearerTokens.of(settings.judge_token, settings.judge_token_file)
             tls = TlsFiles.of(settings.judge_tls_folder)
             self._judges = [self._open_judge(address, tokens, tls) for address in settings.judge]
-            warnings = start_warnings(problems.datasets, order.spec)
-            if responses is not None and order.answers_per_problem == "AsGiven":
-                warnings += unanswered_warnings(problems.items.problems, responses.problems)
-            self._run = run = self._wire(order, problems, ledger, opened, budget, watch, warnings)
+            self._run = run = self._wire(order, problems, ledger, opened, budget, watch)
             ledger_pb2_grpc.add_LedgerServiceServicer_to_server(run.service, self._server.server)
             address = await self._server.start()
         except BaseException:
@@ -170,7 +167,6 @@ class Aggregator:
         opened: OpenedRun,
         budget: TokenBudgets | None,
         watch: GateWatch | None,
-        warnings: Sequence[str],
     ) -> RunParts:
         settings, clocks, item_states = self._settings, self._clocks, opened.item_states
         replicas = ReplicaRegistry(ledger.reader.gpu_seconds())
@@ -212,6 +208,7 @@ class Aggregator:
                 lambda: intake.storage_trouble or dispatcher.storage_trouble, settings.storage_seconds, clocks.monotonic
             )
         driver = RunDriver(state, ledger, dispatcher, judges, finisher, gates, storage)
+        warnings = start_warnings(problems.datasets, order.spec)
         # A server that has the tests judges whatever it has.
         languages = {} if submits else count_languages(problems.datasets)
         status = StatusReport(state, intake, dispatcher, judges, replicas, finisher, warnings, languages, watch)

@@ -119,7 +119,8 @@ class Finisher:
         finished_at = self._state.clocks.now()
         partial = partial or self._state.cut_short
         missing = list(self._state.item_states.missing_rows())
-        incomplete = partial_because(partial, missing, self._problems)
+        absent = self._state.item_states.count_absent_problems()
+        incomplete = partial_because(partial, missing, self._problems, absent=absent)
         await self._judges.refresh()
         info = await asyncio.to_thread(  # git may take its time
             run_info,

@@ -11,15 +11,16 @@ NAMED_PROBLEMS: Final = 5
 """Problems without an answer that are named in the line."""
 
 
-def partial_because(ended_early: str, missing: Sequence[int], problems: RunProblems) -> str:
+def partial_because(ended_early: str, missing: Sequence[int], problems: RunProblems, *, absent: int = 0) -> str:
     """Return why a run's results are partial, in one line; empty if they are complete.
 
     Args:
         ended_early: why the run ended before everything was decided; empty for any other.
         missing: rows of the answers that were never drawn, or not given.
         problems: of the run.
+        absent: problems that have no answer, and count nowhere.
     """
-    lacking = ended_early or lacking_answers(missing, problems)
+    lacking = ended_early or lacking_answers(missing, problems) or absent_problems(absent, problems.items.problems)
     left_out = [line for dataset in problems.datasets for line in left_out_problems(dataset)]
     return "; ".join([*([lacking] if lacking else []), *left_out])
 
@@ -37,6 +38,14 @@ def lacking_answers(rows: Sequence[int], problems: RunProblems) -> str:
     lack = "problems lacks" if len(names) == 1 else "problems lack"
     named = ", ".join(names[:NAMED_PROBLEMS])
     return f"{len(names)} of {problems.items.problems} {lack} an answer ({named}{more})"
+
+
+def absent_problems(absent: int, problems: int) -> str:
+    """Count the problems without an answer where answers are judged as given, in one line; empty if there are none."""
+    if not absent:
+        return ""
+    has = "problem has no answer and counts" if absent == 1 else "problems have no answer and count"
+    return f"{absent} of {problems} {has} nowhere (--samples as-given)"
 
 
 def left_out_problems(dataset: RunDataset) -> Iterator[str]:

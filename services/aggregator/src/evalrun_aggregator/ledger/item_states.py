@@ -267,6 +267,12 @@ class ItemStates:
         missing = np.flatnonzero(np.isin(states, (ItemState.PENDING, ItemState.LEASED, ItemState.MISSING)))
         return iter(sorted(self.items.row_of(int(index)) for index in missing))
 
+    def count_absent_problems(self) -> int:
+        """Return how many problems have no item in the run: of answers that are judged as given, those without one."""
+        states = np.frombuffer(self._states, dtype=np.uint8)
+        shape = 1 + self.items.repeats, self.items.problems, self.items.samples * self.items.turns
+        return int((states.reshape(shape) == ItemState.ABSENT).all(axis=(0, 2)).sum())
+
     def settled(self, position: int) -> bool:
         """Return whether nothing more is to come of a problem in the run itself."""
         first = position * self.items.width

@@ -32,8 +32,6 @@ class GivenResponses:
 
     completions: Sequence[StoredCompletion]
     sha256: str
-    problems: int = 0
-    """That have an answer."""
     asked: Sequence[int] = ()
     """Samples that each problem should have, by the dataset's number."""
 
@@ -80,8 +78,7 @@ def read_responses(order: RunConfig, datasets: Sequence[RunDataset]) -> tuple[Ru
     )
     completions = [completion_of(response, numbered) for response in responses]
     asked = asked_of(order.answers_per_problem, [dataset.spec.name for dataset in datasets], responses)
-    answered = len({(response.dataset, response.problem_id) for response in responses})
-    return numbered, GivenResponses(completions, digest_records(map(_judged_fields, responses)), answered, asked)
+    return numbered, GivenResponses(completions, digest_records(map(_judged_fields, responses)), asked)
 
 
 def asked_of(answers: int | Literal["AsGiven"] | None, datasets: Sequence[str], given: Sequence[Response]) -> list[int]:

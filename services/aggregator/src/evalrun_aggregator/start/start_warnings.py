@@ -30,15 +30,6 @@ def start_warnings(datasets: Sequence[RunDataset], spec: EvalRunSpec) -> list[st
     return found
 
 
-def unanswered_warnings(problems: int, answered: int) -> list[str]:
-    """Return a line if answers are judged as given and problems have none: nothing else would tell."""
-    if answered == problems:
-        return []
-    left = problems - answered
-    has = "problem has no answer and counts" if left == 1 else "problems have no answer and count"
-    return [f"{left} of {problems} {has} nowhere (--samples as-given): the figures are about the others"]
-
-
 def dataset_warnings(dataset: RunDataset) -> list[str]:
     """Return the warnings about the problems of a dataset."""
     return [*excluded_warnings(dataset), *duplicate_warnings(dataset)]
