@@ -52,7 +52,7 @@ SAMPLING: dict[str, Any] = {
     "apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "sampling"},
     "spec": {
         "model": {"path": "org/model"}, "endpoints": [{"url": "http://localhost:8000/v1"}], "output": {"retain": True},
-        "datasets": [{"name": "codecontests_train", "source": "codecontests_valid.jsonl", "role": "train",
+        "datasets": [{"name": "codecontests", "source": "codecontests_valid.jsonl", "role": "train",
                       "purpose": "Sampling"}],
         "protocol": {"name": "EVAL@k", "temperature": "0.8", "samples": 8, "k": [1]},
     },

@@ -1,5 +1,6 @@
 """`evalrun validate` says what a gate needs to decide; `evalrun judge` keeps the order in which datasets were given."""
 
+import gzip
 import json
 from pathlib import Path
 from textwrap import dedent
@@ -9,6 +10,12 @@ from click.testing import CliRunner
 
 from evalrun_cli.commands import evalrun
 from evalrun_cli.local.runs import judge_spec, read_problems
+from evalrun_runtime.exits import BadInputError
+
+PROBLEM = {
+    "task_id": "HumanEval/0", "prompt": "def f(x):\n", "entry_point": "f", "canonical_solution": "    return x\n",
+    "test": "def check(candidate):\n    assert candidate(1) == 1\n",
+}  # fmt: skip
 
 
 def gated(directory: Path, *, problems: int | None, margin: str) -> Path:
@@ -36,6 +43,15 @@ def gated(directory: Path, *, problems: int | None, margin: str) -> Path:
     return file
 
 
+def test_validate_names_the_mistakes_of_a_source(tmp_path: Path) -> None:
+    file = gated(tmp_path, problems=None, margin="0.9")
+    with gzip.open(tmp_path / "HumanEval.jsonl.gz", "wt") as problems_file:
+        problems_file.writelines(json.dumps({**PROBLEM, "test": None, "task_id": str(n)}) + "\n" for n in range(2))
+    found = CliRunner().invoke(evalrun, ["validate", "--local", str(file)])
+    assert isinstance(found.exception, BadInputError)
+    assert str(found.exception).startswith("2 mistakes:")
+
+
 def test_validate_warns_of_a_source_that_is_not_there(tmp_path: Path) -> None:
     file = gated(tmp_path, problems=None, margin="0.9")
     found = CliRunner().invoke(evalrun, ["validate", "--local", str(file)])
@@ -55,7 +71,8 @@ def test_validate_says_how_many_problems_a_gate_needs(
     tmp_path: Path, problems: int | None, margin: str, says: str | None
 ) -> None:
     file = gated(tmp_path, problems=problems, margin=margin)
-    (tmp_path / "HumanEval.jsonl.gz").touch()
+    with gzip.open(tmp_path / "HumanEval.jsonl.gz", "wt") as problems_file:
+        problems_file.write(json.dumps(PROBLEM))
     found = CliRunner().invoke(evalrun, ["validate", "--local", str(file)])
     first, *warnings = found.output.splitlines()
     assert (found.exit_code, first) == (0, f"{file}: EvalRun gated is valid")

@@ -200,7 +200,7 @@ def rejudge(directory: Path, output: Path | None, options: LocalOptions, printin
     "--local",
     "machine",
     is_flag=True,
-    help="Check for `run --local`: sources may be paths, which should be there; output is optional.",
+    help="Check for `run --local`: sources may be paths, which are read where they are there; output is optional.",
 )
 def validate(file: Path, machine: bool) -> ExitCode:
     """Check the EvalRuns and EvalSchedules of FILE.
@@ -209,16 +209,16 @@ def validate(file: Path, machine: bool) -> ExitCode:
     are errors too; kubectl would silently use the last.
     """
     from evalrun_api.manifest import load_manifests, load_schedules
+    from evalrun_cli.local.validated_sources import sources_read
 
     schedules = load_schedules(file)
     for schedule in schedules:
         click.echo(f"{file}: EvalSchedule {schedule.metadata.name} is valid")
     for manifest in load_manifests(file, place="machine" if machine else "cluster", needed=not schedules):
+        missing = sources_read(manifest.spec, file.parent) if machine else []
         click.echo(f"{file}: EvalRun {manifest.metadata.name} is valid")
-        for dataset in manifest.spec.datasets if machine else ():
-            is_path = "://" not in dataset.source and not dataset.source.startswith("builtin:")
-            if is_path and not (file.parent / dataset.source).exists():
-                click.echo(f"{file}: warning: {dataset.name}: source {dataset.source}: no such file")
+        for warning in missing:
+            click.echo(f"{file}: warning: {warning}")
         if manifest.spec.gates:
             from evalrun_cli.run_gate import outlooks
 

@@ -1,0 +1,27 @@
+"""Reads the problem files that a spec names on this machine, before anything is generated."""
+
+from pathlib import Path
+
+from evalrun_api.v1alpha1 import EvalRunSpec
+from evalrun_data.readers import load_problems
+
+
+def sources_read(spec: EvalRunSpec, directory: Path) -> list[str]:
+    """Read each source that is a file here, for its mistakes, and return a line for each that is not here.
+
+    Args:
+        spec: of a run on one machine.
+        directory: of its manifest.
+
+    Raises:
+        BadInputError: a file has mistakes; all of them, with their lines.
+    """
+    missing = []
+    for dataset in spec.datasets:
+        if "://" in dataset.source or dataset.source.startswith("builtin:"):
+            continue
+        if (directory / dataset.source).exists():
+            load_problems(dataset.source, dataset.name, base_dir=directory)
+        else:
+            missing.append(f"{dataset.name}: source {dataset.source}: no such file")
+    return missing
