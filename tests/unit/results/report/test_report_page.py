@@ -1,5 +1,7 @@
 import json
+import re
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -238,3 +240,16 @@ def test_a_report_made_again_is_the_same(tmp_path: Path) -> None:
 )
 def test_a_summary_of_another_shape_gives_a_page_with_gaps(summary: dict[str, object]) -> None:
     assert Page.of(render_report(ReportContent(json.loads(json.dumps(summary)), {}))).unbalanced == []
+
+
+def test_a_screen_reader_finds_landmark_headings_and_columns(tmp_path: Path) -> None:
+    write_outputs(hostile_run(), str(tmp_path), OutputPlan(evil_info(), MetricOptions(), QaOptions(0.0, 1)))
+    content = (tmp_path / "report.html").read_text()
+    levels = [int(level) for level in re.findall(r"<h([1-6])", content)]
+    assert levels[0] == 1
+    assert max(after - before for before, after in pairwise(levels)) == 1
+    heads = re.findall(r"<th\b[^>]*>", content)
+    assert heads
+    assert all(' scope="col"' in head for head in heads)
+    assert content.count("<main>") == 1
+    assert 'id="run"' in content

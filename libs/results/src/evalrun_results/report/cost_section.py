@@ -34,7 +34,7 @@ def cost_section(summary: Json) -> Markup | None:
     ]
     return element(
         "div",
-        element("h3", "What a solved problem cost"),
+        element("h2", "What a solved problem cost", id="cost"),
         table(headings, rows, right=frozenset(range(1, len(headings)))),
         element("p", in_all(summary), class_="quiet"),
         class_="panel",

@@ -41,7 +41,7 @@ def render_report(content: ReportContent) -> str:
         title_of(content.run_info),
         joined(headline(content.summary, content.run_info), cost_section(content.summary)),
         sections,
-        element("h2", "The run"),
+        element("h2", "The run", id="run"),
         _run_table(content.run_info, content.summary),
         folded("run_info.json", element("pre", json_document(content.run_info, sort_keys=True).decode(), dir="ltr")),
     )
@@ -50,7 +50,7 @@ def render_report(content: ReportContent) -> str:
 def _dataset(name: str, dataset: Json, content: ReportContent) -> Markup:
     records = content.qa.get(name, ())
     return joined(
-        element("h2", name),
+        element("h2", name, id=f"dataset-{name}"),
         dataset_section(name, dataset, content.totals.get(name), content.disagreements.get(name)),
         qa_section(records) if records else None,
     )
