@@ -185,6 +185,26 @@ def test_two_compactions_at_once_delete_no_results_that_a_row_names(tmp_path: Pa
     assert counted_results(tmp_path) == {"run-1": 1, "run-2": 2}
 
 
+def test_results_that_two_writers_have_both_merged_are_taken_once(tmp_path: Path) -> None:
+    """The rows of one run name the second writer's file, and the first one's file holds its results, too."""
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    write_checkpoint(ours, 1, [True, False])
+    catalogue_of(ours).update()
+    shutil.copytree(ours, theirs)
+    write_checkpoint(ours, 2, [True])
+    seconds = itertools.count(2000.0)
+    first, later = (catalogue_of(ours, writer=name, now=lambda: next(seconds)) for name in "bd")
+    first.update()
+    first.compact()
+    catalogue_of(theirs, writer="c", now=lambda: 3000.0).compact()
+    for kind in ("runs", "results"):
+        for file in (theirs / FOLDER / kind).glob("c*"):
+            shutil.copy(file, ours / FOLDER / kind)
+    assert counted_results(ours) == {"run-1": 2, "run-2": 1}
+    later.compact()
+    assert counted_results(ours) == {"run-1": 2, "run-2": 1}
+
+
 def test_a_run_whose_results_are_gone_is_read_again(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, 1, [True, False])
     catalogue = catalogue_of(tmp_path)

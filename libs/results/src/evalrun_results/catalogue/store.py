@@ -308,11 +308,13 @@ class Catalogue:
         kept = [row for row in live.values() if not row["removed"]]
         small = {name for name, info in result_files.items() if info["size"] < SMALL_BYTES}
         merged = {str(row["entry"]): row for row in kept if row["results_file"] in small}
-        sources = {str(row["results_file"]) for row in merged.values()}
+        sources: dict[str, list[str]] = {}
+        for entry, row in sorted(merged.items()):
+            sources.setdefault(str(row["results_file"]), []).append(entry)
         name, now = f"{self._new_name()}.parquet", self._now()
         if merged:
             try:
-                self._merge_results(name, sources, pa.array(sorted(merged)))
+                self._merge_results(name, sources)
             except FileNotFoundError:
                 logger.info("catalogue %s: another writer has compacted it", self.place)
                 return
@@ -326,18 +328,23 @@ class Catalogue:
         # Read again: another writer may have named files since.
         named = {str(row["results_file"]) for rows in self._rows(_KEYS).values() for row in rows}
         garbage = {each for each, info in result_files.items() if _is_old(info, now)}
-        self._delete("results", (sources | garbage) - named)
+        self._delete("results", (sources.keys() | garbage) - named)
 
-    def _merge_results(self, name: str, sources: Iterable[str], entries: pa.Array) -> None:
-        """Write the results of some entries into one file, one source after the other."""
+    def _merge_results(self, name: str, sources: Mapping[str, Sequence[str]]) -> None:
+        """Write results into one file, one source after the other.
+
+        Args:
+            name: of the new file.
+            sources: the entries to take of each file. A file may hold others, which two writers have both merged.
+        """
         sink = io.BytesIO()
         with pq.ParquetWriter(sink, RESULT_SCHEMA, compression="zstd") as writer:
-            for source in sorted(sources):
+            for source, entries in sorted(sources.items()):
                 content = self._files.cat_file(f"{self._folder}/results/{source}")
                 whole = [RESULT_SCHEMA.empty_table(), _read_table(content)]  # for columns that an older file lacks
                 table = pa.concat_tables(whole, promote_options="permissive").select(RESULT_SCHEMA.names)
                 table = table.cast(RESULT_SCHEMA)
-                writer.write_table(table.filter(pc.is_in(table.column("entry"), value_set=entries)))
+                writer.write_table(table.filter(pc.is_in(table.column("entry"), value_set=pa.array(entries))))
         self._put_bytes("results", name, sink.getvalue())
 
     def _delete(self, kind: str, names: Iterable[str]) -> None:
