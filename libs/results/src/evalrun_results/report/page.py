@@ -36,8 +36,8 @@ def table(headings: list[str], rows: list[list[Child]], *, right: frozenset[int]
     """Return a table that scrolls by itself where it is too wide. right: columns of numbers."""
 
     def cell(name: str, place: int, content: Child) -> Markup:
-        scope = "col" if name == "th" else None
-        return element(name, content, scope=scope, class_="right" if place in right else None)
+        of_a_column = {"scope": "col"} if name == "th" else {"data_label": headings[place] or None}
+        return element(name, content, class_="right" if place in right else None, **of_a_column)
 
     head = element("tr", [cell("th", place, heading) for place, heading in enumerate(headings)])
     body = [element("tr", [cell("td", place, content) for place, content in enumerate(row)]) for row in rows]
