@@ -55,8 +55,13 @@ class Cell:
 
     @property
     def allowed(self) -> float:
-        """Share of races that 5 % and three standard errors are."""
-        return ERROR + 3 * math.sqrt(ERROR * (1 - ERROR) / self.orders)
+        """Share of races that may be wrong."""
+        return allowed_share(self.orders)
+
+
+def allowed_share(orders: int) -> float:
+    """Return the share that 5 % and three standard errors of so many orders are."""
+    return ERROR + 3 * math.sqrt(ERROR * (1 - ERROR) / orders)
 
 
 def main() -> int:

@@ -12,15 +12,14 @@ race of all ten at once needs (`evalrun race`, the column `given` of `races.py`)
 
 import argparse
 import json
-import math
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from races import CHECKPOINTS, DIFFER, LEADS, SIZES, SOLVED, drawn_in_blocks
+from races import CHECKPOINTS, DIFFER, LEADS, SIZES, SOLVED, allowed_share, drawn_in_blocks
 
-from evalrun_api.v1alpha1.schedule import RACE_ERROR, Race
+from evalrun_api.v1alpha1.schedule import Race
 from evalrun_results.metrics.intervals import Floats
 from evalrun_results.sequential.confidence_sequence import DIFFERENCE
 from evalrun_results.sequential.expected_race import RaceField, make_runs
@@ -28,7 +27,6 @@ from evalrun_results.sequential.mean_decision import Values, decided_after
 from evalrun_results.sequential.race import run_race
 
 FIGURES = Path(__file__).with_name("schedule_races.json")
-ERROR = float(RACE_ERROR)
 ONE_ERROR = (1 - float(Race(dataset="any", checkpoints=CHECKPOINTS).confidence)) / 2
 AT_ONCE = 20
 """One order in so many is also raced at once."""
@@ -47,8 +45,8 @@ class Cell:
 
     @property
     def allowed(self) -> float:
-        """Share of orders that 5 % and three standard errors are."""
-        return ERROR + 3 * math.sqrt(ERROR * (1 - ERROR) / self.orders)
+        """Share of orders that may be wrong."""
+        return allowed_share(self.orders)
 
 
 def main() -> int:

@@ -131,14 +131,14 @@ def schema_for(place: Place, kind: str = KIND) -> Schema:
 
 def load_documents(file: Path) -> list[Any]:
     """Read every object of a YAML file, as it stands there. Raises BadInputError where it cannot be read."""
-    text = ""
     try:
         text = file.read_text(encoding="utf-8")
-        return read_documents(text)
     except OSError as error:
         raise BadInputError(f"{file}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise BadInputError(f"{file}: byte {error.start} is not UTF-8: save the file as UTF-8") from error
+    try:
+        return read_documents(text)
     except yaml.MarkedYAMLError as error:
         raise BadInputError(describe_mistake(error, file, text)) from error
     except yaml.YAMLError as error:

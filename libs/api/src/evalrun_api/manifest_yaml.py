@@ -67,7 +67,7 @@ def read_documents(text: str) -> list[Any]:
 
 
 def describe_mistake(error: yaml.MarkedYAMLError, file: object, text: str) -> str:
-    """Return what of a file's text is not YAML, with its line."""
+    """Return a message that names the line at which a file's text is not YAML, and why."""
     mark = error.problem_mark
     if mark is None:
         return f"{file}: {error.problem or 'is not YAML'}"

@@ -82,12 +82,16 @@ def healed(schedule: EvalSchedule, status: EvalScheduleStatus) -> EvalScheduleSt
     high = -1 if evaluated.high_water_step is None else evaluated.high_water_step
     last, good, latest = status.last_checkpoint, status.last_good, status.latest_result
     best = None if schedule.spec.race is None else status.best
-    if last is None or (last.step > high and (last.step, last.digest) not in known):
+
+    def is_known(one: Checkpoint) -> bool:
+        return one.step <= high or (one.step, one.digest) in known
+
+    if last is None or not is_known(last):
         step, digest = max(known, default=(-1, ""))
         last = Checkpoint(url=schedule.spec.checkpoints.url, step=step, digest=digest) if digest else None
-    if good is not None and good.step > high and (good.step, good.digest) not in known:
+    if good is not None and not is_known(good):
         good = None
-    if best is not None and best.step > high and (best.step, best.digest) not in known:
+    if best is not None and not is_known(best):
         best = None
     if latest is not None and latest.step > high and (latest.run, latest.step) not in names:
         latest = None

@@ -69,10 +69,10 @@ def _more_figures(summary: Mapping[str, Any]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for name, dataset in summary["datasets"].items():
         metrics, counts = dataset["metrics"], dataset["counts"]
+        scored = _scored_problems(dataset)
         for shown, _ in metrics_in(MetricTable.END):
-            known, problems = metrics.get(shown.name), counts["problems"]
-            about = metrics.get(HEADLINE.name, {}).get("n", problems)
-            if known is not None and known.get("n", problems) < about:
+            known = metrics.get(shown.name)
+            if known is not None and known.get("n", scored) < scored:
                 table.add_row(name, shown.title, percent(known["value"]), _interval(known), str(known["n"]))
         for metric, column in shown_in(MetricTable.RESULTS, metrics):
             figure = metrics[metric.name]
@@ -132,11 +132,15 @@ def _disagreements(summary: Mapping[str, Any]) -> Table:
     return table
 
 
+def _scored_problems(dataset: Mapping[str, Any]) -> int:
+    """Return of how many problems the headline is."""
+    return int(dataset["metrics"].get(HEADLINE.name, {}).get("n", dataset["counts"]["problems"]))
+
+
 def _figures(dataset: Mapping[str, Any], left_out: Collection[str]) -> list[str]:
-    counts = dataset["counts"]
-    problems = counts["problems"]
+    problems = dataset["counts"]["problems"]
     metrics = dataset["metrics"]  # empty with purpose: Sampling
-    judged = metrics.get(HEADLINE.name, {}).get("n", problems)
+    judged = _scored_problems(dataset)
     cells = [str(problems) if judged == problems else f"{judged} of {problems}"]
     for metric, column in _shown(left_out):
         figure = metrics.get(metric.name)

@@ -17,11 +17,13 @@ def read_yaml(file: Path) -> object:
 
     content = read_bytes(str(file), max_bytes=MAX_YAML_BYTES)
     try:
-        return yaml.safe_load(content.decode("utf-8"))
+        text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise BadInputError(f"{file}: byte {error.start} is not UTF-8: save the file as UTF-8") from error
+    try:
+        return yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
-        raise BadInputError(describe_mistake(error, file, content.decode("utf-8"))) from error
+        raise BadInputError(describe_mistake(error, file, text)) from error
     except (ValueError, yaml.YAMLError) as error:  # ValueError: a date that no calendar has
         raise BadInputError(f"{file}: {error}".replace("\n", " ")) from error
 

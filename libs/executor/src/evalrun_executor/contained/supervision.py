@@ -267,7 +267,7 @@ class ChildSupervisor:
     def _check_child(self, pid: int, stop_at: float, deadline: float) -> float:
         """Return the CPU seconds that the child has used. Raises _Stop where the child exceeds a limit."""
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-            # The child has just ended. It shows no descriptors any more, which would be taken for hiding them.
+            # The child has just ended and shows no descriptors any more: a look at them would say that it hides them.
             return 0.0
         try:
             used = read_cpu_seconds(pid)

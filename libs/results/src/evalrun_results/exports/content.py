@@ -87,13 +87,18 @@ def curve_point(order: RunConfig) -> CurvePoint | None:
 
 def metric_values(datasets: Mapping[str, DatasetMetrics]) -> dict[str, float]:
     """Return every known metric as `eval/<dataset>/<metric>`, with each dataset's coverage."""
+    return summary_values({name: metrics.summary() for name, metrics in datasets.items()})
+
+
+def summary_values(datasets: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """Return what `metric_values` returns, from the datasets of summary.json."""
     values = {}
-    for name, metrics in datasets.items():
-        values[export_name(name, "coverage")] = metrics.coverage
-        values[export_name(name, "not_judged")] = float(metrics.not_judged)
-        for metric, figure in metrics.figures.items():
-            if figure.value is not None:
-                values[export_name(name, metric)] = figure.value
+    for name, entry in datasets.items():
+        values[export_name(name, "coverage")] = entry["coverage"]
+        values[export_name(name, "not_judged")] = float(entry["counts"]["not_judged"])
+        for metric, figure in entry["metrics"].items():
+            if figure["value"] is not None:
+                values[export_name(name, metric)] = figure["value"]
     return values
 
 

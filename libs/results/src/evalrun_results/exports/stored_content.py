@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalrun_api.run_config import RunConfig, parse_run_config
-from evalrun_registry.metric import export_name
-from evalrun_results.exports.content import ID_CHARACTERS, ExportContent, content_of
+from evalrun_results.exports.content import ID_CHARACTERS, ExportContent, content_of, summary_values
 from evalrun_results.stored_run import StoredRun
 
 _ID = re.compile(rf"[0-9a-f]{{{ID_CHARACTERS}}}")
@@ -20,7 +19,7 @@ def order_of(run: StoredRun) -> RunConfig:
 
 
 def stored_content(run: StoredRun, order: RunConfig) -> ExportContent:
-    """Return what an export of the run at its end holds, under the id of such an export if there was one.
+    """Return what an export at the run's end holds. Where there was such an export, the id is that one's.
 
     Args:
         run: a run that has ended.
@@ -30,7 +29,8 @@ def stored_content(run: StoredRun, order: RunConfig) -> ExportContent:
         BadInputError: the outputs cannot be read.
     """
     info = {name: value for name, value in run.run_info.items() if name != "exports"}
-    content = content_of(order, info, _metric_values(run), run.qa_records())
+    summary: Mapping[str, Any] = run.summary
+    content = content_of(order, info, summary_values(summary["datasets"]), run.qa_records())
     earlier = _earlier_id(run.run_info.get("exports"))
     return content if earlier is None else content.model_copy(update={"id": earlier})
 
@@ -40,16 +40,3 @@ def _earlier_id(exports: object) -> str | None:
     ids = (str(entry.get("id")) for entry in entries if isinstance(entry, dict))
     # The directory may be somebody else's, and a service looks the run up by this text.
     return next((each for each in ids if _ID.fullmatch(each)), None)
-
-
-def _metric_values(run: StoredRun) -> dict[str, float]:
-    """Return what `metric_values` returns, from the summary."""
-    values: dict[str, float] = {}
-    summary: Mapping[str, Any] = run.summary
-    for name, entry in summary["datasets"].items():
-        values[export_name(name, "coverage")] = entry["coverage"]
-        values[export_name(name, "not_judged")] = float(entry["counts"]["not_judged"])
-        for metric, figure in entry["metrics"].items():
-            if figure["value"] is not None:
-                values[export_name(name, metric)] = figure["value"]
-    return values

@@ -268,7 +268,7 @@ class ItemStates:
         return iter(sorted(self.items.row_of(int(index)) for index in missing))
 
     def count_absent_problems(self) -> int:
-        """Return how many problems have no item in the run: of answers that are judged as given, those without one."""
+        """Return how many problems have no item in the run. Answers that are judged as given leave some so."""
         states = np.frombuffer(self._states, dtype=np.uint8)
         shape = 1 + self.items.repeats, self.items.problems, self.items.samples * self.items.turns
         return int((states.reshape(shape) == ItemState.ABSENT).all(axis=(0, 2)).sum())

@@ -209,13 +209,16 @@ def validate(file: Path, machine: bool) -> ExitCode:
     are errors too; kubectl would silently use the last.
     """
     from evalrun_api.manifest import load_manifests, load_schedules
-    from evalrun_cli.local.validated_sources import sources_read
 
     schedules = load_schedules(file)
     for schedule in schedules:
         click.echo(f"{file}: EvalSchedule {schedule.metadata.name} is valid")
     for manifest in load_manifests(file, place="machine" if machine else "cluster", needed=not schedules):
-        missing = sources_read(manifest.spec, file.parent) if machine else []
+        missing: list[str] = []
+        if machine:
+            from evalrun_cli.local.validated_sources import check_sources
+
+            missing = check_sources(manifest.spec, file.parent)
         click.echo(f"{file}: EvalRun {manifest.metadata.name} is valid")
         for warning in missing:
             click.echo(f"{file}: warning: {warning}")

@@ -3,12 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import yaml
-
 from evalrun_api.cel_rules import broken_rules
 from evalrun_api.checks import structural_problems, with_defaults
-from evalrun_api.manifest import schema_for
-from evalrun_api.manifest_yaml import describe_mistake, read_documents
+from evalrun_api.manifest import load_documents, schema_for
 from evalrun_api.v1alpha1 import Gate
 from evalrun_runtime.exits import BadInputError
 
@@ -21,18 +18,7 @@ def read_policy(file: Path) -> list[Gate]:
     Raises:
         BadInputError: the file cannot be read, or a gate is not valid: a line each, with its index and field.
     """
-    text = ""
-    try:
-        text = file.read_text(encoding="utf-8")
-        documents = read_documents(text)
-    except OSError as error:
-        raise BadInputError(f"{file}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise BadInputError(f"{file}: byte {error.start} is not UTF-8: save the file as UTF-8") from error
-    except yaml.MarkedYAMLError as error:
-        raise BadInputError(describe_mistake(error, file, text)) from error
-    except yaml.YAMLError as error:
-        raise BadInputError(f"{file}: {' '.join(str(error).split())}") from error
+    documents = load_documents(file)
     if len(documents) != 1 or not isinstance(documents[0], list) or not documents[0]:
         raise BadInputError(f"{file}: is not a list of gates: write one a line, e.g. {EXAMPLE}")
     return read_gates(documents[0], str(file))

@@ -6,7 +6,7 @@ from evalrun_api.v1alpha1 import EvalRunSpec
 from evalrun_data.readers import load_problems
 
 
-def sources_read(spec: EvalRunSpec, directory: Path) -> list[str]:
+def check_sources(spec: EvalRunSpec, directory: Path) -> list[str]:
     """Read each source that is a file here, for its mistakes, and return a line for each that is not here.
 
     Args:

@@ -21,17 +21,17 @@ class MainForm:
     """The same for people."""
     stops: tuple[str, ...]
     """Texts at which MultiPL-E cuts the continuation of a prompt, which are left out."""
-    end: str
+    end: str = "\n"
     """What follows a continuation that was cut: the end of the function where a stop took it."""
     imports: re.Pattern[str]
     """Lines of a prompt that stay where the answer defines the function and one of the types before it."""
     defines: str
     """Regular expression of the head of a function `{name}`."""
-    rename_main: Callable[[str], str]
+    rename_main: Callable[[str], str] = lambda code: code
     """Returns a program whose own `main`, if it has one, is another function."""
     add_tests: Callable[[str, str, str], str]
     """Returns the program with its tests; the last line prints the secret."""
-    exit_code: int
+    exit_code: int = 1
     failed: re.Pattern[bytes]
     """A failed assertion ends with this exit code and says so."""
     tells_on_stdout: bool = False
@@ -62,7 +62,7 @@ def _find_head(form: MainForm, prompt: str, entry_point: str, code: str) -> str:
     heads = [*re.finditer(rf"^[^\s/#*].*\b{re.escape(entry_point)}[ \t]*\(", prompt, re.MULTILINE)]
     before = prompt[: heads[-1].start()] if heads else ""
     own = any(re.search(rf"\b{kind}\s+{name}\s*\{{", code) for kind, name in _TYPES.findall(before))
-    return before if heads and not own else "\n".join(form.imports.findall(prompt))
+    return before if heads and not own else "\n".join(found[0] for found in form.imports.finditer(prompt))
 
 
 def _add_cpp_tests(program: str, main: str, secret: str) -> str:
@@ -151,12 +151,9 @@ _JAVASCRIPT: Final = MainForm(
     whole=re.compile(r"\s*const assert = require\('node:assert'\);.*\btest\(\);\s*", re.DOTALL),
     shape="text from const assert = require('node:assert'); to test();",
     stops=("\nfunction ", "\n/*", "\n//", "\nconsole.log"),
-    end="\n",
     imports=re.compile(r"^const .*\brequire\(.*$", re.MULTILINE),
     defines=r"^(?:async\s+)?function\s*\*?\s*{name}[ \t]*\(|^(?:const|let|var)\s+{name}\s*=",
-    rename_main=lambda code: code,
     add_tests=_add_javascript_tests,
-    exit_code=1,
     failed=re.compile(rb"AssertionError \[ERR_ASSERTION\][^\n]*"),
 )
 _RUST: Final = MainForm(
@@ -190,7 +187,6 @@ _PHP: Final = MainForm(
     whole=re.compile(r"\s*function candidate\(\.\.\.\$args\) \{.*\btest\(\);\s*", re.DOTALL),
     shape="text from function candidate(...$args) to test();",
     stops=("\nfunction", "\n?>", "\n//", "\n#"),
-    end="\n",
     imports=re.compile(r"^(?:<\?php|use\b.*)$", re.MULTILINE),
     defines=r"^\s*function\s+&?{name}[ \t]*\(",
     rename_main=lambda code: re.sub(r"^\s*<\?(?:php\b)?|\?>\s*$", "", code),
@@ -203,12 +199,9 @@ _LUA: Final = MainForm(
     whole=re.compile(rf"\s*lu = require\('luaunit'\).*{re.escape(_LUA_ENDS)}\s*", re.DOTALL),
     shape=f"text from lu = require('luaunit') to {_LUA_ENDS}",
     stops=("\nlocal", "\nfunction", "\n--"),
-    end="\n",
     imports=re.compile(r"^local .*\brequire\b.*$", re.MULTILINE),
     defines=r"^[ \t]*(?:local\s+)?(?:function\s+{name}[ \t]*\(|{name}\s*=\s*function\b)",
-    rename_main=lambda code: code,
     add_tests=_add_lua_tests,
-    exit_code=1,
     failed=re.compile(rb"expected: [^\n]*actual: [^\n]*"),
     tells_on_stdout=True,
 )
@@ -217,12 +210,9 @@ _RUBY: Final = MainForm(
     whole=re.compile(r"\s*require 'test/unit'\s+class TestHumanEval < Test::Unit::TestCase\b.*\bend\s*", re.DOTALL),
     shape="text from require 'test/unit' to the end of class TestHumanEval",
     stops=("\nclass", "\ndef", "\n#"),
-    end="\n",
     imports=re.compile(r"^require\b.*$", re.MULTILINE),
     defines=r"^[ \t]*def\s+(?:self\.)?{name}\b",
-    rename_main=lambda code: code,
     add_tests=_add_ruby_tests,
-    exit_code=1,
     failed=re.compile(rb"<[^\n]*> expected but was\s*<[^\n]*>"),
     tells_on_stdout=True,
 )
@@ -231,12 +221,10 @@ _GO: Final = MainForm(
     whole=re.compile(r"\s*func Test\w*\(t \*testing\.T\) \{.*\}\s*", re.DOTALL),
     shape="function func TestNAME(t *testing.T) { ... }",
     stops=("\nfunc", "\n// "),
-    end="\n",
-    imports=re.compile(r"^import[ \t]*(?:\([^)]*\)|.*$)", re.MULTILINE),
+    imports=_GO_IMPORTS,
     defines=r"^func\s+{name}[ \t]*[(\[]",
     rename_main=lambda code: re.sub(r"^func\s+main\s*\(", "func evalrunOwnMain(", code, flags=re.MULTILINE),
     add_tests=_add_go_tests,
-    exit_code=1,
     failed=re.compile(rb"expected '[^\n]*', got '[^\n]*'"),
     tells_on_stdout=True,
 )
