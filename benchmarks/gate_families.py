@@ -7,8 +7,11 @@ gate may pass, and fail, in 2.5 % each. A run is wrong where any of its gates is
 """
 
 import argparse
+import multiprocessing
 import sys
+from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +35,9 @@ NOMINAL: Final = 0.025
 UNLIKELY: Final = 1e-5
 """Shares beyond this quantile of the binomial distribution fail the benchmark."""
 SAMPLES: Final = 1
+COUNTED: Final = tuple(
+    (corrected, wrong) for corrected in (True, False) for wrong in (GateDecision.PASS, GateDecision.FAIL)
+)
 
 
 def draw_runs(draws: np.random.Generator, dataset: str) -> tuple[dict[str, DatasetTotals], dict[str, DatasetTotals]]:
@@ -57,30 +63,34 @@ def decisions(
     return found
 
 
+def draw_and_decide(family: int, replicate: int) -> Counter[tuple[bool, GateDecision]]:
+    """Return which wrong decisions are among those of one run's gates, with the correction (True) and without."""
+    draws = np.random.default_rng([52, family, replicate])
+    runs = [draw_runs(draws, f"d{place}") for place in range(family)]
+    found = {corrected: decisions(runs, family if corrected else 1) for corrected in (True, False)}
+    return Counter((corrected, wrong) for corrected, wrong in COUNTED if wrong in found[corrected])
+
+
 def main() -> int:
     """Print the shares; gives 1 where a corrected one is not kept."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--replicates", type=int, default=1000)
-    replicates = parser.parse_args().replicates
-    draws = np.random.default_rng(52)
+    parser.add_argument("--workers", type=int, default=multiprocessing.cpu_count())
+    options = parser.parse_args()
+    replicates = options.replicates
     allowed = float(binom.ppf(1 - UNLIKELY, replicates, NOMINAL)) / replicates
     kept = True
     print(f"{replicates} runs, {PROBLEMS} problems a gate; at most {allowed:.1%} either way")
     print("| gates | any wrong PASS | any wrong FAIL | PASS without correction | FAIL without correction |")
     print("|--:|--:|--:|--:|--:|")
-    for family in FAMILIES:
-        counts = {
-            (corrected, wrong): 0 for corrected in (True, False) for wrong in (GateDecision.PASS, GateDecision.FAIL)
-        }
-        for _ in range(replicates):
-            runs = [draw_runs(draws, f"d{place}") for place in range(family)]
-            for corrected in (True, False):
-                found = decisions(runs, family if corrected else 1)
-                for wrong in (GateDecision.PASS, GateDecision.FAIL):
-                    counts[corrected, wrong] += wrong in found
-        shares = {key: count / replicates for key, count in counts.items()}
-        kept = kept and max(shares[True, GateDecision.PASS], shares[True, GateDecision.FAIL]) <= allowed
-        print(f"| {family} | {' | '.join(f'{100 * share:.1f} %' for share in shares.values())} |", flush=True)
+    with multiprocessing.Pool(options.workers) as pool:
+        for family in FAMILIES:
+            counts: Counter[tuple[bool, GateDecision]] = Counter()
+            for each in pool.imap_unordered(partial(draw_and_decide, family), range(replicates), chunksize=10):
+                counts += each
+            shares = {key: counts[key] / replicates for key in COUNTED}
+            kept = kept and max(shares[True, GateDecision.PASS], shares[True, GateDecision.FAIL]) <= allowed
+            print(f"| {family} | {' | '.join(f'{100 * share:.1f} %' for share in shares.values())} |", flush=True)
     return 0 if kept else 1
 
 
