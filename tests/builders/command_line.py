@@ -3,12 +3,13 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,15 @@ def processes_with(marker: str) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def answers_stored(output: Path) -> int:
+    """Return how many answers the ledger of a run that may be under way has; 0 before there is one."""
+    try:
+        with closing(sqlite3.connect(f"file:{output / 'ledger.sqlite3'}?mode=ro", uri=True)) as ledger:
+            return int(ledger.execute("SELECT count(*) FROM completions").fetchone()[0])
+    except sqlite3.OperationalError:  # no file yet, or no table in it
+        return 0
 
 
 def results(directory: Path) -> list[dict[str, Any]]:

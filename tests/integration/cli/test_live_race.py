@@ -3,14 +3,14 @@
 import json
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from builders.command_line import evalrun, evalrun_started, results, summary
+from builders.command_line import answers_stored, evalrun, evalrun_started, results, summary
 from builders.data import write_jsonl
 from builders.playback import playback
 
@@ -133,20 +133,32 @@ def test_a_race_drops_whom_a_race_over_all_answers_drops_and_asks_them_no_more(
     assert "stoppedEarly" not in summary(output / "far")
 
 
-@pytest.mark.parametrize("files", [0.4], indirect=True)
-def test_a_race_that_was_stopped_goes_on_where_it_was(files: list[Path], tmp_path: Path) -> None:
-    output = tmp_path / "race"
-    command: tuple[str | Path, ...] = ("race", *files, "--output", output, "--json")
+def stop_once_answered(command: Sequence[str | Path], output: Path) -> None:
+    """Stop a command in mid-run, when a run of it has two more answers."""
+    before = answers_stored(output)
     with evalrun_started(*command) as process:
         deadline = time.monotonic() + 120
-        while not (output / "best" / "ledger.sqlite3").exists():
+        while answers_stored(output) < before + 2:
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        time.sleep(1.0)
         process.send_signal(signal.SIGTERM)
         said, _ = process.communicate(timeout=200)
     assert process.returncode == 130, said
     assert "nothing is lost" in said
+
+
+@pytest.mark.parametrize("files", [0.4], indirect=True)
+def test_a_race_that_was_stopped_goes_on_where_it_was(files: list[Path], tmp_path: Path) -> None:
+    output = tmp_path / "race"
+    command: tuple[str | Path, ...] = ("race", *files, "--output", output, "--json")
+    stop_once_answered(command, output / "best")
     done = evalrun(*command, timeout=500.0)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert_as_expected(output, json.loads(done.stdout))
+    race = json.loads(done.stdout)
+    assert_as_expected(output, race)
+
+    # A run that lost is resumed by itself and stopped: it has answers then that the race never asked for.
+    stop_once_answered(("resume", output / "far"), output / "far")
+    done = evalrun(*command, timeout=500.0)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(done.stdout) == race

@@ -2,14 +2,13 @@
 
 import os
 import signal
-import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
-from builders.command_line import DEMO, evalrun, evalrun_started, processes_with, summary, verdicts
+from builders.command_line import DEMO, answers_stored, evalrun, evalrun_started, processes_with, summary, verdicts
 from builders.generator.rollout import make_tiny_model
 
 from evalrun_generator.gpu_host.processes import descendants_of
@@ -57,17 +56,6 @@ def places() -> Iterator[Callable[[], set[Path]]]:
     assert appeared() == set()
 
 
-def stored(output: Path) -> int:
-    try:
-        ledger = sqlite3.connect(f"file:{output / 'ledger.sqlite3'}?mode=ro", uri=True)
-        try:
-            return int(ledger.execute("SELECT count(*) FROM completions").fetchone()[0])
-        finally:
-            ledger.close()
-    except sqlite3.Error:  # the run has not made it yet
-        return 0
-
-
 def until(condition: Callable[[], object], seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
@@ -81,7 +69,7 @@ async def test_local_run_killed_twice_is_resumed_to_the_end_and_leaves_nothing(
     model, output = await make_tiny_model(gen_cpu, tmp_path / "model"), tmp_path / "out"
     file = write_run(tmp_path, model)
     with evalrun_started("run", file, "--local", "--gpus", "cpu", "--gpu-python", gen_cpu, "--output", output) as first:
-        until(lambda: stored(output) or first.poll() is not None, LOAD_SECONDS)
+        until(lambda: answers_stored(output) or first.poll() is not None, LOAD_SECONDS)
         assert first.poll() is None, first.communicate()
         assert places()
         engines = descendants_of([first.pid])
@@ -89,11 +77,11 @@ async def test_local_run_killed_twice_is_resumed_to_the_end_and_leaves_nothing(
         first.wait()
         until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in engines), 10)
         until(lambda: not places() and not processes_with(str(tmp_path)), 10)
-    before = stored(output)
+    before = answers_stored(output)
     assert 0 < before < 256
 
     with evalrun_started("resume", output) as second:
-        until(lambda: stored(output) > before or second.poll() is not None, LOAD_SECONDS)
+        until(lambda: answers_stored(output) > before or second.poll() is not None, LOAD_SECONDS)
         assert second.poll() is None, second.communicate()
         second.send_signal(signal.SIGINT)
         printed, _ = second.communicate(timeout=120)
