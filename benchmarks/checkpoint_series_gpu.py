@@ -16,7 +16,8 @@ before to its first request.
 `race` shows the blocks in the order of time, two at once, and counts what is left. All answers of random weights are
 wrong, so that nobody is dropped and every block is seen.
 
-`equal` sets VLLM_BATCH_INVARIANT, without which two batches of one engine may differ; it compares every text.
+`equal` asks for `protocol.deterministic`, without which two batches of one engine may differ. It compares every text,
+and those of two fresh starts of one checkpoint beside them: where these differ, a swap's may too.
 
 Needs what local_rollout_gpu.py needs.
 """
@@ -33,6 +34,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import random_model
@@ -69,10 +71,10 @@ def make_checkpoints(folder: Path, count: int, *, tiny: bool) -> list[Path]:
 class Commands:
     """Runs the command, with the same flags each time."""
 
-    def __init__(self, size: Size, gpu_python: str, gpus: int, variables: dict[str, str]) -> None:
+    def __init__(self, size: Size, gpu_python: str, gpus: int) -> None:
         self.gpus = gpus
         """Of all replicas."""
-        self._environment = rollout_gpu.environment(size) | variables
+        self._environment = rollout_gpu.environment(size)
         self._environment.pop("RAY_AUTH_MODE")
         names = f"cpu:{gpus}" if size.dtype == TINY.dtype else ",".join(map(str, range(gpus)))
         self._flags = ["--gpus", names, "--gpu-python", gpu_python]
@@ -171,18 +173,31 @@ def race(folder: Path, commands: Commands, size: Size, *, tiny: bool) -> None:
 def equal(folder: Path, commands: Commands, size: Size, *, tiny: bool) -> None:
     """Compare the answers of three swaps with those of fresh starts."""
     places = make_checkpoints(folder, 3, tiny=tiny)
-    file = write_run(folder / "run", places[0], size, 1, commands.gpus, 1)
-    commands.run(file, folder / "series", "--checkpoints", str(folder / "checkpoints" / "*"))
-    fresh = []
-    for number in range(MODELS):
-        run = write_run(folder / f"fresh_run_{number}", places[number], size, 1, commands.gpus, 1)
-        commands.run(run, folder / f"fresh_{number}")
-        fresh.append(answers(folder / f"fresh_{number}")[0])
-    print(f"fresh starts agree on {sum(fresh[0][name] == fresh[1][name] for name in fresh[0])} texts", flush=True)
+
+    def answered(name: str, place: Path, *arguments: str) -> Path:
+        file = write_run(folder / f"run_of_{name}", place, size, 1, commands.gpus, 1, deterministic=not tiny)
+        commands.run(file, folder / name, *arguments)
+        return folder / name
+
+    swapped = answered("series", places[0], "--checkpoints", str(folder / "checkpoints" / "*"))
+    fresh = [answers(answered(f"fresh_{number}", places[number]))[0] for number in range(MODELS)]
+    again = answers(answered("fresh_again", places[0]))[0]
+    print(f"a second fresh start of {places[0].name}: {compared(again, fresh[0])}", flush=True)
+    print(f"a fresh start of another model: {compared(fresh[1], fresh[0])}", flush=True)
     for number, place in enumerate(places):
-        texts, wanted = answers(folder / "series" / place.name)[0], fresh[number % MODELS]
-        same = sum(texts[name] == text for name, text in wanted.items())
-        print(f"{place.name}: {same} of {len(wanted)} texts are those of a fresh start", flush=True)
+        print(f"{place.name}: {compared(answers(swapped / place.name)[0], fresh[number % MODELS])}", flush=True)
+
+
+def compared(texts: dict[str, str], wanted: dict[str, str]) -> str:
+    """Return how many texts are as wanted, and how much of the others is."""
+    same = sum(texts[name] == text for name, text in wanted.items())
+    shares = [shared_length(texts[name], text) / max(1, len(text)) for name, text in wanted.items()]
+    return f"{same} of {len(wanted)} texts as a fresh start's, which agree up to {median(shares):.0%} of their length"
+
+
+def shared_length(one: str, other: str) -> int:
+    """Return how many characters two texts have in common at their start."""
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def main() -> None:
@@ -194,10 +209,9 @@ def main() -> None:
     parser.add_argument("--gpu-python", default=sys.executable)
     arguments = parser.parse_args()
     size = replace(TINY if arguments.tiny else REAL, variants=1)
-    invariant = {"VLLM_BATCH_INVARIANT": "1"} if arguments.what == "equal" and not arguments.tiny else {}
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="evalrun-bench-"))
     gpus = 2 if arguments.what == "race" else arguments.tensor_parallel
-    commands = Commands(size, arguments.gpu_python, gpus, invariant)
+    commands = Commands(size, arguments.gpu_python, gpus)
     {"series": series, "race": race, "equal": equal}[arguments.what](folder, commands, size, tiny=arguments.tiny)
 
 

@@ -39,7 +39,16 @@ WATCHED = (Path("/tmp"), Path("/dev/shm"))
 FREE_SECONDS = 10.0
 
 
-def write_run(folder: Path, model: Path, size: Size, replicas: int, tensor_parallel: int, times: int) -> Path:
+def write_run(
+    folder: Path,
+    model: Path,
+    size: Size,
+    replicas: int,
+    tensor_parallel: int,
+    times: int,
+    *,
+    deterministic: bool = False,
+) -> Path:
     """Write problems and the EvalRun that answers them."""
     folder.mkdir(parents=True)
     rollout_gpu.write_problems(folder / "problems.jsonl", rollout_gpu.prompts(size, times))
@@ -54,7 +63,7 @@ def write_run(folder: Path, model: Path, size: Size, replicas: int, tensor_paral
     spec = {
         "model": {"path": str(model)},
         "datasets": [problems],
-        "protocol": {"maxNewTokens": size.new_tokens},
+        "protocol": {"maxNewTokens": size.new_tokens, "deterministic": deterministic},
         "rollout": rollout,
         "output": {"retain": True},
     }
