@@ -4,12 +4,15 @@ import asyncio
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.command_line import evalrun_started, processes_with
 
 from evalrun_cli.reward_check.ways import WAYS
+from evalrun_runtime.process import die_with_parent
 from evalrun_trainers import check_process
 
 pytestmark = pytest.mark.timeout(600)
@@ -21,9 +24,22 @@ async def check(*arguments: str) -> tuple[int, str, str]:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "evalrun_cli", "reward-check", *arguments, stdout=-1, stderr=-1,
         env={**os.environ, "PYTHONPATH": str(ROOT / "libs" / "trainers" / "src"), "CUDA_VISIBLE_DEVICES": ""},
+        preexec_fn=die_with_parent,
     )  # fmt: skip
     out, err = await process.communicate()
     return process.returncode or 0, out.decode(), err.decode()
+
+
+HANGING_TRAINER = """
+import subprocess, time
+process = subprocess.Popen(["sleep", "600"])
+class SingleTurnAgentExecutor:
+    def __init__(self, url): pass
+    async def _fetch_rewards_via_http(self, queries, prompts, labels):
+        time.sleep(600)
+"""
+"""A trainer in OpenRLHF's place, which starts a process of its own and then blocks."""
+GONE_SECONDS = 20.0
 
 
 def by_pass(given: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
@@ -59,6 +75,33 @@ async def test_verls_own_rewards_are_wrong_where_calls_break_and_ours_are_not(ge
     assert passes["own", "broken calls"]["without_reward"] == 0
     for trouble in ("none", "broken calls", "killed parts"):
         assert (passes["evalrun", trouble]["wrong"], passes["evalrun", trouble]["without_reward"]) == (0, 0)
+
+
+@pytest.mark.timeout(180)
+def test_a_command_that_is_killed_in_mid_check_leaves_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "openrlhf" / "utils"
+    package.mkdir(parents=True)
+    (package / "agent.py").write_text(HANGING_TRAINER)
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'libs' / 'trainers' / 'src'}:{tmp_path}")
+    monkeypatch.setenv("TMPDIR", marker := str(tmp_path))
+    with evalrun_started("reward-check", "--trainer", "openrlhf", "--answers", "2") as command:
+        while "sleep" not in {name_of(process) for process in processes_with(marker)}:
+            assert command.poll() is None
+            time.sleep(0.1)
+        command.kill()
+    deadline = time.monotonic() + GONE_SECONDS
+    while left := processes_with(marker):
+        assert time.monotonic() < deadline, [name_of(process) for process in left]
+        time.sleep(0.1)
+
+
+def name_of(process: int) -> str:
+    try:
+        return Path(f"/proc/{process}/comm").read_text().strip()
+    except OSError:  # it has ended
+        return ""
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,17 @@
 TRAINER is a key of WAYS, WAY one of its ways, and ROWS a file of JSON, [{"data_source", "solution", "ground_truth"}].
 For each line of stdin all rows are asked for once, and a line of JSON goes to the descriptor FD: {"rewards": [number or
 null], "errors": {type: count}, "seconds": ..., "version": ...}, where null is a reward that the trainer did not get; or
-{"missing": MODULE}, and the process ends.
+{"missing": MODULE}, and the process ends. When stdin ends, so does this process, at once, with what it started.
 """
 
 import asyncio
 import json
 import math
+import os
+import queue
+import signal
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -146,6 +150,8 @@ WAYS: Mapping[str, Mapping[str, Way]] = {
 def main(arguments: Sequence[str]) -> None:
     """Ask for all rewards once per line of stdin."""
     trainer, way, url, rows_path, descriptor = arguments
+    lines: queue.SimpleQueue[None] = queue.SimpleQueue()
+    threading.Thread(target=_watch_stdin, args=(lines,), daemon=True).start()
     rows = json.loads(Path(rows_path).read_text())
     with open(int(descriptor), "w", buffering=1) as results:  # noqa: PTH123 - a descriptor has no path
         try:
@@ -153,8 +159,22 @@ def main(arguments: Sequence[str]) -> None:
         except ModuleNotFoundError as error:
             results.write(json.dumps({"missing": error.name}) + "\n")
             return
-        for _ in sys.stdin:
+        while True:
+            lines.get()
             results.write(json.dumps(_ask(trainer, way, url, rows)) + "\n")
+
+
+def _watch_stdin(lines: "queue.SimpleQueue[None]") -> None:
+    """Pass on each line of stdin. At its end, kill this process, and its process group if it leads one.
+
+    The command that started this process may be killed in the middle of a pass, and can then stop nothing itself. Its
+    end of the pipe is closed by the kernel.
+    """
+    # Not sys.stdin: an interpreter that ends while another thread reads from that is aborted.
+    while read := os.read(0, 4096):
+        for _ in range(read.count(b"\n")):
+            lines.put(None)
+    os.kill(0 if os.getpgrp() == os.getpid() else os.getpid(), signal.SIGKILL)
 
 
 def _ask(trainer: str, way: str, url: str, rows: Sequence[Row]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import os
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -134,7 +134,10 @@ class Trainer:
 
     @asynccontextmanager
     async def started(self, way: str, url: str, answers: Sequence[Answer]) -> AsyncIterator["TrainerProcess"]:
-        """Start a process that asks for rewards through `way` at `url`. It is killed when the block ends."""
+        """Start a process that asks for rewards through `way` at `url`.
+
+        It and what it started are killed when the block ends. If this process is killed, it ends with its stdin.
+        """
         with tempfile.TemporaryDirectory(prefix="evalrun-reward-check-") as directory:
             rows, log = Path(directory) / "rows.json", Path(directory) / "printed.txt"
             rows.write_text(json.dumps([answer.row() for answer in answers]))
@@ -143,6 +146,7 @@ class Trainer:
                 process = await asyncio.create_subprocess_exec(
                     *(self.python, "-m", "evalrun_trainers.check_process", self.name, way, url, rows, str(writing)),
                     stdin=asyncio.subprocess.PIPE, stdout=printed, stderr=printed, pass_fds=(writing,),
+                    start_new_session=True,
                 )  # fmt: skip
             os.close(writing)
             results = asyncio.StreamReader(limit=MAX_RESULT_BYTES)
@@ -153,8 +157,9 @@ class Trainer:
                 yield TrainerProcess(self, process, results, log)
             finally:
                 transport.close()
-                if process.returncode is None:
-                    process.kill()
+                # Its children may be left even where it has ended by itself.
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
 
 
