@@ -55,6 +55,14 @@ def test_read_batch_with_a_ground_truth_that_is_no_json_leaves_it_to_its_reader(
         msgspec.json.decode(odd.ground_truth)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("odd", [{"response": 77777}, {"response": "a", "extra_info": {"a": [77777]}}])
+def test_read_batch_with_a_huge_integer_reads_the_others(odd: dict[str, object]) -> None:
+    body = body_of(GOOD, {**odd, "id": "odd"}).replace(b"77777", b"9" * 5000)
+    good, bad = read_batch(body).samples
+    assert isinstance(good, Sample)
+    assert bad == UnreadableSample("odd", "samples sample 1: it holds an integer of over 4300 digits")
+
+
 def test_read_batch_with_bytes_that_are_no_utf8_replaces_them() -> None:
     body = body_of({"response": "ab"}, GOOD).replace(b"ab", b"\xed\xa0\x80")
     sample = read_batch(body).samples[0]

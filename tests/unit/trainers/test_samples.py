@@ -13,6 +13,7 @@ from evalrun_trainers.trl_reward import samples_of, text_of
 JUDGED = {"outcome": "judged", "reward": 0.5, "accepted": False, "pass_ratio": 0.5, "f2p_count": 1, "f2p_total": 2,
           "codes": [True, -2], "final_status": "runtime_error", "assumed_timeouts": 0}  # fmt: skip
 UNKNOWN = {"outcome": "not_judged", "reward": None, "reason": "no sandbox"}
+INVALID = {"outcome": "invalid", "reward": None, "reason": "no tests"}
 
 
 def test_a_row_of_verls() -> None:
@@ -51,7 +52,10 @@ def test_a_reward_or_what_stands_for_none() -> None:
     with pytest.raises(NotJudgedError, match="no sandbox"):
         reward_of(UNKNOWN, Options())
     with pytest.raises(InvalidSampleError, match="no tests"):
-        reward_of({"outcome": "invalid", "reason": "no tests"}, Options(on_not_judged=0.0))
+        reward_of(INVALID, Options(on_not_judged=0.0))
+    assert math.isnan(reward_of(INVALID, Options(on_invalid=math.nan)))
+    with pytest.raises(NotJudgedError, match="no sandbox"):
+        reward_of(UNKNOWN, Options(on_invalid=0.0))
 
 
 def test_trls_columns() -> None:
@@ -64,4 +68,22 @@ def test_trls_columns() -> None:
     assert third["ground_truth"] == "t"
     with pytest.raises(InvalidSampleError, match="no column ground_truth"):
         samples_of(["p"], ["x"], {})
-    assert text_of([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("completion", "text"),
+    [
+        ("x", "x"), ([], ""), ([{"role": "assistant", "content": None}], ""), (None, None), (3, 3), (["x"], ["x"]),
+        ([{"content": ["x"]}], ["x"]),
+    ],
+)  # fmt: skip
+def test_a_completion_that_is_no_text_is_never_an_empty_answer(completion: object, text: object) -> None:
+    assert text_of(completion) == text
+
+
+def test_rows_of_wrong_types_are_passed_on_for_the_service_to_refuse() -> None:
+    assert sample_of("d", "x", "t", [1])["extra_info"] == [1]  # type: ignore[arg-type]
+    columns = {"reward_model": [None, 3, {"ground_truth": "t"}], "extra_info": [{"index": 1}, "odd", None]}
+    none, number, given = samples_of(["p"] * 3, ["x"] * 3, columns)
+    assert [sample["ground_truth"] for sample in (none, number, given)] == [None, None, "t"]
+    assert (none["extra_info"], number["extra_info"]) == ({"problem_prompt": "p", "index": 1}, "odd")

@@ -35,7 +35,8 @@ MAX_DELAY_SECONDS = 10.0
 SOONER_SECONDS = 0.5
 """The service is told to answer so much earlier than the client gives up, to say what it did not come to."""
 AGAIN = (429, 500, 502, 503, 504)
-TOO_LARGE = 413
+UNREADABLE = (400, 413)
+"""The service reads no sample of the request, or the request is too large: one of its samples may be the reason."""
 
 
 class RewardError(Exception):
@@ -99,7 +100,11 @@ class RewardClient:
 
     def submit(self, sample: Sample) -> "Future[Result]":
         """Send a sample. Return at once. The future raises RefusedError; other outcomes are results."""
-        waiting = _Waiting(_encoded(sample), self._clock() + self.options.timeout_seconds)
+        try:
+            body = _encoded(sample)
+        except (TypeError, ValueError, RecursionError) as error:
+            return self._refuse(error)
+        waiting = _Waiting(body, self._clock() + self.options.timeout_seconds)
         self._waiting.put(waiting)
         self._ensure_collector()
         return waiting.future
@@ -108,6 +113,14 @@ class RewardClient:
         """Return the results of samples in their order. Raises RefusedError."""
         futures = [self.submit(sample) for sample in samples]
         return [future.result() for future in futures]
+
+    def _refuse(self, error: Exception) -> "Future[Result]":
+        """Return the result of a sample that JSON cannot hold: raising here would cost its whole batch the rewards."""
+        with self._lock:
+            self.counts[INVALID] += 1
+        future: Future[Result] = Future()
+        future.set_result(_invalid(f"the sample cannot be written as JSON: {error}"))
+        return future
 
     def _ensure_collector(self) -> None:
         """Start a thread if samples wait, all threads are sending, and there may be more."""
@@ -170,7 +183,9 @@ class RewardClient:
                     f"{connections.url}: {len(results)} results for {len(batch)} samples: no reward service"
                 )
             return results
-        if status == TOO_LARGE and len(batch) > 1:
+        if status in UNREADABLE and len(batch) == 1:
+            return [_invalid(why)]
+        if status in UNREADABLE:
             half = len(batch) // 2
             return [*self._results_of(batch[:half], connections), *self._results_of(batch[half:], connections)]
         raise RefusedError(why)
@@ -278,20 +293,20 @@ class Connections:
 
 
 def reward_of(result: Result, options: Options) -> float:
-    """Return the reward of a result, or what the options name for a sample that could not be judged.
+    """Return the reward of a result, or what the options name for a sample without one.
 
     Raises:
-        NotJudgedError: the judge could not tell, and the options name no number.
-        InvalidSampleError: the sample cannot be judged as it is written.
+        NotJudgedError: the judge could not tell, and `on_not_judged` names no number.
+        InvalidSampleError: the sample cannot be judged as it is written, and `on_invalid` names no number.
     """
-    if result.get("outcome") == INVALID:
-        raise InvalidSampleError(str(result.get("reason")))
-    reward = result.get("reward")
+    is_invalid = result.get("outcome") == INVALID
+    reward = None if is_invalid else result.get("reward")
     if reward is not None:
         return float(reward)
-    if options.on_not_judged == RAISE:
-        raise NotJudgedError(str(result.get("reason")))
-    return float(options.on_not_judged)
+    instead = options.on_invalid if is_invalid else options.on_not_judged
+    if instead == RAISE:
+        raise (InvalidSampleError if is_invalid else NotJudgedError)(str(result.get("reason")))
+    return float(instead)
 
 
 _clients: dict[tuple[int, Options], RewardClient] = {}
@@ -309,6 +324,10 @@ def client_for(options: Options) -> RewardClient:
 
 def _told_ms(seconds: float) -> int:
     return int(max(seconds / 2, seconds - SOONER_SECONDS) * 1000)
+
+
+def _invalid(reason: str) -> Result:
+    return {"outcome": INVALID, "reward": None, "reason": reason}
 
 
 def _encoded(sample: Sample) -> bytes:

@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 SHAPES = ("dense", "sparse")
 RAISE = "raise"
+INSTEAD_OF_REWARD = ("on_not_judged", "on_invalid")
+"""Options that say what stands where there is no reward."""
 
 
 class OptionsError(ValueError):
@@ -28,6 +30,8 @@ class Options:
     """dense: the share of tests passed. sparse: 1 for an accepted answer, else 0."""
     on_not_judged: str | float = RAISE
     """Value of a sample that the judge could not decide: "raise" NotJudgedError, "nan", or a number."""
+    on_invalid: str | float = RAISE
+    """Value of a sample that cannot be judged as it is written: "raise" InvalidSampleError, "nan", or a number."""
     timeout_seconds: float = 900.0
     """Maximum seconds for one sample, retries included."""
     max_batch: int = 128
@@ -47,8 +51,9 @@ class Options:
             raise OptionsError("url is empty: write http://HOST:PORT, or set EVALRUN_REWARD_URL")
         if self.shape not in SHAPES:
             raise OptionsError(f"shape {self.shape!r}: write one of {', '.join(SHAPES)}")
-        if isinstance(self.on_not_judged, str) and self.on_not_judged != RAISE:
-            raise OptionsError(f"on_not_judged {self.on_not_judged!r}: write raise, nan, or a number")
+        for name in INSTEAD_OF_REWARD:
+            if isinstance(value := getattr(self, name), str) and value != RAISE:
+                raise OptionsError(f"{name} {value!r}: write raise, nan, or a number")
         for name in ("timeout_seconds", "max_batch", "connections"):
             if not getattr(self, name) > 0:
                 raise OptionsError(f"{name} {getattr(self, name)!r}: write a number above 0")
@@ -82,8 +87,8 @@ def read_options(given: Mapping[str, Any], environment: Mapping[str, str] = os.e
 
 
 def _typed(name: str, value: Any, default: object) -> Any:  # noqa: ANN401 - of whatever type the option is
-    if name == "on_not_judged":
-        return _not_judged(value)
+    if name in INSTEAD_OF_REWARD:
+        return _instead_of_reward(name, value)
     kind: type[Any] = type(default)
     try:
         return kind(value)
@@ -91,10 +96,10 @@ def _typed(name: str, value: Any, default: object) -> Any:  # noqa: ANN401 - of 
         raise OptionsError(f"{name} {value!r}: write a {kind.__name__}") from error
 
 
-def _not_judged(value: Any) -> str | float:  # noqa: ANN401 - text or number
+def _instead_of_reward(name: str, value: Any) -> str | float:  # noqa: ANN401 - text or number
     if isinstance(value, str) and value.strip().lower() == RAISE:
         return RAISE
     try:
         return float(value)
     except (TypeError, ValueError) as error:
-        raise OptionsError(f"on_not_judged {value!r}: write raise, nan, or a number") from error
+        raise OptionsError(f"{name} {value!r}: write raise, nan, or a number") from error

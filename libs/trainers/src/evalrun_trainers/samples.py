@@ -15,7 +15,7 @@ def sample_of(
     ground_truth: Any,  # noqa: ANN401 - whatever the row holds
     extra_info: Mapping[str, Any] | None = None,
 ) -> Sample:
-    """Return the sample of a row in verl's layout.
+    """Return the sample of a row in verl's layout. What has the wrong type is passed on: the service refuses it alone.
 
     Args:
         data_source: the row's.
@@ -23,8 +23,10 @@ def sample_of(
         ground_truth: its tests, or what names them; passed on as it is.
         extra_info: passed on for graders; `language`, `truncated` and `problem_prompt` serve tests too.
     """
-    extra = extra_info or {}
     sample = {"response": response, "data_source": str(data_source or ""), "ground_truth": ground_truth}
+    if extra_info is not None and not isinstance(extra_info, Mapping):
+        return {**sample, "extra_info": extra_info}
+    extra = extra_info or {}
     for name in FROM_EXTRA_INFO:
         if extra.get(name) is not None:
             sample[name] = extra[name]

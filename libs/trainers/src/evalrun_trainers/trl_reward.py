@@ -15,11 +15,11 @@ from evalrun_trainers.samples import sample_of
 
 
 def code_reward(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:  # noqa: ANN401
-    """Return a reward a completion, None where `on_not_judged` is nan: TRL leaves those out.
+    """Return a reward per completion, None where `on_not_judged` or `on_invalid` is nan: TRL leaves those out.
 
     Raises:
         NotJudgedError: the judge could not tell, and `on_not_judged` names nothing.
-        InvalidSampleError: a row holds no tests.
+        InvalidSampleError: a row cannot be judged as it is written, and `on_invalid` names nothing.
         RefusedError: the service refuses the caller.
     """
     options = read_options({})
@@ -46,22 +46,30 @@ def samples_of(prompts: Sequence[Any], completions: Sequence[Any], columns: Mapp
         models = columns.get("reward_model")
         if models is None:
             raise InvalidSampleError("the dataset has no column ground_truth (nor verl's reward_model): add one")
-        truths = [model["ground_truth"] for model in models]
+        truths = [model.get("ground_truth") if isinstance(model, Mapping) else None for model in models]
     sources = columns.get("data_source") or [""] * len(completions)
     infos = columns.get("extra_info") or [None] * len(completions)
     samples = []
     for prompt, completion, truth, source, info in zip(prompts, completions, truths, sources, infos, strict=True):
-        extra = {**({"problem_prompt": prompt} if isinstance(prompt, str) else {}), **(info or {})}
-        samples.append(sample_of(source, text_of(completion), truth, extra))
+        if (info is None or isinstance(info, Mapping)) and isinstance(prompt, str):
+            info = {"problem_prompt": prompt, **(info or {})}
+        samples.append(sample_of(source, text_of(completion), truth, info))
     return samples
 
 
-def text_of(completion: Any) -> str:  # noqa: ANN401 - a text or a chat
-    """Return a completion's text: of a chat the last message's content."""
-    if isinstance(completion, str):
+def text_of(completion: Any) -> Any:  # noqa: ANN401 - a text or a chat
+    """Return a completion's text: of a chat the last message's content. What is neither is returned as it is.
+
+    The service then refuses that sample alone, where an empty text in its place would get a reward of 0.
+    """
+    if not isinstance(completion, list | tuple):
         return completion
-    content = completion[-1].get("content") if completion else None
-    return content if isinstance(content, str) else ""
+    if not completion:
+        return ""
+    last = completion[-1]
+    if not isinstance(last, Mapping):
+        return completion
+    return "" if last.get("content") is None else last["content"]
 
 
 def _rewards(results: Sequence[Result], options: Options, columns: Mapping[str, Any]) -> list[float | None]:

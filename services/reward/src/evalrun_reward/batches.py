@@ -8,10 +8,14 @@ import msgspec
 
 from evalrun_reward.wire import BatchRequest, OpenRlhfRequest, Sample, Shape
 from evalrun_runtime.exits import BadInputError
-from evalrun_runtime.unicode_text import replace_surrogates_within
+from evalrun_runtime.unicode_text import replace_surrogates, replace_surrogates_within
 
 _BATCHES = msgspec.json.Decoder(BatchRequest)
 _REMOTE = msgspec.json.Decoder(OpenRlhfRequest)
+_MAX_DIGITS = 4300
+"""More digits of an integer Python does not parse by default, since that takes quadratic time."""
+_HUGE = object()
+"""In place of such an integer; JSON cannot hold it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +77,30 @@ def read_remote(body: bytes) -> OpenRlhfRequest:
 
 
 def _parsed(body: bytes) -> object:
-    """Parse JSON as Python's own encoder writes it: with NaN, and with lone surrogates. Raises BadInputError."""
+    """Parse JSON as Python's own encoder writes it: with NaN, and with lone surrogates. Raises BadInputError.
+
+    An integer of too many digits becomes `_HUGE`, so that it refuses its own sample only.
+    """
     try:
-        parsed: object = json.loads(body.decode("utf-8", "replace"))
+        parsed: object = json.loads(body.decode("utf-8", "replace"), parse_int=_parse_int)
     except ValueError as error:
         raise BadInputError(str(error)) from error
     return parsed
 
 
+def _parse_int(digits: str) -> object:
+    return int(digits) if len(digits) <= _MAX_DIGITS else _HUGE
+
+
 def _read_sample(row: object, number: int) -> GivenSample:
     if not isinstance(row, Mapping):
         return UnreadableSample("", f"samples sample {number}: expected an object, got {row!r:.100}")
+    name = row.get("id")
+    id_ = replace_surrogates(name) if isinstance(name, str) else ""
+    try:
+        json.dumps(row)
+    except TypeError:
+        return UnreadableSample(id_, f"samples sample {number}: it holds an integer of over {_MAX_DIGITS} digits")
     fields = {
         name: msgspec.Raw(json.dumps(value).encode()) if name == "ground_truth" else replace_surrogates_within(value)
         for name, value in row.items()
@@ -91,5 +108,4 @@ def _read_sample(row: object, number: int) -> GivenSample:
     try:
         return msgspec.convert(fields, Sample)
     except msgspec.ValidationError as error:
-        name = fields.get("id")
-        return UnreadableSample(name if isinstance(name, str) else "", f"samples sample {number}: {error}")
+        return UnreadableSample(id_, f"samples sample {number}: {error}")
