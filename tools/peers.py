@@ -40,10 +40,12 @@ TESTS = (
     "tests/unit/data/test_inspect_logs.py",
     "tests/unit/results/test_publications.py",
     "tests/integration/cli/test_livecodebench_checker.py",
+    "tests/integration/reward/test_odd_rows.py",
     "tests/integration/reward/test_published_openenv.py",
     "tests/integration/reward/test_published_openreward.py",
     "tests/integration/reward/test_published_trainers.py",
     "tests/integration/reward/test_published_verifiers.py",
+    "tests/integration/reward/test_reward_check.py",
     "tests/integration/cli/test_training_export.py",
     "tests/integration/aggregator/test_mlflow_server.py",
 )

@@ -18,18 +18,6 @@ from evalrun_trainers import check_process
 pytestmark = pytest.mark.timeout(600)
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-async def check(*arguments: str) -> tuple[int, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "evalrun_cli", "reward-check", *arguments, stdout=-1, stderr=-1,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "libs" / "trainers" / "src"), "CUDA_VISIBLE_DEVICES": ""},
-        preexec_fn=die_with_parent,
-    )  # fmt: skip
-    out, err = await process.communicate()
-    return process.returncode or 0, out.decode(), err.decode()
-
-
 HANGING_TRAINER = """
 import subprocess, time
 process = subprocess.Popen(["sleep", "600"])
@@ -40,6 +28,16 @@ class SingleTurnAgentExecutor:
 """
 """A trainer in OpenRLHF's place, which starts a process of its own and then blocks."""
 GONE_SECONDS = 20.0
+
+
+async def check(*arguments: str) -> tuple[int, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "evalrun_cli", "reward-check", *arguments, stdout=-1, stderr=-1,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "libs" / "trainers" / "src"), "CUDA_VISIBLE_DEVICES": ""},
+        preexec_fn=die_with_parent,
+    )  # fmt: skip
+    out, err = await process.communicate()
+    return process.returncode or 0, out.decode(), err.decode()
 
 
 def by_pass(given: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
@@ -75,6 +73,19 @@ async def test_verls_own_rewards_are_wrong_where_calls_break_and_ours_are_not(ge
     assert passes["own", "broken calls"]["without_reward"] == 0
     for trouble in ("none", "broken calls", "killed parts"):
         assert (passes["evalrun", trouble]["wrong"], passes["evalrun", trouble]["without_reward"]) == (0, 0)
+
+
+async def test_no_reward_that_trls_trainer_gets_is_wrong_or_lost() -> None:
+    python = os.environ.get("EVALRUN_TEST_TRAINERS_PYTHON")
+    if not python:
+        pytest.skip("EVALRUN_TEST_TRAINERS_PYTHON names no interpreter with trl (docs/testing.md)")
+    code, out, err = await check("--trainer", "trl", "--python", python, "--answers", "60", "--faults", "0.3", "--json")
+    assert code == 0, err
+    given = json.loads(out)
+    passes = by_pass(given)
+    assert given["version"] == "1.16.0"
+    assert passes["evalrun", "broken calls"]["calls_broken"] > 0
+    assert [(each["wrong"], each["without_reward"]) for each in passes.values()] == [(0, 0)] * 3
 
 
 @pytest.mark.timeout(180)

@@ -13,10 +13,12 @@ import os
 import queue
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -30,7 +32,7 @@ OWN = "own"
 EVALRUN = "evalrun"
 """The reward service, whose address is `url`."""
 
-Row = Mapping[str, str]
+Row = Mapping[str, Any]
 Reward = Any
 """A number, or the exception in its place."""
 Way = Callable[[str, Sequence[Row]], Sequence[Reward]]
@@ -56,25 +58,42 @@ def of_verl_itself(url: str, rows: Sequence[Row]) -> Sequence[Reward]:
 
 def of_verl(url: str, rows: Sequence[Row]) -> Sequence[Reward]:
     """Return what verl gets from our reward manager."""
+    return _of_verl(our_verl_settings(url), rows)
+
+
+def our_verl_settings(url: str) -> Mapping[str, Any]:
+    """Return the settings with which verl loads our reward manager."""
     manager = {
         "source": "importlib",
         "name": "EvalrunRewardManager",
         "module": {"path": "pkg://evalrun_trainers.verl_manager", "name": "custom_reward_manager"},
     }
-    return _of_verl({"reward_manager": manager, "reward_kwargs": {"url": url}}, rows)
+    return {"reward_manager": manager, "reward_kwargs": {"url": url}}
 
 
-def _of_verl(reward: Mapping[str, Any], rows: Sequence[Row]) -> Sequence[Reward]:
-    import torch
+def verl_config(reward: Mapping[str, Any]) -> Any:  # noqa: ANN401 - OmegaConf's
+    """Return verl's configuration, in which these settings of `reward` replace the defaults."""
     from omegaconf import OmegaConf
-    from verl.trainer.ppo.reward import load_reward_manager
 
     default = {
         "custom_reward_function": {"path": None, "name": "compute_score"},
         "reward_manager": {"source": "register", "name": "naive", "module": {"path": None, "name": None}},
         "sandbox_fusion": {"url": None, "max_concurrent": 64, "memory_limit_mb": 1024},
     }
-    manager = load_reward_manager(OmegaConf.create({"reward": {**default, **reward}}), _Characters())
+    return OmegaConf.create({"reward": {**default, **reward}})
+
+
+def verl_manager(reward: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a manager of verl's
+    """Return the reward manager that verl loads for these settings."""
+    from verl.trainer.ppo.reward import load_reward_manager
+
+    return load_reward_manager(verl_config(reward), _Characters())
+
+
+def _of_verl(reward: Mapping[str, Any], rows: Sequence[Row]) -> Sequence[Reward]:
+    import torch
+
+    manager = verl_manager(reward)
 
     async def score(row: Row) -> float:
         given = await manager.run_single(_verl_batch(torch, row))
@@ -139,12 +158,49 @@ def of_openrlhf(url: str, rows: Sequence[Row]) -> Sequence[Reward]:
     return asyncio.run(score_all())
 
 
+def of_trl(url: str, rows: Sequence[Row]) -> Sequence[Reward]:
+    """Return what TRL's GRPOTrainer gets from our reward function: NaN where there is no reward."""
+    from evalrun_trainers.trl_reward import code_reward
+
+    trainer = _grpo_trainer(code_reward)
+    if not rows:
+        return []
+    # TRL's trainer hands no options to a reward function.
+    os.environ.update(EVALRUN_REWARD_URL=url, EVALRUN_REWARD_ON_NOT_JUDGED="nan", EVALRUN_REWARD_ON_INVALID="nan")
+    completions, ids = [row["solution"] for row in rows], [[1]] * len(rows)
+    inputs = [{"prompt": "p", **row} for row in rows]
+    rewards: Sequence[Reward] = trainer._calculate_rewards(inputs, ["p"] * len(rows), completions, ids)[:, 0].tolist()
+    return rewards
+
+
+@cache
+def _grpo_trainer(function: Callable[..., Any]) -> Any:  # noqa: ANN401 - TRL has no types
+    """Return a trainer of a model so small that it costs nothing; only its rewards are asked for."""
+    from datasets import Dataset
+    from tokenizers import Tokenizer, models
+    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+    from trl import GRPOConfig, GRPOTrainer
+
+    config = GPT2Config(vocab_size=2, n_embd=4, n_layer=1, n_head=1, bos_token_id=0, eos_token_id=0)
+    words = Tokenizer(models.WordLevel({"<eos>": 0, "p": 1}, unk_token="<eos>"))  # noqa: S106 - no password
+    with tempfile.TemporaryDirectory(prefix="evalrun-reward-check-") as directory:
+        return GRPOTrainer(
+            model=GPT2LMHeadModel(config),
+            reward_funcs=[function],
+            args=GRPOConfig(output_dir=directory, use_cpu=True, report_to=[], bf16=False, num_generations=2),
+            train_dataset=Dataset.from_list([{"prompt": "p"}]),
+            processing_class=PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<eos>", pad_token="<eos>"),  # noqa: S106
+        )
+
+
 WAYS: Mapping[str, Mapping[str, Way]] = {
     "none": {EVALRUN: of_client},
     "openrlhf": {EVALRUN: of_openrlhf},
+    "trl": {EVALRUN: of_trl},
     "verl": {OWN: of_verl_itself, EVALRUN: of_verl},
 }
-"""By trainer. OpenRLHF has no client of a sandbox: its only way is a remote reward model."""
+"""By trainer. OpenRLHF has no client of a sandbox: its only way is a remote reward model. Nor has TRL, whose reward
+functions are the user's."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -181,14 +237,15 @@ def _ask(trainer: str, way: str, url: str, rows: Sequence[Row]) -> dict[str, Any
     before = time.monotonic()
     rewards = WAYS[trainer][way](url, rows)
     return {
-        "rewards": [_plain(reward) for reward in rewards],
+        "rewards": [plain_reward(reward) for reward in rewards],
         "errors": Counter(type(reward).__name__ for reward in rewards if isinstance(reward, BaseException)),
         "seconds": time.monotonic() - before,
         "version": "" if trainer == "none" else metadata.version(trainer),
     }
 
 
-def _plain(reward: Reward) -> float | None:
+def plain_reward(reward: Reward) -> float | None:
+    """Return a number, or None where there is no reward."""
     if isinstance(reward, BaseException) or not math.isfinite(reward):
         return None
     return float(reward)

@@ -7,5 +7,10 @@ OWN = "own"
 EVALRUN = "evalrun"
 """The reward service."""
 
-WAYS: Mapping[str, Sequence[str]] = {"verl": (OWN, EVALRUN), "openrlhf": (EVALRUN,), "none": (EVALRUN,)}
+WAYS: Mapping[str, Sequence[str]] = {
+    "verl": (OWN, EVALRUN),
+    "trl": (EVALRUN,),
+    "openrlhf": (EVALRUN,),
+    "none": (EVALRUN,),
+}
 """The ways of each trainer that `evalrun_trainers.check_process` knows."""
