@@ -6,11 +6,10 @@ Reads one JSON object on stdin, writes one on stdout. Never imported by the test
 import asyncio
 import json
 import os
-import socket
 import sys
 from typing import Any
 
-import uvicorn
+from builders.reward.environment_server import serving
 from openenv.core.generic_client import GenericEnvClient
 
 from evalrun_trainers import openenv_environment
@@ -34,18 +33,11 @@ async def episode(address: str, task: int, answer: str, times: int = 1) -> list[
 
 
 async def ask(asked: dict[str, Any]) -> dict[str, Any]:
-    listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
-    listening.listen()
-    server = uvicorn.Server(uvicorn.Config(openenv_environment.app(), log_level="warning"))
-    serving = asyncio.create_task(server.serve(sockets=[listening]))
-    address = f"http://127.0.0.1:{listening.getsockname()[1]}"
-    answers = await asyncio.gather(*(episode(address, 0, answer) for answer in asked["answers"]))
-    twice = await episode(address, 0, asked["answers"][0], times=2)
-    os.environ["EVALRUN_REWARD_URL"], os.environ["EVALRUN_REWARD_TIMEOUT_SECONDS"] = asked["nobody"], "1"
-    gone = await episode(address, 0, asked["answers"][0], times=2)
-    server.should_exit = True
-    await serving
+    async with serving(openenv_environment.app()) as address:
+        answers = await asyncio.gather(*(episode(address, 0, answer) for answer in asked["answers"]))
+        twice = await episode(address, 0, asked["answers"][0], times=2)
+        os.environ["EVALRUN_REWARD_URL"], os.environ["EVALRUN_REWARD_TIMEOUT_SECONDS"] = asked["nobody"], "1"
+        gone = await episode(address, 0, asked["answers"][0], times=2)
     return {"answers": answers, "twice": twice, "gone": gone}
 
 

@@ -6,11 +6,10 @@ Reads one JSON object on stdin, writes one on stdout. Never imported by the test
 import asyncio
 import json
 import os
-import socket
 import sys
 from typing import Any
 
-import uvicorn
+from builders.reward.environment_server import serving
 from openreward.api.environments.client import AsyncEnvironmentsAPI
 from openreward.api.errors import OpenRewardError
 
@@ -35,20 +34,13 @@ async def episode(environment: Any, task: int, answer: str, times: int = 1) -> l
 
 
 async def ask(asked: dict[str, Any]) -> dict[str, Any]:
-    listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
-    listening.listen()
-    server = uvicorn.Server(uvicorn.Config(ors_environment.app(), log_level="warning"))
-    serving = asyncio.create_task(server.serve(sockets=[listening]))
-    address = f"http://127.0.0.1:{listening.getsockname()[1]}"
-    environment = AsyncEnvironmentsAPI(address, "none").get("judged", base_url=address)
-    seen = [task.task_spec for task in await environment.list_tasks("train")]
-    answers = await asyncio.gather(*(episode(environment, 0, answer) for answer in asked["answers"]))
-    twice = await episode(environment, 0, asked["answers"][0], times=2)
-    os.environ["EVALRUN_REWARD_URL"], os.environ["EVALRUN_REWARD_TIMEOUT_SECONDS"] = asked["nobody"], "1"
-    gone = await episode(environment, 0, asked["answers"][0])
-    server.should_exit = True
-    await serving
+    async with serving(ors_environment.app()) as address:
+        environment = AsyncEnvironmentsAPI(address, "none").get("judged", base_url=address)
+        seen = [task.task_spec for task in await environment.list_tasks("train")]
+        answers = await asyncio.gather(*(episode(environment, 0, answer) for answer in asked["answers"]))
+        twice = await episode(environment, 0, asked["answers"][0], times=2)
+        os.environ["EVALRUN_REWARD_URL"], os.environ["EVALRUN_REWARD_TIMEOUT_SECONDS"] = asked["nobody"], "1"
+        gone = await episode(environment, 0, asked["answers"][0])
     return {"seen": seen, "answers": answers, "twice": twice, "gone": gone}
 
 

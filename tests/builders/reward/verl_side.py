@@ -10,30 +10,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from omegaconf import OmegaConf
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
 from verl.trainer.ppo.metric_utils import process_validation_metrics
-from verl.trainer.ppo.reward import get_custom_reward_fn, load_reward_manager
+from verl.trainer.ppo.reward import get_custom_reward_fn
 from verl.utils.reward_score import default_compute_score, sandbox_fusion
 
-
-class Tokenizer:
-    """A token a character; 0 ends."""
-
-    eos_token_id = 0
-
-    def decode(self, ids: Any, skip_special_tokens: bool) -> str:
-        return "".join(chr(int(number)) for number in ids if int(number) or not skip_special_tokens)
-
-
-def config(asked: dict[str, Any], **reward: Any) -> Any:
-    base: dict[str, Any] = {
-        "custom_reward_function": {"path": None, "name": "compute_score"},
-        "reward_manager": {"source": "register", "name": "naive", "module": {"path": None, "name": None}},
-        "sandbox_fusion": {"url": None, "max_concurrent": 64, "memory_limit_mb": 1024},
-    }
-    return OmegaConf.create({"reward": {**base, **reward}})
+from evalrun_trainers.check_process import our_verl_settings, verl_config, verl_manager
 
 
 def proto(rows: list[dict[str, Any]]) -> DataProto:
@@ -79,18 +62,12 @@ def main() -> None:
         return {"path": "pkg://evalrun_trainers.verl_reward", "name": name, "reward_kwargs": kwargs}
 
     for name in ("compute_score", "compute_score_async"):
-        loaded = config(asked, custom_reward_function=function(name))
-        manager = load_reward_manager(loaded, Tokenizer())
+        manager = verl_manager({"custom_reward_function": function(name)})
         assert isinstance(manager, NaiveRewardManager), type(manager)
         answer[name] = [one["reward_score"] for one in run_all(manager, data)]
-    only = get_custom_reward_fn(config(asked, custom_reward_function=function("compute_score_only")))
+    only = get_custom_reward_fn(verl_config({"custom_reward_function": function("compute_score_only")}))
     answer["main_eval"] = [only(row["data_source"], row["solution"], row["ground_truth"]) for row in rows]
-    ours = {
-        "source": "importlib",
-        "name": "EvalrunRewardManager",
-        "module": {"path": "pkg://evalrun_trainers.verl_manager", "name": "custom_reward_manager"},
-    }
-    manager = load_reward_manager(config(asked, reward_manager=ours, reward_kwargs=kwargs), Tokenizer())
+    manager = verl_manager(our_verl_settings(asked["url"]))
     results = run_all(manager, data)
     answer["manager"] = [one["reward_score"] for one in results]
     infos = [one["reward_extra_info"] for one in results]

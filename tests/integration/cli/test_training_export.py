@@ -1,6 +1,5 @@
 """`evalrun export`: what a run's answers become for a trainer, read back by verl's own code and by the judge."""
 
-import asyncio
 import json
 import math
 import os
@@ -14,9 +13,9 @@ import pytest
 from builders.command_line import Command, evalrun, results
 from builders.generator.rollout import make_tiny_model
 from builders.governance import json_lines, write_rows
+from builders.other_interpreter import ask_script
 
 TRAINERS = "EVALRUN_TEST_TRAINERS_PYTHON"
-TRL_SCRIPT = Path(__file__).resolve().parents[2] / "builders" / "trl_data_side.py"
 RIGHT = "```python\nprint(int(input()) * 2)\n```"
 SAME = "The same again:\n```python\nprint(int(input()) * 2)\n\n```"
 OTHER = "```python\nx = int(input())\nprint(x + x)\n```"
@@ -159,15 +158,8 @@ async def test_trls_trainers_read_exported_rows_and_pairs(gen_cpu: Path, judged:
     count = len(exported(evalrun, judged, sft, "sft"))
     pair_count = len(exported(evalrun, judged, pairs, "pairs"))
     model = await make_tiny_model(gen_cpu, tmp_path / "model")
-    process = await asyncio.create_subprocess_exec(
-        python, TRL_SCRIPT, stdin=-1, stdout=-1, stderr=-1,
-        env={
-            **os.environ, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "HF_DATASETS_CACHE": str(tmp_path / "hf"),
-        },
-    )  # fmt: skip
     asked = {"sft": str(sft), "pairs": str(pairs), "model": str(model)}
-    out, err = await process.communicate(json.dumps(asked).encode())
-    assert b"ANSWER" in out, err.decode()[-4000:]
-    made = json.loads(out.decode().rpartition("ANSWER")[2])
+    cache = str(tmp_path / "hf")
+    made = await ask_script(python, "trl_data_side.py", asked, HF_HUB_OFFLINE="1", HF_DATASETS_CACHE=cache)
     assert made["rows"] == {"sft": count, "dpo": pair_count}
     assert all(math.isfinite(loss) for loss in made["losses"].values())

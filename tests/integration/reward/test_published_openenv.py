@@ -1,17 +1,14 @@
 """The published OpenEnv serves our environment, and its client gets the judge's rewards. Needs one that holds it."""
 
-import asyncio
 import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.other_interpreter import ask_script
 from builders.ports import free_port
 from builders.reward.stack import reward_stack
-
-ROOT = Path(__file__).resolve().parents[3]
-SCRIPT = ROOT / "tests" / "builders" / "reward" / "openenv_side.py"
 
 TRUTH = {"inputs": ["1\n", "2\n"], "outputs": ["1\n", "4\n"]}
 WANTED = {"print(int(input()) ** 2)": 1.0, "print(1)": 0.5, "print('no')": 0.0, "print(": 0.0}
@@ -30,13 +27,7 @@ async def test_an_episode_gets_the_judges_reward_or_fails_and_never_a_zero_inste
             "tasks": str(tasks),
             "answers": [f"```python\n{code}\n```" for code in WANTED],
         }
-        process = await asyncio.create_subprocess_exec(
-            python, SCRIPT, stdin=-1, stdout=-1, stderr=-1,
-            env={**os.environ, "PYTHONPATH": str(ROOT / "libs" / "trainers" / "src")},
-        )  # fmt: skip
-        out, err = await process.communicate(json.dumps(asked).encode())
-    assert b"ANSWER" in out, err.decode()[-4000:]
-    given = json.loads(out.decode().rpartition("ANSWER")[2])
+        given = await ask_script(python, "reward/openenv_side.py", asked)
     steps = [step for (step,) in given["answers"]]
     assert [step["reward"] for step in steps] == list(WANTED.values())
     assert all(step["done"] and step["prompt"] == "Square it." for step in steps)

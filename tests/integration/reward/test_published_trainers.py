@@ -1,19 +1,17 @@
 """The published TRL and OpenRLHF ask for rewards as they do in training. Needs an environment that holds both."""
 
-import asyncio
 import json
 import os
 from pathlib import Path
 
 import pytest
 from builders.generator.rollout import make_tiny_model
+from builders.other_interpreter import ask_script
 from builders.reward.stack import reward_stack
 
 pytestmark = pytest.mark.timeout(400)
 """Importing TRL takes some 20 s of CPU."""
 
-ROOT = Path(__file__).resolve().parents[3]
-SCRIPT = ROOT / "tests" / "builders" / "reward" / "trainers_side.py"
 INTERPRETER = "EVALRUN_TEST_TRAINERS_PYTHON"
 TRUTH = json.dumps({"inputs": ["1\n", "2\n"], "outputs": ["1\n", "4\n"]})
 WANTED = {"print(int(input()) ** 2)": 1.0, "print(1)": 0.5, "print('no')": 0.0, "print(": 0.0}
@@ -27,14 +25,7 @@ async def test_trl_and_openrlhf_get_the_judges_rewards(gen_cpu: Path, tmp_path: 
     model = await make_tiny_model(gen_cpu, tmp_path / "model")
     async with reward_stack(tmp_path) as (service,):
         asked = {"url": service.address, "rows": rows, "model": str(model)}
-        paths = str(ROOT / "libs" / "trainers" / "src")
-        process = await asyncio.create_subprocess_exec(
-            python, SCRIPT, stdin=-1, stdout=-1, stderr=-1,
-            env={**os.environ, "PYTHONPATH": paths, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"},
-        )  # fmt: skip
-        out, err = await process.communicate(json.dumps(asked).encode())
-    assert b"ANSWER" in out, err.decode()[-4000:]
-    given = json.loads(out.decode().rpartition("ANSWER")[2])
+        given = await ask_script(python, "reward/trainers_side.py", asked, HF_HUB_OFFLINE="1")
     wanted = list(WANTED.values())
     assert given["trl"] == {"code_reward": wanted, "code_reward_async": wanted}
     assert [answer["rewards"] for answer in given["openrlhf"]] == [[reward] for reward in wanted]

@@ -1,17 +1,13 @@
 """The published verifiers scores traces by our reward. Needs an environment that holds it."""
 
-import asyncio
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.other_interpreter import ask_script
 from builders.ports import free_port
 from builders.reward.stack import reward_stack
-
-ROOT = Path(__file__).resolve().parents[3]
-SCRIPT = ROOT / "tests" / "builders" / "reward" / "verifiers_side.py"
 
 TRUTH = {"inputs": ["1\n", "2\n"], "outputs": ["1\n", "4\n"]}
 WANTED = {"print(int(input()) ** 2)": 1.0, "print(1)": 0.5, "print('no')": 0.0, "print(": 0.0}
@@ -25,13 +21,7 @@ async def test_a_trace_gets_the_judges_reward_or_an_error_and_never_a_zero_inste
     rows.append({"ground_truth": None, "solution": "print(1)"})
     async with reward_stack(tmp_path) as (service,):
         asked = {"url": service.address, "nobody": f"http://127.0.0.1:{free_port()}", "rows": rows}
-        process = await asyncio.create_subprocess_exec(
-            python, SCRIPT, stdin=-1, stdout=-1, stderr=-1,
-            env={**os.environ, "PYTHONPATH": str(ROOT / "libs" / "trainers" / "src")},
-        )  # fmt: skip
-        out, err = await process.communicate(json.dumps(asked).encode())
-    assert b"ANSWER" in out, err.decode()[-4000:]
-    given = json.loads(out.decode().rpartition("ANSWER")[2])
+        given = await ask_script(python, "reward/verifiers_side.py", asked)
     *judged, without_tests = given["scored"]
     assert [trace["reward"] for trace in judged] == list(WANTED.values())
     assert all(trace["errors"] == [] for trace in judged)

@@ -1,6 +1,5 @@
 """The published verl 0.9.1 loads our function and our manager, and gets its own rewards where its own are right."""
 
-import asyncio
 import json
 import os
 from pathlib import Path
@@ -8,13 +7,12 @@ from typing import Any
 
 import pytest
 from builders.fusion.server import StockDouble, stock_double
+from builders.other_interpreter import ask_script
 from builders.reward.stack import reward_stack
 
 pytestmark = pytest.mark.timeout(600)
 """Importing verl takes some 10 s of CPU."""
 
-ROOT = Path(__file__).resolve().parents[3]
-SCRIPT = ROOT / "tests" / "builders" / "reward" / "verl_side.py"
 PAIRS = {"inputs": ["1\n", "2\n", "3\n", "4\n"], "outputs": ["1\n", "4\n", "9\n", "16\n"]}
 ASSERTS = {"assert_case": ["assert f(3) == 9", "assert f(4) == 16"]}
 READS_ITS_OWN_FILE = (
@@ -65,14 +63,7 @@ async def test_rewards_are_verls_own_where_those_are_right(gen_cpu: Path, tmp_pa
         stock_double(StockDouble()) as fusion,
     ):
         asked = {"url": service.address, "fusion": fusion, "rows": rows, "slow": slow()}
-        process = await asyncio.create_subprocess_exec(
-            gen_cpu, SCRIPT, stdin=-1, stdout=-1, stderr=-1,
-            env={**os.environ, "PYTHONPATH": str(ROOT / "libs" / "trainers" / "src"), "CUDA_VISIBLE_DEVICES": ""},
-        )  # fmt: skip
-        out, err = await process.communicate(json.dumps(asked).encode())
-    text = out.decode()
-    assert "ANSWER" in text, err.decode()[-3000:]
-    given = json.loads(text.rpartition("ANSWER")[2])
+        given = await ask_script(gen_cpu, "reward/verl_side.py", asked)
 
     own = [reward for _, _, reward in SAME.values()] + [ours for *_, ours in DIFFERENT.values()]
     verls = [reward for _, _, reward in SAME.values()] + [verl for *_, verl, _ in DIFFERENT.values()]

@@ -1,12 +1,10 @@
 """The published verl 0.9.1 loads our tools, and its tool loop calls them: sessions, rewards, a function tool."""
 
-import asyncio
-import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.other_interpreter import ask_script
 from builders.reward.stack import reward_stack
 
 from evalrun_cli.local.processes import ServiceProcess
@@ -14,8 +12,6 @@ from evalrun_cli.local.processes import ServiceProcess
 pytestmark = pytest.mark.timeout(240)
 """Importing verl takes some 10 s of CPU."""
 
-ROOT = Path(__file__).resolve().parents[3]
-SCRIPT = ROOT / "tests" / "builders" / "reward" / "verl_tools_side.py"
 TESTS = {"inputs": ["1\n", "2\n"], "outputs": ["1\n", "2\n"]}
 
 
@@ -40,16 +36,9 @@ async def test_verls_tool_loop_runs_programs_in_sessions_and_rewards_the_last(ge
         await sandbox.start()
         try:
             asked = {"url": service.address, "sandbox": sandbox.address, "rows": rows}
-            process = await asyncio.create_subprocess_exec(
-                gen_cpu, SCRIPT, stdin=-1, stdout=-1, stderr=-1,
-                env={**os.environ, "PYTHONPATH": str(ROOT / "libs" / "trainers" / "src"), "CUDA_VISIBLE_DEVICES": ""},
-            )  # fmt: skip
-            out, err = await process.communicate(json.dumps(asked).encode())
+            answer = await ask_script(gen_cpu, "reward/verl_tools_side.py", asked)
         finally:
             await sandbox.stop(5)
-    text = out.decode()
-    assert "ANSWER" in text, err.decode()[-3000:]
-    answer = json.loads(text.rpartition("ANSWER")[2])
     repaired, spoilt, interpreted, clumsy = answer["rows"]
     assert [shown for shown, _ in repaired["seen"]][:2] == ["stdout:\nfirst", "stdout:\n1"]
     assert "EOFError" in repaired["seen"][2][0]  # no public tests: it ran with an empty input

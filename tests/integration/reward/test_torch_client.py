@@ -1,11 +1,9 @@
 """A client with torch tensors and numpy scalars, before a judge that decides, refuses, is slow, or is gone."""
 
-import asyncio
-import json
-import os
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from builders.other_interpreter import ask_script
 from builders.ports import free_port
 from builders.reward.service import ECHO, TESTS, served
 
@@ -13,7 +11,6 @@ from evalrun_client.fake_judge import Answer, FakeJudge
 from evalrun_data.records import Problem, StdioTests
 from evalrun_proto.judge.v1 import judge_pb2
 
-SCRIPT = Path(__file__).resolve().parents[2] / "builders" / "reward" / "torch_client_side.py"
 INSTANCE = 4503599627370497
 PROBLEM = Problem("train", str(INSTANCE), "Echo.", StdioTests(tuple(TESTS["inputs"]), tuple(TESTS["outputs"])))
 WAYS = ("int64", "float64", "batch", "numpy")
@@ -36,12 +33,7 @@ async def test_torch_tensors_as_ids_get_rewards_and_no_outage_is_a_zero(gen_cpu:
             store = str(tmp_path / f"{name}.sqlite3")
             service = served(judge, [PROBLEM], address, session_store=store, deadline_seconds=deadline)
             urls[name] = (await services.enter_async_context(service)).address
-        process = await asyncio.create_subprocess_exec(
-            gen_cpu, SCRIPT, stdin=-1, stdout=-1, stderr=-1, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-        )
         asked = {"urls": urls, "instance": INSTANCE, "content": ECHO, "timeout": 120.0}
-        out, err = await process.communicate(json.dumps(asked).encode())
-    assert b"ANSWER" in out, err.decode()[-4000:]
-    found = json.loads(out.decode().rpartition("ANSWER")[2])
+        found = await ask_script(gen_cpu, "reward/torch_client_side.py", asked)
     wanted = {"well": [200, 1.0], "refuses": [422, None], "slow": [503, None], "dead": [503, None]}
     assert found == {name: dict.fromkeys(WAYS, reward) for name, reward in wanted.items()}
