@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from evalrun_aggregator.ledger.place import check_file_system, file_system_type, is_network_file_system
+from evalrun_aggregator.ledger.place import (
+    LedgerLock,
+    check_file_system,
+    file_system_type,
+    is_network_file_system,
+    is_owned,
+)
 from evalrun_runtime.exits import BadInputError
 
 MOUNTS = r"""22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -44,3 +50,11 @@ def test_the_refusal_names_the_type_and_the_way_out() -> None:
     with pytest.raises(BadInputError, match=r"/data/l\.db: nfs4 is a network file system.*block storage"):
         check_file_system(Path("/data/l.db"), MOUNTS)
     check_file_system(Path("/data/fast/l.db"), MOUNTS)
+
+
+def test_a_ledger_is_owned_while_its_lock_is_held(tmp_path: Path) -> None:
+    ledger, locks = tmp_path / "ledger.sqlite3", Path("/proc/locks")
+    assert not is_owned(ledger, locks.read_text())
+    with LedgerLock(ledger):
+        assert is_owned(ledger, locks.read_text())
+    assert not is_owned(ledger, locks.read_text())

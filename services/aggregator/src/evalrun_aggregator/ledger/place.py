@@ -60,11 +60,34 @@ def check_file_system(path: Path, mount_table: str) -> None:
         )
 
 
+def is_owned(ledger: Path, lock_table: str) -> bool:
+    """Return whether a process of this machine owns a ledger. Takes no lock: a run that starts just then would fail.
+
+    Args:
+        ledger: its path; it need not exist.
+        lock_table: text of `/proc/locks` (proc(5)).
+    """
+    try:
+        inode = _lock_path(ledger).stat().st_ino
+    except FileNotFoundError:
+        return False
+    # The device is left out: on an overlay the table has another one than stat.
+    return any(
+        fields[1] == "FLOCK" and fields[5].endswith(f":{inode}")
+        for fields in map(str.split, lock_table.splitlines())
+        if len(fields) > 5
+    )
+
+
+def _lock_path(ledger: Path) -> Path:
+    return ledger.with_name(ledger.name + ".lock")
+
+
 class LedgerLock:
     """The lock with which a process owns a ledger. The kernel releases it when the process ends."""
 
     def __init__(self, ledger: Path) -> None:
-        self.path = ledger.with_name(ledger.name + ".lock")
+        self.path = _lock_path(ledger)
         self._descriptor: int | None = None
 
     def __enter__(self) -> Self:

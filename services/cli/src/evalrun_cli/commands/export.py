@@ -1,4 +1,4 @@
-"""The command `export`: a run's answers as data for training."""
+"""The command `export`: a run's answers as data for training, and as logs of Inspect."""
 
 from pathlib import Path
 
@@ -18,10 +18,10 @@ PER_PROBLEM = click.option(
 
 @evalrun.group()
 def export() -> None:
-    """Write the answers of a run as data for training.
+    """Write the answers of a run as data for training, or as logs of Inspect.
 
-    RUN is the directory of a run on this machine. Each program of a problem counts once. Answers that were not judged
-    are left out, and so are accepted ones whose result a program could have forged.
+    RUN is the directory of a run on this machine. In data for training each program of a problem counts once. Answers
+    that were not judged are left out of it, and so are accepted ones whose result a program could have forged.
     """
 
 
@@ -64,3 +64,28 @@ def verl(run: Path, output: Path, agent_name: str | None, interaction: str | Non
     from evalrun_cli.training_export import export_verl
 
     return export_verl(run, output, agent_name, interaction)
+
+
+@export.command(epilog=EXIT_CODES)
+@click.argument("run", metavar="RUN")
+@click.option(
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="File that ends in .eval, or a directory for a file per dataset.",
+)
+@click.option("--dataset", metavar="NAME", help="Only this dataset. Default: all.")
+@click.option(
+    "--with-tests",
+    is_flag=True,
+    help="Also write the texts of the first failed test (input, expected, printed) and the references of graders.",
+)
+def inspect(run: str, output: Path, dataset: str | None, *, with_tests: bool) -> ExitCode:
+    """Write every sample as a log of Inspect, for `inspect view` and its dataframes.
+
+    RUN is the directory of a run on this machine, running or ended, or the URL of a run's outputs. An answer that was
+    not judged has no score. The package inspect-ai is not needed.
+    """
+    from evalrun_cli.inspect_export import export_inspect
+
+    return export_inspect(run, output, dataset, with_tests=with_tests)

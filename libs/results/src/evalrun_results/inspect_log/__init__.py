@@ -1,0 +1,5 @@
+"""A run's samples as a log of Inspect (`.eval`): what goes into it, and the file.
+
+`samples` and `header` are pure; `log_file` writes. No package of Inspect is needed: see
+docs/decisions/0016-inspect-logs-by-their-package.md.
+"""
