@@ -54,6 +54,23 @@ def write_recorded_turns(directory: Path) -> tuple[Path, Path]:
     return _write(directory / "turn-problems.jsonl", problems), _write(directory / "turn-answers.jsonl", answers)
 
 
+def write_turns_run(directory: Path, problems: Path) -> Path:
+    """Write the EvalRun of three turns over the problems, which lie in the same directory; gives its file."""
+    run = {
+        "apiVersion": "evalrun.dev/v1alpha1",
+        "kind": "EvalRun",
+        "metadata": {"name": "turns"},
+        "spec": {
+            "model": {"path": "recorded"},
+            "datasets": [{"name": DATASET, "source": problems.name}],
+            "protocol": PROTOCOL,
+            "endpoints": [{"url": "http://127.0.0.1:1/v1"}],
+        },
+    }
+    (directory / "run.yaml").write_text(json.dumps(run))
+    return directory / "run.yaml"
+
+
 def _write(path: Path, rows: Sequence[Mapping[str, object]]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path

@@ -9,23 +9,7 @@ from pathlib import Path
 
 from builders.command_line import evalrun, evalrun_started, results, summary
 from builders.playback import playback
-from builders.recorded_turns import BY_HAND, DATASET, HIDDEN, PROTOCOL, ROWS, write_recorded_turns
-
-
-def write_run(directory: Path, problems: Path) -> Path:
-    run = {
-        "apiVersion": "evalrun.dev/v1alpha1",
-        "kind": "EvalRun",
-        "metadata": {"name": "turns"},
-        "spec": {
-            "model": {"path": "recorded"},
-            "datasets": [{"name": DATASET, "source": problems.name}],
-            "protocol": PROTOCOL,
-            "endpoints": [{"url": "http://127.0.0.1:1/v1"}],
-        },
-    }
-    (directory / "run.yaml").write_text(json.dumps(run))
-    return directory / "run.yaml"
+from builders.recorded_turns import BY_HAND, DATASET, HIDDEN, ROWS, write_recorded_turns, write_turns_run
 
 
 def turns_opened(ledger: Path) -> int:
@@ -40,7 +24,7 @@ def turns_opened(ledger: Path) -> int:
 
 def test_recorded_turns_recover_as_computed_by_hand_killed_and_resumed(tmp_path: Path) -> None:
     problems, answers = write_recorded_turns(tmp_path)
-    run = write_run(tmp_path, problems)
+    run = write_turns_run(tmp_path, problems)
     output = tmp_path / "out"
     with playback(problems, answers, seconds=0.5) as address:
         arguments = ("run", run, "--local", "--endpoint", f"{address}/v1")
