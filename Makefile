@@ -168,7 +168,7 @@ $(VENV)/.base: $(VENV)/.build requirements/base.txt pyproject.toml
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base requirements/dev.txt
-	$(UV) pip install --quiet --require-hashes -r requirements/dev.txt
+	$(UV) pip install --quiet --no-deps --require-hashes -r requirements/dev.txt
 	@touch $@
 
 dist/docs-env/.made: $(VENV)/.build requirements/docs.txt pyproject.toml

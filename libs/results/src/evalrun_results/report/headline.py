@@ -11,7 +11,7 @@ from evalrun_results.comparisons.roles import role_in
 from evalrun_results.repeated_figures import repeated_figures
 from evalrun_results.report import quantities as shown
 from evalrun_results.report.json_access import Json, amount, count, inside, mapping, text
-from evalrun_results.report.markup import Markup, element, joined
+from evalrun_results.report.markup import Markup, element, joined, scrolled
 from evalrun_results.report.plots import interval_bar
 
 COVERAGE_RANK: Final = 7
@@ -59,7 +59,7 @@ def _table(datasets: Json, run_info: Json) -> Markup:
             element("tr", [element("td", cell, data_label=label) for cell, label in zip(cells, headings, strict=True)])
         )
     head = element("thead", element("tr", [element("th", heading, scope="col") for heading in headings]))
-    return element("div", element("table", head, element("tbody", rows), class_="headline"), class_="wide")
+    return scrolled(element("table", head, element("tbody", rows), class_="headline"))
 
 
 def _columns(datasets: Json) -> list[tuple[str, Callable[[Json], Markup]]]:

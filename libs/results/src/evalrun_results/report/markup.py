@@ -53,6 +53,11 @@ def element(name: str, /, *children: Child, **attributes: str | float | bool | N
     return Markup(f"<{name}{written}>{joined(*children)}</{name}>")
 
 
+def scrolled(table: Markup) -> Markup:
+    """Return a table that scrolls by itself where it is too wide, by keys too: thus it takes the focus."""
+    return element("div", table, class_="wide", tabindex=0, role="group", aria_label="table")
+
+
 def _attribute(key: str, value: str | float | bool) -> str:
     name = key.rstrip("_").replace("_", "-")
     if isinstance(value, bool):

@@ -4,7 +4,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Final
 
-from evalrun_results.report.markup import Child, Markup, element, joined
+from evalrun_results.report.markup import Child, Markup, element, joined, scrolled
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """Were an escape ever missed, the browser would still run nothing and fetch nothing."""
@@ -41,7 +41,7 @@ def table(headings: list[str], rows: list[list[Child]], *, right: frozenset[int]
 
     head = element("tr", [cell("th", place, heading) for place, heading in enumerate(headings)])
     body = [element("tr", [cell("td", place, content) for place, content in enumerate(row)]) for row in rows]
-    return element("div", element("table", element("thead", head), element("tbody", body)), class_="wide")
+    return scrolled(element("table", element("thead", head), element("tbody", body)))
 
 
 def folded(summary: Child, *inside: Child, is_open: bool = False) -> Markup:
