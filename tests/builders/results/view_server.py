@@ -14,11 +14,10 @@ TOKEN = "a-token"
 
 
 @asynccontextmanager
-async def view_served(*places: Path | str) -> AsyncIterator[str]:
-    """Give the address of the page of these runs."""
-    port = 0
+async def view_served(*places: Path | str, port: int = 0) -> AsyncIterator[str]:
+    """Give the address of the page of these runs. Another server may have had the port before."""
     with shown_runs([str(place) for place in places]) as runs:
-        async with _listening(build_app(runs, TOKEN, lambda: port)) as port:
+        async with _listening(build_app(runs, TOKEN, lambda: port), port) as port:
             yield f"http://127.0.0.1:{port}/{TOKEN}/"
 
 
@@ -40,11 +39,11 @@ async def directory_served(directory: Path) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def _listening(app: web.Application) -> AsyncIterator[int]:
+async def _listening(app: web.Application, port: int = 0) -> AsyncIterator[int]:
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
     await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        await web.TCPSite(runner, "127.0.0.1", port).start()
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()

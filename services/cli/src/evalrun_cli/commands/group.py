@@ -1,6 +1,7 @@
 """The command itself, and the flags that several subcommands share."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,22 @@ def reported(command: Command) -> Command:
         return command(printing=Printing(quiet, as_json), **others)
 
     return with_printing
+
+
+def viewed(command: Command) -> Command:
+    """Add `--view` to a command that is `reported`, which stands above; the command finds it in `printing`."""
+
+    @click.option(
+        "--view",
+        is_flag=True,
+        help="Serve the page of all samples while the run goes on, and print its address. `evalrun view DIR` "
+        "opens it again later.",
+    )
+    @wraps(command)
+    def with_view(*, view: bool, printing: Printing, **others: Any) -> int:  # noqa: ANN401 - the command's own flags
+        return command(printing=replace(printing, view=view), **others)
+
+    return with_view
 
 
 def shown(command: Command) -> Command:

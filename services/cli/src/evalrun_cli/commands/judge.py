@@ -15,6 +15,7 @@ from evalrun_cli.commands.group import (
     evalrun,
     judged_here,
     reported,
+    viewed,
 )
 from evalrun_cli.local.options import LocalOptions, Printing
 from evalrun_registry.comparators import COMPUTED
@@ -111,6 +112,7 @@ class AnswersPerProblem(click.ParamType[int | Literal["AsGiven"]]):
 )
 @click.option("--resume", is_flag=True, help="Resume an interrupted judgement with the same arguments.")
 @reported
+@viewed
 @judged_here
 def judge(
     problems: Sequence[str],
@@ -178,6 +180,7 @@ def judge(
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--output", type=LocalDirectory(), help="Directory for the new results. Default: DIRECTORY_rejudged.")
 @reported
+@viewed
 @judged_here
 def rejudge(directory: Path, output: Path | None, options: LocalOptions, printing: Printing) -> ExitCode:
     """Judge the completions of the run in DIRECTORY again. Nothing is generated and no GPU is needed.

@@ -17,6 +17,7 @@ from evalrun_cli.commands.group import (
     judged_here,
     on_gpus,
     reported,
+    viewed,
 )
 from evalrun_cli.gpu_host.options import GpuOptions
 from evalrun_cli.local.options import LocalOptions, Printing
@@ -110,6 +111,7 @@ def labels_of(written: Sequence[str]) -> dict[str, str]:
     "answers have come, five times the slowest if that is less. What timed out is sent again, with twice the time.",
 )
 @reported
+@viewed
 @judged_here
 @on_gpus
 def run(
@@ -162,6 +164,7 @@ def run(
         "--race-problems": race_problems,
         "--quiet": printing.quiet,
         "--json": printing.as_json,
+        "--view": printing.view,
         **options.flags,
         **gpu_options.flags,
     }
@@ -218,7 +221,7 @@ def run(
         from evalrun_cli.local.checkpoint_runs import run_pattern
 
         also = {"--endpoint": endpoints, "--model": model, "--step": step is not None, "--resume": resume}
-        also |= {"--json": printing.as_json}
+        also |= {"--json": printing.as_json, "--view": printing.view}
         if wrong := [flag for flag, value in also.items() if value]:
             raise click.UsageError(f"{', '.join(wrong)}: not together with --checkpoints: remove one of them")
         return run_pattern(
@@ -273,6 +276,7 @@ def run(
 )
 @click.option("--request-timeout", type=click.FloatRange(min=1.0), metavar="SECONDS", help="As in `evalrun run`.")
 @reported
+@viewed
 @on_gpus
 def resume(
     directory: Path,

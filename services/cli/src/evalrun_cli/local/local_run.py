@@ -6,11 +6,14 @@ import logging
 import shlex
 import signal
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import click
 import grpc
 from rich.console import Console
 
@@ -347,6 +350,21 @@ def stopping_line(open_requests: int, *, generates: bool) -> str:
     return f"stopping: {waits} finished first, up to {seconds:.0f} s; press Ctrl-C again to stop now"
 
 
+@contextmanager
+def page_beside(directory: Path) -> Iterator[None]:
+    """Serve the page of samples while a run goes on. Its address is told whatever else is quiet."""
+    # Here, since they import aiohttp and pyarrow: a run without a page starts without them.
+    from evalrun_cli.viewer.run_catalog import is_run
+    from evalrun_cli.viewer.run_page import run_page
+
+    with run_page(directory) as address:
+        click.echo(f"page: {address}", err=True)
+        yield
+    if is_run(directory):
+        place = shlex.quote(str(shown_path(directory)))
+        click.echo(f"the page has ended; open it again with: evalrun view {place}", err=True)
+
+
 def run_to_end(
     workspace: Workspace,
     options: LocalOptions,
@@ -379,7 +397,8 @@ def run_to_end(
 
     try:
         say(f"results: {workspace.directory}")
-        code = asyncio.run(run()) if launched is None else launched.runner.run(run())
+        with page_beside(workspace.directory) if session.view else nullcontext():
+            code = asyncio.run(run()) if launched is None else launched.runner.run(run())
     except (KeyboardInterrupt, asyncio.CancelledError):  # Ctrl-C before the run handles signals itself
         code = ExitCode.STOPPED
     except BadInputError:

@@ -19,6 +19,8 @@ class Printing:
     """No progress."""
     as_json: bool = False
     """Results as JSON."""
+    view: bool = False
+    """The page of samples is served meanwhile."""
 
 
 PRINT_ALL: Final = Printing()

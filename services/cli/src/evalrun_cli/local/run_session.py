@@ -56,12 +56,14 @@ class RunSession:
     stop: StopSwitch = field(default_factory=StopSwitch)
     launched: LaunchedParts | None = None
     """Parts that the command launched before it knew the run."""
+    view: bool = False
+    """Whether the page of samples is served while the run goes on."""
 
 
 def session_for(printing: Printing, clock: Clock, launched: LaunchedParts | None) -> RunSession:
     """Return the session of a run that a command starts."""
     progress = open_console(stderr=True, quiet=printing.quiet)
-    return RunSession(clock=clock, progress=progress, as_json=printing.as_json, launched=launched)
+    return RunSession(clock=clock, progress=progress, as_json=printing.as_json, launched=launched, view=printing.view)
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ import asyncio
 import secrets
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -15,12 +15,14 @@ from aiohttp import web
 
 from evalrun_cli.viewer.run_catalog import find_runs
 from evalrun_cli.viewer.run_view import RunView
-from evalrun_cli.viewer.server import build_app
+from evalrun_cli.viewer.server import Runs, build_app
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 HOST: Final = "127.0.0.1"
 _LOOK_SECONDS: Final = 1.0
 """Least time between two looks for new runs."""
+_END_SECONDS: Final = 1.0
+"""For requests that are being answered when the page ends."""
 
 
 class ShownRuns:
@@ -71,9 +73,22 @@ def serve_view(places: Sequence[str], port: int) -> ExitCode:
 
 
 async def _serve(runs: ShownRuns, port: int) -> None:
+    async with page_served(runs, port) as address:
+        click.echo(address)
+        click.echo("Ctrl-C stops the page; runs go on.", err=True)
+        await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def page_served(runs: Runs, port: int) -> AsyncIterator[str]:
+    """Serve the page of these runs on loopback, and give its address.
+
+    Raises:
+        BadInputError: the port is taken.
+    """
     token = secrets.token_urlsafe(16)
     bound = 0
-    runner = web.AppRunner(build_app(runs, token, lambda: bound), access_log=None)
+    runner = web.AppRunner(build_app(runs, token, lambda: bound), access_log=None, shutdown_timeout=_END_SECONDS)
     await runner.setup()
     try:
         site = web.TCPSite(runner, HOST, port)
@@ -82,8 +97,6 @@ async def _serve(runs: ShownRuns, port: int) -> None:
         except OSError as error:
             raise BadInputError(f"--port {port}: {error.strerror}: name another port, or 0 for a free one") from error
         bound = runner.addresses[0][1]
-        click.echo(f"http://{HOST}:{bound}/{token}/")
-        click.echo("Ctrl-C stops the page; runs go on.", err=True)
-        await asyncio.Event().wait()
+        yield f"http://{HOST}:{bound}/{token}/"
     finally:
         await runner.cleanup()

@@ -1,7 +1,7 @@
 """The runs that a viewer shows: found in directories, each under an id that its addresses have."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +26,7 @@ def find_runs(places: Iterable[str]) -> dict[str, str]:
         for run in [place] if "://" in place else map(str, _runs_below(Path(place))):
             if run in found.values():
                 continue
-            found[_free_id(run, found)] = run
+            found[free_id(run, found)] = run
     return found
 
 
@@ -51,7 +51,8 @@ def is_run(directory: Path) -> bool:
     return workspace.summary.is_file() or workspace.ledger.is_file()
 
 
-def _free_id(run: str, taken: dict[str, str]) -> str:
+def free_id(run: str, taken: Container[str] = ()) -> str:
+    """Return an id for a run in a place that no other has: letters and digits alone, as addresses hold it."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", run.rstrip("/").rpartition("/")[2]).strip(".-") or "run"
     if run in {".", ".."}:
         name = "run"

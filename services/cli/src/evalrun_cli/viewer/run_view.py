@@ -5,7 +5,7 @@ import re
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor
+from concurrent.futures import CancelledError, Executor
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -46,6 +46,11 @@ class RunView:
         self._live: LiveIndex | None = None
         self._stored: _StoredIndex | None = None
         self._prompts_asked = False
+
+    def close(self) -> None:
+        """Leave an index that is being built where it is; a later look goes on with it."""
+        if self._stored is not None:
+            self._stored.stop()
 
     @property
     def is_live(self) -> bool:
@@ -166,6 +171,7 @@ class _StoredIndex:
     def __init__(self, run: StoredRun, directory: Path, builder: Executor) -> None:
         self.run = run
         self.state = IndexState([], is_complete=False)
+        self._stopped = threading.Event()
         self._building = builder.submit(build_index, run, directory, self._report)
 
     def check(self) -> None:
@@ -173,8 +179,14 @@ class _StoredIndex:
         if self._building.done():
             self._building.result()
 
+    def stop(self) -> None:
+        """End the building after the segment that is being written."""
+        self._stopped.set()
+
     def _report(self, state: IndexState) -> None:
         self.state = state
+        if self._stopped.is_set():
+            raise CancelledError
 
 
 def _model_of(info: Mapping[str, Any]) -> str:

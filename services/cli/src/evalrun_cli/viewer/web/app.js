@@ -1,15 +1,17 @@
 // Chooses the page by the address after #, and asks for what is new while a run goes on.
 
-import { fill, h } from "./dom.js";
+import { fill, h, plain } from "./dom.js";
 import { showCompare } from "./compare.js";
 import { showRun, showRuns } from "./runs.js";
 import { showSample } from "./sample.js";
 import { showSamples } from "./samples.js";
+import { LostError, openRun } from "./store.js";
 
 const POLL_MILLISECONDS = 1000;
 const page = document.getElementById("page");
 const crumbs = document.getElementById("crumbs");
 const live = document.getElementById("live");
+const lost = document.getElementById("lost");
 
 /** `#/run/NAME/samples?q=…` as its parts and parameters. */
 function place() {
@@ -32,10 +34,16 @@ async function route() {
   fill(live);
   try {
     const made = await choose(parts, context);
-    if (mine === counter) shown = made ?? shown;
-    else made?.leave?.();
+    if (mine !== counter) {
+      made?.leave?.();
+      return;
+    }
+    shown = made ?? shown;
+    tellLost(lostOf(parts));
   } catch (error) {
-    if (mine === counter) fill(page, h("div", { class: "notice", role: "alert" }, error.message));
+    if (mine !== counter) return;
+    fill(page, h("h1", null, "Nothing to show"), h("div", { class: "notice", role: "alert" }, error.message));
+    if (error instanceof LostError) shown = { leave() {}, refresh: route };
   }
 }
 
@@ -62,12 +70,20 @@ function showCrumbs(parts) {
   document.title = [...parts.slice(1), "evalrun view"].join(" · ");
 }
 
+/** Why what is shown of a run may be old, as the server knows it; empty where it is not. */
+const lostOf = (parts) => (parts[0] === "run" ? openRun(parts[1]).about?.lost ?? "" : "");
+
+function tellLost(text) {
+  if (lost.textContent !== plain(text)) fill(lost, text); // else a screen reader says it every second
+}
+
 async function poll() {
   if (document.visibilityState === "visible" && shown.refresh) {
     try {
       await shown.refresh();
+      tellLost(lostOf(place().parts));
     } catch (error) {
-      fill(live, `not up to date: ${error.message}`);
+      tellLost(`Not up to date: ${error.message}`);
     }
   }
   setTimeout(poll, POLL_MILLISECONDS);

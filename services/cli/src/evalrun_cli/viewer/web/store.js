@@ -6,9 +6,14 @@ const MAX_GROUPS = 64; // groups of texts that are kept, 256 KiB each
 /** Return an address of data. Relative, so that a directory of static files works anywhere. */
 const address = (...parts) => ["data", ...parts].join("/");
 
+/** The server of the page cannot be reached, which may pass. */
+export class LostError extends Error {}
+
 async function request(url, range) {
   const headers = range ? { Range: `bytes=${range[0]}-${range[1] - 1}` } : {};
-  const response = await fetch(url, { headers, cache: range ? "default" : "no-cache" });
+  const response = await fetch(url, { headers, cache: range ? "default" : "no-cache" }).catch(() => {
+    throw new LostError("the page's server does not answer; trying again");
+  });
   if (!response.ok) {
     const told = await response.json().catch(() => ({}));
     throw new Error(told.error ?? `${url}: the server answers ${response.status}`);

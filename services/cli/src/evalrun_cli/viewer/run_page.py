@@ -1,0 +1,63 @@
+"""The page of one run, served from a thread beside the command that runs it (`evalrun run --view`)."""
+
+import asyncio
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from evalrun_cli.viewer.commands import page_served
+from evalrun_cli.viewer.run_catalog import free_id
+from evalrun_cli.viewer.run_view import RunView
+
+
+@contextmanager
+def run_page(directory: Path) -> Iterator[str]:
+    """Serve the page of the run in a directory, and give its address. The run may not have begun yet."""
+    with tempfile.TemporaryDirectory(prefix="evalrun-view-") as scratch:
+        builder = ThreadPoolExecutor(1, thread_name_prefix="index")
+        run_id = free_id(str(directory))
+        view = RunView(run_id, str(directory), Path(scratch), builder, time.monotonic)
+        page = _PageThread(view)
+        try:
+            yield f"{page.start()}#/run/{quote(run_id)}"
+        finally:
+            page.stop()
+            view.close()
+            builder.shutdown(cancel_futures=True)
+
+
+class _PageThread:
+    """Its own thread and event loop: the run's loop hands out signals, and must not wait for a page."""
+
+    def __init__(self, view: RunView) -> None:
+        self._view = view
+        self._started: Future[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        self._thread = threading.Thread(target=self._run, name="page", daemon=True)
+
+    def start(self) -> str:
+        """Return the address once the page is served."""
+        self._thread.start()
+        return self._started.result()[0]
+
+    def stop(self) -> None:
+        """End the page."""
+        _, loop, ended = self._started.result()
+        loop.call_soon_threadsafe(ended.set)
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except OSError as error:  # no socket can be had: told where the page was asked for
+            self._started.set_exception(error)
+
+    async def _serve(self) -> None:
+        ended = asyncio.Event()
+        async with page_served(lambda: {self._view.run_id: self._view}, 0) as address:
+            self._started.set_result((address, asyncio.get_running_loop(), ended))
+            await ended.wait()
