@@ -7,8 +7,10 @@ from pathlib import Path
 
 from aiohttp import web
 
+from evalrun_cli.viewer.cluster_run import ClusterRunView
 from evalrun_cli.viewer.commands import shown_runs
 from evalrun_cli.viewer.server import build_app
+from evalrun_cluster.runs import connect
 
 TOKEN = "a-token"
 
@@ -19,6 +21,18 @@ async def view_served(*places: Path | str, port: int = 0) -> AsyncIterator[str]:
     with shown_runs([str(place) for place in places]) as runs:
         async with _listening(build_app(runs, TOKEN, lambda: port), port) as port:
             yield f"http://127.0.0.1:{port}/{TOKEN}/"
+
+
+@asynccontextmanager
+async def cluster_runs_viewed(*names: str) -> AsyncIterator[dict[str, ClusterRunView]]:
+    """Give the views of these EvalRuns of KUBECONFIG's cluster."""
+    cluster = connect(None)
+    try:
+        with shown_runs([]) as runs:
+            async with runs.of_cluster(cluster, names) as views:
+                yield views
+    finally:
+        await cluster.close()
 
 
 @asynccontextmanager

@@ -57,6 +57,8 @@ GRPC_PORT: Final = 50051
 SANDBOX_PORT: Final = 8080
 METRICS_PORT: Final = 9090
 HEALTH_PORT: Final = 9091
+SAMPLES_PORT: Final = 9092
+"""Of an aggregator's pod, on its loopback alone; set by its image."""
 """Of parts whose other port takes TLS: the kubelet's probes have no certificate."""
 
 LEDGER_DIRECTORY: Final = "/var/lib/evalrun"

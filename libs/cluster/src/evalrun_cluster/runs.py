@@ -22,6 +22,7 @@ from evalrun_api.v1alpha1 import EvalRun, EvalSchedule
 from evalrun_cluster.client import is_missing, read_plain_errors, resource_of, translated
 from evalrun_cluster.errors import RefusedError, UnreachableError
 from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE
+from evalrun_cluster.port_forward import PortForward
 from evalrun_cluster.reader_pod import reader_pod
 from evalrun_runtime.exits import BadInputError
 
@@ -173,6 +174,10 @@ class ClusterRuns:
         if answer.exit_code != 0:
             said = " ".join(str(answer.stderr or "").split()[-60:])
             raise BadInputError(f"{what}: exit code {answer.exit_code}: {said}")
+
+    def forward(self, pod: RunPod, port: int) -> PortForward:
+        """Return what passes connections on to a port of a pod, which may listen on its loopback alone."""
+        return PortForward(self._client._client._client, self.namespace, pod.name, port)
 
     @asynccontextmanager
     async def reader(self, run: EvalRun, claim: str) -> AsyncIterator[RunPod]:

@@ -30,6 +30,7 @@ from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.replicas import ReplicaRegistry
 from evalrun_aggregator.run_driver import RunDriver
 from evalrun_aggregator.run_state import RunState
+from evalrun_aggregator.sample_feed.feed_server import FeedServer
 from evalrun_aggregator.service import LedgerService
 from evalrun_aggregator.settings import AggregatorSettings
 from evalrun_aggregator.start.datasets import check_supported, load_datasets
@@ -101,6 +102,7 @@ class Aggregator:
         self._ledger: Ledger | None = None
         self._judges: list[JudgeAddress] = []
         self._run: RunParts | None = None
+        self._feed = None if settings.samples_port is None else FeedServer(settings.ledger, settings.samples_port)
 
     async def start(self) -> str:
         """Open the run and serve.
@@ -146,11 +148,15 @@ class Aggregator:
             await ledger.close()
             raise
         run.driver.start()
+        if self._feed is not None:
+            logger.info("samples are shown on port %d of 127.0.0.1", await self._feed.start())
         return address
 
     async def stop(self, grace: float) -> None:
         """Stop accepting requests, store what has arrived, and close the ledger."""
         await self._server.stop(grace)
+        if self._feed is not None:
+            await self._feed.stop()
         if self._run is not None:
             await self._run.driver.stop()
             await self._run.intake.drain()

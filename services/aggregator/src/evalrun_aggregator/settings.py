@@ -77,6 +77,13 @@ class AggregatorSettings(ServiceSettings):
         None,
         description="Ed25519 key as PEM that signs the outputs. Set it in the environment: flags are visible in ps.",
     )
+    samples_port: int | None = Field(
+        None,
+        ge=0,
+        le=65535,
+        description="Port on 127.0.0.1 that shows samples to `evalrun view er/NAME`, over a port-forward. 0: any "
+        "free one. Default: none; in the image: 9092.",
+    )
     export_seconds: float = Field(
         90.0, gt=0, description="Maximum seconds of an export to WandB or MLflow; then it is stopped with a warning."
     )

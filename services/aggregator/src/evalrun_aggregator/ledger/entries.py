@@ -55,6 +55,15 @@ class StoredSample(NamedTuple):
     """As it was sent with the sample's next turn; empty where none opened."""
 
 
+class Recorded(NamedTuple):
+    """Which verdict was stored when."""
+
+    row: int
+    judged: bool
+    recorded_at: float
+    """Unix seconds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """An earlier completion of a sample with the feedback that the model got about it."""

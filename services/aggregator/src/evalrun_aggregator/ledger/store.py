@@ -14,6 +14,7 @@ from typing import Any
 from evalrun_aggregator.ledger.entries import (
     CompletionTally,
     Exchange,
+    Recorded,
     StoredCompletion,
     StoredReplica,
     StoredSample,
@@ -43,7 +44,8 @@ SELECT_STORED = f"""{SELECT_COMPLETION}, b.verdict, v.final_status, v.judged, v.
     LEFT JOIN verdicts v ON v.row = c.row LEFT JOIN verdict_bytes b ON b.row = c.row
     LEFT JOIN feedbacks f ON f.row = c.row"""
 SELECT_SAMPLES = f"{SELECT_STORED} WHERE c.row >= ? AND c.row < ? ORDER BY c.row"
-SELECT_RECORDED = f"{SELECT_STORED} WHERE v.recorded_at >= ? ORDER BY v.recorded_at, c.row"
+SELECT_RECORDED = """SELECT row, judged, recorded_at FROM verdicts WHERE recorded_at >= ?
+    ORDER BY recorded_at, row LIMIT ?"""
 LAST_ROW = (1 << 63) - 1
 
 
@@ -268,10 +270,15 @@ class LedgerReader:
         problem, repeat and sample. Only one sample is in memory at a time."""
         return map(_stored_sample, self._connection.execute(SELECT_SAMPLES, (first, end)))
 
-    def samples_recorded_since(self, moment: float) -> Iterator[StoredSample]:
-        """Yield the completions whose verdict was stored at or after a moment (Unix seconds), in order of that time.
-        Only one sample is in memory at a time."""
-        return map(_stored_sample, self._connection.execute(SELECT_RECORDED, (moment,)))
+    def recorded_since(self, moment: float, limit: int = -1) -> list[Recorded]:
+        """Return which verdicts were stored at or after a moment (Unix seconds), in order of that time.
+
+        Args:
+            moment: Unix seconds.
+            limit: of their number; -1: all of them.
+        """
+        found = self._connection.execute(SELECT_RECORDED, (moment, limit))
+        return [Recorded(row, bool(judged), at) for row, judged, at in found]
 
 
 def _stored_sample(columns: Sequence[Any]) -> StoredSample:

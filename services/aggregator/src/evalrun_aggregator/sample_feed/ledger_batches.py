@@ -9,13 +9,13 @@ import msgspec
 import pyarrow as pa
 
 from evalrun_aggregator.finish.sample_stream import MODES
-from evalrun_aggregator.ledger.entries import StoredSample
+from evalrun_aggregator.ledger.entries import Recorded, StoredSample
 from evalrun_aggregator.ledger.items import pack_row, unpack_row
 from evalrun_aggregator.ledger.store import LedgerReader
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_results.outputs.result_row import result_row
 from evalrun_results.sample_rows.stored_batches import batch_of
-from evalrun_results.samples import SampleResult
+from evalrun_results.samples import JsonObject, SampleResult
 from evalrun_runtime.exits import BadInputError
 
 NOT_YET: Final = "not judged yet"
@@ -81,14 +81,30 @@ class LedgerBatches:
             if name == problem:
                 yield pack_row(position, 0, 0), pack_row(position + 1, 0, 0)
 
-    def recorded_since(self, moment: float) -> Iterator[StoredSample]:
-        """Yield the samples whose verdict was stored at or after a moment (Unix seconds), in order of that time.
+    def recorded_since(self, moment: float, limit: int = -1) -> list[Recorded]:
+        """Return which verdicts were stored at or after a moment (Unix seconds), in order of that time.
+
+        Args:
+            moment: Unix seconds.
+            limit: of their number; -1: all of them.
 
         Raises:
             BadInputError: the ledger cannot be read.
         """
         try:
-            yield from self._reader.samples_recorded_since(moment)
+            return self._reader.recorded_since(moment, limit)
+        except sqlite3.DatabaseError as error:
+            raise self._unreadable(error) from error
+
+    def result_rows(self, rows: Iterable[int]) -> list[JsonObject]:
+        """Return the results of these rows of the ledger as they stand in results.jsonl, in the order asked for.
+
+        Raises:
+            BadInputError: the ledger cannot be read.
+        """
+        try:
+            stored = (sample for row in rows for sample in self._reader.samples(row, row + 1))
+            return [msgspec.to_builtins(result_row(result)) for result in self.results(stored)]
         except sqlite3.DatabaseError as error:
             raise self._unreadable(error) from error
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+import click
 from rich.console import Console
 
 from evalrun_api import names
@@ -39,8 +40,8 @@ CLUSTER_PACKAGES = {"lightkube", "httpx2"}
 Work = Callable[["ClusterRuns", Console], Awaitable[ExitCode]]
 
 
-def run_in_cluster(file: Path, *, namespace: str | None, follow: bool = True) -> ExitCode:
-    """Apply a file to the current cluster, and follow its EvalRun to its end.
+def run_in_cluster(file: Path, *, namespace: str | None, follow: bool = True, view: bool = False) -> ExitCode:
+    """Apply a file to the current cluster, and follow its EvalRun to its end; with `view` its page is served meanwhile.
 
     Raises:
         BadInputError: the file is not valid, or the cluster refuses it.
@@ -59,7 +60,17 @@ def run_in_cluster(file: Path, *, namespace: str | None, follow: bool = True) ->
         for document in documents:
             document.pop("status", None)
             _say(console, f"{await runs.apply(document)} applied in namespace {runs.namespace}")
-        return await _follow(runs, console, name) if follow else ExitCode.SUCCEEDED
+        if not follow:
+            return ExitCode.SUCCEEDED
+        if not view:
+            return await _follow(runs, console, name)
+        from evalrun_cli.viewer.commands import evalrun_page  # aiohttp and pyarrow: a command without a page needs none
+
+        async with evalrun_page(runs, name) as address:
+            click.echo(f"page: {address}", err=True)
+            code = await _follow(runs, console, name)
+        click.echo(f"the page has ended; open it again with: evalrun view er/{name} -n {runs.namespace}", err=True)
+        return code
 
     return with_cluster(namespace or named, work, otherwise=", or add --local")
 
@@ -70,7 +81,7 @@ def show_status(name: str, *, namespace: str | None, follow: bool) -> ExitCode:
     async def work(runs: "ClusterRuns", console: Console) -> ExitCode:
         if follow:
             return await _follow(runs, console, name)
-        run = await _found(runs, name)
+        run = await found_run(runs, name)
         for part in status_tables(run, datetime.now(UTC)):
             console.print(part)
         return exit_code(run) if is_complete(run) else ExitCode.SUCCEEDED
@@ -82,7 +93,7 @@ def show_logs(name: str, *, namespace: str | None, parts: Sequence[str], follow:
     """Show the logs of a run's pods. Raises BadInputError where the run has none."""
 
     async def work(runs: "ClusterRuns", console: Console) -> ExitCode:
-        run = await _found(runs, name)
+        run = await found_run(runs, name)
         wanted = parts or PARTS
         pods = sorted(
             (pod for pod in await runs.pods(run) if pod.part in wanted), key=lambda pod: wanted.index(pod.part)
@@ -113,26 +124,15 @@ def show_results(name: str, *, namespace: str | None, output: Path | None) -> Ex
         raise BadInputError(f"--output {output}: the directory is not empty: name another one")
 
     async def work(runs: "ClusterRuns", console: Console) -> ExitCode:
-        from evalrun_cli.cluster.outputs import SendFrom, bring_outputs
-
-        run = await _found(runs, name)
+        run = await found_run(runs, name)
         status = status_of(run)
         if not status.output_url:
             raise BadInputError(f"EvalRun {name} has no results: it is {status.phase or 'Pending'}: {reason_line(run)}")
-        pods = await runs.pods(run)
-        sender = next((pod for pod in pods if pod.part == names.AGGREGATOR and pod.ready), None)
-        send = None if sender is None else partial(runs.run_in, sender)
-
-        @asynccontextmanager
-        async def reader(claim: str) -> AsyncIterator[SendFrom]:
-            _say(console, f"the aggregator has gone: starting a pod that reads the volume of claim {claim}")
-            async with runs.reader(run, claim) as pod:
-                yield partial(runs.run_in, pod)
-
         with TemporaryDirectory(prefix="evalrun-results-") as scratch:
             directory = Path(scratch) / "outputs" if output is None else output
             directory.mkdir(parents=True, exist_ok=True)
-            place = await bring_outputs(run, directory, [] if output is not None else ["summary.json"], send, reader)
+            only = [] if output is not None else ["summary.json"]
+            place = await bring_to(runs, run, directory, only, partial(_say, console))
             summary = json.loads((directory / "summary.json").read_text())
         for table in results_tables(summary):
             console.print(table)
@@ -142,6 +142,41 @@ def show_results(name: str, *, namespace: str | None, output: Path | None) -> Ex
         return exit_code(run)
 
     return with_cluster(namespace, work)
+
+
+async def bring_to(
+    runs: "ClusterRuns", run: EvalRun, directory: Path, only: Sequence[str], say: Callable[[str], object]
+) -> str:
+    """Copy the outputs of a run that has some into a directory, wherever they are, and return their origin.
+
+    Args:
+        runs: of the run's namespace.
+        run: with its status.
+        directory: an empty directory.
+        only: the files that are wanted; none: all.
+        say: is told of a pod that reads a volume.
+
+    Raises:
+        BadInputError: they cannot be had from here.
+        UnreachableError: the connection broke.
+    """
+    from evalrun_cli.cluster.outputs import SendFrom, bring_outputs
+
+    sender = await ready_aggregator(runs, run)
+    send = None if sender is None else partial(runs.run_in, sender)
+
+    @asynccontextmanager
+    async def reader(claim: str) -> AsyncIterator[SendFrom]:
+        say(f"the aggregator has gone: starting a pod that reads the volume of claim {claim}")
+        async with runs.reader(run, claim) as pod:
+            yield partial(runs.run_in, pod)
+
+    return await bring_outputs(run, directory, only, send, reader)
+
+
+async def ready_aggregator(runs: "ClusterRuns", run: EvalRun) -> "RunPod | None":
+    """Return the pod of a run's aggregator; None while it is not ready. Raises as `ClusterRuns.pods` does."""
+    return next((pod for pod in await runs.pods(run) if pod.part == names.AGGREGATOR and pod.ready), None)
 
 
 def with_cluster(namespace: str | None, work: Work, *, otherwise: str = "") -> ExitCode:
@@ -173,7 +208,8 @@ def with_cluster(namespace: str | None, work: Work, *, otherwise: str = "") -> E
         return ExitCode.FAILED
 
 
-async def _found(runs: "ClusterRuns", name: str) -> EvalRun:
+async def found_run(runs: "ClusterRuns", name: str) -> EvalRun:
+    """Return an EvalRun. Raises BadInputError if there is none, and as `ClusterRuns.get` does."""
     run = await runs.get(name)
     if run is None:
         raise BadInputError(f"there is no EvalRun {name} in namespace {runs.namespace}: name it, or its -n NAMESPACE")
@@ -209,7 +245,7 @@ async def _until_complete(
     uid = None
     while not stopped.is_set():
         try:
-            run = await _found(runs, name)
+            run = await found_run(runs, name)
         except UnreachableError as error:
             logger.warning("%s; trying again", error)
         else:

@@ -164,7 +164,6 @@ def run(
         "--race-problems": race_problems,
         "--quiet": printing.quiet,
         "--json": printing.as_json,
-        "--view": printing.view,
         **options.flags,
         **gpu_options.flags,
     }
@@ -184,6 +183,8 @@ def run(
         "--wandb": wandb,
         "--tensor-parallel": tensor_parallel,
     }
+    if no_follow and printing.view:
+        raise click.UsageError("--view: the page ends with the command: remove --no-follow")
     if file is None and (namespace is not None or no_follow or resume is not None):
         raise click.UsageError("--namespace, --no-follow, --resume: these need a FILE: name one, or remove them")
     if file is not None and (wrong := [flag for flag, value in asked.items() if value or value == 0]):
@@ -193,7 +194,7 @@ def run(
 
         if given:
             raise click.UsageError(f"{', '.join(given)}: only for runs on this machine: add --local")
-        return run_in_cluster(file, namespace=namespace, follow=not no_follow)
+        return run_in_cluster(file, namespace=namespace, follow=not no_follow, view=printing.view)
     if namespace is not None or no_follow:
         raise click.UsageError("--namespace, --no-follow: only for runs in a cluster: remove --local")
 

@@ -6,8 +6,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from evalrun_aggregator.sample_feed.ledger_batches import LedgerBatches
 from evalrun_cli.local.workspace import Workspace
-from evalrun_cli.samples.ledger_batches import LedgerBatches
 from evalrun_results.sample_rows.stored_batches import StoredBatches
 from evalrun_results.stored_run import StoredRun
 from evalrun_runtime.exits import BadInputError

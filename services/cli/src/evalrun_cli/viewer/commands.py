@@ -8,16 +8,23 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 from aiohttp import web
+from rich.console import Console
 
+from evalrun_cli.cluster.commands import found_run, with_cluster
 from evalrun_cli.viewer.run_catalog import find_runs
 from evalrun_cli.viewer.run_view import RunView
 from evalrun_cli.viewer.server import Runs, build_app
 from evalrun_runtime.exits import BadInputError, ExitCode
 
+if TYPE_CHECKING:  # needs the extra `cluster`
+    from evalrun_cli.viewer.cluster_run import ClusterRunView
+    from evalrun_cluster.runs import ClusterRuns
+
+EVAL_RUN_PREFIX: Final = "er/"
 HOST: Final = "127.0.0.1"
 _LOOK_SECONDS: Final = 1.0
 """Least time between two looks for new runs."""
@@ -47,6 +54,27 @@ class ShownRuns:
             self._looked_at = time.monotonic()
         return self._views
 
+    @asynccontextmanager
+    async def of_cluster(
+        self, cluster: "ClusterRuns", names: Sequence[str]
+    ) -> "AsyncIterator[dict[str, ClusterRunView]]":
+        """Give the EvalRuns of these names. Raises BadInputError where one is not there."""
+        from evalrun_cli.viewer.cluster_run import ClusterRunView  # needs the extra `cluster`
+
+        loop = asyncio.get_running_loop()
+        views = {
+            name: ClusterRunView(
+                cluster, await found_run(cluster, name), loop, self._scratch, self._builder, time.monotonic
+            )
+            for name in names
+        }
+        try:
+            yield views
+        finally:
+            for view in views.values():
+                view.close()
+                await view.disconnect()
+
 
 @contextmanager
 def shown_runs(places: Sequence[str]) -> Iterator[ShownRuns]:
@@ -59,20 +87,45 @@ def shown_runs(places: Sequence[str]) -> Iterator[ShownRuns]:
             builder.shutdown(cancel_futures=True)
 
 
-def serve_view(places: Sequence[str], port: int) -> ExitCode:
+def serve_view(places: Sequence[str], port: int, namespace: str | None = None) -> ExitCode:
     """Serve the page of the runs in these places on loopback until the command is stopped.
+
+    Args:
+        places: directories, URLs, or er/NAME for an EvalRun of the current cluster.
+        port: to listen on; 0: any free one.
+        namespace: of the EvalRuns; None: the context's own.
 
     Raises:
         BadInputError: a place holds no run, or the port is taken.
     """
-    with shown_runs(places) as runs:
-        if not runs():
-            raise BadInputError(f"{', '.join(places)}: no run here or in subdirectories: name a run's directory")
-        asyncio.run(_serve(runs, port))
-    return ExitCode.SUCCEEDED
+    in_cluster = [place.removeprefix(EVAL_RUN_PREFIX) for place in places if place.startswith(EVAL_RUN_PREFIX)]
+    here = [place for place in places if not place.startswith(EVAL_RUN_PREFIX)]
+    if namespace is not None and not in_cluster:
+        raise BadInputError("--namespace: only for runs of a cluster: name one as er/NAME, or remove it")
+    with shown_runs(here) as runs:
+        if here and not runs():
+            raise BadInputError(f"{', '.join(here)}: no run here or in subdirectories: name a run's directory")
+        if not in_cluster:
+            asyncio.run(_serve(runs, port))
+            return ExitCode.SUCCEEDED
+
+        async def work(cluster: "ClusterRuns", console: Console) -> ExitCode:
+            async with runs.of_cluster(cluster, in_cluster) as views:
+                await _serve(lambda: {**views, **runs()}, port)
+            return ExitCode.SUCCEEDED
+
+        return with_cluster(namespace, work)
 
 
-async def _serve(runs: ShownRuns, port: int) -> None:
+@asynccontextmanager
+async def evalrun_page(cluster: "ClusterRuns", name: str) -> AsyncIterator[str]:
+    """Serve the page of an EvalRun, and give its address. Raises BadInputError where it is not there."""
+    with shown_runs([]) as runs:
+        async with runs.of_cluster(cluster, [name]) as views, page_served(lambda: views, 0) as address:
+            yield f"{address}#/run/{name}"
+
+
+async def _serve(runs: Runs, port: int) -> None:
     async with page_served(runs, port) as address:
         click.echo(address)
         click.echo("Ctrl-C stops the page; runs go on.", err=True)

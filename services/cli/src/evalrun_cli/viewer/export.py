@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from evalrun_cli.viewer.commands import shown_runs
+from evalrun_cli.viewer.commands import EVAL_RUN_PREFIX, shown_runs
 from evalrun_cli.viewer.prompt_file import PROMPT_INDEX, PROMPTS
 from evalrun_cli.viewer.run_view import RunView
 from evalrun_cli.viewer.server import list_runs, web_files
@@ -26,6 +26,8 @@ def export_view(places: Sequence[str], site: Path) -> None:
     """
     if site.exists() and (not site.is_dir() or any(site.iterdir())):
         raise BadInputError(f"--export {site}: is not empty: name another directory")
+    if any(place.startswith(EVAL_RUN_PREFIX) for place in places):
+        raise BadInputError("--export: is of files on this machine: fetch them with evalrun results NAME --output DIR")
     with shown_runs(places) as runs:
         views = runs()
         running = [view.place for view in views.values() if view.is_live]

@@ -1,15 +1,14 @@
-"""The index of a run that has not ended: new segments for new verdicts, read from its ledger when someone asks."""
+"""The index of a run that has not ended: new segments for new verdicts, read when someone asks."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
-from evalrun_aggregator.ledger.entries import StoredSample
-from evalrun_cli.samples.ledger_batches import LedgerBatches
-from evalrun_results.outputs.result_row import result_row
+from evalrun_aggregator.ledger.entries import Recorded
+from evalrun_aggregator.sample_feed.ledger_batches import LedgerBatches
 from evalrun_results.sample_index.segment import SegmentBuilder
 from evalrun_results.sample_rows.stored_batches import batch_of
 from evalrun_results.samples import JsonObject
@@ -23,20 +22,62 @@ _REFRESH_SECONDS: Final = 0.5
 """Least time between two looks at the ledger."""
 
 
+class SampleSource(Protocol):
+    """Where the rows of a run that goes on come from."""
+
+    def identity(self) -> object | None:
+        """Return what tells one store of the run from another in its place; None while there is none."""
+
+    def recorded_since(self, moment: float) -> Sequence[Recorded]:
+        """Return which verdicts were stored at or after a moment (Unix seconds), in order of that time."""
+
+    def result_rows(self, rows: Sequence[int]) -> list[JsonObject]:
+        """Return the results of these rows of the store."""
+
+
+class LedgerSource:
+    """A ledger on this machine, which another process writes. Raises BadInputError where it cannot be read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._of: tuple[int, int] | None = None
+        self._batches: LedgerBatches | None = None
+
+    def identity(self) -> tuple[int, int] | None:
+        """Return the file's; None while it is not there."""
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def recorded_since(self, moment: float) -> Sequence[Recorded]:
+        """Return which verdicts were stored since."""
+        return self._opened().recorded_since(moment)
+
+    def result_rows(self, rows: Sequence[int]) -> list[JsonObject]:
+        """Return the results of these rows."""
+        return self._opened().result_rows(rows)
+
+    def _opened(self) -> LedgerBatches:
+        if self._batches is None or self._of != self.identity():
+            self._of, self._batches = self.identity(), LedgerBatches(self._path)
+        return self._batches
+
+
 class LiveIndex:
     """Rows of a running run, in the order in which they were judged.
 
     Args:
-        ledger: of the run.
+        source: of the rows.
         directory: for the segments; it is emptied first.
         clock: seconds that only grow.
     """
 
-    def __init__(self, ledger: Path, directory: Path, clock: Callable[[], float]) -> None:
+    def __init__(self, source: SampleSource, directory: Path, clock: Callable[[], float]) -> None:
         self._directory = directory
         self._clock = clock
-        self._batches: LedgerBatches | None = None
-        self._ledger = ledger
+        self._source = source
         self._lock = threading.Lock()
         self._start_again()
 
@@ -51,7 +92,7 @@ class LiveIndex:
         self._superseded: list[int] = []
         self._since = 0.0
         self._looked_at = -_REFRESH_SECONDS
-        self._identity: tuple[int, int] | None = None
+        self._identity: object | None = None
 
     def refresh(self) -> tuple[list[JsonObject], list[int]]:
         """Return the segments, and the numbers of rows that a later one stands for. Looks at the ledger if it is time.
@@ -63,47 +104,45 @@ class LiveIndex:
             if self._clock() - self._looked_at >= _REFRESH_SECONDS:
                 self._look()
                 self._looked_at = self._clock()
-            tail = [] if self._tail.entry is None else [self._tail.entry]
-            return [*self._segments, *tail], list(self._superseded)
+            return self._known_rows()
+
+    def known(self) -> tuple[list[JsonObject], list[int]]:
+        """Return what `refresh` last found, without another look."""
+        with self._lock:
+            return self._known_rows()
+
+    def _known_rows(self) -> tuple[list[JsonObject], list[int]]:
+        tail = [] if self._tail.entry is None else [self._tail.entry]
+        return [*self._segments, *tail], list(self._superseded)
 
     def _look(self) -> None:
-        try:
-            found = self._ledger.stat()
-        except FileNotFoundError:
+        if (identity := self._source.identity()) is None:
             return
-        if (identity := (found.st_dev, found.st_ino)) != self._identity:
+        if identity != self._identity:
             self._start_again()
             self._identity = identity
-            self._batches = LedgerBatches(self._ledger)
-        batches = self._batches
-        if batches is None:
-            return
-        since = batches.recorded_since(self._since - LATE_SECONDS)
-        fresh = [each for each in since if self._is_new(each)]
+        fresh = [each for each in self._source.recorded_since(self._since - LATE_SECONDS) if self._is_new(each)]
         for begin in range(0, len(fresh), TAIL_ROWS):
-            self._append(batches, fresh[begin : begin + TAIL_ROWS])
+            taken = fresh[begin : begin + TAIL_ROWS]
+            # What was not read is new again at the next look: a source may fail in between.
+            self._append(taken, self._source.result_rows([each.row for each in taken]))
+            self._since = max(self._since, *(each.recorded_at for each in taken))
 
-    def _is_new(self, sample: StoredSample) -> bool:
-        completion, verdict, _ = sample
-        if verdict is None:
-            return False
-        self._since = max(self._since, verdict.recorded_at)
-        known = self._known.get(completion.row)
-        return known is None or (verdict.judged and not known[0])
+    def _is_new(self, recorded: Recorded) -> bool:
+        known = self._known.get(recorded.row)
+        return known is None or (recorded.judged and not known[0])
 
-    def _append(self, batches: LedgerBatches, samples: list[StoredSample]) -> None:
-        if self._tail.builder.rows + len(samples) > TAIL_ROWS:
+    def _append(self, taken: Sequence[Recorded], rows: list[JsonObject]) -> None:
+        if self._tail.builder.rows + len(taken) > TAIL_ROWS:
             if self._tail.entry is not None:
                 self._segments.append(self._tail.entry)
             self._tail = _Tail(self._tail.end, self._tail.first + self._tail.builder.rows)
         number = self._tail.first + self._tail.builder.rows
-        for sample in samples:
-            row = sample.completion.row
-            if row in self._known:
-                self._superseded.append(self._known[row][1])
-            self._known[row] = (sample.verdict is not None and sample.verdict.judged, number)
+        for each in taken:
+            if each.row in self._known:
+                self._superseded.append(self._known[each.row][1])
+            self._known[each.row] = (each.judged, number)
             number += 1
-        rows = [msgspec.to_builtins(result_row(result)) for result in batches.results(samples)]
         lines = [msgspec.json.encode(row) + b"\n" for row in rows]
         with (self._directory / TEXTS).open("ab") as file:
             file.writelines(lines)

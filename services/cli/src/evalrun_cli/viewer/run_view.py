@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Executor
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from evalrun_cli.local.workspace import Workspace
-from evalrun_cli.viewer.live_index import LiveIndex
+from evalrun_cli.viewer.live_index import LedgerSource, LiveIndex
 from evalrun_cli.viewer.prompt_file import PROMPT_INDEX, PROMPTS, write_prompts
 from evalrun_results.sample_index.stored_index import INDEX_DIRECTORY, LINES, TEXTS, IndexState, build_index
 from evalrun_results.sample_rows.fields import FIELDS
@@ -21,8 +21,28 @@ from evalrun_runtime.exits import BadInputError
 logger = logging.getLogger(__name__)
 
 FORMAT: Final = 1
-_SEGMENT_FILE: Final = re.compile(r"(?:\d{5}|live-\d{6})\.(?:columns|words)")
+SEGMENT_FILE: Final = re.compile(r"(?:\d{5}|live-\d{6})\.(?:columns|words)")
 _SHOWN_OF_INFO: Final = ("run", "lineage", "started_at", "ended_at", "versions", "labels", "seeds", "partial")
+
+
+class ShownRun(Protocol):
+    """A run as the server shows it."""
+
+    run_id: str
+    place: str
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the run has not ended."""
+
+    def headline(self) -> JsonObject:
+        """Return what a list of runs shows of it. Raises BadInputError if it cannot be read."""
+
+    def description(self) -> JsonObject:
+        """Return the content of `run.json`. Raises BadInputError if the run cannot be read."""
+
+    def file(self, name: str) -> Path | None:
+        """Return the path of a file that the description names; None if it names none such."""
 
 
 class RunView:
@@ -101,7 +121,7 @@ class RunView:
         self._stored = None
         if self._live is None:
             ledger = Workspace(Path(self.place).resolve()).ledger
-            self._live = LiveIndex(ledger, self._scratch / "live", self._clock)
+            self._live = LiveIndex(LedgerSource(ledger), self._scratch / "live", self._clock)
         segments, superseded = self._live.refresh()
         return {
             **self._shared(), "state": "Running", "complete": False, "segments": cast(Any, segments),
@@ -123,17 +143,14 @@ class RunView:
         }  # fmt: skip
 
     def _shared(self) -> JsonObject:
-        return {
-            "format": FORMAT, "id": self.run_id, "place": self.place, "live": self.is_live,
-            "prompts": self.file(PROMPT_INDEX) is not None,
-            "fields": [{"name": f.name, "kind": str(f.kind), "says": f.says, "small": f.is_small} for f in FIELDS],
-        }  # fmt: skip
+        has_prompts = self.file(PROMPT_INDEX) is not None
+        return shared_facts(self.run_id, self.place, is_live=self.is_live, has_prompts=has_prompts)
 
     def file(self, name: str) -> Path | None:
         """Return the path of a file that the description names; None if it names none such."""
         if name == LINES and "://" not in self.place:
             return Path(self.place) / LINES
-        if name in (PROMPTS, PROMPT_INDEX) or name == TEXTS or _SEGMENT_FILE.fullmatch(name):
+        if name in (PROMPTS, PROMPT_INDEX) or name == TEXTS or SEGMENT_FILE.fullmatch(name):
             for directory in (self._scratch / "live", self._index_directory()):
                 if (directory / name).is_file():
                     return directory / name
@@ -163,6 +180,14 @@ class RunView:
             write_prompts(Path(self.place).resolve(), directory)
         except (BadInputError, OSError) as error:
             logger.warning("%s: the page shows no prompts: %s", self.place, error)
+
+
+def shared_facts(run_id: str, place: str, *, is_live: bool, has_prompts: bool) -> JsonObject:
+    """Return what the description of every run holds, wherever it is."""
+    return {
+        "format": FORMAT, "id": run_id, "place": place, "live": is_live, "prompts": has_prompts,
+        "fields": [{"name": f.name, "kind": str(f.kind), "says": f.says, "small": f.is_small} for f in FIELDS],
+    }  # fmt: skip
 
 
 class _StoredIndex:

@@ -11,7 +11,7 @@ from typing import Final
 
 from aiohttp import web
 
-from evalrun_cli.viewer.run_view import RunView
+from evalrun_cli.viewer.run_view import ShownRun
 from evalrun_results.samples import JsonObject
 from evalrun_runtime.exits import BadInputError
 
@@ -34,7 +34,7 @@ TYPES: Final = {".html": "text/html", ".js": "text/javascript", ".css": "text/cs
 LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Runs = Callable[[], Mapping[str, RunView]]
+Runs = Callable[[], Mapping[str, ShownRun]]
 """The runs by id, as they are now."""
 
 
@@ -119,7 +119,7 @@ class _Pages:
         return _nothing()
 
 
-def list_runs(runs: Mapping[str, RunView]) -> JsonObject:
+def list_runs(runs: Mapping[str, ShownRun]) -> JsonObject:
     """Return the content of `runs.json`. A run that cannot be read stands there with the reason."""
     listed: list[JsonObject] = []
     for view in runs.values():

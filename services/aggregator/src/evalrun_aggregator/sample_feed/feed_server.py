@@ -1,0 +1,91 @@
+"""Shows the ledger's samples over HTTP on 127.0.0.1 alone: in a pod, to whoever may forward a port to it.
+
+    GET /recorded?since=SECONDS     [[row, judged, recorded_at], ...] of the verdicts stored since, the oldest first
+    GET /results?rows=1,2,3         these rows as they will stand in results.jsonl, one line of JSON each
+
+It keeps nothing: what a client has read is the client's to know.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from evalrun_aggregator.sample_feed.ledger_batches import LedgerBatches
+from evalrun_runtime.exits import BadInputError
+
+logger = logging.getLogger(__name__)
+
+HOST: Final = "127.0.0.1"
+MAX_RECORDED: Final = 50_000
+"""Verdicts of one answer; a client asks again from the last one's time."""
+MAX_ROWS: Final = 256
+"""Rows of one answer: some MB at most, which the aggregator holds in memory while it sends them."""
+_END_SECONDS: Final = 1.0
+
+
+class FeedServer:
+    """The port. It is opened by `start`, and each answer is read in a thread, one after another."""
+
+    def __init__(self, ledger: Path, port: int) -> None:
+        self._ledger = ledger
+        self._port = port
+        self._turn = asyncio.Lock()
+        self._batches: LedgerBatches | None = None
+        app = web.Application()
+        app.add_routes([web.get("/recorded", self._recorded), web.get("/results", self._results)])
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_END_SECONDS)
+
+    async def start(self) -> int:
+        """Listen and return the port. Raises OSError where it is taken."""
+        await self._runner.setup()
+        await web.TCPSite(self._runner, HOST, self._port).start()
+        port: int = self._runner.addresses[0][1]
+        return port
+
+    async def stop(self) -> None:
+        """End what is being answered, and close the ledger."""
+        await self._runner.cleanup()
+        if self._batches is not None:
+            self._batches.close()
+
+    async def _recorded(self, request: web.Request) -> web.StreamResponse:
+        try:
+            since = float(request.query.get("since", "0"))
+        except ValueError:
+            return _refused(400, "since: write seconds, e.g. since=1790000000.5")
+        return await self._answer(lambda batches: json.dumps(batches.recorded_since(since, MAX_RECORDED)).encode())
+
+    async def _results(self, request: web.Request) -> web.StreamResponse:
+        try:
+            rows = [int(row) for row in request.query.get("rows", "").split(",")]
+        except ValueError:
+            return _refused(400, "rows: write numbers with commas between them, e.g. rows=1,2")
+        if len(rows) > MAX_ROWS:
+            return _refused(400, f"rows: at most {MAX_ROWS} at once")
+        return await self._answer(
+            lambda batches: b"".join(msgspec.json.encode(row) + b"\n" for row in batches.result_rows(rows))
+        )
+
+    async def _answer(self, read: Callable[[LedgerBatches], bytes]) -> web.StreamResponse:
+        async with self._turn:
+            try:
+                body = await asyncio.to_thread(lambda: read(self._opened()))
+            except BadInputError as error:
+                logger.warning("samples cannot be shown: %s", error)
+                return _refused(503, str(error))
+        return web.Response(body=body, content_type="application/json")
+
+    def _opened(self) -> LedgerBatches:
+        if self._batches is None:
+            self._batches = LedgerBatches(self._ledger)
+        return self._batches
+
+
+def _refused(status: int, why: str) -> web.Response:
+    return web.json_response({"error": why}, status=status)

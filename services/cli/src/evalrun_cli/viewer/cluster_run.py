@@ -1,0 +1,239 @@
+"""A run of a cluster as the page reads it: over a port-forward to its aggregator, then from its outputs once it ended.
+
+Everything that asks the cluster runs in the server's event loop. The page's own requests are answered in threads, which
+wait for it.
+"""
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Executor
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import aiohttp
+
+from evalrun_aggregator.ledger.entries import Recorded
+from evalrun_api import names
+from evalrun_api.v1alpha1 import EvalRun
+from evalrun_cli.cluster.commands import bring_to, found_run, ready_aggregator
+from evalrun_cli.cluster.run_view import is_complete, reason_line, status_of
+from evalrun_cli.viewer.live_index import LiveIndex
+from evalrun_cli.viewer.run_view import SEGMENT_FILE, RunView, shared_facts
+from evalrun_cluster.errors import UnreachableError
+from evalrun_results.samples import JsonObject
+from evalrun_runtime.exits import BadInputError
+
+if TYPE_CHECKING:  # needs the extra `cluster`
+    from evalrun_cluster.port_forward import PortForward
+    from evalrun_cluster.runs import ClusterRuns
+
+logger = logging.getLogger(__name__)
+
+ResultT = TypeVar("ResultT")
+
+REQUEST_SECONDS: Final = 20.0
+LOOK_SECONDS: Final = 2.0
+"""Least time between two questions for the EvalRun itself; its samples are asked for more often."""
+ROWS_AT_ONCE: Final = 256
+FORBIDDEN: Final = 403
+
+
+class AggregatorLink:
+    """Connections to the port of a run's aggregator that shows samples. Used in the server's event loop alone."""
+
+    def __init__(self, runs: "ClusterRuns", name: str) -> None:
+        self._runs = runs
+        self._name = name
+        self._opened = AsyncExitStack()
+        self._pod = ""
+        self._forward: PortForward | None = None
+        self._session: aiohttp.ClientSession | None = None
+
+    async def get(self, run: EvalRun, path: str) -> bytes:
+        """Return what the aggregator of a run answers.
+
+        Raises:
+            UnreachableError: there is no aggregator now, or the connection is lost.
+            BadInputError: it may not be reached.
+        """
+        session, forward = await self._connected(run)
+        try:
+            async with session.get(f"http://aggregator/{path}") as response:
+                content = await response.read()
+                if response.status != 200:
+                    raise UnreachableError(f"pod {self._pod} answers {response.status}: {content[:500].decode()}")
+                return content
+        except (aiohttp.ClientError, TimeoutError) as error:
+            refusal = forward.refused
+            if refusal is not None and refusal.code == FORBIDDEN:
+                raise BadInputError(
+                    f"pod {self._pod}: you may not connect to it: you need the right `create` on pods/portforward in "
+                    f"namespace {self._runs.namespace}"
+                ) from error
+            if refusal is not None and refusal.code == 0:
+                raise UnreachableError(
+                    f"pod {self._pod} shows no samples on port {names.SAMPLES_PORT}: its image is older than this "
+                    f"command: use evalrun results {self._name} once it has ended"
+                ) from error
+            raise UnreachableError(f"the connection to pod {self._pod} is lost") from error
+
+    async def _connected(self, run: EvalRun) -> tuple[aiohttp.ClientSession, "PortForward"]:
+        pod = await ready_aggregator(self._runs, run)
+        if pod is None:
+            phase = status_of(run).phase or "Pending"
+            raise UnreachableError(f"EvalRun {self._name} has no aggregator now: it is {phase}: {reason_line(run)}")
+        if self._session is None or self._forward is None or pod.name != self._pod:
+            await self.close()
+            self._forward = self._runs.forward(pod, names.SAMPLES_PORT)
+            path = await self._opened.enter_async_context(self._forward.opened())
+            timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)
+            connector = aiohttp.UnixConnector(str(path), limit=1)
+            self._session = await self._opened.enter_async_context(
+                aiohttp.ClientSession(connector=connector, timeout=timeout)
+            )
+            self._pod = pod.name
+        return self._session, self._forward
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._opened.aclose()
+        self._opened, self._session, self._forward = AsyncExitStack(), None, None
+
+
+class ClusterRunView:
+    """An EvalRun of a cluster. It may end while it is shown.
+
+    Args:
+        runs: of its namespace.
+        run: as it was found.
+        loop: in which the cluster is asked.
+        scratch: directory for what is read of it.
+        builder: where indexes are built and outputs are fetched; one at a time.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        runs: "ClusterRuns",
+        run: EvalRun,
+        loop: asyncio.AbstractEventLoop,
+        scratch: Path,
+        builder: Executor,
+        clock: Callable[[], float],
+    ) -> None:
+        self.run_id = run.metadata.name
+        self.place = f"EvalRun {runs.namespace}/{run.metadata.name}"
+        self._runs = runs
+        self._run = run
+        self._loop = loop
+        self._scratch = scratch / run.metadata.name
+        self._builder = builder
+        self._clock = clock
+        self._link = AggregatorLink(runs, run.metadata.name)
+        self._index = LiveIndex(self, self._scratch / "live", clock)
+        self._lock = threading.Lock()
+        self._looked_at = clock()
+        self._fetching: Any = None
+        self._ended: RunView | None = None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether its outputs are not here yet."""
+        return self._ended is None
+
+    def headline(self) -> JsonObject:
+        """Return what a list of runs shows of it."""
+        shown = {"id": self.run_id, "place": self.place}
+        if self._ended is not None:
+            return {**self._ended.headline(), **shown}
+        try:
+            self._look()
+        except (UnreachableError, BadInputError) as error:
+            return {**shown, "live": False, "error": str(error)}
+        return {**shown, "live": True, "state": status_of(self._run).phase or "Pending"}
+
+    def description(self) -> JsonObject:
+        """Return the content of `run.json`: what is known by now, and why it may be old. Raises BadInputError."""
+        with self._lock:
+            lost = ""
+            try:
+                self._look()
+                if self._ended is None and not self._is_fetching:
+                    self._index.refresh()
+            except (UnreachableError, BadInputError) as error:
+                lost = str(error)
+            if self._ended is not None:
+                return {**self._ended.description(), "id": self.run_id, "place": self.place}
+            segments, superseded = self._index.known()
+            return {
+                **shared_facts(self.run_id, self.place, is_live=True, has_prompts=False),
+                "state": status_of(self._run).phase or "Pending", "complete": False, "lost": lost,
+                "segments": cast(Any, segments), "superseded": cast(Any, superseded),
+            }  # fmt: skip
+
+    def file(self, name: str) -> Path | None:
+        """Return the path of a file that the description names; None if it names none such."""
+        if self._ended is not None and (found := self._ended.file(name)) is not None:
+            return found
+        path = self._scratch / "live" / name
+        return path if (name == "texts.jsonl" or SEGMENT_FILE.fullmatch(name)) and path.is_file() else None
+
+    def identity(self) -> str | None:
+        """Return the run's uid."""
+        return self._run.metadata.uid
+
+    def recorded_since(self, moment: float) -> Sequence[Recorded]:
+        """Return which verdicts the aggregator has stored since."""
+        return [Recorded(*each) for each in json.loads(self._get(f"recorded?since={moment!r}"))]
+
+    def result_rows(self, rows: Sequence[int]) -> list[JsonObject]:
+        """Return the results of these rows."""
+        found: list[JsonObject] = []
+        for begin in range(0, len(rows), ROWS_AT_ONCE):
+            numbers = ",".join(map(str, rows[begin : begin + ROWS_AT_ONCE]))
+            found += [json.loads(line) for line in self._get(f"results?rows={numbers}").splitlines()]
+        return found
+
+    def close(self) -> None:
+        """Leave an index that is being built."""
+        if self._ended is not None:
+            self._ended.close()
+
+    async def disconnect(self) -> None:
+        """Close the connections to the aggregator."""
+        await self._link.close()
+
+    @property
+    def _is_fetching(self) -> bool:
+        return self._fetching is not None
+
+    def _look(self) -> None:
+        """Ask for the run where it is time, and fetch its outputs once it has ended."""
+        if self._ended is None and self._clock() - self._looked_at >= LOOK_SECONDS:
+            self._looked_at = self._clock()
+            self._run = self._wait_for(found_run(self._runs, self.run_id))
+        if self._ended is not None or not is_complete(self._run):
+            return
+        if not status_of(self._run).output_url:
+            raise BadInputError(f"EvalRun {self.run_id} has no results: it ended: {reason_line(self._run)}")
+        if self._fetching is None:
+            self._fetching = self._builder.submit(self._fetch)
+        if self._fetching.done():
+            fetching, self._fetching = self._fetching, None  # what failed is tried again at the next look
+            self._ended = RunView(self.run_id, str(fetching.result()), self._scratch, self._builder, self._clock)
+
+    def _fetch(self) -> Path:
+        directory = self._scratch / f"outputs-{self._clock():.3f}"
+        directory.mkdir(parents=True)
+        self._wait_for(bring_to(self._runs, self._run, directory, [], logger.info))
+        return directory
+
+    def _get(self, path: str) -> bytes:
+        return self._wait_for(self._link.get(self._run, path))
+
+    def _wait_for(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()

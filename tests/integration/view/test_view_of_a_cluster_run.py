@@ -1,0 +1,152 @@
+"""`evalrun view er/NAME`: the aggregator's feed over a port-forward as the kubelet speaks it, the API is a double."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders.cluster.forwarding_api import ForwardingApi, api_served
+from builders.operator.world import evalrun
+from builders.results.samples import sample_result, verdict
+from builders.results.stored_runs import write_run
+from builders.results.view_server import cluster_runs_viewed
+
+from evalrun_aggregator.ledger.entries import StoredCompletion, StoredVerdict
+from evalrun_aggregator.ledger.items import pack_row
+from evalrun_aggregator.ledger.store import LedgerWriter
+from evalrun_aggregator.sample_feed.feed_server import FeedServer
+from evalrun_cli.viewer.cluster_run import ClusterRunView
+from evalrun_runtime.exits import BadInputError
+
+pytestmark = pytest.mark.timeout(120)
+
+
+class Pod:
+    """An aggregator's ledger and feed."""
+
+    def __init__(self, ledger: Path) -> None:
+        self.ledger = ledger
+        self.writer = LedgerWriter(ledger)
+        self.writer.begin()
+        self.writer.add_problems([("demo", f"set/{number}") for number in range(1000)])
+        self.writer.commit()
+
+    def judge(self, numbers: range, moment: float = 9.0) -> None:
+        made = verdict(["success"])
+        self.writer.begin()
+        for number in numbers:
+            row = pack_row(number, 0, 0)
+            self.writer.add_completions([StoredCompletion(row, f"answer {number}", started_at=1.0)])
+            stored = StoredVerdict(
+                row, made.SerializeToString(), made.final_status, judged=True, accepted=True, recorded_at=moment
+            )
+            self.writer.add_verdicts([stored])
+        self.writer.commit()
+
+
+@pytest.fixture
+async def pod(tmp_path: Path) -> AsyncIterator[Pod]:
+    made = Pod(tmp_path / "ledger.sqlite")
+    yield made
+    made.writer.close()
+
+
+@pytest.fixture
+async def feed(pod: Pod) -> AsyncIterator[int]:
+    server = FeedServer(pod.ledger, 0)
+    yield await server.start()
+    await server.stop()
+
+
+def wire(**status: Any) -> dict[str, Any]:
+    return {"apiVersion": "evalrun.dev/v1alpha1", "kind": "EvalRun", **evalrun().to_wire(), "status": status}
+
+
+def rows_of(description: dict[str, Any]) -> int:
+    return sum(segment["rows"] for segment in description["segments"])
+
+
+async def described(view: ClusterRunView, is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Return the description once it is so, as the page asks for it again and again."""
+    while True:
+        found: dict[str, Any] = await asyncio.to_thread(view.description)
+        if is_so(found):
+            return found
+        await asyncio.sleep(0.05)  # the pace of a poll
+
+
+async def test_running_run_grows_is_lost_and_heals(
+    pod: Pod, feed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod.judge(range(600))
+    api = ForwardingApi(wire(phase="Generating"), feed)
+    async with api_served(api, tmp_path) as config:
+        monkeypatch.setenv("KUBECONFIG", str(config))
+        async with cluster_runs_viewed("run") as views:
+            view = views["run"]
+            found = await described(view, lambda each: rows_of(each) == 600)
+            assert (found["live"], found["state"], found["lost"]) == (True, "Generating", "")
+            texts = view.file(found["segments"][0]["texts"]["file"])
+            assert texts is not None
+            assert json.loads(texts.read_text().splitlines()[7])["response"] == "answer 7"
+
+            await api.cut()
+            api.is_away = True
+            found = await described(view, lambda each: bool(each["lost"]))
+            assert rows_of(found) == 600
+            pod.judge(range(600, 700), moment=10.0)
+            api.is_away = False
+            found = await described(view, lambda each: rows_of(each) == 700)
+            assert found["lost"] == ""
+
+
+async def test_run_that_ends_is_shown_from_its_outputs(
+    pod: Pod, feed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod.judge(range(5))
+    api = ForwardingApi(wire(phase="Judging"), feed)
+    async with api_served(api, tmp_path) as config:
+        monkeypatch.setenv("KUBECONFIG", str(config))
+        async with cluster_runs_viewed("run") as views:
+            await described(views["run"], lambda each: rows_of(each) == 5)
+            outputs = write_run(tmp_path / "outputs", [sample_result(f"set/{number}") for number in range(20)])
+            api.has_pod = False
+            api.run = wire(
+                phase="Succeeded",
+                outputURL=outputs.as_uri(),
+                conditions=[
+                    {
+                        "type": "Complete", "status": "True", "reason": "Succeeded", "message": "",
+                        "lastTransitionTime": "2026-01-01T00:00:00Z",
+                    }
+                ],
+            )  # fmt: skip
+            found = await described(views["run"], lambda each: not each["live"] and each["complete"])
+            assert rows_of(found) == 20
+            assert found["place"] == "EvalRun evals/run"
+
+
+async def test_what_keeps_the_samples_away_is_told_with_its_remedy(
+    pod: Pod, feed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = ForwardingApi(wire(phase="Preparing"), feed)
+    async with api_served(api, tmp_path) as config:
+        monkeypatch.setenv("KUBECONFIG", str(config))
+        with pytest.raises(BadInputError, match="there is no EvalRun nobody in namespace evals: name it, or its -n"):
+            async with cluster_runs_viewed("nobody"):
+                pass
+        async with cluster_runs_viewed("run") as views:
+            api.has_pod = False
+            found = await described(views["run"], lambda each: bool(each["lost"]))
+            assert found["lost"].startswith("EvalRun run has no aggregator now: it is Preparing: ")
+            api.has_pod, api.is_forbidden = True, True
+            found = await described(views["run"], lambda each: "right" in each["lost"])
+            assert found["lost"].endswith("you need the right `create` on pods/portforward in namespace evals")
+            api.is_forbidden, port = False, api.port
+            api.port = 1
+            found = await described(views["run"], lambda each: "image" in each["lost"])
+            assert "shows no samples on port 9092" in found["lost"]
+            api.port = port
+            await described(views["run"], lambda each: not each["lost"])
