@@ -62,6 +62,7 @@ SAMPLES_PORT: Final = 9092
 """Of parts whose other port takes TLS: the kubelet's probes have no certificate."""
 
 LEDGER_DIRECTORY: Final = "/var/lib/evalrun"
+LEDGER_FILE: Final = "ledger.sqlite"
 ORDER_DIRECTORY: Final = "/etc/evalrun/order"
 ORDER_FILE: Final = "work-order.json"
 CLAIMS_DIRECTORY: Final = "/mnt/claims"

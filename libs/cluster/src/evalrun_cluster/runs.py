@@ -34,6 +34,14 @@ POLL_SECONDS = 0.5
 ResultT = TypeVar("ResultT")
 
 
+class CommandFailedError(BadInputError):
+    """A command in a pod ended with an exit code other than 0."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
 @dataclass(frozen=True)
 class RunPod:
     """A pod of a run."""
@@ -154,7 +162,7 @@ class ClusterRuns:
         """Run a command in a pod's first container, its stdout into `output`.
 
         Raises:
-            BadInputError: it failed, or may not be run there; the message is its own.
+            BadInputError: it may not be run there. CommandFailedError: it failed; the message is its own.
             UnreachableError: the connection broke.
         """
         what = f"running {command[0]} in pod {pod.name}"
@@ -173,7 +181,7 @@ class ClusterRuns:
             raise UnreachableError(f"{what}: the connection broke: {type(error).__name__} {error}") from error
         if answer.exit_code != 0:
             said = " ".join(str(answer.stderr or "").split()[-60:])
-            raise BadInputError(f"{what}: exit code {answer.exit_code}: {said}")
+            raise CommandFailedError(f"{what}: exit code {answer.exit_code}: {said}", int(answer.exit_code))
 
     def forward(self, pod: RunPod, port: int) -> PortForward:
         """Return what passes connections on to a port of a pod, which may listen on its loopback alone."""

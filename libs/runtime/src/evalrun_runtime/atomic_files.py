@@ -9,15 +9,20 @@ from typing import BinaryIO
 
 
 @contextmanager
-def atomic_file(path: Path) -> Iterator[BinaryIO]:
+def atomic_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """Open a file that gets its name when the block ends well, durable by then; otherwise nothing is left of it.
+
+    Args:
+        path: of the file.
+        mode: its permissions, less what the process's umask takes away.
 
     Raises:
         OSError: it cannot be written, e.g. ENOSPC; `filename` is `path`.
     """
     partial = path.with_name(f".{path.name}.partial")
     try:
-        with partial.open("wb") as file:
+        partial.unlink(missing_ok=True)  # what a killed process left would keep its own permissions
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -36,9 +41,9 @@ def named(error: OSError, path: Path) -> OSError:
     return OSError(error.errno or errno.EIO, error.strerror or str(error), str(path))
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a small file as a whole. Raises OSError as `atomic_file` does."""
-    with atomic_file(path) as file:
+def write_atomically(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """Write a small file as a whole; `mode` and OSError as with `atomic_file`."""
+    with atomic_file(path, mode) as file:
         file.write(content)
 
 

@@ -93,7 +93,7 @@ def _pod(plan: RunPlan) -> Object:
         command=["python", "-m", "evalrun_aggregator"],
         args=[
             f"--work-order={names.ORDER_DIRECTORY}/{names.ORDER_FILE}",
-            f"--ledger={names.LEDGER_DIRECTORY}/ledger.sqlite",
+            f"--ledger={names.LEDGER_DIRECTORY}/{names.LEDGER_FILE}",
             f"--judge={judge_address(plan)}", "--host=0.0.0.0", f"--port={names.GRPC_PORT}",
             *metrics_flags(plan), *health_flags(plan), "--log-format=json",
         ],

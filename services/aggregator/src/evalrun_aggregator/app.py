@@ -11,6 +11,9 @@ from typing import NamedTuple
 from prometheus_client import REGISTRY, CollectorRegistry
 
 from evalrun_aggregator.clocks import Clocks
+from evalrun_aggregator.control.access import ControlServer
+from evalrun_aggregator.control.run_control import RunControl
+from evalrun_aggregator.control.service import ControlService
 from evalrun_aggregator.epochs import Epochs
 from evalrun_aggregator.finish.finisher import Finisher, OutputWriter
 from evalrun_aggregator.finish.output_retry import OutputRetry
@@ -67,6 +70,7 @@ class RunParts(NamedTuple):
     """The parts of a run that are served, started and stopped."""
 
     service: LedgerService
+    control: ControlService
     driver: RunDriver
     intake: Intake
 
@@ -103,6 +107,7 @@ class Aggregator:
         self._judges: list[JudgeAddress] = []
         self._run: RunParts | None = None
         self._feed = None if settings.samples_port is None else FeedServer(settings.ledger, settings.samples_port)
+        self._control: ControlServer | None = None
 
     async def start(self) -> str:
         """Open the run and serve.
@@ -127,6 +132,7 @@ class Aggregator:
                 identity_of(order, problems.datasets, None if responses is None else responses.sha256),
                 rejudge=rejudging_of(order),
                 retry_not_judged=settings.retry_not_judged,
+                lift_pause=settings.lift_pause,
                 asks_for_outputs=order.race_problems is not None,
                 responses=None if responses is None else responses.completions,
                 budget=budget,
@@ -144,6 +150,8 @@ class Aggregator:
             self._run = run = self._wire(order, problems, ledger, opened, budget, watch)
             ledger_pb2_grpc.add_LedgerServiceServicer_to_server(run.service, self._server.server)
             address = await self._server.start()
+            self._control = ControlServer(settings, ledger.path)
+            await self._control.start(run.control)
         except BaseException:
             await ledger.close()
             raise
@@ -154,6 +162,8 @@ class Aggregator:
 
     async def stop(self, grace: float) -> None:
         """Stop accepting requests, store what has arrived, and close the ledger."""
+        if self._control is not None:
+            await self._control.stop()
         await self._server.stop(grace)
         if self._feed is not None:
             await self._feed.stop()
@@ -220,7 +230,8 @@ class Aggregator:
         status = StatusReport(state, intake, dispatcher, judges, replicas, finisher, warnings, languages, watch)
         work_items = WorkItems(problems, ledger, budget, traces)
         epochs = Epochs(ledger, ledger.reader.facts())
-        return RunParts(LedgerService(state, intake, status, driver, work_items, epochs), driver, intake)
+        control = ControlService(RunControl(state, ledger, dispatcher, driver), status)
+        return RunParts(LedgerService(state, intake, status, driver, work_items, epochs), control, driver, intake)
 
     def _telemetry(self, order: RunConfig, opened: OpenedRun, replicas: ReplicaRegistry) -> Telemetry:
         cost, clocks = order.spec.cost, self._clocks

@@ -60,6 +60,8 @@ class Intake:
         self._state.has_started = True
         if fresh:
             self._leases.void(worker)
+        if self._state.is_paused:
+            return []
         return self._leases.take(worker, min(limit, MAX_ITEMS), self._state.clocks.monotonic())
 
     def index_of(self, key: ItemKey) -> int:

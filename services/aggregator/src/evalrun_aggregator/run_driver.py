@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable
 from evalrun_aggregator.gate_stop import GateStop
 from evalrun_aggregator.judging.dispatcher import Dispatcher
 from evalrun_aggregator.judging.judge_descriptions import JudgeDescriptions
+from evalrun_aggregator.ledger.entries import StoredEvent
 from evalrun_aggregator.ledger.errors import LedgerError
-from evalrun_aggregator.ledger.item_states import ItemState
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.progress import may_write_outputs
 from evalrun_aggregator.run_end import OutputError, Outputs
 from evalrun_aggregator.run_state import RunState
+from evalrun_aggregator.start.facts import NOT_PAUSED, STOPPED_BY_USER
 from evalrun_aggregator.storage_watch import StorageWatch
 from evalrun_client.judge_client import JudgeRefusedError
 
@@ -75,20 +76,28 @@ class RunDriver:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def end_early(self, reason: str) -> None:
+    async def end_early(self, reason: str, *, by_user: bool = False) -> None:
         """End the run with partial results. A run that has ended, or is ending, is not changed.
+
+        Args:
+            reason: for people, in one line.
+            by_user: somebody who controls the run ends it, and not a deadline.
 
         Raises:
             NothingToWriteError: there is no completion yet.
             LedgerError: the disk failed or is full: the run goes on.
         """
-        state, item_states = self._state, self._state.item_states
+        state = self._state
         if state.ended is not None or state.ended_early or state.is_writing:
             return
-        if item_states.remaining == item_states.items.count - item_states.count(ItemState.ABSENT):
+        if not state.has_answers:
             raise NothingToWriteError(f"run {state.name} has no completion yet: there is nothing to write")
-        await self._ledger.set_facts(ended_early=reason)
-        state.ended_early = reason
+        event = StoredEvent(state.clocks.now(), "stop" if by_user else "end", reason)
+        facts = {"ended_early": reason, **NOT_PAUSED, **(STOPPED_BY_USER if by_user else {})}
+        await self._ledger.record(event, **facts)
+        if state.ended is not None or state.ended_early:  # another call may have come meanwhile
+            return
+        state.ended_early, state.is_stopped_by_user, state.is_paused = reason, by_user, False
         logger.info("the run ends early: %s", reason)
         for task in self._tasks:
             if task.get_name() in {"judge", "describe"}:

@@ -50,6 +50,12 @@ class RunState:
         """Reason why it was ended before everything was decided; empty if it was not."""
         self.cut_short = opened.cut_short
         """Reason why the run that is judged again had ended early; empty if it had not."""
+        self.is_paused = opened.is_paused
+        """Whether nothing new is handed out or sent to the judge."""
+        self.max_in_flight = opened.max_in_flight
+        """Most requests that a worker may have in flight; None: as many as its endpoints take."""
+        self.is_stopped_by_user = opened.is_stopped_by_user
+        """Whether it was ended early by somebody who controls it."""
         self.failure: str | None = None
         """Reason why it cannot go on."""
         self.is_writing = False
@@ -82,9 +88,20 @@ class RunState:
         )
 
     @property
+    def has_answers(self) -> bool:
+        """Whether there is any completion."""
+        item_states = self.item_states
+        return item_states.remaining < item_states.items.count - item_states.count(ItemState.ABSENT)
+
+    @property
     def remaining(self) -> int:
         """Number of items that workers may still get, including leased items and later turns."""
         return 0 if self.ended_early else self.item_states.remaining + self.item_states.may_follow
+
+    @property
+    def allowed_in_flight(self) -> int | None:
+        """Most requests that a worker may have in flight now; None: as many as its endpoints take."""
+        return 0 if self.is_paused else self.max_in_flight
 
     @property
     def stopped_early(self) -> str:

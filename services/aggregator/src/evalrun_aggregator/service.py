@@ -74,7 +74,10 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         return ledger_pb2.GetWorkResponse(
             items=items,
             remaining=remaining,
-            retry_after_ms=retry_milliseconds(remaining, len(taken), self._state.item_states.may_follow),
+            retry_after_ms=retry_milliseconds(
+                remaining, len(taken), 0 if self._state.is_paused else self._state.item_states.may_follow
+            ),
+            max_in_flight=self._state.allowed_in_flight,
         )
 
     async def SubmitCompletions(  # noqa: N802 - gRPC's name

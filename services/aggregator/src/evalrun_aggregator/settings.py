@@ -73,6 +73,9 @@ class AggregatorSettings(ServiceSettings):
         default=False,
         description="Reopen a finished run and judge the items that were not judged. An unfinished run always does.",
     )
+    lift_pause: bool = Field(
+        default=False, description="Go on with a run that was paused. Default: it stays paused over restarts."
+    )
     attest_key: SecretStr | None = Field(
         None,
         description="Ed25519 key as PEM that signs the outputs. Set it in the environment: flags are visible in ps.",

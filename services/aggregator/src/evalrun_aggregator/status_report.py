@@ -24,6 +24,8 @@ GATE_DECISIONS = {
 }
 """By the reason of the condition GatePassed."""
 
+PAUSED = "paused: nothing new is generated or judged until `evalrun ctl RUN resume`"
+
 
 class StatusReport:
     """Reads the parts of a run; changes nothing.
@@ -83,6 +85,9 @@ class StatusReport:
             generating_seconds=state.work_time.generating_seconds,
             working_seconds=state.work_time.working_seconds,
             stopped_early=state.stopped_early,
+            paused=state.is_paused and ended is None,
+            max_in_flight=state.max_in_flight,
+            stopped_by_user=state.is_stopped_by_user,
         )
         if ended is not None and ended.gate is not None:
             response.gate = GATE_DECISIONS[ended.gate.reason]
@@ -118,6 +123,8 @@ class StatusReport:
             return state.failure
         if state.ended is not None:
             return "; ".join(state.ended.warnings)
+        if state.is_paused and not state.is_writing:
+            return PAUSED
         if (full := self._intake.storage_trouble or self._dispatcher.storage_trouble) is not None:
             return f"{full}: completions and verdicts wait until there is room"
         if state.item_states.unjudged and (trouble := self._judges.trouble or self._dispatcher.trouble) is not None:

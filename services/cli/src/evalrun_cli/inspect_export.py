@@ -13,7 +13,7 @@ import click
 import pyarrow.compute
 
 from evalrun_aggregator.finish.sample_stream import prompt_text
-from evalrun_aggregator.ledger.place import is_owned
+from evalrun_aggregator.ledger.place import is_in_use
 from evalrun_aggregator.start.datasets import RunDataset, load_datasets
 from evalrun_api.run_config import EvalRunSpec
 from evalrun_cli.local.workspace import Workspace, order_in
@@ -34,7 +34,6 @@ _ROWS: Final = 64
 """Of a batch, made Python objects at a time."""
 _OF_RUN: Final = ("containment_levels", "versions", "seeds", "partial")
 """Of run_info.json, what goes into the log's metadata."""
-_LOCKS: Final = Path("/proc/locks")
 
 
 def export_inspect(place: str, output: Path, dataset: str | None, *, with_tests: bool) -> ExitCode:
@@ -121,7 +120,7 @@ def _described(place: str) -> list[LoggedRun]:
 def _running(directory: Path) -> list[LoggedRun]:
     """Return what is known of a run that has not ended: nothing of its figures."""
     order = order_in(directory)
-    is_live = _is_live(directory)
+    is_live = is_in_use(Workspace(directory).ledger)
     created = order.created.astimezone(UTC).isoformat()
     return [
         LoggedRun(
@@ -139,14 +138,6 @@ def _running(directory: Path) -> list[LoggedRun]:
         )
         for dataset in order.spec.datasets
     ]
-
-
-def _is_live(directory: Path) -> bool:
-    """Return whether a process works on a run; of a kernel that does not say, as if one did."""
-    try:
-        return is_owned(Workspace(directory).ledger, _LOCKS.read_text())
-    except OSError:
-        return True
 
 
 def _written_last(directory: Path) -> str:

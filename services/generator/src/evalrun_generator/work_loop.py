@@ -33,6 +33,9 @@ STILL_NEEDED_SECONDS = 5.0
 """Interval at which a ledger is asked whether the requests in flight are still needed, while there is no room for more:
 gates may have decided without them, and long answers would hold the GPUs for minutes."""
 
+LIMITED_ASK_SECONDS = 0.5
+"""The same while somebody limits what may be in flight: when a paused run goes on shows within this time."""
+
 FAILURES_LOGGED = 20
 
 FLUSH_SECONDS = 5.0
@@ -147,7 +150,7 @@ class WorkLoop:
             # If we hold nothing, any remaining lease in our name was lost in transit.
             fresh = not self._held and not self._given_up
             response = await self._ledger.get_work(room, fresh=fresh)
-            self.remaining = response.remaining
+            self._obey(response)
             new = [item for item in response.items if self._is_new(key_of(item.key))]
             for item in new:
                 self._begin(item)
@@ -169,14 +172,20 @@ class WorkLoop:
 
     async def _is_needed_while_full(self) -> bool:
         """Wait for room; False where the ledger needs nothing more: the run's gates have decided without the rest."""
+        limited = self._fleet.max_in_flight is not None
         try:
-            async with asyncio.timeout(self._ask_seconds):
+            async with asyncio.timeout(min(self._ask_seconds, LIMITED_ASK_SECONDS) if limited else self._ask_seconds):
                 await self._room_made.wait()
         except TimeoutError:
             if not self._draining:
-                self.remaining = (await self._ledger.get_work(0, fresh=False)).remaining
-                return self.remaining > 0
+                self._obey(response := await self._ledger.get_work(0, fresh=False))
+                return response.remaining > 0
         return True
+
+    def _obey(self, response: ledger.GetWorkResponse) -> None:
+        """Note what the ledger says about the run as a whole."""
+        self.remaining = response.remaining
+        self._fleet.limit(response.max_in_flight if response.HasField("max_in_flight") else None)
 
     async def _until_worth_asking(self, seconds: float) -> None:
         """Wait until a held item is acknowledged or given up, at most `seconds`."""

@@ -97,6 +97,38 @@ GATE_DECISION_IMPLAUSIBLE: GateDecision.ValueType  # 5
 """The run's own figure is out of the gate's expected range: `gate_message` names likely causes."""
 Global___GateDecision: _TypeAlias = GateDecision  # noqa: Y015
 
+class _ControlRefusal:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ControlRefusalEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ControlRefusal.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CONTROL_REFUSAL_UNSPECIFIED: _ControlRefusal.ValueType  # 0
+    """It took it."""
+    CONTROL_REFUSAL_ENDED: _ControlRefusal.ValueType  # 1
+    """It has ended."""
+    CONTROL_REFUSAL_ENDING: _ControlRefusal.ValueType  # 2
+    """Its outputs are being written."""
+    CONTROL_REFUSAL_FAILED: _ControlRefusal.ValueType  # 3
+    """It cannot go on without help: GetStatus says why."""
+    CONTROL_REFUSAL_NO_ANSWER: _ControlRefusal.ValueType  # 4
+    """There is no answer yet that could be kept."""
+
+class ControlRefusal(_ControlRefusal, metaclass=_ControlRefusalEnumTypeWrapper):
+    """Why a run cannot take an act."""
+
+CONTROL_REFUSAL_UNSPECIFIED: ControlRefusal.ValueType  # 0
+"""It took it."""
+CONTROL_REFUSAL_ENDED: ControlRefusal.ValueType  # 1
+"""It has ended."""
+CONTROL_REFUSAL_ENDING: ControlRefusal.ValueType  # 2
+"""Its outputs are being written."""
+CONTROL_REFUSAL_FAILED: ControlRefusal.ValueType  # 3
+"""It cannot go on without help: GetStatus says why."""
+CONTROL_REFUSAL_NO_ANSWER: ControlRefusal.ValueType  # 4
+"""There is no answer yet that could be kept."""
+Global___ControlRefusal: _TypeAlias = ControlRefusal  # noqa: Y015
+
 @_typing.final
 class WorkKey(_message.Message):
     """Permanent name of one completion and its verdict."""
@@ -293,11 +325,16 @@ class GetWorkResponse(_message.Message):
     ITEMS_FIELD_NUMBER: _builtins.int
     REMAINING_FIELD_NUMBER: _builtins.int
     RETRY_AFTER_MS_FIELD_NUMBER: _builtins.int
+    MAX_IN_FLIGHT_FIELD_NUMBER: _builtins.int
     remaining: _builtins.int
     """Items without a completion: leased ones, and further turns that a verdict may still open. 0: every completion is on
     disk and none can follow, the worker may exit.
     """
     retry_after_ms: _builtins.int
+    max_in_flight: _builtins.int
+    """Most requests that the worker may have in flight; those that are already may end. 0: the run is paused. Absent: as
+    many as its endpoints take.
+    """
     @_builtins.property
     def items(self) -> _containers.RepeatedCompositeFieldContainer[Global___WorkItem]: ...
     def __init__(
@@ -306,12 +343,15 @@ class GetWorkResponse(_message.Message):
         items: _abc.Iterable[Global___WorkItem] | None = ...,
         remaining: _builtins.int = ...,
         retry_after_ms: _builtins.int = ...,
+        max_in_flight: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_in_flight", b"_max_in_flight", "max_in_flight", b"max_in_flight"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["items", b"items", "remaining", b"remaining", "retry_after_ms", b"retry_after_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_in_flight", b"_max_in_flight", "items", b"items", "max_in_flight", b"max_in_flight", "remaining", b"remaining", "retry_after_ms", b"retry_after_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__max_in_flight: _TypeAlias = _typing.Literal["max_in_flight"]  # noqa: Y015
+    _WhichOneofArgType__max_in_flight: _TypeAlias = _typing.Literal["_max_in_flight", b"_max_in_flight"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_in_flight) -> _WhichOneofReturnType__max_in_flight | None: ...
 
 Global___GetWorkResponse: _TypeAlias = GetWorkResponse  # noqa: Y015
 
@@ -745,6 +785,9 @@ class GetStatusResponse(_message.Message):
     WORKING_SECONDS_FIELD_NUMBER: _builtins.int
     STOPPED_EARLY_FIELD_NUMBER: _builtins.int
     ATTESTED_BY_FIELD_NUMBER: _builtins.int
+    PAUSED_FIELD_NUMBER: _builtins.int
+    MAX_IN_FLIGHT_FIELD_NUMBER: _builtins.int
+    STOPPED_BY_USER_FIELD_NUMBER: _builtins.int
     run: _builtins.str
     state: Global___RunState.ValueType
     output_tokens: _builtins.int
@@ -771,6 +814,12 @@ class GetStatusResponse(_message.Message):
     """Set where the gates have decided and what was left of the run was cancelled: how far it came, for people."""
     attested_by: _builtins.str
     """Id of the key that signed the outputs; empty while there are none, or if none did."""
+    paused: _builtins.bool
+    """Whether the run is paused: nothing new is generated or judged."""
+    max_in_flight: _builtins.int
+    """Most requests of a worker in flight, as ControlRun set it; absent: as many as its endpoints take."""
+    stopped_by_user: _builtins.bool
+    """Whether it was ControlRun that ended the run early."""
     @_builtins.property
     def datasets(self) -> _containers.RepeatedCompositeFieldContainer[Global___DatasetStatus]: ...
     @_builtins.property
@@ -803,11 +852,184 @@ class GetStatusResponse(_message.Message):
         working_seconds: _builtins.float = ...,
         stopped_early: _builtins.str = ...,
         attested_by: _builtins.str = ...,
+        paused: _builtins.bool = ...,
+        max_in_flight: _builtins.int | None = ...,
+        stopped_by_user: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_in_flight", b"_max_in_flight", "max_in_flight", b"max_in_flight"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_in_flight", b"_max_in_flight", "attested_by", b"attested_by", "datasets", b"datasets", "elapsed_seconds", b"elapsed_seconds", "ended_early", b"ended_early", "gate", b"gate", "gate_message", b"gate_message", "generating_seconds", b"generating_seconds", "gpu_seconds", b"gpu_seconds", "judge_in_flight", b"judge_in_flight", "max_in_flight", b"max_in_flight", "message", b"message", "output_tokens", b"output_tokens", "output_url", b"output_url", "paused", b"paused", "replicas", b"replicas", "run", b"run", "state", b"state", "stopped_by_user", b"stopped_by_user", "stopped_early", b"stopped_early", "wandb_url", b"wandb_url", "warnings", b"warnings", "working_seconds", b"working_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max_in_flight: _TypeAlias = _typing.Literal["max_in_flight"]  # noqa: Y015
+    _WhichOneofArgType__max_in_flight: _TypeAlias = _typing.Literal["_max_in_flight", b"_max_in_flight"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_in_flight) -> _WhichOneofReturnType__max_in_flight | None: ...
+
+Global___GetStatusResponse: _TypeAlias = GetStatusResponse  # noqa: Y015
+
+@_typing.final
+class PauseAct(_message.Message):
+    """Hands out no new work, and sends no more answers to the judge. What is in flight ends. It lasts over restarts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attested_by", b"attested_by", "datasets", b"datasets", "elapsed_seconds", b"elapsed_seconds", "ended_early", b"ended_early", "gate", b"gate", "gate_message", b"gate_message", "generating_seconds", b"generating_seconds", "gpu_seconds", b"gpu_seconds", "judge_in_flight", b"judge_in_flight", "message", b"message", "output_tokens", b"output_tokens", "output_url", b"output_url", "replicas", b"replicas", "run", b"run", "state", b"state", "stopped_early", b"stopped_early", "wandb_url", b"wandb_url", "warnings", b"warnings", "working_seconds", b"working_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___GetStatusResponse: _TypeAlias = GetStatusResponse  # noqa: Y015
+Global___PauseAct: _TypeAlias = PauseAct  # noqa: Y015
+
+@_typing.final
+class ResumeAct(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResumeAct: _TypeAlias = ResumeAct  # noqa: Y015
+
+@_typing.final
+class RequeueNotJudgedAct(_message.Message):
+    """Queues the answers for the judge again that it could not judge."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RequeueNotJudgedAct: _TypeAlias = RequeueNotJudgedAct  # noqa: Y015
+
+@_typing.final
+class SetConcurrencyAct(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MAX_IN_FLIGHT_FIELD_NUMBER: _builtins.int
+    max_in_flight: _builtins.int
+    """From 1 to 65536; absent: as many as the endpoints take."""
+    def __init__(
+        self,
+        *,
+        max_in_flight: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_in_flight", b"_max_in_flight", "max_in_flight", b"max_in_flight"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_in_flight", b"_max_in_flight", "max_in_flight", b"max_in_flight"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max_in_flight: _TypeAlias = _typing.Literal["max_in_flight"]  # noqa: Y015
+    _WhichOneofArgType__max_in_flight: _TypeAlias = _typing.Literal["_max_in_flight", b"_max_in_flight"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_in_flight) -> _WhichOneofReturnType__max_in_flight | None: ...
+
+Global___SetConcurrencyAct: _TypeAlias = SetConcurrencyAct  # noqa: Y015
+
+@_typing.final
+class StopAct(_message.Message):
+    """Ends the run now, with partial results."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StopAct: _TypeAlias = StopAct  # noqa: Y015
+
+@_typing.final
+class ControlRunRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAUSE_FIELD_NUMBER: _builtins.int
+    RESUME_FIELD_NUMBER: _builtins.int
+    REQUEUE_NOT_JUDGED_FIELD_NUMBER: _builtins.int
+    SET_CONCURRENCY_FIELD_NUMBER: _builtins.int
+    STOP_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def pause(self) -> Global___PauseAct: ...
+    @_builtins.property
+    def resume(self) -> Global___ResumeAct: ...
+    @_builtins.property
+    def requeue_not_judged(self) -> Global___RequeueNotJudgedAct: ...
+    @_builtins.property
+    def set_concurrency(self) -> Global___SetConcurrencyAct: ...
+    @_builtins.property
+    def stop(self) -> Global___StopAct: ...
+    def __init__(
+        self,
+        *,
+        pause: Global___PauseAct | None = ...,
+        resume: Global___ResumeAct | None = ...,
+        requeue_not_judged: Global___RequeueNotJudgedAct | None = ...,
+        set_concurrency: Global___SetConcurrencyAct | None = ...,
+        stop: Global___StopAct | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["act", b"act", "pause", b"pause", "requeue_not_judged", b"requeue_not_judged", "resume", b"resume", "set_concurrency", b"set_concurrency", "stop", b"stop"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["act", b"act", "pause", b"pause", "requeue_not_judged", b"requeue_not_judged", "resume", b"resume", "set_concurrency", b"set_concurrency", "stop", b"stop"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_act: _TypeAlias = _typing.Literal["pause", "resume", "requeue_not_judged", "set_concurrency", "stop"]  # noqa: Y015
+    _WhichOneofArgType_act: _TypeAlias = _typing.Literal["act", b"act"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_act) -> _WhichOneofReturnType_act | None: ...
+
+Global___ControlRunRequest: _TypeAlias = ControlRunRequest  # noqa: Y015
+
+@_typing.final
+class ControlRunResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REFUSAL_FIELD_NUMBER: _builtins.int
+    CHANGED_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    PAUSED_FIELD_NUMBER: _builtins.int
+    MAX_IN_FLIGHT_FIELD_NUMBER: _builtins.int
+    IN_FLIGHT_FIELD_NUMBER: _builtins.int
+    REQUEUED_FIELD_NUMBER: _builtins.int
+    refusal: Global___ControlRefusal.ValueType
+    changed: _builtins.bool
+    """Whether the act changed anything."""
+    state: Global___RunState.ValueType
+    paused: _builtins.bool
+    max_in_flight: _builtins.int
+    in_flight: _builtins.int
+    """Requests that workers last reported to be in flight."""
+    requeued: _builtins.int
+    """Answers that the act queued for the judge again."""
+    def __init__(
+        self,
+        *,
+        refusal: Global___ControlRefusal.ValueType = ...,
+        changed: _builtins.bool = ...,
+        state: Global___RunState.ValueType = ...,
+        paused: _builtins.bool = ...,
+        max_in_flight: _builtins.int | None = ...,
+        in_flight: _builtins.int = ...,
+        requeued: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_in_flight", b"_max_in_flight", "max_in_flight", b"max_in_flight"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_in_flight", b"_max_in_flight", "changed", b"changed", "in_flight", b"in_flight", "max_in_flight", b"max_in_flight", "paused", b"paused", "refusal", b"refusal", "requeued", b"requeued", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__max_in_flight: _TypeAlias = _typing.Literal["max_in_flight"]  # noqa: Y015
+    _WhichOneofArgType__max_in_flight: _TypeAlias = _typing.Literal["_max_in_flight", b"_max_in_flight"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_in_flight) -> _WhichOneofReturnType__max_in_flight | None: ...
+
+Global___ControlRunResponse: _TypeAlias = ControlRunResponse  # noqa: Y015

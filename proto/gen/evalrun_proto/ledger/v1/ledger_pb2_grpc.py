@@ -282,3 +282,85 @@ class LedgerService:
             timeout,
             metadata,
             _registered_method=True)
+
+
+class ControlServiceStub:
+    """What a person changes about a run while it goes on. Served on the aggregator's loopback alone, with a token of its own,
+    which stands beside the ledger in a file that only its owner may read.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.ControlRun = channel.unary_unary(
+                '/evalrun.ledger.v1.ControlService/ControlRun',
+                request_serializer=evalrun_dot_ledger_dot_v1_dot_ledger__pb2.ControlRunRequest.SerializeToString,
+                response_deserializer=evalrun_dot_ledger_dot_v1_dot_ledger__pb2.ControlRunResponse.FromString,
+                _registered_method=True)
+
+
+class ControlServiceServicer:
+    """What a person changes about a run while it goes on. Served on the aggregator's loopback alone, with a token of its own,
+    which stands beside the ledger in a file that only its owner may read.
+    """
+
+    def ControlRun(self, request, context):
+        """Acts on the run. When it returns, the act is on disk as an event of the run, and has its effect. Idempotent: an act
+        that changes nothing says so and leaves no event. What the run cannot take is told by `refusal`, not by a status.
+        INVALID_ARGUMENT: no act, or a bound out of range. RESOURCE_EXHAUSTED: the disk is full: nothing was changed.
+        UNAVAILABLE: starting or draining; retry.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_ControlServiceServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'ControlRun': grpc.unary_unary_rpc_method_handler(
+                    servicer.ControlRun,
+                    request_deserializer=evalrun_dot_ledger_dot_v1_dot_ledger__pb2.ControlRunRequest.FromString,
+                    response_serializer=evalrun_dot_ledger_dot_v1_dot_ledger__pb2.ControlRunResponse.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'evalrun.ledger.v1.ControlService', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('evalrun.ledger.v1.ControlService', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class ControlService:
+    """What a person changes about a run while it goes on. Served on the aggregator's loopback alone, with a token of its own,
+    which stands beside the ledger in a file that only its owner may read.
+    """
+
+    @staticmethod
+    def ControlRun(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/evalrun.ledger.v1.ControlService/ControlRun',
+            evalrun_dot_ledger_dot_v1_dot_ledger__pb2.ControlRunRequest.SerializeToString,
+            evalrun_dot_ledger_dot_v1_dot_ledger__pb2.ControlRunResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)

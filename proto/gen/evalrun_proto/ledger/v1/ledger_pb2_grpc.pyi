@@ -140,3 +140,52 @@ class LedgerServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
 def add_LedgerServiceServicer_to_server(servicer: LedgerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
+
+class ControlServiceStub:
+    """What a person changes about a run while it goes on. Served on the aggregator's loopback alone, with a token of its own,
+    which stands beside the ledger in a file that only its owner may read.
+    """
+
+    @_typing.overload
+    def __new__(cls, channel: _grpc.Channel) -> _Self: ...
+    @_typing.overload
+    def __new__(cls, channel: _aio.Channel) -> ControlServiceAsyncStub: ...
+    ControlRun: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.ControlRunRequest, _ledger_pb2.ControlRunResponse]
+    """Acts on the run. When it returns, the act is on disk as an event of the run, and has its effect. Idempotent: an act
+    that changes nothing says so and leaves no event. What the run cannot take is told by `refusal`, not by a status.
+    INVALID_ARGUMENT: no act, or a bound out of range. RESOURCE_EXHAUSTED: the disk is full: nothing was changed.
+    UNAVAILABLE: starting or draining; retry.
+    """
+
+@_typing.type_check_only
+class ControlServiceAsyncStub(ControlServiceStub):
+    """What a person changes about a run while it goes on. Served on the aggregator's loopback alone, with a token of its own,
+    which stands beside the ledger in a file that only its owner may read.
+    """
+
+    def __init__(self, channel: _aio.Channel) -> None: ...
+    ControlRun: _aio.UnaryUnaryMultiCallable[_ledger_pb2.ControlRunRequest, _ledger_pb2.ControlRunResponse]  # type: ignore[assignment]
+    """Acts on the run. When it returns, the act is on disk as an event of the run, and has its effect. Idempotent: an act
+    that changes nothing says so and leaves no event. What the run cannot take is told by `refusal`, not by a status.
+    INVALID_ARGUMENT: no act, or a bound out of range. RESOURCE_EXHAUSTED: the disk is full: nothing was changed.
+    UNAVAILABLE: starting or draining; retry.
+    """
+
+class ControlServiceServicer(metaclass=_abc_1.ABCMeta):
+    """What a person changes about a run while it goes on. Served on the aggregator's loopback alone, with a token of its own,
+    which stands beside the ledger in a file that only its owner may read.
+    """
+
+    @_abc_1.abstractmethod
+    def ControlRun(
+        self,
+        request: _ledger_pb2.ControlRunRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_ledger_pb2.ControlRunResponse, _abc.Awaitable[_ledger_pb2.ControlRunResponse]]:
+        """Acts on the run. When it returns, the act is on disk as an event of the run, and has its effect. Idempotent: an act
+        that changes nothing says so and leaves no event. What the run cannot take is told by `refusal`, not by a status.
+        INVALID_ARGUMENT: no act, or a bound out of range. RESOURCE_EXHAUSTED: the disk is full: nothing was changed.
+        UNAVAILABLE: starting or draining; retry.
+        """
+
+def add_ControlServiceServicer_to_server(servicer: ControlServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

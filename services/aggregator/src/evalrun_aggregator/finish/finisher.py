@@ -134,6 +134,7 @@ class Finisher:
             ended_at=finished_at,
             partial=incomplete,
             attested_by="" if self._key is None else self._key.public.id,
+            events=self._ledger.reader.events(self._state.started_at),
         )
         job = OutputJob(
             order=self._order,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from evalrun_aggregator.ledger.entries import StoredReplica
+from evalrun_aggregator.ledger.entries import StoredEvent, StoredReplica
 from evalrun_aggregator.start.datasets import RunDataset
 from evalrun_aggregator.start.problems import RunProblems, turn_policies_of
 from evalrun_aggregator.start.start_warnings import dataset_warnings
@@ -31,6 +31,7 @@ def run_info(
     ended_at: float,
     partial: str = "",
     attested_by: str = "",
+    events: Sequence[StoredEvent] = (),
 ) -> dict[str, object]:
     """Return the content of run_info.json, except for the fields that the writer of the outputs adds.
 
@@ -45,6 +46,7 @@ def run_info(
         ended_at: Unix seconds.
         partial: why its results are not those of every problem; empty if they are.
         attested_by: id of the key that signs the outputs; empty if none does.
+        events: what was done to it from outside.
     """
     spec = order.spec.to_wire()
     if order.responses is not None:
@@ -84,6 +86,7 @@ def run_info(
             for r in replicas
         ],
         "gpu_seconds": gpu_seconds,
+        "events": [{"at": _iso(event.at), "act": event.act, "detail": event.detail} for event in events],
         "datasets": {
             dataset.spec.name: {
                 "source": dataset.spec.source,

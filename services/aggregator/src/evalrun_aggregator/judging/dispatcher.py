@@ -103,6 +103,10 @@ class Dispatcher:
         """Announce that completions were stored."""
         self._source.wake()
 
+    def pause(self, paused: bool) -> None:
+        """Send nothing more to the judges while paused; they may answer what they have."""
+        self._source.pause(paused)
+
     async def run(self) -> None:
         """Judge until cancelled.
 

@@ -55,6 +55,7 @@ class WorkSource:
         self._sequence = 0
         self._filling: asyncio.Task[bool] | None = None
         self._changed = asyncio.Event()
+        self._is_paused = False
 
     @property
     def held(self) -> int:
@@ -63,6 +64,11 @@ class WorkSource:
 
     def wake(self) -> None:
         """Announce that there may be new work."""
+        self._changed.set()
+
+    def pause(self, paused: bool) -> None:
+        """Hand out nothing while paused."""
+        self._is_paused = paused
         self._changed.set()
 
     async def take(self) -> Work:
@@ -78,6 +84,9 @@ class WorkSource:
         """Wait until there is an item to take. Raises LedgerError."""
         while True:
             self._changed.clear()
+            if self._is_paused:
+                await self._changed.wait()
+                continue
             if self._ready or (self._later and self._later[0][0] <= self._clock()):
                 return
             if self._filling is None or self._filling.done():

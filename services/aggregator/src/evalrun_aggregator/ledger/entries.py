@@ -64,6 +64,17 @@ class Recorded(NamedTuple):
     """Unix seconds."""
 
 
+class StoredEvent(NamedTuple):
+    """Something that was done to the run from outside."""
+
+    at: float
+    """Unix seconds."""
+    act: str
+    """pause, resume, requeue-not-judged, set, stop, or end."""
+    detail: str = ""
+    """One line for people; empty where the act says everything."""
+
+
 @dataclass(frozen=True, slots=True)
 class Exchange:
     """An earlier completion of a sample with the feedback that the model got about it."""

@@ -273,6 +273,14 @@ class ItemStates:
         shape = 1 + self.items.repeats, self.items.problems, self.items.samples * self.items.turns
         return int((states.reshape(shape) == ItemState.ABSENT).all(axis=(0, 2)).sum())
 
+    def requeue_not_judged(self) -> list[int]:
+        """Have the items judged again that the judge gave up, and return them. Verdicts stay."""
+        states = np.frombuffer(self._states, dtype=np.uint8)
+        found: list[int] = np.flatnonzero(states == ItemState.NOT_JUDGED).tolist()
+        for index in found:
+            self.move(index, ItemState.GENERATED)
+        return found
+
     def settled(self, position: int) -> bool:
         """Return whether nothing more is to come of a problem in the run itself."""
         first = position * self.items.width

@@ -16,7 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from evalrun_aggregator.ledger.entries import Exchange, StoredCompletion, StoredReplica, StoredSample, StoredVerdict
+from evalrun_aggregator.ledger.entries import (
+    Exchange,
+    StoredCompletion,
+    StoredEvent,
+    StoredReplica,
+    StoredSample,
+    StoredVerdict,
+)
 from evalrun_aggregator.ledger.errors import LedgerBrokenError, LedgerFullError, ledger_error
 from evalrun_aggregator.ledger.place import LedgerLock, check_file_system
 from evalrun_aggregator.ledger.store import LAST_ROW, LedgerReader, LedgerWriter
@@ -105,6 +112,15 @@ class Ledger:
     async def set_facts(self, **facts: str) -> None:
         """Write facts about the run."""
         await self._write(lambda writer: writer.set_facts(facts))
+
+    async def record(self, event: StoredEvent, **facts: str) -> None:
+        """Store an event with the facts that it changes, in one transaction."""
+
+        def change(writer: LedgerWriter) -> None:
+            writer.add_event(event)
+            writer.set_facts(facts)
+
+        await self._write(change)
 
     async def set_replicas(
         self, worker: str, replicas: Sequence[StoredReplica], gpu_seconds: Mapping[str, float]

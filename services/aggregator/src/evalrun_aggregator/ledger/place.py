@@ -9,7 +9,7 @@ import os
 import re
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from evalrun_runtime.exits import BadInputError
 
@@ -20,6 +20,7 @@ NETWORK_TYPES = frozenset(
     }
 )
 LOCAL_FUSE = frozenset({"fuseblk", "fuse.fuse-overlayfs"})
+LOCK_TABLE: Final = Path("/proc/locks")
 
 
 def file_system_type(path: Path, mount_table: str) -> str | None:
@@ -60,15 +61,26 @@ def check_file_system(path: Path, mount_table: str) -> None:
         )
 
 
+def is_in_use(ledger: Path) -> bool:
+    """Return whether a process of this machine owns a ledger; True where the kernel does not say.
+
+    Takes no lock: a run that starts just then would fail.
+    """
+    try:
+        return is_owned(ledger, LOCK_TABLE.read_text())
+    except OSError:
+        return True
+
+
 def is_owned(ledger: Path, lock_table: str) -> bool:
-    """Return whether a process of this machine owns a ledger. Takes no lock: a run that starts just then would fail.
+    """Return whether a process owns a ledger.
 
     Args:
         ledger: its path; it need not exist.
         lock_table: text of `/proc/locks` (proc(5)).
     """
     try:
-        inode = _lock_path(ledger).stat().st_ino
+        inode = lock_path(ledger).stat().st_ino
     except FileNotFoundError:
         return False
     # The device is left out: on an overlay the table has another one than stat.
@@ -79,7 +91,8 @@ def is_owned(ledger: Path, lock_table: str) -> bool:
     )
 
 
-def _lock_path(ledger: Path) -> Path:
+def lock_path(ledger: Path) -> Path:
+    """Return the file whose lock owns a ledger."""
     return ledger.with_name(ledger.name + ".lock")
 
 
@@ -87,7 +100,7 @@ class LedgerLock:
     """The lock with which a process owns a ledger. The kernel releases it when the process ends."""
 
     def __init__(self, ledger: Path) -> None:
-        self.path = _lock_path(ledger)
+        self.path = lock_path(ledger)
         self._descriptor: int | None = None
 
     def __enter__(self) -> Self:

@@ -18,6 +18,11 @@ CREATE_FEEDBACKS = "CREATE TABLE feedbacks (row INTEGER PRIMARY KEY, text TEXT N
 """Table of the messages sent after an answer, by the answer's row. They are kept apart from the verdicts, because
 judging again does not change what was sent."""
 
+CREATE_EVENTS = """CREATE TABLE IF NOT EXISTS events (
+    number INTEGER PRIMARY KEY, at REAL NOT NULL, act TEXT NOT NULL, detail TEXT NOT NULL)"""
+"""Added to ledgers of any version, without a version of its own: a release that does not know the table leaves it
+alone, so a rollback in mid-run stays possible."""
+
 CREATE_VERDICTS = (
     """CREATE TABLE verdicts (
         row INTEGER PRIMARY KEY, final_status INTEGER NOT NULL, judged INTEGER NOT NULL, accepted INTEGER NOT NULL,
@@ -64,6 +69,7 @@ def prepare_schema(connection: sqlite3.Connection, path: str) -> None:
         for statement in (*CREATE, CREATE_VIEW):
             connection.execute(statement)
         connection.execute("INSERT INTO schema_version VALUES (?)", (SCHEMA_VERSION,))
+        connection.execute(CREATE_EVENTS)
         connection.execute("COMMIT")
         return
     found = (
@@ -85,6 +91,7 @@ def prepare_schema(connection: sqlite3.Connection, path: str) -> None:
         connection.execute(CREATE_FEEDBACKS)
         connection.execute("UPDATE schema_version SET version = ?", (SCHEMA_VERSION,))
         connection.execute("COMMIT")
+    connection.execute(CREATE_EVENTS)
 
 
 def _split_served(connection: sqlite3.Connection) -> None:

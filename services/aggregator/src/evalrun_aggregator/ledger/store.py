@@ -16,6 +16,7 @@ from evalrun_aggregator.ledger.entries import (
     Exchange,
     Recorded,
     StoredCompletion,
+    StoredEvent,
     StoredReplica,
     StoredSample,
     StoredVerdict,
@@ -137,6 +138,10 @@ class LedgerWriter:
         """Write facts about the run, replacing those of the same name."""
         self._connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
 
+    def add_event(self, event: StoredEvent) -> None:
+        """Store an event, after those that are there."""
+        self._connection.execute("INSERT INTO events (at, act, detail) VALUES (?, ?, ?)", event)
+
     def add_problems(self, names: Iterable[tuple[str, str]]) -> None:
         """Write the run's problems in order of position, once."""
         rows = ((position, dataset, problem_id) for position, (dataset, problem_id) in enumerate(names))
@@ -183,6 +188,11 @@ class LedgerReader:
     def facts(self) -> dict[str, str]:
         """Return every fact."""
         return dict(self._connection.execute("SELECT name, value FROM facts"))
+
+    def events(self, since: float = 0.0) -> list[StoredEvent]:
+        """Return the events from a moment on (Unix seconds), in order."""
+        found = self._connection.execute("SELECT at, act, detail FROM events WHERE at >= ? ORDER BY number", (since,))
+        return [StoredEvent(*columns) for columns in found]
 
     def problems(self) -> Iterator[tuple[str, str]]:
         """Return (dataset, problem id) in order of position."""

@@ -120,7 +120,21 @@ def end_facts(ended: RunEnd) -> dict[str, str]:
     return {"ended": json.dumps(content)}
 
 
-NOT_ENDED = {"ended": "", "ended_early": ""}
+NOT_ENDED = {"ended": "", "ended_early": "", "stopped_by_user": ""}
+NOT_PAUSED = {"paused": ""}
+PAUSED = {"paused": "yes"}
+STOPPED_BY_USER = {"stopped_by_user": "yes"}
+
+
+def max_in_flight_of(facts: Mapping[str, str]) -> int | None:
+    """Return the most requests that a worker may have in flight; None: as many as its endpoints take."""
+    text = facts.get("max_in_flight", "")
+    return int(text) if text else None
+
+
+def max_in_flight_facts(bound: int | None) -> dict[str, str]:
+    """Return that bound as facts of the ledger."""
+    return {"max_in_flight": "" if bound is None else str(bound)}
 
 
 def ended_of(facts: Mapping[str, str]) -> RunEnd | None:

@@ -5,12 +5,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from evalrun_aggregator.gate_watch import FORGOTTEN
-from evalrun_aggregator.ledger.entries import CompletionTally, StoredCompletion
+from evalrun_aggregator.ledger.entries import CompletionTally, StoredCompletion, StoredEvent
 from evalrun_aggregator.ledger.item_states import ItemStates
 from evalrun_aggregator.ledger.items import RunItems, pack_row
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.run_end import RunEnd
-from evalrun_aggregator.start.facts import NOT_ENDED, LedgerIdentity, check_identity, ended_of
+from evalrun_aggregator.start.facts import (
+    NOT_ENDED,
+    NOT_PAUSED,
+    LedgerIdentity,
+    check_identity,
+    ended_of,
+    max_in_flight_of,
+)
 from evalrun_aggregator.token_budget import TokenBudgets
 from evalrun_aggregator.work_time import WorkTime
 from evalrun_runtime.exits import BadInputError
@@ -38,6 +45,11 @@ class OpenedRun:
     """Reason why it was ended before everything was decided; empty if it was not."""
     cut_short: str = ""
     """Of a rejudging: why the run had ended before everything was generated; empty if it had not."""
+    is_paused: bool = False
+    max_in_flight: int | None = None
+    """Most requests that a worker may have in flight; None: as many as its endpoints take."""
+    is_stopped_by_user: bool = False
+    """Whether it ended early because somebody said so."""
 
     @property
     def output_tokens(self) -> int:
@@ -52,6 +64,7 @@ async def open_run(
     *,
     rejudge: str | None,
     retry_not_judged: bool,
+    lift_pause: bool = False,
     asks_for_outputs: bool = False,
     responses: Sequence[StoredCompletion] | None,
     budget: TokenBudgets | None,
@@ -94,6 +107,7 @@ async def open_run(
         raise BadInputError(f"ledger {ledger.path}: its problems are not those of the run configuration")
     if judging_again:
         restarted = {**NOT_ENDED, **FORGOTTEN, "rejudge": str(rejudge), "started_at": repr(now)}
+        restarted |= NOT_PAUSED
         restarted |= {"cut_short": facts.get("ended_early") or facts.get("cut_short", "")}
         await ledger.start_rejudging({**identity.facts(), **restarted})
     if responses is not None:
@@ -113,7 +127,7 @@ async def open_run(
     item_states.cancel(kept(facts))
     ended_early = facts.get("ended_early", "")
     if retry_not_judged and ended_early:
-        await ledger.set_facts(ended_early="")
+        await ledger.set_facts(ended_early="", stopped_by_user="")
         ended_early = ""
     goes_on = item_states.unjudged or item_states.remaining or asks_for_outputs
     if ended is not None and not ended_early and goes_on:
@@ -130,7 +144,18 @@ async def open_run(
         ended,
         ended_early,
         facts.get("cut_short", ""),
+        is_paused=await stays_paused(ledger, facts, lift_pause=lift_pause, now=now),
+        max_in_flight=max_in_flight_of(facts),
+        is_stopped_by_user=bool(ended_early and facts.get("stopped_by_user")),
     )
+
+
+async def stays_paused(ledger: Ledger, facts: Mapping[str, str], *, lift_pause: bool, now: float) -> bool:
+    """Return whether a run is paused from its start on; lift the pause where that is asked. Raises LedgerError."""
+    if facts.get("paused") and lift_pause:
+        await ledger.record(StoredEvent(now, "resume", "the run was resumed"), **NOT_PAUSED)
+        return False
+    return bool(facts.get("paused"))
 
 
 def tallies_of(ledger: Ledger, items: RunItems) -> dict[str, Sequence[CompletionTally]]:

@@ -119,6 +119,8 @@ class LocalRun:
         self._part_times = PartTimes()
         self.problem = "it was stopped"
         """Reason why the run has no results, once it has ended without them."""
+        self.stopped_by_user = False
+        """Whether `evalrun ctl` ended it, with what there was."""
 
     async def run(self, display: Display) -> ExitCode:
         """Run to the end.
@@ -216,7 +218,9 @@ class LocalRun:
         order, ledger = str(self._workspace.work_order), str(self._workspace.ledger)
         arguments = ["--work-order", order, "--ledger", ledger, "--judge", judge, "--retry-not-judged"]
         arguments += ["--storage-seconds", str(STORAGE_SECONDS)]
-        return await self._start("aggregator", arguments)
+        address = await self._start("aggregator", [*arguments, "--lift-pause"])
+        self._services["aggregator"].arguments = arguments  # of a restart, over which a pause lasts
+        return address
 
     async def _start_judge(self) -> str:
         """Start the judge with its sandbox, unless the user names a server. Return the judge's address."""
@@ -327,6 +331,9 @@ class LocalRun:
                             logger.warning("%s", status.message)
                             self.problem = status.message
                         self._is_under_way = False
+                        self.stopped_by_user = status.stopped_by_user
+                        if status.stopped_by_user and not self._launches:  # nobody takes what is still in flight
+                            self._stop_seconds = START_STOP_SECONDS
                         return END_STATES[status.state]
                 await asyncio.sleep(poll_seconds(loop.time() - began))
 
@@ -363,6 +370,19 @@ def page_beside(directory: Path) -> Iterator[None]:
     if is_run(directory):
         place = shlex.quote(str(shown_path(directory)))
         click.echo(f"the page has ended; open it again with: evalrun view {place}", err=True)
+
+
+def end_without_results(workspace: Workspace) -> str:
+    """Return what to do about a run that ended without results; what it has not used is removed."""
+    if not workspace.ledger.exists():
+        workspace.discard_unused()
+        return "stopped before the run began: nothing was written"
+    return f"nothing is lost; go on with: {resume_command(workspace)}"
+
+
+def resume_command(workspace: Workspace) -> str:
+    """Return the command that goes on with a run."""
+    return f"evalrun resume {shlex.quote(str(shown_path(workspace.directory)))}"
 
 
 def run_to_end(
@@ -408,15 +428,13 @@ def run_to_end(
         logger.error("%s", error)
         code, local.problem = ExitCode.FAILED, str(error)
     if code not in (ExitCode.SUCCEEDED, ExitCode.DEGRADED):
-        if not workspace.ledger.exists():
-            workspace.discard_unused()
-            say("stopped before the run began: nothing was written")
-        else:
-            say(f"nothing is lost; go on with: evalrun resume {shlex.quote(str(shown_path(workspace.directory)))}")
+        say(end_without_results(workspace))
         return RunOutcome(code, workspace.directory, problem=local.problem)
     summary = json.loads(workspace.summary.read_text())
     if (times := local.times_line()) is not None:
         say(times)
+    if local.stopped_by_user:
+        say(f"stopped with what there was; the rest is done by: {resume_command(workspace)}")
     if session.as_json:
         console.out(json.dumps({"directory": str(workspace.directory), **summary}, indent=2), highlight=False)
         return RunOutcome(gated_code(code, summary), workspace.directory, summary)

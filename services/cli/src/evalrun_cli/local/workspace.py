@@ -86,7 +86,7 @@ class Workspace:
         if self.ledger.exists():
             if not self.is_new or self._may_have_completions():
                 return
-            for name in ("", "-wal", "-shm", ".lock"):
+            for name in ("", "-wal", "-shm", ".lock", ".control"):
                 self.ledger.with_name(self.ledger.name + name).unlink(missing_ok=True)
         shutil.rmtree(self.logs, ignore_errors=True)
         for name in (WORK_ORDER, START_SETTINGS, *([QUICK_FILE] if self.is_new else [])):

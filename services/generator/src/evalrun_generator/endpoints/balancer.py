@@ -62,7 +62,9 @@ def new_endpoint(name: str, slots: int) -> EndpointState:
     return EndpointState(name, slots=slots, allowance=slots)
 
 
-def choose(states: Iterable[EndpointState], now: float, avoid: str | None = None) -> EndpointState | None:
+def choose(
+    states: Sequence[EndpointState], now: float, avoid: str | None = None, max_in_flight: int | None = None
+) -> EndpointState | None:
     """Return the endpoint for the next request, or None if it has to wait.
 
     Args:
@@ -70,7 +72,10 @@ def choose(states: Iterable[EndpointState], now: float, avoid: str | None = None
         now: monotonic seconds.
         avoid: the endpoint where the item has just failed. It is chosen only if no other endpoint is open; that the
             others are full is not enough.
+        max_in_flight: over all endpoints; None: what each of them takes.
     """
+    if max_in_flight is not None and sum(state.in_flight for state in states) >= max_in_flight:
+        return None
     open_now = [state for state in states if state.open_at(now)]
     elsewhere = [state for state in open_now if state.name != avoid]
     candidates = [state for state in elsewhere or open_now if state.free_at(now) > 0]
@@ -82,9 +87,10 @@ def next_opening(states: Iterable[EndpointState], now: float) -> float | None:
     return min((state.closed_until for state in states if not state.open_at(now)), default=None)
 
 
-def capacity(states: Iterable[EndpointState], now: float) -> int:
-    """Return the current limit of requests in flight over all endpoints."""
-    return sum(max(state.allowance, state.in_flight) for state in states if state.open_at(now))
+def capacity(states: Iterable[EndpointState], now: float, max_in_flight: int | None = None) -> int:
+    """Return the current limit of requests in flight over all endpoints; `max_in_flight` as in `choose`."""
+    found = sum(max(state.allowance, state.in_flight) for state in states if state.open_at(now))
+    return found if max_in_flight is None else min(found, max_in_flight)
 
 
 def after_sending(state: EndpointState) -> EndpointState:

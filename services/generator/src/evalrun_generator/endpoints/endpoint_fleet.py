@@ -41,6 +41,7 @@ class EndpointFleet:
         self._states: dict[str, EndpointState] = {}
         self._waiting: deque[tuple[asyncio.Future[Permit], str | None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._max_in_flight: int | None = None
         self.on_join: list[Callable[[], None]] = []
         """Called whenever an endpoint has joined."""
         self.on_trouble: list[Callable[[], None]] = []
@@ -61,13 +62,24 @@ class EndpointFleet:
         self._states.pop(name, None)
 
     @property
+    def max_in_flight(self) -> int | None:
+        """Most requests in flight over all endpoints; None: what each of them takes."""
+        return self._max_in_flight
+
+    def limit(self, max_in_flight: int | None) -> None:
+        """Set the most requests in flight over all endpoints. With 0 none is sent; those in flight may finish."""
+        if max_in_flight != self._max_in_flight:
+            self._max_in_flight = max_in_flight
+            self._serve()
+
+    @property
     def states(self) -> list[EndpointState]:
         """State of each endpoint."""
         return list(self._states.values())
 
     def capacity(self) -> int:
         """Return the current limit of requests in flight."""
-        return balancer.capacity(self._states.values(), self._now())
+        return balancer.capacity(self._states.values(), self._now(), self._max_in_flight)
 
     def outage_seconds(self) -> float:
         """Return for how many seconds all endpoints have been failing."""
@@ -131,7 +143,7 @@ class EndpointFleet:
             notify()
 
     def _take(self, avoid: str | None, now: float) -> Permit | None:
-        chosen = balancer.choose(self._states.values(), now, avoid)
+        chosen = balancer.choose(self.states, now, avoid, self._max_in_flight)
         if chosen is None:
             return None
         self._states[chosen.name] = balancer.after_sending(chosen)

@@ -32,6 +32,8 @@ class FakeLedger:
         self.duplicates = 0
         self.cancelled = False
         """Whether what has no completion is needed no more."""
+        self.max_in_flight: int | None = None
+        """Most requests that a worker may have in flight; 0: paused."""
         self.changed = asyncio.Event()
         """Set by every call; the observer clears it."""
         self._max_items_per_call = max_items_per_call
@@ -48,14 +50,17 @@ class FakeLedger:
             self.leases = {key: holder for key, holder in self.leases.items() if holder != worker_id}
         free = (
             []
-            if self.cancelled
+            if self.cancelled or self.max_in_flight == 0
             else [key for key in self.items if key not in self.completions and key not in self.leases]
         )
         taken = free[: min(max_items, self._max_items_per_call)]
         self.leases.update((key, worker_id) for key in taken)
         self.changed.set()
         return ledger.GetWorkResponse(
-            items=[self.items[key] for key in taken], remaining=self.remaining, retry_after_ms=0 if taken else 20
+            items=[self.items[key] for key in taken],
+            remaining=self.remaining,
+            retry_after_ms=0 if taken else 20,
+            max_in_flight=self.max_in_flight,
         )
 
     async def submit(self, completions: Sequence[ledger.Completion]) -> int:

@@ -1,0 +1,131 @@
+"""Performs acts of control on a run: each is an event in its ledger before it has an effect."""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from evalrun_aggregator.control.acts import (
+    Act,
+    Effect,
+    Pause,
+    Refusal,
+    RequeueNotJudged,
+    Resume,
+    SetConcurrency,
+    Standing,
+    Stop,
+    decide,
+)
+from evalrun_aggregator.judging.dispatcher import Dispatcher
+from evalrun_aggregator.ledger.entries import StoredEvent
+from evalrun_aggregator.ledger.errors import LedgerError
+from evalrun_aggregator.ledger.item_states import ItemState
+from evalrun_aggregator.ledger.ledger import Ledger
+from evalrun_aggregator.run_driver import RunDriver
+from evalrun_aggregator.run_state import RunState
+from evalrun_aggregator.start.facts import NOT_PAUSED, PAUSED, max_in_flight_facts
+
+logger = logging.getLogger(__name__)
+
+STOPPED: Final = "stopped by evalrun ctl"
+
+
+@dataclass(frozen=True)
+class ActResult:
+    """What became of an act."""
+
+    refusal: Refusal | None = None
+    changed: bool = False
+    requeued: int = 0
+
+
+class RunControl:
+    """The acts of control on a run, one at a time.
+
+    Args:
+        state: the run's.
+        ledger: where events and what lasts go.
+        dispatcher: stops sending while the run is paused.
+        driver: ends the run.
+    """
+
+    def __init__(self, state: RunState, ledger: Ledger, dispatcher: Dispatcher, driver: RunDriver) -> None:
+        self._state = state
+        self._ledger = ledger
+        self._dispatcher = dispatcher
+        self._driver = driver
+        self._one_at_a_time = asyncio.Lock()
+        dispatcher.pause(state.is_paused)
+
+    async def perform(self, act: Act) -> ActResult:
+        """Perform an act. It is on disk, and has its effect, when the call returns.
+
+        Raises:
+            LedgerError: the disk failed or is full: nothing was changed.
+        """
+        async with self._one_at_a_time:
+            effect = decide(act, self._standing())
+            if isinstance(effect, Refusal):
+                return ActResult(refusal=effect)
+            if effect is Effect.NOTHING:
+                return ActResult()
+            requeued = await self._change(act)
+            logger.info("control: %s", act)
+            return ActResult(changed=True, requeued=requeued)
+
+    def _standing(self) -> Standing:
+        state = self._state
+        return Standing(
+            ended=state.ended is not None,
+            ending=state.is_writing or bool(state.ended_early),
+            failed=state.failure is not None,
+            paused=state.is_paused,
+            max_in_flight=state.max_in_flight,
+            not_judged=state.item_states.count(ItemState.NOT_JUDGED),
+            has_answers=state.has_answers,
+        )
+
+    async def _change(self, act: Act) -> int:
+        """Perform an act that changes something. Return how many answers are judged again."""
+        state = self._state
+        match act:
+            case Pause():
+                await self._ledger.record(self._event("pause"), **PAUSED)
+                self._pause(paused=True)
+            case Resume():
+                await self._ledger.record(self._event("resume"), **NOT_PAUSED)
+                self._pause(paused=False)
+            case SetConcurrency(bound):
+                shown = "default" if bound is None else str(bound)
+                await self._ledger.record(self._event("set", f"concurrency={shown}"), **max_in_flight_facts(bound))
+                state.max_in_flight = bound
+            case RequeueNotJudged():
+                return await self._requeue()
+            case Stop():
+                await self._driver.end_early(STOPPED, by_user=True)
+        return 0
+
+    def _pause(self, *, paused: bool) -> None:
+        if self._state.ended_early:  # whatever ended it meanwhile has ended the pause too
+            return
+        self._state.is_paused = paused
+        self._dispatcher.pause(paused)
+
+    async def _requeue(self) -> int:
+        """Queue what was not judged. In memory first: else the outputs might be begun without it meanwhile."""
+        states = self._state.item_states
+        indices = states.requeue_not_judged()
+        try:
+            await self._ledger.record(self._event("requeue-not-judged", f"{len(indices)} answers"))
+        except LedgerError:
+            for index in indices:
+                if states.state(index) is ItemState.GENERATED:
+                    states.move(index, ItemState.NOT_JUDGED)
+            self._state.changed.set()
+            raise
+        self._dispatcher.wake()
+        return len(indices)
+
+    def _event(self, act: str, detail: str = "") -> StoredEvent:
+        return StoredEvent(self._state.clocks.now(), act, detail)

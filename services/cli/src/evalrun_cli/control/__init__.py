@@ -1,0 +1,1 @@
+"""`evalrun ctl`: acts on a run while it goes on, on this machine or in a cluster."""

@@ -1,0 +1,95 @@
+"""Acts on a run in a cluster: by a program in its aggregator's pod, where the control is served on loopback.
+
+The cluster decides who may run commands in pods (the right `create` on `pods/exec`), as for the download of outputs.
+"""
+
+import io
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from google.protobuf.json_format import Parse, ParseError
+from rich.console import Console
+
+from evalrun_aggregator.control.acts import Act, Stop
+from evalrun_aggregator.control.words import words_of
+from evalrun_api import names
+from evalrun_api.v1alpha1 import EvalRun
+from evalrun_cli.cluster.commands import with_cluster
+from evalrun_cli.cluster.run_view import is_complete, reason_line, status_of
+from evalrun_cli.control.texts import ControlledRun
+from evalrun_proto.ledger.v1 import ledger_pb2
+from evalrun_runtime.exits import BadInputError, ExitCode
+
+if TYPE_CHECKING:  # needs the extra `cluster`
+    from evalrun_cluster.runs import ClusterRuns
+
+PROGRAM: Final = ("python", "-m", "evalrun_aggregator.control")
+LEDGER: Final = f"{names.LEDGER_DIRECTORY}/{names.LEDGER_FILE}"
+
+Report = Callable[[Act, ledger_pb2.ControlRunResponse, ControlledRun], ExitCode]
+
+
+def control_in_cluster(name: str, act: Act, namespace: str | None, report: Report) -> ExitCode:
+    """Act on a run of the current cluster.
+
+    Raises:
+        BadInputError: there is no such run, or it cannot take the act.
+    """
+
+    async def work(runs: "ClusterRuns", console: Console) -> ExitCode:
+        del console
+        run = await runs.get(name)
+        if run is None:
+            raise BadInputError(
+                f"there is no EvalRun {name} in namespace {runs.namespace}: name it, or its -n NAMESPACE"
+            )
+        return report(act, await ask_aggregator(runs, run, act), controlled(run, runs.namespace))
+
+    return with_cluster(namespace, work)
+
+
+async def ask_aggregator(runs: "ClusterRuns", run: EvalRun, act: Act) -> ledger_pb2.ControlRunResponse:
+    """Have a run's aggregator perform an act.
+
+    Raises:
+        BadInputError: it does not run, is of an earlier release, or may not be asked.
+        UnreachableError: the API server does not answer.
+    """
+    from evalrun_cluster.runs import CommandFailedError
+
+    pods = await runs.pods(run)
+    aggregator = next((pod for pod in pods if pod.part == names.AGGREGATOR and pod.ready), None)
+    if aggregator is None:
+        if is_complete(run):
+            refusal = (
+                ledger_pb2.CONTROL_REFUSAL_UNSPECIFIED if isinstance(act, Stop) else ledger_pb2.CONTROL_REFUSAL_ENDED
+            )
+            return ledger_pb2.ControlRunResponse(refusal=refusal)
+        raise BadInputError(f"the aggregator of EvalRun {run.metadata.name} does not run now: {reason_line(run)}")
+    said = io.BytesIO()
+    try:
+        await runs.run_in(aggregator, [*PROGRAM, LEDGER, *words_of(act)], said)
+    except CommandFailedError as error:
+        if error.exit_code == ExitCode.FAILED:  # Python's own, for a module that is not there
+            raise BadInputError(
+                f"the aggregator of EvalRun {run.metadata.name} is of a release without evalrun ctl ({error}): to free "
+                "its GPUs, set spec.suspend"
+            ) from error
+        raise
+    try:
+        return Parse(said.getvalue(), ledger_pb2.ControlRunResponse(), ignore_unknown_fields=True)
+    except ParseError as error:
+        raise BadInputError(
+            f"the aggregator of EvalRun {run.metadata.name} answered nothing usable: {error}"
+        ) from error
+
+
+def controlled(run: EvalRun, namespace: str) -> ControlledRun:
+    """Return a run of a cluster as the command's texts need it."""
+    name = run.metadata.name
+    fetched = f"evalrun results {name} -n {namespace} --output DIR"
+    if not status_of(run).output_url:
+        return ControlledRun(f"er/{name}", f"evalrun status {name} -n {namespace} says what became of it")
+    return ControlledRun(
+        f"er/{name}", f"an EvalRun of another name starts again; for its answers, {fetched}, then evalrun rejudge"
+    )
