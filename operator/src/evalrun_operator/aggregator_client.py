@@ -155,6 +155,8 @@ def from_wire(answer: ledger_pb2.GetStatusResponse) -> LedgerStatus:
         warnings=tuple(answer.warnings),
         replica_hosts=_hosts(answer.replicas) if answer.replicas else None,
         ended_early=answer.ended_early,
+        stopped_by_user=answer.stopped_by_user,
+        paused=answer.paused,
         generating_seconds=answer.generating_seconds,
         working_seconds=answer.working_seconds,
     )

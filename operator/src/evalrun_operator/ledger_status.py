@@ -76,6 +76,10 @@ class LedgerStatus:
     """Hosts of the replicas that hold GPUs, an empty one where a replica has none yet; None: none was ever reported."""
     ended_early: str = ""
     """Reason why the run was told to end before everything was decided; empty if it was not."""
+    stopped_by_user: bool = False
+    """Whether it was `evalrun ctl` that told it so."""
+    paused: bool = False
+    """Whether nothing new is generated or judged until `evalrun ctl` says so."""
     generating_seconds: float = 0.0
     """In which at least one answer was being drawn."""
     working_seconds: float = 0.0

@@ -90,6 +90,8 @@ class World:
     """Of objects that Kueue holds back what it says, by name."""
     missing_groups: frozenset[str] = frozenset()
     told_to_end: str = ""
+    stopped_by_user: bool = False
+    paused: bool = False
     """Why the ledger was told to end the run."""
     obeys: bool = True
     """Whether the ledger ends the run when it is told to."""
@@ -174,7 +176,8 @@ class World:
             url = self.output_url if self.writes_early else ""
         return LedgerStatus(
             state, (counts,), self.generated * 100, url, message="said the ledger", gpu_seconds=10.0 * accepted,
-            ended_early=self.told_to_end, generating_seconds=5.0, working_seconds=8.0,
+            ended_early=self.told_to_end, stopped_by_user=self.stopped_by_user, paused=self.paused,
+            generating_seconds=5.0, working_seconds=8.0,
             gate=self.gate if done else GateState.PENDING, warnings=self.warnings,
             attested_by=self.attested_by if done else "",
             replica_hosts=None if self.busy is None else tuple(self.host_of(name) for name in self.busy),

@@ -44,6 +44,17 @@ def test_choose(states: list[EndpointState], avoid: str | None, chosen: str | No
     assert (found.name if found else None) == chosen
 
 
+@pytest.mark.parametrize(
+    ("max_in_flight", "chosen", "capacity"),
+    [(None, "b", 8), (4, "b", 4), (3, None, 3), (0, None, 0), (100, "b", 8)],
+)
+def test_a_bound_over_all_endpoints(max_in_flight: int | None, chosen: str | None, capacity: int) -> None:
+    states = [state("a", 2), state("b", 1)]
+    found = balancer.choose(states, 10.0, None, max_in_flight)
+    assert (found.name if found else None) == chosen
+    assert balancer.capacity(states, 10.0, max_in_flight) == capacity
+
+
 def test_a_refused_connection_ejects_at_once_and_the_return_is_gradual() -> None:
     down = fail(state("a", slots=64), Blame.DOWN, now=5.0)
     assert not down.open_at(5.9)

@@ -89,6 +89,53 @@ async def test_a_run_whose_gates_have_decided_ends_with_requests_in_flight() -> 
     assert (endpoint.in_flight, len(fake.completions)) == (0, 0)
 
 
+async def test_no_more_is_in_flight_than_the_ledger_allows() -> None:
+    endpoints = [FakeEndpoint(name, lambda _count, _body: slowly(answer())) for name in "ab"]
+    fake = FakeLedger(work_items(40))
+    fake.max_in_flight = 3
+    await loop_over(fake, endpoints, slots=5).run()
+    assert set(fake.completions) == set(fake.items)
+    assert sum(endpoint.max_in_flight for endpoint in endpoints) <= 4  # never more than three at a time
+    assert max(fake.work_calls[1:]) <= 4
+
+
+async def test_a_paused_run_sends_nothing_new_ends_what_is_in_flight_and_goes_on() -> None:
+    released = asyncio.Event()
+
+    async def script() -> Timed | RequestFailure:
+        await released.wait()
+        return answer()
+
+    fake, endpoint = FakeLedger(work_items(20)), FakeEndpoint("a", lambda _count, _body: script())
+    loop = loop_over(fake, [endpoint], ask_seconds=0.01)
+    running = asyncio.create_task(loop.run())
+    while endpoint.in_flight < 4:
+        await fake.changed.wait()
+        await asyncio.sleep(0)
+    fake.max_in_flight = 0
+    await next_call(fake)  # from here on it knows
+    released.set()
+    while len(fake.completions) < 4:
+        await fake.changed.wait()
+        await asyncio.sleep(0)
+    for _ in range(3):
+        await next_call(fake)
+    assert (len(endpoint.requests), len(fake.completions)) == (4, 4)
+    fake.max_in_flight = None
+    await asyncio.wait_for(running, 10)
+    assert set(fake.completions) == set(fake.items)
+    assert (fake.duplicates, endpoint.max_in_flight) == (0, 4)
+
+
+async def next_call(fake: FakeLedger) -> None:
+    """Wait until the loop has asked for work once more, and read the answer."""
+    before = len(fake.work_calls)
+    while len(fake.work_calls) == before:
+        fake.changed.clear()
+        await fake.changed.wait()
+    await asyncio.sleep(0)
+
+
 async def test_an_endpoint_that_joins_late_is_filled_at_once() -> None:
     gate = asyncio.Event()
 

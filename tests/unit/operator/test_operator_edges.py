@@ -75,6 +75,9 @@ def test_an_answer_of_a_real_ledger_is_understood() -> None:
     status = from_wire(early)
     assert (status.ended_early, status.generating_seconds, status.working_seconds) == ("late", 2.0, 3.0)
     assert not status.all_generated  # though it writes
+    assert (status.paused, status.stopped_by_user) == (False, False)
+    told = from_wire(ledger_pb2.GetStatusResponse(paused=True, stopped_by_user=True))
+    assert (told.paused, told.stopped_by_user) == (True, True)
 
 
 def test_a_ledger_that_is_still_being_read_says_nothing_about_what_is_missing() -> None:

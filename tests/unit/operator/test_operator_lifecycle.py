@@ -586,6 +586,39 @@ def test_an_operator_that_was_away_at_the_deadline_has_what_there_is_written_all
     assert world.reason(Kind.COMPLETE) == "DeadlineExceeded"
 
 
+def test_a_run_that_somebody_stopped_frees_its_gpus_and_ends_with_what_there_is() -> None:
+    world = generating()
+    world.generated, world.judged = 100, 60
+    world.settle()
+    attempts = world.status.attempts
+    world.told_to_end, world.stopped_by_user, world.writes_early = "stopped by evalrun ctl", True, False
+    world.settle().finalize().settle()
+    assert (world.reason(Kind.GENERATED), world.reason(Kind.JUDGED)) == ("Stopped", "Stopped")
+    assert (world.status.phase, world.gpu_pods(), world.of_kind("Deployment")) == ("Judging", [], [])
+    world.tick(86_400).settle()
+    assert world.condition(Kind.COMPLETE).status == "False"  # it writes as long as it takes
+    world.writes_early = True
+    world.settle()
+    assert (world.status.phase, world.reason(Kind.COMPLETE), world.status.attempts) == ("Failed", "Stopped", attempts)
+    assert world.status.output_url == "s3://outputs/run"
+    assert world.condition(Kind.SUCCEEDED).message == (
+        "stopped by evalrun ctl. What there was by then is at s3://outputs/run, marked partial."
+    )
+
+
+def test_a_paused_run_says_so_keeps_its_gpus_and_goes_on() -> None:
+    world = generating()
+    before, pods = world.condition(Kind.GENERATED).message, world.gpu_pods()
+    world.paused = True
+    world.settle()
+    condition = world.condition(Kind.GENERATED)
+    assert (condition.reason, condition.message) == ("Generating", "Paused: evalrun ctl er/run resume goes on.")
+    assert world.gpu_pods() == pods != []
+    world.paused = False
+    assert world.settle().condition(Kind.GENERATED).message == before
+    assert world.generate_all().judge_all().settle().finalize().settle().status.phase == "Succeeded"
+
+
 def test_waiting_in_a_queue_costs_no_deadline() -> None:
     changes = {"spec.rollout.queueName": "evals", "spec.activeDeadlineSeconds": 100}
     world = World(run=evalrun(changes)).settle().services_up()

@@ -16,7 +16,7 @@ def phase_of(conditions: dict[str, Condition], started: bool) -> Phase:
     if holds(ConditionType.SUSPENDED):
         return "Suspended"
     generated = conditions[ConditionType.GENERATED].reason
-    if holds(ConditionType.GENERATED) or generated == Reason.DEADLINE_EXCEEDED:
+    if holds(ConditionType.GENERATED) or generated in {Reason.DEADLINE_EXCEEDED, Reason.STOPPED}:
         return "Judging"
     if generated in {Reason.GENERATING, Reason.ATTEMPT_FAILED, Reason.INTERRUPTED}:
         return "Generating"

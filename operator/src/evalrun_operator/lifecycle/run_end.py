@@ -36,10 +36,12 @@ def early_end(context: ReconcileContext) -> End | None:
     if ledger is not None and ledger.ended:
         if ledger.ended_early:
             said = f"{ledger.ended_early}. What there was by then is at {context.output_url}, marked partial."
-            return End(Reason.DEADLINE_EXCEEDED, said)
+            return End(Reason.STOPPED if ledger.stopped_by_user else Reason.DEADLINE_EXCEEDED, said)
         if ledger.judged == 0 and ledger.not_judged > 0:
             return End(Reason.NOT_JUDGED, "The judge could not tell about a single answer: see its pods and logs.")
         return End(Reason.FINISHED, f"The outputs are at {context.output_url}.", succeeded=True)
+    if ledger is not None and ledger.stopped_by_user and ledger.state is not RunState.FAILED:
+        return End(Reason.STOPPED, f"{ledger.ended_early}.")
     waits, limit = _waits(context), _deadline(context)
     if limit is not None and context.now >= limit:
         return End(Reason.DEADLINE_EXCEEDED, f"activeDeadlineSeconds ({spec.active_deadline_seconds}) have passed.")
@@ -95,8 +97,11 @@ def _deadline(context: ReconcileContext) -> datetime | None:
 
 
 def may_close(context: ReconcileContext, end: End) -> bool:
-    """Return whether the ledger should write partial results before a run ends because of its deadline."""
+    """Return whether the ledger should write partial results before a run ends because of its deadline, or because it
+    was stopped."""
     limit, ledger = _deadline(context), context.observed.ledger
+    if end.reason is Reason.STOPPED:
+        return ledger is not None and not ledger.ended
     if end.reason is not Reason.DEADLINE_EXCEEDED or limit is None:
         return False
     late, known = (context.now - limit).total_seconds(), any(dataset.generated for dataset in context.before.datasets)
@@ -118,6 +123,7 @@ def close(context: ReconcileContext, end: End) -> Decision:
         generated=context.generated,
         attempts=newest_attempt(context.observed),
         closing=f"{end.message} What there is by now is being written, marked partial.",
+        closing_reason=end.reason,
     )
     status = report_status(context.run, context.before, context.now, report)
     kept = {seen.ref for seen in context.observed.of_kind("Job", "RayJob", "RayCluster")}

@@ -5,7 +5,7 @@ with the status. The reasons are documented beside the types.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from evalrun_api import names
@@ -29,7 +29,7 @@ WARNINGS = frozenset(
         Reason.INVALID_SPEC, Reason.ATTEMPT_FAILED, Reason.CLUSTER_FAILED, Reason.NOT_JUDGED, Reason.REGRESSION,
         Reason.INCONCLUSIVE, Reason.BASELINE_NOT_FOUND, Reason.IMPLAUSIBLE, Reason.BACKOFF_LIMIT_EXCEEDED,
         Reason.DEADLINE_EXCEEDED, Reason.CANNOT_START, Reason.REFUSED, Reason.NAME_TAKEN, Reason.WRITE_FAILED,
-        Reason.INTERRUPTED, Reason.INADMISSIBLE,
+        Reason.INTERRUPTED, Reason.INADMISSIBLE, Reason.STOPPED,
     }
 )  # fmt: skip
 NEWS = WARNINGS | {
@@ -70,6 +70,8 @@ class Report:
     """Whether the judge's autoscalers work; None if it has none."""
     closing: str = ""
     """Reason why the run ends before everything is decided; the results so far are being written."""
+    closing_reason: Reason = Reason.DEADLINE_EXCEEDED
+    """The same as a condition's reason."""
     ledger: LedgerStatus | None = None
     waiting_for: str = ""
     awaited_capacity: str = ""
@@ -221,15 +223,17 @@ def _generation_texts(run: EvalRun, before: EvalRunStatus, report: Report) -> tu
     if report.generated:
         return released, RunText("True", Reason.ALL_GENERATED, "Every completion is in the ledger.")
     if report.closing:
-        return released, RunText("False", Reason.DEADLINE_EXCEEDED, report.closing)
+        return released, RunText("False", report.closing_reason, report.closing)
     if report.suspended is not None or report.resumed:
         freeing = RunText("False", Reason.SUSPEND_REQUESTED, "Freed on request.") if on_ray else NO_CLUSTER
         if was is not None and was.reason == Reason.ATTEMPT_FAILED:
             return freeing, RunText("False", Reason.ATTEMPT_FAILED, was.message)  # so that the failure still counts
         return freeing, RunText("False", Reason.SUSPEND_REQUESTED, "Set suspend: false to go on.")
     if report.generation is not None:
-        cluster = released if report.end is not None else report.generation.cluster_ready
-        return cluster, report.generation.generated
+        cluster, generated = report.generation.cluster_ready, report.generation.generated
+        if report.ledger is not None and report.ledger.paused and generated.reason is Reason.GENERATING:
+            generated = replace(generated, message=f"Paused: evalrun ctl er/{run.metadata.name} resume goes on.")
+        return released if report.end is not None else cluster, generated
     waiting = RunText("False", Reason.WAITING_FOR_SERVICES, "Aggregator and judge come first.")
     if report.end is not None and was is not None:
         return released, _again(was)
@@ -239,7 +243,7 @@ def _generation_texts(run: EvalRun, before: EvalRunStatus, report: Report) -> tu
 def _judged(before: EvalRunStatus, report: Report) -> RunText:
     ledger = report.ledger
     if report.closing:
-        return RunText("False", Reason.DEADLINE_EXCEEDED, report.closing)
+        return RunText("False", report.closing_reason, report.closing)
     if ledger is None:
         was = condition_of(before, ConditionType.JUDGED)
         if was is not None and (was.status == "True" or not report.waiting_for):

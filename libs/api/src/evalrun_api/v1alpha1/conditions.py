@@ -144,6 +144,8 @@ class Reason(StrEnum):
     """More attempts failed than backoffLimit allows."""
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     """activeDeadlineSeconds passed first."""
+    STOPPED = "Stopped"
+    """Somebody ended the run with `evalrun ctl stop --keep`."""
 
 
 REASONS: dict[ConditionType, frozenset[Reason]] = {
@@ -168,12 +170,12 @@ REASONS: dict[ConditionType, frozenset[Reason]] = {
         {
             Reason.WAITING_FOR_SERVICES, Reason.WAITING_FOR_CLUSTER, Reason.GENERATING, Reason.ATTEMPT_FAILED,
             Reason.INTERRUPTED, Reason.WAITING_FOR_QUOTA, Reason.ALL_GENERATED, Reason.SUSPEND_REQUESTED,
-            Reason.DEADLINE_EXCEEDED,
+            Reason.DEADLINE_EXCEEDED, Reason.STOPPED,
         }
     ),
     ConditionType.JUDGED: frozenset(
         {Reason.WAITING_FOR_SERVICES, Reason.WAITING_FOR_COMPLETIONS, Reason.JUDGING, Reason.ALL_JUDGED,
-         Reason.NOT_JUDGED, Reason.DEADLINE_EXCEEDED}
+         Reason.NOT_JUDGED, Reason.DEADLINE_EXCEEDED, Reason.STOPPED}
     ),
     ConditionType.DEGRADED: frozenset({Reason.NOT_JUDGED, Reason.ALL_JUDGED, Reason.RUNNING}),
     ConditionType.SUSPENDED: frozenset({Reason.SUSPEND_REQUESTED, Reason.SUSPENDING, Reason.NOT_SUSPENDED}),
@@ -185,11 +187,11 @@ REASONS: dict[ConditionType, frozenset[Reason]] = {
     ConditionType.ATTESTED: frozenset({Reason.RUNNING, Reason.SIGNED, Reason.NOT_SIGNED}),
     ConditionType.SUCCEEDED: frozenset(
         {Reason.RUNNING, Reason.FINISHED, Reason.BACKOFF_LIMIT_EXCEEDED, Reason.DEADLINE_EXCEEDED,
-         Reason.AUDIT_FAILED, Reason.CANNOT_START, Reason.INVALID_SPEC, Reason.NOT_JUDGED}
+         Reason.AUDIT_FAILED, Reason.CANNOT_START, Reason.INVALID_SPEC, Reason.NOT_JUDGED, Reason.STOPPED}
     ),
     ConditionType.COMPLETE: frozenset(
         {Reason.RUNNING, Reason.FINISHED, Reason.BACKOFF_LIMIT_EXCEEDED, Reason.DEADLINE_EXCEEDED,
-         Reason.AUDIT_FAILED, Reason.CANNOT_START, Reason.INVALID_SPEC, Reason.NOT_JUDGED}
+         Reason.AUDIT_FAILED, Reason.CANNOT_START, Reason.INVALID_SPEC, Reason.NOT_JUDGED, Reason.STOPPED}
     ),
 }  # fmt: skip
 """The reasons that each condition can have."""
