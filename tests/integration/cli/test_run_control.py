@@ -84,7 +84,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 def request_times(output: Path) -> list[tuple[float, float]]:
     """Return when each answer's request was sent and answered."""
-    return [(row["started_at"], row["started_at"] + row["gen_seconds"]) for row in results(output)]
+    return [(row["started_at"], row["started_at"] + row["gen_time"]) for row in results(output)]
 
 
 def most_at_once(times: Sequence[tuple[float, float]]) -> int:

@@ -4,8 +4,8 @@ The cluster decides who may run commands in pods (the right `create` on `pods/ex
 """
 
 import io
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from google.protobuf.json_format import Parse, ParseError
 from rich.console import Console
@@ -21,12 +21,14 @@ from evalrun_proto.ledger.v1 import ledger_pb2
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 if TYPE_CHECKING:  # needs the extra `cluster`
-    from evalrun_cluster.runs import ClusterRuns
+    from evalrun_cluster.runs import ClusterRuns, RunPod
 
 PROGRAM: Final = ("python", "-m", "evalrun_aggregator.control")
 LEDGER: Final = f"{names.LEDGER_DIRECTORY}/{names.LEDGER_FILE}"
 
 Report = Callable[[Act, ledger_pb2.ControlRunResponse, ControlledRun], ExitCode]
+RunIn = Callable[["RunPod", Sequence[str], BinaryIO], Awaitable[None]]
+"""Runs a command in a pod, its stdout into a file. Raises CommandFailedError, BadInputError, UnreachableError."""
 
 
 def control_in_cluster(name: str, act: Act, namespace: str | None, report: Report) -> ExitCode:
@@ -43,13 +45,22 @@ def control_in_cluster(name: str, act: Act, namespace: str | None, report: Repor
             raise BadInputError(
                 f"there is no EvalRun {name} in namespace {runs.namespace}: name it, or its -n NAMESPACE"
             )
-        return report(act, await ask_aggregator(runs, run, act), controlled(run, runs.namespace))
+        response = await ask_aggregator(run, await runs.pods(run), runs.run_in, act)
+        return report(act, response, controlled(run, runs.namespace))
 
     return with_cluster(namespace, work)
 
 
-async def ask_aggregator(runs: "ClusterRuns", run: EvalRun, act: Act) -> ledger_pb2.ControlRunResponse:
+async def ask_aggregator(
+    run: EvalRun, pods: Sequence["RunPod"], run_in: RunIn, act: Act
+) -> ledger_pb2.ControlRunResponse:
     """Have a run's aggregator perform an act.
+
+    Args:
+        run: with its status.
+        pods: of the run.
+        run_in: reaches them.
+        act: what is wanted.
 
     Raises:
         BadInputError: it does not run, is of an earlier release, or may not be asked.
@@ -57,7 +68,6 @@ async def ask_aggregator(runs: "ClusterRuns", run: EvalRun, act: Act) -> ledger_
     """
     from evalrun_cluster.runs import CommandFailedError
 
-    pods = await runs.pods(run)
     aggregator = next((pod for pod in pods if pod.part == names.AGGREGATOR and pod.ready), None)
     if aggregator is None:
         if is_complete(run):
@@ -68,7 +78,7 @@ async def ask_aggregator(runs: "ClusterRuns", run: EvalRun, act: Act) -> ledger_
         raise BadInputError(f"the aggregator of EvalRun {run.metadata.name} does not run now: {reason_line(run)}")
     said = io.BytesIO()
     try:
-        await runs.run_in(aggregator, [*PROGRAM, LEDGER, *words_of(act)], said)
+        await run_in(aggregator, [*PROGRAM, LEDGER, *words_of(act)], said)
     except CommandFailedError as error:
         if error.exit_code == ExitCode.FAILED:  # Python's own, for a module that is not there
             raise BadInputError(
@@ -91,5 +101,7 @@ def controlled(run: EvalRun, namespace: str) -> ControlledRun:
     if not status_of(run).output_url:
         return ControlledRun(f"er/{name}", f"evalrun status {name} -n {namespace} says what became of it")
     return ControlledRun(
-        f"er/{name}", f"an EvalRun of another name starts again; for its answers, {fetched}, then evalrun rejudge"
+        f"er/{name}",
+        f"{fetched} brings its answers, and evalrun judge --problems FILE --responses DIR/results.jsonl judges them "
+        "again",
     )
