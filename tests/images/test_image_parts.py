@@ -30,8 +30,9 @@ PROGRAMS = {
     "sandbox": ("evalrun_sandbox",),
 }
 """The packages of each image whose `__main__` is started."""
-OPTIONAL = {"numpy", "inspect_ai"}
-"""Imported only where it is there: for numpy scalars among a candidate's values; for Inspect's .eval files."""
+OPTIONAL = {"numpy", "inspect_ai", "onnxruntime"}
+"""Imported only where it is there: for numpy scalars among a candidate's values; for Inspect's .eval files; for an
+audit with an embedding model."""
 UNTRACED = {"opentelemetry"}
 """The sandbox's image leaves it out: it holds nothing but the executor, and may not reach a collector."""
 RAY_SIDE = ("evalrun_generator.rollout", "evalrun_generator.weights")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import pytest
 from builders.data import PROJECT_ROOT, data_file, json_rows
 
-from evalrun_data.governance.audit import DatasetTexts, compare
-from evalrun_data.governance.compared_texts import ProblemText, problem_text, solution_of, text_sha256
+from evalrun_data.governance.audit import compare
+from evalrun_data.governance.compared_texts import DatasetTexts, ProblemText, problem_text, solution_of, text_sha256
 from evalrun_data.governance.near_duplicates import ComparedText, ReferenceIndex
 from evalrun_data.readers import iter_source_rows
 

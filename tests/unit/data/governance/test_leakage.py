@@ -10,8 +10,8 @@ import pytest
 from builders.governance import contest_row, json_lines, prepared, write_plan, write_rows
 
 from evalrun_data.governance.allow_file import AllowedOverlap
-from evalrun_data.governance.audit import DatasetTexts, compare
-from evalrun_data.governance.compared_texts import ProblemText, StoredTexts, text_sha256
+from evalrun_data.governance.audit import compare
+from evalrun_data.governance.compared_texts import DatasetTexts, ProblemText, StoredTexts, text_sha256
 from evalrun_data.governance.near_duplicates import ComparedText, ReferenceIndex
 from evalrun_runtime.exits import BadInputError
 

@@ -8,8 +8,8 @@ import pytest
 from builders.data import PROJECT_ROOT, data_file
 from leakage_mix import KINDS, MixRow, build_mix, in_shared_template
 
-from evalrun_data.governance.audit import DatasetTexts, compare
-from evalrun_data.governance.compared_texts import ProblemText, problem_text, solution_of, text_sha256
+from evalrun_data.governance.audit import compare
+from evalrun_data.governance.compared_texts import DatasetTexts, ProblemText, problem_text, solution_of, text_sha256
 from evalrun_data.readers import iter_source_rows
 
 pytestmark = pytest.mark.slow

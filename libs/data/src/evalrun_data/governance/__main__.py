@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from evalrun_data.governance.commands import audit_data, prepare_data, show_data
+from evalrun_data.governance.commands import MIN_COSINE, MeaningOptions, audit_data, prepare_data, show_data
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.termination import end_with
 
@@ -21,6 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
     audit = commands.add_parser("audit")
     audit.add_argument("directory", type=Path)
     audit.add_argument("--allow", type=Path)
+    audit.add_argument("--embedder", type=Path)
+    audit.add_argument("--min-cosine", type=float, default=MIN_COSINE)
     show = commands.add_parser("show")
     show.add_argument("directory", type=Path)
     given = parser.parse_args(arguments)
@@ -28,7 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> ExitCode:
         if given.command == "prepare":
             return prepare_data(given.plan, output=given.output, sandbox_fusion=given.sandbox_fusion)
         if given.command == "audit":
-            return audit_data(given.directory, allow=given.allow)
+            meaning = MeaningOptions(given.embedder, given.min_cosine) if given.embedder else None
+            return audit_data(given.directory, allow=given.allow, meaning=meaning)
         return show_data(given.directory)
     except BadInputError as error:
         return end_with(error, ExitCode.BAD_INPUT)

@@ -13,8 +13,8 @@ from typing import Final, Literal
 from evalrun_data.governance.yaml_rows import entries_of, read_yaml
 from evalrun_data.rows import Row
 
-OverlapKind = Literal["exact", "near"]
-KINDS: Final[tuple[OverlapKind, ...]] = ("exact", "near")
+OverlapKind = Literal["exact", "near", "meaning"]
+KINDS: Final[tuple[OverlapKind, ...]] = ("exact", "near", "meaning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class AllowedOverlap:
     second: str
     reason: str
     kind: OverlapKind | None = None
-    """None allows both kinds."""
+    """None allows every kind."""
 
     def allows(self, kind: OverlapKind, one: str, other: str) -> bool:
         """Return whether the entry covers an overlap of two problems."""

@@ -1,7 +1,8 @@
 """Audits prepared datasets: the same problem in two of them, word for word or nearly, is an overlap.
 
 Every pair of datasets is compared, except two training splits. An overlap that the allow file does not name fails both
-datasets. Shared 13-grams and near-duplicates inside one dataset are reported beside it; they fail nothing.
+datasets. Shared 13-grams and near-duplicates inside one dataset are reported beside it; they fail nothing. With a
+stage for meaning, problems of the same meaning are overlaps too.
 """
 
 import json
@@ -14,10 +15,20 @@ from typing import Final
 
 from evalrun_data.governance.allow_file import AllowedOverlap, OverlapKind
 from evalrun_data.governance.audit_report import report_markdown
-from evalrun_data.governance.audit_result import AuditedDataset, AuditResult, AuditState, NgramCount, Overlap
-from evalrun_data.governance.compared_texts import ProblemText, StoredTexts, Texts
+from evalrun_data.governance.audit_result import (
+    AuditedDataset,
+    AuditResult,
+    MeaningAudit,
+    NgramCount,
+    Overlap,
+    UndecidedPair,
+    state_of,
+)
+from evalrun_data.governance.compared_texts import TRAIN, DatasetTexts, ProblemText, StoredTexts, Texts
 from evalrun_data.governance.intra_dataset_duplicates import IntraDatasetDuplicate, IntraDatasetIndex
 from evalrun_data.governance.manifest import read_manifest
+from evalrun_data.governance.meaning.meaning_result import MeaningResult
+from evalrun_data.governance.meaning.meaning_stage import MeaningStage
 from evalrun_data.governance.near_duplicates import (
     ComparedText,
     Fingerprint,
@@ -28,22 +39,11 @@ from evalrun_data.governance.near_duplicates import (
 from evalrun_data.governance.prepared import AUDIT, MANIFESTS, REPORT, PreparedDataset, read_prepared
 from evalrun_runtime.atomic_files import write_text
 
-TRAIN: Final = "train"
-
 SAMPLED_ROWS: Final = 100
 """First rows of each training split, in which templates are looked for."""
 
 Found = tuple[int, OverlapKind, float, float, str]
 """Position of the reference, kind, Jaccard, containment, part."""
-
-
-@dataclass(frozen=True, slots=True)
-class DatasetTexts:
-    """A dataset's texts, which stay where they are if the dataset is a training split."""
-
-    name: str
-    role: str
-    texts: Texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,19 @@ class ComparisonResult:
     intra_dataset_duplicates: Sequence[IntraDatasetDuplicate]
 
 
-def audit_directory(directory: Path, allowed: Sequence[AllowedOverlap]) -> AuditResult:
+def audit_directory(
+    directory: Path, allowed: Sequence[AllowedOverlap], stage: MeaningStage | None = None
+) -> AuditResult:
     """Audit a prepared directory; writes `audit.json` and `audit_report.md` into its `data_manifests`.
 
+    Args:
+        directory: what `evalrun data prepare` wrote.
+        allowed: overlaps that are fine.
+        stage: finds problems of the same meaning; None: texts alone are compared.
+
     Raises:
-        BadInputError: the directory was not prepared, or a file in it is damaged.
+        BadInputError: the directory was not prepared, a file in it is damaged, or the embedding model is; then nothing
+            is written.
     """
     datasets = read_prepared(directory)
     manifests = directory / MANIFESTS
@@ -67,17 +75,33 @@ def audit_directory(directory: Path, allowed: Sequence[AllowedOverlap]) -> Audit
     def texts(dataset: PreparedDataset) -> DatasetTexts:
         return DatasetTexts(dataset.name, dataset.role, StoredTexts(manifests / "texts" / f"{dataset.name}.jsonl"))
 
-    found = compare([texts(dataset) for dataset in datasets], allowed)
-    failed = {name for overlap in found.overlaps if overlap.allowed is None for name in overlap.datasets}
+    compared = [texts(dataset) for dataset in datasets]
+    found = compare(compared, allowed)
+    overlaps, meaning = list(found.overlaps), None
+    if stage is not None:
+        known = {(overlap.first, overlap.datasets[1]) for overlap in overlaps}
+        same, meaning = _audited_meaning(stage.run(compared, known), allowed)
+        overlaps += same
+    undecided = meaning.undecided if meaning else ()
     audited = []
     for dataset in datasets:
         manifest = read_manifest(str(manifests / f"{dataset.name}.jsonl"))
         licences = Counter(line.licence for line in manifest.lines if line.licence)
-        state: AuditState = "failed" if dataset.name in failed else "passed"
+        state = state_of(
+            [each for each in overlaps if dataset.name in each.datasets],
+            [each for each in undecided if dataset.name in each.datasets],
+        )
         audited.append(AuditedDataset(dataset, manifest.sha256, state, dict(sorted(licences.items()))))
-    unused = [entry for entry in allowed if not any(_covers(entry, overlap) for overlap in found.overlaps)]
+    settled = [(each.kind, each.first, each.second) for each in overlaps]
+    settled += [("meaning", each.first, each.second) for each in undecided]
+    unused = [entry for entry in allowed if not any(entry.allows(*each) for each in settled)]
     result = AuditResult(
-        tuple(audited), tuple(found.overlaps), tuple(found.ngrams), tuple(found.intra_dataset_duplicates), tuple(unused)
+        tuple(audited),
+        tuple(overlaps),
+        tuple(found.ngrams),
+        tuple(found.intra_dataset_duplicates),
+        tuple(unused),
+        meaning,
     )
     write_text(manifests / REPORT, report_markdown(result))
     write_text(manifests / AUDIT, json.dumps(result.to_json(), indent=1, ensure_ascii=False) + "\n")
@@ -150,5 +174,30 @@ def _reason(allowed: Sequence[AllowedOverlap], kind: OverlapKind, first: str, se
     return next((entry.reason for entry in allowed if entry.allows(kind, first, second)), None)
 
 
-def _covers(entry: AllowedOverlap, overlap: Overlap) -> bool:
-    return entry.allows(overlap.kind, overlap.first, overlap.second)
+def _audited_meaning(found: MeaningResult, allowed: Sequence[AllowedOverlap]) -> tuple[list[Overlap], MeaningAudit]:
+    """Return the overlaps that the stage found, and its record, with what the allow file says to each pair."""
+    overlaps = [
+        Overlap(
+            "meaning",
+            each.pair.first,
+            each.pair.second,
+            each.jaccard,
+            each.containment,
+            _reason(allowed, "meaning", each.pair.first, each.pair.second),
+            "statement",
+            each.found_by,
+            each.pair.cosine,
+        )
+        for each in found.found
+    ]
+    undecided = [
+        UndecidedPair(
+            each.pair.first,
+            each.pair.second,
+            each.pair.cosine,
+            each.why,
+            _reason(allowed, "meaning", each.pair.first, each.pair.second),
+        )
+        for each in found.open
+    ]
+    return overlaps, MeaningAudit(found, tuple(undecided))

@@ -7,7 +7,8 @@ from itertools import combinations
 from typing import Final
 
 from evalrun_data.formats.mbpp import REGRESSION_IDS
-from evalrun_data.governance.audit_result import AuditedDataset, AuditResult, Overlap
+from evalrun_data.governance.allow_file import KINDS
+from evalrun_data.governance.audit_result import AuditedDataset, AuditResult, MeaningAudit, Overlap, state_of
 from evalrun_data.governance.intra_dataset_duplicates import MIN_INTRA_DATASET_JACCARD
 from evalrun_data.governance.near_duplicates import MIN_CONTAINMENT, MIN_JACCARD
 from evalrun_data.governance.part_matches import MIN_SHARE_WITH_NGRAM, MIN_SHARES
@@ -37,12 +38,15 @@ def report_markdown(result: AuditResult) -> str:
     open_ones = sum(overlap.allowed is None for overlap in result.overlaps)
     allowed = len(result.overlaps) - open_ones
     state = f"State: **{result.state}**. {open_ones} overlaps are not allowed, {allowed} are allowed by the allow file."
+    if result.state == "incomplete":
+        state += " Pairs that may be the same problem are undecided: see Meaning."
     sections = [
         f"# Audit report\n\n{state}\n",
         f"## 1. Sample counts\n\n{_counts(result)}\n{_inside(result)}",
         f"## 2. Overlap between splits\n\n{_pairs(result, family, same=True)}\n{_overlaps(inside)}",
         f"## 3. External leakage\n\n{_pairs(result, family, same=False)}\n{_overlaps(outside)}",
         f"{_METHOD}\n{_ngrams(result)}",
+        *([] if result.meaning is None else [f"## Meaning\n\n{_meaning(result.meaning)}"]),
         f"## 4. The fixed MBPP ids\n\n{_mbpp(result)}",
         f"## 5. Versions\n\n{_versions(result)}",
     ]
@@ -96,17 +100,23 @@ def _pairs(result: AuditResult, family: dict[str, str], *, same: bool) -> str:
     """Return a row for every pair of datasets that was compared, with its number of overlaps, 0 too."""
     datasets = [audited.dataset for audited in result.datasets]
     rows: list[tuple[object, ...]] = []
+    kinds = KINDS if result.meaning else tuple(kind for kind in KINDS if kind != "meaning")
     for first, second in combinations(datasets, 2):
         if (family[first.name] == family[second.name]) is not same:
             continue
         if first.role == second.role == "train":
-            rows.append((first.name, second.name, "-", "-", "two training splits are not compared"))
+            rows.append((first.name, second.name, *("-" for _ in kinds), "two training splits are not compared"))
             continue
         found = [each for each in result.overlaps if set(each.datasets) == {first.name, second.name}]
-        kinds = [sum(each.kind == kind for each in found) for kind in ("exact", "near")]
-        is_open = any(each.allowed is None for each in found)
-        rows.append((first.name, second.name, *kinds, "**not allowed**" if is_open else "passed"))
-    return _table(("dataset", "with", "exact", "near", "state"), rows) if rows else "No two datasets to compare.\n"
+        undecided = [
+            each
+            for each in (result.meaning.undecided if result.meaning else ())
+            if set(each.datasets) == {first.name, second.name}
+        ]
+        kinds_found = [sum(each.kind == kind for each in found) for kind in kinds]
+        state = state_of(found, undecided)
+        rows.append((first.name, second.name, *kinds_found, "**not allowed**" if state == "failed" else state))
+    return _table(("dataset", "with", *kinds, "state"), rows) if rows else "No two datasets to compare.\n"
 
 
 def _overlaps(overlaps: Sequence[Overlap]) -> str:
@@ -115,7 +125,7 @@ def _overlaps(overlaps: Sequence[Overlap]) -> str:
     head = ("kind", "problem", "and", "Jaccard", "contained", "state")
     rows = [
         (
-            o.kind,
+            o.kind if o.cosine is None else f"{o.kind} (cosine {o.cosine:.3f}, by the {o.found_by})",
             o.first,
             o.second,
             o.jaccard,
@@ -126,6 +136,34 @@ def _overlaps(overlaps: Sequence[Overlap]) -> str:
     ]
     more = len(overlaps) - MAX_LISTED
     return _table(head, rows) + (f"\n{more} more stand in `audit.json`.\n" if more > 0 else "")
+
+
+def _meaning(meaning: MeaningAudit) -> str:
+    result, judge = meaning.result, meaning.result.judge
+    files = ", ".join(f"`{name}` {sha256}" for name, sha256 in result.model_sha256.items())
+    text = (
+        f"The statement of each of {result.texts} problems was embedded, and the nearest problem of each other dataset "
+        f"found. From a cosine of {result.min_cosine:g} on a pair counts as the same problem. {result.cut} texts are "
+        f"longer than {result.max_tokens} tokens; the rest of them was not seen. Solutions and tests are not compared "
+        f"by meaning. The model's files, by SHA-256: {files}.\n"
+    )
+    if judge is not None:
+        text += (
+            f"\n{judge.model} was asked about {judge.asked} pairs from a cosine of {judge.min_cosine:g} on, and its "
+            f"word counted: {judge.same} the same, {judge.different} different, {judge.undecided} undecided. "
+            f"{judge.not_asked} pairs were not asked about (at most {judge.max_pairs} are).\n"
+        )
+        if judge.outage:
+            text += f"\n**The stage is incomplete: {_cell(judge.outage)}.**\n"
+    if meaning.undecided:
+        head = ("undecided problem", "and", "cosine", "why", "state")
+        rows = [
+            (each.first, each.second, each.cosine, each.why, f"allowed: {each.allowed}" if each.allowed else "**open**")
+            for each in meaning.undecided[:MAX_LISTED]
+        ]
+        more = len(meaning.undecided) - MAX_LISTED
+        text += f"\n{_table(head, rows)}" + (f"\n{more} more stand in `audit.json`.\n" if more > 0 else "")
+    return text
 
 
 def _ngrams(result: AuditResult) -> str:

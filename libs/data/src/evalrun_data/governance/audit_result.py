@@ -1,14 +1,16 @@
 """Result of an audit: plain data, as stored in `audit.json`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
 
 from evalrun_data.governance.allow_file import AllowedOverlap, OverlapKind
 from evalrun_data.governance.intra_dataset_duplicates import IntraDatasetDuplicate
+from evalrun_data.governance.meaning.meaning_result import FoundBy, MeaningResult, WhyOpen
 from evalrun_data.governance.prepared import PreparedDataset
 
-AuditState = Literal["passed", "failed"]
+AuditState = Literal["passed", "failed", "incomplete"]
+"""Incomplete: nothing was found that is not allowed, and a pair is undecided."""
 SCHEMA: Final = 1
 
 
@@ -26,11 +28,55 @@ class Overlap:
     """The allow file's reason; None: not allowed, so the audit fails."""
     part: str
     """By which it was found: statement, solution or tests; whole, of all of them together."""
+    found_by: Literal["text"] | FoundBy = "text"
+    """The stage that found it."""
+    cosine: float | None = None
+    """Of the statements' vectors, where an embedding model made them."""
 
     @property
     def datasets(self) -> tuple[str, str]:
         """Return the names of both datasets."""
-        return self.first.partition("/")[0], self.second.partition("/")[0]
+        return _datasets_of(self.first, self.second)
+
+
+@dataclass(frozen=True, slots=True)
+class UndecidedPair:
+    """A pair that may be the same problem: it was to be judged, and was not."""
+
+    first: str
+    second: str
+    cosine: float
+    why: WhyOpen
+    allowed: str | None
+    """The allow file's reason; None: not allowed, so the audit is incomplete."""
+
+    @property
+    def datasets(self) -> tuple[str, str]:
+        """Return the names of both datasets."""
+        return _datasets_of(self.first, self.second)
+
+
+@dataclass(frozen=True, slots=True)
+class MeaningAudit:
+    """The stage that compares by meaning."""
+
+    result: MeaningResult
+    undecided: tuple[UndecidedPair, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the stage's part of audit.json."""
+        result = self.result
+        return {
+            "embedder": {
+                "sha256": dict(result.model_sha256),
+                "min_cosine": result.min_cosine,
+                "max_tokens": result.max_tokens,
+                "texts": result.texts,
+                "cut": result.cut,
+            },
+            "judge": None if result.judge is None else asdict(result.judge),
+            "undecided": [asdict(pair) for pair in self.undecided],
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +110,13 @@ class AuditResult:
     """Problems that nearly equal an earlier one of their own dataset; they stay, and fail nothing."""
     unused: tuple[AllowedOverlap, ...]
     """Entries of the allow file that cover nothing."""
+    meaning: MeaningAudit | None = None
+    """None: the audit compared texts alone."""
 
     @property
     def state(self) -> AuditState:
-        """Return `failed` if any overlap is not allowed."""
-        return "failed" if any(overlap.allowed is None for overlap in self.overlaps) else "passed"
+        """Return the state of all datasets together."""
+        return state_of(self.overlaps, self.meaning.undecided if self.meaning else ())
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of audit.json: the same for the same data, so that its hash names the audit."""
@@ -94,4 +142,16 @@ class AuditResult:
             "near_inside": [asdict(near) for near in self.intra_dataset_duplicates],
             "ngram_13": [asdict(count) for count in self.ngrams],
             "unused_allowances": [asdict(entry) for entry in self.unused],
+            "meaning": None if self.meaning is None else self.meaning.to_json(),
         }
+
+
+def state_of(overlaps: Sequence[Overlap], undecided: Sequence[UndecidedPair]) -> AuditState:
+    """Return the state that overlaps and undecided pairs make; those that the allow file lists count for nothing."""
+    if any(overlap.allowed is None for overlap in overlaps):
+        return "failed"
+    return "incomplete" if any(pair.allowed is None for pair in undecided) else "passed"
+
+
+def _datasets_of(first: str, second: str) -> tuple[str, str]:
+    return first.partition("/")[0], second.partition("/")[0]

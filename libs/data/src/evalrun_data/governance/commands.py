@@ -3,12 +3,18 @@
 import os
 import sys
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from evalrun_data.governance.allow_file import read_allow_file
 from evalrun_data.governance.audit import audit_directory
 from evalrun_data.governance.audit_result import AuditResult
 from evalrun_data.governance.fusion_source import fetch_fusion_rows
+from evalrun_data.governance.meaning.meaning_stage import MeaningStage, MeaningThresholds
+from evalrun_data.governance.meaning.onnx_embedder import OnnxEmbedder
+from evalrun_data.governance.meaning.pair_judge import PairJudge
 from evalrun_data.governance.plan import read_plan
 from evalrun_data.governance.prepare import Preparation, PrepareProgress
 from evalrun_data.governance.prepared import AUDIT, MANIFESTS, REPORT
@@ -17,6 +23,18 @@ from evalrun_registry.fusion_routes import server_url
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 SHOWN_OVERLAPS = 10
+EXIT_CODES: Final[Mapping[str, ExitCode]] = {
+    "passed": ExitCode.SUCCEEDED,
+    "failed": ExitCode.FAILED,
+    "incomplete": ExitCode.DEGRADED,
+}
+"""By the audit's state."""
+MIN_COSINE: Final = 0.8
+"""From which two statements count as the same problem."""
+JUDGE_MIN_COSINE: Final = 0.6
+"""From which a judge is asked."""
+MAX_JUDGED_PAIRS: Final = 500
+"""Questions of an audit."""
 PROGRESS_SECONDS = 2.0
 
 
@@ -50,9 +68,32 @@ def prepare_data(plan_file: Path, *, output: Path, sandbox_fusion: str | None) -
     return _told(result, output)
 
 
-def audit_data(directory: Path, *, allow: Path | None) -> ExitCode:
-    """Audit a prepared directory. Raises BadInputError if it or the allow file cannot be used."""
-    return _told(audit_directory(directory, read_allow_file(allow) if allow else ()), directory)
+@dataclass(frozen=True, slots=True)
+class MeaningOptions:
+    """The stage for meaning, as the user asks for it."""
+
+    embedder: Path
+    min_cosine: float = MIN_COSINE
+    judge: PairJudge | None = None
+    judge_min_cosine: float = JUDGE_MIN_COSINE
+    max_judged_pairs: int = MAX_JUDGED_PAIRS
+
+
+def audit_data(directory: Path, *, allow: Path | None, meaning: MeaningOptions | None = None) -> ExitCode:
+    """Audit a prepared directory. Raises BadInputError if it, the allow file or the embedding model cannot be used."""
+    allowed = read_allow_file(allow) if allow else ()
+    return _told(audit_directory(directory, allowed, _stage(meaning) if meaning else None), directory)
+
+
+def _stage(meaning: MeaningOptions) -> MeaningStage:
+    """Load the model, so that one that cannot be used ends the command before the texts are compared."""
+    if meaning.judge is not None and meaning.judge_min_cosine > meaning.min_cosine:
+        raise BadInputError(
+            f"--judge-min-cosine is {meaning.judge_min_cosine:g}, above --min-cosine {meaning.min_cosine:g}: pairs "
+            "between them would be neither found nor judged: write at most as much"
+        )
+    thresholds = MeaningThresholds(meaning.min_cosine, meaning.judge_min_cosine, meaning.max_judged_pairs)
+    return MeaningStage(OnnxEmbedder(meaning.embedder), thresholds, meaning.judge, _err, time.monotonic)
 
 
 def show_data(directory: Path) -> ExitCode:
@@ -64,7 +105,7 @@ def show_data(directory: Path) -> ExitCode:
             f"  {name}: {dataset.records} records, {dataset.removed} duplicates removed, role {dataset.role}, "
             f"audit {dataset.state}, manifest {dataset.manifest_sha256}"
         )
-    return ExitCode.SUCCEEDED if audit.state == "passed" else ExitCode.FAILED
+    return EXIT_CODES.get(audit.state, ExitCode.FAILED)
 
 
 def _told(result: AuditResult, directory: Path) -> ExitCode:
@@ -76,14 +117,24 @@ def _told(result: AuditResult, directory: Path) -> ExitCode:
         )
     not_allowed = [overlap for overlap in result.overlaps if overlap.allowed is None]
     for overlap in not_allowed[:SHOWN_OVERLAPS]:
-        _err(f"overlap ({overlap.kind}, {overlap.jaccard:.2f}): {overlap.first} and {overlap.second}")
+        figure = f"{overlap.jaccard:.2f}" if overlap.cosine is None else f"{overlap.cosine:.2f}, {overlap.found_by}"
+        _err(f"overlap ({overlap.kind}, {figure}): {overlap.first} and {overlap.second}")
     if not_allowed:
         _err(
             f"evalrun: the audit failed: {len(not_allowed)} overlaps: see {directory / MANIFESTS / REPORT} (all of "
             f"them: "
             f"{AUDIT} beside it); take the data apart, or list what is fine in an allow file"
         )
-    return ExitCode.SUCCEEDED if result.state == "passed" else ExitCode.FAILED
+    undecided = [pair for pair in result.meaning.undecided if pair.allowed is None] if result.meaning else []
+    if undecided:
+        outage = result.meaning.result.judge.outage if result.meaning and result.meaning.result.judge else ""
+        _err(
+            f"evalrun: the audit is incomplete: {len(undecided)} pairs that may be the same problem are undecided"
+            f"{f', since the pair judge failed ({outage})' if outage else ''}: see {directory / MANIFESTS / REPORT}; "
+            "audit again, with more --max-judged-pairs if some were not asked about, or list what is fine in an allow "
+            "file"
+        )
+    return EXIT_CODES[result.state]
 
 
 def _out(line: str) -> None:

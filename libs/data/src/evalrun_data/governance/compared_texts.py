@@ -20,6 +20,8 @@ from evalrun_data.sources import open_source, rows_of_bytes
 from evalrun_runtime.exits import BadInputError
 
 MIN_STATEMENT_WORDS: Final = 6
+TRAIN: Final = "train"
+"""Role of a training split."""
 PARTS: Final[tuple[PartName, ...]] = get_args(PartName)
 _DOCSTRING: Final = re.compile(r'"""(.*?)"""|\'\'\'(.*?)\'\'\'', re.DOTALL)
 _EXAMPLES: Final = re.compile(r"^\s*(?:>>>|Examples?\b|For example)", re.MULTILINE)
@@ -94,6 +96,15 @@ class Texts(Protocol):
     def __iter__(self) -> Iterator[ProblemText]: ...
 
     def __getitem__(self, position: int, /) -> ProblemText: ...
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetTexts:
+    """A dataset's texts, which stay where they are if the dataset is a training split."""
+
+    name: str
+    role: str
+    texts: Texts
 
 
 class StoredTexts:

@@ -36,7 +36,7 @@ class DatasetAudit:
     manifest: str
     manifest_sha256: str
     state: str
-    """Of the dataset in its audit: passed, failed, or missing where no audit lies beside the manifest."""
+    """Of the dataset in its audit: passed, failed, incomplete, or missing where no audit lies beside the manifest."""
     role: str = ""
     audit_sha256: str = ""
     warnings: tuple[str, ...] = ()
@@ -129,7 +129,8 @@ def _audited(
     if dataset.manifest_sha256 != manifest_sha256:
         faults.append(f"its manifest is not the one that {file} audited")
     if dataset.state != "passed":
-        faults.append(f"its audit {dataset.state}: see {_beside(place, REPORT)}")
+        ended = "failed" if dataset.state == "failed" else f"is {dataset.state}"
+        faults.append(f"its audit {ended}: see {_beside(place, REPORT)}")
     return (dataset.state, dataset.role, audit.sha256), ""
 
 

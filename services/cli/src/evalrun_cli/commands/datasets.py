@@ -1,6 +1,7 @@
 """The command `data`: prepares, audits and shows datasets."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -82,14 +83,43 @@ def check(
 @data.command(epilog=EXIT_CODES)
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--allow", type=EXISTING_FILE, help="YAML list of accepted overlaps, each with a reason.")
-def audit(directory: Path, allow: Path | None) -> ExitCode:
+@click.option(
+    "--embedder",
+    metavar="MODEL",
+    type=click.Path(path_type=Path),
+    help="Directory of an embedding model (model.onnx, tokenizer.json): problems of the same meaning are overlaps too. "
+    "Needs the extra `embedder`; nothing is downloaded.",
+)
+@click.option(
+    "--min-cosine",
+    type=click.FloatRange(0, 1),
+    help="Of two statements' vectors, from which they are the same problem. Default: 0.8.",
+)
+@click.option(
+    "--pair-judge",
+    metavar="URL",
+    help="OpenAI-compatible server of a model that decides about near pairs. Its API key is read from "
+    "EVALRUN_GENERATOR_API_KEY or OPENAI_API_KEY.",
+)
+@click.option("--pair-judge-model", metavar="NAME", help="Model of --pair-judge, as its server lists it.")
+@click.option(
+    "--judge-min-cosine", type=click.FloatRange(0, 1), help="From which the pair judge is asked. Default: 0.6."
+)
+@click.option("--max-judged-pairs", type=click.IntRange(min=1), help="Most questions of an audit. Default: 500.")
+def audit(directory: Path, allow: Path | None, **meaning: Any) -> ExitCode:  # noqa: ANN401 - the options above
     """Audit the prepared directory DIR again, e.g. with a changed allow file.
 
-    Writes DIR/data_manifests/audit_report.md and audit.json; exit code 1 if an overlap is not allowed.
+    Writes DIR/data_manifests/audit_report.md and audit.json. Exit code 1 if an overlap is not allowed, 3 if pairs that
+    may be the same problem are undecided.
+
+    \b
+    Example, which also compares meanings:
+      evalrun data audit eval-data/ --embedder all-MiniLM-L6-v2-onnx/
     """
+    from evalrun_cli.meaning_options import meaning_options
     from evalrun_data.governance.commands import audit_data
 
-    return audit_data(directory, allow=allow)
+    return audit_data(directory, allow=allow, meaning=meaning_options(**meaning))
 
 
 @data.command(epilog=EXIT_CODES)
