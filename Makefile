@@ -16,7 +16,7 @@ SERVICE_LEVELS := $(filter-out $(COMMAND_LEVELS) $(JUDGE_LEVELS),$(PROCESS_LEVEL
 TYPES = $(or $(EVALRUN_CACHE),$(HOME)/.cache/evalrun)/mypy/$(shell cat requirements/base.txt requirements/dev.txt | sha256sum | cut -c 1-16).tar
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-all-data test-liars test-e2e-rollout test-e2e-faults test-e2e-nodes check docs unit fast-tests test-fast test test-e2e test-images test-services test-judge test-commands test-cluster test-chart bench bench-gates bench-schedules test-autoscaling kill-gates kill-runs kill-catalogue fuzz-operator edit-bundles sbom release clean
+.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-all-data test-liars test-e2e-rollout test-e2e-faults test-e2e-nodes check docs unit fast-tests test-fast test test-e2e test-images test-services test-judge test-commands test-cluster test-chart bench bench-embedder bench-gates bench-schedules test-autoscaling kill-gates kill-runs kill-catalogue fuzz-operator edit-bundles sbom release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -121,6 +121,10 @@ bench: $(VENV)/.dev ## run the benchmarks; benchmarks/README.md says what each o
 
 bench-gates: $(VENV)/.dev ## how often every kind of gate and interval errs and decides, in every setting: the table of docs/gates.md; 2 h of CPU
 	$(BIN)/python benchmarks/gate_characteristics.py
+
+bench-embedder: $(VENV)/.dev ## how many rewritten problems an embedding model finds: make bench-embedder DIR=MODEL, a directory with model.onnx and tokenizer.json
+	@[ -n "$(DIR)" ] || { echo 'DIR=MODEL: name the directory of an embedding model (model.onnx, tokenizer.json)' >&2; exit 2; }
+	$(BIN)/python benchmarks/embedder.py $(DIR)
 
 bench-schedules: $(VENV)/.dev ## 60 nights and 1,000 checkpoints of a schedule on a real API server, the operator killed 50 times
 	$(BIN)/python benchmarks/schedule_nights.py

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from builders.data import PROJECT_ROOT
 from builders.governance import contest_row, write_rows
+from builders.tiny_embedder import write_tiny_embedder
 
 from evalrun_data.governance.__main__ import main
 from evalrun_data.governance.allow_file import read_allow_file
@@ -40,8 +41,10 @@ def test_the_commands_of_the_page(
     (tmp_path / "HumanEval.jsonl.gz").write_bytes(gzip.compress(json.dumps(humaneval).encode()))
     write_rows(tmp_path / "mbpp.jsonl", [mbpp])
     write_rows(tmp_path / "train.jsonl", [contest_row(1, dataset="contest_train")])
+    write_tiny_embedder(tmp_path / "model")
     for line in COMMANDS:
-        assert main(shlex.split(line)[2:]) == 0, line
+        # The tiny model takes words that it does not know for the same: it finds overlaps, as the page's example does.
+        assert main(shlex.split(line)[2:]) == (1 if "--embedder" in line else 0), line
     assert "contest_train: 1 records, 0 duplicates removed, role train, audit passed" in capsys.readouterr().out
 
 

@@ -26,7 +26,8 @@ _METHOD: Final = (
     f"{MIN_SHARES['tests']:g} of its tests'. Text that many problems of a dataset have weighs nothing. Each pair is "
     "verified exactly.\n\n"
     "Seldom found by any of these: problems that were rephrased, or translated into another programming language. On "
-    "labelled data fewer than 1 in 5 of them were found, so an empty table is no proof that there are none.\n"
+    "labelled data fewer than 1 in 5 of them were found, so an empty table is no proof that there are none. "
+    "`evalrun data audit --embedder` compares meanings.\n"
 )
 
 
