@@ -9,7 +9,7 @@ from evalrun_runtime.exits import ExitCode
 
 
 @evalrun.command(epilog=EXIT_CODES)
-@click.argument("places", metavar="DIR|er/NAME...", nargs=-1, required=True)
+@click.argument("places", metavar="PLACE...", nargs=-1, required=True)
 @NAMESPACE
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port on 127.0.0.1. Default: a free one.")
 @click.option(
@@ -20,9 +20,9 @@ from evalrun_runtime.exits import ExitCode
     help="Write the page as static files to this new directory, for any web server or bucket, and end.",
 )
 def view(places: tuple[str, ...], namespace: str | None, port: int, site: Path | None) -> ExitCode:
-    """Serve a page with every sample of the runs in DIR: filter, search, compare, read.
+    """Serve a page with every sample of the runs in PLACE: filter, search, compare, read.
 
-    DIR is the directory of a run, running or ended, a directory of such directories, or the URL of a run's outputs;
+    PLACE is the directory of a run, running or ended, a directory of such directories, or the URL of a run's outputs;
     er/NAME is an EvalRun of the current cluster, which needs the right `create` on pods/portforward. The printed
     address holds a token, works on this machine alone, and changes no run.
 
