@@ -124,6 +124,29 @@ def test_a_file_is_applied_followed_and_its_results_are_brought(
     assert "run-aggregator-0" in errors
 
 
+def test_a_run_that_somebody_stopped_says_so(
+    nodes: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str, tmp_path: Path
+) -> None:
+    """That `evalrun ctl` reaches an aggregator is tested beside a real one in tests/integration/cli."""
+    code, _, errors = outcome(nodes, "ctl", "er/nobody", "pause", "-n", namespace)
+    assert (code, errors.strip()) == (
+        2, f"evalrun: there is no EvalRun nobody in namespace {namespace}: name it, or its -n NAMESPACE",
+    )  # fmt: skip
+    code, output, errors = outcome(nodes, "run", written(tmp_path), "-n", namespace, "--no-follow")
+    assert code == 0, errors
+    run = Run(nodes, namespace, "run")
+    until(lambda: run.get().get("status", {}).get("phase") == "Generating", "the run to generate", 90)
+    ledger.generated, ledger.judged = 100, 60
+    code, output, errors = outcome(nodes, "ctl", "er/run", "resume", "-n", namespace)
+    assert (code, output) != (0, "")  # nothing can be run in kwok's pods
+    assert "run-aggregator-0" in errors
+    ledger.stopped_by_user, ledger.ended_early = True, "stopped by evalrun ctl"
+    until(lambda: run.get()["status"]["phase"] == "Failed", "the run to end")
+    status = run.get()["status"]
+    reasons = {condition["type"]: condition["reason"] for condition in status["conditions"]}
+    assert (reasons["Complete"], status["outputURL"]) == ("Stopped", ledger.output_url)
+
+
 def test_ctrl_c_ends_the_following_and_not_the_run(
     nodes: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str, tmp_path: Path
 ) -> None:

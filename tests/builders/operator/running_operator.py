@@ -59,6 +59,7 @@ class ScriptedLedger:
         self.not_judged = 0
         self.output_url = "s3://evaluations/phase0/run"
         self.ended_early = ""
+        self.stopped_by_user = False
         self.cancelled = 0
         """Answers that the gates made needless; `total` is without them."""
         self.gate = ledger_pb2.GATE_DECISION_UNSPECIFIED
@@ -81,6 +82,7 @@ class ScriptedLedger:
             working_seconds=80.0,
             output_url=self.output_url if done else "",
             ended_early=self.ended_early,
+            stopped_by_user=self.stopped_by_user,
             stopped_early=f"humaneval: {self.cancelled} answers were not needed" if self.cancelled else "",
             gate=self.gate if done else ledger_pb2.GATE_DECISION_UNSPECIFIED,
             gate_message="decided by the first problems" if done else "",

@@ -74,4 +74,6 @@ async def test_what_there_is_is_written_marked_partial_and_stays_as_it_ended(tmp
     assert [row["judged"] for row in results] == [True] * 5 + [False] * 15
     assert {row["not_judged_reason"] for row in results[5:]} == {f"the run ended early: {REASON}"}
     assert [bool(row["response"]) for row in results] == [True] * 8 + [False] * 12
-    assert json.loads((tmp_path / "out" / "run_info.json").read_text())["partial"] == REASON
+    info = json.loads((tmp_path / "out" / "run_info.json").read_text())
+    assert info["partial"] == REASON
+    assert [(event["act"], event["detail"]) for event in info["events"]] == [("end", REASON)]

@@ -12,7 +12,7 @@ from prometheus_client import REGISTRY, CollectorRegistry
 
 from evalrun_aggregator.clocks import Clocks
 from evalrun_aggregator.control.access import ControlServer
-from evalrun_aggregator.control.run_control import RunControl
+from evalrun_aggregator.control.run_control import STOPPED, RunControl
 from evalrun_aggregator.control.service import ControlService
 from evalrun_aggregator.epochs import Epochs
 from evalrun_aggregator.finish.finisher import Finisher, OutputWriter
@@ -230,7 +230,8 @@ class Aggregator:
         status = StatusReport(state, intake, dispatcher, judges, replicas, finisher, warnings, languages, watch)
         work_items = WorkItems(problems, ledger, budget, traces)
         epochs = Epochs(ledger, ledger.reader.facts())
-        control = ControlService(RunControl(state, ledger, dispatcher, driver), status)
+        stop = partial(driver.end_early, STOPPED, by_user=True)
+        control = ControlService(RunControl(state, ledger, dispatcher, stop), status)
         return RunParts(LedgerService(state, intake, status, driver, work_items, epochs), control, driver, intake)
 
     def _telemetry(self, order: RunConfig, opened: OpenedRun, replicas: ReplicaRegistry) -> Telemetry:

@@ -41,8 +41,20 @@ class NoControlError(Exception):
     """The process that works on the run offers no control: another version of evalrun."""
 
 
-async def control_ledger(ledger: Path, act: Act) -> ledger_pb2.ControlRunResponse:
+async def control_ledger(
+    ledger: Path,
+    act: Act,
+    *,
+    patience_seconds: float = PATIENCE_SECONDS,
+    absent_seconds: float = ABSENT_SECONDS,
+) -> ledger_pb2.ControlRunResponse:
     """Have the process that works on a ledger perform an act. Waits for one that is being started again.
+
+    Args:
+        ledger: of the run.
+        act: what is wanted.
+        patience_seconds: for a process that does not serve the act yet.
+        absent_seconds: while there is no process.
 
     Raises:
         NotRunningError: there is none.
@@ -60,7 +72,7 @@ async def control_ledger(ledger: Path, act: Act) -> ledger_pb2.ControlRunRespons
                 if error.code() not in COMES_BACK:
                     raise _refused(ledger, error) from error
                 last = f"{error.code().name}: {error.details()}"
-        if time.monotonic() - began >= (PATIENCE_SECONDS if in_use else ABSENT_SECONDS):
+        if time.monotonic() - began >= (patience_seconds if in_use else absent_seconds):
             if in_use:
                 raise NoControlError(last or "it serves no control")
             raise NotRunningError(str(ledger))

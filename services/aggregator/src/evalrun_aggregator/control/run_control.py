@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,7 +23,6 @@ from evalrun_aggregator.ledger.entries import StoredEvent
 from evalrun_aggregator.ledger.errors import LedgerError
 from evalrun_aggregator.ledger.item_states import ItemState
 from evalrun_aggregator.ledger.ledger import Ledger
-from evalrun_aggregator.run_driver import RunDriver
 from evalrun_aggregator.run_state import RunState
 from evalrun_aggregator.start.facts import NOT_PAUSED, PAUSED, max_in_flight_facts
 
@@ -47,14 +47,16 @@ class RunControl:
         state: the run's.
         ledger: where events and what lasts go.
         dispatcher: stops sending while the run is paused.
-        driver: ends the run.
+        end_early: ends the run with what it has, and records it. Raises LedgerError.
     """
 
-    def __init__(self, state: RunState, ledger: Ledger, dispatcher: Dispatcher, driver: RunDriver) -> None:
+    def __init__(
+        self, state: RunState, ledger: Ledger, dispatcher: Dispatcher, end_early: Callable[[], Awaitable[None]]
+    ) -> None:
         self._state = state
         self._ledger = ledger
         self._dispatcher = dispatcher
-        self._driver = driver
+        self._end_early = end_early
         self._one_at_a_time = asyncio.Lock()
         dispatcher.pause(state.is_paused)
 
@@ -103,7 +105,7 @@ class RunControl:
             case RequeueNotJudged():
                 return await self._requeue()
             case Stop():
-                await self._driver.end_early(STOPPED, by_user=True)
+                await self._end_early()
         return 0
 
     def _pause(self, *, paused: bool) -> None:

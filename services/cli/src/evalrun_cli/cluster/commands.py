@@ -81,7 +81,7 @@ def show_status(name: str, *, namespace: str | None, follow: bool) -> ExitCode:
     async def work(runs: "ClusterRuns", console: Console) -> ExitCode:
         if follow:
             return await _follow(runs, console, name)
-        run = await found_run(runs, name)
+        run = await find_run(runs, name)
         for part in status_tables(run, datetime.now(UTC)):
             console.print(part)
         return exit_code(run) if is_complete(run) else ExitCode.SUCCEEDED
@@ -93,7 +93,7 @@ def show_logs(name: str, *, namespace: str | None, parts: Sequence[str], follow:
     """Show the logs of a run's pods. Raises BadInputError where the run has none."""
 
     async def work(runs: "ClusterRuns", console: Console) -> ExitCode:
-        run = await found_run(runs, name)
+        run = await find_run(runs, name)
         wanted = parts or PARTS
         pods = sorted(
             (pod for pod in await runs.pods(run) if pod.part in wanted), key=lambda pod: wanted.index(pod.part)
@@ -124,7 +124,7 @@ def show_results(name: str, *, namespace: str | None, output: Path | None) -> Ex
         raise BadInputError(f"--output {output}: the directory is not empty: name another one")
 
     async def work(runs: "ClusterRuns", console: Console) -> ExitCode:
-        run = await found_run(runs, name)
+        run = await find_run(runs, name)
         status = status_of(run)
         if not status.output_url:
             raise BadInputError(f"EvalRun {name} has no results: it is {status.phase or 'Pending'}: {reason_line(run)}")
@@ -208,7 +208,7 @@ def with_cluster(namespace: str | None, work: Work, *, otherwise: str = "") -> E
         return ExitCode.FAILED
 
 
-async def found_run(runs: "ClusterRuns", name: str) -> EvalRun:
+async def find_run(runs: "ClusterRuns", name: str) -> EvalRun:
     """Return an EvalRun. Raises BadInputError if there is none, and as `ClusterRuns.get` does."""
     run = await runs.get(name)
     if run is None:
@@ -245,7 +245,7 @@ async def _until_complete(
     uid = None
     while not stopped.is_set():
         try:
-            run = await found_run(runs, name)
+            run = await find_run(runs, name)
         except UnreachableError as error:
             logger.warning("%s; trying again", error)
         else:

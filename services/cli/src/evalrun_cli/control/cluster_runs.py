@@ -14,7 +14,7 @@ from evalrun_aggregator.control.acts import Act, Stop
 from evalrun_aggregator.control.words import words_of
 from evalrun_api import names
 from evalrun_api.v1alpha1 import EvalRun
-from evalrun_cli.cluster.commands import with_cluster
+from evalrun_cli.cluster.commands import find_run, with_cluster
 from evalrun_cli.cluster.run_view import is_complete, reason_line, status_of
 from evalrun_cli.control.texts import ControlledRun
 from evalrun_proto.ledger.v1 import ledger_pb2
@@ -40,11 +40,7 @@ def control_in_cluster(name: str, act: Act, namespace: str | None, report: Repor
 
     async def work(runs: "ClusterRuns", console: Console) -> ExitCode:
         del console
-        run = await runs.get(name)
-        if run is None:
-            raise BadInputError(
-                f"there is no EvalRun {name} in namespace {runs.namespace}: name it, or its -n NAMESPACE"
-            )
+        run = await find_run(runs, name)
         response = await ask_aggregator(run, await runs.pods(run), runs.run_in, act)
         return report(act, response, controlled(run, runs.namespace))
 

@@ -19,7 +19,7 @@ import aiohttp
 from evalrun_aggregator.ledger.entries import Recorded
 from evalrun_api import names
 from evalrun_api.v1alpha1 import EvalRun
-from evalrun_cli.cluster.commands import bring_to, found_run, ready_aggregator
+from evalrun_cli.cluster.commands import bring_to, find_run, ready_aggregator
 from evalrun_cli.cluster.run_view import is_complete, reason_line, status_of
 from evalrun_cli.viewer.live_index import LiveIndex
 from evalrun_cli.viewer.run_view import SEGMENT_FILE, RunView, shared_facts
@@ -215,7 +215,7 @@ class ClusterRunView:
         """Ask for the run where it is time, and fetch its outputs once it has ended."""
         if self._ended is None and self._clock() - self._looked_at >= LOOK_SECONDS:
             self._looked_at = self._clock()
-            self._run = self._wait_for(found_run(self._runs, self.run_id))
+            self._run = self._wait_for(find_run(self._runs, self.run_id))
         if self._ended is not None or not is_complete(self._run):
             return
         if not status_of(self._run).output_url:

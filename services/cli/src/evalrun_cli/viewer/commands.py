@@ -14,7 +14,7 @@ import click
 from aiohttp import web
 from rich.console import Console
 
-from evalrun_cli.cluster.commands import found_run, with_cluster
+from evalrun_cli.cluster.commands import find_run, with_cluster
 from evalrun_cli.viewer.run_catalog import find_runs
 from evalrun_cli.viewer.run_view import RunView
 from evalrun_cli.viewer.server import Runs, build_app
@@ -64,7 +64,7 @@ class ShownRuns:
         loop = asyncio.get_running_loop()
         views = {
             name: ClusterRunView(
-                cluster, await found_run(cluster, name), loop, self._scratch, self._builder, time.monotonic
+                cluster, await find_run(cluster, name), loop, self._scratch, self._builder, time.monotonic
             )
             for name in names
         }
