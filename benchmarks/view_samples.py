@@ -57,8 +57,8 @@ def rows(count: int) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
-def write_rows(run: Path, count: int) -> None:
-    """Write a run of made-up rows."""
+def write_rows(run: Path, count: int, *, has_programs: bool = False) -> None:
+    """Write a run of made-up rows. With programs each answer is its own."""
     run.mkdir()
     made, done = rows(count), 0
     with (
@@ -67,6 +67,8 @@ def write_rows(run: Path, count: int) -> None:
     ):
         while done < count:
             batch = [row for _, row in zip(range(BATCH), made, strict=False)]
+            if has_programs:
+                batch = [{**row, "code": row["response"]} for row in batch]
             done += len(batch)
             parquet.write_table(pa.Table.from_pylist(batch, schema=RESULT_SCHEMA))
             lines.writelines(json.dumps(row) + "\n" for row in batch)

@@ -39,6 +39,7 @@ TESTS = (
     "tests/unit/function_tests/test_evalplus_package.py",
     "tests/unit/data/test_inspect_logs.py",
     "tests/unit/results/test_publications.py",
+    "tests/integration/cli/test_inspect_export.py",
     "tests/integration/cli/test_livecodebench_checker.py",
     "tests/integration/reward/test_odd_rows.py",
     "tests/integration/reward/test_published_openenv.py",
