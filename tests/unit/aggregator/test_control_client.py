@@ -1,6 +1,5 @@
 """Who is asked for an act of control, and what is said where nobody answers."""
 
-import os
 from pathlib import Path
 
 import grpc
@@ -9,7 +8,7 @@ import pytest
 from evalrun_aggregator.control.access import access_path, read_access
 from evalrun_aggregator.control.acts import Pause
 from evalrun_aggregator.control.client import NoControlError, NotRunningError, control_ledger
-from evalrun_aggregator.ledger.place import lock_path
+from evalrun_aggregator.ledger.place import LedgerLock
 from evalrun_runtime.atomic_files import write_atomically
 
 
@@ -17,26 +16,22 @@ async def ask(ledger: Path) -> None:
     await control_ledger(ledger, Pause(), patience_seconds=0.0, absent_seconds=0.0)
 
 
-def owned_by(ledger: Path, process: int | str) -> Path:
-    lock_path(ledger).write_text(f"{process}\n")
-    return ledger
-
-
-@pytest.mark.parametrize("holder", [2**22 + 1, "", "unknown"])
-async def test_a_ledger_without_a_living_owner_is_of_no_run_that_goes_on(holder: int | str, tmp_path: Path) -> None:
+async def test_a_ledger_without_a_living_owner_is_of_no_run_that_goes_on(tmp_path: Path) -> None:
     with pytest.raises(NotRunningError):
         await ask(tmp_path / "never")
+    with LedgerLock(tmp_path / "l"):
+        pass
     with pytest.raises(NotRunningError):
-        await ask(owned_by(tmp_path / "l", holder))
+        await ask(tmp_path / "l")
 
 
 @pytest.mark.parametrize("content", [None, b"", b"[]", b'{"port": 1}', b"\xff"])
 async def test_an_owner_that_offers_no_control_is_of_another_version(content: bytes | None, tmp_path: Path) -> None:
-    ledger = owned_by(tmp_path / "l", os.getpid())
+    ledger = tmp_path / "l"
     if content is not None:
         access_path(ledger).write_bytes(content)
     assert read_access(ledger) is None
-    with pytest.raises(NoControlError):
+    with LedgerLock(ledger), pytest.raises(NoControlError):
         await ask(ledger)
 
 
@@ -44,12 +39,12 @@ async def test_an_owner_that_does_not_know_the_act_is_of_another_version(tmp_pat
     server = grpc.aio.server()
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    ledger = owned_by(tmp_path / "l", os.getpid())
+    ledger = tmp_path / "l"
     access_path(ledger).write_text(f'{{"address": "grpc://127.0.0.1:{port}", "token": "t"}}')
-    with pytest.raises(NoControlError, match="UNIMPLEMENTED"):
+    with LedgerLock(ledger), pytest.raises(NoControlError, match="UNIMPLEMENTED"):
         await ask(ledger)
     await server.stop(0)
-    with pytest.raises(NoControlError, match="UNAVAILABLE"):  # it lives, and serves nothing
+    with LedgerLock(ledger), pytest.raises(NoControlError, match="UNAVAILABLE"):  # it lives, and serves nothing
         await ask(ledger)
 
 
