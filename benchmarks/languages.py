@@ -73,7 +73,10 @@ def run_stock_way(
                 names = {"{source}": source, "{output}": "a.out"}
                 command = [names.get(word, word) for word in toolchain.commands(language)[-1]]
                 environment = {"PATH": "/usr/bin:/bin", "TMPDIR": place}
-                subprocess.run(command, cwd=place, env=environment, check=True, capture_output=True)
+                # A session of its own: where a stage is killed, the compiler's group is.
+                subprocess.run(
+                    command, cwd=place, env=environment, check=True, capture_output=True, start_new_session=True
+                )
                 start = [f"{place}/a.out"]
             else:
                 start = [toolchain.interpreter(language), source]

@@ -11,6 +11,7 @@ import grpc
 import pytest
 from builders.data import stdio_problem
 from builders.judge.load import finals, load
+from builders.judge.sandbox import processes_named, require_compiler
 from builders.judge.services import judge_all, request_of, send, services
 
 from evalrun_cli.local.processes import ServiceProcess
@@ -41,6 +42,28 @@ async def test_faults_between_gateway_and_sandbox_change_no_verdict(tmp_path: Pa
             assert set(first.injected + second.injected) == set(FAULTS)
     finally:
         await sandbox.stop(5)
+
+
+async def test_compiler_that_the_machine_always_kills_ends_as_unavailable(tmp_path: Path) -> None:
+    """A run then judges it another time, and at last says that it is not judged."""
+    require_compiler("rustc")
+    asked = request_of(stdio_problem(), "fn main() { undefined }", language="rust")
+    async with services(tmp_path) as (judge, _), open_channel(judge.address) as channel:
+        stub = judge_pb2_grpc.JudgeServiceStub(channel)
+        judging = asyncio.ensure_future(stub.Judge(asked, wait_for_ready=True))
+        killed = set[int]()
+        while not judging.done():
+            for pid in set(processes_named("rustc")) - killed:
+                os.kill(pid, signal.SIGKILL)
+                killed.add(pid)
+            await asyncio.sleep(0.01)
+        error = judging.exception()
+        assert isinstance(error, grpc.aio.AioRpcError)
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+        # Each of five calls of the sandbox compiles twice.
+        assert 2 <= len(killed) <= 10
+        verdict = await stub.Judge(asked)
+    assert (verdict.verdict.judged, verdict.verdict.accepted) == (True, False)
 
 
 @pytest.mark.parametrize(("how", "kinds"), [(signal.SIGKILL, 60), (signal.SIGTERM, 30)])

@@ -4,13 +4,14 @@ import asyncio
 import os
 import shutil
 import signal
-from pathlib import Path
 
 import pytest
-from builders.judge.sandbox import request, run_one
+from builders.judge.sandbox import processes_named, request, require_compiler, run_one
 
 from evalrun_executor.errors import RequestRefused
 from evalrun_executor.executor import Executor
+from evalrun_executor.toolchain import COMPILERS
+from evalrun_executor.zygotes.run_ends import UnexplainedKill
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -53,23 +54,37 @@ async def test_a_stage_of_the_compiler_that_is_killed_is_no_mistake_of_the_progr
     assert reply.runs[0].stdout == b"42"
 
 
-def processes_named(name: str) -> list[int]:
-    """Return the processes of a name that descend from this one: other tests compile too."""
-    about = {}
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit():
-                before, _, after = (entry / "stat").read_text().rpartition(")")
-                about[int(entry.name)] = before.partition("(")[2], int(after.split()[1])
-        except OSError:  # it has ended
-            continue
+STAGES = {
+    "cpp": ("cc1plus", "#include <bits/stdc++.h>\nint main(){ std::cout << 40 + 2; }"),
+    "go": (
+        "compile",
+        'package main\nimport "fmt"\nfunc main() { fmt.Println(42) }\n'
+        + "".join(
+            f"func f{n}(x int) int {{ if x > {n} {{ return x * {n} }}; return f{n}(x + 1) }}\n" for n in range(3000)
+        ),
+    ),
+    "java": ("javac", "public class Main { public static void main(String[] a) { System.out.println(42); } }\n"),
+    "rust": ("rustc", 'fn main() { println!("{}", 42); }'),
+    "typescript": ("node", "const x: number = 42; console.log(x);\n"),
+}
+"""By language: the process that does its compiler's work, and a right program."""
 
-    def is_ours(pid: int) -> bool:
-        while pid in about and pid != os.getpid():
-            pid = about[pid][1]
-        return pid == os.getpid()
 
-    return [pid for pid, (called, _) in about.items() if called == name and is_ours(pid)]
+@pytest.mark.parametrize("language", STAGES)
+async def test_compiler_that_is_killed_each_time_gives_no_verdict(executor: Executor, language: str) -> None:
+    require_compiler(COMPILERS[language])
+    stage, code = STAGES[language]
+    judged = asyncio.create_task(executor.run(request(code, language=language)))
+    killed = set[int]()
+    while not judged.done():
+        for pid in set(processes_named(stage)) - killed:
+            os.kill(pid, signal.SIGKILL)
+            killed.add(pid)
+        await asyncio.sleep(0.002)
+    assert isinstance(judged.exception(), UnexplainedKill), judged.result().compile
+    assert len(killed) >= 2
+    reply = await executor.run(request(code, language=language))
+    assert reply.runs[0].stdout.strip() == b"42"
 
 
 PROGRAMS: dict[str, tuple[str, str, int | None, bytes]] = {

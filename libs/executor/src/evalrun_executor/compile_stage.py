@@ -8,6 +8,7 @@ from evalrun_executor.batch import Work
 from evalrun_executor.contained import frames
 from evalrun_executor.contained.compiler import BINARY_MIB, WALL_SECONDS
 from evalrun_executor.errors import ExecutorLost
+from evalrun_executor.oom_kills import OomKills
 from evalrun_executor.private_files import list_contents, list_job_fields
 from evalrun_executor.toolchain import Toolchain, static_is_missing
 from evalrun_executor.zygotes.frame_reader import MAX_TEXT, FrameReader, parse_compiled
@@ -18,27 +19,34 @@ _ATTEMPTS = 2
 
 
 class CompileStage:
-    """Compiles a request's program. `run_in` sets `compiled` and `executable`."""
+    """Compiles a request's program. `run_in` sets `compiled`, `executable` and `was_killed`."""
 
-    def __init__(self, zygote: ZygoteProcess, toolchain: Toolchain, request: RunRequest) -> None:
+    def __init__(self, zygote: ZygoteProcess, toolchain: Toolchain, request: RunRequest, oom_kills: OomKills) -> None:
         self._zygote = zygote
         self._toolchain = toolchain
         self._request = request
+        self._oom_kills = oom_kills
         self.compiled = CompileResult("error")
         self.executable: int | None = None
         """Read-only descriptor of the compiled program, which the caller closes; None: it did not compile."""
+        self.was_killed = False
+        """The machine killed the compiler at the last attempt too: `compiled` says nothing about the program."""
 
     async def run_in(self, slot: int) -> None:
         """Compile in `slot`, statically linked where that works. Raises ExecutorLost.
 
-        What does not compile is compiled once more. A stage of the compiler that the machine has killed, for want of
-        memory or with its pod, ends the driver as a mistake in the program does: nothing but a repetition tells them
-        apart.
+        What does not compile is compiled once more, for a stage of the compiler that the machine has killed may end
+        the driver as a mistake in the program does. Where the machine has killed the last attempt, as far as the
+        compiler's processes and the kernel's count of such kills tell, nothing is known about the program.
         """
         for _ in range(_ATTEMPTS):
+            kills = self._oom_kills.count()
+            self.was_killed = False
             await self._compile(slot)
             if self.compiled.status != "error":
+                self.was_killed = False
                 return
+            self.was_killed |= self._oom_kills.count() > kills
 
     async def _compile(self, slot: int) -> None:
         for command in self._toolchain.commands(self._request.language):
@@ -67,6 +75,8 @@ class CompileStage:
                 kind, payload = frame
                 if kind == frames.COMPILED:
                     compiled = parse_compiled(payload)
+                elif kind == frames.KILLED:
+                    self.was_killed = True
                 elif kind == frames.BINARY and reader.descriptors and executable is None:
                     executable = _read_only(reader.descriptors[0])
                 elif kind == frames.FAULT:

@@ -27,11 +27,13 @@ from evalrun_executor.errors import Busy, ExecutorLost, RequestRefused, Unusable
 from evalrun_executor.harness import CALL_HARNESS, Harness
 from evalrun_executor.interpreter import choose_identity, find_interpreter
 from evalrun_executor.machine import Machine
+from evalrun_executor.oom_kills import OomKills
 from evalrun_executor.private_files import ReplyWithFiles, RequestWithFiles, find_complaints
 from evalrun_executor.settlement import Settlement
 from evalrun_executor.slot_runs import SlotRuns
 from evalrun_executor.timeouts import NOT_RUN
 from evalrun_executor.toolchain import Toolchain
+from evalrun_executor.zygotes.run_ends import UnexplainedKill
 from evalrun_executor.zygotes.zygote_process import ZygotePlan, ZygoteProcess
 from evalrun_registry.languages import LANGUAGES, Driver
 
@@ -84,6 +86,7 @@ class Executor:
             self._slot_runs, self._machine, self._plan.confirm_wait_seconds, self._plan.confirm_pause_seconds
         )
         self._toolchain = Toolchain()
+        self._oom_kills = OomKills()
         self._zygote: ZygoteProcess | None = None
         self._zygote_plan: ZygotePlan | None = None
         self._starting = asyncio.Lock()
@@ -216,9 +219,12 @@ class Executor:
             os.close(interpreter)
 
     async def _compile_and_run(self, request: RunRequest, zygote: ZygoteProcess, allowed: float) -> RunReply:
-        stage = CompileStage(zygote, self._toolchain, request)
+        stage = CompileStage(zygote, self._toolchain, request, self._oom_kills)
         with self._slot_runs.occupy(zygote, await self._slot_runs.slots.take(1)) as slot:
             await stage.run_in(slot)
+        # Not in the slot: its runner has ended well, so the slot is free at once.
+        if stage.was_killed:
+            raise UnexplainedKill("the machine killed the compiler: it has too little memory for it")
         compiled = stage.compiled
         if stage.executable is None:
             return RunReply(compiled, [NOT_RUN] * len(request.inputs), self.report.level)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import time
 
-from evalrun_executor.contained.frames import STOPPED_TIME, Job
+from evalrun_executor.contained.frames import NOT_STOPPED, STOPPED_TIME, Job
 from evalrun_executor.contained.kernel import PR_SET_CHILD_SUBREAPER, close_from, die_with, prctl
 from evalrun_executor.contained.limits import MIB, limit_compiler
 from evalrun_executor.contained.site import Site
@@ -18,17 +18,22 @@ WALL_SECONDS = 90
 MEMORY_MIB = 2048
 BINARY_MIB = 64
 _OUTPUT = "a.out"
+_KILLED = (9, 128 + 9 << 8)
+"""Wait statuses of what SIGKILL ended, and of a shell whose last command it ended. No compiler sends itself one."""
 
 
 class Compiled:
     """Result of compiling."""
 
-    def __init__(self, status: int, seconds: float, stderr: bytes, binary: int | None) -> None:
+    def __init__(
+        self, status: int, seconds: float, stderr: bytes, binary: int | None = None, *, killed: bool = False
+    ) -> None:
         self.status = status
         self.seconds = seconds
         self.stderr = stderr
         self.binary = binary
         """A memory file."""
+        self.killed = killed
 
 
 class Stage:
@@ -48,9 +53,11 @@ class Stage:
             _reap_all(self._pid)
         seconds = time.monotonic() - self._started
         if outcome.cpu_seconds >= CPU_SECONDS or outcome.stopped == STOPPED_TIME:
-            return Compiled(2, seconds, outcome.stderr, None)
+            return Compiled(2, seconds, outcome.stderr)
+        if outcome.stopped == NOT_STOPPED and outcome.status in _KILLED:
+            return Compiled(1, seconds, outcome.stderr, killed=True)
         if outcome.status != 0 or not os.path.isfile(_OUTPUT):
-            return Compiled(1, seconds, outcome.stderr or b"the compiler failed without a word\n", None)
+            return Compiled(1, seconds, outcome.stderr or b"the compiler failed without a word\n")
         return Compiled(0, seconds, outcome.stderr, _copy_to_memory_file())
 
 

@@ -282,6 +282,8 @@ class Runner:
             self._exchange.place_files()
         result = compiler.start_compiler(self._site, job, source).finish(supervisor)
         self._queue_frame(frames.COMPILED, frames.COMPILED_HEAD.pack(result.status, result.seconds) + result.stderr)
+        if result.killed:
+            self._queue_frame(frames.KILLED, b"")
         self._flush()
         if result.binary is not None:
             message = frames.FRAME.pack(frames.BINARY, 0)

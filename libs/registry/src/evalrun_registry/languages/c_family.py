@@ -20,6 +20,12 @@ SYNTAX: Final = Syntax(
     string=QUOTED,
 )
 
+TELL_KILL: Final = '"$0" "$@" || { status=$?; [ $status -ne 137 ] || kill -9 0; exit $status; }'
+"""Shell text around a stage of a compiler, without a comma. A stage that SIGKILL has ended takes the driver with it.
+
+The driver would end as it does for a mistake in the program.
+"""
+
 _CHECKER: Final = """\
 #define main evalrun_checker_main
 {source}
@@ -61,5 +67,6 @@ def checker_around(call: str) -> str:
 
 def commands(standard: str) -> tuple[tuple[str, ...], ...]:
     """Return the command lines: linked statically, for such a program starts in half the time; else dynamically."""
-    first, last = ("{compiler}", "-O2", f"-std={standard}", "-pipe"), ("{source}", "-o", "{output}", "-lm")
+    first = ("{compiler}", "-wrapper", f"/bin/sh,-c,{TELL_KILL}", "-O2", f"-std={standard}", "-pipe")
+    last = ("{source}", "-o", "{output}", "-lm")
     return (*first, "-static", *last), (*first, *last)

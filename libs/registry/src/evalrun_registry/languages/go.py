@@ -2,14 +2,14 @@
 
 from typing import Final
 
-from evalrun_registry.languages.c_family import COMMENT, COMMENTS, QUOTED
+from evalrun_registry.languages.c_family import COMMENT, COMMENTS, QUOTED, TELL_KILL
 from evalrun_registry.languages.language import Compilation, Driver, Footprint, FusionNames, Language, Syntax
 
 _BUILD: Final = (
     # No flag that changes the standard library's code: Debian's compiled library could not be used, and a program would
     # take 8 s to compile instead of 0.2.
     'GOCACHE="$PWD/cache" GOPATH="$PWD/path" GOPROXY=off GOTOOLCHAIN=local GOTELEMETRY=off '
-    'exec "$0" build -ldflags=-s -o "$2" "$1"'
+    'exec "$0" build -toolexec "/bin/sh -c \'$3\'" -ldflags=-s -o "$2" "$1"'
 )
 
 GO: Final = Language(
@@ -21,7 +21,7 @@ GO: Final = Language(
     compilation=Compilation(
         compiler="go",
         source="main.go",
-        commands=(("/bin/sh", "-c", _BUILD, "{compiler}", "{source}", "{output}"),),
+        commands=(("/bin/sh", "-c", _BUILD, "{compiler}", "{source}", "{output}", TELL_KILL),),
     ),
     # Go 1.19: 45 MiB mapped, in pieces of 64 MiB, and 711 MiB of addresses.
     footprint=Footprint(resident_mib=8, mapped_mib=192, reserved_mib=1024),
