@@ -45,6 +45,13 @@ ROWS: dict[str, dict[str, Any]] = {
         "func twice(x int) int {\n",
         "tests": GO_TESTS,
     },
+    "javac": {
+        "name": "HumanEval_0_twice", "language": "java", "stop_tokens": ["\n    }\n"],
+        "prompt": "import java.util.*;\nimport org.javatuples.*;\nimport java.math.*;\nclass Problem {\n"
+        "    // Twice x.\n    public static Pair<Long, Long> twice(long x) {\n",
+        "tests": "    }\n    public static void main(String[] args) {\n"
+        "    assert(twice((2l)).equals((Pair.with(2l, 4l))));\n    }\n\n}\n",
+    },
     "lua5.4": {
         "name": "HumanEval_0_twice", "language": "lua", "stop_tokens": ["\nlocal", "\nfunction", "\n--", "\n\n"],
         "prompt": "-- Twice x.\nlocal function twice(x)\n",

@@ -32,6 +32,15 @@ func twice(x int) int {
 \treturn y * x
 }
 ```"""
+JAVA_PROGRAM = """```java
+import java.util.*;
+
+public final class Solution {
+    static Pair<Long, Long> twice(long x) { return new Pair<>(x, 2 * x); }
+
+    public static void main(String[] args) { System.out.println(twice(3)); }
+}
+```"""
 ANSWERS = {
     "g++": [
         ("```cpp\nlong twice(long x) {\n    return 2 * x;\n}\n```", "auto", "success"),
@@ -68,6 +77,23 @@ ANSWERS = {
         ("    return 3 * x\n}", "append", "wrong_answer"),
         ("    return []int{}[x]\n}", "append", "runtime_error"),
         ("    return 2 * y\n}", "append", "syntax_error"),
+    ],
+    "javac": [
+        (
+            JAVA_PROGRAM,
+            "auto",
+            "success",
+        ),
+        (
+            "```java\npublic static Pair<Long, Long> twice(long x) {\n  return Pair.with(x, 2 * x);\n}\n```",
+            "auto",
+            "success",
+        ),
+        ("        return Pair.with(x, 2 * x);\n    }\n    int broken(", "append", "success"),
+        ("        return Pair.with(x, 3 * x);", "append", "wrong_answer"),
+        ("        System.exit(0); return null;", "append", "wrong_answer"),
+        ("        return List.<Pair<Long, Long>>of().get(0);", "append", "runtime_error"),
+        ("        return 2 * x;", "append", "syntax_error"),
     ],
     "lua5.4": [
         ("```lua\nlocal function twice(x)\n  return 2 * x\nend\nprint(twice(3))\n```", "auto", "success"),

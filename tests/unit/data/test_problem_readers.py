@@ -318,11 +318,11 @@ def test_bigcodebench_is_asked_by_either_prompt_and_runs_after_the_complete_one(
         ),
         (
             {**MULTIPL_E, "language": "jl"},
-            "MultiPL-E in 'jl' is not supported, only in cpp, go, js, lua, php, rb, rs, ts; use MultiPL-E's own",
+            "MultiPL-E in 'jl' is not supported, only in cpp, go, java, js, lua, php, rb, rs, ts; use MultiPL-E's own",
         ),
         (
             {**MULTIPL_E, "language": "py"},
-            "MultiPL-E in 'py' is not supported, only in cpp, go, js, lua, php, rb, rs, ts; read",
+            "MultiPL-E in 'py' is not supported, only in cpp, go, java, js, lua, php, rb, rs, ts; read",
         ),
         ({**MULTIPL_E, "tests": "int main() {}"}, "field 'tests' is not MultiPL-E's for cpp: '}', then 'int main() {'"),
         (

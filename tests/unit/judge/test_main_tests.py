@@ -118,7 +118,7 @@ async def test_a_program_that_does_not_compile_is_no_wrong_answer() -> None:
         (
             "python",
             TESTS,
-            "judged in cpp, go, javascript, lua, php, ruby, rust, typescript, not in 'python'",
+            "judged in cpp, go, java, javascript, lua, php, ruby, rust, typescript, not in 'python'",
         ),
         ("cpp", MainTest(PROMPT, "}" + MAIN, "twice"), "main.main: it is not a whole function"),
         ("cpp", MainTest(PROMPT, MAIN, "twice()"), "main.entry_point: 'twice()' is not the name"),

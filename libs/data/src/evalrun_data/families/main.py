@@ -18,6 +18,7 @@ every {import_word} that it needs, and without {left_out}.
 
 _WORDS = {
     "go": {"import_word": "import", "left_out": "a main function"},
+    "java": {"import_word": "import", "left_out": "a main method"},
     "javascript": {"import_word": "require", "left_out": "tests"},
     "lua": {"import_word": "require", "left_out": "tests"},
     "php": {"import_word": "use", "left_out": "tests"},

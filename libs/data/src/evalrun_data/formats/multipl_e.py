@@ -1,6 +1,6 @@
-"""MultiPL-E's rows: HumanEval and MBPP translated to other languages, of which eight are judged.
+"""MultiPL-E's rows: HumanEval and MBPP translated to other languages, of which nine are judged.
 
-In C++ and Rust the prompt ends within a function, and the published tests begin with the brace that closes it.
+In C++, Java and Rust the prompt ends within a function, and the published tests begin with the brace that closes it.
 """
 
 import re
@@ -41,6 +41,12 @@ _TESTS: Final[Mapping[str, _Tests]] = MappingProxyType(
             main=re.compile(r"\s*(func Test\w*\(t \*testing\.T\) \{.*\})\s*", re.DOTALL),
             candidate=re.compile(r"\bcandidate\s*:=\s*([A-Za-z_]\w*)"),
             shape="'func TestNAME(t *testing.T) {', 'candidate := NAME', a table of tests, '}'",
+        ),
+        "java": _Tests(
+            language="java",
+            main=re.compile(r"\s*\}\s*(public static void main\(String\[\] args\) \{.*\})\s*\}\s*", re.DOTALL),
+            candidate=re.compile(r"\bassert\s*\(+\s*([A-Za-z_]\w*)\("),
+            shape="'}', then 'public static void main(String[] args) {', asserts that call NAME, '}', '}'",
         ),
         "js": _Tests(
             language="javascript",

@@ -125,6 +125,55 @@ def _add_go_tests(program: str, main: str, secret: str) -> str:
     )
 
 
+def _make_java_unit(code: str) -> str:
+    """Return an answer's classes, or its methods in a class of ours, without a package and a `main` of its own."""
+    code = _JAVA_MAIN.sub(r"\1evalrunOwnMain(", _JAVA_PACKAGE.sub("", code))
+    if _JAVA_CLASS.search(code):
+        return code
+    imports = "\n".join(found[0] for found in _JAVA_IMPORT.finditer(code))
+    return f"{imports}\nclass Problem {{\n{_JAVA_IMPORT.sub('', code)}\n}}\n"
+
+
+def _add_java_tests(program: str, main: str, secret: str) -> str:
+    """Return a program whose tests are a class below the answer's, for they call its methods by their names alone.
+
+    Assertions are switched on before that class is loaded. `org.javatuples`, which Debian lacks, is stood in for.
+    """
+    called = _JAVA_CALLED.search(main)
+    defined = re.search(_JAVA_DEFINES.replace("{name}", called[1] if called else ""), program, re.MULTILINE)
+    before = program[: defined.start()] if defined else program
+    owner = next((found[1] for found in reversed([*_JAVA_CLASS.finditer(before)])), "Problem")
+    tuples = _write_java_tuples(program) if "org.javatuples" in program else ""
+    tests = main.replace("public static void main(String[] args)", "static void evalrunTests()", 1)
+    return (
+        f"{_JAVA_TUPLES.sub('', _JAVA_FINAL.sub('', program))}\n"
+        f"class EvalrunTests extends {owner} {{\n{tests}\n}}\n"
+        "class EvalrunMain {\n    public static void main(String[] args) {\n"
+        "        EvalrunMain.class.getClassLoader().setDefaultAssertionStatus(true);\n"
+        "        EvalrunTests.evalrunTests();\n"
+        f'        System.out.println("\\n{secret}");\n    }}\n}}\n{tuples}'
+    )
+
+
+def _write_java_tuples(program: str) -> str:
+    parts = [_JAVA_TUPLE]
+    for count, name in enumerate(("Unit", "Pair", "Triplet", "Quartet", "Quintet"), 1):
+        if re.search(rf"\bclass\s+{name}\b", program):
+            continue
+        types = ", ".join(f"T{each}" for each in range(count))
+        given = ", ".join(f"T{each} v{each}" for each in range(count))
+        values = ", ".join(f"v{each}" for each in range(count))
+        getters = " ".join(
+            f'@SuppressWarnings("unchecked") public T{each} getValue{each}() {{ return (T{each}) values[{each}]; }}'
+            for each in range(count)
+        )
+        parts.append(
+            f"class {name}<{types}> extends EvalrunTuple {{ public {name}({given}) {{ super({values}); }} "
+            f"public static <{types}> {name}<{types}> with({given}) {{ return new {name}<>({values}); }} {getters} }}\n"
+        )
+    return "".join(parts)
+
+
 _DECLARED: Final = "declare var require: any;"
 _LUA_ENDS: Final = "os.exit(lu.LuaUnit.run())"
 _GO_IMPORTS: Final = re.compile(
@@ -132,6 +181,22 @@ _GO_IMPORTS: Final = re.compile(
 )
 _GO_PACKAGE: Final = re.compile(r"^package[ \t]+\w+", re.MULTILINE)
 _GO_TEST: Final = re.compile(r"func (Test\w*)\(t \*testing\.T\)")
+
+_JAVA_CLASS: Final = re.compile(r"^(?:(?:public|final|abstract|strictfp)\s+)*class\s+(\w+)", re.MULTILINE)
+_JAVA_DEFINES: Final = r"^[ \t]*(?:[\w@]+\s+)*static\s[^;={}()]*\b{name}[ \t]*\("
+_JAVA_CALLED: Final = re.compile(r"\bassert\s*\(+\s*([A-Za-z_]\w*)\(")
+_JAVA_FINAL: Final = re.compile(r"\bfinal\s+(?=class\b)")
+_JAVA_IMPORT: Final = re.compile(r"^import\b[^;]*;", re.MULTILINE)
+_JAVA_MAIN: Final = re.compile(r"(\bstatic\s+void\s+)main\s*\(")
+_JAVA_PACKAGE: Final = re.compile(r"^package\b[^;]*;", re.MULTILINE)
+_JAVA_TUPLES: Final = re.compile(r"^import\s+org\.javatuples\b[^;]*;", re.MULTILINE)
+_JAVA_TUPLE: Final = (
+    "abstract class EvalrunTuple { final Object[] values; EvalrunTuple(Object... values) { this.values = values; } "
+    "public boolean equals(Object other) { return other != null && other.getClass() == getClass() "
+    "&& java.util.Arrays.equals(values, ((EvalrunTuple) other).values); } "
+    "public int hashCode() { return java.util.Arrays.hashCode(values); } "
+    "public String toString() { return java.util.Arrays.toString(values); } }\n"
+)
 
 _CPP: Final = MainForm(
     language="cpp",
@@ -145,6 +210,18 @@ _CPP: Final = MainForm(
     add_tests=_add_cpp_tests,
     exit_code=-signal.SIGABRT,
     failed=re.compile(rb"Assertion `.*' failed\."),
+)
+_JAVA: Final = MainForm(
+    language="java",
+    whole=re.compile(r"\s*public static void main\(String\[\] args\) \{.*\}\s*", re.DOTALL),
+    shape="method public static void main(String[] args) { ... }",
+    stops=("\n    }\n",),
+    end="\n    }\n}\n",
+    imports=_JAVA_IMPORT,
+    defines=_JAVA_DEFINES,
+    rename_main=_make_java_unit,
+    add_tests=_add_java_tests,
+    failed=re.compile(rb'Exception in thread "main" java\.lang\.AssertionError[^\n]*'),
 )
 _JAVASCRIPT: Final = MainForm(
     language="javascript",
@@ -230,6 +307,6 @@ _GO: Final = MainForm(
 )
 
 FORMS: Final[Mapping[str, MainForm]] = MappingProxyType(
-    {form.language: form for form in (_CPP, _GO, _JAVASCRIPT, _LUA, _PHP, _RUBY, _RUST, _TYPESCRIPT)}
+    {form.language: form for form in (_CPP, _GO, _JAVA, _JAVASCRIPT, _LUA, _PHP, _RUBY, _RUST, _TYPESCRIPT)}
 )
 """By language."""
