@@ -16,7 +16,7 @@ SERVICE_LEVELS := $(filter-out $(COMMAND_LEVELS) $(JUDGE_LEVELS),$(PROCESS_LEVEL
 TYPES = $(or $(EVALRUN_CACHE),$(HOME)/.cache/evalrun)/mypy/$(shell cat requirements/base.txt requirements/dev.txt | sha256sum | cut -c 1-16).tar
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-all-data test-liars test-e2e-rollout test-e2e-faults test-e2e-nodes check docs unit fast-tests test-fast test test-e2e test-images test-services test-judge test-commands test-cluster test-chart bench bench-embedder bench-gates bench-schedules test-autoscaling kill-gates kill-runs kill-catalogue fuzz-operator edit-bundles sbom release clean
+.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-all-data test-busy test-liars test-e2e-rollout test-e2e-faults test-e2e-nodes check docs unit fast-tests test-fast test test-e2e test-images test-services test-judge test-commands test-cluster test-chart bench bench-embedder bench-gates bench-schedules test-autoscaling kill-gates kill-runs kill-catalogue fuzz-operator edit-bundles sbom release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,10 +47,15 @@ test-rollout: $(VENV)/.dev setup-gen-cpu ## real verl replicas on a real Ray clu
 test-peers: $(VENV)/.dev ## ours beside the published EvalPlus, LiveCodeBench, Inspect and MLflow, and called by TRL, OpenRLHF, OpenEnv and verifiers; it installs them (1.8 GB)
 	$(BIN)/python tools/peers.py
 
-test-all-data: $(VENV)/.dev ## judge all of EVALRUN_TEST_DATA that other tests sample: 209 contest programs, all of MBPP
-	EVALRUN_TEST_ALL_DATA=1 $(BIN)/pytest -k 'contest_programs or mbpp or every_program_gets' \
+test-all-data: $(VENV)/.dev ## judge all that other tests sample: contest programs, cheats and HumanEval of each language, all of MBPP
+	EVALRUN_TEST_ALL_DATA=1 $(BIN)/pytest -k 'contest_programs or mbpp or every_program_gets or cheat_of_a_language or solutions_of_humaneval' \
 	  tests/unit/function_tests/test_function_real_data.py tests/integration/judge/test_judge_real_data.py \
+	  tests/integration/judge/test_contest_languages.py tests/integration/judge/test_humaneval_languages.py \
+	  tests/integration/cheats/test_judged_cheats.py \
 	  tests/integration/cli/test_shared_verdicts.py
+
+test-busy: $(VENV)/.dev ## 64 right programs of each language at once beside 12 processes that never rest: no false timeout
+	EVALRUN_TEST_BUSY=12 $(BIN)/pytest -s tests/integration/judge/test_language_load.py
 
 test-liars: $(VENV)/.dev ## objects that lie about themselves, 30 on every problem of HumanEval and MBPP: none may pass
 	EVALRUN_TEST_ALL_DATA=1 $(BIN)/pytest tests/unit/function_tests/test_liars.py
@@ -88,7 +93,7 @@ test-e2e-nodes: $(VENV)/.dev ## lose a node at 20 moments of a run by each kind 
 # Byte code is kept even where the environment says otherwise (PYTHONDONTWRITEBYTECODE): tests start many hundred processes,
 # and one that compiles all that it imports takes, on a busy machine, 2.1 s of CPU to start an aggregator instead of 1.2.
 unit fast-tests test test-e2e test-images test-services test-judge test-commands test-cluster test-chart: export PYTHONDONTWRITEBYTECODE :=
-test-rollout test-peers test-all-data test-liars: export PYTHONDONTWRITEBYTECODE :=
+test-rollout test-peers test-all-data test-busy test-liars: export PYTHONDONTWRITEBYTECODE :=
 
 # Four at a time, since tests mostly wait for processes and pods, and fewer left two cores idle. What fails soon comes
 # first, then what is longest or waits most: `cluster` alone at the end took eight minutes of nearly idle cores.

@@ -6,6 +6,7 @@ A program tries one act after another and prints, for each, its number and `done
 # ruff: noqa: E501 - tables of programs read best with a program a line
 
 from dataclasses import dataclass
+from pathlib import Path
 
 PATHS_TO_READ = (
     "/etc/passwd", "/etc/shadow", "/root", "/", "/home", "/tmp", "/proc", "/proc/self/status", "/proc/self/maps",
@@ -499,8 +500,38 @@ def make_cheats(language: str) -> tuple[str, list[str]]:
         if suite.knows_parent or "PARENT" not in path
     ]
     acts += suite.acts
+    return _fill(suite, acts), acts
+
+
+def _fill(suite: _Suite, acts: list[str]) -> str:
     tried = ", ".join(suite.wrap % act for act in acts)
-    return suite.program.replace("ACTS", tried).replace("PARENT", suite.parent), acts
+    return suite.program.replace("ACTS", tried).replace("PARENT", suite.parent)
+
+
+@dataclass(frozen=True)
+class Cheat:
+    """A program that is accepted if what it tries works."""
+
+    name: str
+    problem: str
+    """`sum` of `contest_programs`, or `act`, whose test expects what a program prints after its only act is done."""
+    text: str
+
+
+ACT_TEST = ("", "0 done\n")
+"""Input and output of the problem `act`."""
+DIRECTORY = Path(__file__).parents[2] / "cheats"
+"""A file for each language, of `=== NAME` and a program. They want to pass `sum` without the sum."""
+
+
+def load_cheats(language: str) -> list[Cheat]:
+    """Return the cheats of a language: those of its file, what is tried while it compiles, and each act by itself."""
+    parts = (DIRECTORY / f"{language}.txt").read_text().removeprefix("=== ").split("\n=== ")
+    own = [Cheat(name, "sum", text) for name, _, text in (part.partition("\n") for part in parts)]
+    compiled = [Cheat(name, "sum", text) for name, (of, text) in COMPILE_TIME.items() if of == language]
+    same = "javascript" if language == "typescript" else language
+    _, acts = make_cheats(same)
+    return [*own, *compiled, *(Cheat(act, "act", _fill(SUITES[same], [act])) for act in acts)]
 
 
 COMPILE_TIME = {

@@ -56,6 +56,8 @@ def request_of(
     )
     if problem.limits.time_seconds is not None:
         request.limits.time_seconds = problem.limits.time_seconds
+    if problem.limits.memory_mib is not None:
+        request.limits.memory_mib = problem.limits.memory_mib
     truth = problem.ground_truth
     match truth:
         case StdioTests():
