@@ -1,6 +1,6 @@
 """Writes a `.eval` file: a zip with one JSON document per sample, one with their summaries, and one header.
 
-One sample is in memory at a time. What grows with their number is the zip's directory (some 700 bytes each), which
+One sample is in memory at a time. What grows with their number is the zip's directory (about 1 KB each), which
 Python's `zipfile` holds until the end; summaries wait in a temporary file.
 """
 
