@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client import REGISTRY, CollectorRegistry
 
@@ -33,7 +33,6 @@ from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.replicas import ReplicaRegistry
 from evalrun_aggregator.run_driver import RunDriver
 from evalrun_aggregator.run_state import RunState
-from evalrun_aggregator.sample_feed.feed_server import FeedServer
 from evalrun_aggregator.service import LedgerService
 from evalrun_aggregator.settings import AggregatorSettings
 from evalrun_aggregator.start.datasets import check_supported, load_datasets
@@ -56,6 +55,9 @@ from evalrun_results.exports.content import export_id
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
 from evalrun_runtime.connections.grpc_server import GrpcServer
 from evalrun_runtime.connections.tls_files import TlsFiles, TlsSource
+
+if TYPE_CHECKING:
+    from evalrun_aggregator.sample_feed.feed_server import FeedServer
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +108,7 @@ class Aggregator:
         self._ledger: Ledger | None = None
         self._judges: list[JudgeAddress] = []
         self._run: RunParts | None = None
-        self._feed = None if settings.samples_port is None else FeedServer(settings.ledger, settings.samples_port)
+        self._feed: FeedServer | None = None
         self._control: ControlServer | None = None
 
     async def start(self) -> str:
@@ -156,7 +158,11 @@ class Aggregator:
             await ledger.close()
             raise
         run.driver.start()
-        if self._feed is not None:
+        if settings.samples_port is not None:
+            # Here, since it imports aiohttp: a run on one machine has no such port.
+            from evalrun_aggregator.sample_feed.feed_server import FeedServer
+
+            self._feed = FeedServer(settings.ledger, settings.samples_port)
             logger.info("samples are shown on port %d of 127.0.0.1", await self._feed.start())
         return address
 
