@@ -70,7 +70,7 @@ def order_of(directory: Path, model: Path, gpus: int) -> Path:
 
 
 async def run_on_kept_replica(
-    head: RayHead, directory: Path, model: Path, answers: dict[str, str], gpus: int
+    head: RayHead, directory: Path, model: Path, answers: dict[str, str], gpus: int, *flags: str
 ) -> list[str]:
     """Run a checkpoint, check its answers, and return the facts of its replica that tell how it got the weights."""
     items = [
@@ -79,7 +79,7 @@ async def run_on_kept_replica(
     ]
     order = order_of(directory, model, gpus)
     async with ledger_server(items) as server:
-        kept = ("--keep-replicas=test", f"--model-folder={model}")
+        kept = ("--keep-replicas=test", f"--model-folder={model}", *flags)
         rollout = await start_rollout(head, order, server.address, directory / "rollout.log", *kept)
         async with asyncio.timeout(900):
             assert await rollout.process.wait() == 0, rollout.log[-3000:]
@@ -117,3 +117,21 @@ async def test_the_next_checkpoint_is_put_into_the_engine_that_runs(gpus: int, g
         steps = await run_on_kept_replica(head, tmp_path / "three", first, wanted[0], gpus)
         assert "weights_copy_seconds" in steps
         assert engine_of(server) == engine, "another engine was started"
+
+
+async def test_generators_on_nodes_of_their_own_leave_the_replica_behind(gen_cpu: Path, tmp_path: Path) -> None:
+    """As in a cluster, where each run's generator is a pod that joins the schedule's RayCluster, and goes."""
+    first, second = [await make_tiny_model(gen_cpu, tmp_path / f"step-{seed}", seed) for seed in (1, 2)]
+    head = RayHead(gen_cpu, tmp_path)
+    head.environment["PYTHONPATH"] += f":{install_plugin(tmp_path / 'plugin')}"
+    async with ray_head(gen_cpu, tmp_path, gpus=1, head=head):
+        engines = []
+        for number, model in enumerate((first, second), start=3):
+            wanted = await answers_of(gen_cpu, model)
+            node = (f"--ray-join={head.address}", f"--ray-node-ip=127.0.0.{number}", "--end-replicas")
+            steps = await run_on_kept_replica(head, tmp_path / f"run-{number}", model, wanted, 1, *node)
+            assert ("weights_copy_seconds" in steps) == (model == second)
+            (server,) = head.servers()
+            engines.append(engine_of(server))
+        assert engines[0]
+        assert engines[0] == engines[1], "another engine was started"

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 
 from evalrun_generator.outcomes import GenerationStoppedError
@@ -47,12 +48,15 @@ def main(argv: Sequence[str]) -> int:
         order = read_rollout_order(settings.work_order)
         # Imported only here: Ray takes seconds to load, and --help or an invalid run configuration do not need it.
         from evalrun_generator.rollout.ray_cluster import attached, attached_in_turn, join_ray
+        from evalrun_generator.rollout.ray_node import joined_node
 
-        join_ray(settings.ray_address)
-        if settings.keep_replicas is None:
-            return asyncio.run(roll_out(settings, order, attached))
-        attach = partial(_attach_in_turn, attached_in_turn, settings.keep_replicas, order.place)
-        return asyncio.run(roll_out(settings, order, attach))
+        node_ip = settings.ray_node_ip
+        with nullcontext() if settings.ray_join is None else joined_node(settings.ray_join, node_ip):
+            join_ray(settings.ray_join or settings.ray_address, node_ip)
+            if settings.keep_replicas is None:
+                return asyncio.run(roll_out(settings, order, attached))
+            attach = partial(_attach_in_turn, attached_in_turn, settings.keep_replicas, order.place)
+            return asyncio.run(roll_out(settings, order, attach))
     except BadInputError as error:
         return end_with(error, ExitCode.BAD_INPUT)
     except GenerationStoppedError as error:

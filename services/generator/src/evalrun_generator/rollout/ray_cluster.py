@@ -24,12 +24,19 @@ END_SECONDS = 120.0
 REPLACE_SECONDS = 330.0
 """A little more than the supervisor's own."""
 TURN_POLL_SECONDS = 0.1
+HEAD_RESOURCE = "node:__internal_head__"
+"""What Ray 2.60 lists among the resources of its head."""
 
 
-def join_ray(address: str) -> None:
-    """Become a driver of the Ray cluster at `address`. Raises BadInputError if there is no cluster."""
+def join_ray(address: str, node_ip: str | None = None) -> None:
+    """Become a driver of the Ray cluster at `address`, on its node at `node_ip`; None: on the one that Ray finds here.
+
+    Raises:
+        BadInputError: there is no cluster.
+    """
+    on_node = {} if node_ip is None else {"_node_ip_address": node_ip}
     try:
-        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False)
+        ray.init(address=address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False, **on_node)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise BadInputError(f"--ray-address {address}: no Ray cluster: {' '.join(str(error).split())}") from error
 
@@ -141,10 +148,17 @@ async def _serves(supervisor: Handle, driver: str) -> bool:
 
 
 def _make(name: str, plan: EnginePlan) -> Handle:
-    # On this node: in a cluster that is the head, which lives as long as the cluster.
-    here = NodeAffinitySchedulingStrategy(node_id=ray.get_runtime_context().get_node_id(), soft=True)
+    # On the head, which lives as long as the cluster: this process may be on a node of its own, which ends with it. Not
+    # soft: of an actor that needs no resources, Ray 2.60 takes that as leave to put it on this node (seen).
+    here = NodeAffinitySchedulingStrategy(node_id=_head_node(), soft=False)
     options = {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True, "num_cpus": 0}
     return ray.remote(Supervisor).options(**options, scheduling_strategy=here).remote(plan)
+
+
+def _head_node() -> str:
+    """Return the head's id; this node's where the cluster does not say which its head is."""
+    heads = [node["NodeID"] for node in ray.nodes() if node["Alive"] and HEAD_RESOURCE in node["Resources"]]
+    return str(heads[0] if heads else ray.get_runtime_context().get_node_id())
 
 
 async def _answer(reference: Handle, seconds: float) -> Handle:

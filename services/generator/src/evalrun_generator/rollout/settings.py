@@ -22,6 +22,15 @@ class RolloutSettings(WorkSettings):
 
     work_order: Path = Field(description="File with the run configuration, as written by the operator.")
     ray_address: str = Field("auto", description="Ray cluster to join; auto: RAY_ADDRESS, or this machine's.")
+    ray_join: str | None = Field(
+        None,
+        pattern=r"^[^:\s]+:[0-9]+$",
+        description="HOST:PORT of the head of a Ray cluster that this process joins as a node of its own, without "
+        "resources; it stands in place of --ray-address.",
+    )
+    ray_node_ip: str | None = Field(
+        None, min_length=1, description="With --ray-join: address of that node; unset: Ray chooses."
+    )
     drain_seconds: float = Field(
         2.0, ge=0, description="Seconds to wait for requests in flight after SIGTERM; Ray kills a job after 3."
     )
