@@ -17,6 +17,7 @@ from evalrun_api.v1alpha1 import (
     DatasetStatus,
     EvalRunStatus,
     EvalScheduleStatus,
+    KeptReplicas,
     LatestResult,
 )
 from evalrun_executor.executor import Executor, ExecutorPlan
@@ -108,6 +109,7 @@ SCHEDULES = {
     "evalrun_checkpoint_gate_passed": OF_SCHEDULE,
     "evalrun_schedule_started": {*OF_SCHEDULE, "reason"},
     "evalrun_schedule_sound": OF_SCHEDULE,
+    "evalrun_schedule_replica_gpu_seconds_total": {*OF_SCHEDULE, "part"},
     "evalrun_schedule_last_start_timestamp_seconds": OF_SCHEDULE,
     "evalrun_schedule_next_start_timestamp_seconds": OF_SCHEDULE,
 }
@@ -156,7 +158,9 @@ def of_an_operator(registry: CollectorRegistry) -> None:
 def of_schedules(registry: CollectorRegistry) -> None:
     result = LatestResult(run="r", step=120, gate="False", datasets=[DatasetStatus(name="d", accepted_at_1="0.5")])
     due = "2026-01-02T03:00:00Z"
-    status = EvalScheduleStatus(latest_result=result, last_schedule_time=due, next_schedule_time=due)
+    status = EvalScheduleStatus(
+        latest_result=result, last_schedule_time=due, next_schedule_time=due, replicas=KeptReplicas()
+    )
     ScheduleMetrics(registry).show(("n", "nightly"), status)
 
 

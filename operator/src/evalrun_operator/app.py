@@ -32,6 +32,7 @@ from evalrun_operator.reconcilers.controller import Controller
 from evalrun_operator.reconcilers.reconciler import Reconciler
 from evalrun_operator.reconcilers.work_queue import WorkQueue
 from evalrun_operator.schedules.controller import ScheduleController
+from evalrun_operator.schedules.kept_turns import KeptTurns
 from evalrun_operator.schedules.metrics import ScheduleMetrics
 from evalrun_operator.settings import OperatorSettings
 from evalrun_operator.shared_certificates import SharedCertificates
@@ -183,24 +184,27 @@ def build_operator(
         group=namespace_of,
     )  # fmt: skip
     metrics = OperatorMetrics(registry)
-    children = Children(queue.wake, metrics.skip)
+    children = Children(queue.wake, metrics.skip, lambda key: schedule_queue.wake(key))
     cluster = Cluster(client)
-    controller = Controller(settings, cluster, children, aggregators, metrics, queue.wake, now)
+    turns = KeptTurns(queue.wake)
+    controller = Controller(settings, cluster, children, aggregators, metrics, queue.wake, now, turns=turns.of)
     schedule_queue: WorkQueue[Key] = WorkQueue(
         lambda key: schedules.work(key), settings.workers, loop.time, group=namespace_of
     )
     schedule_metrics = ScheduleMetrics(registry)
-    schedules = ScheduleController(settings, cluster, schedule_metrics, schedule_queue.wake, now)
+    schedules = ScheduleController(settings, cluster, children, schedule_metrics, schedule_queue.wake, now)
     loops = (ReconcileLoop(controller, queue), ReconcileLoop(schedules, schedule_queue))
 
     def saw_run(manifest: dict[str, Any], gone: bool) -> None:
         controller.saw(manifest, gone=gone)
         schedules.saw_run(manifest, gone=gone)
 
+    def saw_schedule(manifest: dict[str, Any], gone: bool) -> None:
+        turns.saw(manifest, gone=gone)
+        schedules.saw(manifest, gone=gone)
+
     runs = Manifests(saw_run, settings.operator_class)
-    known_schedules = Manifests(
-        lambda manifest, gone: schedules.saw(manifest, gone=gone), settings.operator_class, below=("template",)
-    )
+    known_schedules = Manifests(saw_schedule, settings.operator_class, below=("template",))
     sinks: list[tuple[Kind, Sink]] = [(EVAL_RUN, runs), (EVAL_SCHEDULE, known_schedules)]
     sinks += [(kind, children) for kind in KINDS.values()]
     skipped = SkippedObjects(cluster, now)

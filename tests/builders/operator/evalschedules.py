@@ -48,7 +48,60 @@ class RefusedSchedule:
 
 
 RACE = {"dataset": "mbpp_reg"}
+KEPT = {"spec.checkpoints.url": "pvc://training/grpo", "spec.replicas": {"keep": {}}}
+"""Changes after which the schedule keeps its replicas."""
 REFUSED_SCHEDULES = [
+    RefusedSchedule(
+        "kept without replicas", {**KEPT, "spec.template.rollout": ABSENT}, "spec.replicas", "write template.rollout"
+    ),
+    RefusedSchedule(
+        "kept from a bucket",
+        {"spec.replicas": {"keep": {}}},
+        "spec.replicas",
+        "write pvc://CLAIM/DIR for checkpoints.url",
+    ),
+    RefusedSchedule(
+        "kept from a cache in a bucket",
+        {**KEPT, "spec.merge": {"cache": "s3://models/merged"}},
+        "spec.replicas",
+        "and for merge.cache",
+    ),
+    RefusedSchedule(
+        "kept with SGLang", {**KEPT, "spec.template.rollout.engine": "sglang"}, "spec.template.rollout", "engine: vllm"
+    ),
+    RefusedSchedule(
+        "kept with streamed weights",
+        {**KEPT, "spec.template.rollout.loadFormat": "runai_streamer"},
+        "spec.template.rollout",
+        "loadFormat: auto",
+    ),
+    RefusedSchedule(
+        "kept in varying number",
+        {**KEPT, "spec.template.rollout.minReplicas": 1, "spec.template.rollout.maxReplicas": 2},
+        "spec.template.rollout",
+        "write replicas instead of minReplicas",
+    ),
+    RefusedSchedule(
+        "kept in a queue",
+        {**KEPT, "spec.template.rollout.queueName": "team"},
+        "spec.template.rollout.queueName",
+        "remove queueName",
+    ),
+    RefusedSchedule(
+        "kept adapters", {**KEPT, "spec.template.model": {"base": "Qwen/x"}}, "spec.template.model", "remove base"
+    ),
+    RefusedSchedule(
+        "kept beside code of a checkpoint",
+        {**KEPT, "spec.template.model": {"trustRemoteCode": True}},
+        "spec.template.model",
+        "trustRemoteCode, or spec.replicas",
+    ),
+    RefusedSchedule(
+        "kept within a budget", {**KEPT, "spec.budget": {"gpuHoursPerDay": "64"}}, "spec.budget", "remove budget"
+    ),
+    RefusedSchedule(
+        "kept for ever", {**KEPT, "spec.replicas.keep.idleSeconds": 90_000}, "spec.replicas.keep.idleSeconds", "86400"
+    ),
     RefusedSchedule(
         "too large",
         {"spec.template.datasets.0.excludeProblems": [f"{number:0>140}" for number in range(500)]},

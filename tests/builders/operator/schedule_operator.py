@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from evalrun_api import names
 from evalrun_cluster.client import Cluster, ExactClient
 from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE
-from evalrun_operator.observation.children import Key, Manifests
+from evalrun_operator.observation.children import Children, Key, Manifests
 from evalrun_operator.observation.watches import Watches
 from evalrun_operator.reconcilers.work_queue import WorkQueue
 from evalrun_operator.schedules.controller import ScheduleController
@@ -34,7 +34,9 @@ async def work(clock: Path) -> None:
 
     queue: WorkQueue[Key] = WorkQueue(lambda key: controller.work(key), 4, asyncio.get_running_loop().time)
     metrics = ScheduleMetrics(CollectorRegistry())
-    controller = ScheduleController(operator_settings(), Cluster(client), metrics, queue.wake, now)
+    controller = ScheduleController(
+        operator_settings(), Cluster(client), Children(lambda _: None), metrics, queue.wake, now
+    )
     schedules = Manifests(lambda manifest, gone: controller.saw(manifest, gone=gone), below=("template",))
     runs = Manifests(lambda manifest, gone: controller.saw_run(manifest, gone=gone))
     watches = Watches(client, [(EVAL_RUN, runs), (EVAL_SCHEDULE, schedules)], (), set())

@@ -20,7 +20,7 @@ from evalrun_operator.ledger_status import DatasetCounts, GateState, LedgerStatu
 from evalrun_operator.lifecycle.decision import Decision
 from evalrun_operator.lifecycle.reconcile import decide
 from evalrun_operator.observation.record_parser import belonging, parse_record
-from evalrun_operator.observation.records import Baseline, KueueWord, ObjectKey, Observed
+from evalrun_operator.observation.records import Baseline, KeptReplicas, KueueWord, ObjectKey, Observed
 from evalrun_operator.policies.admission import QueuePosition
 from evalrun_operator.policies.refusals import WriteFailure
 from evalrun_operator.policies.troubles import Trouble, trouble_of
@@ -89,6 +89,8 @@ class World:
     kueue: dict[str, KueueWord] = field(default_factory=dict)
     """Of objects that Kueue holds back what it says, by name."""
     missing_groups: frozenset[str] = frozenset()
+    kept: KeptReplicas | None = None
+    """The replicas of the run's schedule."""
     told_to_end: str = ""
     stopped_by_user: bool = False
     paused: bool = False
@@ -151,6 +153,7 @@ class World:
             missing_groups=self.missing_groups,
             write_failures=self.write_failures,
             judge_authority=self.judge_authority,
+            kept=self.kept,
             kueue={
                 str(item["metadata"].get("uid")): self.kueue[ref.name]
                 for ref, item in self.objects.items()

@@ -101,8 +101,13 @@ def test_a_real_run_is_progressing_until_it_is_healthy() -> None:
 WAITS = {ScheduleReason.STILL_RUNNING, ScheduleReason.BUDGET_SPENT}
 
 
-SUSPENDED = ScheduleCondition.SUSPENDED
-FALSE = [(kind, reason) for kind, some in SCHEDULE_REASONS.items() if kind is not SUSPENDED for reason in sorted(some)]
+SUSPENDED, REPLICAS_READY = ScheduleCondition.SUSPENDED, ScheduleCondition.REPLICAS_READY
+FALSE = [
+    (kind, reason)
+    for kind, some in SCHEDULE_REASONS.items()
+    if kind not in {SUSPENDED, REPLICAS_READY}
+    for reason in sorted(some)
+]
 
 
 @pytest.mark.parametrize(("kind", "reason"), FALSE)
@@ -113,6 +118,12 @@ def test_a_schedule_that_needs_somebody_is_degraded_and_one_that_waits_is_not(
     wanted = ("Healthy", "Started says why") if reason in WAITS else ("Degraded", f"{kind} says why")
     assert health("EvalSchedule", manifest_with({**fine, kind: ("False", reason)})) == wanted
     assert health("EvalSchedule", manifest_with({**fine, kind: ("Unknown", reason)}))[0] == "Healthy"
+
+
+def test_a_schedule_whose_replicas_start_or_leave_is_healthy() -> None:
+    fine = {one: ("True", "x") for one in ScheduleCondition if one is not SUSPENDED}
+    starting = {**fine, REPLICAS_READY: ("False", "ReplicasStarting")}
+    assert health("EvalSchedule", manifest_with(starting))[0] == "Healthy"
 
 
 def test_a_suspended_schedule_says_so_and_a_broken_one_stays_degraded() -> None:

@@ -14,6 +14,7 @@ from lightkube.config.models import User
 from prometheus_client import CollectorRegistry
 
 from evalrun_cluster.client import Cluster, ExactClient
+from evalrun_operator.observation.children import Children
 from evalrun_operator.schedules.controller import ScheduleController
 from evalrun_operator.schedules.metrics import ScheduleMetrics
 
@@ -42,7 +43,12 @@ async def test_a_listing_that_the_api_server_refuses_is_told_in_the_status_and_t
     client = ExactClient(CONFIG, field_manager="x", transport=httpx2.MockTransport(answer))
     async with client:
         controller = ScheduleController(
-            operator_settings(), Cluster(client), ScheduleMetrics(CollectorRegistry()), lambda *_: None, lambda: now
+            operator_settings(),
+            Cluster(client),
+            Children(lambda _: None),
+            ScheduleMetrics(CollectorRegistry()),
+            lambda *_: None,
+            lambda: now,
         )
         manifest = evalschedule().to_wire()
         manifest["metadata"]["resourceVersion"] = "1"
@@ -87,7 +93,12 @@ async def test_listing_job_that_waits_for_an_image_no_longer_named_is_replaced(
     client = ExactClient(CONFIG, field_manager="x", transport=httpx2.MockTransport(answer))
     async with client:
         controller = ScheduleController(
-            settings, Cluster(client), ScheduleMetrics(CollectorRegistry()), lambda *_: None, lambda: BEGIN
+            settings,
+            Cluster(client),
+            Children(lambda _: None),
+            ScheduleMetrics(CollectorRegistry()),
+            lambda *_: None,
+            lambda: BEGIN,
         )
         found = await controller._listing(evalschedule(), "list-1")
     assert (found is None, deletions) == (deleted, ["j"] if deleted else [])

@@ -30,6 +30,7 @@ from evalrun_api.v1alpha1 import (
 )
 from evalrun_cluster.client import Cluster, ExactClient
 from evalrun_cluster.errors import NameTakenError
+from evalrun_operator.observation.children import Children
 from evalrun_operator.schedules.controller import ScheduleController
 from evalrun_operator.schedules.metrics import ScheduleMetrics
 from evalrun_operator.schedules.objects import eval_run, run_name
@@ -157,7 +158,7 @@ async def test_run_that_somebody_made_before_under_the_schedules_next_name_is_no
     async with client:
         metrics = ScheduleMetrics(CollectorRegistry())
         controller = ScheduleController(
-            operator_settings(), Cluster(client), metrics, lambda key, _: None, lambda: BEGIN
+            operator_settings(), Cluster(client), Children(lambda _: None), metrics, lambda key, _: None, lambda: BEGIN
         )
         if not changes:
             assert await controller._make_run(wanted) == "first"
@@ -186,7 +187,12 @@ async def test_controller_run_of_another_namespace_is_not_the_schedules() -> Non
     async with client:
         metrics = ScheduleMetrics(CollectorRegistry())
         controller = ScheduleController(
-            operator_settings(), Cluster(client), metrics, lambda key, _: woken.append(key), lambda: BEGIN
+            operator_settings(),
+            Cluster(client),
+            Children(lambda _: None),
+            metrics,
+            lambda key, _: woken.append(key),
+            lambda: BEGIN,
         )
         controller.saw({**schedule.to_wire(), "metadata": {**schedule.metadata.to_wire(), "resourceVersion": "1"}})
         woken.clear()

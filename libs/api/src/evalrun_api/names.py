@@ -19,7 +19,7 @@ APPLIED_ANNOTATION: Final = f"{PREFIX}/applied"
 ATTEMPT_ANNOTATION: Final = f"{PREFIX}/attempt"
 """Number of the generator attempt, or of the one that a RayCluster was made for."""
 CLUSTER_ANNOTATION: Final = f"{PREFIX}/ray-cluster"
-"""On a RayJob: the RayCluster that it runs on."""
+"""On a RayJob, or on a Job that uses kept replicas: the RayCluster that it runs on."""
 HEAD_UID_ANNOTATION: Final = f"{PREFIX}/head-uid"
 """On a RayJob: the head pod that it was started on; a new head knows nothing of its actors and jobs."""
 RESTARTS_ANNOTATION: Final = f"{PREFIX}/restarts"
@@ -38,6 +38,10 @@ SCHEDULED_AT_ANNOTATION: Final = f"{PREFIX}/scheduled-at"
 """On a run: the time of the start that made it."""
 TRIGGER_ANNOTATION: Final = f"{PREFIX}/trigger"
 """On an EvalSchedule: any new value asks for a start at once."""
+KEPT_ANNOTATION: Final = f"{PREFIX}/kept-replicas"
+"""On a run: its replicas are those that its EvalSchedule keeps."""
+KEPT_LABEL: Final = f"{PREFIX}/kept-by"
+"""On the generator of such a run: the uid of the EvalSchedule, whose replicas it may reach."""
 FILLED_ANNOTATION: Final = f"{PREFIX}/filled-by"
 """On a Secret of the chart: who wrote its contents; the chart then renders none."""
 JUDGE_AUTHORITY_ANNOTATION: Final = f"{PREFIX}/judge-authority"
@@ -50,10 +54,14 @@ JUDGE: Final = "judge"
 SANDBOX: Final = "sandbox"
 GENERATOR: Final = "generator"
 RAY: Final = "ray"
+KEPT: Final = "kept"
+"""In the names of what a schedule's kept replicas are made of."""
 CHECKPOINT: Final = "checkpoint"
 """The init container of the Ray workers that fetches the model."""
 
 GRPC_PORT: Final = 50051
+RAY_PORT: Final = 6379
+"""Of the Ray head, for the nodes that join its cluster."""
 SANDBOX_PORT: Final = 8080
 METRICS_PORT: Final = 9090
 HEALTH_PORT: Final = 9091
@@ -134,6 +142,11 @@ def ray_cluster(run: str, uid: str, attempt: int) -> str:
     KubeRay mistakes a new cluster of the same name for the old one.
     """
     return f"{run}-{uid[:UID_DIGITS]}-ray-{attempt}"
+
+
+def kept_cluster(schedule: str, uid: str, number: int) -> str:
+    """Return the name of a RayCluster that a schedule keeps: KubeRay takes another one of the same name for it."""
+    return f"{schedule}-{uid[:UID_DIGITS]}-{KEPT}-{number}"
 
 
 def attempt_job(run: str, uid: str, attempt: int) -> str:

@@ -88,7 +88,12 @@ def generation_objects(context: ReconcileContext, generation: GenerationStep) ->
             workers = _workers(context, spec.rollout, name)
             desired.append(resources.ray_cluster(plan, spec.rollout, generation.cluster, workers))
     start, epoch = generation.start, int(context.now.timestamp())
-    if start is not None and spec.endpoints is not None:
+    replicas = context.observed.kept
+    if start is not None and replicas is not None and spec.rollout is not None:
+        desired.append(
+            resources.kept_generator_job(plan, spec.rollout, start.number, start.cluster, replicas.image, epoch)
+        )
+    elif start is not None and spec.endpoints is not None:
         desired.append(resources.generator_job(plan, spec.endpoints, start.number, epoch))
     elif start is not None:
         desired.append(resources.generator_ray_job(plan, start.number, start.cluster, start.head_uid, epoch))

@@ -10,7 +10,7 @@ from evalrun_operator.lifecycle.scaling_words import awaited_capacity, scaling
 from evalrun_operator.lifecycle.situation import ReconcileContext, cut_off, waiting_for
 from evalrun_operator.lifecycle.start_obstacles import stalled_words
 from evalrun_operator.lifecycle.status_report import End, Report, report_status
-from evalrun_operator.lifecycle.suspension import held_by_kueue
+from evalrun_operator.lifecycle.suspension import held_by_kueue, waits_for_turn
 from evalrun_operator.policies.generation import Circumstances, GenerationStep, newest_attempt, next_generation, release
 from evalrun_runtime.backoff import backoff_seconds
 
@@ -44,7 +44,7 @@ def advance(context: ReconcileContext) -> Decision:
         waiting_for=waits,
         awaited_capacity=awaited_capacity(context),
         generation=generation,
-        queued=held_by_kueue(context),
+        queued=held_by_kueue(context) or waits_for_turn(context),
         stalled=stalled_words(context, waits),
         scaling=scaling(context),
     )
@@ -65,7 +65,7 @@ def _circumstances(context: ReconcileContext, waits: str) -> Circumstances:
     settings = context.settings
     return Circumstances(
         run=context.plan.run.name,
-        on_ray=context.run.spec.rollout is not None,
+        on_ray=context.run.spec.rollout is not None and context.observed.kept is None,
         observed=context.observed,
         attempts=context.before.attempts,
         failed=generated is not None and generated.reason == Reason.ATTEMPT_FAILED,

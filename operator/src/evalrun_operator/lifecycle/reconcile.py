@@ -53,6 +53,7 @@ def decide(run: EvalRun, observed: Observed, settings: OperatorSettings, now: da
         weights_on_claim=has_weights_on_claim(before.settings),
         tls_unless_disabled=has_tls_unless_disabled(before.settings),
         leaves_lost_nodes=leaves_lost_nodes(before.settings),
+        kept_by="" if observed.kept is None else observed.kept.schedule_uid,
     )  # fmt: skip
     if plan.tls and plan.new_tokens is not None and run.spec.tls_secret_refs is None:
         plan = replace(plan, new_tokens=tokens.with_certificates(new_certificates(plan.run, fresh_token)))

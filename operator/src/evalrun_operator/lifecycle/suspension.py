@@ -1,4 +1,4 @@
-"""A run that is suspended, goes on, or is held back by Kueue. Pure."""
+"""A run that is suspended, goes on, or is held back by Kueue or for kept replicas. Pure."""
 
 from evalrun_api import names
 from evalrun_api.v1alpha1 import Reason
@@ -78,3 +78,11 @@ def held_by_kueue(context: ReconcileContext) -> RunText | None:
         message = f"Kueue holds {name} back until LocalQueue {queue} has quota: {why}. No deadline runs meanwhile."
         return RunText("False", Reason.WAITING_FOR_QUOTA, message)
     return None
+
+
+def waits_for_turn(context: ReconcileContext) -> RunText | None:
+    """Return the text for a run that waits for its schedule's replicas; None if it does not."""
+    kept = context.observed.kept
+    if kept is None or kept.cluster or waiting_for(context):
+        return None
+    return RunText("False", Reason.WAITING_FOR_REPLICAS, f"{kept.message} No deadline runs meanwhile.")

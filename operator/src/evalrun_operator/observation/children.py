@@ -19,18 +19,27 @@ RunUid = tuple[str, str]
 """Namespace and uid of an EvalRun: objects of another namespace are never its own, whatever their labels say."""
 Known = tuple[RunUid, ObjectKey, Key, str]
 """An object of a run: whose it is, its name, which run to wake, and its own uid."""
+OF_SCHEDULE = "EvalSchedule/"
+"""Before a schedule's name in such a key: its kept replicas are told of to the schedule."""
 
 
 class Children:
-    """Observed objects of all runs, by run.
+    """Observed objects of all runs, by run, and of the replicas that schedules keep, by schedule.
 
     Args:
         wake: called with the key of a run whose objects have changed.
         skipped: called with the kind of an object that cannot be read.
+        wake_schedule: called with the key of a schedule whose kept replicas have changed.
     """
 
-    def __init__(self, wake: Callable[[Key], None], skipped: Callable[[str], None] = lambda _: None) -> None:
-        self._wake = wake
+    def __init__(
+        self,
+        wake: Callable[[Key], None],
+        skipped: Callable[[str], None] = lambda _: None,
+        wake_schedule: Callable[[Key], None] = lambda _: None,
+    ) -> None:
+        self._wake_run = wake
+        self._wake_schedule = wake_schedule
         self._skipped = skipped
         self._by_run: dict[RunUid, dict[ObjectKey, ObservedObject]] = {}
         self._named: set[tuple[str, ObjectKey]] = set()
@@ -47,7 +56,8 @@ class Children:
         """Store the state of an object. An unreadable object is skipped, logged and counted."""
         metadata = manifest["metadata"]
         namespace, labels = metadata["namespace"], metadata.get("labels") or {}
-        run, key = (namespace, labels.get(names.RUN_UID_LABEL, "")), (namespace, labels.get(names.RUN_LABEL, ""))
+        schedule = f"{OF_SCHEDULE}{labels.get(names.SCHEDULE_LABEL, '')}"
+        run, key = (namespace, labels.get(names.RUN_UID_LABEL, "")), (namespace, labels.get(names.RUN_LABEL, schedule))
         try:
             seen = parse_record(manifest)
         except UnreadableObjectError as error:
@@ -68,6 +78,13 @@ class Children:
             self._wake(key)
         if not objects:
             self._by_run.pop(run, None)
+
+    def _wake(self, key: Key) -> None:
+        namespace, name = key
+        if name.startswith(OF_SCHEDULE):
+            self._wake_schedule((namespace, name.removeprefix(OF_SCHEDULE)))
+        else:
+            self._wake_run(key)
 
     def _skip(self, namespace: str, ref: ObjectKey, error: UnreadableObjectError) -> None:
         self._skipped(ref.kind)

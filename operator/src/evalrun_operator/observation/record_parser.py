@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from evalrun_api import names
-from evalrun_cluster.kinds import EVAL_RUN
+from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE
 from evalrun_operator.observation.records import (
     Attempt,
     Claim,
@@ -33,6 +33,8 @@ MAX_DIGITS = 9
 """Of the counts in our annotations."""
 CRASHES = 3
 """Restarts after which a container that is up, but not ready, counts as one that crashes again and again."""
+OWNERS = frozenset({EVAL_RUN.kind, EVAL_SCHEDULE.kind})
+"""A schedule's kept replicas carry its uid where a run's objects carry the run's."""
 ASLEEP = "ScalingDisabled"
 """Reason of a HorizontalPodAutoscaler whose Deployment was set to 0 replicas: nothing is wrong."""
 
@@ -65,7 +67,7 @@ def _parse_record(manifest: Manifest) -> ObservedObject:
     return ObservedObject(
         ref=ObjectKey(kind, name),
         uid=str(metadata.get("uid", "")),
-        owned=(controller is not None and (controller.kind, controller.uid) == (EVAL_RUN.kind, uid))
+        owned=(controller is not None and controller.kind in OWNERS and controller.uid == uid)
         or (kind == "PersistentVolumeClaim" and name == names.ledger_claim(run, uid)),
         component=str(labels.get(names.COMPONENT_LABEL, "")),
         applied=str(annotations.get(names.APPLIED_ANNOTATION, "")),
@@ -168,12 +170,14 @@ def _job(manifest: Manifest) -> Attempt:
     conditions = {
         condition.get("type"): condition for condition in (manifest.get("status") or {}).get("conditions") or ()
     }
+    annotations = manifest.get("metadata", {}).get("annotations") or {}
+    cluster = str(annotations.get(names.CLUSTER_ANNOTATION, ""))
     for kind, outcome in (("Complete", "succeeded"), ("Failed", "failed")):
         condition = conditions.get(kind)
         if condition is not None and _holds(condition):
             message = f"{condition.get('reason', '')}: {condition.get('message', '')}".strip(": ")
-            return Attempt(outcome, message, _time(condition.get("lastTransitionTime")), "", "")
-    return Attempt("running", "", None, "", "", suspended=bool((manifest.get("spec") or {}).get("suspend")))
+            return Attempt(outcome, message, _time(condition.get("lastTransitionTime")), cluster, "")
+    return Attempt("running", "", None, cluster, "", suspended=bool((manifest.get("spec") or {}).get("suspend")))
 
 
 def _ray_job(manifest: Manifest) -> Attempt:

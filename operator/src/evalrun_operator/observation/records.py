@@ -40,7 +40,8 @@ class ObservedObject:
     ref: ObjectKey
     uid: str
     owned: bool
-    """The EvalRun controls it directly, or it is the ledger's claim: the operator's own work, not a controller's."""
+    """The EvalRun, or the EvalSchedule of kept replicas, controls it directly, or it is the ledger's claim: the
+    operator's own work, not a controller's."""
     component: str
     applied: str
     """The digest that it was applied with."""
@@ -100,6 +101,7 @@ class Attempt:
     message: str
     finished_at: datetime | None
     cluster: str
+    """Of a RayJob, and of a Job that uses kept replicas; empty in simple mode."""
     head_uid: str
     """Value of `head_life` of the head that it was submitted to."""
     suspended: bool = False
@@ -183,6 +185,18 @@ class KueueWord:
     """Whether waiting is enough: it is admitted once there is quota."""
 
 
+@dataclass(frozen=True, slots=True)
+class KeptReplicas:
+    """The replicas of a run that are its EvalSchedule's."""
+
+    schedule_uid: str
+    cluster: str
+    """The RayCluster, while it is this run's turn; empty while it is not."""
+    image: str
+    message: str
+    """What it waits for, while it is not its turn."""
+
+
 @dataclass(frozen=True)
 class Observed:
     """Everything that one reconciliation knows about a run."""
@@ -210,6 +224,8 @@ class Observed:
     """Of the chart's judge, where the run uses it by a certificate of ours; None where it cannot be read now, too."""
     ledger_error: str = ""
     """Error of the aggregator's, or on the way to it, although its pod is ready; empty where there is none."""
+    kept: KeptReplicas | None = None
+    """None where the run starts its own replicas, or needs none."""
     write_failures: Sequence[WriteFailure] | None = None
     """Of the last reconciliation that told of its writes in the condition Applied; None where this operator has made
     none yet, and the condition is another operator's."""

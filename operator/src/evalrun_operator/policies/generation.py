@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from evalrun_api import names
 from evalrun_api.v1alpha1 import Reason
-from evalrun_operator.observation.records import Attempt, Observed, ObservedCluster, ObservedObject, Pod
+from evalrun_operator.observation.records import Attempt, KeptReplicas, Observed, ObservedCluster, ObservedObject, Pod
 from evalrun_operator.policies.condition_text import RunText
 from evalrun_operator.policies.start import NO_KUBERAY, RAY_KINDS
 from evalrun_operator.policies.stuck_pods import abandoned_pods, stuck_pods
@@ -30,6 +30,7 @@ class NewAttempt:
 
     number: int
     cluster: str = ""
+    """Empty in simple mode."""
     head_uid: str = ""
 
 
@@ -56,6 +57,7 @@ class Circumstances:
 
     run: str
     on_ray: bool
+    """It has a RayCluster of its own."""
     observed: Observed
     attempts: int
     """Attempts that the status knows of."""
@@ -66,6 +68,11 @@ class Circumstances:
     """Reason why the run cannot start its generation; empty if it can."""
     now: datetime
     backoff: Callable[[int], timedelta]
+
+    @property
+    def kept(self) -> KeptReplicas | None:
+        """The replicas of the run's schedule, where it uses those."""
+        return self.observed.kept
 
 
 NO_CLUSTER = RunText("True", Reason.NO_CLUSTER_NEEDED, "Simple mode: the endpoints serve already.")
@@ -147,6 +154,8 @@ def _not_to_blame(given: Circumstances, number: int, current: ObservedObject) ->
     if not isinstance(attempt, Attempt) or (given.failed and given.attempts == number):
         return ""
     pods = [(seen, pod) for seen, pod in given.observed.pods(names.GENERATOR) if _belongs_to(seen, current)]
+    if given.kept is not None and attempt.outcome == "running" and attempt.cluster not in ("", given.kept.cluster):
+        return f"RayCluster {attempt.cluster}, which the schedule kept, is no longer there for attempt {number}"
     if attempt.outcome == "running" and (lost := {seen.uid for seen in abandoned_pods(given.observed, given.now)}):
         nodes = [pod.node for seen, pod in pods if seen.uid in lost]
         return f"Node {nodes[0]} of attempt {number} is lost" if nodes else ""
@@ -262,20 +271,23 @@ def _starting(
         served = not RAY_KINDS & observed.missing_kinds
         made = number if gone and served and not delete else None
         return GenerationStep(attempts=number, cluster_ready=ready, generated=waiting, cluster=made, delete=delete)
-    head = ""
+    if given.kept is not None and not given.kept.cluster:
+        said = RunText("False", Reason.WAITING_FOR_CLUSTER, given.kept.message)
+        return GenerationStep(attempts=number, cluster_ready=ready, generated=said, delete=delete)
+    name, head = "" if given.kept is None else given.kept.cluster, ""
     if cluster is not None:
-        heads = _heads(observed, cluster)
+        heads = living_heads(observed, cluster)
         usable = isinstance(cluster.detail, ObservedCluster) and cluster.detail.usable
         if not usable or len(heads) != 1:
             return GenerationStep(attempts=number, cluster_ready=ready, generated=waiting, cluster=kept, delete=delete)
-        head = head_life(heads[0])
+        name, head = cluster.ref.name, head_life(heads[0])
     said = RunText("False", Reason.GENERATING, f"Attempt {number} starts.")
     if leaving or delete:
         stuck = stuck_pods(observed, given.now, names.GENERATOR)
         message = f"An earlier attempt is being ended. {stuck}".strip()
         said = RunText("False", Reason.GENERATING, message)
         return GenerationStep(attempts=given.attempts, cluster_ready=ready, generated=said, cluster=kept, delete=delete)
-    start = NewAttempt(number, "" if cluster is None else cluster.ref.name, head)
+    start = NewAttempt(number, name, head)
     return GenerationStep(attempts=number, cluster_ready=ready, generated=said, cluster=kept, start=start)
 
 
@@ -292,7 +304,7 @@ def _lost(given: Circumstances, current: ObservedObject | None, cluster: Observe
         return ""
     if cluster is None or cluster.ref.name != attempt.cluster:
         return f"RayCluster {attempt.cluster} is gone"
-    heads = _heads(given.observed, cluster)
+    heads = living_heads(given.observed, cluster)
     if len(heads) != 1 or not isinstance(cluster.detail, ObservedCluster) or cluster.detail.suspended:
         return ""
     uid, _, restarts = attempt.head_uid.partition("/")
@@ -328,7 +340,8 @@ def _taken_away(given: Circumstances, number: int, current: ObservedObject | Non
     )
 
 
-def _heads(observed: Observed, cluster: ObservedObject) -> list[ObservedObject]:
+def living_heads(observed: Observed, cluster: ObservedObject) -> list[ObservedObject]:
+    """Return the head pods of a RayCluster that neither have ended nor are on their way out."""
     return [
         seen
         for seen, pod in observed.pods(names.RAY)
@@ -337,6 +350,10 @@ def _heads(observed: Observed, cluster: ObservedObject) -> list[ObservedObject]:
 
 
 def _cluster_said(given: Circumstances, cluster: ObservedObject | None) -> RunText:
+    if given.kept is not None and not given.kept.cluster:
+        return RunText("False", Reason.CLUSTER_PENDING, given.kept.message)
+    if given.kept is not None:
+        return RunText("True", Reason.CLUSTER_PROVISIONED, f"It has its turn on RayCluster {given.kept.cluster}.")
     if not given.on_ray:
         return NO_CLUSTER
     if given.observed.missing_kinds & RAY_KINDS:

@@ -21,6 +21,7 @@ from evalrun_operator.lifecycle.situation import holds_queue_position, identity_
 from evalrun_operator.lifecycle.status_report import events_of, with_applied
 from evalrun_operator.metrics import OperatorMetrics, subject_of
 from evalrun_operator.observation.children import Children, Key
+from evalrun_operator.observation.records import KeptReplicas
 from evalrun_operator.policies.refusals import WriteFailure, applied_text
 from evalrun_operator.reconcilers.known_runs import KnownRuns
 from evalrun_operator.reconcilers.observer import Observer
@@ -50,6 +51,7 @@ class Controller(Reconciler):
         wake: has a run worked on after a delay in seconds, or `FIRST`.
         now: the time, with its zone.
         clock: seconds that only grow.
+        turns: tells a run whether it has its turn on the replicas that its schedule keeps.
         new_token: makes a random token.
     """
 
@@ -63,6 +65,7 @@ class Controller(Reconciler):
         wake: Callable[[Key, float], None],
         now: Callable[[], datetime],
         clock: Callable[[], float] = time.monotonic,
+        turns: Callable[[EvalRun, Object], KeptReplicas | None] = lambda _run, _manifest: None,
         new_token: Callable[[], str] = lambda: secrets.token_urlsafe(32),
     ) -> None:
         runs = KnownRuns()
@@ -71,6 +74,7 @@ class Controller(Reconciler):
         self._observer = Observer(settings, cluster, children, aggregators, clock)
         self._metrics = metrics
         self._clock = clock
+        self._turns = turns
         self._new_token = new_token
         self._positions = QueuePositions(settings.max_active_runs, runs.contenders(), lambda key: wake(key, FIRST))
         self._shown: dict[str, float] = {}
@@ -101,6 +105,8 @@ class Controller(Reconciler):
         observed = replace(
             observed, place=self._positions.of(identity.uid), write_failures=self._write_failures.get(identity.uid)
         )
+        if not observed.of_kind("RayCluster"):  # it began with replicas of its own
+            observed = replace(observed, kept=self._turns(run, manifest))
         now = self._now()
         try:
             decision = decide(run, observed, self._settings, now, self._new_token())

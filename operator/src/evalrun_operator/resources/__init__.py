@@ -5,7 +5,7 @@ No clock, no I/O, no decision about when: `reconcile` says which of them a run n
 
 from evalrun_operator.resources.aggregator import aggregator_service, aggregator_stateful_set, ledger_claim
 from evalrun_operator.resources.autoscaling import autoscaler
-from evalrun_operator.resources.generator import generator_job, generator_ray_job
+from evalrun_operator.resources.generator import generator_job, generator_ray_job, kept_generator_job
 from evalrun_operator.resources.judge import judge_deployment, judge_disruption_budget, judge_service
 from evalrun_operator.resources.network import network_policies
 from evalrun_operator.resources.plan import RunPlan
@@ -24,6 +24,7 @@ __all__ = [
     "judge_disruption_budget",
     "judge_service",
     "judge_tls_secret",
+    "kept_generator_job",
     "ledger_claim",
     "network_policies",
     "order_config_map",

@@ -3,14 +3,17 @@
 from collections.abc import Sequence
 
 from evalrun_api import names
-from evalrun_api.v1alpha1 import Endpoint
+from evalrun_api.v1alpha1 import Endpoint, Rollout
 from evalrun_cluster.objects import Object
 from evalrun_operator.resources.plan import RunPlan
 from evalrun_operator.resources.pods import (
     METRICS,
+    ORDER_MOUNT,
+    claim_volumes,
     container,
     held_tokens,
     metrics_flags,
+    order_volume,
     pod_spec,
     pod_template,
     resources_of,
@@ -18,7 +21,22 @@ from evalrun_operator.resources.pods import (
     service_account,
     tracing_env,
 )
-from evalrun_operator.resources.ray_cluster import fetched_adapter, fetched_model, with_queue
+from evalrun_operator.resources.ray_cluster import (
+    ENGINE_ENV,
+    SCRATCH_DISK,
+    SCRATCH_MOUNT,
+    fetched_adapter,
+    fetched_model,
+    head_resources,
+    with_queue,
+)
+from evalrun_operator.resources.ray_cluster import USER as RAY_USER
+
+MOVED_PODS: Object = {
+    "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+}
+"""A pod that the cluster moves is no failure: another one goes on."""
+RAY_TOKEN_KEY = "auth_token"  # noqa: S105 - a key of KubeRay's Secret, which has the RayCluster's name
 
 
 def ledger_address(plan: RunPlan) -> str:
@@ -75,9 +93,7 @@ def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int, ep
         {names.ATTEMPT_ANNOTATION: str(attempt)},
         spec={
             "backoffLimit": 0,  # attempts are counted here, not by the Job
-            "podFailurePolicy": {
-                "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
-            },
+            "podFailurePolicy": MOVED_PODS,
             "template": pod_template(
                 plan,
                 "generator",
@@ -86,6 +102,65 @@ def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int, ep
         },
     )
     return with_queue(job, plan.spec.queue_name)
+
+
+def kept_generator_job(plan: RunPlan, rollout: Rollout, attempt: int, cluster: str, image: str, epoch: int) -> Object:
+    """Return the Job of an attempt on kept replicas: a Ray node without resources, which joins the schedule's cluster.
+
+    A RayJob runs on the head, which would have to be given each run's token and certificate. Here they are in the
+    run's own pod, and the replicas' pods hold none.
+
+    Args:
+        plan: of the run.
+        rollout: of its spec.
+        attempt: its number.
+        cluster: the RayCluster, whose turn the run has.
+        image: of the RayCluster: Ray takes no node of another version.
+        epoch: of the start.
+    """
+    tokens = held_tokens(
+        plan,
+        {"EVALRUN_GENERATOR_LEDGER_TOKEN": names.LEDGER_TOKEN},
+        component=names.GENERATOR,
+        tls=("EVALRUN_GENERATOR_LEDGER_TLS_FOLDER",),
+    )
+    ray_token = [secret_env("RAY_AUTH_TOKEN", cluster, RAY_TOKEN_KEY), {"name": "RAY_AUTH_MODE", "value": "token"}]
+    volumes, mounts = claim_volumes([plan.spec.model.path])
+    main = container(
+        plan,
+        names.GENERATOR,
+        image,
+        resources=head_resources(plan, rollout),
+        command=["python", "-m", "evalrun_generator.rollout"],
+        args=[
+            f"--work-order={names.ORDER_DIRECTORY}/{names.ORDER_FILE}",
+            f"--ledger={ledger_address(plan)}", f"--worker-id={plan.run.name}", *epoch_flags(plan, epoch),
+            f"--ray-join={names.service_host(f'{cluster}-head-svc', plan.run.namespace)}:{names.RAY_PORT}",
+            f"--model-folder={names.local_path(plan.spec.model.path)}",
+            # The turn ends with this pod, whatever ends it: the replicas themselves are the schedule's.
+            f"--keep-replicas={names.KEPT}", "--end-replicas", "--log-format=json",
+        ],
+        mounts=[ORDER_MOUNT, SCRATCH_MOUNT, *tokens.mounts, *mounts],
+        env=[
+            *ENGINE_ENV, *tokens.env, *(ray_token if plan.settings.ray_auth == "token" else []), *tracing_env(plan),
+        ],
+    )  # fmt: skip
+    scratch = {"name": SCRATCH_MOUNT["name"], "emptyDir": {"sizeLimit": SCRATCH_DISK}}
+    pod = pod_spec(
+        plan, [main], [order_volume(plan), scratch, *tokens.volumes, *volumes], user=RAY_USER, scratch=SCRATCH_DISK,
+        restartPolicy="Never", **service_account(plan),
+    )  # fmt: skip
+    return plan.made(
+        "Job",
+        names.attempt_job(plan.run.name, plan.run.uid, attempt),
+        names.GENERATOR,
+        {names.ATTEMPT_ANNOTATION: str(attempt), names.CLUSTER_ANNOTATION: cluster},
+        spec={
+            "backoffLimit": 0,
+            "podFailurePolicy": MOVED_PODS,
+            "template": pod_template(plan, "generator", pod, metrics=False),
+        },
+    )
 
 
 def generator_ray_job(plan: RunPlan, attempt: int, cluster: str, head_uid: str, epoch: int = 0) -> Object:

@@ -29,7 +29,8 @@ OTLP_PORT = 4317
 def network_policies(plan: RunPlan) -> list[Object]:
     """Return the policies of all parts that the run has."""
     judge = [_gateway(plan), _sandbox(plan)] if plan.spec.own_judge is not None else []
-    generator = _ray(plan) if plan.spec.rollout is not None else _generator(plan)
+    own_replicas = plan.spec.rollout is not None and not plan.kept_by
+    generator = _ray(plan) if own_replicas else _generator(plan)
     return [_aggregator(plan), generator, *judge]
 
 
@@ -53,7 +54,29 @@ def _aggregator(plan: RunPlan) -> Object:
 
 
 def _generator(plan: RunPlan) -> Object:
-    return _policy(plan, names.GENERATOR, [], outside(plan.settings, "generator"))
+    """Beside kept replicas it is a node of their Ray cluster, whose other nodes call it."""
+    kept = {"matchLabels": {names.RUN_UID_LABEL: plan.kept_by, names.COMPONENT_LABEL: names.RAY}}
+    ingress = [{"from": [{"podSelector": kept}]}] if plan.kept_by else []
+    return _policy(plan, names.GENERATOR, ingress, outside(plan.settings, "generator"), scraped=not plan.kept_by)
+
+
+def kept_replicas_policy(plan: RunPlan) -> Object:
+    """Return the policy of a schedule's kept replicas: its runs' generators are nodes of their Ray cluster."""
+    generators = {"matchLabels": {names.KEPT_LABEL: plan.run.uid, names.COMPONENT_LABEL: names.GENERATOR}}
+    return plan.made(
+        "NetworkPolicy",
+        names.component(plan.run.name, names.KEPT),
+        names.RAY,
+        spec={
+            "podSelector": {"matchLabels": plan.selector(names.RAY)},
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": [
+                {"from": [_pods(plan, names.RAY), {"podSelector": generators}]},
+                {"from": [ANY_POD], "ports": [_port(RAY_DASHBOARD_PORT)]},
+            ],
+            "egress": outside(plan.settings, "rayHead", "rayWorkers"),
+        },
+    )
 
 
 def _ray(plan: RunPlan) -> Object:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from evalrun_api import names
-from evalrun_api.v1alpha1 import API_VERSION, KIND, EvalRunSpec, Gate, JudgeReference, Part, Placement
+from evalrun_api.v1alpha1 import API_VERSION, KIND, SCHEDULE_KIND, EvalRunSpec, Gate, JudgeReference, Part, Placement
 from evalrun_cluster.kinds import KINDS, SECRET
 from evalrun_cluster.objects import Object, RunIdentity
 from evalrun_operator.resources.changes import stamped
@@ -38,6 +38,10 @@ class RunPlan:
     """Fingerprint of the authority of the chart's judge; empty where the run has another judge, or it is not known."""
     new_judge_certificate: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Files for the Secret with the run's certificate for that judge, where it has to be made."""
+    of_schedule: bool = False
+    """Whether the objects are kept replicas: `run` is then the EvalSchedule that owns them."""
+    kept_by: str = ""
+    """Uid of the EvalSchedule whose replicas the run uses; empty where it starts its own."""
 
     def baseline_of(self, gate: Gate) -> str | None:
         """Return the URL of a gate's baseline; None where it compares with an anchor."""
@@ -93,10 +97,13 @@ class RunPlan:
 
     def labels(self, component: str) -> dict[str, str]:
         """Return the labels of a component's objects and pods."""
+        owner = {names.SCHEDULE_LABEL if self.of_schedule else names.RUN_LABEL: self.run.name}
+        kept = {names.KEPT_LABEL: self.kept_by} if self.kept_by and component == names.GENERATOR else {}
         return {
             "app.kubernetes.io/name": "evalrun",
             "app.kubernetes.io/managed-by": names.FIELD_MANAGER,
-            names.RUN_LABEL: self.run.name,
+            **owner,
+            **kept,
             **self.selector(component),
         }
 
@@ -113,7 +120,7 @@ class RunPlan:
             "namespace": self.run.namespace,
             "labels": self.labels(component),
             "annotations": dict(annotations or {}),
-            "ownerReferences": [owner_reference(self.run)],
+            "ownerReferences": [owner_reference(self.run, SCHEDULE_KIND if self.of_schedule else KIND)],
         }
         known = SECRET if kind == SECRET.kind else KINDS[kind]
         return stamped({"apiVersion": known.api_version, "kind": kind, "metadata": metadata, **fields})
@@ -128,15 +135,16 @@ def dataset_files(dataset: Object) -> Iterator[tuple[Object, str, str]]:
         yield dataset["grader"], "path", dataset["grader"]["path"]
 
 
-def owner_reference(run: RunIdentity) -> Object:
-    """Return the reference that makes the garbage collector delete an object with its run."""
+def owner_reference(run: RunIdentity, kind: str) -> Object:
+    """Return the reference that makes the garbage collector delete an object with its owner."""
     return {
         "apiVersion": API_VERSION,
-        "kind": KIND,
+        "kind": kind,
         "name": run.name,
         "uid": run.uid,
         "controller": True,
-        "blockOwnerDeletion": True,
+        # OwnerReferencesPermissionEnforcement would ask for a right on the schedule's finalizers.
+        **({"blockOwnerDeletion": True} if kind == KIND else {}),
     }
 
 

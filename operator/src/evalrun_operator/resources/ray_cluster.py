@@ -1,5 +1,7 @@
 """The RayCluster that hosts the replicas: a head without GPU, which also runs the generator, and GPU workers."""
 
+from collections.abc import Sequence
+
 from evalrun_api import names
 from evalrun_api.v1alpha1 import Rollout
 from evalrun_cluster.objects import Object
@@ -32,6 +34,8 @@ CACHED_CHECKPOINTS = f"{CACHE}/checkpoints"
 DISK = "ephemeral-storage"
 SCRATCH_DISK = "16Gi"
 """For logs, compilers' caches and the objects that Ray spills, where no weights lie on the pod's own disk."""
+KEPT_GRACE_SECONDS = 5
+"""An engine that is told to end has nothing to bring to an end: its GPUs are to be free within ten seconds."""
 CHECKPOINT_DIRECTORY = f"{HOME}/checkpoint"
 ADAPTER_DIRECTORY = f"{HOME}/adapter"
 ENGINE_ENV = [
@@ -78,6 +82,48 @@ def ray_cluster(plan: RunPlan, rollout: Rollout, attempt: int, workers: Workers)
     }
     name = names.ray_cluster(plan.run.name, plan.run.uid, attempt)
     return with_queue(plan.made("RayCluster", name, names.RAY, annotations, spec=spec), rollout.queue_name)
+
+
+def kept_ray_cluster(plan: RunPlan, rollout: Rollout, number: int, claims: Sequence[str]) -> Object:
+    """Return the RayCluster that a schedule keeps: that of a run, without what is a run's own.
+
+    Its pods hold neither tokens nor a run configuration. The generators come in pods of their own and join it.
+
+    Args:
+        plan: of the schedule.
+        rollout: of its template.
+        number: of the RayCluster.
+        claims: URLs on the volumes that hold checkpoints.
+    """
+    count = rollout.worker_pods(rollout.initial_replicas)
+    grace = {"terminationGracePeriodSeconds": KEPT_GRACE_SECONDS}
+    head = _pod(plan, rollout, "ray-head", head_resources(plan, rollout), NO_TOKENS, claims, **grace)
+    worker = _pod(
+        plan, rollout, "ray-worker", worker_resources(plan, rollout), NO_TOKENS, claims, restartPolicy="Never", **grace
+    )
+    spec: Object = {
+        "rayVersion": plan.settings.ray_version,
+        "enableInTreeAutoscaling": False,
+        **_authentication(plan),
+        "headGroupSpec": {
+            "rayStartParams": {"num-cpus": "0"},
+            "template": pod_template(plan, "rayHead", head, metrics=False),
+        },
+        "workerGroupSpecs": [
+            {
+                "groupName": "gpu",
+                "replicas": count,
+                "minReplicas": count,
+                "maxReplicas": count,
+                "rayStartParams": {
+                    "num-cpus": str(worker_cpus(rollout)),
+                    "num-gpus": str(rollout.gpus_per_node),
+                },
+                "template": pod_template(plan, "rayWorkers", worker, metrics=False),
+            }
+        ],
+    }
+    return plan.made("RayCluster", names.kept_cluster(plan.run.name, plan.run.uid, number), names.RAY, spec=spec)
 
 
 def _authentication(plan: RunPlan) -> Object:
@@ -132,15 +178,23 @@ def worker_disk(plan: RunPlan, rollout: Rollout) -> str:
 
 
 def _head(plan: RunPlan, rollout: Rollout) -> Object:
-    amounts = {"cpu": plan.settings.head_cpu, "memory": plan.settings.head_memory, DISK: SCRATCH_DISK}
     tokens = held_tokens(
         plan,
         {"EVALRUN_GENERATOR_LEDGER_TOKEN": names.LEDGER_TOKEN},
         component=names.GENERATOR,
         tls=("EVALRUN_GENERATOR_LEDGER_TLS_FOLDER",),
     )
-    resources = resources_of(rollout.head_resources, default={"requests": amounts, "limits": amounts})
-    return _pod(plan, rollout, "ray-head", resources, tokens)
+    return _pod(plan, rollout, "ray-head", head_resources(plan, rollout), tokens, _run_claims(plan))
+
+
+def head_resources(plan: RunPlan, rollout: Rollout) -> Object:
+    """Return the resources of the Ray head, and of a generator beside kept replicas, which does the same work."""
+    amounts = {"cpu": plan.settings.head_cpu, "memory": plan.settings.head_memory, DISK: SCRATCH_DISK}
+    return resources_of(rollout.head_resources, default={"requests": amounts, "limits": amounts})
+
+
+def _run_claims(plan: RunPlan) -> list[str | None]:
+    return [plan.spec.model.path, plan.spec.model.adapter]
 
 
 def _worker(plan: RunPlan, rollout: Rollout) -> Object:
@@ -153,7 +207,7 @@ def _worker(plan: RunPlan, rollout: Rollout) -> Object:
         if _caches_checkpoints(plan):
             fetched = ["--cache", CACHED_CHECKPOINTS, *fetched]
         fields["initContainers"] = [_fetch(plan, rollout, fetched)]
-    return _pod(plan, rollout, "ray-worker", worker_resources(plan, rollout), NO_TOKENS, **fields)
+    return _pod(plan, rollout, "ray-worker", worker_resources(plan, rollout), NO_TOKENS, _run_claims(plan), **fields)
 
 
 def gpu_resource(plan: RunPlan, rollout: Rollout) -> str:
@@ -226,8 +280,17 @@ def _cache(plan: RunPlan) -> tuple[str, list[Object], list[Object]]:
     return CACHE, [volume], [CACHE_MOUNT]
 
 
-def _pod(plan: RunPlan, rollout: Rollout, name: str, resources: Object, tokens: HeldTokens, **fields: object) -> Object:
-    volumes, mounts = claim_volumes([plan.spec.model.path, plan.spec.model.adapter])
+def _pod(
+    plan: RunPlan,
+    rollout: Rollout,
+    name: str,
+    resources: Object,
+    tokens: HeldTokens,
+    claims: Sequence[str | None],
+    **fields: object,
+) -> Object:
+    volumes, mounts = claim_volumes(claims)
+    order = ([], []) if plan.of_schedule else ([ORDER_MOUNT], [order_volume(plan)])
     hub = plan.spec.model.token_secret_ref
     secrets = [] if hub is None else [secret_env("HF_TOKEN", hub.name, hub.key)]
     hub_home, cache_volumes, cache_mounts = _cache(plan)
@@ -236,11 +299,11 @@ def _pod(plan: RunPlan, rollout: Rollout, name: str, resources: Object, tokens: 
         name,
         ray_image(plan, rollout),
         resources=resources,
-        mounts=[ORDER_MOUNT, SCRATCH_MOUNT, *tokens.mounts, *cache_mounts, *mounts],
+        mounts=[*order[0], SCRATCH_MOUNT, *tokens.mounts, *cache_mounts, *mounts],
         env=[*ENGINE_ENV, {"name": "HF_HOME", "value": hub_home}, *secrets, *tokens.env, *tracing_env(plan)],
     )
     disk = resources.get("limits", {}).get(DISK, SCRATCH_DISK)
     scratch = {"name": "scratch", "emptyDir": {"sizeLimit": disk}}
-    all_volumes = [order_volume(plan), scratch, *tokens.volumes, *cache_volumes, *volumes]
+    all_volumes = [*order[1], scratch, *tokens.volumes, *cache_volumes, *volumes]
     spec = pod_spec(plan, [main], all_volumes, user=USER, scratch=disk, **service_account(plan))
     return {**spec, **fields}

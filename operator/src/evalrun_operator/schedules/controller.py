@@ -13,17 +13,27 @@ from evalrun_cluster.client import Cluster, refuse_foreign
 from evalrun_cluster.errors import NameTakenError, RefusedError
 from evalrun_cluster.kinds import EVAL_RUN
 from evalrun_cluster.objects import Object, RunIdentity
-from evalrun_operator.observation.children import Key
+from evalrun_operator.observation.children import Children, Key
+from evalrun_operator.observation.record_parser import belonging, parse_record
+from evalrun_operator.observation.records import ObjectKey, Observed
 from evalrun_operator.policies.allow_lists import refusal_of
 from evalrun_operator.reconcilers.reconciler import Reconciler, ReconcileResult, read_object
 from evalrun_operator.schedules.choice import listing_request
 from evalrun_operator.schedules.decision import ObservedSchedule, ScheduleDecision
 from evalrun_operator.schedules.job_state import ListingJob, listing_job_of
+from evalrun_operator.schedules.kept_objects import kept_cluster, kept_image, kept_policy, kept_rollout
+from evalrun_operator.schedules.kept_replicas import ReplicaSituation, ReplicaStep
 from evalrun_operator.schedules.merge_step import merge_job_name, waiting_merge
 from evalrun_operator.schedules.metrics import ScheduleMetrics
 from evalrun_operator.schedules.objects import eval_run, jobs_policy, listing_job, merge_job, merged_run
 from evalrun_operator.schedules.reconcile import decide
-from evalrun_operator.schedules.refusals import listing_refused, merged_runs_refused, merging_refused, runs_refused
+from evalrun_operator.schedules.refusals import (
+    listing_refused,
+    merged_runs_refused,
+    merging_refused,
+    replicas_refused,
+    runs_refused,
+)
 from evalrun_operator.schedules.run_history import with_run_uids
 from evalrun_operator.schedules.runs import ScheduledRun, is_same_run, schedule_of, scheduled_run
 from evalrun_operator.settings import OperatorSettings
@@ -31,6 +41,7 @@ from evalrun_operator.settings import OperatorSettings
 logger = logging.getLogger(__name__)
 
 JOB = "Job"
+RAY_CLUSTER = "RayCluster"
 ScheduleUid = tuple[str, str]
 """A schedule's namespace and uid."""
 
@@ -45,6 +56,7 @@ class ScheduleController(Reconciler):
     Args:
         settings: the operator's settings.
         cluster: the API server.
+        children: what is known of the replicas that schedules keep.
         metrics: what is shown of the schedules.
         wake: has a schedule worked on after a delay in seconds.
         now: the time, with its zone.
@@ -54,12 +66,14 @@ class ScheduleController(Reconciler):
         self,
         settings: OperatorSettings,
         cluster: Cluster,
+        children: Children,
         metrics: ScheduleMetrics,
         wake: Callable[[Key, float], None],
         now: Callable[[], datetime],
     ) -> None:
         super().__init__(SCHEDULE_KIND, cluster, {}, wake, now)
         self._settings = settings
+        self._children = children
         self._metrics = metrics
         self._runs: dict[ScheduleUid, dict[str, ScheduledRun]] = {}
         """By the schedule's namespace and uid, and the run's uid."""
@@ -92,6 +106,7 @@ class ScheduleController(Reconciler):
 
     async def _pass(self, key: Key, manifest: Object) -> ReconcileResult:
         if manifest["metadata"].get("deletionTimestamp"):
+            await self._release_all(key, manifest["metadata"]["uid"])
             return ReconcileResult()
         schedule = read_object(EvalSchedule, manifest)
         now = self._now()
@@ -100,6 +115,8 @@ class ScheduleController(Reconciler):
         for run in decision.delete_runs:
             await self._cluster.delete(EVAL_RUN.kind, run.name, key[0], run.uid)
         decision = await self._make_jobs(schedule, observed, decision, now)
+        if decision.replicas is not None:
+            decision = await self._keep_replicas(schedule, decision, decision.replicas, now)
         failures, uids = await self._start(schedule, decision)
         unmade, uids_of_merged = await self._start_merged(schedule, decision)
         decision = replace(decision, status=with_run_uids(decision.status, {**uids, **uids_of_merged}))
@@ -130,12 +147,70 @@ class ScheduleController(Reconciler):
         runs = tuple(self._runs.get(_uid_of(schedule), {}).values())
         start = None if schedule.status is None else schedule.status.start
         job = None if start is None or start.job is None else await self._listing(schedule, start.job)
+        replicas = await self._observe_replicas(schedule)
         merge = None if schedule.status is None else waiting_merge(schedule.status)
         if merge is None:
-            return ObservedSchedule(runs, job)
+            return ObservedSchedule(runs, job, replicas=replicas)
         metadata = schedule.metadata
         merge_name = merge_job_name(metadata.name, metadata.uid or "", merge.digest)
-        return ObservedSchedule(runs, job, await self._job(schedule, merge_name))
+        return ObservedSchedule(runs, job, await self._job(schedule, merge_name), replicas)
+
+    async def _observe_replicas(self, schedule: EvalSchedule) -> ReplicaSituation | None:
+        """Return what the replicas that a schedule keeps depend on; None where there is nothing to decide. Raises
+        ClusterError."""
+        metadata, spec = schedule.metadata, schedule.spec
+        namespace, uid = _uid_of(schedule)
+        state = None if schedule.status is None else schedule.status.replicas
+        objects = belonging(self._children.of(namespace, uid))
+        rollout = kept_rollout(schedule)
+        if rollout is None and not objects and (state is None or state.cluster is None):
+            return None
+        if state is not None and state.cluster is not None and state.cluster_uid is not None:
+            key = ObjectKey(RAY_CLUSTER, state.cluster)
+            # A watch may be behind: what was just made would count as lost.
+            if key not in objects and RAY_CLUSTER not in self._children.missing_kinds:
+                there = await self._cluster.read(RAY_CLUSTER, state.cluster, namespace)
+                if there is not None and there["metadata"]["uid"] == state.cluster_uid:
+                    objects[key] = parse_record({**there, "kind": RAY_CLUSTER})
+        return ReplicaSituation(
+            schedule=metadata.name,
+            uid=uid,
+            keep=None if spec.replicas is None or rollout is None else spec.replicas.keep,
+            suspended=spec.suspend,
+            runs=(),
+            observed=Observed(objects, missing_kinds=frozenset(self._children.missing_kinds)),
+            wanted=kept_cluster(schedule, self._settings, 0 if state is None else state.number),
+            image=kept_image(schedule, self._settings),
+            gpus=0 if rollout is None else rollout.worker_pods(rollout.initial_replicas) * rollout.gpus_per_node,
+            now=self._now(),
+        )
+
+    async def _keep_replicas(
+        self, schedule: EvalSchedule, decision: ScheduleDecision, step: ReplicaStep, now: datetime
+    ) -> ScheduleDecision:
+        """Take a step that an earlier status announced. Return the decision with what came of it. Raises
+        ClusterError."""
+        namespace = schedule.metadata.namespace or ""
+        for seen in step.delete:
+            await self._cluster.delete(seen.ref.kind, seen.ref.name, namespace, seen.uid)
+        for seen in step.abandon:
+            await self._cluster.delete(seen.ref.kind, seen.ref.name, namespace, seen.uid, abandon=True)
+        wanted = kept_cluster(schedule, self._settings, step.status.number)
+        if not step.make or wanted is None:
+            return decision
+        await self._fence(schedule, kept_policy(schedule, self._settings))
+        try:
+            made = await self._cluster.create_or_find(wanted)
+        except RefusedError as error:
+            return replicas_refused(decision, str(error), schedule, now)
+        replicas = step.status.model_copy(update={"cluster_uid": str(made["metadata"]["uid"])})
+        return replace(decision, status=decision.status.model_copy(update={"replicas": replicas}))
+
+    async def _release_all(self, key: Key, uid: str) -> None:
+        """Delete the RayClusters of a schedule that is being deleted: its finalizers may take long."""
+        for seen in belonging(self._children.of(key[0], uid)).values():
+            if seen.ref.kind == RAY_CLUSTER and not seen.deleting:
+                await self._cluster.delete(seen.ref.kind, seen.ref.name, key[0], seen.uid)
 
     async def _listing(self, schedule: EvalSchedule, name: str) -> ListingJob | None:
         """Return a listing Job; None if it is gone, or waits with an image that the operator no longer names."""
@@ -157,7 +232,7 @@ class ScheduleController(Reconciler):
     ) -> ScheduleDecision:
         """Create the Jobs, and return the decision without the refused Jobs. Raises ClusterError."""
         if decision.make_job is not None or decision.make_merge is not None:
-            await self._fence_jobs(schedule)
+            await self._fence(schedule, jobs_policy(schedule, self._settings))
         if decision.make_job is not None:
             url = names.local_path(schedule.spec.checkpoints.url)
             request = listing_request(schedule.spec, decision.status, url)
@@ -173,10 +248,9 @@ class ScheduleController(Reconciler):
                 decision = merging_refused(decision, str(error), schedule, now)
         return decision
 
-    async def _fence_jobs(self, schedule: EvalSchedule) -> None:
-        """Create or correct the NetworkPolicy of the schedule's Jobs; a refusal is logged, as for a run's. Raises
+    async def _fence(self, schedule: EvalSchedule, policy: Object) -> None:
+        """Create or correct a NetworkPolicy of the schedule; a refusal is logged, as for a run's. Raises
         ClusterError."""
-        policy = jobs_policy(schedule, self._settings)
         name, namespace = policy["metadata"]["name"], policy["metadata"]["namespace"]
         try:
             there = await self._cluster.read(policy["kind"], name, namespace)
@@ -187,7 +261,7 @@ class ScheduleController(Reconciler):
             if there["spec"] != policy["spec"]:
                 await self._cluster.apply(policy, there["metadata"]["uid"])
         except RefusedError as error:
-            logger.warning("%s/%s: its Jobs have no NetworkPolicy: %s", namespace, schedule.metadata.name, error)
+            logger.warning("%s/%s: no NetworkPolicy %s: %s", namespace, schedule.metadata.name, name, error)
 
     async def _start(self, schedule: EvalSchedule, decision: ScheduleDecision) -> tuple[dict[str, str], dict[str, str]]:
         """Create the runs. Return what the API server said of those that it will not have, and the uids of the others,

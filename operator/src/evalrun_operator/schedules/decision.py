@@ -8,6 +8,7 @@ from evalrun_api.checkpoint_listing import ReadyCheckpoint
 from evalrun_api.v1alpha1 import EvalScheduleStatus, PendingMerge
 from evalrun_cluster.objects import StatusEvent
 from evalrun_operator.schedules.job_state import ListingJob
+from evalrun_operator.schedules.kept_replicas import ReplicaSituation, ReplicaStep
 from evalrun_operator.schedules.runs import ScheduledRun
 
 
@@ -20,6 +21,8 @@ class ObservedSchedule:
     """The Job that `status.start.job` names."""
     merge_job: ListingJob | None = None
     """The Job of the merge that is waited for."""
+    replicas: ReplicaSituation | None = None
+    """What is kept, or is to be; None where there is nothing to decide."""
     refusal: str = ""
     """Why the chart's allow-lists refuse it; empty where they do not."""
 
@@ -41,5 +44,6 @@ class ScheduleDecision:
     trigger: str | None = None
     """Of a start by hand."""
     parent: str | None = None
+    replicas: ReplicaStep | None = None
     events: tuple[StatusEvent, ...] = ()
     requeue_after: float | None = None

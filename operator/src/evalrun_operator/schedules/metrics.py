@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from evalrun_api.v1alpha1 import EvalScheduleStatus, ScheduleCondition, schedule_condition
@@ -75,7 +75,18 @@ class ScheduleMetrics(Collector):
             "When the next start is due; in the past while the operator cannot work on the schedule.",
             labels=names,
         )
+        held = CounterMetricFamily(
+            "evalrun_schedule_replica_gpu_seconds",
+            "GPU seconds of the replicas that a schedule keeps: until their first turn, in turns, idle.",
+            labels=[*names, "part"],
+        )
         for key, status in statuses.items():
+            kept = status.replicas
+            if kept is not None:
+                for part, seconds in (
+                    ("start", kept.start_gpu_seconds), ("use", kept.use_gpu_seconds), ("idle", kept.idle_gpu_seconds),
+                ):  # fmt: skip
+                    held.add_metric([*key, part], float(seconds))
             latest = status.latest_result
             if latest is not None:
                 step.add_metric(key, float(latest.step))
@@ -93,7 +104,7 @@ class ScheduleMetrics(Collector):
                 last.add_metric(key, status.last_schedule_time.timestamp())
             if status.next_schedule_time is not None and not _is(status, ScheduleCondition.SUSPENDED, "True"):
                 following.add_metric(key, status.next_schedule_time.timestamp())
-        yield from (accepted, step, gate, started, sound, last, following)
+        yield from (accepted, step, gate, started, sound, last, following, held)
 
 
 def _is(status: EvalScheduleStatus, kind: ScheduleCondition, answer: str) -> bool:

@@ -243,6 +243,8 @@ def eval_run(
     }
     if trigger is not None:
         annotations[names.TRIGGER_ANNOTATION] = trigger
+    if schedule.spec.replicas is not None:
+        annotations[names.KEPT_ANNOTATION] = "true"
     if found.adapter:
         annotations[names.CHECKPOINT_URL_ANNOTATION] = url
     metadata = _metadata(schedule, run_name(name, found.digest), labels)

@@ -27,6 +27,7 @@ from evalrun_operator.schedules.choice import afforded, outdated, wanted
 from evalrun_operator.schedules.cron import Cron, InvalidScheduleError, parse_cron
 from evalrun_operator.schedules.decision import ObservedSchedule, ScheduleDecision
 from evalrun_operator.schedules.job_state import ListingJob
+from evalrun_operator.schedules.kept_replicas import ReplicaStep, replica_step
 from evalrun_operator.schedules.merge_step import DONE, added, merge_step, room_for
 from evalrun_operator.schedules.objects import checkpoint_url, run_name
 from evalrun_operator.schedules.refusals import FIRST_LOOK_SECONDS, MAX_LOOK_SECONDS, failed_listing
@@ -43,6 +44,7 @@ from evalrun_operator.schedules.runs import ScheduledRun
 from evalrun_operator.schedules.words import gate_words, said, shown_columns
 from evalrun_runtime.backoff import backoff_seconds
 
+NOT_KEPT = ScheduleText("Unknown", Why.NOT_KEPT, "each run starts its own")
 POLL_SECONDS = 1.0
 """Seconds between two checks of a listing Job."""
 MAX_WAIT_SECONDS = 3600.0
@@ -84,17 +86,19 @@ class _Pass:
 def decide(schedule: EvalSchedule, observed: ObservedSchedule, now: datetime) -> ScheduleDecision:
     """Decide what a schedule does now."""
     before = schedule.status or EvalScheduleStatus()
+    observed = replace(observed, runs=own_runs(schedule.metadata.name, before, observed.runs))
+    replicas = _replicas(observed, before)
     try:
         cron = parse_cron(schedule.spec.schedule, schedule.spec.time_zone)
     except InvalidScheduleError as error:
-        return _refuse(schedule, before, str(error), now)
+        return _refuse(schedule, before, str(error), replicas, now)
     if observed.refusal:
-        return _refuse(schedule, before, observed.refusal, now)
-    observed = replace(observed, runs=own_runs(schedule.metadata.name, before, observed.runs))
+        return _refuse(schedule, before, observed.refusal, replicas, now)
     known = taken_over(healed(schedule, before), observed.runs, cron, now, races=schedule.spec.race is not None)
     work = _Pass(schedule, cron, observed, now, known)
     _tell_best(work, before.best)
     work.says[Kind.ACCEPTED] = ScheduleText("True", Why.SPEC_ACCEPTED, "")
+    _keep_replicas(work, replicas)
     suspended = schedule.spec.suspend
     work.says[Kind.SUSPENDED] = (
         ScheduleText("True", Why.SUSPEND_REQUESTED, "Nothing is started by the clock; write suspend: false to go on.")
@@ -116,11 +120,37 @@ def decide(schedule: EvalSchedule, observed: ObservedSchedule, now: datetime) ->
     return replace(work.decision, status=status, events=tuple(work.events), requeue_after=delay)
 
 
-def _refuse(schedule: EvalSchedule, before: EvalScheduleStatus, problem: str, now: datetime) -> ScheduleDecision:
-    """Start nothing until the spec changes."""
-    says = {Kind.ACCEPTED: ScheduleText("False", Why.INVALID_SCHEDULE, problem)}
+def _refuse(
+    schedule: EvalSchedule, before: EvalScheduleStatus, problem: str, replicas: ReplicaStep | None, now: datetime
+) -> ScheduleDecision:
+    """Start nothing until the spec changes. Replicas that are there are still released when their time is over."""
+    says = {Kind.ACCEPTED: ScheduleText("False", Why.INVALID_SCHEDULE, problem), Kind.REPLICAS_READY: NOT_KEPT}
     status = before.model_copy(update={"next_schedule_time": None, "next": None})
-    return ScheduleDecision(said(before, status, says, schedule, now))
+    if replicas is None:
+        return ScheduleDecision(said(before, status, says, schedule, now))
+    says[Kind.REPLICAS_READY] = replicas.text
+    status = said(before, status.model_copy(update={"replicas": replicas.status}), says, schedule, now)
+    return ScheduleDecision(status, replicas=replicas, events=tuple(replicas.events), requeue_after=replicas.delay)
+
+
+def _replicas(observed: ObservedSchedule, before: EvalScheduleStatus) -> ReplicaStep | None:
+    """Return the next step of the replicas that the schedule keeps; None where there are none to decide on."""
+    if observed.replicas is None:
+        return None
+    return replica_step(replace(observed.replicas, runs=observed.runs), before.replicas)
+
+
+def _keep_replicas(work: _Pass, step: ReplicaStep | None) -> None:
+    """Take over the next step of the replicas."""
+    work.says[Kind.REPLICAS_READY] = NOT_KEPT if step is None else step.text
+    if step is None:
+        work.update(replicas=None)
+        return
+    work.update(replicas=step.status)
+    work.events += step.events
+    work.decision = replace(work.decision, replicas=step)
+    if step.delay is not None:
+        work.delays.append(step.delay)
 
 
 def _merge(work: _Pass) -> None:

@@ -63,6 +63,27 @@ def merging_refused(
     return replace(decision, status=status, events=(*decision.events, *events))
 
 
+def replicas_refused(
+    decision: ScheduleDecision, message: str, schedule: EvalSchedule, now: datetime
+) -> ScheduleDecision:
+    """Return the decision with a report that the kept RayCluster could not be created; it is tried again.
+
+    Args:
+        decision: as it was.
+        message: the API server's words.
+        schedule: as it was read.
+        now: the time.
+    """
+    before = schedule.status or EvalScheduleStatus()
+    known = schedule_condition(before, Kind.REPLICAS_READY)
+    told = known is not None and known.message == message
+    events = () if told else (StatusEvent(True, str(Why.REFUSED), message),)  # noqa: FBT003 - a warning
+    says = {Kind.REPLICAS_READY: ScheduleText("False", Why.REPLICAS_STARTING, message)}
+    status = said(before, decision.status, says, schedule, now)
+    delay = min(FIRST_RETRY_SECONDS, decision.requeue_after or FIRST_RETRY_SECONDS)
+    return replace(decision, status=status, events=(*decision.events, *events), requeue_after=delay)
+
+
 def merged_runs_refused(
     decision: ScheduleDecision, failures: dict[str, str], schedule: EvalSchedule, now: datetime
 ) -> ScheduleDecision:

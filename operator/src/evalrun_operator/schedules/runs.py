@@ -13,6 +13,7 @@ from evalrun_api.v1alpha1 import (
     DatasetStatus,
     EvalRun,
     EvalRunStatus,
+    Reason,
     condition_of,
 )
 
@@ -34,6 +35,12 @@ class ScheduledRun:
     created: datetime
     by_hand: bool = False
     """A start by hand made it: no later start of the clock replaces it."""
+    generated: bool = False
+    """Every answer is in its ledger."""
+    suspended: bool = False
+    """It holds no GPU on request."""
+    waits_for_replicas: bool = False
+    """It would generate now, and its schedule keeps the replicas."""
     complete: bool = False
     succeeded: bool = False
     gate: Answer | None = None
@@ -112,6 +119,9 @@ def scheduled_run(manifest: Mapping[str, Any]) -> ScheduledRun | None:
         start=notes.get(names.SCHEDULED_AT_ANNOTATION, ""),
         created=created,
         by_hand=names.TRIGGER_ANNOTATION in notes,
+        generated=status.generation_completed_time is not None,
+        suspended=_answer(status, ConditionType.SUSPENDED) == "True",
+        waits_for_replicas=not complete and _reason(status, ConditionType.ADMITTED) == Reason.WAITING_FOR_REPLICAS,
         complete=complete,
         succeeded=_answer(status, ConditionType.SUCCEEDED) == "True",
         gate=_answer(status, ConditionType.GATE_PASSED),
@@ -129,3 +139,8 @@ def scheduled_run(manifest: Mapping[str, Any]) -> ScheduledRun | None:
 def _answer(status: EvalRunStatus, kind: ConditionType) -> Answer | None:
     condition = condition_of(status, kind)
     return None if condition is None else condition.status
+
+
+def _reason(status: EvalRunStatus, kind: ConditionType) -> str:
+    condition = condition_of(status, kind)
+    return "" if condition is None else condition.reason

@@ -26,6 +26,8 @@ from evalrun_api.v1alpha1.schedule import (
     DailyBudget,
     EvalSchedule,
     EvalScheduleSpec,
+    Keep,
+    Replicas,
     RunTemplate,
 )
 from evalrun_api.v1alpha1.schedule_status import (
@@ -39,6 +41,7 @@ from evalrun_api.v1alpha1.schedule_status import (
     Evaluated,
     EvaluatedDigest,
     GoodCheckpoint,
+    KeptReplicas,
     LatestResult,
     OpenStart,
     PendingMerge,
@@ -102,6 +105,8 @@ __all__ = [
     "Grader",
     "Judge",
     "JudgeReference",
+    "Keep",
+    "KeptReplicas",
     "LatestResult",
     "Lineage",
     "Mlflow",
@@ -117,6 +122,7 @@ __all__ = [
     "PooledDataset",
     "Protocol",
     "Reason",
+    "Replicas",
     "Rollout",
     "RunTemplate",
     "RunUsage",

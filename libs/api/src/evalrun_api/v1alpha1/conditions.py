@@ -54,6 +54,8 @@ class Reason(StrEnum):
     """As many runs are active as the operator allows; the message gives the position in the queue."""
     WAITING_FOR_QUOTA = "WaitingForQuota"
     """Kueue holds the RayCluster, or the generator's Job, back until there is quota."""
+    WAITING_FOR_REPLICAS = "WaitingForReplicas"
+    """The run's EvalSchedule keeps the replicas, and it is not the run's turn; no deadline is running."""
     INADMISSIBLE = "Inadmissible"
     """Kueue cannot admit it until somebody changes a queue, e.g. there is none of that name; the message says what."""
 
@@ -152,7 +154,7 @@ REASONS: dict[ConditionType, frozenset[Reason]] = {
     ConditionType.ADMITTED: frozenset(
         {
             Reason.RUN_ADMITTED, Reason.NOT_STARTED, Reason.TOO_MANY_ACTIVE_RUNS, Reason.WAITING_FOR_QUOTA,
-            Reason.INADMISSIBLE,
+            Reason.INADMISSIBLE, Reason.WAITING_FOR_REPLICAS,
         }
     ),
     ConditionType.STALLED: frozenset({Reason.PROGRESSING, Reason.CANNOT_START}),

@@ -156,6 +156,26 @@ class Race(ApiModel):
         return str((1 - 2 * RACE_ERROR / self.checkpoints).quantize(Decimal("0.0001"), ROUND_CEILING))
 
 
+class Keep(ApiModel):
+    """How long replicas stay."""
+
+    idle_seconds: int = Field(
+        120,
+        ge=0,
+        le=86_400,
+        description="Seconds for which replicas that no run waits for stay. 0: they go as soon as none waits.",
+    )
+    max_checkpoints: int = Field(
+        100, ge=1, le=10_000, description="Runs after which the replicas are started anew, engine, pods and all."
+    )
+
+
+class Replicas(ApiModel):
+    """The replicas of the runs, as the schedule's own: they outlive a run and take the next checkpoint's weights."""
+
+    keep: Keep = Field(Keep(), description="How long they stay.")
+
+
 class TemplateModel(ApiModel):
     """Options for loading each checkpoint; the path is the checkpoint's own."""
 
@@ -258,6 +278,11 @@ class EvalScheduleSpec(ApiModel):
     )
     budget: DailyBudget | None = Field(None, description="Limit on what the schedule may use; unset: no limit.")
     race: Race | None = Field(None, description="Find the best checkpoint; unset: measure each one whole.")
+    replicas: Replicas | None = Field(
+        None,
+        description="Keep the replicas from one run to the next, which has its checkpoint put into them; unset: each "
+        "run starts its own.",
+    )
     allow_test_role: list[DatasetName] = Field(
         [],
         max_length=64,
@@ -319,6 +344,48 @@ class EvalScheduleSpec(ApiModel):
             "a race stops a run by first answers, EVAL@turns is about later ones: write another protocol, or remove "
             "race",
             ".race",
+        ),
+        Rule(
+            "!has(self.replicas) || has(self.template.rollout)",
+            "there are no replicas to keep: write template.rollout, or remove replicas",
+            ".replicas",
+        ),
+        Rule(
+            "!has(self.replicas) || (self.checkpoints.url.startsWith('pvc://') && (!has(self.merge) || "
+            "self.merge.cache.startsWith('pvc://')))",
+            "kept replicas read checkpoints from a volume, since a bucket's are fetched when a pod starts: write "
+            "pvc://CLAIM/DIR for checkpoints.url, and for merge.cache, or remove replicas",
+            ".replicas",
+        ),
+        Rule(
+            "!has(self.replicas) || !has(self.template.rollout) || (self.template.rollout.engine == 'vllm' && "
+            "self.template.rollout.loadFormat in ['auto', 'safetensors'])",
+            "only vLLM takes another checkpoint's weights, and from safetensors files: write engine: vllm and "
+            "loadFormat: auto, or remove replicas",
+            ".template.rollout",
+        ),
+        Rule(
+            "!has(self.replicas) || !has(self.template.rollout) || !has(self.template.rollout.minReplicas)",
+            "kept replicas are a fixed number: write replicas instead of minReplicas and maxReplicas, or remove "
+            "spec.replicas",
+            ".template.rollout",
+        ),
+        Rule(
+            "!has(self.replicas) || !has(self.template.rollout) || !has(self.template.rollout.queueName)",
+            "idle replicas would hold the queue's quota: remove queueName, or spec.replicas",
+            ".template.rollout.queueName",
+        ),
+        Rule(
+            "!has(self.replicas) || !has(self.template.model) || (!has(self.template.model.base) && "
+            "!self.template.model.trustRemoteCode)",
+            "kept replicas serve whole checkpoints, and code that comes with one would go on beside the next: remove "
+            "base and trustRemoteCode, or spec.replicas",
+            ".template.model",
+        ),
+        Rule(
+            "!has(self.replicas) || !has(self.budget)",
+            "GPU hours of kept replicas are no run's own, and the budget counts runs: remove budget, or replicas",
+            ".budget",
         ),
     )
 

@@ -36,6 +36,8 @@ class ScheduleCondition(StrEnum):
     """The gate of the newest checkpoint that has ended; Unknown while there is none, or it is inconclusive."""
     SUSPENDED = "Suspended"
     """`suspend` is true: nothing is started by the clock."""
+    REPLICAS_READY = "ReplicasReady"
+    """The replicas that the schedule keeps are up; False while there are none."""
 
 
 class ScheduleReason(StrEnum):
@@ -96,6 +98,19 @@ class ScheduleReason(StrEnum):
     NOT_SUSPENDED = "NotSuspended"
     """`suspend` is false."""
 
+    NOT_KEPT = "NotKept"
+    """`replicas` is unset: each run starts its own."""
+    NONE_NEEDED = "NoneNeeded"
+    """No run waits for replicas, and no GPU is held."""
+    REPLICAS_STARTING = "ReplicasStarting"
+    """The RayCluster is being made; the message quotes KubeRay."""
+    REPLICAS_IN_USE = "ReplicasInUse"
+    """A run has its turn on the replicas; the message names it."""
+    REPLICAS_IDLE = "ReplicasIdle"
+    """No run has its turn; the message tells when the replicas go."""
+    REPLICAS_LEAVING = "ReplicasLeaving"
+    """The RayCluster is being deleted; the message tells why."""
+
 
 SCHEDULE_REASONS: dict[ScheduleCondition, frozenset[ScheduleReason]] = {
     ScheduleCondition.ACCEPTED: frozenset({ScheduleReason.SPEC_ACCEPTED, ScheduleReason.INVALID_SCHEDULE}),
@@ -118,6 +133,10 @@ SCHEDULE_REASONS: dict[ScheduleCondition, frozenset[ScheduleReason]] = {
          ScheduleReason.NO_GATE}
     ),
     ScheduleCondition.SUSPENDED: frozenset({ScheduleReason.SUSPEND_REQUESTED, ScheduleReason.NOT_SUSPENDED}),
+    ScheduleCondition.REPLICAS_READY: frozenset(
+        {ScheduleReason.NOT_KEPT, ScheduleReason.NONE_NEEDED, ScheduleReason.REPLICAS_STARTING,
+         ScheduleReason.REPLICAS_IN_USE, ScheduleReason.REPLICAS_IDLE, ScheduleReason.REPLICAS_LEAVING}
+    ),
 }  # fmt: skip
 """The reasons that each condition can have."""
 
@@ -233,6 +252,36 @@ class LatestResult(ApiModel):
     )
 
 
+class KeptReplicas(ApiModel):
+    """The replicas that the schedule keeps; written down before each step is taken."""
+
+    number: Count = Field(0, description="RayClusters so far; it is part of their names.")
+    cluster: Annotated[str, Field(max_length=63)] | None = Field(
+        None, description="The RayCluster; unset while no GPU is held."
+    )
+    cluster_uid: Annotated[str, Field(max_length=64)] | None = Field(
+        None, description="Its uid; unset until it is made."
+    )
+    image: Annotated[str, Field(max_length=512)] | None = Field(
+        None, description="Its image, which the runs' generators have too."
+    )
+    head: Annotated[str, Field(max_length=128)] | None = Field(
+        None, description="The life of its head that runs were given; another one knows none of the replicas."
+    )
+    leaving: Annotated[str, Field(max_length=256)] | None = Field(None, description="Why the RayCluster is deleted.")
+    holder: Annotated[str, Field(max_length=63)] | None = Field(None, description="The run whose turn it is.")
+    holder_uid: Annotated[str, Field(max_length=64)] | None = Field(None, description="The uid of that run.")
+    served: Count = Field(0, description="Runs that had their turn on this RayCluster.")
+    since: AwareDatetime | None = Field(
+        None, description="When the present state began: starting, in use by this run, or idle."
+    )
+    start_gpu_seconds: Count = Field(
+        0, alias="startGPUSeconds", description="GPU seconds of all RayClusters until their first turn."
+    )
+    use_gpu_seconds: Count = Field(0, alias="useGPUSeconds", description="GPU seconds of all turns.")
+    idle_gpu_seconds: Count = Field(0, alias="idleGPUSeconds", description="GPU seconds between and after turns.")
+
+
 class EvalScheduleStatus(ApiModel):
     """The status of the schedule, as the operator observed it."""
 
@@ -240,7 +289,7 @@ class EvalScheduleStatus(ApiModel):
     conditions: list[Condition] = Field(
         [],
         max_length=16,
-        description="Accepted, Discovered, Sound, Merged, Started, GatePassed, Suspended.",
+        description="Accepted, Discovered, Sound, Merged, Started, GatePassed, Suspended, ReplicasReady.",
         json_schema_extra=list_type("map", "type"),
     )
     reason: Annotated[str, Field(max_length=64)] | None = Field(
@@ -286,6 +335,7 @@ class EvalScheduleStatus(ApiModel):
     last_run_gpu_hours: Figure | None = Field(
         None, alias="lastRunGPUHours", description="GPU hours of the last run that was measured."
     )
+    replicas: KeptReplicas | None = Field(None, description="The replicas that the schedule keeps.")
     checkpoint: Annotated[str, Field(max_length=64)] | None = Field(None, description="For the column CHECKPOINT.")
     good: Annotated[str, Field(max_length=64)] | None = Field(None, description="For the column LAST-GOOD.")
     best_step: Annotated[str, Field(max_length=64)] | None = Field(None, description="For the column BEST.")

@@ -1,0 +1,246 @@
+"""Decides on the replicas that a schedule keeps: start, give a run its turn, take it back, release. Pure.
+
+Each step is written into `status.replicas` first and acted on in the next reconciliation: an operator that is killed in
+between goes on where it was. There is never a second RayCluster beside one that holds GPUs, or is on its way out.
+
+A turn is what the status says, so no two runs have it at once. A generator whose turn was taken away may live on for a
+moment; that it generates no more is seen to inside Ray, by the replicas' supervisor and by the engine's server.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from evalrun_api import names
+from evalrun_api.v1alpha1 import Keep, KeptReplicas, ScheduleReason
+from evalrun_cluster.objects import Object, StatusEvent
+from evalrun_operator.observation.records import Observed, ObservedCluster, ObservedObject
+from evalrun_operator.policies.condition_text import ScheduleText
+from evalrun_operator.policies.generation import gpu_holders, head_life, living_heads
+from evalrun_operator.policies.start import NO_KUBERAY, RAY_KINDS
+from evalrun_operator.policies.stuck_pods import abandoned_pods, stuck_pods
+from evalrun_operator.resources.changes import is_as_made
+from evalrun_operator.schedules.runs import ScheduledRun
+
+LOOK_SECONDS = 5.0
+"""Seconds between two looks at replicas that are there, in case a watch missed something."""
+MAX_REASON = 256
+
+
+@dataclass(frozen=True)
+class ReplicaSituation:
+    """What the decision depends on."""
+
+    schedule: str
+    uid: str
+    keep: Keep | None
+    """None: the schedule keeps no replicas, or none any more."""
+    suspended: bool
+    runs: Sequence[ScheduledRun]
+    observed: Observed
+    """Of the schedule's RayClusters and their pods."""
+    wanted: Object | None
+    """The RayCluster as it would be made now."""
+    image: str
+    gpus: int
+    now: datetime
+
+
+@dataclass
+class ReplicaStep:
+    """The next step of the replicas."""
+
+    status: KeptReplicas
+    text: ScheduleText
+    make: bool = False
+    """The RayCluster that the status names is to be made."""
+    delete: tuple[ObservedObject, ...] = ()
+    abandon: tuple[ObservedObject, ...] = ()
+    events: list[StatusEvent] = field(default_factory=list)
+    delay: float | None = None
+
+
+def replica_step(given: ReplicaSituation, before: KeptReplicas | None) -> ReplicaStep:
+    """Return the next step of a schedule's replicas."""
+    state = before or KeptReplicas()
+    clusters = given.observed.of_kind("RayCluster")
+    cluster = next((one for one in clusters if one.ref.name == state.cluster and not one.deleting), None)
+    if state.cluster is None:
+        step = _without_cluster(given, state)
+    elif state.leaving is not None:
+        step = _leaving(given, state)
+    elif state.cluster_uid is not None and (cluster is None or cluster.uid != state.cluster_uid):
+        step = _leave(given, state, f"RayCluster {state.cluster} was deleted")
+    elif cluster is None and (given.keep is None or next_run(given.runs) is None):
+        step = _leave(given, state, "no run waits for it any more")
+    elif cluster is None:
+        text = f"RayCluster {state.cluster} is made"
+        step = ReplicaStep(state, ScheduleText("False", ScheduleReason.REPLICAS_STARTING, text), make=True)
+    else:
+        step = _with_cluster(given, state, cluster)
+    strays = [one for one in clusters if one.ref.name != state.cluster and not one.deleting]
+    step.delete = (*step.delete, *strays)
+    step.abandon = tuple(abandoned_pods(given.observed, given.now))
+    if clusters or step.status.cluster is not None:
+        step.delay = LOOK_SECONDS if step.delay is None else min(step.delay, LOOK_SECONDS)
+    return step
+
+
+def next_run(runs: Sequence[ScheduledRun]) -> ScheduledRun | None:
+    """Return the run that has its turn next: of the lowest step, then the oldest; None if none waits."""
+    waiting = [run for run in runs if run.waits_for_replicas and not is_done(run)]
+    return min(waiting, key=lambda run: (run.step, run.created, run.uid), default=None)
+
+
+def is_done(run: ScheduledRun | None) -> bool:
+    """Return whether a run needs its turn no more: it has all answers, has ended, is suspended, or is gone."""
+    return run is None or run.gone or run.complete or run.generated or run.suspended
+
+
+def reason_to_leave(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject) -> str:
+    """Return why replicas that no run has its turn on are released; empty if they stay."""
+    keep, waits = given.keep, next_run(given.runs) is not None
+    if keep is None or given.wanted is None:
+        return "spec.replicas was removed"
+    if not is_as_made(cluster.applied, given.wanted):
+        return "the template, or the operator's settings, have changed"
+    if state.served >= keep.max_checkpoints:
+        return f"{state.served} runs had their turn (maxCheckpoints: {keep.max_checkpoints})"
+    if state.head is not None and (lost := _lost(given, state, cluster)):
+        return lost
+    if state.head is not None and not (isinstance(cluster.detail, ObservedCluster) and cluster.detail.usable):
+        return "a pod was lost or preempted"
+    if given.suspended and not waits:
+        return "the schedule is suspended"
+    if not waits and given.now >= _idle_until(state, keep, given.now):
+        return f"no run waited for {keep.idle_seconds} s (idleSeconds)"
+    return ""
+
+
+def _without_cluster(given: ReplicaSituation, state: KeptReplicas) -> ReplicaStep:
+    if gpu_holders(given.observed):
+        stuck = stuck_pods(given.observed, given.now, names.RAY)
+        text = f"earlier replicas are on their way out. {stuck}".strip()
+        return ReplicaStep(state, ScheduleText("False", ScheduleReason.REPLICAS_LEAVING, text))
+    if given.keep is None:
+        return ReplicaStep(state, ScheduleText("Unknown", ScheduleReason.NOT_KEPT, "each run starts its own"))
+    run = next_run(given.runs)
+    if run is None:
+        return ReplicaStep(state, ScheduleText("Unknown", ScheduleReason.NONE_NEEDED, "no run waits for replicas"))
+    if RAY_KINDS & given.observed.missing_kinds:
+        return ReplicaStep(state, ScheduleText("False", ScheduleReason.REPLICAS_STARTING, NO_KUBERAY))
+    number = state.number + 1
+    name = names.kept_cluster(given.schedule, given.uid, number)
+    fresh = {"number": number, "cluster": name, "image": given.image, "since": given.now, "served": 0}
+    text = f"RayCluster {name} is made for {run.name}"
+    step = ReplicaStep(
+        state.model_copy(update={**_NO_CLUSTER, **fresh}),
+        ScheduleText("False", ScheduleReason.REPLICAS_STARTING, text),
+        delay=0.0,
+    )
+    step.events.append(StatusEvent(warning=False, reason="ReplicasStarted", message=text))
+    return step
+
+
+def _with_cluster(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject) -> ReplicaStep:
+    if state.cluster_uid is None:  # made by a reconciliation that was cut off
+        state = state.model_copy(update={"cluster_uid": cluster.uid})
+    if state.holder_uid is not None:
+        return _in_use(given, state, cluster)
+    reason = reason_to_leave(given, state, cluster)
+    if reason:
+        return _leave(given, state, reason)
+    heads = living_heads(given.observed, cluster)
+    detail = cluster.detail
+    if not isinstance(detail, ObservedCluster) or not detail.usable or len(heads) != 1:
+        why = "no status yet" if not isinstance(detail, ObservedCluster) else detail.message
+        troubles = f"{given.observed.troubles(names.RAY)} {stuck_pods(given.observed, given.now, names.RAY)}".strip()
+        text = f"{cluster.ref.name}: {why}. {troubles}".strip()
+        return ReplicaStep(state, ScheduleText("False", ScheduleReason.REPLICAS_STARTING, text))
+    run = next_run(given.runs)
+    if run is None or given.keep is None:
+        idle_until = _idle_until(state, given.keep or Keep(), given.now)
+        text = f"{cluster.ref.name} serves nobody and goes at {idle_until:%Y-%m-%dT%H:%M:%SZ} unless a run waits"
+        wait = max(0.0, (idle_until - given.now).total_seconds())
+        return ReplicaStep(state, ScheduleText("True", ScheduleReason.REPLICAS_IDLE, text), delay=wait)
+    given_to = {
+        "holder": run.name, "holder_uid": run.uid, "served": state.served + 1, "head": head_life(heads[0]),
+    }  # fmt: skip
+    return ReplicaStep(_until_now(given, state).model_copy(update=given_to), _used_by(cluster, run.name))
+
+
+def _in_use(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject) -> ReplicaStep:
+    lost = _lost(given, state, cluster)
+    if lost:
+        return _leave(given, state, lost, warning=True)
+    run = next((one for one in given.runs if one.uid == state.holder_uid), None)
+    if not is_done(run):
+        return ReplicaStep(state, _used_by(cluster, state.holder or ""))
+    if run is not None and run.complete and not run.generated and not run.succeeded:
+        return _leave(given, state, f"{run.name} failed on it: the next run gets new replicas")
+    taken_back = _until_now(given, state).model_copy(update={"holder": None, "holder_uid": None})
+    text = ScheduleText("True", ScheduleReason.REPLICAS_IDLE, f"{cluster.ref.name}: {state.holder} has had its turn")
+    return ReplicaStep(taken_back, text, delay=0.0)
+
+
+def _leave(given: ReplicaSituation, state: KeptReplicas, reason: str, *, warning: bool = False) -> ReplicaStep:
+    left = {"leaving": reason[:MAX_REASON], "holder": None, "holder_uid": None}
+    text = f"RayCluster {state.cluster} is released: {reason}"
+    step = ReplicaStep(
+        _until_now(given, state).model_copy(update=left),
+        ScheduleText("False", ScheduleReason.REPLICAS_LEAVING, text),
+        delay=0.0,
+    )
+    step.events.append(StatusEvent(warning=warning, reason="ReplicasReleased", message=text))
+    return step
+
+
+def _leaving(given: ReplicaSituation, state: KeptReplicas) -> ReplicaStep:
+    clusters = [one for one in given.observed.of_kind("RayCluster") if not one.deleting]
+    if not gpu_holders(given.observed):
+        text = f"{state.leaving}. No GPU is held."
+        gone = state.model_copy(update=_NO_CLUSTER)
+        return ReplicaStep(gone, ScheduleText("Unknown", ScheduleReason.NONE_NEEDED, text), delay=0.0)
+    stuck = stuck_pods(given.observed, given.now, names.RAY)
+    text = f"RayCluster {state.cluster} is released: {state.leaving}. {stuck}".strip()
+    own = tuple(one for one in clusters if one.ref.name == state.cluster)
+    return ReplicaStep(state, ScheduleText("False", ScheduleReason.REPLICAS_LEAVING, text), delete=own)
+
+
+def _lost(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject) -> str:
+    """Return how a RayCluster lost the head that runs were given, and the replicas with it; empty if it did not."""
+    if isinstance(cluster.detail, ObservedCluster) and cluster.detail.suspended:
+        return "it was suspended, e.g. to take its quota away"
+    if any(
+        pod.disrupted and pod.cluster == cluster.ref.name and pod.node_type == "head"
+        for _, pod in given.observed.pods(names.RAY)
+    ):
+        return "its head was taken away, e.g. to drain its node"
+    heads = living_heads(given.observed, cluster)
+    if len(heads) == 1 and state.head is not None and head_life(heads[0]) != state.head:
+        return "its head was replaced, or has restarted"
+    return ""
+
+
+def _idle_until(state: KeptReplicas, keep: Keep, now: datetime) -> datetime:
+    return (state.since or now) + timedelta(seconds=keep.idle_seconds)
+
+
+def _until_now(given: ReplicaSituation, state: KeptReplicas) -> KeptReplicas:
+    """Return the state with the GPU seconds of the period that ends now, by what the replicas did meanwhile."""
+    seconds = max(0.0, (given.now - (state.since or given.now)).total_seconds())
+    if state.holder_uid is not None:
+        what = "use_gpu_seconds"
+    else:
+        what = "idle_gpu_seconds" if state.head is not None else "start_gpu_seconds"
+    return state.model_copy(update={"since": given.now, what: int(getattr(state, what)) + round(seconds * given.gpus)})
+
+
+def _used_by(cluster: ObservedObject, run: str) -> ScheduleText:
+    return ScheduleText("True", ScheduleReason.REPLICAS_IN_USE, f"{run} has its turn on {cluster.ref.name}")
+
+
+_NO_CLUSTER = {
+    "cluster": None, "cluster_uid": None, "image": None, "head": None, "leaving": None, "holder": None,
+    "holder_uid": None, "since": None,
+}  # fmt: skip
