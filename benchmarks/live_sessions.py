@@ -1,6 +1,10 @@
 """1,000 live sessions: memory each, time to open one, time to execute with 64 active; beside bare forked interpreters.
 
     .venv/bin/python benchmarks/live_sessions.py [--sessions 1000] [--active 64] [--seconds 10] [--pause 0.1]
+    .venv/bin/python benchmarks/live_sessions.py --behind-loops 4
+
+With --behind-loops nothing but two waits is measured: that of a step in a session while this many others execute an
+endless loop, and how much later than it should an unused session ends.
 
 The bare interpreters are the least that any design with a process per session can do: one fork of the same Python
 each, which executes what it reads from a pipe; no isolation, no limits, no supervision, never stopped. Run as root, or
@@ -28,6 +32,8 @@ from evalrun_sandbox.sessions.start import start_sessions
 
 SETUP = "values = list(range(100))\ndef step(n):\n    return sum(values) + n\ntotal = 0"
 CODE = "total += step(total % 7)\nprint(total)"
+CODE_ALONE = "sum(range(100))"
+LOOP = "while True: pass"
 
 BARE = """
 import os, select, sys, time
@@ -132,6 +138,46 @@ async def executed(sessions: Sessions, names: Sequence[str], seconds: float, pau
     return times
 
 
+def until_gone(pid: int) -> float:
+    """Wait until a process has ended; gives the time."""
+    while Path(f"/proc/{pid}").exists():
+        time.sleep(0.01)
+    return time.perf_counter()
+
+
+async def waits(loops: int) -> None:
+    """Print how long steps wait behind loops, and how late an unused session ends."""
+    executor = Executor(ExecutorPlan())
+    await executor.start()
+    registry = CollectorRegistry()
+    sessions = start_sessions(executor, SessionLimits(loops + 1, 256, Budget(3600.0, 8 << 30)), registry)
+    try:
+        *busy, name = [await sessions.create() for _ in range(loops + 1)]
+        looping = [asyncio.create_task(sessions.execute(each, Execution(LOOP, 10.0, 65536))) for each in busy]
+        await asyncio.sleep(0.2)
+        times: list[float] = []
+        while not any(task.done() for task in looping) or not times:
+            start = time.perf_counter()
+            await sessions.execute(name, Execution(CODE_ALONE, 10.0, 65536))
+            times.append(time.perf_counter() - start)
+        await asyncio.gather(*looping)
+        print(f"behind {loops} loops, {executor.slots} slots: {len(times)} steps, the longest took {max(times):.2f} s")
+    finally:
+        await sessions.close()
+    unused = start_sessions(executor, SessionLimits(1, 256, Budget(1.0, 8 << 30)), CollectorRegistry())
+    try:
+        late = []
+        for _ in range(5):
+            _, outcome = await unused.execute(await unused.create(), Execution(CODE_ALONE, 10.0, 65536))
+            idle = time.perf_counter()
+            late.append(await asyncio.to_thread(until_gone, outcome.pid) - idle - 1.0)
+            await asyncio.sleep(0.5)
+        print(f"an unused session ended at most {max(late):.2f} s late, of {len(late)}")
+    finally:
+        await unused.close()
+        await executor.close()
+
+
 async def ours(options: argparse.Namespace) -> tuple[float, float]:
     """Measure live sessions; gives p50 and p99 of an execution."""
     registry = CollectorRegistry()
@@ -194,8 +240,12 @@ def main() -> int:
     parser.add_argument("--active", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--pause", type=float, default=0.1, help="of an active session between two executions")
+    parser.add_argument("--behind-loops", type=int, metavar="N", help="measure the waits alone, with N loops")
     options = parser.parse_args()
     print(f"{usable_cpus()} CPUs, load {os.getloadavg()[0]:.1f}")
+    if options.behind_loops:
+        asyncio.run(waits(options.behind_loops))
+        return 0
     peer = asyncio.run(bare(options))
     own = asyncio.run(ours(options))
     print(f"execute without a pause, live sessions / bare: p50 {own[0] / peer[0]:.1f}x, p99 {own[1] / peer[1]:.1f}x")

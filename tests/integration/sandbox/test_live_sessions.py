@@ -172,6 +172,39 @@ async def test_a_session_that_waits_for_a_slot_counts_too() -> None:
         assert (await running)[1]["status"] == "timeout"
 
 
+async def test_a_step_waits_for_a_turn_of_loops_and_not_for_their_end() -> None:
+    """Two slots, four loops: each has turns until it has used its time, whatever it waited between."""
+    async with sandbox("--max-sessions", "5") as client:
+        *busy, quick = [await client.create() for _ in range(5)]
+        pids = [int((await client.execute(session, "import os\nos.getpid()"))[1]["result"]) for session in busy]
+        loop = "kept = 1\nwhile True: pass"
+        loops = [asyncio.create_task(client.execute(session, loop, time_seconds=3)) for session in busy]
+        await until(lambda: all(state_of(pid) != "T" for pid in pids[:2]))
+        for number in range(5):
+            assert (await client.execute(quick, f"{number} + 1"))[1]["result"] == str(number + 1)
+            assert not any(task.done() for task in loops)
+        ended = [body for _, body in await asyncio.gather(*loops)]
+        assert [body["status"] for body in ended] == ["timeout"] * 4
+        assert all(body["cpu_seconds"] < 6 for body in ended)
+        assert [(await client.execute(session, "kept"))[1]["result"] for session in busy] == ["1"] * 4
+
+
+async def test_a_paused_execution_is_closed_or_killed_as_any_other() -> None:
+    async with sandbox("--max-sessions", "3", "--slots", "1") as client:
+        first, second, third = [await client.create() for _ in range(3)]
+        pid = int((await client.execute(first, "import os\nos.getpid()"))[1]["result"])
+        loop = "import time\nend = time.monotonic() + 300\nwhile time.monotonic() < end: pass"
+        asked = [asyncio.create_task(client.execute(session, loop, time_seconds=300)) for session in (first, second)]
+        await until(lambda: state_of(pid) != "T")
+        await until(lambda: state_of(pid) == "T")  # the second one's turn
+        os.kill(pid, signal.SIGKILL)
+        status, body = await asked[0]
+        assert (status, body["state"]) == (200, "lost")
+        waiting = asyncio.create_task(client.execute(third, loop, time_seconds=300))
+        assert await client.end(third) == await client.end(second) == 204
+        assert {(await task)[0] for task in (asked[1], waiting)} == {404}
+
+
 async def test_an_unused_session_expires() -> None:
     async with sandbox("--max-sessions", "1", "--session-idle-seconds", "0.5") as client:
         session = await client.create()

@@ -122,11 +122,11 @@ class Executor:
         return self._zygote_plan
 
     @asynccontextmanager
-    async def slot(self, patience_seconds: float) -> AsyncIterator[None]:
+    async def slot(self, patience_seconds: float | None) -> AsyncIterator[None]:
         """Wait for a slot, in line with all requests, and hold it inside the block, for work outside this executor.
 
         Raises:
-            Busy: no slot was free within `patience_seconds`.
+            Busy: no slot was free within `patience_seconds`; never with None.
         """
         slots = await self._slot_runs.slots.take_within(1, patience_seconds)
         if not slots:
@@ -135,6 +135,11 @@ class Executor:
             yield
         finally:
             self._slot_runs.slots.give_back(slots)
+
+    @property
+    def waiting(self) -> int:
+        """Number of callers that wait for slots."""
+        return self._slot_runs.slots.waiting
 
     @property
     def languages(self) -> list[str]:

@@ -89,8 +89,8 @@ class Slots:
                 self._serve()
             raise
 
-    async def take_within(self, need: int, seconds: float) -> list[int]:
-        """Wait for `need` slots, as `take`. Return none if they are not free within `seconds`."""
+    async def take_within(self, need: int, seconds: float | None) -> list[int]:
+        """Wait for `need` slots, as `take`. Return none if they are not free within `seconds`; None: no limit."""
         try:
             async with asyncio.timeout(seconds):  # `wait_for` of Python 3.11 may pass over a cancellation
                 return await self.take(need)

@@ -54,6 +54,8 @@ NOT_STOPPED, STOPPED_TIME, STOPPED_OUTPUT, STOPPED_OTHER = range(4)
 FILED_HEAD = struct.Struct("<IBiddQII")
 """As `RUN_HEAD`, then bytes of stderr."""
 
+PAUSE, RESUME = b"P", b"R"
+"""To a session's worker, during an execution: stop the code, so that others have a turn, and let it go on."""
 EXECUTED_HEAD = struct.Struct("<BBddQQIIIQII")
 """A session's answer to a job: why the worker interfered (see `NOT_STOPPED`), whether the interpreter lives on, CPU and
 wall seconds, bytes that it printed to stdout and to stderr, sizes of stdout, stderr and the interpreter's reply, which

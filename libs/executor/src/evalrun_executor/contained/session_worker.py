@@ -5,8 +5,9 @@ the worker stands under the session's Landlock ruleset and limits and runs no co
 child the interpreter outlives its answer, so what it holds outside its memory is counted after each answer.
 
 Service to worker: one byte with the descriptor of a memory file, a `frames.Job`. The first is the session's: memory
-limit and files to place. Of the others, mode `execute` brings code and limits, mode `fetch` names files. Worker to
-service: EXECUTED for each (also for the first, once the interpreter waits for code), FILES for `fetch`, FAULT where it
+limit and files to place. Of the others, mode `execute` brings code and limits, mode `fetch` names files. Bytes without
+a descriptor, PAUSE and RESUME, stop the code that is executed while another session has its turn. Worker to service:
+EXECUTED for each job (also for the first, once the interpreter waits for code), FILES for `fetch`, FAULT where it
 cannot go on. The worker never ends with status 0, so that the zygote always tells the service when the session's
 directory is free.
 """
@@ -76,6 +77,8 @@ class _Execution:
         self.stopped = frames.NOT_STOPPED
         self.started = time.monotonic()
         self.wall_stop = self.started + wall_limit(seconds)
+        self.paused_at: float | None = None
+        """When the code was stopped so that others can run; None: it runs."""
 
     def take(self, stream: int, data: bytes) -> None:
         """Keep what was printed up to the bound, and count the rest."""
@@ -197,9 +200,12 @@ class SessionWorker:
 
     def _take_job(self) -> tuple[frames.Job, Exchange, int]:
         """Wait for a job. Raises ServiceGoneError."""
-        message, ancillary, _, _ = self._service.recvmsg(1, _socket.CMSG_SPACE(4))
-        if not message:
-            raise ServiceGoneError
+        ancillary: list[tuple[int, int, bytes]] = []
+        # Without a descriptor it is an order for an execution that had just ended.
+        while not ancillary:
+            message, ancillary, _, _ = self._service.recvmsg(1, _socket.CMSG_SPACE(4))
+            if not message:
+                raise ServiceGoneError
         ((_, _, data),) = ancillary
         (blob,) = struct.unpack("i", data)
         job, code_at, _ = frames.decode_job(lambda size, offset: frames.read_at(blob, size, offset))
@@ -259,18 +265,44 @@ class SessionWorker:
         while not execution.is_replied:
             left = next_look - time.monotonic()
             if left <= 0:
-                used = self._check_use()
-                if used >= execution.cpu_stop or time.monotonic() >= execution.wall_stop:
-                    self._interrupt(execution, frames.STOPPED_TIME)
-                left = min(TICK_SECONDS, max((execution.cpu_stop - used) / self._site.cpus, 0.001))
+                left = self._look(execution)
                 next_look = time.monotonic() + left
             for fd, events in poller.poll(left * 1000):
                 self._handle(execution, poller, fd, events)
 
+    def _look(self, execution: _Execution) -> float:
+        """Hold the code to its limits, and return the seconds until the next look. Raises _LostError."""
+        if execution.paused_at is not None:
+            return TICK_SECONDS
+        used = self._check_use()
+        if used >= execution.cpu_stop or time.monotonic() >= execution.wall_stop:
+            self._interrupt(execution, frames.STOPPED_TIME)
+        return min(TICK_SECONDS, max((execution.cpu_stop - used) / self._site.cpus, 0.001))
+
+    def _take_order(self, execution: _Execution) -> None:
+        """Pause or resume the code, as the service says. Raises ServiceGoneError.
+
+        The time of a pause counts for no limit.
+        """
+        order = self._service.recv(1)
+        if not order:
+            raise ServiceGoneError
+        now = time.monotonic()
+        if order == frames.PAUSE and execution.paused_at is None:
+            os.kill(self._pid, _SIGSTOP)
+            execution.paused_at = now
+        elif order == frames.RESUME and execution.paused_at is not None:
+            paused = now - execution.paused_at
+            execution.paused_at = None
+            execution.started += paused
+            execution.wall_stop += paused
+            os.kill(self._pid, _SIGCONT)
+
     def _handle(self, execution: _Execution, poller: select.poll, fd: int, events: int) -> None:
         """Read or write what a descriptor is ready for. Raises _LostError, ServiceGoneError."""
         if fd == self._service.fileno():
-            raise ServiceGoneError
+            self._take_order(execution)
+            return
         if fd == self._pidfd:
             raise self._reap()
         if fd != self._channel:

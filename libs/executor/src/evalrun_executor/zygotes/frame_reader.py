@@ -32,8 +32,11 @@ class FrameReader:
         """Descriptors of the frames that follow, in order; `close` closes them."""
         self._max_descriptors = descriptors
 
-    async def next(self, silence_seconds: float) -> tuple[int, bytes] | None:
+    async def next(self, silence_seconds: float | None) -> tuple[int, bytes] | None:
         """Return the next frame's type and payload; None at the end of the stream.
+
+        Args:
+            silence_seconds: None: the caller has a limit of its own.
 
         Raises:
             ExecutorLost: the runner sent nonsense, or nothing for `silence_seconds`.
@@ -53,7 +56,7 @@ class FrameReader:
                 return None
             self._buffer += data
 
-    async def _receive(self, silence_seconds: float) -> bytes:
+    async def _receive(self, silence_seconds: float | None) -> bytes:
         while True:
             try:
                 data, fds, _, _ = socket.recv_fds(self._socket, _CHUNK, self._max_descriptors)
@@ -67,7 +70,7 @@ class FrameReader:
                 raise ExecutorLost("a runner sent too many descriptors")
             return data
 
-    async def _wait(self, silence_seconds: float) -> None:
+    async def _wait(self, silence_seconds: float | None) -> None:
         try:
             async with asyncio.timeout(silence_seconds):
                 await _wait_until_readable(self._socket)

@@ -111,6 +111,8 @@ class Interpreter:
         self._zygote = zygote
         self._calls = 0
         self._closed = False
+        self._silence: asyncio.Timeout | None = None
+        self._silence_seconds = 0.0
         self.number = number
 
     @property
@@ -132,7 +134,29 @@ class Interpreter:
     async def execute(self, code: str, time_seconds: float, output_bytes: int) -> Outcome:
         """Execute code. Raises ExecutorLost."""
         job = frames.Job("execute", "", code.encode(), time_seconds, 0, output_bytes, [])
-        return await self._executed(job, [], wall_limit(time_seconds) + _SILENCE_SECONDS)
+        self._silence_seconds = wall_limit(time_seconds) + _SILENCE_SECONDS
+        try:
+            async with asyncio.timeout(self._silence_seconds) as self._silence:
+                return await self._executed(job, [], None)
+        except TimeoutError as error:
+            raise ExecutorLost(f"a session said nothing for {self._silence_seconds:.0f} s") from error
+        finally:
+            self._silence = None
+
+    def pause(self) -> None:
+        """Stop the code that is executed, for as long as others have their turn. Nothing happens if it has ended."""
+        self._order(frames.PAUSE, None)
+
+    def resume(self) -> None:
+        """Let paused code go on."""
+        self._order(frames.RESUME, asyncio.get_running_loop().time() + self._silence_seconds)
+
+    def _order(self, order: bytes, silent_until: float | None) -> None:
+        if self._silence is None or self._silence.expired() or self._closed:
+            return
+        self._silence.reschedule(silent_until)
+        with suppress(OSError):  # the worker has gone, which the execution reports
+            self._socket.send(order)
 
     async def fetch(self, names: Sequence[str]) -> Mapping[str, bytes] | None:
         """Return files of its directory, without those that are not there; None: they are too large. Raises
@@ -154,7 +178,7 @@ class Interpreter:
         if self._closed and not self._calls:  # the event loop watches it during a call
             self._socket.close()
 
-    async def _executed(self, job: frames.Job, contents: Sequence[bytes], silence_seconds: float) -> Outcome:
+    async def _executed(self, job: frames.Job, contents: Sequence[bytes], silence_seconds: float | None) -> Outcome:
         with self._asked(job, contents) as reader:
             return parse_executed(await _answer(reader, frames.EXECUTED, silence_seconds), job.output_bytes)
 
@@ -183,7 +207,7 @@ class Interpreter:
             os.close(blob)
 
 
-async def _answer(reader: FrameReader, wanted: int, silence_seconds: float) -> bytes:
+async def _answer(reader: FrameReader, wanted: int, silence_seconds: float | None) -> bytes:
     """Return the payload of a frame of the type `wanted`. Raises ExecutorLost."""
     frame = await reader.next(silence_seconds)
     if frame is None:
