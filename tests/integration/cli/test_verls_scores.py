@@ -1,0 +1,106 @@
+"""`builtin:verl` beside the published verl 0.9.1: equal scores over its data sources, each difference explained."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from builders.command_line import evalrun, results
+from builders.other_interpreter import ask_script
+
+pytestmark = pytest.mark.timeout(900)
+
+GSM8K = ("18", ["#### 18", "#### 1,8", "#### 17", "18", "#### 18.", "#### 3\n#### 18", "", "x" * 400 + "#### 18"])
+MATH = (
+    "\\frac{1}{2}",
+    [
+        "\\boxed{\\frac12}",
+        "\\boxed{1/2}",
+        "\\boxed{0.5}",
+        "\\boxed{2}",
+        "\\frac{1}{2}",
+        "\\boxed{",
+        "\\fbox{\\frac{1}{2}}",
+    ],
+)
+DAPO = ("204", ["Answer: 204", "Answer: $204$", "\\boxed{204}", "Answer: 3", "204", "", "Answer: 204\nAnswer: 3"])
+NUMINA = (
+    "\\frac{3}{4}",
+    ["\\boxed{\\frac{3}{4}}", "\\boxed{0.75}", "\\boxed{3/4}", "The answer is 0.75", "\\boxed{\\frac{6}{8}}",
+     "\\boxed{1}", "", "\\boxed{x}"],
+)  # fmt: skip
+SEARCH = (
+    {"target": ["Paris", "the city of Paris"]},
+    ["<answer>Paris</answer>", "<answer>x</answer><answer>the Paris!</answer>", "<answer>Rome</answer>", "Paris", ""],
+)
+TABLE: dict[str, tuple[Any, list[str]]] = {
+    "openai/gsm8k": GSM8K,
+    **dict.fromkeys(["lighteval/MATH", "DigitalLearningGmbH/MATH-lighteval", "HuggingFaceH4/MATH-500"], MATH),
+    **dict.fromkeys(["math_dapo", "math", "math_dapo_reasoning", "aime2024"], DAPO),
+    **dict.fromkeys(
+        ["numina_aops_forum", "numina_synthetic_math", "numina_amc_aime", "numina_synthetic_amc", "numina_cn_k12",
+         "numina_olympiads"], NUMINA,
+    ),
+    **dict.fromkeys(
+        ["searchR1_nq", "searchR1_triviaqa", "searchR1_popqa", "searchR1_hotpotqa", "searchR1_2wikimultihopqa",
+         "searchR1_musique", "searchR1_bamboogle"], SEARCH,
+    ),
+}  # fmt: skip
+"""By data source: a ground truth, and answers. Not in it: geometry3k, whose scorer needs mathruler."""
+PACKAGES = ("sympy", "mpmath", "pylatexenc")
+
+
+@contextmanager
+def verls_packages(gen_cpu: Path) -> Iterator[str]:
+    """Copy verl's scorers and what they import; pytest's own directories are closed to the sandbox's user."""
+    (site,) = (gen_cpu.parents[1] / "lib").glob("python3*/site-packages")
+    with TemporaryDirectory(prefix="packages-") as packages:
+        Path(packages).chmod(0o755)
+        utils = Path(packages) / "verl" / "utils"
+        shutil.copytree(site / "verl" / "utils" / "reward_score", utils / "reward_score")
+        shutil.copy(site / "verl" / "utils" / "import_utils.py", utils)
+        for name in PACKAGES:
+            shutil.copytree(site / name, Path(packages) / name, ignore=shutil.ignore_patterns("tests", "__pycache__"))
+        yield packages
+
+
+def scored_by_us(rows: list[dict[str, Any]], packages: str, directory: Path) -> list[float | None]:
+    file = directory / "rows.parquet"
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), file)
+    done = evalrun(
+        "judge", "--problems", file, "--responses", file, "--grader", "builtin:verl", "--packages", packages,
+        "--output", directory / "out", timeout=400,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = {(row["data_source"], row["sample"]): row["score"] for row in results(directory / "out")}
+    return [found[row["data_source"], sample] for row in rows for sample in range(len(row["responses"]))]
+
+
+@pytest.mark.parametrize("kind", [str, dict])
+async def test_scores_are_verls_own_over_its_data_sources(kind: type[object], gen_cpu: Path, tmp_path: Path) -> None:
+    """A file for each type of ground truth, as a column has one. A run has 16 datasets at most, and a source is one."""
+    table = {source: row for source, row in TABLE.items() if isinstance(row[0], kind)}
+    rows = [
+        {"prompt": f"Problem {number}.", "data_source": source, "responses": answers,
+         "reward_model": {"ground_truth": truth}}
+        for number, (source, (truth, answers)) in enumerate(table.items())
+    ]  # fmt: skip
+    asked = [
+        {"data_source": source, "answer": answer, "ground_truth": truth}
+        for source, (truth, answers) in table.items()
+        for answer in answers
+    ]
+    wanted = await ask_script(gen_cpu, "verl_scores_side.py", asked)
+    with verls_packages(gen_cpu) as packages:
+        ours = scored_by_us(rows, packages, tmp_path)
+    different = [
+        (row["data_source"], row["answer"], verl, own)
+        for row, verl, own in zip(asked, wanted, ours, strict=True)
+        if verl != own
+    ]
+    assert different == []
