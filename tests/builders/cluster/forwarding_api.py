@@ -34,6 +34,8 @@ class ForwardingApi:
         self.has_pod = True
         self.is_forbidden = False
         self.is_away = False
+        self.execs_held = 0
+        """Commands in the pod that were asked for, none of which is answered."""
         self._sockets: set[web.WebSocketResponse] = set()
 
     async def cut(self) -> None:
@@ -58,6 +60,7 @@ class ForwardingApi:
                 web.get("/apis/evalrun.dev/v1alpha1/namespaces/evals/evalruns/{name}", self._run),
                 web.get(pods, self._pods),
                 web.get(f"{pods}/{{pod}}/portforward", self.forward),
+                web.get(f"{pods}/{{pod}}/exec", self._hold),
             ]
         )
         return app
@@ -75,6 +78,11 @@ class ForwardingApi:
         }
         items = [pod] if self.has_pod else []
         return _json({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items})
+
+    async def _hold(self, _: web.Request) -> web.StreamResponse:
+        self.execs_held += 1
+        await asyncio.Event().wait()
+        raise web.HTTPServiceUnavailable
 
     async def forward(self, request: web.Request) -> web.StreamResponse:
         """Pass a connection to a pod's port on."""

@@ -64,6 +64,14 @@ def wire(**status: Any) -> dict[str, Any]:
     return {"apiVersion": "evalrun.dev/v1alpha1", "kind": "EvalRun", **evalrun().to_wire(), "status": status}
 
 
+def ended(outputs: Path) -> dict[str, Any]:
+    complete = {
+        "type": "Complete", "status": "True", "reason": "Succeeded", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }  # fmt: skip
+    return wire(phase="Succeeded", outputURL=outputs.as_uri(), conditions=[complete])
+
+
 def rows_of(description: dict[str, Any]) -> int:
     return sum(segment["rows"] for segment in description["segments"])
 
@@ -113,19 +121,20 @@ async def test_run_that_ends_is_shown_from_its_outputs(
             await described(views["run"], lambda each: rows_of(each) == 5)
             outputs = write_run(tmp_path / "outputs", [sample_result(f"set/{number}") for number in range(20)])
             api.has_pod = False
-            api.run = wire(
-                phase="Succeeded",
-                outputURL=outputs.as_uri(),
-                conditions=[
-                    {
-                        "type": "Complete", "status": "True", "reason": "Succeeded", "message": "",
-                        "lastTransitionTime": "2026-01-01T00:00:00Z",
-                    }
-                ],
-            )  # fmt: skip
+            api.run = ended(outputs)
             found = await described(views["run"], lambda each: not each["live"] and each["complete"])
             assert rows_of(found) == 20
             assert found["place"] == "EvalRun evals/run"
+
+
+async def test_page_ends_while_outputs_are_fetched(feed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fetch waits for the loop in which the page ends."""
+    outputs = write_run(tmp_path / "outputs", [sample_result("set/1")])
+    api = ForwardingApi(ended(outputs), feed)
+    async with api_served(api, tmp_path) as config:
+        monkeypatch.setenv("KUBECONFIG", str(config))
+        async with cluster_runs_viewed("run") as views:
+            await described(views["run"], lambda _: api.execs_held > 0)
 
 
 async def test_what_keeps_the_samples_away_is_told_with_its_remedy(

@@ -7,9 +7,10 @@ wait for it.
 import asyncio
 import json
 import logging
+import shutil
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import CancelledError, Executor, Future
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -38,6 +39,8 @@ ResultT = TypeVar("ResultT")
 REQUEST_SECONDS: Final = 20.0
 LOOK_SECONDS: Final = 2.0
 """Least time between two questions for the EvalRun itself; its samples are asked for more often."""
+FETCH_AGAIN_SECONDS: Final = 15.0
+"""Between two tries to fetch outputs."""
 ROWS_AT_ONCE: Final = 256
 FORBIDDEN: Final = 403
 
@@ -137,7 +140,14 @@ class ClusterRunView:
         self._index = LiveIndex(self, self._scratch / "live", clock)
         self._lock = threading.Lock()
         self._looked_at = clock()
-        self._fetching: Any = None
+        self._asked: set[Future[Any]] = set()
+        """What the cluster has been asked for by threads that wait for it."""
+        self._is_closed = False
+        self._fetching: Future[Path] | None = None
+        self._fetch_at = 0.0
+        """Not before: what failed is not tried again at once."""
+        self._failure: UnreachableError | BadInputError | None = None
+        """Of the last try."""
         self._ended: RunView | None = None
 
     @property
@@ -151,7 +161,8 @@ class ClusterRunView:
         if self._ended is not None:
             return {**self._ended.headline(), **shown}
         try:
-            self._look()
+            with self._lock:
+                self._look()
         except (UnreachableError, BadInputError) as error:
             return {**shown, "live": False, "error": str(error)}
         return {**shown, "live": True, "state": status_of(self._run).phase or "Pending"}
@@ -199,7 +210,13 @@ class ClusterRunView:
         return found
 
     def close(self) -> None:
-        """Leave an index that is being built."""
+        """Leave an index that is being built, and outputs that are being fetched.
+
+        Whoever closes it may be the loop that a thread waits for.
+        """
+        self._is_closed = True
+        for asked in tuple(self._asked):
+            asked.cancel()
         if self._ended is not None:
             self._ended.close()
 
@@ -221,19 +238,43 @@ class ClusterRunView:
         if not status_of(self._run).output_url:
             raise BadInputError(f"EvalRun {self.run_id} has no results: it ended: {reason_line(self._run)}")
         if self._fetching is None:
+            if self._failure is not None and self._clock() < self._fetch_at:
+                raise self._failure
             self._fetching = self._builder.submit(self._fetch)
         if self._fetching.done():
-            fetching, self._fetching = self._fetching, None  # what failed is tried again at the next look
-            self._ended = RunView(self.run_id, str(fetching.result()), self._scratch, self._builder, self._clock)
+            fetching, self._fetching = self._fetching, None
+            try:
+                self._ended = RunView(self.run_id, str(fetching.result()), self._scratch, self._builder, self._clock)
+            except (UnreachableError, BadInputError) as error:
+                self._failure, self._fetch_at = error, self._clock() + FETCH_AGAIN_SECONDS
+                raise
 
     def _fetch(self) -> Path:
+        """Copy the outputs to a directory of their own. Raises UnreachableError, BadInputError."""
         directory = self._scratch / f"outputs-{self._clock():.3f}"
-        directory.mkdir(parents=True)
-        self._wait_for(bring_to(self._runs, self._run, directory, [], logger.info))
+        try:
+            directory.mkdir(parents=True)
+            self._wait_for(bring_to(self._runs, self._run, directory, [], logger.info))
+        except (OSError, UnreachableError, BadInputError) as error:
+            shutil.rmtree(directory, ignore_errors=True)
+            if isinstance(error, OSError):
+                raise BadInputError(
+                    f"{directory}: {error.strerror}: make room there, or name another TMPDIR"
+                ) from error
+            raise
         return directory
 
     def _get(self, path: str) -> bytes:
         return self._wait_for(self._link.get(self._run, path))
 
     def _wait_for(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        asked = asyncio.run_coroutine_threadsafe(work, self._loop)
+        self._asked.add(asked)
+        try:
+            if self._is_closed:
+                asked.cancel()
+            return asked.result()
+        except CancelledError as error:
+            raise UnreachableError("the page is being closed") from error
+        finally:
+            self._asked.discard(asked)

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from evalrun_cli.viewer.commands import page_served
 from evalrun_cli.viewer.run_catalog import free_id
 from evalrun_cli.viewer.run_view import RunView
+from evalrun_runtime.exits import BadInputError
 
 
 @contextmanager
@@ -24,9 +25,12 @@ def run_page(directory: Path) -> Iterator[str]:
         view = RunView(run_id, str(directory), Path(scratch), builder, time.monotonic)
         page = _PageThread(view)
         try:
-            yield f"{page.start()}#/run/{quote(run_id)}"
+            address = page.start()
+            try:
+                yield f"{address}#/run/{quote(run_id)}"
+            finally:
+                page.stop()
         finally:
-            page.stop()
             view.close()
             builder.shutdown(cancel_futures=True)
 
@@ -40,7 +44,7 @@ class _PageThread:
         self._thread = threading.Thread(target=self._run, name="page", daemon=True)
 
     def start(self) -> str:
-        """Return the address once the page is served."""
+        """Return the address once the page is served. Raises BadInputError where no socket can be had."""
         self._thread.start()
         return self._started.result()[0]
 
@@ -53,7 +57,7 @@ class _PageThread:
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except OSError as error:  # no socket can be had: told where the page was asked for
+        except BadInputError as error:  # raised where the page was asked for
             self._started.set_exception(error)
 
     async def _serve(self) -> None:
