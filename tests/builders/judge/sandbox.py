@@ -17,6 +17,7 @@ from evalrun_executor.api import Limits, ProgramRun, RunReply, RunRequest
 from evalrun_executor.errors import Busy
 from evalrun_executor.executor import Executor, ExecutorPlan
 from evalrun_executor.machine import Machine
+from evalrun_executor.oom_kills import OomKills
 from evalrun_executor.toolchain import COMPILER_PATH
 from evalrun_runtime.ready_line import address_of
 
@@ -72,9 +73,11 @@ in the private directory: a page that is not there is an error of the call, not 
 
 
 @asynccontextmanager
-async def started(plan: ExecutorPlan | None = None, slowness: float = 1.0) -> AsyncIterator[Executor]:
+async def started(
+    plan: ExecutorPlan | None = None, slowness: float = 1.0, oom_kills: OomKills | None = None
+) -> AsyncIterator[Executor]:
     """Return a running executor on a machine of known slowness, and end it."""
-    executor = Executor(plan, machine_of(slowness))
+    executor = Executor(plan, machine_of(slowness), oom_kills)
     await executor.start()
     try:
         yield executor

@@ -4,12 +4,14 @@ import asyncio
 import os
 import shutil
 import signal
+from collections.abc import Sequence
 
 import pytest
-from builders.judge.sandbox import processes_named, request, require_compiler, run_one
+from builders.judge.sandbox import processes_named, request, require_compiler, run_one, started
 
 from evalrun_executor.errors import RequestRefused
-from evalrun_executor.executor import Executor
+from evalrun_executor.executor import Executor, ExecutorPlan
+from evalrun_executor.oom_kills import OomKills
 from evalrun_executor.toolchain import COMPILERS
 from evalrun_executor.zygotes.run_ends import UnexplainedKill
 
@@ -173,6 +175,39 @@ BOMBS = [
     '#include "/dev/zero"\nint main(){}',
     "#include __FILE__\nint main(){}",
 ]  # fmt: skip
+
+
+class OomKillsInTurn(OomKills):
+    """A kernel whose count is as listed, one after the other."""
+
+    def __init__(self, counts: Sequence[int]) -> None:
+        super().__init__([])
+        self._counts = iter(counts)
+
+    def count(self) -> int:
+        return next(self._counts)
+
+
+@pytest.mark.parametrize(
+    ("counts", "is_told"),
+    [
+        ([1, 2, 2, 3], False),  # before and after each of two attempts
+        ([1, 1, 1, 2], False),
+        ([1, 2, 2, 2], True),
+        ([4, 4, 4, 4], True),
+    ],
+)
+async def test_mistake_is_told_unless_the_kernel_killed_during_the_last_attempt(
+    counts: list[int], is_told: bool
+) -> None:
+    plan = ExecutorPlan(slots=1, allow_uncontained=True)
+    async with started(plan, oom_kills=OomKillsInTurn(counts)) as executor:
+        broken = executor.run(request("int main( {", language="cpp"))
+        if is_told:
+            assert (await broken).compile.status == "error"
+        else:
+            with pytest.raises(UnexplainedKill):
+                await broken
 
 
 @pytest.mark.parametrize("code", BOMBS)

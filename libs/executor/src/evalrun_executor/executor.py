@@ -73,7 +73,12 @@ class ExecutorPlan:
 class Executor:
     """Runs programs. Call `start` first. Safe to use from an event loop only."""
 
-    def __init__(self, plan: ExecutorPlan | None = None, machine: Machine | None = None) -> None:
+    def __init__(
+        self,
+        plan: ExecutorPlan | None = None,
+        machine: Machine | None = None,
+        oom_kills: OomKills | None = None,
+    ) -> None:
         self._plan = plan or ExecutorPlan()
         self._machine = machine or Machine()
         if self._plan.slots < 1:
@@ -86,7 +91,7 @@ class Executor:
             self._slot_runs, self._machine, self._plan.confirm_wait_seconds, self._plan.confirm_pause_seconds
         )
         self._toolchain = Toolchain()
-        self._oom_kills = OomKills()
+        self._oom_kills = oom_kills or OomKills()
         self._zygote: ZygoteProcess | None = None
         self._zygote_plan: ZygotePlan | None = None
         self._starting = asyncio.Lock()

@@ -43,6 +43,7 @@ class Stage:
         self._pid = pid
         self._pipes = pipes
         self._started = time.monotonic()
+        self._cpu = _children_cpu()
 
     def finish(self, supervisor: ChildSupervisor) -> Compiled:
         """Wait for the compiler and all that it started. Raises ServiceGoneError."""
@@ -52,9 +53,10 @@ class Stage:
             # The driver may leave stages behind (`cc1`, `ld`). They would write on while the next test runs.
             _reap_all(self._pid)
         seconds = time.monotonic() - self._started
-        if outcome.cpu_seconds >= CPU_SECONDS or outcome.stopped == STOPPED_TIME:
+        killed = outcome.stopped == NOT_STOPPED and outcome.status in _KILLED
+        if outcome.stopped == STOPPED_TIME or is_out_of_time(killed, outcome.cpu_seconds, _children_cpu() - self._cpu):
             return Compiled(2, seconds, outcome.stderr)
-        if outcome.stopped == NOT_STOPPED and outcome.status in _KILLED:
+        if killed:
             return Compiled(1, seconds, outcome.stderr, killed=True)
         if outcome.status != 0 or not os.path.isfile(_OUTPUT):
             return Compiled(1, seconds, outcome.stderr or b"the compiler failed without a word\n")
@@ -94,6 +96,24 @@ def start_compiler(site: Site, job: Job, source: str) -> Stage:
         finally:
             os._exit(127)
     return Stage(pid, pipes)
+
+
+def is_out_of_time(killed: bool, driver_seconds: float, all_seconds: float) -> bool:
+    """Return whether the compiler passed its limit of CPU time. Pure.
+
+    Args:
+        killed: SIGKILL ended the driver. The limit's hard bound sends it too, to a stage that ignores SIGXCPU as Go's
+            do; the driver, which is killed with it, has not taken over what the stage used.
+        driver_seconds: CPU time of the driver and of what it has waited for.
+        all_seconds: of all that was started. Several stages at once may use more than one may, and be right.
+    """
+    return driver_seconds >= CPU_SECONDS or (killed and all_seconds >= CPU_SECONDS)
+
+
+def _children_cpu() -> float:
+    """Return CPU seconds of all children that have been reaped."""
+    times = os.times()
+    return times.children_user + times.children_system
 
 
 def _reap_all(group: int) -> None:
