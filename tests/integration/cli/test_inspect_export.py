@@ -112,8 +112,9 @@ def test_export_inspect_refuses_what_it_cannot_write(
 def test_export_inspect_pruned_run_is_refused(evalrun_here: Command, judged: Path, tmp_path: Path) -> None:
     shutil.copytree(judged, tmp_path / "run")
     assert evalrun_here("prune", tmp_path, "--retain-completions-days", "0").returncode == 0
-    refused = evalrun_here("export", "inspect", tmp_path / "run", "--output", tmp_path / "logs")
-    assert (refused.returncode, "its answers are gone" in refused.stderr) == (2, True), refused.stderr
+    for place in (tmp_path / "run", (tmp_path / "run").as_uri()):
+        refused = evalrun_here("export", "inspect", place, "--output", tmp_path / "logs")
+        assert (refused.returncode, "its answers are gone" in refused.stderr) == (2, True), refused.stderr
 
 
 def test_export_inspect_unfinished_run_is_started_while_it_is_owned_and_else_cancelled(

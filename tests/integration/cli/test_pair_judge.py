@@ -42,7 +42,9 @@ def test_every_question_is_answered_in_its_place() -> None:
 @pytest.mark.parametrize("reply", [completion("I cannot say."), completion(None), Reply(400, '{"error": "too long"}')])
 def test_question_without_a_readable_answer_is_undecided(reply: Reply) -> None:
     with model_server(reply) as server:
-        assert ask(server.url) == JudgedPairs([PairAnswer.UNDECIDED] * 20)
+        judged = ask(server.url)
+    assert (judged.answers, judged.outage) == ([PairAnswer.UNDECIDED] * 20, "")
+    assert ("too long" in judged.refusal) == (reply.status == 400)
 
 
 @pytest.mark.parametrize(
@@ -83,6 +85,9 @@ def test_first_question_is_timed_and_tells_a_judge_that_cannot_be_used() -> None
         assert FIRST_QUESTION.first in server.requests[0]["messages"][1]["content"]
         server.reply = completion("Hello! How can I help?")
         with pytest.raises(BadInputError, match="neither of the two words"):
+            usable.try_question()
+        server.reply = Reply(400, "response_format is not supported")
+        with pytest.raises(BadInputError, match=r"was refused: .*response_format is not supported"):
             usable.try_question()
     with pytest.raises(BadInputError, match=r"--pair-judge: http.*Connection refused"):
         usable.try_question()

@@ -117,6 +117,12 @@ async def test_a_refusal_that_is_no_json_is_no_reward() -> None:
             await asked(RewardClient(Options(url=url)), [ECHO])
 
 
+async def test_refusal_by_a_proxy_is_laid_to_no_sample() -> None:
+    async with answering(*[web.Response(text="plain HTTP was sent to an HTTPS port", status=400)] * 3) as url:
+        with pytest.raises(RefusedError, match="400"):
+            await asked(RewardClient(Options(url=url)), [ECHO, ECHO])
+
+
 async def test_a_success_that_is_no_json_is_asked_again() -> None:
     """A proxy between trainer and service answers with a page of its own while the service restarts."""
     async with answering(web.Response(text="<html>"), web.Response(text="")) as url:

@@ -36,6 +36,18 @@ RESULTS: Final = ("results.jsonl", "results.parquet")
 _BATCH_ROWS: Final = 256
 
 
+def check_answers_kept(place: str) -> None:
+    """Raise BadInputError for a run whose answers were removed, or a place that cannot be read.
+
+    Args:
+        place: directory of a run, or URL of its outputs.
+    """
+    files, path = resolve_destination(place)
+    with named_read_errors(place):
+        if files.exists(f"{path.rstrip('/')}/{MARKER}"):
+            raise BadInputError(f"{place}: its answers are gone: `evalrun prune` removed them ({MARKER})")
+
+
 def prune(
     places: Sequence[str], *, days: int | None, now: datetime, is_dry: bool, report: Callable[[str], None]
 ) -> ExitCode:

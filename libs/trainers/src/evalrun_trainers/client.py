@@ -35,8 +35,7 @@ MAX_DELAY_SECONDS = 10.0
 SOONER_SECONDS = 0.5
 """The service is told to answer so much earlier than the client gives up, to say what it did not come to."""
 AGAIN = (429, 500, 502, 503, 504)
-UNREADABLE = (400, 413)
-"""The service reads no sample of the request, or the request is too large: one of its samples may be the reason."""
+TOO_LARGE = 413
 
 
 class RewardError(Exception):
@@ -183,12 +182,13 @@ class RewardClient:
                     f"{connections.url}: {len(results)} results for {len(batch)} samples: no reward service"
                 )
             return results
-        if status in UNREADABLE and len(batch) == 1:
+        # Another refusal, such as a proxy's 400, says nothing about the samples.
+        if status != TOO_LARGE and answer.get("unreadable") is not True:
+            raise RefusedError(why)
+        if len(batch) == 1:
             return [_invalid(why)]
-        if status in UNREADABLE:
-            half = len(batch) // 2
-            return [*self._results_of(batch[:half], connections), *self._results_of(batch[half:], connections)]
-        raise RefusedError(why)
+        half = len(batch) // 2
+        return [*self._results_of(batch[:half], connections), *self._results_of(batch[half:], connections)]
 
 
 class Retries:

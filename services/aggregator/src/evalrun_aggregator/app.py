@@ -163,7 +163,10 @@ class Aggregator:
             from evalrun_aggregator.sample_feed.feed_server import FeedServer
 
             self._feed = FeedServer(settings.ledger, settings.samples_port)
-            logger.info("samples are shown on port %d of 127.0.0.1", await self._feed.start())
+            try:
+                logger.info("samples are shown on port %d of 127.0.0.1", await self._feed.start())
+            except OSError as error:  # another container of the pod has the port: the run does without
+                logger.warning("no samples are shown: port %d: %s", settings.samples_port, error.strerror)
         return address
 
     async def stop(self, grace: float) -> None:

@@ -22,7 +22,7 @@ from evalrun_data.records import Problem, Reference
 from evalrun_results.inspect_log.header import LoggedRun, Status
 from evalrun_results.inspect_log.log_file import write_log
 from evalrun_results.inspect_log.samples import COLUMNS, AskedProblem, Row, sample_of
-from evalrun_results.retention import MARKER
+from evalrun_results.retention import check_answers_kept
 from evalrun_results.samples import JsonObject
 from evalrun_results.stored_run import StoredRun
 from evalrun_runtime.atomic_files import atomic_file
@@ -48,8 +48,7 @@ def export_inspect(place: str, output: Path, dataset: str | None, *, with_tests:
     Raises:
         BadInputError: the run cannot be read, or the output cannot be written.
     """
-    if "://" not in place and (Path(place) / MARKER).exists():
-        raise BadInputError(f"{place}: its answers are gone: `evalrun prune` removed them ({MARKER})")
+    check_answers_kept(place)
     samples = open_samples(place)
     logged = _described(place)
     targets = _targets(output, [run.dataset for run in logged], dataset)

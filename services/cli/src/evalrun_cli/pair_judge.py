@@ -4,6 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from evalrun_data.governance.meaning.pair_judge import (
@@ -30,6 +31,13 @@ FIRST_QUESTION: Final = Question(
 
 class EndpointFailedError(Exception):
     """The endpoint answers nothing more; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The endpoint refuses a question, and may answer others."""
+
+    reason: str
 
 
 class EndpointPairJudge:
@@ -71,6 +79,8 @@ class EndpointPairJudge:
         self._first_seconds = self._clock() - begin
         if answered.outage:
             raise BadInputError(f"--pair-judge: {answered.outage}")
+        if answered.refusal:
+            raise BadInputError(f"--pair-judge: a first question was refused: {answered.refusal}")
         if answered.answers[0] is PairAnswer.UNDECIDED:
             raise BadInputError(
                 f"--pair-judge {self._url}: {self._model} answered a first question with neither of the two words that "
@@ -84,13 +94,17 @@ class EndpointPairJudge:
     async def _ask_all(self, questions: Sequence[Question], report: Callable[[int], None]) -> JudgedPairs:
         answers: list[PairAnswer | None] = [None] * len(questions)
         waiting = iter(enumerate(questions))
-        outage = ""
+        outage = refusal = ""
         async with open_session(self._api_key) as session:
             endpoint = HttpEndpoint(session, self._url, self._model)
 
             async def work() -> None:
+                nonlocal refusal
                 for position, question in waiting:
-                    answers[position] = await ask(endpoint, question, self._model, self._backoff, self._rng)
+                    answer = await ask(endpoint, question, self._model, self._backoff, self._rng)
+                    if isinstance(answer, Refused):
+                        refusal = answer.reason
+                    answers[position] = PairAnswer.UNDECIDED if isinstance(answer, Refused) else answer
                     report(len(answers) - answers.count(None))
 
             try:
@@ -99,11 +113,13 @@ class EndpointPairJudge:
                         group.create_task(work())
             except* EndpointFailedError as failures:
                 outage = str(failures.exceptions[0])
-        return JudgedPairs(answers, outage)
+        return JudgedPairs(answers, outage, refusal)
 
 
-async def ask(endpoint: Endpoint, question: Question, model: str, backoff: Backoff, rng: random.Random) -> PairAnswer:
-    """Return a model's answer. A question that the server refuses is undecided.
+async def ask(
+    endpoint: Endpoint, question: Question, model: str, backoff: Backoff, rng: random.Random
+) -> PairAnswer | Refused:
+    """Return a model's answer, or why the server refuses this question.
 
     Raises:
         EndpointFailedError: the endpoint did not answer in several attempts, or will answer no question.
@@ -114,7 +130,7 @@ async def ask(endpoint: Endpoint, question: Question, model: str, backoff: Backo
         if isinstance(outcome, Timed):
             return read_answer(outcome.answer.text)
         if outcome.action is RetryAction.REJECT:
-            return PairAnswer.UNDECIDED
+            return Refused(_describe(endpoint, outcome))
         if outcome.action is RetryAction.ABORT or attempt == ATTEMPTS:
             raise EndpointFailedError(_describe(endpoint, outcome))
         await asyncio.sleep(max(backoff.delay(attempt, rng), outcome.retry_after or 0.0))

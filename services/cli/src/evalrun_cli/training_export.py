@@ -12,7 +12,7 @@ from evalrun_aggregator.start.datasets import RunDataset, load_datasets
 from evalrun_cli.local.workspace import order_in
 from evalrun_data.governance.record_tables import verl_row
 from evalrun_data.records import Problem
-from evalrun_results.retention import MARKER
+from evalrun_results.retention import check_answers_kept
 from evalrun_results.samples import SampleResult
 from evalrun_results.stored_rows import TOTALS_COLUMNS
 from evalrun_results.stored_run import StoredRun
@@ -75,8 +75,7 @@ def _asked(run: Path, *, is_training: bool) -> Iterator[tuple[list[dict[str, str
     Raises:
         BadInputError: answers to evaluation data are asked for training.
     """
-    if (run / MARKER).exists():
-        raise BadInputError(f"{run}: its answers are gone: `evalrun prune` removed them ({MARKER})")
+    check_answers_kept(str(run))
     order = order_in(run.resolve())
     answers = answers_by_problem(StoredRun.open(str(run)).results(_COLUMNS))
     for dataset in load_datasets(order.spec, order.base_dir, order.sources):

@@ -192,7 +192,7 @@ class RewardService:
                 return refusal(refused)
             except (msgspec.DecodeError, RecursionError, BadInputError) as error:
                 reply = ReplyKind.MALFORMED
-                return json_response(Problem(f"body: {error}"), 400)
+                return json_response(Problem(f"body: {error}", unreadable=True), 400)
             except web.HTTPRequestEntityTooLarge:
                 reply = ReplyKind.TOO_LARGE
                 limit = self._settings.max_request_mib

@@ -123,3 +123,5 @@ class Problem(msgspec.Struct, frozen=True):
 
     message: str
     retry_after_ms: int | None = None
+    unreadable: bool = False
+    """No sample of the body could be read, and one of them may be the reason: send them one by one."""

@@ -43,6 +43,8 @@ class JudgedPairs:
     """One per question; None: there is no answer, since the endpoint failed before."""
     outage: str = ""
     """Why the endpoint gave no further answers; empty where it answered all."""
+    refusal: str = ""
+    """Why the endpoint refused the last question that it refused; that one is undecided."""
 
 
 class PairJudge(Protocol):
