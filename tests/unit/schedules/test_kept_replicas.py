@@ -3,7 +3,7 @@
 import itertools
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from builders.operator.evalschedules import KEPT
@@ -11,12 +11,16 @@ from builders.operator.schedule_world import BEGIN, UID, evalschedule
 from builders.operator.world import operator_settings
 
 from evalrun_api import names
-from evalrun_api.v1alpha1 import KeptReplicas
+from evalrun_api.checkpoint_listing import ReadyCheckpoint
+from evalrun_api.v1alpha1 import EvalSchedule, KeptReplicas
 from evalrun_operator.observation.records import ObjectKey, Observed, ObservedCluster, ObservedObject, Pod
 from evalrun_operator.policies.generation import gpu_holders
-from evalrun_operator.schedules.kept_objects import kept_cluster
+from evalrun_operator.schedules.decision import ObservedSchedule
+from evalrun_operator.schedules.kept_objects import as_made, kept_cluster
 from evalrun_operator.schedules.kept_replicas import ReplicaSituation, ReplicaStep, replica_step
-from evalrun_operator.schedules.runs import ScheduledRun
+from evalrun_operator.schedules.objects import eval_run, run_name
+from evalrun_operator.schedules.reconcile import decide
+from evalrun_operator.schedules.runs import ScheduledRun, scheduled_run
 
 IDLE = 120
 LATER = BEGIN + timedelta(seconds=IDLE)
@@ -44,6 +48,7 @@ class Replicas:
     made: list[str] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
     uids: Any = field(default_factory=lambda: itertools.count(1))
+    refusal: str = ""
 
     def situation(self) -> ReplicaSituation:
         schedule = evalschedule({**KEPT, **self.changes})
@@ -54,7 +59,7 @@ class Replicas:
             schedule="nightly", uid=UID, keep=None if replicas is None else replicas.keep,
             suspended=schedule.spec.suspend, runs=tuple(self.runs.values()), observed=Observed(objects),
             wanted=kept_cluster(schedule, operator_settings(), number), image=IMAGE,
-            gpus=0 if rollout is None else rollout.gpus_per_node, now=self.now,
+            gpus=0 if rollout is None else rollout.gpus_per_node, now=self.now, refusal=self.refusal,
         )  # fmt: skip
 
     def step(self, *, killed: bool = False) -> ReplicaStep:
@@ -64,7 +69,10 @@ class Replicas:
         for seen in step.delete:
             del self.clusters[seen.ref.name]
             self.pods = {}
-        if step.make:
+        if step.make and step.status.cluster in self.clusters:  # made by a reconciliation that was cut off
+            uid = self.clusters[step.status.cluster or ""].uid
+            step.status = step.status.model_copy(update={"cluster_uid": uid})
+        elif step.make:
             assert not gpu_holders(given.observed), "a second RayCluster beside one that holds GPUs"
             assert given.wanted is not None
             name = given.wanted["metadata"]["name"]
@@ -283,6 +291,83 @@ def test_a_cluster_that_nobody_waits_for_any_more_while_it_starts_is_released() 
     assert world.settle().clusters == {}
 
 
+def test_a_schedule_that_is_refused_starts_no_replicas() -> None:
+    world = with_runs(10)
+    world.refusal = "template.rollout.image: not allowed"
+    world.settle()
+    assert (world.made, world.status and world.status.cluster) == ([], None)
+    assert "not allowed" in world.step().text.message
+
+
+def test_replicas_that_were_announced_and_not_made_are_given_up_with_a_refusal() -> None:
+    world = with_runs(10)
+    world.step()
+    world.refusal = "template.rollout.image: not allowed"
+    assert (world.settle().made, world.status and world.status.cluster) == ([], None)
+    world.refusal = ""
+    assert len(world.settle().made) == 1
+
+
+def test_replicas_that_are_there_serve_what_waits_and_go_in_spite_of_a_refusal() -> None:
+    world = with_runs(10, 20).settle().up().settle()
+    world.refusal = "template.rollout.image: not allowed"
+    assert world.change_run(10, generated=True).settle().holder == "nightly-20"
+    world.change_run(20, generated=True).settle()
+    world.now += timedelta(seconds=IDLE)
+    assert (world.settle().clusters, len(world.made)) == ({}, 1)
+
+
+@pytest.mark.parametrize("idle_seconds", [0, IDLE])
+def test_starting_replicas_outlive_a_moment_in_which_their_run_is_not_seen_to_wait(idle_seconds: int) -> None:
+    """The run's ledger had not answered once, ten minutes after the replicas were announced."""
+    world = with_runs(10, **{"spec.replicas.keep.idleSeconds": idle_seconds}).settle()
+    for _ in range(120):
+        world.now += timedelta(seconds=5)
+        world.settle()
+    world.change_run(10, waits_for_replicas=False).settle()
+    world.now += timedelta(seconds=20)
+    assert len(world.settle().clusters) == 1
+    world.change_run(10, waits_for_replicas=True)
+    assert world.up().settle().holder == "nightly-10"
+    assert len(world.made) == 1
+    assert world.status is not None
+    assert world.status.start_gpu_seconds == 620 * 8
+
+
+def test_starting_replicas_go_once_their_run_has_not_waited_for_long() -> None:
+    world = with_runs(10).settle()
+    world.change_run(10, waits_for_replicas=False)
+    world.now = LATER
+    assert world.settle().clusters == {}
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_a_run_that_ends_early_gives_its_turn_back_and_leaves_sound_replicas(complete: bool) -> None:
+    """Its outputs may take half an hour to write; and a stop or a deadline says nothing of the replicas."""
+    world = with_runs(10, 20).settle().up().settle()
+    world.change_run(10, ends_early=True, complete=complete).settle()
+    assert (world.holder, len(world.made)) == ("nightly-20", 1)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_run_that_is_being_deleted_has_no_turn(waits: bool) -> None:
+    world = with_runs(10).settle().up().settle() if not waits else with_runs(10)
+    world.change_run(10, deleting=True).settle()
+    assert (world.holder, len(world.made)) == (None, 0 if waits else 1)
+
+
+def test_a_head_that_crashed_beside_a_run_is_remembered_and_one_that_was_taken_away_is_not() -> None:
+    world = with_runs(10).settle().up().settle()
+    world.up("head-2").settle()
+    assert world.status is not None
+    assert world.status.crashed == world.made[0]
+    world.up("head-3").settle()
+    assert world.holder == "nightly-10"
+    world.change_cluster(suspended=True, usable=False)
+    world.settle()
+    assert world.status.crashed == world.made[0]
+
+
 @pytest.mark.parametrize("killed_at", range(12))
 def test_an_operator_killed_at_any_step_starts_no_second_cluster_and_leaves_none(killed_at: int) -> None:
     """Each reconciliation of a whole life in turn is cut off before its status is written, and made again."""
@@ -307,3 +392,51 @@ def test_an_operator_killed_at_any_step_starts_no_second_cluster_and_leaves_none
     assert (world.clusters, len(world.made)) == ({}, 1)
     assert world.status is not None
     assert world.status.cluster is None
+
+
+def test_refusal_of_a_schedule_reaches_the_decision_on_its_replicas() -> None:
+    world = Replicas(runs={10: a_run(10, name=run_name("nightly", f"{10:010}"))})
+    observed = ObservedSchedule(tuple(world.runs.values()), None, replicas=world.situation())
+    recorded = {"evaluated": {"digests": [{"digest": f"{10:010}", "step": 10}]}}
+    schedule = EvalSchedule.from_wire({**evalschedule(KEPT).to_wire(), "status": recorded})
+    for refusal, cluster in (("", f"nightly-{UID[:5]}-kept-1"), ("not allowed", None)):
+        decision = decide(schedule, replace(observed, refusal=refusal), BEGIN)
+        assert decision.status.replicas is not None
+        assert decision.status.replicas.cluster == cluster
+
+
+@pytest.mark.parametrize(
+    ("status", "metadata", "expected"),
+    [
+        ({"Admitted": "WaitingForReplicas"}, {}, (True, False, False)),
+        ({"Admitted": "RunAdmitted", "Generated": "Stopped"}, {}, (False, True, False)),
+        ({"Admitted": "RunAdmitted", "Generated": "DeadlineExceeded"}, {}, (False, True, False)),
+        ({"Admitted": "RunAdmitted", "Complete": "DeadlineExceeded"}, {}, (False, True, False)),
+        ({"Admitted": "RunAdmitted", "Complete": "BackoffLimitExceeded"}, {}, (False, False, False)),
+        ({"Admitted": "WaitingForReplicas"}, {"deletionTimestamp": BEGIN.isoformat()}, (True, False, True)),
+    ],
+)
+def test_what_a_runs_conditions_say_of_its_turn(
+    status: dict[str, str], metadata: dict[str, str], expected: tuple[bool, ...]
+) -> None:
+    manifest = eval_run(evalschedule(KEPT), ReadyCheckpoint(path="x", step=1, digest="a" * 10), BEGIN, None)
+    manifest["metadata"] |= {"uid": "mine", "creationTimestamp": BEGIN.isoformat(), **metadata}
+    manifest["status"] = {
+        "conditions": [
+            {"type": kind, "status": "False", "reason": reason, "lastTransitionTime": BEGIN.isoformat(), "message": ""}
+            for kind, reason in status.items()
+        ]
+    }
+    run = scheduled_run(manifest)
+    assert run is not None
+    assert (run.waits_for_replicas, run.ends_early, run.deleting) == expected
+
+
+@pytest.mark.parametrize("auth", ["token", "disabled"])
+def test_status_says_how_the_cluster_was_made(auth: Literal["token", "disabled"]) -> None:
+    cluster = kept_cluster(
+        evalschedule({**KEPT, "spec.template.rollout.image": "r:2"}), operator_settings(ray_auth=auth), 1
+    )
+    assert cluster is not None
+    cluster["metadata"]["uid"] = "c"
+    assert as_made(cluster) == {"cluster_uid": "c", "image": "r:2", "auth": auth}

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pydantic import ValidationError
 
@@ -21,7 +21,7 @@ from evalrun_operator.reconcilers.reconciler import Reconciler, ReconcileResult,
 from evalrun_operator.schedules.choice import listing_request
 from evalrun_operator.schedules.decision import ObservedSchedule, ScheduleDecision
 from evalrun_operator.schedules.job_state import ListingJob, listing_job_of
-from evalrun_operator.schedules.kept_objects import kept_cluster, kept_image, kept_policy, kept_rollout
+from evalrun_operator.schedules.kept_objects import as_made, kept_cluster, kept_image, kept_policy, kept_rollout
 from evalrun_operator.schedules.kept_replicas import ReplicaSituation, ReplicaStep
 from evalrun_operator.schedules.merge_step import merge_job_name, waiting_merge
 from evalrun_operator.schedules.metrics import ScheduleMetrics
@@ -77,6 +77,8 @@ class ScheduleController(Reconciler):
         self._metrics = metrics
         self._runs: dict[ScheduleUid, dict[str, ScheduledRun]] = {}
         """By the schedule's namespace and uid, and the run's uid."""
+        self._fenced: dict[ScheduleUid, datetime] = {}
+        """When the NetworkPolicy of a schedule's replicas was last compared."""
 
     def saw_run(self, manifest: Object, *, gone: bool = False) -> None:
         """Store the state of an EvalRun, unless no schedule created it."""
@@ -195,15 +197,18 @@ class ScheduleController(Reconciler):
             await self._cluster.delete(seen.ref.kind, seen.ref.name, namespace, seen.uid)
         for seen in step.abandon:
             await self._cluster.delete(seen.ref.kind, seen.ref.name, namespace, seen.uid, abandon=True)
+        fenced, resync = self._fenced.get(_uid_of(schedule)), timedelta(seconds=self._settings.resync_seconds)
+        if step.status.cluster is not None and (step.make or fenced is None or now - fenced >= resync):
+            await self._fence(schedule, kept_policy(schedule, self._settings))
+            self._fenced[_uid_of(schedule)] = now
         wanted = kept_cluster(schedule, self._settings, step.status.number)
         if not step.make or wanted is None:
             return decision
-        await self._fence(schedule, kept_policy(schedule, self._settings))
         try:
             made = await self._cluster.create_or_find(wanted)
         except RefusedError as error:
             return replicas_refused(decision, str(error), schedule, now)
-        replicas = step.status.model_copy(update={"cluster_uid": str(made["metadata"]["uid"])})
+        replicas = step.status.model_copy(update=as_made(made))
         return replace(decision, status=decision.status.model_copy(update={"replicas": replicas}))
 
     async def _release_all(self, key: Key, uid: str) -> None:
@@ -331,5 +336,6 @@ class ScheduleController(Reconciler):
 
     def _on_forgotten(self, key: Key, uid: str, *, replaced: bool) -> None:
         self._runs.pop((key[0], uid), None)
+        self._fenced.pop((key[0], uid), None)
         if not replaced:
             self._metrics.forget(key)

@@ -19,6 +19,17 @@ def kept_cluster(schedule: EvalSchedule, settings: OperatorSettings, number: int
     return kept_ray_cluster(_plan(schedule, settings), rollout, number, claims)
 
 
+def as_made(cluster: Object) -> dict[str, str]:
+    """Return what the status says of the RayCluster that was made, whatever would be made by now."""
+    spec = cluster["spec"]
+    mode = (spec.get("authOptions") or {}).get("mode")
+    return {
+        "cluster_uid": str(cluster["metadata"]["uid"]),
+        "image": str(spec["headGroupSpec"]["template"]["spec"]["containers"][0]["image"]),
+        "auth": "token" if mode == "token" else "disabled",
+    }
+
+
 def kept_policy(schedule: EvalSchedule, settings: OperatorSettings) -> Object:
     """Return the NetworkPolicy of the replicas."""
     return kept_replicas_policy(_plan(schedule, settings))

@@ -24,6 +24,11 @@ from evalrun_operator.schedules.runs import ScheduledRun
 
 LOOK_SECONDS = 5.0
 """Seconds between two looks at replicas that are there, in case a watch missed something."""
+START_PATIENCE = 60.0
+"""Seconds for which starting replicas wait at least for a run that does not wait for them just now, as one does whose
+ledger did not answer once."""
+SEEN_SECONDS = 30.0
+"""Seconds after which a run that waits for starting replicas is written down again."""
 MAX_REASON = 256
 
 
@@ -44,6 +49,8 @@ class ReplicaSituation:
     image: str
     gpus: int
     now: datetime
+    refusal: str = ""
+    """Why the schedule is refused: nothing is started for it. Replicas that are there stay until their time is over."""
 
 
 @dataclass
@@ -71,6 +78,8 @@ def replica_step(given: ReplicaSituation, before: KeptReplicas | None) -> Replic
         step = _leaving(given, state)
     elif state.cluster_uid is not None and (cluster is None or cluster.uid != state.cluster_uid):
         step = _leave(given, state, f"RayCluster {state.cluster} was deleted")
+    elif cluster is None and given.refusal:
+        step = _leave(given, state, "the schedule is refused, see its condition Accepted")
     elif cluster is None and (given.keep is None or next_run(given.runs) is None):
         step = _leave(given, state, "no run waits for it any more")
     elif cluster is None:
@@ -93,8 +102,10 @@ def next_run(runs: Sequence[ScheduledRun]) -> ScheduledRun | None:
 
 
 def is_done(run: ScheduledRun | None) -> bool:
-    """Return whether a run needs its turn no more: it has all answers, has ended, is suspended, or is gone."""
-    return run is None or run.gone or run.complete or run.generated or run.suspended
+    """Return whether a run needs its turn no more: it has all answers, ends, is suspended, or is being deleted."""
+    if run is None or run.gone or run.deleting:
+        return True
+    return run.complete or run.ends_early or run.generated or run.suspended
 
 
 def reason_to_leave(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject) -> str:
@@ -112,7 +123,7 @@ def reason_to_leave(given: ReplicaSituation, state: KeptReplicas, cluster: Obser
         return "a pod was lost or preempted"
     if given.suspended and not waits:
         return "the schedule is suspended"
-    if not waits and given.now >= _idle_until(state, keep, given.now):
+    if not waits and given.now >= _idle_until(given, state, keep):
         return f"no run waited for {keep.idle_seconds} s (idleSeconds)"
     return ""
 
@@ -124,6 +135,8 @@ def _without_cluster(given: ReplicaSituation, state: KeptReplicas) -> ReplicaSte
         return ReplicaStep(state, ScheduleText("False", ScheduleReason.REPLICAS_LEAVING, text))
     if given.keep is None:
         return ReplicaStep(state, ScheduleText("Unknown", ScheduleReason.NOT_KEPT, "each run starts its own"))
+    if given.refusal:
+        return ReplicaStep(state, ScheduleText("Unknown", ScheduleReason.NONE_NEEDED, given.refusal))
     run = next_run(given.runs)
     if run is None:
         return ReplicaStep(state, ScheduleText("Unknown", ScheduleReason.NONE_NEEDED, "no run waits for replicas"))
@@ -144,6 +157,10 @@ def _without_cluster(given: ReplicaSituation, state: KeptReplicas) -> ReplicaSte
 
 def _with_cluster(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject) -> ReplicaStep:
     if state.cluster_uid is None:  # made by a reconciliation that was cut off
+        if given.wanted is not None and not given.refusal:  # found instead of made, and written down as it is
+            text = f"RayCluster {state.cluster} is made"
+            starting = ScheduleText("False", ScheduleReason.REPLICAS_STARTING, text)
+            return ReplicaStep(state, starting, make=True, delay=0.0)
         state = state.model_copy(update={"cluster_uid": cluster.uid})
     if state.holder_uid is not None:
         return _in_use(given, state, cluster)
@@ -156,10 +173,12 @@ def _with_cluster(given: ReplicaSituation, state: KeptReplicas, cluster: Observe
         why = "no status yet" if not isinstance(detail, ObservedCluster) else detail.message
         troubles = f"{given.observed.troubles(names.RAY)} {stuck_pods(given.observed, given.now, names.RAY)}".strip()
         text = f"{cluster.ref.name}: {why}. {troubles}".strip()
-        return ReplicaStep(state, ScheduleText("False", ScheduleReason.REPLICAS_STARTING, text))
+        return ReplicaStep(
+            _seen_to_be_waited_for(given, state), ScheduleText("False", ScheduleReason.REPLICAS_STARTING, text)
+        )
     run = next_run(given.runs)
     if run is None or given.keep is None:
-        idle_until = _idle_until(state, given.keep or Keep(), given.now)
+        idle_until = _idle_until(given, state, given.keep or Keep())
         text = f"{cluster.ref.name} serves nobody and goes at {idle_until:%Y-%m-%dT%H:%M:%SZ} unless a run waits"
         wait = max(0.0, (idle_until - given.now).total_seconds())
         return ReplicaStep(state, ScheduleText("True", ScheduleReason.REPLICAS_IDLE, text), delay=wait)
@@ -172,11 +191,12 @@ def _with_cluster(given: ReplicaSituation, state: KeptReplicas, cluster: Observe
 def _in_use(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject) -> ReplicaStep:
     lost = _lost(given, state, cluster)
     if lost:
-        return _leave(given, state, lost, warning=True)
+        crashed = state.crashed if _taken_away(given, cluster) else cluster.ref.name
+        return _leave(given, state.model_copy(update={"crashed": crashed}), lost, warning=True)
     run = next((one for one in given.runs if one.uid == state.holder_uid), None)
     if not is_done(run):
         return ReplicaStep(state, _used_by(cluster, state.holder or ""))
-    if run is not None and run.complete and not run.generated and not run.succeeded:
+    if run is not None and run.complete and not (run.generated or run.succeeded or run.ends_early):
         return _leave(given, state, f"{run.name} failed on it: the next run gets new replicas")
     taken_back = _until_now(given, state).model_copy(update={"holder": None, "holder_uid": None})
     text = ScheduleText("True", ScheduleReason.REPLICAS_IDLE, f"{cluster.ref.name}: {state.holder} has had its turn")
@@ -209,6 +229,17 @@ def _leaving(given: ReplicaSituation, state: KeptReplicas) -> ReplicaStep:
 
 def _lost(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject) -> str:
     """Return how a RayCluster lost the head that runs were given, and the replicas with it; empty if it did not."""
+    away = _taken_away(given, cluster)
+    if away:
+        return away
+    heads = living_heads(given.observed, cluster)
+    if len(heads) == 1 and state.head is not None and head_life(heads[0]) != state.head:
+        return "its head was replaced, or has restarted"
+    return ""
+
+
+def _taken_away(given: ReplicaSituation, cluster: ObservedObject) -> str:
+    """Return how a RayCluster lost its head through no fault of the run that had its turn; empty if it did not."""
     if isinstance(cluster.detail, ObservedCluster) and cluster.detail.suspended:
         return "it was suspended, e.g. to take its quota away"
     if any(
@@ -216,14 +247,22 @@ def _lost(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject)
         for _, pod in given.observed.pods(names.RAY)
     ):
         return "its head was taken away, e.g. to drain its node"
-    heads = living_heads(given.observed, cluster)
-    if len(heads) == 1 and state.head is not None and head_life(heads[0]) != state.head:
-        return "its head was replaced, or has restarted"
     return ""
 
 
-def _idle_until(state: KeptReplicas, keep: Keep, now: datetime) -> datetime:
-    return (state.since or now) + timedelta(seconds=keep.idle_seconds)
+def _idle_until(given: ReplicaSituation, state: KeptReplicas, keep: Keep) -> datetime:
+    seconds = float(keep.idle_seconds)
+    if state.head is None and any(not is_done(run) for run in given.runs):
+        seconds = max(seconds, START_PATIENCE)
+    return (state.since or given.now) + timedelta(seconds=seconds)
+
+
+def _seen_to_be_waited_for(given: ReplicaSituation, state: KeptReplicas) -> KeptReplicas:
+    """Return the state of starting replicas with a newer time of the last waiting run, from which idleness counts."""
+    if state.head is not None or next_run(given.runs) is None:
+        return state
+    old = state.since is None or (given.now - state.since).total_seconds() >= SEEN_SECONDS
+    return _until_now(given, state) if old else state
 
 
 def _until_now(given: ReplicaSituation, state: KeptReplicas) -> KeptReplicas:
@@ -241,6 +280,6 @@ def _used_by(cluster: ObservedObject, run: str) -> ScheduleText:
 
 
 _NO_CLUSTER = {
-    "cluster": None, "cluster_uid": None, "image": None, "head": None, "leaving": None, "holder": None,
+    "cluster": None, "cluster_uid": None, "image": None, "auth": None, "head": None, "leaving": None, "holder": None,
     "holder_uid": None, "since": None,
 }  # fmt: skip

@@ -123,7 +123,7 @@ def decide(schedule: EvalSchedule, observed: ObservedSchedule, now: datetime) ->
 def _refuse(
     schedule: EvalSchedule, before: EvalScheduleStatus, problem: str, replicas: ReplicaStep | None, now: datetime
 ) -> ScheduleDecision:
-    """Start nothing until the spec changes. Replicas that are there are still released when their time is over."""
+    """Start no run until the spec changes. Replicas that are there are still released when their time is over."""
     says = {Kind.ACCEPTED: ScheduleText("False", Why.INVALID_SCHEDULE, problem), Kind.REPLICAS_READY: NOT_KEPT}
     status = before.model_copy(update={"next_schedule_time": None, "next": None})
     if replicas is None:
@@ -137,7 +137,8 @@ def _replicas(observed: ObservedSchedule, before: EvalScheduleStatus) -> Replica
     """Return the next step of the replicas that the schedule keeps; None where there are none to decide on."""
     if observed.replicas is None:
         return None
-    return replica_step(replace(observed.replicas, runs=observed.runs), before.replicas)
+    given = replace(observed.replicas, runs=observed.runs, refusal=observed.refusal)
+    return replica_step(given, before.replicas)
 
 
 def _keep_replicas(work: _Pass, step: ReplicaStep | None) -> None:

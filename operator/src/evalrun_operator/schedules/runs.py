@@ -18,6 +18,7 @@ from evalrun_api.v1alpha1 import (
 )
 
 Answer = Literal["True", "False", "Unknown"]
+EARLY_ENDS = frozenset({Reason.STOPPED, Reason.DEADLINE_EXCEEDED})
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,9 @@ class ScheduledRun:
     """It holds no GPU on request."""
     waits_for_replicas: bool = False
     """It would generate now, and its schedule keeps the replicas."""
+    ends_early: bool = False
+    """It was stopped, or its deadline has passed: it generates no more, though its outputs may still be written."""
+    deleting: bool = False
     complete: bool = False
     succeeded: bool = False
     gate: Answer | None = None
@@ -122,6 +126,10 @@ def scheduled_run(manifest: Mapping[str, Any]) -> ScheduledRun | None:
         generated=status.generation_completed_time is not None,
         suspended=_answer(status, ConditionType.SUSPENDED) == "True",
         waits_for_replicas=not complete and _reason(status, ConditionType.ADMITTED) == Reason.WAITING_FOR_REPLICAS,
+        ends_early=any(
+            _reason(status, kind) in EARLY_ENDS for kind in (ConditionType.GENERATED, ConditionType.COMPLETE)
+        ),
+        deleting=run.metadata.deletion_timestamp is not None,
         complete=complete,
         succeeded=_answer(status, ConditionType.SUCCEEDED) == "True",
         gate=_answer(status, ConditionType.GATE_PASSED),

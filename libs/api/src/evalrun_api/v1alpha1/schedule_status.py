@@ -268,12 +268,20 @@ class KeptReplicas(ApiModel):
     head: Annotated[str, Field(max_length=128)] | None = Field(
         None, description="The life of its head that runs were given; another one knows none of the replicas."
     )
+    crashed: Annotated[str, Field(max_length=63)] | None = Field(
+        None, description="The last RayCluster whose head ended in a run's turn: that run's attempt has failed by it."
+    )
+    auth: Literal["token", "disabled"] | None = Field(
+        None, description="Whether its Ray has a token, which the runs' generators join it with."
+    )
     leaving: Annotated[str, Field(max_length=256)] | None = Field(None, description="Why the RayCluster is deleted.")
     holder: Annotated[str, Field(max_length=63)] | None = Field(None, description="The run whose turn it is.")
     holder_uid: Annotated[str, Field(max_length=64)] | None = Field(None, description="The uid of that run.")
     served: Count = Field(0, description="Runs that had their turn on this RayCluster.")
     since: AwareDatetime | None = Field(
-        None, description="When the present state began: starting, in use by this run, or idle."
+        None,
+        description="When the present state began: in use by this run, or idle; of replicas that start, when a run was "
+        "last written down that waits for them.",
     )
     start_gpu_seconds: Count = Field(
         0, alias="startGPUSeconds", description="GPU seconds of all RayClusters until their first turn."
