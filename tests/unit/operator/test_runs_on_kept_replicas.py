@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from builders.operator.evalschedules import KEPT
@@ -108,6 +108,51 @@ def test_an_attempt_whose_replicas_went_is_ended_and_not_counted(now: KeptReplic
     world.settle().jobs_run().settle()
     assert job_of(world)["metadata"]["annotations"][names.CLUSTER_ANNOTATION] == "nightly-5c4ed-kept-2"
     assert world.status.attempts == 1
+
+
+@pytest.mark.parametrize("now", [WAITS, replace(TURN, cluster="nightly-5c4ed-kept-2")])
+def test_an_attempt_whose_head_crashed_is_counted_once_until_the_limit(now: KeptReplicas) -> None:
+    """A checkpoint that kills the head had taken new replicas for ever."""
+    world = on_kept(TURN).change_spec(backoff_limit=1).settle()
+    world.kept = replace(now, crashed=TURN.cluster)
+    world.settle().finalize().settle()
+    assert "AttemptFailed" in {one.reason for status in world.history for one in status.conditions}
+    assert "Interrupted" not in {one.reason for status in world.history for one in status.conditions}
+    world.kept = replace(TURN, cluster="nightly-5c4ed-kept-2", crashed=TURN.cluster)
+    world.tick(600).settle().jobs_run().settle()
+    assert job_of(world)["metadata"]["name"].endswith("-gen-2")
+    world.kept = replace(WAITS, crashed="nightly-5c4ed-kept-2")
+    world.settle().finalize().settle()
+    assert (world.status.attempts, world.reason(Kind.COMPLETE)) == (2, "BackoffLimitExceeded")
+
+
+@pytest.mark.parametrize(("frozen", "made"), [("token", "disabled"), ("disabled", "token")])
+def test_the_generator_joins_ray_as_the_replicas_were_made(
+    frozen: Literal["token", "disabled"], made: Literal["token", "disabled"]
+) -> None:
+    """The run keeps the settings that it started with; the replicas may be younger."""
+    world = World(run=evalrun(CHANGES), settings=operator_settings(ray_auth=frozen), kept=replace(TURN, auth=made))
+    world.settle().services_up().settle().jobs_run().settle()
+    (container,) = job_of(world)["spec"]["template"]["spec"]["containers"]
+    assert ("RAY_AUTH_TOKEN" in {one["name"] for one in container["env"]}) == (made == "token")
+
+
+def test_a_schedule_that_cannot_be_read_leaves_the_turn_as_it_was() -> None:
+    woken: list[tuple[str, str]] = []
+    turns = KeptTurns(woken.append)
+    manifest = eval_run(evalschedule(KEPT), ReadyCheckpoint(path="x", step=1, digest="a" * 10), BEGIN, None)
+    manifest["metadata"] |= {"uid": "mine", "creationTimestamp": BEGIN.isoformat()}
+    run, state = EvalRun.from_wire(manifest), KeptStatus(cluster="c", image="ray:1", holder="x", holder_uid="mine")
+    schedule = {**evalschedule(KEPT).to_wire(), "status": {"replicas": state.to_wire()}}
+    turns.saw(schedule, gone=False)
+    turns.saw({**schedule, "spec": {"of": "another release"}}, gone=False)
+    kept = turns.of(run, manifest)
+    assert kept is not None
+    assert kept.cluster == "c"
+    turns.saw({**schedule, "spec": {"of": "another release"}}, gone=True)
+    gone = turns.of(run, manifest)
+    assert gone is not None
+    assert "is not there" in gone.message
 
 
 def test_after_a_failed_attempt_the_next_one_waits_for_a_turn_and_comes_to_rest() -> None:

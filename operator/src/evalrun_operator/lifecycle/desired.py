@@ -90,9 +90,10 @@ def generation_objects(context: ReconcileContext, generation: GenerationStep) ->
     start, epoch = generation.start, int(context.now.timestamp())
     replicas = context.observed.kept
     if start is not None and replicas is not None and spec.rollout is not None:
-        desired.append(
-            resources.kept_generator_job(plan, spec.rollout, start.number, start.cluster, replicas.image, epoch)
+        job = resources.kept_generator_job(
+            plan, spec.rollout, start.number, start.cluster, replicas.image, epoch, auth=replicas.auth
         )
+        desired.append(job)
     elif start is not None and spec.endpoints is not None:
         desired.append(resources.generator_job(plan, spec.endpoints, start.number, epoch))
     elif start is not None:

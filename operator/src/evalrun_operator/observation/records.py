@@ -195,6 +195,10 @@ class KeptReplicas:
     image: str
     message: str
     """What it waits for, while it is not its turn."""
+    auth: str = ""
+    """Whether Ray has a token, as the setting `ray_auth` says it; empty where an earlier release has made it."""
+    crashed: str = ""
+    """The last RayCluster whose head ended in a run's turn."""
 
 
 @dataclass(frozen=True)

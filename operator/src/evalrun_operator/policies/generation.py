@@ -154,7 +154,7 @@ def _not_to_blame(given: Circumstances, number: int, current: ObservedObject) ->
     if not isinstance(attempt, Attempt) or (given.failed and given.attempts == number):
         return ""
     pods = [(seen, pod) for seen, pod in given.observed.pods(names.GENERATOR) if _belongs_to(seen, current)]
-    if given.kept is not None and attempt.outcome == "running" and attempt.cluster not in ("", given.kept.cluster):
+    if attempt.outcome == "running" and _left_behind(given, attempt) and not _crashed(given, attempt):
         return f"RayCluster {attempt.cluster}, which the schedule kept, is no longer there for attempt {number}"
     if attempt.outcome == "running" and (lost := {seen.uid for seen in abandoned_pods(given.observed, given.now)}):
         nodes = [pod.node for seen, pod in pods if seen.uid in lost]
@@ -165,6 +165,16 @@ def _not_to_blame(given: Circumstances, number: int, current: ObservedObject) ->
     if current.ref.kind == "Job" and EndCause.LEDGER_UNREACHABLE not in causes:
         return ""  # a RayJob leaves no record of its cause
     return f"The ledger could not be reached while attempt {number} ended"
+
+
+def _left_behind(given: Circumstances, attempt: Attempt) -> bool:
+    """Return whether an attempt is on kept replicas whose turn its run has no more."""
+    return given.kept is not None and attempt.cluster not in ("", given.kept.cluster)
+
+
+def _crashed(given: Circumstances, attempt: Attempt) -> bool:
+    """Return whether the head of an attempt's kept replicas ended beside it, which counts as in a run's own."""
+    return _left_behind(given, attempt) and given.kept is not None and attempt.cluster == given.kept.crashed
 
 
 def _ledger_was_away(observed: Observed, attempt: Attempt) -> bool:
@@ -297,10 +307,14 @@ def _lost(given: Circumstances, current: ObservedObject | None, cluster: Observe
     KubeRay's `state: ready` never goes back. What counts: the cluster is gone, or its head is another pod, which knows
     nothing of the actors and jobs of the one before.
     """
-    if current is None or not isinstance(current.detail, Attempt) or current.ref.kind != "RayJob":
+    if current is None or not isinstance(current.detail, Attempt):
         return ""
     attempt = current.detail
     if attempt.outcome != "running" or current.deleting:
+        return ""
+    if _crashed(given, attempt):
+        return f"the head of RayCluster {attempt.cluster}, which the schedule kept, was replaced or has restarted"
+    if current.ref.kind != "RayJob":
         return ""
     if cluster is None or cluster.ref.name != attempt.cluster:
         return f"RayCluster {attempt.cluster} is gone"

@@ -104,7 +104,9 @@ def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int, ep
     return with_queue(job, plan.spec.queue_name)
 
 
-def kept_generator_job(plan: RunPlan, rollout: Rollout, attempt: int, cluster: str, image: str, epoch: int) -> Object:
+def kept_generator_job(
+    plan: RunPlan, rollout: Rollout, attempt: int, cluster: str, image: str, epoch: int, *, auth: str = ""
+) -> Object:
     """Return the Job of an attempt on kept replicas: a Ray node without resources, which joins the schedule's cluster.
 
     A RayJob runs on the head, which would have to be given each run's token and certificate. Here they are in the
@@ -117,6 +119,7 @@ def kept_generator_job(plan: RunPlan, rollout: Rollout, attempt: int, cluster: s
         cluster: the RayCluster, whose turn the run has.
         image: of the RayCluster: Ray takes no node of another version.
         epoch: of the start.
+        auth: `ray_auth` as the RayCluster was made with; empty: as the run keeps it.
     """
     tokens = held_tokens(
         plan,
@@ -142,7 +145,8 @@ def kept_generator_job(plan: RunPlan, rollout: Rollout, attempt: int, cluster: s
         ],
         mounts=[ORDER_MOUNT, SCRATCH_MOUNT, *tokens.mounts, *mounts],
         env=[
-            *ENGINE_ENV, *tokens.env, *(ray_token if plan.settings.ray_auth == "token" else []), *tracing_env(plan),
+            *ENGINE_ENV, *tokens.env, *(ray_token if (auth or plan.settings.ray_auth) == "token" else []),
+            *tracing_env(plan),
         ],
     )  # fmt: skip
     scratch = {"name": SCRATCH_MOUNT["name"], "emptyDir": {"sizeLimit": SCRATCH_DISK}}

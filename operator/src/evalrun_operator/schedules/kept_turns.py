@@ -37,13 +37,14 @@ class KeptTurns:
     def saw(self, manifest: Object, *, gone: bool) -> None:
         """Take over the state of an EvalSchedule."""
         key = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
-        before = self._known.pop(key, None)
         if gone:
+            self._known.pop(key, None)
             return
+        before = self._known.get(key)
         try:
             schedule = EvalSchedule.from_wire(dict(manifest))
         except ValidationError:
-            return  # of another release; its own reconciliation says so
+            return  # of another release; its own reconciliation says so. What was known keeps the holder's generator
         state = (None if schedule.status is None else schedule.status.replicas) or KeptStatus()
         self._known[key] = _Known(schedule.metadata.uid or "", kept_rollout(schedule), state)
         holders = {state.holder, None if before is None else before.state.holder}
@@ -61,9 +62,9 @@ class KeptTurns:
             return KeptReplicas(owner[1], "", "", f"EvalSchedule {owner[0]}, which keeps the replicas, is not there.")
         state = known.state
         if state.holder_uid == run.metadata.uid and state.cluster is not None and state.leaving is None:
-            return KeptReplicas(known.uid, state.cluster, state.image or "", "")
+            return KeptReplicas(known.uid, state.cluster, state.image or "", "", state.auth or "", state.crashed or "")
         if known.rollout != run.spec.rollout:
             return None  # nothing is kept any more, or it was made from another template
         now = "they are not up yet" if state.holder is None else f"{state.holder} has its turn"
         message = f"EvalSchedule {owner[0]} keeps the replicas, and {now}: see its condition ReplicasReady."
-        return KeptReplicas(known.uid, "", "", message)
+        return KeptReplicas(known.uid, "", "", message, crashed=state.crashed or "")
