@@ -606,6 +606,22 @@ def test_a_run_that_somebody_stopped_frees_its_gpus_and_ends_with_what_there_is(
     )
 
 
+def test_a_stopped_run_whose_ledger_is_away_for_a_moment_does_not_go_on() -> None:
+    """It had started a generator again, whose turn or GPUs it took from others."""
+    world = generating()
+    world.generated, world.judged = 100, 60
+    world.settle()
+    world.told_to_end, world.stopped_by_user, world.writes_early = "stopped by evalrun ctl", True, False
+    world.settle().finalize().settle()
+    world.reachable = False
+    world.settle().tick(600).settle()
+    assert (world.reason(Kind.GENERATED), world.reason(Kind.JUDGED), world.gpu_pods()) == ("Stopped", "Stopped", [])
+    assert world.condition(Kind.COMPLETE).status == "False"
+    world.reachable = world.writes_early = True
+    world.settle()
+    assert (world.reason(Kind.COMPLETE), world.status.output_url) == ("Stopped", "s3://outputs/run")
+
+
 def test_a_paused_run_says_so_keeps_its_gpus_and_goes_on() -> None:
     world = generating()
     before, pods = world.condition(Kind.GENERATED).message, world.gpu_pods()

@@ -58,6 +58,9 @@ def early_end(context: ReconcileContext) -> End | None:
         return refused
     if ledger is not None and ledger_failed(context) and aggregator_restarts(context) >= spec.backoff_limit:
         return End(Reason.BACKOFF_LIMIT_EXCEEDED, f"The ledger cannot go on: {ledger.message}")
+    generated = condition_of(context.before, ConditionType.GENERATED)
+    if ledger is None and generated is not None and generated.reason == Reason.STOPPED:
+        return End(Reason.STOPPED, "It was stopped.")  # its ledger knows more, and may be starting again
     return None
 
 
@@ -101,7 +104,7 @@ def may_close(context: ReconcileContext, end: End) -> bool:
     was stopped."""
     limit, ledger = _deadline(context), context.observed.ledger
     if end.reason is Reason.STOPPED:
-        return ledger is not None and not ledger.ended
+        return ledger is None or not ledger.ended
     if end.reason is not Reason.DEADLINE_EXCEEDED or limit is None:
         return False
     late, known = (context.now - limit).total_seconds(), any(dataset.generated for dataset in context.before.datasets)
