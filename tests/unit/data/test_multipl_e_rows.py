@@ -28,7 +28,7 @@ def test_every_language_that_is_judged_is_read(tmp_path: Path) -> None:
     assert {language for _, language, _ in found} == {*FORMS}
     assert {truth.entry_point for _, _, truth in found} == {"twice"}
     assert {dataset for dataset, _, _ in found} == {
-        f"multipl_e_{name}" for name in ("cpp", "go", "js", "lua", "php", "rb", "rs", "ts")
+        f"multipl_e_{name}" for name in ("cpp", "go", "java", "js", "lua", "php", "rb", "rs", "ts")
     }
     assert all(FORMS[language].whole.fullmatch(truth.main) for _, language, truth in found)
 

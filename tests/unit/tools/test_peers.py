@@ -11,7 +11,7 @@ def test_each_test_that_compares_reads_a_variable_that_is_set() -> None:
         for test in peers.TESTS
         for variable in re.findall(r'environ\.get\("(EVALRUN_TEST_\w+)"\)', (peers.ROOT / test).read_text())
     }
-    assert found == {*peers.LOCKED, peers.CHECKOUT, peers.EVERY_EVAL_EVER}
+    assert found == {*peers.LOCKED, peers.CHECKOUT, peers.EVERY_EVAL_EVER, peers.TRAINERS}
 
 
 def test_each_environment_has_its_lock() -> None:
