@@ -1,6 +1,10 @@
 """The private directory: bounds, and emptying what a program made as awkward as it could."""
 
 import os
+import platform
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -39,6 +43,38 @@ def test_folders_without_rights_are_measured_too(tmp_path: Path) -> None:
         (hidden / str(number)).touch()
     hidden.chmod(0o300)
     assert directory.find_breach(str(tmp_path)) is not None
+
+
+def test_process_that_is_ending_hides_nothing(tmp_path: Path) -> None:
+    """It shows no descriptors, as one does whose first thread has ended while others run."""
+    process = subprocess.Popen(["/bin/true"])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert directory.find_hidden_breach(str(tmp_path), process.pid) is None
+    process.wait()
+
+
+LEADER_ENDS = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(60,)).start()
+print(flush=True)
+ctypes.CDLL(None).syscall(60, 0)  # exit of this thread alone, on x86_64
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names a system call by its number")
+def test_process_whose_first_thread_has_ended_is_taken_to_hide_files(tmp_path: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", LEADER_ENDS], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        deadline = time.monotonic() + 30
+        while Path(f"/proc/{process.pid}/exe").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert "as far as can be seen" in (directory.find_hidden_breach(str(tmp_path), process.pid) or "")
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_emptying_goes_deeper_than_paths_can_name(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import stat
 
+from evalrun_executor.contained.kernel import count_threads
 from evalrun_executor.contained.limits import OPEN_FILES
 
 FILES = 1000
@@ -55,12 +56,15 @@ def find_hidden_breach(directory: str, pid: int) -> str | None:
     """Return the complaint if a process holds more than the directory's bound in open files without a name, else None.
 
     The kernel shows a process's descriptors to the process's own user as long as the process is dumpable. A process
-    whose first thread has exited shows no descriptors: this function assumes that such a process exceeds the bound.
+    whose first thread has exited shows no descriptors: this function assumes that such a process exceeds the bound,
+    unless that thread is its only one. Then it is ending, which takes long where it had much memory.
     """
     device = os.stat(directory).st_dev
     try:
         os.stat(f"/proc/{pid}/exe")
     except FileNotFoundError:
+        if count_threads(pid) == 1:
+            return None
         return f"more than {TOTAL_MIB} MiB in files without a name, as far as can be seen"
     except OSError:
         # The process is not dumpable, or belongs to another user.

@@ -29,7 +29,7 @@ from collections.abc import Callable
 from evalrun_executor.contained import directory, frames, landlock, program
 from evalrun_executor.contained.child_bootstrap import prepare_bootstrap, prepare_confinement
 from evalrun_executor.contained.exchange import Exchange
-from evalrun_executor.contained.kernel import die_with
+from evalrun_executor.contained.kernel import count_threads, die_with
 from evalrun_executor.contained.limits import MIB, SESSION_OPEN_FILES, STOP_FACTOR, limit_session, wall_limit
 from evalrun_executor.contained.session import SIZE, Session
 from evalrun_executor.contained.site import Site
@@ -38,7 +38,6 @@ from evalrun_executor.contained.supervision import (
     SERVICE_GONE,
     TICK_SECONDS,
     ServiceGoneError,
-    count_threads,
     read_cpu_seconds,
 )
 

@@ -1,6 +1,6 @@
 """Supervises one child at a time: drains what the child prints, holds it to its limits, and reaps it."""
 
-# ruff: noqa: PTH116, SIM105
+# ruff: noqa: SIM105
 # Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from resource import struct_rusage
 
 from evalrun_executor.contained import directory
 from evalrun_executor.contained.frames import NOT_STOPPED, STOP, STOPPED_OTHER, STOPPED_OUTPUT, STOPPED_TIME
+from evalrun_executor.contained.kernel import count_threads
 from evalrun_executor.contained.limits import MIB
 
 TICK_SECONDS = 0.02
@@ -293,14 +294,6 @@ class ChildSupervisor:
 def read_cpu_seconds(pid: int) -> float:
     """Return the CPU seconds that a process has used. Raises OSError where it has ended."""
     return time.clock_gettime((~pid << 3) | 2)  # the process's own CPU clock: include/linux/posix-timers.h
-
-
-def count_threads(pid: int) -> int:
-    """Return how many threads a process has; 0 where it has ended or this machine hides processes."""
-    try:
-        return os.stat(f"/proc/{pid}/task").st_nlink - 2  # Landlock lets us stat, not read
-    except OSError:
-        return 0
 
 
 def _read_some(fd: int, text: bytearray, events: int) -> int:
