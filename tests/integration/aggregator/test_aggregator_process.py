@@ -5,6 +5,7 @@ import functools
 import json
 import random
 import signal
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -41,6 +42,18 @@ async def judge() -> AsyncIterator[tuple[FakeJudge, str]]:
 def arguments(directory: Path, judge: str, *more: str) -> list[str]:
     order, ledger = str(directory / "work_order.json"), str(directory / "ledger.sqlite3")
     return ["--work-order", order, "--ledger", ledger, "--judge", judge, *more]
+
+
+async def test_run_goes_on_without_its_port_of_samples(tmp_path: Path, judge: tuple[FakeJudge, str]) -> None:
+    write_run_config(tmp_path, problems=2)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = f"--samples-port={taken.getsockname()[1]}"
+        async with running(*arguments(tmp_path, judge[1], port)) as process:
+            worker = Worker(process.address)
+            await worker.work()
+            status = await worker.wait_for(*DONE)
+            await worker.close()
+    assert status.state == ledger_pb2.RUN_STATE_SUCCEEDED
 
 
 async def test_a_run_goes_from_work_to_outputs(tmp_path: Path, judge: tuple[FakeJudge, str]) -> None:
