@@ -36,10 +36,13 @@ JAVA_PROGRAM = """```java
 import java.util.*;
 
 public final class Solution {
-    static Pair<Long, Long> twice(long x) { return new Pair<>(x, 2 * x); }
+    private Solution() {}
+    @SuppressWarnings("unchecked") private static Pair<Long, Long> twice(long x) { return new Pair<>(x, 2 * x); }
 
     public static void main(String[] args) { System.out.println(twice(3)); }
 }
+
+class Unused {}
 ```"""
 ANSWERS = {
     "g++": [

@@ -135,22 +135,23 @@ def _make_java_unit(code: str) -> str:
 
 
 def _add_java_tests(program: str, main: str, secret: str) -> str:
-    """Return a program whose tests are a class below the answer's, for they call its methods by their names alone.
+    """Return a program whose tests are a method of the answer's class, for they call its methods by their names alone.
 
     Assertions are switched on before that class is loaded. `org.javatuples`, which Debian lacks, is stood in for.
     """
     called = _JAVA_CALLED.search(main)
     defined = re.search(_JAVA_DEFINES.replace("{name}", called[1] if called else ""), program, re.MULTILINE)
     before = program[: defined.start()] if defined else program
-    owner = next((found[1] for found in reversed([*_JAVA_CLASS.finditer(before)])), "Problem")
+    owner = next(reversed([*_JAVA_CLASS.finditer(before)]), None)
+    body = 0 if owner is None else program.find("{", owner.end()) + 1
     tuples = _write_java_tuples(program) if "org.javatuples" in program else ""
     tests = main.replace("public static void main(String[] args)", "static void evalrunTests()", 1)
+    whole = f"{program[:body]}\n{tests}\n{program[body:]}"
     return (
-        f"{_JAVA_TUPLES.sub('', _JAVA_FINAL.sub('', program))}\n"
-        f"class EvalrunTests extends {owner} {{\n{tests}\n}}\n"
+        f"{_JAVA_TUPLES.sub('', whole)}\n"
         "class EvalrunMain {\n    public static void main(String[] args) {\n"
         "        EvalrunMain.class.getClassLoader().setDefaultAssertionStatus(true);\n"
-        "        EvalrunTests.evalrunTests();\n"
+        f"        {'Problem' if owner is None else owner[1]}.evalrunTests();\n"
         f'        System.out.println("\\n{secret}");\n    }}\n}}\n{tuples}'
     )
 
@@ -183,9 +184,8 @@ _GO_PACKAGE: Final = re.compile(r"^package[ \t]+\w+", re.MULTILINE)
 _GO_TEST: Final = re.compile(r"func (Test\w*)\(t \*testing\.T\)")
 
 _JAVA_CLASS: Final = re.compile(r"^(?:(?:public|final|abstract|strictfp)\s+)*class\s+(\w+)", re.MULTILINE)
-_JAVA_DEFINES: Final = r"^[ \t]*(?:[\w@]+\s+)*static\s[^;={}()]*\b{name}[ \t]*\("
+_JAVA_DEFINES: Final = r"^[ \t]*(?:[\w@]+(?:\([^()\n]*\))?\s+)*static\s[^;={}()]*\b{name}[ \t]*\("
 _JAVA_CALLED: Final = re.compile(r"\bassert\s*\(+\s*([A-Za-z_]\w*)\(")
-_JAVA_FINAL: Final = re.compile(r"\bfinal\s+(?=class\b)")
 _JAVA_IMPORT: Final = re.compile(r"^import\b[^;]*;", re.MULTILINE)
 _JAVA_MAIN: Final = re.compile(r"(\bstatic\s+void\s+)main\s*\(")
 _JAVA_PACKAGE: Final = re.compile(r"^package\b[^;]*;", re.MULTILINE)
