@@ -154,7 +154,9 @@ class Supervisor:
             ray.remote(ReplicaLauncher)
             .options(
                 num_cpus=0,
-                scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=node, soft=True),
+                # Not soft: it could come onto the node of a generator, which ends while the replica goes on. A node
+                # that has just gone is a start that failed.
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=node, soft=False),
                 runtime_env={"env_vars": self._plan.environment},
             )
             .remote(self._plan, slot, suffix)
