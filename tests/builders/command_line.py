@@ -8,12 +8,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
+from builders.data import write_jsonl
 
 from evalrun_cli.local.forked_process import MAX_NAME
 
@@ -51,6 +52,16 @@ def evalrun(*arguments: str | Path, timeout: float = 150.0) -> subprocess.Comple
     """Run the command to its end and give what it printed."""
     command = [*COMMAND, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def judge_rows(
+    directory: Path, problems: Iterable[Mapping[str, object]], answers: Iterable[Mapping[str, object]]
+) -> subprocess.CompletedProcess[str]:
+    """Judge answers to problems, which are written into a directory as problems.jsonl and answers.jsonl, into `run`."""
+    return evalrun(
+        *("judge", "--problems", write_jsonl(directory / "problems.jsonl", problems)),
+        *("--responses", write_jsonl(directory / "answers.jsonl", answers), "--output", directory / "run"),
+    )
 
 
 @contextmanager

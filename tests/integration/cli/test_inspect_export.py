@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders.command_line import PROJECT, Command, evalrun, results
-from builders.governance import write_rows
+from builders.command_line import PROJECT, Command, evalrun, judge_rows, results
 from builders.playback import playback
 from builders.recorded_turns import ANSWERS, BY_HAND, HIDDEN, write_recorded_turns, write_turns_run
 
@@ -39,15 +38,9 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two datasets; two of its answers were never given."""
     directory = tmp_path_factory.mktemp("judged")
     named = [("sums", "a"), ("sums", "b/../c"), ("sums", "none"), ("more", "d")]
-    write_rows(
-        directory / "problems.jsonl", [{**PROBLEM, "dataset": name, "problem_id": problem} for name, problem in named]
-    )
+    problems = [{**PROBLEM, "dataset": name, "problem_id": problem} for name, problem in named]
     answers = [("a", RIGHT), ("a", WRONG), ("b/../c", HOSTILE), ("b/../c", RIGHT), ("d", RIGHT)]
-    write_rows(directory / "answers.jsonl", [{"problem_id": name, "response": text} for name, text in answers])
-    done = evalrun(
-        "judge", "--problems", directory / "problems.jsonl", "--responses", directory / "answers.jsonl",
-        "--output", directory / "run",
-    )  # fmt: skip
+    done = judge_rows(directory, problems, [{"problem_id": name, "response": text} for name, text in answers])
     assert done.returncode == 3, done.stderr
     return directory / "run"
 

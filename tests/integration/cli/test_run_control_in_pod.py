@@ -61,21 +61,21 @@ async def test_acts_reach_the_aggregator_through_its_pod(tmp_path: Path) -> None
     names = controlled(run, "evals")
     async with running(*arguments) as process:
         worker = Worker(process.address)
-        paused = await ask_aggregator(run, [POD], in_pod(ledger), Pause())
+        paused = await ask_aggregator(run, POD, in_pod(ledger), Pause())
         assert (paused.changed, paused.paused) == (True, True)
         assert outcome_text(Pause(), paused, names) == "er/run: paused; go on with: evalrun ctl er/run resume"
-        bound = await ask_aggregator(run, [POD], in_pod(ledger), SetConcurrency(2))
+        bound = await ask_aggregator(run, POD, in_pod(ledger), SetConcurrency(2))
         assert (bound.max_in_flight, bound.paused) == (2, True)
         assert (await worker.take(4)).max_in_flight == 0
-        nothing = await ask_aggregator(run, [POD], in_pod(ledger), Stop())
+        nothing = await ask_aggregator(run, POD, in_pod(ledger), Stop())
         assert refusal_text(nothing, names) == (
             "er/run has no answer yet, so there is nothing to keep: wait for the first"
         )
-        await ask_aggregator(run, [POD], in_pod(ledger), Resume())
+        await ask_aggregator(run, POD, in_pod(ledger), Resume())
         await worker.submit(list((await worker.take(2)).items))
-        assert (await ask_aggregator(run, [POD], in_pod(ledger), Stop())).changed
+        assert (await ask_aggregator(run, POD, in_pod(ledger), Stop())).changed
         await worker.wait_for(ledger_pb2.RUN_STATE_DEGRADED)
-        late = await ask_aggregator(run, [POD], in_pod(ledger), Pause())
+        late = await ask_aggregator(run, POD, in_pod(ledger), Pause())
         assert late.refusal == ledger_pb2.CONTROL_REFUSAL_ENDED
         await worker.close()
     await server.stop()
@@ -83,23 +83,23 @@ async def test_acts_reach_the_aggregator_through_its_pod(tmp_path: Path) -> None
 
 async def test_a_run_whose_aggregator_has_gone_has_ended_or_is_waited_for() -> None:
     run = over()
-    gone = await ask_aggregator(run, [], failing(1), Pause())
+    gone = await ask_aggregator(run, None, failing(1), Pause())
     said = refusal_text(gone, controlled(run, "evals"))
     assert said == (
         "er/run has ended: evalrun results run -n evals --output DIR brings its answers, and evalrun judge --problems "
         "FILE --responses DIR/results.jsonl judges them again"
     )
-    assert refusal_text(await ask_aggregator(run, [], failing(1), Stop()), controlled(run, "evals")) is None
+    assert refusal_text(await ask_aggregator(run, None, failing(1), Stop()), controlled(run, "evals")) is None
     with pytest.raises(BadInputError, match="the aggregator of EvalRun run does not run now"):
-        await ask_aggregator(generating().run, [], failing(1), Pause())
+        await ask_aggregator(generating().run, None, failing(1), Pause())
 
 
 async def test_an_aggregator_of_an_earlier_release_is_told_from_one_that_refuses() -> None:
     run = generating().run
     with pytest.raises(BadInputError, match="is of a release without evalrun ctl"):
-        await ask_aggregator(run, [POD], failing(1), Pause())
+        await ask_aggregator(run, POD, failing(1), Pause())
     with pytest.raises(CommandFailedError, match="it is not there"):
-        await ask_aggregator(run, [POD], failing(2), Pause())
+        await ask_aggregator(run, POD, failing(2), Pause())
 
 
 async def test_a_program_that_is_not_there_ends_as_expected(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow.parquet
 import pytest
-from builders.command_line import Command, evalrun, results
+from builders.command_line import Command, evalrun, judge_rows, results
 from builders.generator.rollout import make_tiny_model
-from builders.governance import json_lines, write_rows
+from builders.governance import json_lines
 from builders.other_interpreter import ask_script
 
 TRAINERS = "EVALRUN_TEST_TRAINERS_PYTHON"
@@ -31,13 +31,9 @@ PROBLEM = {
 def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two problems: one with right and wrong answers, one with wrong ones alone."""
     directory = tmp_path_factory.mktemp("export")
-    write_rows(directory / "problems.jsonl", [{**PROBLEM, "problem_id": name} for name in ("mixed", "hard")])
+    problems = [{**PROBLEM, "problem_id": name} for name in ("mixed", "hard")]
     answers = [("mixed", text) for text in (WRONG, RIGHT, SAME, OTHER)] + [("hard", WRONG)] * 4
-    write_rows(directory / "answers.jsonl", [{"problem_id": name, "response": text} for name, text in answers])
-    done = evalrun(
-        "judge", "--problems", directory / "problems.jsonl", "--responses", directory / "answers.jsonl",
-        "--output", directory / "run",
-    )  # fmt: skip
+    done = judge_rows(directory, problems, [{"problem_id": name, "response": text} for name, text in answers])
     assert done.returncode == 0, done.stderr
     return directory / "run"
 
@@ -89,12 +85,8 @@ def test_export_verl_is_judged_again_alike(evalrun_here: Command, judged: Path, 
 def test_export_refuses_other_files_and_evaluation_data(
     evalrun_here: Command, tmp_path: Path, output: str, role: str, message: str
 ) -> None:
-    write_rows(tmp_path / "problems.jsonl", [{**PROBLEM, "problem_id": "a", "role": role}])
-    write_rows(tmp_path / "answers.jsonl", [{"problem_id": "a", "response": RIGHT}])
-    done = evalrun(
-        "judge", "--problems", tmp_path / "problems.jsonl", "--responses", tmp_path / "answers.jsonl",
-        "--output", tmp_path / "run",
-    )  # fmt: skip
+    problem = {**PROBLEM, "problem_id": "a", "role": role}
+    done = judge_rows(tmp_path, [problem], [{"problem_id": "a", "response": RIGHT}])
     assert done.returncode == 0, done.stderr
     refused = evalrun_here("export", "sft", tmp_path / "run", "--output", tmp_path / output)
     assert (refused.returncode, message in refused.stderr) == (2, True), refused.stderr

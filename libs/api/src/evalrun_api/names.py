@@ -59,15 +59,18 @@ KEPT: Final = "kept"
 CHECKPOINT: Final = "checkpoint"
 """The init container of the Ray workers that fetches the model."""
 
+EVAL_RUN_PREFIX: Final = "er/"
+"""Of an EvalRun where a command takes directories too; `er` is its short name in kubectl."""
+
 GRPC_PORT: Final = 50051
 RAY_PORT: Final = 6379
 """Of the Ray head, for the nodes that join its cluster."""
 SANDBOX_PORT: Final = 8080
 METRICS_PORT: Final = 9090
 HEALTH_PORT: Final = 9091
+"""Of parts whose other port takes TLS: the kubelet's probes have no certificate."""
 SAMPLES_PORT: Final = 9092
 """Of an aggregator's pod, on its loopback alone; set by its image."""
-"""Of parts whose other port takes TLS: the kubelet's probes have no certificate."""
 
 LEDGER_DIRECTORY: Final = "/var/lib/evalrun"
 LEDGER_FILE: Final = "ledger.sqlite"

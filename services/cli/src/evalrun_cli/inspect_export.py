@@ -4,7 +4,7 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -21,7 +21,7 @@ from evalrun_cli.samples.run_samples import RunSamples, open_samples
 from evalrun_data.records import Problem, Reference
 from evalrun_results.inspect_log.header import LoggedRun, Status
 from evalrun_results.inspect_log.log_file import write_log
-from evalrun_results.inspect_log.samples import COLUMNS, AskedProblem, Row, sample_of
+from evalrun_results.inspect_log.samples import COLUMNS, AskedProblem, Row, sample_of, utc_time
 from evalrun_results.retention import check_answers_kept
 from evalrun_results.samples import JsonObject
 from evalrun_results.stored_run import StoredRun
@@ -128,7 +128,7 @@ def _running(directory: Path) -> list[LoggedRun]:
             model=_model_of(order.spec.model.model_dump()),
             created=created,
             started=created,
-            ended="" if is_live else _written_last(directory),
+            ended="" if is_live else utc_time(Workspace(directory).ledger.stat().st_mtime),
             status="started" if is_live else "cancelled",
             evalrun=own_version(),
             protocol=_protocol_of(order.spec) if order.responses is None else {},
@@ -137,10 +137,6 @@ def _running(directory: Path) -> list[LoggedRun]:
         )
         for dataset in order.spec.datasets
     ]
-
-
-def _written_last(directory: Path) -> str:
-    return datetime.fromtimestamp(Workspace(directory).ledger.stat().st_mtime, UTC).isoformat()
 
 
 def _protocol_of(spec: EvalRunSpec) -> Mapping[str, Any]:

@@ -71,7 +71,7 @@ def stable_id(*parts: object) -> str:
 def sample_of(
     turns: Sequence[Row], asked: AskedProblem, run_id: str, *, with_tests: bool, has_ended: bool
 ) -> JsonObject:
-    """Return a sample.
+    """Return the sample of a completion.
 
     Args:
         turns: the rows of a completion, its first turn first. The first turn is what `pass@1` counts.
@@ -221,7 +221,7 @@ def _times(row: Row) -> dict[str, JsonValue]:
 
 
 def utc_time(seconds: float) -> str:
-    """Return Unix seconds as a log writes a time."""
+    """Return a time as logs have it. `seconds`: Unix."""
     return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 

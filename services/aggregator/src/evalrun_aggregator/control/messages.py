@@ -10,7 +10,9 @@ from evalrun_aggregator.control.acts import (
     RequeueNotJudged,
     Resume,
     SetConcurrency,
+    Standing,
     Stop,
+    decide,
 )
 from evalrun_proto.ledger.v1 import ledger_pb2
 
@@ -40,6 +42,12 @@ def request_of(act: Act) -> ledger_pb2.ControlRunRequest:
             return ledger_pb2.ControlRunRequest(set_concurrency=wanted)
         case Stop():
             return ledger_pb2.ControlRunRequest(stop=ledger_pb2.StopAct())
+
+
+def refusal_once_ended(act: Act) -> "ledger_pb2.ControlRefusal.ValueType":
+    """Return how a run that has ended answers an act, for whoever asks when no process is left to do so."""
+    decided = decide(act, Standing(ended=True))
+    return REFUSALS[decided] if isinstance(decided, Refusal) else ledger_pb2.CONTROL_REFUSAL_UNSPECIFIED
 
 
 def act_of(request: ledger_pb2.ControlRunRequest) -> Act:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from google.protobuf.json_format import Parse, ParseError
 from rich.console import Console
 
-from evalrun_aggregator.control.acts import Act, Stop
+from evalrun_aggregator.control.acts import Act
+from evalrun_aggregator.control.messages import refusal_once_ended
 from evalrun_aggregator.control.words import words_of
 from evalrun_api import names
 from evalrun_api.v1alpha1 import EvalRun
-from evalrun_cli.cluster.commands import find_run, with_cluster
+from evalrun_cli.cluster.commands import find_run, ready_aggregator, with_cluster
 from evalrun_cli.cluster.run_view import is_complete, reason_line, status_of
 from evalrun_cli.control.texts import ControlledRun
 from evalrun_proto.ledger.v1 import ledger_pb2
@@ -41,21 +42,21 @@ def control_in_cluster(name: str, act: Act, namespace: str | None, report: Repor
     async def work(runs: "ClusterRuns", console: Console) -> ExitCode:
         del console
         run = await find_run(runs, name)
-        response = await ask_aggregator(run, await runs.pods(run), runs.run_in, act)
+        response = await ask_aggregator(run, await ready_aggregator(runs, run), runs.run_in, act)
         return report(act, response, controlled(run, runs.namespace))
 
     return with_cluster(namespace, work)
 
 
 async def ask_aggregator(
-    run: EvalRun, pods: Sequence["RunPod"], run_in: RunIn, act: Act
+    run: EvalRun, aggregator: "RunPod | None", run_in: RunIn, act: Act
 ) -> ledger_pb2.ControlRunResponse:
     """Have a run's aggregator perform an act.
 
     Args:
         run: with its status.
-        pods: of the run.
-        run_in: reaches them.
+        aggregator: its pod; None while it is not ready.
+        run_in: reaches it.
         act: what is wanted.
 
     Raises:
@@ -64,13 +65,9 @@ async def ask_aggregator(
     """
     from evalrun_cluster.runs import CommandFailedError
 
-    aggregator = next((pod for pod in pods if pod.part == names.AGGREGATOR and pod.ready), None)
     if aggregator is None:
         if is_complete(run):
-            refusal = (
-                ledger_pb2.CONTROL_REFUSAL_UNSPECIFIED if isinstance(act, Stop) else ledger_pb2.CONTROL_REFUSAL_ENDED
-            )
-            return ledger_pb2.ControlRunResponse(refusal=refusal)
+            return ledger_pb2.ControlRunResponse(refusal=refusal_once_ended(act))
         raise BadInputError(f"the aggregator of EvalRun {run.metadata.name} does not run now: {reason_line(run)}")
     said = io.BytesIO()
     try:
@@ -93,11 +90,12 @@ async def ask_aggregator(
 def controlled(run: EvalRun, namespace: str) -> ControlledRun:
     """Return a run of a cluster as the command's texts need it."""
     name = run.metadata.name
+    shown = f"{names.EVAL_RUN_PREFIX}{name}"
     fetched = f"evalrun results {name} -n {namespace} --output DIR"
     if not status_of(run).output_url:
-        return ControlledRun(f"er/{name}", f"evalrun status {name} -n {namespace} says what became of it")
+        return ControlledRun(shown, f"evalrun status {name} -n {namespace} says what became of it")
     return ControlledRun(
-        f"er/{name}",
+        shown,
         f"{fetched} brings its answers, and evalrun judge --problems FILE --responses DIR/results.jsonl judges them "
         "again",
     )

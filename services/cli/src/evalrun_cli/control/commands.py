@@ -4,18 +4,16 @@ import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 import click
 
 from evalrun_aggregator.control.acts import Act
 from evalrun_aggregator.control.words import act_of_words
+from evalrun_api.names import EVAL_RUN_PREFIX
 from evalrun_cli.control.local_runs import control_local, local_run
 from evalrun_cli.control.texts import ControlledRun, outcome_json, outcome_text, refusal_text
 from evalrun_proto.ledger.v1 import ledger_pb2
 from evalrun_runtime.exits import BadInputError, ExitCode
-
-CLUSTER_PREFIX: Final = "er/"
 
 
 def control_run(place: str, words: Sequence[str], *, namespace: str | None, as_json: bool) -> ExitCode:
@@ -31,10 +29,10 @@ def control_run(place: str, words: Sequence[str], *, namespace: str | None, as_j
         BadInputError: there is no such act or run, or the run cannot take it.
     """
     act = act_of_words(words)
-    if place.startswith(CLUSTER_PREFIX):
+    if place.startswith(EVAL_RUN_PREFIX):
         from evalrun_cli.control.cluster_runs import control_in_cluster
 
-        return control_in_cluster(place.removeprefix(CLUSTER_PREFIX), act, namespace, partial(report, as_json=as_json))
+        return control_in_cluster(place.removeprefix(EVAL_RUN_PREFIX), act, namespace, partial(report, as_json=as_json))
     if namespace is not None:
         raise BadInputError(f"--namespace: {place} is on this machine: write er/NAME for a run in a cluster")
     directory = Path(place)

@@ -5,8 +5,9 @@ import json
 import shlex
 from pathlib import Path
 
-from evalrun_aggregator.control.acts import Act, Stop
+from evalrun_aggregator.control.acts import Act
 from evalrun_aggregator.control.client import NoControlError, NotRunningError, control_ledger
+from evalrun_aggregator.control.messages import refusal_once_ended
 from evalrun_cli.control.texts import ControlledRun
 from evalrun_cli.local.workspace import Workspace
 from evalrun_proto.ledger.v1 import ledger_pb2
@@ -33,10 +34,7 @@ def control_local(directory: Path, act: Act) -> ledger_pb2.ControlRunResponse:
         return asyncio.run(control_ledger(workspace.ledger, act))
     except NotRunningError as error:
         if workspace.summary.is_file():
-            ended = (
-                ledger_pb2.CONTROL_REFUSAL_UNSPECIFIED if isinstance(act, Stop) else ledger_pb2.CONTROL_REFUSAL_ENDED
-            )
-            return ledger_pb2.ControlRunResponse(refusal=ended, state=_end_state(workspace))
+            return ledger_pb2.ControlRunResponse(refusal=refusal_once_ended(act), state=_end_state(workspace))
         raise BadInputError(f"{directory}: the run is not under way: {_remedy(directory)}") from error
     except NoControlError as error:
         raise BadInputError(

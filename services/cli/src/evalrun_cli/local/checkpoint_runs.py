@@ -28,6 +28,7 @@ from evalrun_cli.local.runs import quick_manifest
 from evalrun_cli.local.workspace import default_directory
 from evalrun_cli.terminal import open_console
 from evalrun_generator.gpu_host.kept_ray import KEPT
+from evalrun_generator.gpu_host.processes import end_process
 from evalrun_registry.metrics import HEADLINE
 from evalrun_runtime.exits import BadInputError, ExitCode
 
@@ -271,12 +272,7 @@ def kept_ray(host_flags: Sequence[str], directory: Path) -> Iterator[str]:
                 time.sleep(POLL_SECONDS)
             yield f"{KEPT}{file}"
         finally:
-            process.terminate()
-            try:
-                process.wait(END_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end_process(process, END_SECONDS)
 
 
 def _located(manifest: Mapping[str, Any], base: Path) -> dict[str, Any]:

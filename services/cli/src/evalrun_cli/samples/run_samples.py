@@ -7,6 +7,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from evalrun_aggregator.sample_feed.ledger_batches import LedgerBatches
+from evalrun_api.names import EVAL_RUN_PREFIX
 from evalrun_cli.local.workspace import Workspace
 from evalrun_results.sample_rows.stored_batches import StoredBatches
 from evalrun_results.stored_run import StoredRun
@@ -31,8 +32,9 @@ def open_samples(place: str) -> RunSamples:
     Raises:
         BadInputError: no run lies there, or it has no answers yet.
     """
-    if place.startswith("er/"):
-        raise BadInputError(f"{place}: fetch it first: evalrun results {place[3:]} --output DIR, then name DIR")
+    if place.startswith(EVAL_RUN_PREFIX):
+        name = place.removeprefix(EVAL_RUN_PREFIX)
+        raise BadInputError(f"{place}: fetch it first: evalrun results {name} --output DIR, then name DIR")
     if "://" in place:
         return StoredBatches(StoredRun.open(place))
     workspace = Workspace(Path(place).resolve())

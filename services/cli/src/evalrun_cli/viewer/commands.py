@@ -14,6 +14,7 @@ import click
 from aiohttp import web
 from rich.console import Console
 
+from evalrun_api.names import EVAL_RUN_PREFIX
 from evalrun_cli.cluster.commands import find_run, with_cluster
 from evalrun_cli.viewer.run_catalog import find_runs
 from evalrun_cli.viewer.run_view import RunView
@@ -24,7 +25,6 @@ if TYPE_CHECKING:  # needs the extra `cluster`
     from evalrun_cli.viewer.cluster_run import ClusterRunView
     from evalrun_cluster.runs import ClusterRuns
 
-EVAL_RUN_PREFIX: Final = "er/"
 HOST: Final = "127.0.0.1"
 _LOOK_SECONDS: Final = 1.0
 """Least time between two looks for new runs."""

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from evalrun_cli.viewer.commands import EVAL_RUN_PREFIX, shown_runs
+from evalrun_api.names import EVAL_RUN_PREFIX
+from evalrun_cli.viewer.commands import shown_runs
 from evalrun_cli.viewer.prompt_file import PROMPT_INDEX, PROMPTS
 from evalrun_cli.viewer.run_view import RunView
 from evalrun_cli.viewer.server import list_runs, web_files

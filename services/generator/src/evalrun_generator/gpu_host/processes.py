@@ -96,6 +96,16 @@ def wait_for(process: "subprocess.Popen[bytes]", stops: StopRequests, seconds: f
     return process.poll()
 
 
+def end_process(process: "subprocess.Popen[bytes]", seconds: float) -> None:
+    """Tell a process to end, and kill it if it has not within some seconds."""
+    process.terminate()
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 def parents() -> Mapping[int, int]:
     """Return the parent of every process."""
     found = {}

@@ -104,8 +104,13 @@ def start_ray(
                 return None
         process.kill()
         process.wait()
-    last = " | ".join(log.read_text(errors="replace").strip().splitlines()[-3:])
-    raise GenerationStoppedError(f"Ray did not start on this machine: {last or 'it said nothing'} (log: {log})")
+    last = last_lines(log) or "it said nothing"
+    raise GenerationStoppedError(f"Ray did not start on this machine: {last} (log: {log})")
+
+
+def last_lines(log: Path) -> str:
+    """Return what Ray said last, in one line; empty where it said nothing."""
+    return " | ".join(log.read_text(errors="replace").strip().splitlines()[-3:])
 
 
 def _spawn(

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from evalrun_generator.gpu_host.processes import signal_when_parent_ends
-from evalrun_generator.gpu_host.ray_head import STARTED
+from evalrun_generator.gpu_host.processes import end_process, signal_when_parent_ends
+from evalrun_generator.gpu_host.ray_head import STARTED, last_lines
 from evalrun_generator.outcomes import GenerationStoppedError
 
 logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ def joined_node(address: str, own_ip: str | None) -> Iterator[None]:
         try:
             yield
         finally:
-            _end(process)
+            end_process(process, END_SECONDS)
 
 
 def _start(address: str, own_ip: str | None, log: Path) -> "subprocess.Popen[bytes]":
@@ -67,15 +67,6 @@ def _start(address: str, own_ip: str | None, log: Path) -> "subprocess.Popen[byt
             if STARTED in log.read_text(errors="replace"):
                 return process
             time.sleep(POLL_SECONDS)
-        _end(process)
-    last = " | ".join(log.read_text(errors="replace").strip().splitlines()[-3:])
-    raise GenerationStoppedError(f"--ray-join {address}: the cluster cannot be joined: {last or 'Ray said nothing'}")
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    process.terminate()
-    try:
-        process.wait(END_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+        end_process(process, END_SECONDS)
+    last = last_lines(log) or "Ray said nothing"
+    raise GenerationStoppedError(f"--ray-join {address}: the cluster cannot be joined: {last}")
