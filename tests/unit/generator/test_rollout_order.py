@@ -161,6 +161,13 @@ def test_seed_and_determinism_reach_the_engine() -> None:
     assert engine_plan(order(), {}).rollout_config["full_determinism"] is False
 
 
+def test_a_deterministic_vllm_times_no_kernels_against_each_other() -> None:
+    plan = engine_plan(rollout_order({}, protocol={"deterministic": True}), {})
+    kwargs = plan.rollout_config["engine_kwargs"]
+    compiled = {"combo_kernels": False, "benchmark_combo_kernel": False}
+    assert kwargs == {"vllm": {"served_model_name": "m", "compilation_config": {"inductor_compile_config": compiled}}}
+
+
 def test_a_fetched_model_is_read_from_its_directory_and_served_by_its_name() -> None:
     plan = engine_plan(order(), {}, "/scratch/checkpoint")
     assert plan.model_config["path"] == "/scratch/checkpoint"

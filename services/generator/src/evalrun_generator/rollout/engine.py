@@ -20,6 +20,9 @@ KEPT_MODEL: Final = "checkpoint"
 """What a kept replica's server calls its model."""
 EXTENSION: Final = "evalrun_generator.weights.worker_extension.WeightsExtension"
 GUARD: Final = "evalrun_generator.weights.weights_guard.WeightsGuard"
+UNMEASURED_KERNELS: Final = {"combo_kernels": False, "benchmark_combo_kernel": False}
+"""vLLM 0.24 has its compiler time kernels against each other. What verl sets for `full_determinism` forbids that: the
+engine's start failed with "In the deterministic mode of Inductor, we will avoid those benchmarkings"."""
 SMALL_MAX_NUM_SEQS = 64
 """A 7B model on one H200 gave 11,746 tokens/s with 64 sequences in progress and 26,247 with 256."""
 
@@ -126,6 +129,8 @@ def engine_plan(
         own["lora_modules"] = [json.dumps({"name": model.evaluated, "path": adapter})]
     if kept:
         own |= {"served_model_name": KEPT_MODEL, "worker_extension_cls": EXTENSION, "middleware": [GUARD]}
+    if protocol.deterministic and rollout.engine == "vllm":
+        own["compilation_config"] = {"inductor_compile_config": UNMEASURED_KERNELS}
     config: dict[str, object] = {
         "name": rollout.engine,
         "load_format": rollout.load_format,
