@@ -124,7 +124,7 @@ test-cluster: $(VENV)/.dev ## the tests of the operator and the chart on a real 
 bench: $(VENV)/.dev ## run the benchmarks; benchmarks/README.md says what each one measures
 	$(BIN)/python benchmarks/run_all.py
 
-bench-gates: $(VENV)/.dev ## how often every kind of gate and interval errs and decides, in every setting: the table of docs/gates.md; 2 h of CPU
+bench-gates: $(VENV)/.dev ## how often every kind of gate and interval errs and decides, in every setting: the table of docs/gates.md; 3 h of CPU
 	$(BIN)/python benchmarks/gate_characteristics.py
 
 bench-embedder: $(VENV)/.dev ## how many rewritten problems an embedding model finds: make bench-embedder DIR=MODEL, a directory with model.onnx and tokenizer.json
