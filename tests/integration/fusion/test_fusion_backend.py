@@ -85,9 +85,13 @@ OTHERS = {
     "lua": "print(2 * io.read('n'))",
     "php": "<?php echo 2 * fgets(STDIN), PHP_EOL;",
     "ruby": "puts 2 * gets.to_i",
+    "java": "import java.util.*;\nclass Answer { public static void main(String[] args) {\n"
+    "System.out.println(2 * new Scanner(System.in).nextInt()); } }",
     "javascript": "console.log(2 * require('fs').readFileSync(0, 'utf8'))",
     "rust": "fn main() { let mut text = String::new(); std::io::stdin().read_line(&mut text).unwrap();\n"
     'println!("{}", 2 * text.trim().parse::<i64>().unwrap()); }',
+    "typescript": "declare var require: any;\nconst n: number = Number(require('fs').readFileSync(0, 'utf8'));\n"
+    "console.log(2 * n)",
 }
 
 
@@ -100,8 +104,15 @@ async def test_other_languages_run_in_the_harness(batched: FusionSandbox, langua
     assert [(run.end, run.stdout) for run in said.runs] == [("exited", b"4\n"), ("exited", b"42\n")]
 
 
-async def test_java_is_not_offered(batched: FusionSandbox) -> None:
-    assert "java" not in (await batched.describe()).info.languages
+@pytest.mark.parametrize(("language", "code"), [("java", "class Answer {"), ("typescript", "const = 1;")])
+async def test_what_is_compiled_for_an_interpreter_and_does_not_compile_is_said_to(
+    batched: FusionSandbox, language: str, code: str
+) -> None:
+    if language not in (await batched.describe()).info.languages:
+        pytest.skip(f"the server has no {language}")
+    said = await batched.run(asked(code, b"", b"", language=language))
+    assert (said.compile.status, said.compile.stderr != b"") == ("error", True)
+    assert {run.end for run in said.runs} == {"not_run"}
 
 
 ENDS = [

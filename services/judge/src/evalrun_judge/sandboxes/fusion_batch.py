@@ -98,12 +98,7 @@ class MachineFacts(msgspec.Struct):
 
     def machine(self) -> Machine:
         """Return the machine."""
-        found = {
-            name: path
-            for name, path in self.compilers.items()
-            # The harness compiles, or hands a text to an interpreter: not both.
-            if path is not None and not (LANGUAGES[name].is_compiled and LANGUAGES[name].interpreter)
-        }
+        found = {name: path for name, path in self.compilers.items() if path is not None}
         return Machine(self.python, self.version, self.architecture, self.cpus, tuple(self.package_dirs), found)
 
 
@@ -205,12 +200,14 @@ def _task(part: Part, machine: Machine) -> dict[str, Any]:
     limits = request.limits
     inputs = [request.inputs[index] for index in part.indices]
     code = request.code.encode("utf-8", "surrogatepass")
-    job = frames.Job(
-        request.mode, "", code, limits.time_seconds, limits.memory_mib, limits.output_kib * 1024,
-        [len(data) for data in inputs], execution=make_execution(request.language, limits.memory_mib),
-    )  # fmt: skip
     compiled, toolchain = LANGUAGES[request.language].is_compiled, Toolchain(machine.compilers)
     of_kind = kind(request)
+    # What the compiler makes of the text takes its place.
+    text = b"" if compiled and of_kind == frames.KIND_INTERPRETED else code
+    job = frames.Job(
+        request.mode, "", text, limits.time_seconds, limits.memory_mib, limits.output_kib * 1024,
+        [len(data) for data in inputs], execution=make_execution(request.language, limits.memory_mib),
+    )  # fmt: skip
     source = toolchain.source(request.language) if compiled else ""
     commands = toolchain.commands(request.language) if compiled else []
     return {

@@ -9,11 +9,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from evalrun_executor.contained.frames import KIND_EXECUTABLE
 from evalrun_executor.slots import Slots
 from evalrun_judge.sandboxes import RunRefusedError, SandboxFailedError
 from evalrun_judge.sandboxes.fusion_answer import BatchAnswer, NotTheHarnessError
 from evalrun_judge.sandboxes.fusion_batch import BUDGET_SECONDS, Part, kind
+from evalrun_registry.languages import LANGUAGES
 
 MAX_PROGRAMS = 4
 """Per call. With 20 tests each, one call costs 63 % of four; eight programs showed no further saving."""
@@ -64,7 +64,7 @@ def select_batch(waiting: Sequence[PendingProgram], free: int, max_programs: int
     chosen, tests, size = [0], len(first.part.indices), first.part.size
     of_kind = kind(first.part.request)
     fair = min(max_programs, -(-len(waiting) // (free + 1)))
-    if first.alone or of_kind == KIND_EXECUTABLE:  # a compiler takes longer than all else
+    if first.alone or LANGUAGES[first.part.request.language].is_compiled:  # a compiler takes longer than all else
         return chosen
     for place, program in enumerate(waiting):
         if len(chosen) >= fair:

@@ -102,9 +102,9 @@ class Task:
         """A memory file's content: an encoded `frames.Job`, then the inputs."""
         self.count = int(str(fields["count"]))
         self.commands: list[str] = list(fields["commands"])  # type: ignore[call-overload]  # a list of str
-        """Of the compiler, to try in order."""
+        """Of the compiler, to try in order; none: nothing is compiled to a file."""
         self.interpreter = str(fields["interpreter"])
-        """Path of the program that runs the text; empty in any other kind of task."""
+        """Path of the program that runs the text, or what was compiled of it; empty in any other kind of task."""
         self.compile_job = _bytes(fields["compile_job"])
         self.time_seconds = float(str(fields["time_seconds"]))
         self.stop_after = int(str(fields["stop_after"]))
@@ -144,23 +144,27 @@ class Worker:
         """Run all programs. Return the next step in a forked process, and None in the worker itself."""
         task = self.task
         executable: list[int] = []
-        if task.kind == frames.KIND_EXECUTABLE:
+        job = task.job
+        if task.commands:
             for number, command in enumerate(task.commands):
-                job = _memory_file(_with_command(task.compile_job, command))
-                step = self._run([2 * number], frames.KIND_COMPILE, [job, _indices(0)], executable)
+                source = _memory_file(_with_command(task.compile_job, command))
+                step = self._run([2 * number], frames.KIND_COMPILE, [source, _indices(0)], executable)
                 if step is not None:
                     return step
-                os.close(job)
+                os.close(source)
                 if executable or not self._static_is_missing():
                     break
             if executable:
                 # one that somebody holds for writing cannot be executed
                 executable = [os.open(f"/proc/self/fd/{executable[0]}", os.O_RDONLY | os.O_CLOEXEC)]
-        if task.interpreter:
+                if task.interpreter:
+                    job = _with_code(job, _read_all(executable[0]))
+                    os.close(executable[0])
+        if task.interpreter and (executable or not task.commands):
             self._site.interpreters = [task.interpreter]
             executable = [os.open(task.interpreter, os.O_RDONLY | os.O_CLOEXEC)]
-        if task.kind != frames.KIND_EXECUTABLE or executable:
-            fds = [_memory_file(task.job), _indices(task.count), *executable]
+        if executable or task.kind in (frames.KIND_PROGRAM, frames.KIND_HARNESS):
+            fds = [_memory_file(job), _indices(task.count), *executable]
             apart = self._site.landlock_abi > 0 and self._site.program_filter is not None
             runners = self._setup.runners if apart else 1
             step = self._run(range(1, 2 * runners, 2), task.kind, fds, [])
@@ -334,6 +338,13 @@ def _with_command(job: bytes, command: str) -> bytes:
     read, _, _ = frames.decode_job(lambda size, offset: job[offset : offset + size])
     read.mode = command
     return read.encode()
+
+
+def _with_code(job: bytes, code: bytes) -> bytes:
+    """Return an encoded job without a text, with this one: what the compiler made of it."""
+    read, inputs, _ = frames.decode_job(lambda size, offset: job[offset : offset + size])
+    read.code, read.code_size = code, len(code)
+    return read.encode() + job[inputs:]
 
 
 def _indices(count: int) -> int:
