@@ -9,7 +9,7 @@ from evalrun_aggregator.start.start_warnings import (
     start_warnings,
 )
 from evalrun_api.v1alpha1 import Dataset, EvalRunSpec
-from evalrun_data.records import Problem, StdioTests
+from evalrun_data.records import CallTests, Problem, StdioTests
 
 
 def dataset(*prompts: str) -> RunDataset:
@@ -47,6 +47,17 @@ def test_of_many_groups_the_first_are_named() -> None:
 
 def test_problems_that_differ_are_no_warning() -> None:
     assert start_warnings([dataset("Add.", "Sum up.")], spec()) == []
+
+
+def test_problems_that_their_language_cannot_judge_are_said_with_the_reason() -> None:
+    big = CallTests("f(x: long) -> long", ("[9007199254740993]",), ("1",))
+    problems = [Problem("d", f"{language} {n}", f"{language} {n}", big, language=language)
+                for language in ("java", "javascript", "php") for n in range(2)]  # fmt: skip
+    inexact, other = start_warnings([RunDataset(dataset().spec, problems)], spec())
+    reason = "9007199254740993 has more digits than a number of javascript keeps"
+    assert inexact == f"d: 2 of 6 problems cannot be judged: {reason}: javascript 0, javascript 1"
+    assert other.startswith("d: 2 of 6 problems cannot be judged: functions are called by values in python, ")
+    assert other.endswith("not in php: php 0, php 1")
 
 
 def test_a_gate_that_can_hardly_decide_says_what_it_needs() -> None:

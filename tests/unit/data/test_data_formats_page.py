@@ -18,6 +18,7 @@ EXAMPLES = re.findall(r"<!-- (problems|responses): (\S+) -->\n```json\n(.*?)^```
 PROBLEMS = {
     "contest.jsonl": [("contest", "sum", 2), ("contest", "mean", 2), ("contest", "any", 1)],
     "functions.jsonl": [("ours", "double", 1), ("ours", "half", 2)],
+    "calls.jsonl": [("ours", "add", 2)],
     "phase0_humaneval.parquet": [("phase0_humaneval", "HumanEval/0", 1)],
     "HumanEval.jsonl": [("humaneval", "HumanEval/0", 1)],
     "mbpp.jsonl": [("mbpp", "MBPP/11", 1)],
@@ -28,6 +29,7 @@ PROBLEMS = {
     "livecodebench.jsonl": [("livecodebench", "1873_A", 1), ("livecodebench", "2917", 2)],
     "bigcodebench.jsonl": [("bigcodebench", "BigCodeBench/0", 1)],
     "multipl_e.jsonl": [("multipl_e_cpp", "HumanEval_0_twice", 1)],
+    "humaneval_x.jsonl": [("humaneval_x_javascript", "JavaScript/0", 1)],
     "verl.parquet": [("codecontests", "0", 1), ("codecontests", "1", 1)],
     "codecontests.parquet": [("codecontests", "1_A. Sum", 3)],
     "statements.jsonl": [("codecontests", "sum", 1)],
@@ -62,7 +64,7 @@ def written(directory: Path, wanted: str) -> list[str]:
 def test_every_benchmark_of_the_table_has_an_example_under_its_dataset() -> None:
     table = PAGE.partition("| Benchmark | As published in |")[2].partition("\n\n")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
-    assert len(rows) == 13
+    assert len(rows) == 14
     for benchmark, _, dataset, _, example in rows:
         if example:
             loaded = {name for name, _, _ in PROBLEMS[example.strip("`")]}

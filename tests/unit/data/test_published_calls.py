@@ -14,10 +14,12 @@ from builders.data import write_jsonl
 from builders.judge.function_tests import WarmForks, judge
 
 from evalrun_data.formats.calls import PRELUDE
+from evalrun_data.formats.record import parse_record, record_of
 from evalrun_data.governance.record_tables import columns_of
 from evalrun_data.prompts import render
 from evalrun_data.readers import load_problems
-from evalrun_data.records import AssertTests, Problem, ProblemComparator, StdioTests
+from evalrun_data.records import AssertTests, CallTests, Problem, ProblemComparator, StdioTests
+from evalrun_data.rows import Row
 from evalrun_judge.extraction import SubmissionMode
 from evalrun_judge.families.function import program_after
 from evalrun_judge.submission import AssertTests as SentAsserts
@@ -221,3 +223,72 @@ def test_hidden_calls_are_not_shown_to_the_model(tmp_path: Path, row: Mapping[st
     for shown in (message.content, render(problem, "Completion")[0].content):
         assert "assert" not in shown
         assert "[2, 3]" not in shown
+
+
+TYPED = "class Solution:\n    def f(self, xs: List[int], k: int) -> List[int]:\n"
+
+
+def test_livecodebench_asked_for_in_another_language_is_called_by_values(tmp_path: Path) -> None:
+    problem = loaded(tmp_path, functional(starter_code=TYPED), "livecodebench_v6_java")
+    assert (problem.dataset, problem.language, problem.messages) == ("livecodebench_v6_java", "java", ())
+    assert problem.ground_truth == CallTests(
+        "f(xs: list[long], k: long) -> list[long]", ("[[1, 2], 1]", "[[5], 0]"), ("[2, 3]", "[5]")
+    )
+    asked = render(problem)[0].content
+    assert "public long[] f(long[] xs, long k) {" in asked
+    assert "[2, 3]" not in asked
+    assert "class Solution:" not in asked
+    assert "public long[] f(" in render(problem, "Completion")[0].content
+    assert parse_record(Row(json.loads(json.dumps(record_of(problem))), "file", 1), None) == problem
+
+
+def test_livecodebench_rows_that_name_a_language_have_it(tmp_path: Path) -> None:
+    assert loaded(tmp_path, {**LCB, "language": "c++"}).language == "cpp"
+    assert loaded(tmp_path, LCB, "multi_lcb_go").language == "go"
+    assert loaded(tmp_path, functional(language="python")).family == "asserts"
+    with pytest.raises(BadInputError, match="field 'language' is 'cobol': write one of python, c, cpp"):
+        loaded(tmp_path, {**LCB, "language": "cobol"})
+
+
+@pytest.mark.parametrize(
+    ("annotations", "told"),
+    [
+        ("xs: Dict[str, int], k: int) -> int", "the type 'Dict[str; int]' cannot be passed by value"),
+        ("xs: List[int], k) -> int", "the type 'any'"),
+        ("xs: Optional[TreeNode], k: int) -> None", "the type 'Optional[TreeNode]'"),
+        ("xs: List[int], k: int) -> bool", "the value [2, 3] is no bool"),
+        ("xs: List[int], k: int) -> List[float]", ""),
+    ],
+)
+def test_types_that_no_value_has_leave_a_problem_that_says_so(tmp_path: Path, annotations: str, told: str) -> None:
+    starter = f"class Solution:\n    def f(self, {annotations}:\n"
+    problem = loaded(tmp_path, functional(starter_code=starter, language="go"))
+    said = problem.ground_truth.explain_refusal("go")
+    assert told in said
+    assert bool(told) is bool(said)
+    assert render(problem)
+
+
+@pytest.mark.parametrize("starter", ["", "def f(", "def g(xs: int) -> int:\n"])
+def test_a_starter_without_the_function_is_refused_in_other_languages(tmp_path: Path, starter: str) -> None:
+    with pytest.raises(BadInputError, match="field 'starter_code'"):
+        loaded(tmp_path, functional(starter_code=starter, language="rust"))
+
+
+@pytest.mark.parametrize(
+    ("truth", "message"),
+    [
+        ({"signature": "f(x: int) -> int", "calls": [], "results": []}, "'ground_truth.calls' should be a list"),
+        ({"signature": "f(x: int) -> int", "calls": [[1]], "results": [1, 2]}, "has not as many calls as results"),
+        ({"signature": "f(x: int) -> int", "calls": [[1], ["a"]], "results": [1, 2]}, r"calls\[1\]': the value \"a\""),
+        ({"signature": "f(x: Tree) -> int", "calls": [[1]], "results": [1]}, "signature': the type 'Tree'"),
+        (
+            {"signature": "f(x: int) -> int", "calls": [[1]], "results": [1.5]},
+            r"results\[0\]': the value 1.5 is no int",
+        ),
+    ],
+)
+def test_records_of_calls_that_cannot_be_judged_say_why(truth: Mapping[str, Any], message: str) -> None:
+    record = {"dataset": "d", "problem_id": "p", "prompt": "Add.", "language": "go", "ground_truth": truth}
+    with pytest.raises(BadInputError, match=message):
+        parse_record(Row(record, "file", 1), None)

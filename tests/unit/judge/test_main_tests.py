@@ -10,6 +10,7 @@ from builders.judge.gateway import Time, make_judge, make_pool
 
 from evalrun_executor.api import CompileResult, ProgramRun, RunReply, RunRequest
 from evalrun_judge.extraction import SubmissionMode
+from evalrun_judge.families.humaneval_x_forms import cut_at_brace
 from evalrun_judge.families.main import MainTest, outcome_of
 from evalrun_judge.families.main_forms import FORMS, make_program
 from evalrun_judge.sandboxes.fake import FakeSandbox, ended, reply
@@ -133,3 +134,22 @@ async def test_what_can_never_be_judged_is_refused(language: str, tests: MainTes
 def test_the_documentation_says_that_such_verdicts_can_be_forged() -> None:
     page = " ".join((PROJECT_ROOT / "docs" / "data-formats.md").read_text().split())
     assert "can forge a pass, so every verdict is marked `forgeable` and feeds no gate" in page
+
+
+@pytest.mark.parametrize(
+    ("code", "closed", "kept"),
+    [
+        ("  return 1\n}\nrest {", 1, "  return 1\n}\n"),
+        ("  if x { y }\n}\n\nfunc help() {\n}\nfunc main() {}\n", 1, "  if x { y }\n}\n\nfunc help() {\n}\n"),
+        (
+            "  return 1;\n    }\n    int help() { return 2; }\n}\nrest",
+            2,
+            "  return 1;\n    }\n    int help() { return 2; }\n}\n",
+        ),
+        ("  return 1;\n    }\n", 2, "  return 1;\n    }\n}\n"),
+        ("  return 1", 1, "  return 1\n"),
+        ("", 2, "\n"),
+    ],
+)
+def test_a_continuation_of_humaneval_x_ends_with_its_function(code: str, closed: int, kept: str) -> None:
+    assert cut_at_brace(code, closed) == kept

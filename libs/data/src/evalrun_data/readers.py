@@ -26,6 +26,7 @@ from evalrun_data.formats.codecontests import (
 from evalrun_data.formats.evalplus import BASE_SUFFIX, is_evalplus, parse_evalplus
 from evalrun_data.formats.fusion_rows import is_fusion_row, parse_fusion_row
 from evalrun_data.formats.humaneval import parse_humaneval
+from evalrun_data.formats.humaneval_x import is_humaneval_x, parse_humaneval_x
 from evalrun_data.formats.livecodebench import is_livecodebench, parse_livecodebench
 from evalrun_data.formats.mbpp import REGRESSION_IDS, parse_mbpp, task_number
 from evalrun_data.formats.multipl_e import is_multipl_e, parse_multipl_e
@@ -52,6 +53,7 @@ _TOLD_BY_FIELDS: Final[tuple[tuple[Callable[[Row], bool], Parser], ...]] = (
     (is_apps, parse_apps),
     (is_codecontests_plus, parse_codecontests_plus),
     (is_multipl_e, parse_multipl_e),
+    (is_humaneval_x, parse_humaneval_x),
     (is_fusion_row, parse_fusion_row),
     (is_aime, parse_aime),
 )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from evalrun_data.families.asserts import AssertTests
+from evalrun_data.families.calls import CallTests
 from evalrun_data.families.check import CheckTest
 from evalrun_data.families.ground_truth import GroundTruth
 from evalrun_data.families.main import MainTest
@@ -23,6 +24,7 @@ __all__ = [
     "ROLES",
     "TEST_GROUPS",
     "AssertTests",
+    "CallTests",
     "CheckTest",
     "Checker",
     "GroundTruth",

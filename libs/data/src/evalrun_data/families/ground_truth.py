@@ -58,6 +58,10 @@ class GroundTruth(ABC):
         """Return the text that a model without a chat continues."""
         return parts.published
 
+    def explain_refusal(self, language: str) -> str:
+        """Return why answers in a language cannot be judged by these tests; empty: they can, as far as is known."""
+        return ""
+
     def template_words(self) -> Mapping[str, str]:
         """Return the texts for `{asserts}` and `{entry_point}` in a user's own prompt template, where there are any."""
         return {}

@@ -1,9 +1,10 @@
-"""LiveCodeBench's `code_generation_lite`: programs that read stdin, and functions that are called.
+"""LiveCodeBench's `code_generation_lite`: programs that read stdin, and functions that are called; in any language.
 
 Its private tests are base64 of zlib of a pickle of a JSON text. The pickle is read by its opcodes and never loaded: one
 that holds anything but one text is refused.
 """
 
+import ast
 import base64
 import binascii
 import json
@@ -13,8 +14,9 @@ import zlib
 from typing import Final
 
 from evalrun_data.formats.calls import PRELUDE, Call, call_chat, call_tests
-from evalrun_data.records import TEST_GROUPS, AssertTests, Problem, ProblemComparator, StdioTests, TestGroup
+from evalrun_data.records import TEST_GROUPS, AssertTests, CallTests, Problem, ProblemComparator, StdioTests, TestGroup
 from evalrun_data.rows import Row
+from evalrun_registry.languages import LANGUAGES, find_language
 
 LIVECODEBENCH: Final = ProblemComparator("tokens", abs=0.0, rel=0.0, by_format=True)
 """Its checker compares line by line, and numbers by their value: no tolerance."""
@@ -22,6 +24,8 @@ LIVECODEBENCH: Final = ProblemComparator("tokens", abs=0.0, rel=0.0, by_format=T
 _MAX_TESTS_BYTES: Final = 512 << 20
 _HELD_BY_PICKLE: Final = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"})
 _OF_NO_EFFECT: Final = frozenset({"PROTO", "FRAME", "MEMOIZE", "BINPUT", "LONG_BINPUT", "STOP"})
+_SCALARS: Final = {"int": "long", "float": "double", "str": "string", "bool": "bool"}
+"""Types of signatures by Python's, whose int has no bound."""
 _DATE: Final = re.compile(r"^\d{4}-\d{2}-\d{2}")
 
 
@@ -31,7 +35,11 @@ def is_livecodebench(row: Row) -> bool:
 
 
 def parse_livecodebench(row: Row, dataset: str | None) -> Problem:
-    """Parse a row of LiveCodeBench. The dataset defaults to `livecodebench`."""
+    """Parse a row of LiveCodeBench. The dataset defaults to `livecodebench`.
+
+    A dataset whose name ends with a language, such as `livecodebench_v6_java`, asks for programs in it.
+    """
+    language = _find_language(row, dataset)
     groups: list[TestGroup] = []
     tests: list[tuple[str, str, str]] = []
     for group in TEST_GROUPS[:2]:
@@ -45,24 +53,37 @@ def parse_livecodebench(row: Row, dataset: str | None) -> Problem:
         raise row.error(f"its tests have the types {', '.join(kinds)}: expected stdin or functional, one for all")
     starter, question = row.optional_text("starter_code"), row.text("question_content")
     functional = kinds == ["functional"]
+    in_python = functional and language == "python"
     return Problem(
         dataset=dataset or "livecodebench",
         problem_id=row.name("question_id"),
-        prompt=f"{question}\n\n{starter}" if functional else question,
+        prompt=f"{question}\n\n{starter}" if in_python else question,
         ground_truth=(
-            _calls(row, tests, starter)
+            _calls(row, tests, starter, language)
             if functional
             else StdioTests(tuple(test[0] for test in tests), tuple(test[1] for test in tests), tuple(groups), PRELUDE)
         ),
         data_source=row.optional_text("platform") or "livecodebench",
         difficulty=row.optional_text("difficulty"),
         comparator=None if functional else LIVECODEBENCH,
-        messages=call_chat(question, starter) if functional else (),
+        language=language,
+        messages=call_chat(question, starter) if in_python else (),
         date=_date(row),
     )
 
 
-def _calls(row: Row, tests: list[tuple[str, str, str]], starter: str) -> AssertTests:
+def _find_language(row: Row, dataset: str | None) -> str:
+    """Return the row's language, else the one that the dataset's name ends with, else Python."""
+    if row.has("language"):
+        found = find_language(row.name("language"))
+        if found is None:
+            raise row.error(f"field 'language' is '{row.name('language')[:40]}': write one of {', '.join(LANGUAGES)}")
+        return found.name
+    ending = (dataset or "").rpartition("_")[2]
+    return ending if ending in LANGUAGES else "python"
+
+
+def _calls(row: Row, tests: list[tuple[str, str, str]], starter: str, language: str) -> AssertTests | CallTests:
     metadata = row.within("metadata", _json_object(row, "metadata"))
     calls = []
     for number, (given, wanted, _) in enumerate(tests):
@@ -72,7 +93,36 @@ def _calls(row: Row, tests: list[tuple[str, str, str]], starter: str) -> AssertT
         except ValueError as error:
             raise row.error(f"test {number} is no call: expected a JSON value a line, and one as output") from error
         calls.append(Call(json.dumps(arguments), wanted))
-    return call_tests(row, metadata.name("func_name"), calls, starter, "livecodebench")
+    function = metadata.name("func_name")
+    if language == "python":
+        return call_tests(row, function, calls, starter, "livecodebench")
+    signature = _write_signature(row, starter, function)
+    return CallTests(signature, tuple(call.arguments for call in calls), tuple(call.expected for call in calls))
+
+
+def _write_signature(row: Row, starter: str, function: str) -> str:
+    """Return the function's signature for other languages, from the types in the Python that it begins with."""
+    try:
+        tree = ast.parse(f"{starter.rstrip()}\n        pass\n")
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise row.error(f"field 'starter_code' is not the head of a Python function: {error}") from error
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == function:
+            parameters = [each for each in node.args.args if each.arg != "self"]
+            listed = ", ".join(f"{each.arg}: {_write_type(each.annotation)}" for each in parameters)
+            return f"{function}({listed}) -> {_write_type(node.returns)}"
+    raise row.error(f"field 'starter_code' has no function '{function[:40]}', which metadata names")
+
+
+def _write_type(annotation: ast.expr | None) -> str:
+    match annotation:
+        case ast.Name(name) if name in _SCALARS:
+            return _SCALARS[name]
+        case ast.Subscript(ast.Name("List" | "list"), item):
+            return f"list[{_write_type(item)}]"
+        case None:
+            return "any"
+    return ast.unparse(annotation).replace(",", ";")  # another type, which is refused by its name
 
 
 def _date(row: Row) -> str:

@@ -219,6 +219,7 @@ class JudgeRequest(_message.Message):
     ASSERTS_FIELD_NUMBER: _builtins.int
     SUBMIT_FIELD_NUMBER: _builtins.int
     MAIN_FIELD_NUMBER: _builtins.int
+    CALLS_FIELD_NUMBER: _builtins.int
     LIMITS_FIELD_NUMBER: _builtins.int
     COMPARATOR_FIELD_NUMBER: _builtins.int
     STOP_AFTER_TIMEOUTS_FIELD_NUMBER: _builtins.int
@@ -266,6 +267,8 @@ class JudgeRequest(_message.Message):
     @_builtins.property
     def main(self) -> Global___MainTest: ...
     @_builtins.property
+    def calls(self) -> Global___CallTests: ...
+    @_builtins.property
     def limits(self) -> Global___Limits: ...
     @_builtins.property
     def comparator(self) -> Global___Comparator:
@@ -282,6 +285,7 @@ class JudgeRequest(_message.Message):
         asserts: Global___AssertTests | None = ...,
         submit: Global___SubmitTests | None = ...,
         main: Global___MainTest | None = ...,
+        calls: Global___CallTests | None = ...,
         limits: Global___Limits | None = ...,
         comparator: Global___Comparator | None = ...,
         stop_after_timeouts: _builtins.int = ...,
@@ -291,11 +295,11 @@ class JudgeRequest(_message.Message):
         deadline_seconds: _builtins.float = ...,
         function_tests: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "check", b"check", "comparator", b"comparator", "limits", b"limits", "main", b"main", "stdio", b"stdio", "submission", b"submission", "submit", b"submit", "tests", b"tests"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "calls", b"calls", "check", b"check", "comparator", b"comparator", "limits", b"limits", "main", b"main", "stdio", b"stdio", "submission", b"submission", "submit", b"submit", "tests", b"tests"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "check", b"check", "comparator", b"comparator", "deadline_seconds", b"deadline_seconds", "fresh", b"fresh", "function_tests", b"function_tests", "limits", b"limits", "main", b"main", "request_id", b"request_id", "run", b"run", "stdio", b"stdio", "stop_after_timeouts", b"stop_after_timeouts", "submission", b"submission", "submit", b"submit", "suite_digest", b"suite_digest", "tests", b"tests", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "calls", b"calls", "check", b"check", "comparator", b"comparator", "deadline_seconds", b"deadline_seconds", "fresh", b"fresh", "function_tests", b"function_tests", "limits", b"limits", "main", b"main", "request_id", b"request_id", "run", b"run", "stdio", b"stdio", "stop_after_timeouts", b"stop_after_timeouts", "submission", b"submission", "submit", b"submit", "suite_digest", b"suite_digest", "tests", b"tests", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_tests: _TypeAlias = _typing.Literal["stdio", "check", "asserts", "submit", "main"]  # noqa: Y015
+    _WhichOneofReturnType_tests: _TypeAlias = _typing.Literal["stdio", "check", "asserts", "submit", "main", "calls"]  # noqa: Y015
     _WhichOneofArgType_tests: _TypeAlias = _typing.Literal["tests", b"tests"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_tests) -> _WhichOneofReturnType_tests | None: ...
 
@@ -556,8 +560,8 @@ Global___AssertTests: _TypeAlias = AssertTests  # noqa: Y015
 
 @_typing.final
 class MainTest(_message.Message):
-    """MultiPL-E's form, in C++ alone: one test, a `main` that asserts and follows the program in the same file. Program and test
-    share a process, so the verdict is `forgeable`.
+    """MultiPL-E's form, or HumanEval-X's: one test, a `main` that asserts and follows the program in the same file. Program and
+    test share a process, so the verdict is `forgeable`.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -568,7 +572,7 @@ class MainTest(_message.Message):
     prompt: _builtins.str
     """Ends within the function that the answer completes: includes, a comment, and the function's head."""
     main: _builtins.str
-    """The whole function `int main() { ... }`, without a return."""
+    """The whole of what asserts, such as C++'s `int main() { ... }` without a return."""
     entry_point: _builtins.str
     """The function that `main` calls."""
     def __init__(
@@ -585,6 +589,42 @@ class MainTest(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___MainTest: _TypeAlias = MainTest  # noqa: Y015
+
+@_typing.final
+class CallTests(_message.Message):
+    """Calls of a function with a typed signature, each a test: the program gets the arguments on stdin and prints what the
+    function returned; the expected values never reach it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SIGNATURE_FIELD_NUMBER: _builtins.int
+    CALLS_FIELD_NUMBER: _builtins.int
+    RESULTS_FIELD_NUMBER: _builtins.int
+    signature: _builtins.str
+    """NAME(PARAMETER: TYPE, ...) -> TYPE, with the types int (32 bits), long (64 bits), double, bool, string and list[...]."""
+    @_builtins.property
+    def calls(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The arguments of each call, a JSON list."""
+
+    @_builtins.property
+    def results(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What each call should return, a JSON value."""
+
+    def __init__(
+        self,
+        *,
+        signature: _builtins.str = ...,
+        calls: _abc.Iterable[_builtins.str] | None = ...,
+        results: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["calls", b"calls", "results", b"results", "signature", b"signature"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CallTests: _TypeAlias = CallTests  # noqa: Y015
 
 @_typing.final
 class SubmitTests(_message.Message):

@@ -32,7 +32,22 @@ def start_warnings(datasets: Sequence[RunDataset], spec: EvalRunSpec) -> list[st
 
 def dataset_warnings(dataset: RunDataset) -> list[str]:
     """Return the warnings about the problems of a dataset."""
-    return [*excluded_warnings(dataset), *duplicate_warnings(dataset)]
+    return [*excluded_warnings(dataset), *duplicate_warnings(dataset), *refusal_warnings(dataset)]
+
+
+def refusal_warnings(dataset: RunDataset) -> Iterable[str]:
+    """Return a line for each reason why problems cannot be judged in their language. A grader judges all."""
+    if dataset.grader is not None or dataset.spec.judge_mode == "Submit":
+        return []
+    by_reason: dict[str, list[str]] = {}
+    for problem in dataset.problems:
+        if reason := problem.ground_truth.explain_refusal(problem.language):
+            by_reason.setdefault(reason, []).append(problem.problem_id)
+    return [
+        f"{dataset.spec.name}: {len(names)} of {len(dataset.problems)} problems cannot be judged: {reason}: "
+        f"{', '.join(names[:NAMED_GROUPS])}{', ...' if len(names) > NAMED_GROUPS else ''}"
+        for reason, names in by_reason.items()
+    ]
 
 
 def count_languages(datasets: Sequence[RunDataset]) -> dict[str, Counter[str]]:

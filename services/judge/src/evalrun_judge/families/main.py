@@ -1,4 +1,4 @@
-"""Tests as a `main` with assertions in the same file as the program, as in MultiPL-E.
+"""Tests as a `main` with assertions in the same file as the program, as in MultiPL-E and HumanEval-X.
 
 The program shares the process with what decides, and so it can forge a pass: verdicts say so, and feed no gate. What is
 cheap to refuse is refused: C++'s `assert` is defined again after the program, and `main` has to reach its last line,
@@ -15,6 +15,7 @@ from evalrun_executor.api import Limits, ProgramRun, RunRequest
 from evalrun_judge.cache.verdict_cache import Judged, is_stable
 from evalrun_judge.extraction import Extraction
 from evalrun_judge.families.family import Family, FormReader, Runners
+from evalrun_judge.families.humaneval_x_forms import HUMANEVAL_X_FORMS
 from evalrun_judge.families.main_forms import FORMS, MainForm, make_program
 from evalrun_judge.pool.info import PoolInfo
 from evalrun_judge.records import records_of_runs
@@ -29,7 +30,7 @@ ENDED_EARLY: Final = "the program ended before its tests did"
 
 @dataclass(frozen=True, slots=True)
 class MainTest(Tests):
-    """A test in MultiPL-E's form: a `main` with assertions that follows the program in the same file."""
+    """A test in MultiPL-E's form or HumanEval-X's: assertions that follow the program in the same file."""
 
     prompt: str
     main: str
@@ -51,6 +52,13 @@ class MainPlan:
 def read_main(message: judge_pb2.JudgeRequest, suites: Suites) -> MainTest:
     """Read the asserting function."""
     return MainTest(message.main.prompt, message.main.main, message.main.entry_point)
+
+
+def find_form(language: str, main: str) -> MainForm | None:
+    """Return the form that an asserting function has in a language; None: it has none that is known."""
+    forms = [forms[language] for forms in (FORMS, HUMANEVAL_X_FORMS) if language in forms]
+    # The narrower one first: it knows what the tests call.
+    return next((form for form in reversed(forms) if form.whole.fullmatch(main)), None)
 
 
 def outcome_of(form: MainForm, run: ProgramRun, secret: str) -> TestOutcome:
@@ -84,18 +92,22 @@ class MainFamily(Family[MainPlan]):
     def check(self, request: JudgeRequest, sandboxes: PoolInfo | None) -> None:
         """Refuse other languages and tests without a `main`; see `Family.check`."""
         tests = cast(MainTest, request.tests)
-        if (form := FORMS.get(language := request.submission.language)) is None:
+        if (language := request.submission.language) not in FORMS:
             raise InvalidRequestError(
                 f"submission.language: a main that asserts is judged in {', '.join(FORMS)}, not in {language!r}"
             )
-        if not form.whole.fullmatch(tests.main):
-            raise InvalidRequestError(f"main.main: it is not a whole {form.shape}; send that")
+        if find_form(language, tests.main) is None:
+            shapes = [forms[language].shape for forms in (FORMS, HUMANEVAL_X_FORMS) if language in forms]
+            raise InvalidRequestError(f"main.main: it is not a whole {', or '.join(shapes)}; send that")
         if not re.fullmatch(r"[A-Za-z_]\w*", tests.entry_point, re.ASCII):
             raise InvalidRequestError(f"main.entry_point: {tests.entry_point!r} is not the name of a function")
 
     def plan(self, request: JudgeRequest, extraction: Extraction) -> MainPlan:
         """Return the program; see `Family.plan`."""
-        tests, mode, form = cast(MainTest, request.tests), request.submission.mode, FORMS[request.submission.language]
+        tests, mode = cast(MainTest, request.tests), request.submission.mode
+        form = find_form(request.submission.language, tests.main)
+        if form is None:
+            raise InvalidRequestError("main.main: it has no form that is known")
         return MainPlan(form, make_program(form, tests.prompt, tests.entry_point, extraction.code, mode))
 
     def key(self, plan: MainPlan, request: JudgeRequest) -> object:

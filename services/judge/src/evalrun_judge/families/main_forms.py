@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from evalrun_judge.extraction import SubmissionMode
+from evalrun_registry.call_forms.java import CLASS, IMPORT, make_unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +24,8 @@ class MainForm:
     """Texts at which MultiPL-E cuts the continuation of a prompt, which are left out."""
     end: str = "\n"
     """What follows a continuation that was cut: the end of the function where a stop took it."""
+    cut: Callable[[str], str] | None = None
+    """Returns the continuation of a prompt up to the function's end; None: the stops cut it."""
     imports: re.Pattern[str]
     """Lines of a prompt that stay where the answer defines the function and one of the types before it."""
     defines: str
@@ -49,6 +52,8 @@ def make_program(form: MainForm, prompt: str, entry_point: str, code: str, mode:
     """
     defined = re.search(form.defines.replace("{name}", re.escape(entry_point)), code, re.MULTILINE)
     if mode is SubmissionMode.APPEND or (mode is SubmissionMode.AUTO and defined is None):
+        if form.cut is not None:
+            return f"{prompt}{form.cut(code)}"
         places = [place for stop in form.stops if (place := code.find(stop)) >= 0]
         return f"{prompt}{code[: min(places, default=len(code))]}{form.end}"
     return f"{_find_head(form, prompt, entry_point, code)}\n{form.rename_main(code)}\n"
@@ -107,31 +112,26 @@ def _add_ruby_tests(program: str, main: str, secret: str) -> str:
 def _add_go_tests(program: str, main: str, secret: str) -> str:
     """Return a program of one package with every import at its top, whose last test prints the secret."""
     specs = {"testing": '"testing"', "fmt": '"fmt"'}
-    for block, single in _GO_IMPORTS.findall(program):
+    for block, single in GO_IMPORTS.findall(program):
         for line in (block or single).splitlines():
             if spec := line.partition("//")[0].strip():
                 specs.setdefault(spec.strip('"'), spec)
-    rest = _GO_PACKAGE.sub("", _GO_IMPORTS.sub("", program))
+    rest = GO_PACKAGE.sub("", GO_IMPORTS.sub("", program))
     imports = "\n".join(f"\t{spec}" for spec in specs.values())
+    return f"package main\n\nimport (\n{imports}\n)\n{rest}\n{main.rstrip()}\n\n{write_go_test_main(main, secret)}"
+
+
+def write_go_test_main(main: str, secret: str) -> str:
+    """Return Go's `main` that runs a test and, where it passed, prints the secret."""
     test = _GO_TEST.search(main)
     name = "" if test is None else test[1]
     return (
-        f"package main\n\nimport (\n{imports}\n)\n{rest}\n{main.rstrip()}\n\n"
         "func main() {\n\tpassed := false\n"
         "\ttesting.Main(func(string, string) (bool, error) { return true, nil }, []testing.InternalTest{\n"
         f'\t\t{{Name: "{name}", F: func(t *testing.T) {{ {name}(t); passed = true }}}},\n'
         '\t\t{Name: "end", F: func(t *testing.T) { if passed { fmt.Println("\\n' + secret + '") } }},\n'
         "\t}, nil, nil)\n}\n"
     )
-
-
-def _make_java_unit(code: str) -> str:
-    """Return an answer's classes, or its methods in a class of ours, without a package and a `main` of its own."""
-    code = _JAVA_MAIN.sub(r"\1evalrunOwnMain(", _JAVA_PACKAGE.sub("", code))
-    if _JAVA_CLASS.search(code):
-        return code
-    imports = "\n".join(found[0] for found in _JAVA_IMPORT.finditer(code))
-    return f"{imports}\nclass Problem {{\n{_JAVA_IMPORT.sub('', code)}\n}}\n"
 
 
 def _add_java_tests(program: str, main: str, secret: str) -> str:
@@ -142,7 +142,7 @@ def _add_java_tests(program: str, main: str, secret: str) -> str:
     called = _JAVA_CALLED.search(main)
     defined = re.search(_JAVA_DEFINES.replace("{name}", called[1] if called else ""), program, re.MULTILINE)
     before = program[: defined.start()] if defined else program
-    owner = next(reversed([*_JAVA_CLASS.finditer(before)]), None)
+    owner = next(reversed([*CLASS.finditer(before)]), None)
     body = 0 if owner is None else program.find("{", owner.end()) + 1
     tuples = _write_java_tuples(program) if "org.javatuples" in program else ""
     tests = main.replace("public static void main(String[] args)", "static void evalrunTests()", 1)
@@ -177,18 +177,14 @@ def _write_java_tuples(program: str) -> str:
 
 _DECLARED: Final = "declare var require: any;"
 _LUA_ENDS: Final = "os.exit(lu.LuaUnit.run())"
-_GO_IMPORTS: Final = re.compile(
+GO_IMPORTS: Final = re.compile(
     r'^import[ \t]*(?:\((.*?)^[ \t]*\)|((?:[\w.]+[ \t]+)?"[^"\n]+"))', re.MULTILINE | re.DOTALL
 )
-_GO_PACKAGE: Final = re.compile(r"^package[ \t]+\w+", re.MULTILINE)
+GO_PACKAGE: Final = re.compile(r"^package[ \t]+\w+", re.MULTILINE)
 _GO_TEST: Final = re.compile(r"func (Test\w*)\(t \*testing\.T\)")
 
-_JAVA_CLASS: Final = re.compile(r"^(?:(?:public|final|abstract|strictfp)\s+)*class\s+(\w+)", re.MULTILINE)
 _JAVA_DEFINES: Final = r"^[ \t]*(?:[\w@]+(?:\([^()\n]*\))?\s+)*static\s[^;={}()]*\b{name}[ \t]*\("
 _JAVA_CALLED: Final = re.compile(r"\bassert\s*\(+\s*([A-Za-z_]\w*)\(")
-_JAVA_IMPORT: Final = re.compile(r"^import\b[^;]*;", re.MULTILINE)
-_JAVA_MAIN: Final = re.compile(r"(\bstatic\s+void\s+)main\s*\(")
-_JAVA_PACKAGE: Final = re.compile(r"^package\b[^;]*;", re.MULTILINE)
 _JAVA_TUPLES: Final = re.compile(r"^import\s+org\.javatuples\b[^;]*;", re.MULTILINE)
 _JAVA_TUPLE: Final = (
     "abstract class EvalrunTuple { final Object[] values; EvalrunTuple(Object... values) { this.values = values; } "
@@ -217,9 +213,9 @@ _JAVA: Final = MainForm(
     shape="method public static void main(String[] args) { ... }",
     stops=("\n    }\n",),
     end="\n    }\n}\n",
-    imports=_JAVA_IMPORT,
+    imports=IMPORT,
     defines=_JAVA_DEFINES,
-    rename_main=_make_java_unit,
+    rename_main=lambda code: make_unit(code, "Problem"),
     add_tests=_add_java_tests,
     failed=re.compile(rb'Exception in thread "main" java\.lang\.AssertionError[^\n]*'),
 )
@@ -298,7 +294,7 @@ _GO: Final = MainForm(
     whole=re.compile(r"\s*func Test\w*\(t \*testing\.T\) \{.*\}\s*", re.DOTALL),
     shape="function func TestNAME(t *testing.T) { ... }",
     stops=("\nfunc", "\n// "),
-    imports=_GO_IMPORTS,
+    imports=GO_IMPORTS,
     defines=r"^func\s+{name}[ \t]*[(\[]",
     rename_main=lambda code: re.sub(r"^func\s+main\s*\(", "func evalrunOwnMain(", code, flags=re.MULTILINE),
     add_tests=_add_go_tests,

@@ -1,0 +1,70 @@
+"""Calls of functions by values, in each language that has them: what a prompt shows, and what calls the function.
+
+Arguments come on stdin and the returned value is printed, so a program and the expected values never share a process.
+To add a language, describe it in a module here and name it in `CALL_FORMS`.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from evalrun_registry.call_forms.call_form import RETURNED, CallForm
+from evalrun_registry.call_forms.cpp import CPP
+from evalrun_registry.call_forms.go import GO
+from evalrun_registry.call_forms.java import JAVA
+from evalrun_registry.call_forms.javascript import JAVASCRIPT, TYPESCRIPT
+from evalrun_registry.call_forms.python import PYTHON
+from evalrun_registry.call_forms.rust import RUST
+from evalrun_registry.call_forms.signature import (
+    Signature,
+    SignatureError,
+    encode_arguments,
+    encode_result,
+    is_result,
+    parse_signature,
+)
+from evalrun_registry.languages import LANGUAGES
+
+__all__ = [
+    "CALL_FORMS",
+    "RETURNED",
+    "CallForm",
+    "Signature",
+    "SignatureError",
+    "encode_arguments",
+    "encode_result",
+    "explain_refusal",
+    "is_result",
+    "parse_signature",
+]
+
+CALL_FORMS: Final[Mapping[str, CallForm]] = MappingProxyType(
+    {form.language: form for form in (PYTHON, CPP, GO, JAVA, JAVASCRIPT, RUST, TYPESCRIPT)}
+)
+"""By language."""
+
+
+def explain_refusal(language: str, signature: str, calls: Sequence[str], results: Sequence[str]) -> str:
+    """Return why programs of a language cannot be called so; empty: they can. Pure.
+
+    Args:
+        language: of the program.
+        signature: of the function.
+        calls: the arguments of each call, a JSON list.
+        results: what each call should return, a JSON value.
+    """
+    form = CALL_FORMS.get(language)
+    if form is None:
+        return f"functions are called by values in {', '.join(CALL_FORMS)}, not in {language}"
+    try:
+        parsed = parse_signature(signature)
+        words = [encode_arguments(parsed, call) for call in calls]
+        words += [encode_result(parsed, result) for result in results]
+    except SignatureError as error:
+        return str(error)
+    names = {parsed.name, *(name for name, _ in parsed.parameters)}
+    if taken := sorted(names & set(LANGUAGES[language].syntax.keywords.split())):
+        return f"'{taken[0]}' is a word of {language} itself: write another name"
+    if "long" in {kind.scalar for kind in parsed.kinds} and (big := form.find_inexact(words)):
+        return f"{big} has more digits than a number of {language} keeps"
+    return ""

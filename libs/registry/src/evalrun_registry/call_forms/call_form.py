@@ -1,0 +1,61 @@
+"""The description of how a language's programs are called by values."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from evalrun_registry.call_forms.signature import Kind, Signature
+
+RETURNED: Final = "evalrun-returned"
+"""What stands before the returned value, on a line of its own: a program may print others before it."""
+
+_WHOLE: Final = re.compile(rb"-?[0-9]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallForm:
+    """How a language's programs are called."""
+
+    language: str
+    """Its name."""
+    scalars: Mapping[str, str]
+    """The language's types, by those of signatures."""
+    listed: str
+    """The type of a list, with `{item}`."""
+    stub: str
+    """The function without its body, with `{name}`, `{parameters}` (or `{names}`) and `{returned}`."""
+    parameter: str
+    """One of its parameters, with `{name}` and `{type}`."""
+    add_driver: Callable[[str, Signature], str]
+    """Returns a program with what reads the arguments, calls its function and prints the returned value."""
+    before: str = ""
+    """What stands before the program."""
+    exact_bits: int = 64
+    """A whole number of more bits, with its sign, is not exact."""
+
+    def write_type(self, kind: Kind) -> str:
+        """Return a type in the language."""
+        return self.listed.replace("{item}", self.write_type(kind.item)) if kind.depth else self.scalars[kind.scalar]
+
+    def write_stub(self, signature: Signature) -> str:
+        """Return the function's head in the language, as a prompt shows it."""
+        parameters = ", ".join(
+            self.parameter.format(name=name, type=self.write_type(kind)) for name, kind in signature.parameters
+        )
+        words = {
+            "name": signature.name,
+            "names": ", ".join(name for name, _ in signature.parameters),
+            "parameters": parameters,
+            "returned": self.write_type(signature.returned),
+        }
+        text = self.stub
+        for word, value in words.items():
+            text = text.replace("{" + word + "}", value)
+        return text
+
+    def find_inexact(self, values: Iterable[bytes]) -> str:
+        """Return the first whole number among encoded values that the language does not keep exactly; empty: none."""
+        bound = 1 << (self.exact_bits - 1)
+        numbers = (word for value in values for word in value.split() if _WHOLE.fullmatch(word))
+        return next((word.decode() for word in numbers if not -bound <= int(word) < bound), "")

@@ -1,0 +1,133 @@
+"""Calls of a function by values: a driver behind the program reads arguments, and prints what the function returned.
+
+The expected values stay here, so that a program can forge nothing: whatever it prints is its own answer.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final, cast
+
+from evalrun_executor.api import Limits, ProgramRun, RunRequest
+from evalrun_judge.cache.verdict_cache import Judged, is_stable
+from evalrun_judge.extraction import Extraction, SubmissionMode
+from evalrun_judge.families.family import Family, FormReader, Runners
+from evalrun_judge.families.function import program_after
+from evalrun_judge.pool.info import PoolInfo
+from evalrun_judge.records import records_of_runs
+from evalrun_judge.short_runs import left_out, short_request, with_short_runs
+from evalrun_judge.status import TestStatus
+from evalrun_judge.submission import InvalidRequestError, JudgeRequest, Tests, refuse_append
+from evalrun_judge.suites import Suites
+from evalrun_judge.verdict import TestOutcome, compile_status, failure_of
+from evalrun_proto.judge.v1 import judge_pb2
+from evalrun_registry.call_forms import (
+    CALL_FORMS,
+    RETURNED,
+    Signature,
+    encode_arguments,
+    encode_result,
+    explain_refusal,
+    is_result,
+    parse_signature,
+)
+
+NOTHING_RETURNED: Final = "the program ended before the function returned"
+
+
+@dataclass(frozen=True, slots=True)
+class CallTests(Tests):
+    """A test per call of a function with a typed signature."""
+
+    signature: str
+    calls: tuple[str, ...]
+    """The arguments of each, a JSON list."""
+    results: tuple[str, ...]
+    """What each should return, a JSON value."""
+
+    def texts(self) -> list[tuple[bytes, bytes]]:
+        """Return the arguments and the expected value of each call."""
+        pairs = zip(self.calls, self.results, strict=True)
+        return [
+            (call.encode("utf-8", "surrogatepass"), result.encode("utf-8", "surrogatepass")) for call, result in pairs
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class CallPlan:
+    """A program with its driver, and a run per call."""
+
+    run: RunRequest
+    signature: Signature
+    expected: tuple[bytes, ...]
+
+
+def read_calls(message: judge_pb2.JudgeRequest, suites: Suites) -> CallTests:
+    """Read the calls."""
+    return CallTests(message.calls.signature, tuple(message.calls.calls), tuple(message.calls.results))
+
+
+def outcome_of(signature: Signature, run: ProgramRun, expected: bytes) -> TestOutcome:
+    """Return the outcome of a call. Pure."""
+    if (failure := failure_of(run)) is not None:
+        return failure
+    _, found, rest = run.stdout.rpartition(f"\n{RETURNED} ".encode())
+    if not found:
+        return TestOutcome(TestStatus.WRONG_ANSWER, NOTHING_RETURNED)
+    is_right = is_result(signature, rest.partition(b"\n")[0], expected)
+    return TestOutcome(TestStatus.SUCCESS if is_right else TestStatus.WRONG_ANSWER)
+
+
+class CallFamily(Family[CallPlan]):
+    """Judges functions by calls with values."""
+
+    FORMS: ClassVar[Mapping[str, FormReader]] = {"calls": read_calls}
+    TESTS: ClassVar[tuple[type, ...]] = (CallTests,)
+    FORGEABLE: ClassVar[bool] = False
+
+    def __init__(self, runners: Runners) -> None:
+        self._pool = runners.pool
+
+    def check(self, request: JudgeRequest, sandboxes: PoolInfo | None) -> None:
+        """Refuse what cannot be called by values; see `Family.check`."""
+        tests = cast(CallTests, request.tests)
+        if not tests.calls or len(tests.calls) != len(tests.results):
+            raise InvalidRequestError(
+                f"calls: {len(tests.calls)} calls with {len(tests.results)} results; send as many, and at least one"
+            )
+        refuse_append(request)
+        if reason := explain_refusal(request.submission.language, tests.signature, tests.calls, tests.results):
+            raise InvalidRequestError(f"calls: {reason}")
+
+    def plan(self, request: JudgeRequest, extraction: Extraction) -> CallPlan:
+        """Return the runs; see `Family.plan`."""
+        tests, limits = cast(CallTests, request.tests), request.limits
+        form, signature = CALL_FORMS[request.submission.language], parse_signature(tests.signature)
+        program = form.add_driver(extraction.code, signature)
+        run = RunRequest(
+            language=form.language,
+            code=program_after(form.before, program, SubmissionMode.AUTO),
+            inputs=[encode_arguments(signature, call) for call in tests.calls],
+            limits=Limits(limits.time_seconds, limits.memory_mib, limits.output_kib),
+            stop_after_timeouts=request.stop_after_timeouts,
+        )
+        return CallPlan(run, signature, tuple(encode_result(signature, result) for result in tests.results))
+
+    def key(self, plan: CallPlan, request: JudgeRequest) -> object:
+        """Return program and tests; see `Family.key`."""
+        tests = cast(CallTests, request.tests)
+        return (plan.run.language, plan.run.code, "calls"), (tests.signature, tests.calls, tests.results)
+
+    async def judge(self, plan: CallPlan, request: JudgeRequest, on_begin: Callable[[], None]) -> Judged:
+        """Run the program with the arguments of each call, and compare; see `Family.judge`."""
+        reply = await self._pool.run(plan.run, run=request.run, on_slot=on_begin)
+        if left := left_out(reply):
+            short = await self._pool.run(short_request(plan.run, left), run=request.run, begun=True)
+            reply = with_short_runs(reply, left, short)
+        uncompiled = compile_status(reply.compile)
+        outcomes = [
+            outcome_of(plan.signature, run, expected) if uncompiled is None else TestOutcome(uncompiled)
+            for run, expected in zip(reply.runs, plan.expected, strict=True)
+        ]
+        texts = request.tests.texts()
+        records = records_of_runs([call for call, _ in texts], [result for _, result in texts], reply, outcomes)
+        return Judged(tuple(records), reply.level, stable=is_stable(records))

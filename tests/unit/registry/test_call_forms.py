@@ -1,0 +1,129 @@
+"""Signatures, the words of their values, and what cannot be called by values."""
+
+import json
+
+import pytest
+
+from evalrun_registry.call_forms import (
+    CALL_FORMS,
+    SignatureError,
+    encode_arguments,
+    encode_result,
+    explain_refusal,
+    is_result,
+    parse_signature,
+)
+
+ADD = "add(xs: list[int], k: long) -> list[double]"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("add", "'add' is no signature"),
+        ("add(xs) -> int", "'xs' is no parameter"),
+        ("add(x: int, x: int) -> int", "have the same name"),
+        ("add(x: int) -> dict[string; int]", "the type 'dict[string; int]' cannot be passed by value"),
+        ("add(x: list[]) -> int", "the type 'list[]'"),
+        ("add(x: int) -> void", "the type 'void'"),
+    ],
+)
+def test_signatures_that_no_language_can_be_called_by_are_refused(text: str, told: str) -> None:
+    with pytest.raises(SignatureError) as refused:
+        parse_signature(text)
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "words"),
+    [
+        ("int", -(1 << 31), b"-2147483648"),
+        ("long", (1 << 63) - 1, b"9223372036854775807"),
+        ("double", 3, b"3.0"),
+        ("bool", True, b"1"),
+        ("string", "", b"s"),
+        ("string", "a \u00e9", b"s6120c3a9"),
+        ("list[list[string]]", [[], ["a"]], b"2 0 1 s61"),
+    ],
+)
+def test_values_become_words(kind: str, value: object, words: bytes) -> None:
+    assert encode_result(parse_signature(f"f() -> {kind}"), json.dumps(value)) == words
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        *(("int", text) for text in ("2147483648", "1.0", "true", "null", '"1"', "[1]", "NaN", "{")),
+        ("long", str(1 << 63)),
+        ("double", "Infinity"),
+        ("double", "NaN"),
+        ("double", "1" + "0" * 400),
+        ("bool", "1"),
+        ("string", '"\\ud800"'),
+        ("list[int]", "[[1]]"),
+    ],
+)
+def test_values_of_other_types_are_refused(kind: str, text: str) -> None:
+    with pytest.raises(SignatureError):
+        encode_result(parse_signature(f"f() -> {kind}"), text)
+
+
+@pytest.mark.parametrize("text", ["[]", "[[1]]", "[[1], 2, 3]", "{}", "[2, [1]]"])
+def test_arguments_that_are_not_the_parameters_are_refused(text: str) -> None:
+    with pytest.raises(SignatureError):
+        encode_arguments(parse_signature(ADD), text)
+    assert encode_arguments(parse_signature(ADD), "[[1, 2], 3]") == b"2 1 2 3\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "wanted", "right"),
+    [
+        ("double", b"0.30000000000000004", b"0.3", True),
+        ("double", b"1e9", b"1000000001.0", True),
+        ("double", b"0.3001", b"0.3", False),
+        ("double", b"nan", b"0.3", False),
+        ("double", b"?", b"0.3", False),
+        ("double", b"", b"0.3", False),
+        ("long", b"1.0", b"1", False),
+        ("string", b"s61", b"s62", False),
+        ("list[double]", b"2 1 2", b"2 1.0 2.0000001", True),
+        ("list[double]", b"2.0000001 1 2", b"2 1.0 2.0", False),
+        ("list[list[double]]", b"1 1 5", b"1 1 5.0", True),
+        ("list[list[double]]", b"1 0", b"1 1 5.0", False),
+    ],
+)
+def test_only_the_numbers_of_a_double_have_a_tolerance(kind: str, said: bytes, wanted: bytes, *, right: bool) -> None:
+    assert is_result(parse_signature(f"f() -> {kind}"), said, wanted) is right
+
+
+@pytest.mark.parametrize(
+    ("language", "signature", "call", "told"),
+    [
+        ("java", "f(x: long) -> long", "[9007199254740993]", ""),
+        ("javascript", "f(x: long) -> long", "[9007199254740991]", ""),
+        ("javascript", "f(x: long) -> long", "[9007199254740993]", "more digits than a number of javascript keeps"),
+        ("php", "f(x: long) -> long", "[1]", "not in php"),
+        ("java", "new(x: long) -> long", "[1]", "'new' is a word of java itself"),
+        ("go", "f(type: long) -> long", "[1]", "'type' is a word of go itself"),
+        ("rust", "f(x: long) -> Node", "[1]", "the type 'Node'"),
+    ],
+)
+def test_what_a_language_cannot_be_called_by_is_explained(language: str, signature: str, call: str, told: str) -> None:
+    said = explain_refusal(language, signature, [call], ["1"])
+    assert told in said
+    assert bool(told) is bool(said)
+
+
+STUBS = {
+    "python": "def add(xs: list[int], k: int) -> list[float]:\n    ...",
+    "cpp": "std::vector<double> add(std::vector<int> xs, long long k) {\n}",
+    "go": "func add(xs []int, k int) []float64 {\n}",
+    "java": "class Solution {\n    public double[] add(int[] xs, long k) {\n    }\n}",
+    "javascript": "/** (xs: number[], k: number) => number[] */\nfunction add(xs, k) {\n}",
+    "rust": "fn add(xs: Vec<i32>, k: i64) -> Vec<f64> {\n}",
+    "typescript": "function add(xs: number[], k: number): number[] {\n}",
+}
+
+
+def test_every_language_has_the_head_of_a_function() -> None:
+    assert {language: form.write_stub(parse_signature(ADD)) for language, form in CALL_FORMS.items()} == STUBS
