@@ -16,6 +16,7 @@ from evalrun_api.v1alpha1 import EvalSchedule, KeptReplicas
 from evalrun_operator.observation.records import ObjectKey, Observed, ObservedCluster, ObservedObject, Pod
 from evalrun_operator.policies.generation import gpu_holders
 from evalrun_operator.schedules.decision import ObservedSchedule
+from evalrun_operator.schedules.kept_costs import paid_gpu_seconds
 from evalrun_operator.schedules.kept_objects import as_made, kept_cluster
 from evalrun_operator.schedules.kept_replicas import ReplicaSituation, ReplicaStep, replica_step
 from evalrun_operator.schedules.objects import eval_run, run_name
@@ -284,6 +285,38 @@ def test_gpu_seconds_of_start_use_and_idling_are_apart() -> None:
     assert (status.start_gpu_seconds, status.use_gpu_seconds, status.idle_gpu_seconds) == (480, 240, 160)
 
 
+def test_shares_are_provisional_until_the_cluster_is_gone() -> None:
+    """Its whole life: 60 s of start, a turn of 30 s, 5 s idle, a turn of 10 s, 20 s idle, on eight GPUs."""
+    world = with_runs(10, 20).settle()
+    world.change_run(20, waits_for_replicas=False)
+    provisional = []
+    for after, changes in (
+        (60, {}), (30, {10: {"generated": True, "output_tokens": 300, "generating_seconds": 10}}),
+        (5, {20: {"waits_for_replicas": True}}),
+        (10, {20: {"generated": True, "output_tokens": 100, "generating_seconds": 10}}), (20, {}),
+    ):  # fmt: skip
+        world.now += timedelta(seconds=after)
+        if not world.pods:
+            world.up()
+        for step, change in changes.items():
+            world.change_run(step, **change)
+        if after == 20:
+            world.changes |= {"spec.suspend": True}
+        world.settle()
+        assert world.status is not None
+        assert world.status.costs is not None
+        costs = world.status.costs
+        provisional.append((costs.settled, paid_gpu_seconds(costs)))
+    whole = (60 + 20) * 8, (5 + 20) * 8
+    assert provisional[1] == (False, {"uid-10": (60 + 30) * 8})
+    assert provisional[-1] == (
+        True,
+        {"uid-10": 10 * 8 + sum(whole) * 3 // 4, "uid-20": 10 * 8 + sum(whole) // 4},
+    )
+    assert (costs.start_gpu_seconds, costs.idle_gpu_seconds) == (60 * 8, 25 * 8)
+    assert costs.cluster == world.made[0]
+
+
 def test_a_cluster_that_nobody_waits_for_any_more_while_it_starts_is_released() -> None:
     world = with_runs(10).settle()
     world.change_run(10, complete=True)
@@ -366,6 +399,38 @@ def test_a_head_that_crashed_beside_a_run_is_remembered_and_one_that_was_taken_a
     world.change_cluster(suspended=True, usable=False)
     world.settle()
     assert world.status.crashed == world.made[0]
+
+
+@pytest.mark.parametrize("when", ["before any turn", "in a turn", "between turns"])
+@pytest.mark.parametrize("taken_away", [False, True])
+def test_each_head_that_crashes_is_counted_once(when: str, taken_away: bool) -> None:
+    world = with_runs(10).settle().up()
+    if when == "before any turn":
+        world.change_cluster(usable=False)
+    world.settle()
+    if when == "between turns":
+        world.change_run(10, generated=True).settle()
+    (seen,) = world.pods.values()
+    assert isinstance(seen.detail, Pod)
+    world.pods["head-1"] = replace(seen, detail=replace(seen.detail, restarts=1, disrupted=taken_away))
+    world.settle().settle()
+    assert world.status is not None
+    assert world.status.crashes == (not taken_away)
+    assert world.events.count("ReplicasHeadCrashed") == (not taken_away)
+    assert len(world.made) == 1 + (when == "in a turn")
+
+
+def test_a_head_that_crashes_again_and_again_before_any_turn_is_counted_each_time() -> None:
+    world = with_runs(10).settle().up()
+    world.change_cluster(usable=False)
+    for head in ("head-1", "head-2", "head-3"):
+        world.up(head)
+        world.change_cluster(usable=False)
+        world.settle()
+    assert world.status is not None
+    assert (world.status.crashes, world.holder, len(world.made)) == (2, None, 1)
+    assert world.up("head-3").settle().holder == "nightly-10"
+    assert world.status.crashed is None
 
 
 @pytest.mark.parametrize("killed_at", range(12))

@@ -25,6 +25,8 @@ def figures_of(run: EvalRun, before: EvalRunStatus, ledger: LedgerStatus | None)
         "stopped_early": ledger.stopped_early or before.stopped_early,
     }
     if ledger.generating_seconds > 0:
+        figures["output_tokens"] = ledger.output_tokens
+        figures["generating_seconds"] = round(ledger.generating_seconds)
         figures["tokens_per_second"] = f"{ledger.output_tokens / ledger.generating_seconds:.1f}"
     if ledger.working_seconds > 0:
         figures["problems_per_second"] = f"{ledger.judged / ledger.working_seconds:.2f}"

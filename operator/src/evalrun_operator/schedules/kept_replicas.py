@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from evalrun_api import names
-from evalrun_api.v1alpha1 import Keep, KeptReplicas, ScheduleReason
+from evalrun_api.v1alpha1 import Keep, KeptCosts, KeptReplicas, ScheduleReason
 from evalrun_cluster.objects import Object, StatusEvent
 from evalrun_operator.observation.records import Observed, ObservedCluster, ObservedObject
 from evalrun_operator.policies.condition_text import ScheduleText
@@ -20,6 +20,7 @@ from evalrun_operator.policies.generation import gpu_holders, head_life, living_
 from evalrun_operator.policies.start import NO_KUBERAY, RAY_KINDS
 from evalrun_operator.policies.stuck_pods import abandoned_pods, stuck_pods
 from evalrun_operator.resources.changes import is_as_made
+from evalrun_operator.schedules.kept_costs import Part, with_gpu_seconds, with_run
 from evalrun_operator.schedules.runs import ScheduledRun
 
 LOOK_SECONDS = 5.0
@@ -144,7 +145,10 @@ def _without_cluster(given: ReplicaSituation, state: KeptReplicas) -> ReplicaSte
         return ReplicaStep(state, ScheduleText("False", ScheduleReason.REPLICAS_STARTING, NO_KUBERAY))
     number = state.number + 1
     name = names.kept_cluster(given.schedule, given.uid, number)
-    fresh = {"number": number, "cluster": name, "image": given.image, "since": given.now, "served": 0}
+    fresh = {
+        "number": number, "cluster": name, "image": given.image, "since": given.now, "served": 0,
+        "costs": KeptCosts(cluster=name),
+    }  # fmt: skip
     text = f"RayCluster {name} is made for {run.name}"
     step = ReplicaStep(
         state.model_copy(update={**_NO_CLUSTER, **fresh}),
@@ -162,6 +166,15 @@ def _with_cluster(given: ReplicaSituation, state: KeptReplicas, cluster: Observe
             starting = ScheduleText("False", ScheduleReason.REPLICAS_STARTING, text)
             return ReplicaStep(state, starting, make=True, delay=0.0)
         state = state.model_copy(update={"cluster_uid": cluster.uid})
+    seen = _with_seen_head(given, state, cluster)
+    step = _with_made_cluster(given, seen, cluster)
+    if seen.crashes > state.crashes:
+        text = f"the head of RayCluster {cluster.ref.name} crashed, or has restarted ({seen.crashes} heads so far)"
+        step.events.insert(0, StatusEvent(warning=True, reason="ReplicasHeadCrashed", message=text))
+    return step
+
+
+def _with_made_cluster(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject) -> ReplicaStep:
     if state.holder_uid is not None:
         return _in_use(given, state, cluster)
     reason = reason_to_leave(given, state, cluster)
@@ -182,10 +195,12 @@ def _with_cluster(given: ReplicaSituation, state: KeptReplicas, cluster: Observe
         text = f"{cluster.ref.name} serves nobody and goes at {idle_until:%Y-%m-%dT%H:%M:%SZ} unless a run waits"
         wait = max(0.0, (idle_until - given.now).total_seconds())
         return ReplicaStep(state, ScheduleText("True", ScheduleReason.REPLICAS_IDLE, text), delay=wait)
+    state = _until_now(given, state)
     given_to = {
         "holder": run.name, "holder_uid": run.uid, "served": state.served + 1, "head": head_life(heads[0]),
+        "costs": None if state.costs is None else with_run(state.costs, run),
     }  # fmt: skip
-    return ReplicaStep(_until_now(given, state).model_copy(update=given_to), _used_by(cluster, run.name))
+    return ReplicaStep(state.model_copy(update=given_to), _used_by(cluster, run.name))
 
 
 def _in_use(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject) -> ReplicaStep:
@@ -219,7 +234,8 @@ def _leaving(given: ReplicaSituation, state: KeptReplicas) -> ReplicaStep:
     clusters = [one for one in given.observed.of_kind("RayCluster") if not one.deleting]
     if not gpu_holders(given.observed):
         text = f"{state.leaving}. No GPU is held."
-        gone = state.model_copy(update=_NO_CLUSTER)
+        costs = None if state.costs is None else state.costs.model_copy(update={"settled": True})
+        gone = state.model_copy(update={**_NO_CLUSTER, "costs": costs})
         return ReplicaStep(gone, ScheduleText("Unknown", ScheduleReason.NONE_NEEDED, text), delay=0.0)
     stuck = stuck_pods(given.observed, given.now, names.RAY)
     text = f"RayCluster {state.cluster} is released: {state.leaving}. {stuck}".strip()
@@ -250,6 +266,18 @@ def _taken_away(given: ReplicaSituation, cluster: ObservedObject) -> str:
     return ""
 
 
+def _with_seen_head(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject) -> KeptReplicas:
+    """Return the state with the head that lives now; one in another's place is counted unless that was taken away.
+
+    Before the first turn nothing is lost with a head, and KubeRay replaces it: only the count tells that it goes on.
+    """
+    heads = living_heads(given.observed, cluster)
+    if len(heads) != 1 or head_life(heads[0]) == state.seen_head:
+        return state
+    crashed = state.seen_head is not None and not _taken_away(given, cluster)
+    return state.model_copy(update={"seen_head": head_life(heads[0]), "crashes": state.crashes + crashed})
+
+
 def _idle_until(given: ReplicaSituation, state: KeptReplicas, keep: Keep) -> datetime:
     seconds = float(keep.idle_seconds)
     if state.head is None and any(not is_done(run) for run in given.runs):
@@ -268,11 +296,14 @@ def _seen_to_be_waited_for(given: ReplicaSituation, state: KeptReplicas) -> Kept
 def _until_now(given: ReplicaSituation, state: KeptReplicas) -> KeptReplicas:
     """Return the state with the GPU seconds of the period that ends now, by what the replicas did meanwhile."""
     seconds = max(0.0, (given.now - (state.since or given.now)).total_seconds())
+    part: Part = "idle" if state.head is not None else "start"
     if state.holder_uid is not None:
-        what = "use_gpu_seconds"
-    else:
-        what = "idle_gpu_seconds" if state.head is not None else "start_gpu_seconds"
-    return state.model_copy(update={"since": given.now, what: int(getattr(state, what)) + round(seconds * given.gpus)})
+        part = "use"
+    held, what = round(seconds * given.gpus), f"{part}_gpu_seconds"
+    costs = state.costs
+    if costs is not None:
+        costs = with_gpu_seconds(costs, part, held, state.holder_uid, given.runs, given.gpus)
+    return state.model_copy(update={"since": given.now, what: int(getattr(state, what)) + held, "costs": costs})
 
 
 def _used_by(cluster: ObservedObject, run: str) -> ScheduleText:
@@ -280,6 +311,6 @@ def _used_by(cluster: ObservedObject, run: str) -> ScheduleText:
 
 
 _NO_CLUSTER = {
-    "cluster": None, "cluster_uid": None, "image": None, "auth": None, "head": None, "leaving": None, "holder": None,
-    "holder_uid": None, "since": None,
+    "cluster": None, "cluster_uid": None, "image": None, "auth": None, "head": None, "seen_head": None, "leaving": None,
+    "holder": None, "holder_uid": None, "since": None,
 }  # fmt: skip

@@ -20,6 +20,7 @@ from evalrun_api.v1alpha1 import (
     RunUsage,
 )
 from evalrun_operator.schedules.cron import Cron
+from evalrun_operator.schedules.kept_costs import paid_gpu_seconds
 from evalrun_operator.schedules.objects import run_name
 from evalrun_operator.schedules.runs import ScheduledRun
 
@@ -161,8 +162,8 @@ def taken_over(
             "last_good": _last_good(status.last_good, runs),
             "best": _best(status.best, runs) if races else None,
             "latest_result": _latest_result(status.latest_result, runs, races=races),
-            "usage": _usage(status.usage, runs, cron, now),
-            "last_run_gpu_hours": _last_measured(runs, now) or status.last_run_gpu_hours,
+            "usage": _usage(status, runs, cron, now),
+            "last_run_gpu_hours": _last_measured(status, runs, now) or status.last_run_gpu_hours,
         }
     )
 
@@ -213,20 +214,35 @@ def _latest_result(before: LatestResult | None, runs: Iterable[ScheduledRun], *,
     return before
 
 
-def _usage(before: Iterable[RunUsage], runs: Iterable[ScheduledRun], cron: Cron, now: datetime) -> list[RunUsage]:
+def _gpu_hours(status: EvalScheduleStatus, run: ScheduledRun, now: datetime) -> tuple[Decimal, bool] | None:
+    """Return the GPU hours of a run, and whether they are final; None where they are not known.
+
+    A run on kept replicas held none by itself while it waited for its turn: it has what it pays of them.
+    """
+    if run.started is None:
+        return None
+    if not run.keeps_replicas:
+        return run.gpu_hours(now), run.released is not None
+    costs = None if status.replicas is None else status.replicas.costs
+    seconds = None if costs is None else paid_gpu_seconds(costs).get(run.uid)
+    return None if costs is None or seconds is None else (Decimal(seconds) / 3600, costs.settled)
+
+
+def _usage(status: EvalScheduleStatus, runs: Iterable[ScheduledRun], cron: Cron, now: datetime) -> list[RunUsage]:
     """Return the GPU hours of the runs of today and yesterday; a run's figure grows until its GPUs are let go.
 
     Beyond `MAX_USAGE` the runs that have been deleted are kept as one sum a day, so that the budget counts them all.
     """
     runs = list(runs)
     days = {cron.day_of(now), cron.day_of(now - timedelta(days=1))}
-    known = {one.run: one for one in before}
+    known = {one.run: one for one in status.usage}
     for run in runs:
-        if run.started is not None:
-            hours = f"{run.gpu_hours(now):.2f}"
-            final = run.released is not None
+        found = _gpu_hours(status, run, now)
+        if run.started is not None and found is not None:
+            hours, final = found
             if final or not run.gone:
-                known[run.name] = RunUsage(run=run.name, day=cron.day_of(run.started), gpu_hours=hours, final=final)
+                day = cron.day_of(run.started)
+                known[run.name] = RunUsage(run=run.name, day=day, gpu_hours=f"{hours:.2f}", final=final)
     kept = [one for one in known.values() if one.day in days]
     if len(kept) > MAX_USAGE:
         names = {run.name for run in runs}
@@ -240,9 +256,7 @@ def _sum(day: str, usage: Iterable[RunUsage]) -> RunUsage:
     return RunUsage(run=f"{DELETED_RUNS}{day}", day=day, gpu_hours=f"{hours:.2f}", final=True)
 
 
-def _last_measured(runs: Iterable[ScheduledRun], now: datetime) -> str | None:
-    measured = [run for run in runs if run.released is not None and run.started is not None]
-    if not measured:
-        return None
-    last = max(measured, key=lambda run: (run.released or now, run.name))
-    return f"{last.gpu_hours(now):.2f}"
+def _last_measured(status: EvalScheduleStatus, runs: Iterable[ScheduledRun], now: datetime) -> str | None:
+    found = ((run, _gpu_hours(status, run, now)) for run in runs if run.released is not None)
+    measured = [(run.released or now, run.name, hours[0]) for run, hours in found if hours is not None]
+    return f"{max(measured)[2]:.2f}" if measured else None

@@ -59,6 +59,11 @@ class ScheduledRun:
     """Time at which the GPUs were released."""
     completed: datetime | None = None
     datasets: tuple[DatasetStatus, ...] = ()
+    keeps_replicas: bool = False
+    """Its replicas are its schedule's, which knows what of their GPU seconds this run pays."""
+    output_tokens: int = 0
+    generating_seconds: int = 0
+    """In which at least one answer was being drawn."""
     gone: bool = False
     """It has been deleted, and what is remembered of it is not written yet."""
 
@@ -141,6 +146,9 @@ def scheduled_run(manifest: Mapping[str, Any]) -> ScheduledRun | None:
         released=status.generation_completed_time or (status.completion_time if complete else None),
         completed=status.completion_time,
         datasets=tuple(status.datasets),
+        keeps_replicas=names.KEPT_ANNOTATION in notes,
+        output_tokens=status.output_tokens or 0,
+        generating_seconds=status.generating_seconds or 0,
     )
 
 

@@ -17,6 +17,8 @@ MAX_ACTIVE = 64
 MAX_MERGES = 16
 MAX_USAGE = 64
 MAX_RIVALS = 16
+MAX_PAID = 100
+"""Runs of a RayCluster whose costs the status lists; of more, the first ones are one sum."""
 
 
 class ScheduleCondition(StrEnum):
@@ -252,6 +254,45 @@ class LatestResult(ApiModel):
     )
 
 
+class PaidTurn(ApiModel):
+    """What a run pays of the GPU seconds of a RayCluster that the schedule keeps."""
+
+    run: str = Field(max_length=63, description="The run's name; of the first ones of very many, their sum.")
+    run_uid: Annotated[str, Field(max_length=64)] | None = Field(None, description="Its uid.")
+    output_tokens: Count = Field(0, description="Output tokens that it drew on this RayCluster.")
+    turn_gpu_seconds: Count = Field(0, alias="turnGPUSeconds", description="GPU seconds of its turns.")
+    use_gpu_seconds: Count = Field(
+        0, alias="useGPUSeconds", description="Those in which an answer of it was being drawn: it pays them itself."
+    )
+    start_gpu_seconds: Count = Field(
+        0,
+        alias="startGPUSeconds",
+        description="Its share, by output tokens, of the seconds until the first turn and of those in turns in which "
+        "no answer was drawn: the engine started, or took weights.",
+    )
+    idle_gpu_seconds: Count = Field(
+        0, alias="idleGPUSeconds", description="Its share, by output tokens, of the seconds between and after turns."
+    )
+    tokens_before: Count = Field(0, description="Output tokens that it had drawn elsewhere before.")
+    seconds_before: Count = Field(0, description="Seconds for which it had generated elsewhere before.")
+
+
+class KeptCosts(ApiModel):
+    """What each run pays of the present RayCluster, or of the last one."""
+
+    cluster: str = Field(max_length=63, description="The RayCluster.")
+    start_gpu_seconds: Count = Field(
+        0, alias="startGPUSeconds", description="GPU seconds until the first turn: nobody's alone."
+    )
+    idle_gpu_seconds: Count = Field(0, alias="idleGPUSeconds", description="GPU seconds between and after turns.")
+    settled: bool = Field(
+        default=False, description="The RayCluster is gone. Until then each further turn makes the others' shares less."
+    )
+    runs: list[PaidTurn] = Field(
+        [], max_length=MAX_PAID, description="The runs that had their turn on it, the first one first."
+    )
+
+
 class KeptReplicas(ApiModel):
     """The replicas that the schedule keeps; written down before each step is taken."""
 
@@ -271,6 +312,12 @@ class KeptReplicas(ApiModel):
     crashed: Annotated[str, Field(max_length=63)] | None = Field(
         None, description="The last RayCluster whose head ended in a run's turn: that run's attempt has failed by it."
     )
+    seen_head: Annotated[str, Field(max_length=128)] | None = Field(
+        None, description="The life of its head that was seen last, before the first turn too."
+    )
+    crashes: Count = Field(
+        0, description="Heads of all RayClusters that crashed or restarted by themselves: before, in and between turns."
+    )
     auth: Literal["token", "disabled"] | None = Field(
         None, description="Whether its Ray has a token, which the runs' generators join it with."
     )
@@ -288,6 +335,7 @@ class KeptReplicas(ApiModel):
     )
     use_gpu_seconds: Count = Field(0, alias="useGPUSeconds", description="GPU seconds of all turns.")
     idle_gpu_seconds: Count = Field(0, alias="idleGPUSeconds", description="GPU seconds between and after turns.")
+    costs: KeptCosts | None = Field(None, description="What each run pays; the turn that goes on is not in it yet.")
 
 
 class EvalScheduleStatus(ApiModel):

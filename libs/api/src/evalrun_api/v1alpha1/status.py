@@ -101,6 +101,8 @@ class EvalRunStatus(ApiModel):
         None, alias="acceptedAt1", description="pass@1 of the dataset humaneval; without it, of the first dataset."
     )
     not_judged: Figure | None = Field(None, description="Answers that the judge could not decide.")
+    output_tokens: Count | None = Field(None, description="Output tokens of all answers so far.")
+    generating_seconds: Count | None = Field(None, description="Seconds in which at least one answer was being drawn.")
     tokens_per_second: Figure | None = Field(None, description="Output tokens per second.")
     problems_per_second: Figure | None = Field(None, description="Judged problems per second.")
     gpu_seconds_per_solved: Figure | None = Field(None, description="GPU seconds per solved problem.")

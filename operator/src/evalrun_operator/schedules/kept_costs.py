@@ -1,0 +1,91 @@
+"""Shares out what a RayCluster that a schedule keeps cost among the runs that had their turn on it. Pure.
+
+A run pays the GPU seconds in which it generated itself. Everything else that was held (until the first turn, while an
+engine started or took weights, between and after turns) is shared by output tokens: a run that happens to come first
+does not pay for all. The shares add up to what was held, to the second.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal
+
+from evalrun_api.v1alpha1 import MAX_PAID, KeptCosts, PaidTurn
+from evalrun_operator.schedules.runs import ScheduledRun
+
+Part = Literal["start", "use", "idle"]
+EARLIER: Final = "earlier runs"
+"""In place of a run's name: the first ones of a RayCluster that served very many."""
+
+
+def shared_out(total: int, weights: Sequence[int]) -> list[int]:
+    """Return whole shares of a total by weight; equal ones where nothing weighs. They add up to it."""
+    weighed = weights if any(weights) else [1] * len(weights)
+    whole = sum(weighed)
+    parts = [divmod(total * weight, whole) for weight in weighed]
+    left = total - sum(share for share, _ in parts) if parts else 0
+    # What rounding leaves goes to those who lost most by it, the first ones first.
+    favoured = set(sorted(range(len(parts)), key=lambda index: -parts[index][1])[:left])
+    return [share + (index in favoured) for index, (share, _) in enumerate(parts)]
+
+
+def with_run(costs: KeptCosts, run: ScheduledRun) -> KeptCosts:
+    """Return the costs with a run that gets its turn."""
+    if any(each.run_uid == run.uid for each in costs.runs):
+        return costs
+    new = PaidTurn(
+        run=run.name, run_uid=run.uid, tokens_before=run.output_tokens, seconds_before=run.generating_seconds
+    )
+    listed = [*costs.runs, new]
+    if len(listed) > MAX_PAID:
+        listed = [_sum(listed[0], listed[1]), *listed[2:]]
+    return costs.model_copy(update={"runs": listed})
+
+
+def with_gpu_seconds(
+    costs: KeptCosts, part: Part, held: int, holder: str | None, runs: Iterable[ScheduledRun], gpus: int
+) -> KeptCosts:
+    """Return the costs after further GPU seconds, with what is known of the runs by now.
+
+    Args:
+        costs: before.
+        part: what the replicas did meanwhile.
+        held: GPU seconds.
+        holder: uid of the run whose turn it was, if any.
+        runs: as they are seen now; what is known of those that are gone stays.
+        gpus: that the replicas hold.
+    """
+    seen = {run.uid: run for run in runs}
+    listed = []
+    for each in costs.runs:
+        turn = each.turn_gpu_seconds + (held if part == "use" and each.run_uid == holder else 0)
+        run = seen.get(each.run_uid or "")
+        tokens, use = each.output_tokens, each.use_gpu_seconds
+        if run is not None:
+            tokens = max(tokens, run.output_tokens - each.tokens_before)
+            use = max(use, (run.generating_seconds - each.seconds_before) * gpus)
+        changes = {"output_tokens": tokens, "use_gpu_seconds": min(use, turn), "turn_gpu_seconds": turn}
+        listed.append(each.model_copy(update=changes))
+    start = costs.start_gpu_seconds + (held if part == "start" else 0)
+    idle = costs.idle_gpu_seconds + (held if part == "idle" else 0)
+    weights = [each.output_tokens for each in listed]
+    unused = sum(each.turn_gpu_seconds - each.use_gpu_seconds for each in listed)
+    shares = zip(listed, shared_out(start + unused, weights), shared_out(idle, weights), strict=True)
+    shown = [
+        each.model_copy(update={"start_gpu_seconds": of_start, "idle_gpu_seconds": of_idle})
+        for each, of_start, of_idle in shares
+    ]
+    return costs.model_copy(update={"start_gpu_seconds": start, "idle_gpu_seconds": idle, "runs": shown})
+
+
+def paid_gpu_seconds(costs: KeptCosts) -> dict[str, int]:
+    """Return by uid what each run pays, idleness included."""
+    return {
+        each.run_uid: each.use_gpu_seconds + each.start_gpu_seconds + each.idle_gpu_seconds
+        for each in costs.runs
+        if each.run_uid is not None
+    }
+
+
+def _sum(one: PaidTurn, other: PaidTurn) -> PaidTurn:
+    """Return two runs in one entry, with what they pay together."""
+    counts = ("output_tokens", "turn_gpu_seconds", "use_gpu_seconds", "start_gpu_seconds", "idle_gpu_seconds")
+    return PaidTurn(run=EARLIER, **{name: getattr(one, name) + getattr(other, name) for name in counts})
