@@ -19,6 +19,8 @@ from evalrun_api.v1alpha1 import (
     EvalScheduleStatus,
     KeptReplicas,
     LatestResult,
+    Reason,
+    ScheduleCondition,
 )
 from evalrun_executor.executor import Executor, ExecutorPlan
 from evalrun_generator import endpoint_reports
@@ -100,6 +102,7 @@ OPERATOR = {
     "evalrun_run_failed": {"namespace", "run"},
     "evalrun_run_over": {"namespace", "run"},
     "evalrun_run_preparing_since_timestamp_seconds": {"namespace", "run"},
+    "evalrun_run_waiting_for_replicas": {"namespace", "run"},
     "evalrun_gate_passed": {"namespace", "run", "schedule"},
 }
 OF_SCHEDULE = {"namespace", "schedule"}
@@ -110,6 +113,8 @@ SCHEDULES = {
     "evalrun_schedule_started": {*OF_SCHEDULE, "reason"},
     "evalrun_schedule_sound": OF_SCHEDULE,
     "evalrun_schedule_replica_gpu_seconds_total": {*OF_SCHEDULE, "part"},
+    "evalrun_schedule_replica_head_crashes_total": OF_SCHEDULE,
+    "evalrun_schedule_replicas_unready_since_timestamp_seconds": OF_SCHEDULE,
     "evalrun_schedule_last_start_timestamp_seconds": OF_SCHEDULE,
     "evalrun_schedule_next_start_timestamp_seconds": OF_SCHEDULE,
 }
@@ -152,15 +157,23 @@ def of_an_operator(registry: CollectorRegistry) -> None:
     metrics = OperatorMetrics(registry)
     metrics.lost_namespaces = lambda: {"team-b": "forbidden"}
     metrics.show(("n", "r"), status, subject=RunSubject("m", "120", "grpo"))
-    metrics.show(("n", "s"), EvalRunStatus(phase="Preparing", conditions=[applied], start_time=then))
+    waits = passed.model_copy(
+        update={"type": ConditionType.ADMITTED, "status": "False", "reason": Reason.WAITING_FOR_REPLICAS}
+    )
+    metrics.show(("n", "s"), EvalRunStatus(phase="Preparing", conditions=[applied, waits], start_time=then))
 
 
 def of_schedules(registry: CollectorRegistry) -> None:
     result = LatestResult(run="r", step=120, gate="False", datasets=[DatasetStatus(name="d", accepted_at_1="0.5")])
     due = "2026-01-02T03:00:00Z"
+    starting = Condition(
+        type=ScheduleCondition.REPLICAS_READY, status="False", reason="ReplicasStarting", message="",
+        last_transition_time=due,
+    )  # fmt: skip
     status = EvalScheduleStatus(
-        latest_result=result, last_schedule_time=due, next_schedule_time=due, replicas=KeptReplicas()
-    )
+        latest_result=result, last_schedule_time=due, next_schedule_time=due, replicas=KeptReplicas(),
+        conditions=[starting],
+    )  # fmt: skip
     ScheduleMetrics(registry).show(("n", "nightly"), status)
 
 

@@ -13,6 +13,12 @@ SUSPENDED = f"unless on ({RUN}) (evalrun_run_suspended == 1 or evalrun_run_over 
 operator there are no such series, and none is left out."""
 
 
+def _waited(minutes: int) -> str:
+    """Leave out runs that waited for their turn on their schedule's replicas within so many minutes: only then has a
+    run that got its turn had the time that others have. The replicas themselves have EvalrunReplicasNotReady."""
+    return f"unless on ({RUN}) max_over_time(evalrun_run_waiting_for_replicas[{minutes}m]) == 1"
+
+
 @dataclass(frozen=True)
 class Alert:
     """One rule."""
@@ -87,7 +93,7 @@ ALERTS: Sequence[Alert] = (
     Alert(
         name="EvalrunRunStalled",
         expression=f"(time() - max by ({RUN}) (evalrun_last_progress_timestamp_seconds))"
-        f" * on ({RUN}) {_unfinished('pending|generated')} {SUSPENDED}",
+        f" * on ({RUN}) {_unfinished('pending|generated')} {SUSPENDED} {_waited(30)}",
         comparison=">",
         threshold="1800",
         hold="1m",
@@ -98,7 +104,7 @@ ALERTS: Sequence[Alert] = (
     ),
     Alert(
         name="EvalrunRunNotStarting",
-        expression=f"time() - max by ({RUN}) (evalrun_run_preparing_since_timestamp_seconds)",
+        expression=f"time() - max by ({RUN}) (evalrun_run_preparing_since_timestamp_seconds) {_waited(10)}",
         comparison=">",
         threshold="600",
         hold="1m",
@@ -172,6 +178,18 @@ ALERTS: Sequence[Alert] = (
         summary=f"The start of schedule {WHICH_SCHEDULE} has been due for {{{{ $value | humanizeDuration }}}}",
         description="Nobody makes the start: the operator is down, leads no more, or the API server refuses its "
         "writes. Its log says which. The last start that was missed is made up once it works again.",
+    ),
+    Alert(
+        name="EvalrunReplicasNotReady",
+        expression=f"time() - max by ({SCHEDULE}) (evalrun_schedule_replicas_unready_since_timestamp_seconds)",
+        comparison=">",
+        threshold="900",
+        hold="1m",
+        severity="warning",
+        summary=f"The replicas of schedule {WHICH_SCHEDULE} neither serve nor are gone since "
+        "{{ $value | humanizeDuration }}",
+        description="Runs wait for them, or GPUs are held for nothing. Condition ReplicasReady in `kubectl describe "
+        "evalschedule` says what the RayCluster lacks.",
     ),
     Alert(
         name="EvalrunScheduleMissedStart",

@@ -50,6 +50,8 @@ class Shown:
     refused: float | None
     preparing_since: float | None
     """Unix seconds."""
+    waits_for_replicas: bool
+    """Another run has its turn on the replicas that its schedule keeps, or they are not up."""
     failed: float | None
     """None before it has ended."""
     accepted_at_1: tuple[tuple[str, float], ...]
@@ -63,13 +65,14 @@ class Shown:
 def shown_of(status: EvalRunStatus, schedule: str, subject: RunSubject | None) -> Shown:
     """Return the exported values of the status of a run; `schedule` is the schedule that created it, if any."""
     applied, gate = condition_of(status, ConditionType.APPLIED), condition_of(status, ConditionType.GATE_PASSED)
-    over = status.completion_time is not None
+    admitted, over = condition_of(status, ConditionType.ADMITTED), status.completion_time is not None
     preparing = status.phase == "Preparing" and status.start_time is not None
     return Shown(
         phase=status.phase or "Pending",
         suspended=None if over else float(is_suspended(status)),
         refused=None if over or applied is None else float(applied.status == "False"),
         preparing_since=status.start_time.timestamp() if preparing and status.start_time is not None else None,
+        waits_for_replicas=not over and admitted is not None and admitted.reason == Reason.WAITING_FOR_REPLICAS,
         failed=float(status.phase == "Failed") if over else None,
         accepted_at_1=tuple((one.name, float(one.accepted_at_1)) for one in status.datasets if one.accepted_at_1),
         gate=None if gate is None or gate.status == "Unknown" else float(gate.status == "True"),
@@ -167,6 +170,11 @@ class OperatorMetrics(Collector):
             "When a run started whose aggregator, judge or RayCluster is not up; absent for any other.",
             labels=["namespace", "run"],
         )
+        waiting = GaugeMetricFamily(
+            "evalrun_run_waiting_for_replicas",
+            "1 while a run waits for its turn on the replicas that its schedule keeps; absent for any other.",
+            labels=["namespace", "run"],
+        )
         for (namespace, name), run in shown.items():
             labels = [namespace, name]
             if run.refused is not None:
@@ -179,6 +187,8 @@ class OperatorMetrics(Collector):
                 failed.add_metric(labels, run.failed)
             if run.preparing_since is not None:
                 preparing.add_metric(labels, run.preparing_since)
+            if run.waits_for_replicas:
+                waiting.add_metric(labels, 1.0)
             for dataset, value in run.accepted_at_1:
                 accepted.add_metric([*labels, dataset], value)
             if run.accepted_at_1 and run.subject is not None:
@@ -203,6 +213,7 @@ class OperatorMetrics(Collector):
         yield over
         yield failed
         yield preparing
+        yield waiting
 
 
 def is_suspended(status: EvalRunStatus) -> bool:

@@ -80,9 +80,22 @@ class ScheduleMetrics(Collector):
             "GPU seconds of the replicas that a schedule keeps: until their first turn, in turns, idle.",
             labels=[*names, "part"],
         )
+        crashes = CounterMetricFamily(
+            "evalrun_schedule_replica_head_crashes",
+            "Heads of kept replicas that crashed or restarted by themselves, before, in and between turns.",
+            labels=names,
+        )
+        unready = GaugeMetricFamily(
+            "evalrun_schedule_replicas_unready_since_timestamp_seconds",
+            "When kept replicas began to start or to leave; absent while they are up, or none is needed.",
+            labels=names,
+        )
         for key, status in statuses.items():
-            kept = status.replicas
+            kept, ready = status.replicas, schedule_condition(status, ScheduleCondition.REPLICAS_READY)
+            if kept is not None and ready is not None and ready.status == "False":
+                unready.add_metric(key, ready.last_transition_time.timestamp())
             if kept is not None:
+                crashes.add_metric(key, float(kept.crashes))
                 for part, seconds in (
                     ("start", kept.start_gpu_seconds), ("use", kept.use_gpu_seconds), ("idle", kept.idle_gpu_seconds),
                 ):  # fmt: skip
@@ -104,7 +117,7 @@ class ScheduleMetrics(Collector):
                 last.add_metric(key, status.last_schedule_time.timestamp())
             if status.next_schedule_time is not None and not _is(status, ScheduleCondition.SUSPENDED, "True"):
                 following.add_metric(key, status.next_schedule_time.timestamp())
-        yield from (accepted, step, gate, started, sound, last, following, held)
+        yield from (accepted, step, gate, started, sound, last, following, held, crashes, unready)
 
 
 def _is(status: EvalScheduleStatus, kind: ScheduleCondition, answer: str) -> bool:
