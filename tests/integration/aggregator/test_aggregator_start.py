@@ -9,7 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
-from builders.aggregator.process import MemoryJudge, Worker, write_run_config
+from builders.aggregator.process import MemoryJudge, Worker, completion_for, write_run_config
 from prometheus_client import CollectorRegistry
 from pydantic import SecretStr
 
@@ -145,6 +145,39 @@ async def test_replicas_are_reported_exposed_and_kept(tmp_path: Path) -> None:
     registry = CollectorRegistry()
     async with started(tmp_path, registry=registry):
         assert registry.get_sample_value("evalrun_gpu_seconds_total", labels) == 53
+
+
+async def test_completions_of_other_weights_are_refused_also_after_a_restart(tmp_path: Path) -> None:
+    write_run_config(tmp_path, problems=4)
+
+    async def submit(worker: Worker, item: ledger_pb2.WorkItem, version: str) -> int:
+        completion = completion_for(item)
+        completion.weights_version = version
+        request = ledger_pb2.SubmitCompletionsRequest(worker_id="w", completions=[completion])
+        return (await worker.stub.SubmitCompletions(request)).stored
+
+    for first in (True, False):
+        async with started(tmp_path) as address:
+            worker = Worker(address)
+            one, other, *_ = (await worker.take(4, fresh=True)).items
+            if first:
+                assert await submit(worker, one, "aaa") == 1
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await submit(worker, other, "bbb")
+            assert refused.value.code() == grpc.StatusCode.ABORTED
+            assert "weights bbb, and this run's are of aaa" in (refused.value.details() or "")
+            assert (await worker.status()).datasets[0].generated == 1
+            if not first:  # of a worker that never says it
+                await worker.work()
+                await worker.wait_for(ledger_pb2.RUN_STATE_SUCCEEDED)
+            await worker.close()
+    assert run_info_below(tmp_path)["weights_version"] == "aaa"
+
+
+def run_info_below(directory: Path) -> dict[str, Any]:
+    (file,) = directory.rglob("run_info.json")
+    content: dict[str, Any] = json.loads(file.read_bytes())
+    return content
 
 
 async def test_an_export_that_fails_is_a_warning_of_a_run_that_succeeded(tmp_path: Path) -> None:

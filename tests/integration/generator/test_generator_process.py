@@ -219,6 +219,18 @@ async def test_a_generator_that_another_has_replaced_ends_at_once(started: Proce
         assert server.fake.completions == {}
 
 
+async def test_a_generator_whose_answers_are_of_other_weights_ends_at_once_and_is_no_mistake_of_the_user(
+    started: Processes,
+) -> None:
+    endpoint = await started.recorded_here("--echo-tokens", "3")
+    async with ledger_server(work_items(20)) as server:
+        server.service.storing_fails = grpc.StatusCode.ABORTED
+        generator = await started.generator(server, [endpoint])
+        assert await generator.wait() == 1
+        assert "the ledger refuses as ordered" in generator.errors.splitlines()[-1]
+        assert server.fake.completions == {}
+
+
 async def test_the_ledger_is_not_there(started: Processes) -> None:
     endpoint = await started.recorded_here("--echo-tokens", "3")
     async with ledger_server([]) as server:

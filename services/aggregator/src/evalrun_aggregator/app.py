@@ -46,6 +46,7 @@ from evalrun_aggregator.storage_watch import StorageWatch
 from evalrun_aggregator.telemetry import ReplicaGauge, Telemetry
 from evalrun_aggregator.token_budget import TokenBudget, TokenBudgets
 from evalrun_aggregator.turns.policy import TurnPolicy
+from evalrun_aggregator.weights_version import WeightsVersion
 from evalrun_aggregator.work_items import WorkItems
 from evalrun_api.run_config import Protocol, RunConfig, read_run_config
 from evalrun_client.judge_client import GrpcJudge, JudgeAddress
@@ -238,10 +239,12 @@ class Aggregator:
         languages = {} if submits else count_languages(problems.datasets)
         status = StatusReport(state, intake, dispatcher, judges, replicas, finisher, warnings, languages, watch)
         work_items = WorkItems(problems, ledger, budget, traces)
-        epochs = Epochs(ledger, ledger.reader.facts())
+        facts = ledger.reader.facts()
+        epochs, weights = Epochs(ledger, facts), WeightsVersion(ledger, facts)
         stop = partial(driver.end_early, STOPPED, by_user=True)
         control = ControlService(RunControl(state, ledger, dispatcher, stop), status)
-        return RunParts(LedgerService(state, intake, status, driver, work_items, epochs), control, driver, intake)
+        service = LedgerService(state, intake, status, driver, work_items, epochs, weights)
+        return RunParts(service, control, driver, intake)
 
     def _telemetry(self, order: RunConfig, opened: OpenedRun, replicas: ReplicaRegistry) -> Telemetry:
         cost, clocks = order.spec.cost, self._clocks

@@ -14,6 +14,7 @@ from evalrun_aggregator.ledger.items import ItemKey
 from evalrun_aggregator.run_driver import NothingToWriteError, RunDriver
 from evalrun_aggregator.run_state import RunState
 from evalrun_aggregator.status_report import StatusReport
+from evalrun_aggregator.weights_version import OtherWeightsError, WeightsVersion
 from evalrun_aggregator.work_items import WorkItems
 from evalrun_proto.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 
@@ -37,6 +38,7 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         driver: ends the run.
         work_items: makes what a worker gets of an item.
         epochs: refuses a generator that another one has replaced.
+        weights: refuses completions of other weights than the run's.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         driver: RunDriver,
         work_items: WorkItems,
         epochs: Epochs,
+        weights: WeightsVersion,
     ) -> None:
         self._state = state
         self._intake = intake
@@ -54,6 +57,7 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         self._driver = driver
         self._work_items = work_items
         self._epochs = epochs
+        self._weights = weights
 
     async def GetWork(self, request: ledger_pb2.GetWorkRequest, context: Context) -> ledger_pb2.GetWorkResponse:  # noqa: N802 - gRPC's name
         """Lease pending work."""
@@ -95,7 +99,10 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         except UnknownItemError as error:
             await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
         try:
+            await self._weights.admit(completion.weights_version for completion in request.completions)
             stored = await self._intake.submit(completions)
+        except OtherWeightsError as error:
+            await context.abort(grpc.StatusCode.ABORTED, str(error))
         except LedgerFullError as error:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
         except LedgerBrokenError as error:

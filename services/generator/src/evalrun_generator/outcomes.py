@@ -4,6 +4,7 @@ BadInputError (evalrun_runtime)      the user must change the input; exit code 2
 └── LedgerNeverAnsweredError         the address is wrong, or the ledger is not up: exit code 2
 GenerationStoppedError               an outage must end first; run again to resume; exit code 1
 ├── LedgerLostError                  the ledger answers no more
+├── OtherWeightsError                the replicas answer with other weights than before
 └── SupersededError                  another generator has taken over; nothing is to be done
 """
 
@@ -28,6 +29,10 @@ class LedgerLostError(GenerationStoppedError):
     """The ledger has been unreachable for too long."""
 
     cause: ClassVar[EndCause] = EndCause.LEDGER_UNREACHABLE
+
+
+class OtherWeightsError(GenerationStoppedError):
+    """The ledger refuses completions of other weights than those it has; none of them is stored."""
 
 
 class SupersededError(GenerationStoppedError):

@@ -369,6 +369,7 @@ class Completion(_message.Message):
     REPLICA_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
     ATTEMPTS_FIELD_NUMBER: _builtins.int
+    WEIGHTS_VERSION_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     finish_reason: _builtins.str
     """stop, length, or what the server said."""
@@ -383,6 +384,11 @@ class Completion(_message.Message):
     """Name of the endpoint or replica that answered, and the model it reported."""
     model: _builtins.str
     attempts: _builtins.int
+    weights_version: _builtins.str
+    """Which weights produced it: the digest of the files that the replica serves, and of its adapter's after a plus. The
+    first one that a run stores is the run's, and no other is stored. Empty: not known, as with an endpoint that the
+    worker did not start, or a worker of an earlier release; it is stored as it is.
+    """
     @_builtins.property
     def key(self) -> Global___WorkKey: ...
     def __init__(
@@ -398,10 +404,11 @@ class Completion(_message.Message):
         replica: _builtins.str = ...,
         model: _builtins.str = ...,
         attempts: _builtins.int = ...,
+        weights_version: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_output_tokens", b"_output_tokens", "_prompt_tokens", b"_prompt_tokens", "key", b"key", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_output_tokens", b"_output_tokens", "_prompt_tokens", b"_prompt_tokens", "attempts", b"attempts", "finish_reason", b"finish_reason", "generation_seconds", b"generation_seconds", "key", b"key", "model", b"model", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens", "replica", b"replica", "started_at", b"started_at", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_output_tokens", b"_output_tokens", "_prompt_tokens", b"_prompt_tokens", "attempts", b"attempts", "finish_reason", b"finish_reason", "generation_seconds", b"generation_seconds", "key", b"key", "model", b"model", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens", "replica", b"replica", "started_at", b"started_at", "text", b"text", "weights_version", b"weights_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__output_tokens: _TypeAlias = _typing.Literal["output_tokens"]  # noqa: Y015
     _WhichOneofArgType__output_tokens: _TypeAlias = _typing.Literal["_output_tokens", b"_output_tokens"]  # noqa: Y015

@@ -79,6 +79,8 @@ class LedgerServiceServicer:
         INVALID_ARGUMENT: a number that is NaN or infinite (the message names it; nothing of the batch was stored).
         RESOURCE_EXHAUSTED: the disk is full; nothing of the batch was stored, retry later.
         FAILED_PRECONDITION: as GetWork's; nothing of the batch was stored.
+        ABORTED: a completion is of other weights than the run's others (the message names both versions); nothing of the
+        batch was stored.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -42,6 +42,8 @@ class LedgerServiceStub:
     INVALID_ARGUMENT: a number that is NaN or infinite (the message names it; nothing of the batch was stored).
     RESOURCE_EXHAUSTED: the disk is full; nothing of the batch was stored, retry later.
     FAILED_PRECONDITION: as GetWork's; nothing of the batch was stored.
+    ABORTED: a completion is of other weights than the run's others (the message names both versions); nothing of the
+    batch was stored.
     """
     ReportReplicas: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.ReportReplicasRequest, _ledger_pb2.ReportReplicasResponse]
     """What the generator sees of its replicas; kept for run_info and metrics. Idempotent. INVALID_ARGUMENT: a number that is
@@ -70,6 +72,8 @@ class LedgerServiceAsyncStub(LedgerServiceStub):
     INVALID_ARGUMENT: a number that is NaN or infinite (the message names it; nothing of the batch was stored).
     RESOURCE_EXHAUSTED: the disk is full; nothing of the batch was stored, retry later.
     FAILED_PRECONDITION: as GetWork's; nothing of the batch was stored.
+    ABORTED: a completion is of other weights than the run's others (the message names both versions); nothing of the
+    batch was stored.
     """
     ReportReplicas: _aio.UnaryUnaryMultiCallable[_ledger_pb2.ReportReplicasRequest, _ledger_pb2.ReportReplicasResponse]  # type: ignore[assignment]
     """What the generator sees of its replicas; kept for run_info and metrics. Idempotent. INVALID_ARGUMENT: a number that is
@@ -107,6 +111,8 @@ class LedgerServiceServicer(metaclass=_abc_1.ABCMeta):
         INVALID_ARGUMENT: a number that is NaN or infinite (the message names it; nothing of the batch was stored).
         RESOURCE_EXHAUSTED: the disk is full; nothing of the batch was stored, retry later.
         FAILED_PRECONDITION: as GetWork's; nothing of the batch was stored.
+        ABORTED: a completion is of other weights than the run's others (the message names both versions); nothing of the
+        batch was stored.
         """
 
     @_abc_1.abstractmethod

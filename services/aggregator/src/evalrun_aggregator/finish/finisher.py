@@ -24,6 +24,7 @@ from evalrun_aggregator.run_state import RunState
 from evalrun_aggregator.start.facts import end_facts
 from evalrun_aggregator.start.problems import RunProblems, raced_problems
 from evalrun_aggregator.turns.idleness import idle_share
+from evalrun_aggregator.weights_version import FACT as WEIGHTS_VERSION
 from evalrun_api.run_config import RunConfig
 from evalrun_results.comparisons.gate import GateResult
 from evalrun_results.comparisons.run_gate import NOTHING_SAID, gates_of
@@ -130,6 +131,7 @@ class Finisher:
             containment_levels=self._judges.containment_levels,
             replicas=self._ledger.reader.replicas(),
             gpu_seconds=self._replicas.gpu_seconds,
+            weights_version=self._ledger.reader.facts().get(WEIGHTS_VERSION, ""),
             started_at=self._state.started_at,
             ended_at=finished_at,
             partial=incomplete,

@@ -27,6 +27,7 @@ def run_info(
     containment_levels: Sequence[str],
     replicas: Sequence[StoredReplica],
     gpu_seconds: float,
+    weights_version: str,
     started_at: float,
     ended_at: float,
     partial: str = "",
@@ -42,6 +43,7 @@ def run_info(
         containment_levels: that they named.
         replicas: as the ledger knows them.
         gpu_seconds: of every worker together.
+        weights_version: of all its answers; empty if no replica said it.
         started_at: Unix seconds.
         ended_at: Unix seconds.
         partial: why its results are not those of every problem; empty if they are.
@@ -86,6 +88,7 @@ def run_info(
             for r in replicas
         ],
         "gpu_seconds": gpu_seconds,
+        "weights_version": weights_version or None,
         "events": [{"at": _iso(event.at), "act": event.act, "detail": event.detail} for event in events],
         "datasets": {
             dataset.spec.name: {

@@ -187,4 +187,5 @@ def _completion(key: ledger.WorkKey, timed: Timed, replica: str, attempts: int) 
         replica=replica,
         model=answer.model,
         attempts=attempts,
+        weights_version=answer.weights_version,
     )

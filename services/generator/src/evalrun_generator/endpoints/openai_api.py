@@ -52,6 +52,8 @@ class CompletionAnswer:
     prompt_tokens: int | None
     output_tokens: int | None
     model: str
+    weights_version: str = ""
+    """Which weights the replica that answered has; empty where nobody knows."""
 
 
 def request_for(item: ledger.WorkItem, model: str) -> ModelRequest:

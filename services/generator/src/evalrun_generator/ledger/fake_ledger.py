@@ -10,6 +10,7 @@ import grpc
 
 from evalrun_generator.ledger.keys import Key, key_of
 from evalrun_generator.ledger.ledger_client import UnknownKeyError
+from evalrun_generator.outcomes import OtherWeightsError
 from evalrun_proto.ledger.v1 import ledger_pb2 as ledger
 from evalrun_proto.ledger.v1 import ledger_pb2_grpc as ledger_grpc
 
@@ -68,6 +69,9 @@ class FakeLedger:
         for completion in completions:
             if key_of(completion.key) not in self.items:
                 raise UnknownKeyError(f"no item {key_of(completion.key)}")
+        versions = {each.weights_version for each in (*self.completions.values(), *completions)} - {""}
+        if len(versions) > 1:
+            raise OtherWeightsError(f"completions of several weights: {', '.join(sorted(versions))}")
         before = len(self.completions)
         for completion in completions:
             self.completions.setdefault(key_of(completion.key), completion)
@@ -115,6 +119,8 @@ class FakeLedgerService(ledger_grpc.LedgerServiceServicer):
             stored = await self.fake.submit(request.completions)
         except UnknownKeyError as error:
             await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
+        except OtherWeightsError as error:
+            await context.abort(grpc.StatusCode.ABORTED, str(error))
         return ledger.SubmitCompletionsResponse(stored=stored)
 
     async def ReportReplicas(  # noqa: N802 - the contract's name

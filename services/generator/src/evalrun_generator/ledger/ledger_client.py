@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 import grpc
 
 from evalrun_generator.endpoints.retry import Backoff
-from evalrun_generator.outcomes import LedgerLostError, LedgerNeverAnsweredError, SupersededError
+from evalrun_generator.outcomes import LedgerLostError, LedgerNeverAnsweredError, OtherWeightsError, SupersededError
 from evalrun_proto.ledger.v1 import ledger_pb2 as ledger
 from evalrun_proto.ledger.v1 import ledger_pb2_grpc as ledger_grpc
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
@@ -59,7 +59,8 @@ class LedgerClient(Protocol):
         ...
 
     async def submit(self, completions: Sequence[ledger.Completion]) -> int:
-        """Store completions durably and return how many were new. Raises UnknownKeyError."""
+        """Store completions durably and return how many were new. Raises UnknownKeyError, and OtherWeightsError if
+        they are of other weights than those that are stored."""
         ...
 
     async def report(self, replicas: Sequence[ledger.Replica], warnings: Sequence[str] = ()) -> None:
@@ -137,6 +138,8 @@ class GrpcLedger:
                     raise UnknownKeyError(error.details()) from error
                 if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
                     raise SupersededError(error.details()) from error
+                if error.code() is grpc.StatusCode.ABORTED:
+                    raise OtherWeightsError(f"the ledger refuses {error.details()}") from error
                 if error.code() in REFUSALS:
                     raise BadInputError(f"the ledger at {self._address} refuses: {cause}") from error
                 attempt += 1

@@ -12,9 +12,15 @@ from evalrun_generator.endpoints.retry import Blame, RequestFailure, RetryAction
 class ReplicaEndpoint:
     """Wraps the endpoint of a replica's start."""
 
-    def __init__(self, endpoint: Endpoint, name: str, model: str | None = None) -> None:
-        """`model`: what answers are recorded to be of; None: as the server says."""
+    def __init__(self, endpoint: Endpoint, name: str, model: str | None = None, weights_version: str = "") -> None:
+        """Args:
+        endpoint: of its server.
+        name: of the replica.
+        model: what answers are recorded to be of; None: as the server says.
+        weights_version: likewise, of the weights; empty if it is not known.
+        """
         self._model = model
+        self._weights_version = weights_version
         self._endpoint = endpoint
         self._name = name
         self._cut: asyncio.Future[RequestFailure] = asyncio.get_running_loop().create_future()
@@ -49,9 +55,9 @@ class ReplicaEndpoint:
         outcome = asking.result()
         if isinstance(outcome, Timed):
             self.answered += 1
-            if self._model is None:
-                return outcome
-            return replace(outcome, answer=replace(outcome.answer, model=self._model))
+            model = outcome.answer.model if self._model is None else self._model
+            answer = replace(outcome.answer, model=model, weights_version=self._weights_version)
+            return replace(outcome, answer=answer)
         # Processes that are being killed reset connections, which says nothing about the prompt.
         return self._cut.result() if self._cut.done() else outcome
 

@@ -38,7 +38,8 @@ class ReplicaMonitor:
     ) -> None:
         """`wake` is called when `trouble` is set."""
         self.start = start
-        self.endpoint = ReplicaEndpoint(api.endpoint, start.name, None if plan.kept is None else plan.kept.model)
+        model = None if plan.kept is None else plan.kept.model
+        self.endpoint = ReplicaEndpoint(api.endpoint, start.name, model, start.weights_version)
         self.models: list[str] = []
         self.trouble = ""
         self._api = api

@@ -46,6 +46,13 @@ class Start:
         return f"replica-{self.slot}"
 
     @property
+    def weights_version(self) -> str:
+        """Which weights it answers with: the digests of its model and its adapter; empty if unknown, or random."""
+        if self.load_format == "dummy":
+            return ""
+        return "+".join(filter(None, map(self.engine.get, ("weights_sha256", "adapter_sha256"))))
+
+    @property
     def living(self) -> bool:
         """Whether it holds or is about to hold GPUs."""
         return self.phase is not StartPhase.ENDED

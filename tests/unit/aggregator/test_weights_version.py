@@ -1,0 +1,53 @@
+"""A run's answers are of one version of the weights, over a real ledger."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from evalrun_aggregator.ledger.ledger import Ledger
+from evalrun_aggregator.weights_version import FACT, OtherWeightsError, WeightsVersion
+
+
+async def test_the_first_version_is_the_runs_and_another_is_refused_by_both_names(tmp_path: Path) -> None:
+    async with Ledger(tmp_path / "l.db") as ledger:
+        weights = WeightsVersion(ledger, {})
+        await weights.admit(["aaa", "aaa"])
+        await weights.admit(["aaa"])
+        with pytest.raises(OtherWeightsError, match="of the weights bbb, and this run's are of aaa"):
+            await weights.admit(["aaa", "bbb"])
+        await weights.admit(["aaa"])
+
+
+async def test_a_batch_of_two_versions_is_refused_and_decides_nothing(tmp_path: Path) -> None:
+    async with Ledger(tmp_path / "l.db") as ledger:
+        weights = WeightsVersion(ledger, {})
+        with pytest.raises(OtherWeightsError):
+            await weights.admit(["bbb", "aaa"])
+        await weights.admit(["bbb"])
+
+
+async def test_answers_that_say_no_version_are_taken_before_and_after_those_that_do(tmp_path: Path) -> None:
+    """A worker of an earlier release, or an endpoint of somebody else's: they never knew what they serve."""
+    async with Ledger(tmp_path / "l.db") as ledger:
+        weights = WeightsVersion(ledger, {})
+        await weights.admit([""])
+        assert FACT not in ledger.reader.facts()
+        await weights.admit(["", "aaa"])
+        await weights.admit([""])
+
+
+async def test_the_version_outlives_the_process(tmp_path: Path) -> None:
+    async with Ledger(tmp_path / "l.db") as ledger:
+        await WeightsVersion(ledger, {}).admit(["aaa"])
+    async with Ledger(tmp_path / "l.db") as ledger:
+        with pytest.raises(OtherWeightsError):
+            await WeightsVersion(ledger, ledger.reader.facts()).admit(["bbb"])
+
+
+async def test_of_two_versions_that_come_at_once_one_is_taken(tmp_path: Path) -> None:
+    async with Ledger(tmp_path / "l.db") as ledger:
+        weights = WeightsVersion(ledger, {})
+        ends = await asyncio.gather(weights.admit(["aaa"]), weights.admit(["bbb"]), return_exceptions=True)
+        assert [type(end) for end in ends] == [type(None), OtherWeightsError]
+        assert ledger.reader.facts()[FACT] == "aaa"
