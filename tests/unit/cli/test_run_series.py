@@ -2,12 +2,12 @@
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import pytest
 
-from evalrun_cli.local.run_series import SeriesRun, run_in_order, run_series
+from evalrun_cli.local.run_series import Choice, SeriesRun, most_runs, run_in_order, run_series
 from evalrun_runtime.exits import ExitCode
 
 STAYS = "import signal, sys, time; signal.signal(signal.SIGINT, lambda *_: sys.exit(130)); time.sleep(60)"
@@ -42,3 +42,34 @@ def test_a_run_without_results_ends_the_series_and_the_others_are_waited_for(tmp
     code = run_in_order(runs, flags, lambda run, code: ended.append((run.label, code)))
     assert code == ExitCode.FAILED
     assert sorted(ended) == [(label, 1) for label in "abcd"]  # four at once; the fifth was not begun
+
+
+@pytest.mark.parametrize(
+    ("lanes", "cpus", "expected"),
+    [
+        (1, 2, 4),
+        (1, 64, 4),
+        (2, 2, 4),
+        (2, 8, 8),
+        (8, 4, 16),
+        (8, 24, 24),
+        (8, 64, 32),
+    ],
+)
+def test_lanes_share_the_cpus_and_keep_two_runs_each(lanes: int, cpus: int, expected: int) -> None:
+    assert most_runs(lanes, cpus) == expected
+
+
+def test_of_many_lanes_no_more_runs_go_at_once_than_may_and_all_are_run(tmp_path: Path) -> None:
+    begun, beside = list[str](), list[int]()
+
+    def choose(labels: Collection[str]) -> Choice | None:
+        beside.append(len(labels))
+        if len(begun) == 8:
+            return None
+        begun.append(f"r{len(begun)}")
+        return run_of(begun[-1], tmp_path), ()
+
+    assert run_series(choose, [["pass"]] * 3, lambda _run, _code: None, most=3) == ExitCode.SUCCEEDED
+    assert len(begun) == 8
+    assert max(beside) == 2  # the third has no room for another beside it

@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import Final
 
 from evalrun_cli.local.workspace import WORK_ORDER
+from evalrun_executor.cpus import usable_cpus
 from evalrun_runtime.exits import ExitCode
 
 AT_ONCE: Final = 4
 """Runs of a lane whose services are up: one that generates, some that get ready for their turn, and those still being
 judged."""
+LEAST_OF_LANE: Final = 2
+"""One generates, and one is ready for its turn: with fewer, GPUs would idle between runs."""
 POLL_SECONDS: Final = 0.05
 RESULTS: Final = frozenset({ExitCode.SUCCEEDED, ExitCode.DEGRADED, ExitCode.GATE_FAILED, ExitCode.GATE_INCONCLUSIVE})
 """Codes of a run that has results."""
@@ -63,20 +66,27 @@ def run_in_order(runs: Sequence[SeriesRun], lane: Sequence[str], ended: Callable
     return run_series(lambda _: (waiting.pop(0), ()) if waiting else None, [lane], ended)
 
 
+def most_runs(lanes: int, cpus: int) -> int:
+    """Return how many runs may go at once over all lanes: each has services that judge, on the same CPUs. Pure."""
+    return max(AT_ONCE, LEAST_OF_LANE * lanes, min(AT_ONCE * lanes, cpus))
+
+
 def run_series(
     choose: Callable[[Collection[str]], Choice | None],
     lanes: Sequence[Sequence[str]],
     ended: Callable[[SeriesRun, int], object],
+    most: int | None = None,
 ) -> ExitCode:
     """Run what is chosen. What keeps one from running would keep the others too: it ends the series.
 
     Args:
         choose: gets the labels of the runs that are going and returns the next run; None: there is none for now, and
             there is an end if none is going.
-        lanes: flags of the runs of each lane. A lane has replicas of its own and `AT_ONCE` runs at a time.
+        lanes: flags of the runs of each lane. A lane has replicas of its own and at most `AT_ONCE` runs at a time.
         ended: gets each run that has ended, with its exit code. If it raises, the others are stopped first.
+        most: runs of all lanes at a time; None: as many as this machine's CPUs judge, see `most_runs`.
     """
-    codes, going = set[int](), _Going(lanes)
+    codes, going = set[int](), _Going(lanes, most or most_runs(len(lanes), usable_cpus()))
 
     def stop(number: int, frame: object) -> None:
         del number, frame
@@ -109,8 +119,9 @@ def run_series(
 class _Going:
     """The runs that are going, by the lane that each is in."""
 
-    def __init__(self, lanes: Sequence[Sequence[str]]) -> None:
+    def __init__(self, lanes: Sequence[Sequence[str]], most: int) -> None:
         self._flags = lanes
+        self._most = most
         self._lanes: list[dict[SeriesRun, subprocess.Popen[bytes]]] = [{} for _ in lanes]
 
     @property
@@ -119,7 +130,8 @@ class _Going:
 
     @property
     def has_room(self) -> bool:
-        return min(map(len, self._lanes)) < AT_ONCE
+        counts = [len(lane) for lane in self._lanes]
+        return min(counts) < AT_ONCE and sum(counts) < self._most
 
     def start(self, run: SeriesRun, more: Sequence[str]) -> None:
         """Start a run in the lane that has the fewest."""
