@@ -1,12 +1,20 @@
 """What is recorded of an engine and of the weights that it loaded."""
 
 import hashlib
-from pathlib import Path
+import os
+from pathlib import Path, PosixPath
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from evalrun_generator.rollout.engine_facts import engine_facts, is_same_model, model_facts, weights_digest
+from evalrun_generator.rollout.engine_facts import (
+    READ_AHEAD_NICENESS,
+    engine_facts,
+    is_same_model,
+    model_facts,
+    weights_digest,
+)
 
 COMMIT = "c" * 40
 
@@ -28,6 +36,24 @@ def test_the_digest_is_of_the_weights_and_their_names(tmp_path: Path) -> None:
     assert model_facts(str(one), None) == {"weights_sha256": hashlib.sha256(lines.encode()).hexdigest()}
     assert weights_digest(same) == weights_digest(one)
     assert weights_digest(tuned) != weights_digest(one)
+
+
+def test_the_next_checkpoint_is_read_with_less_priority_by_threads_of_its_own(tmp_path: Path) -> None:
+    seen = list[int]()
+
+    class Watched(PosixPath):
+        def open(self, *arguments: Any, **options: Any) -> Any:
+            seen.append(os.getpriority(os.PRIO_PROCESS, 0))
+            return super().open(*arguments, **options)
+
+    for name in ("model-1.safetensors", "model-2.safetensors"):
+        (tmp_path / name).write_bytes(b"weights")
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    digest = weights_digest(Watched(tmp_path))
+    assert seen == [own, own]
+    assert weights_digest(Watched(tmp_path), aside=True) == digest
+    assert seen[2:] == [max(own, READ_AHEAD_NICENESS)] * 2
+    assert os.getpriority(os.PRIO_PROCESS, 0) == own
 
 
 def test_of_a_hub_model_the_commit_is_known_and_large_files_are_named_by_their_digest(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Everything is read on the engine's machine. A fact that cannot be read is omitte
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,8 @@ from evalrun_generator.template_facts import template_facts
 WEIGHT_FILES: Final = ("*.safetensors", "*.bin", "*.pt", "*.gguf")
 """Formats of weights in order of preference: hubs store the same weights in several."""
 FILES_AT_ONCE: Final = 4
+READ_AHEAD_NICENESS: Final = 10
+"""Of the threads that read the next checkpoint: the engine and the judge of the present one come first."""
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _SNAPSHOT: Final = re.compile(r"models--(?P<model>[^/]+)/snapshots/(?P<commit>[0-9a-f]{40})(?:/|$)")
 _PIECE: Final = 1 << 20
@@ -78,12 +81,15 @@ def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value  # older bindings give bytes
 
 
-def model_facts(path: str, revision: str | None) -> dict[str, str]:
-    """Return the weights' digest and, for a hub model, the commit of its revision. Reads all weights."""
+def model_facts(path: str, revision: str | None, *, aside: bool = False) -> dict[str, str]:
+    """Return the weights' digest and, for a hub model, the commit of its revision. Reads all weights.
+
+    `aside`: with less priority than what runs beside it, since it is read ahead of its turn.
+    """
     directory = model_folder(path, revision)
     if directory is None:
         return {}
-    facts = {"weights_sha256": weights_digest(directory), **template_facts(template_of(directory))}
+    facts = {"weights_sha256": weights_digest(directory, aside=aside), **template_facts(template_of(directory))}
     commit = _SNAPSHOT.search(f"{directory.absolute()}/")
     if commit is not None:
         facts["model_revision"] = commit["commit"]
@@ -115,13 +121,21 @@ def template_of(directory: Path) -> str:
     return held if isinstance(held, str) else ""
 
 
-def weights_digest(directory: Path) -> str:
-    """Return the SHA-256 over the names and digests of a model's weight files, or an empty text if it has none."""
+def weights_digest(directory: Path, *, aside: bool = False) -> str:
+    """Return the SHA-256 over the names and digests of a model's weight files, or an empty text if it has none.
+
+    `aside`: as `model_facts`'.
+    """
     files = next((found for kind in WEIGHT_FILES if (found := sorted(directory.glob(kind)))), [])
     if not files:
         return ""
-    with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+    with ThreadPoolExecutor(FILES_AT_ONCE, initializer=_step_aside if aside else None) as pool:
         return combined(zip((file.name for file in files), pool.map(file_digest, files), strict=True))
+
+
+def _step_aside() -> None:
+    """Lower the priority of this thread alone: on Linux each thread has its own."""
+    os.setpriority(os.PRIO_PROCESS, 0, max(os.getpriority(os.PRIO_PROCESS, 0), READ_AHEAD_NICENESS))
 
 
 def combined(digests: Iterable[tuple[str, str]]) -> str:
