@@ -1,5 +1,7 @@
 """The supervisor obeys one generator: the last to attach. Starting replicas needs Ray: see integration."""
 
+import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -39,6 +41,31 @@ async def test_the_last_to_attach_is_obeyed_and_gets_the_same_key() -> None:
 
 async def test_each_keeper_draws_a_key_of_its_own() -> None:
     assert (await Supervisor(PLAN).attach("a"))[1] != (await Supervisor(PLAN).attach("a"))[1]
+
+
+async def test_replicas_that_no_driver_asks_for_any_more_end_by_themselves() -> None:
+    clock, left = [0.0], asyncio.Event()
+    supervisor = Supervisor(PLAN, 0.01, now=lambda: clock[0], leave=left.set)
+    await supervisor.attach("killed")
+    await asyncio.sleep(0.02)  # the clock stands: nobody has been silent for long
+    assert not left.is_set()
+    clock[0] = 1.0
+    await supervisor.attach("its successor")
+    clock[0] = 1.005
+    await supervisor.end_all("its successor")
+    await asyncio.sleep(0.02)
+    assert not left.is_set()
+    clock[0] = 2.0
+    await left.wait()
+
+
+async def test_replicas_wait_for_the_next_driver_unless_told_otherwise() -> None:
+    left = asyncio.Event()
+    supervisor = Supervisor(PLAN, now=itertools.count(0.0, 1e6).__next__, leave=left.set)
+    await supervisor.attach("killed")
+    await asyncio.sleep(0)
+    assert await supervisor.attach("its successor")
+    assert not left.is_set()
 
 
 async def test_kept_replicas_serve_one_driver_after_another_the_lowest_place_first() -> None:

@@ -1,5 +1,6 @@
 """Checks everything that replicas on this machine need, before anything is started or loaded."""
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -8,7 +9,9 @@ from evalrun_cli.gpu_host.environment import known_environments
 from evalrun_cli.gpu_host.gpus import ChosenGpus, check_free_memory, choose_gpus, find_gpus
 from evalrun_cli.gpu_host.interpreter import check_interpreter, find_interpreter
 from evalrun_cli.gpu_host.options import GpuOptions
+from evalrun_cli.gpu_host.ray_address import check_ray_address
 from evalrun_cli.gpu_host.replica_fit import fit_spec
+from evalrun_generator.gpu_host.kept_ray import KEPT
 from evalrun_runtime.exits import BadInputError
 
 
@@ -83,6 +86,8 @@ def _joining(spec: EvalRunSpec, options: GpuOptions, file: str) -> PreparedRepli
     """Return the same for a Ray cluster that runs already: it knows its GPUs."""
     if options.gpus is not None:
         raise BadInputError("--gpus: the Ray cluster of --ray-address has its own: leave --gpus away")
+    if options.ray_address is not None and not options.ray_address.startswith(KEPT):
+        check_ray_address(options.ray_address, uses_tls=os.environ.get("RAY_USE_TLS", "0") not in ("", "0"))
     if options.replicas is not None and spec.rollout is not None:
         spec = fit_spec(spec, options.replicas * spec.rollout.gpus_per_replica, options.replicas, file)
     environments = known_environments()

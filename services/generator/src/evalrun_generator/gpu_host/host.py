@@ -38,6 +38,9 @@ WATCH_SECONDS: Final = 2.0
 SIGNAL_PAUSE_SECONDS: Final = 0.2
 """Two signals of the same number that arrive together are one."""
 GENERATOR_RESTARTS: Final = 3
+ABANDON_SECONDS: Final = 60.0
+"""Without a generator, after which its replicas in somebody else's Ray cluster end by themselves: longer than the start
+of another generator takes, and nobody who was killed with it can end them."""
 CPU_ENGINE: Final = ("VLLM_CPU_KVCACHE_SPACE=1", "OMP_NUM_THREADS=1", "VLLM_CPU_OMP_THREADS_BIND=nobind")
 """Variables of vLLM's CPU build, for a model that is tiny."""
 
@@ -167,6 +170,8 @@ class GpuHost:
         command += [f"--ray-address={head.address}", "--end-replicas", *flags, *self._plan.generator_flags]
         kept = self._plan.kept_ray
         command += [] if kept is None else [f"--keep-replicas={REPLICAS}"]
+        if kept is None and self._plan.ray_address is not None:
+            command += [f"--abandon-seconds={ABANDON_SECONDS:g}"]
         if self._plan.pretended_gpus or (kept is not None and kept.pretended_gpus):
             command += [f"--engine-env={variable}" for variable in CPU_ENGINE]
         environment = {**SERVICE_ENVIRONMENT, **head.environment}

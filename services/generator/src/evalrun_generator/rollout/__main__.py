@@ -31,7 +31,7 @@ async def _attach_in_turn(
     """Read every file of the checkpoint while another one is being generated from, then wait for the turn."""
     del identity  # the replicas are not this run's alone
     before = file_stamps(plan.directory)
-    facts = await asyncio.to_thread(model_facts, str(plan.directory), None)
+    facts = await asyncio.to_thread(model_facts, str(plan.directory), None, aside=True)
     cluster = await wait(name, place, plan, facts)
     if file_stamps(plan.directory) != before:
         await cluster.end_all()
@@ -54,7 +54,8 @@ def main(argv: Sequence[str]) -> int:
         with nullcontext() if settings.ray_join is None else joined_node(settings.ray_join, node_ip):
             join_ray(settings.ray_join or settings.ray_address, node_ip)
             if settings.keep_replicas is None:
-                return asyncio.run(roll_out(settings, order, attached))
+                attach_own = partial(attached, abandon_seconds=settings.abandon_seconds)
+                return asyncio.run(roll_out(settings, order, attach_own))
             attach = partial(_attach_in_turn, attached_in_turn, settings.keep_replicas, order.place)
             return asyncio.run(roll_out(settings, order, attach))
     except BadInputError as error:

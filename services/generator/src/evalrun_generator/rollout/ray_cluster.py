@@ -86,10 +86,15 @@ class RayCluster:
         return starts
 
 
-async def attached(identity: str, plan: EnginePlan) -> RayCluster:
+async def attached(identity: str, plan: EnginePlan, abandon_seconds: float | None = None) -> RayCluster:
     """Attach to the run's supervisor, or create the supervisor.
 
     A supervisor whose replicas were started from another plan is ended: they may serve another model or engine.
+
+    Args:
+        identity: of the run.
+        plan: of the replicas.
+        abandon_seconds: as the supervisor's.
 
     Raises:
         GenerationStoppedError: Ray does not answer.
@@ -97,7 +102,7 @@ async def attached(identity: str, plan: EnginePlan) -> RayCluster:
     name, driver = f"evalrun-rollout-{identity}", uuid.uuid4().hex
     for started in (False, True):
         if started:
-            supervisor = _make(name, plan)
+            supervisor = _make(name, plan, abandon_seconds)
         else:
             try:
                 supervisor = ray.get_actor(name, namespace=NAMESPACE)
@@ -147,12 +152,12 @@ async def _serves(supervisor: Handle, driver: str) -> bool:
     return bool(await _answer(supervisor.starts.remote(driver), CALL_SECONDS))
 
 
-def _make(name: str, plan: EnginePlan) -> Handle:
+def _make(name: str, plan: EnginePlan, abandon_seconds: float | None = None) -> Handle:
     # On the head, which lives as long as the cluster: this process may be on a node of its own, which ends with it. Not
     # soft: of an actor that needs no resources, Ray 2.60 takes that as leave to put it on this node (seen).
     here = NodeAffinitySchedulingStrategy(node_id=_head_node(), soft=False)
     options = {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True, "num_cpus": 0}
-    return ray.remote(Supervisor).options(**options, scheduling_strategy=here).remote(plan)
+    return ray.remote(Supervisor).options(**options, scheduling_strategy=here).remote(plan, abandon_seconds)
 
 
 def _head_node() -> str:

@@ -49,6 +49,12 @@ class RolloutSettings(WorkSettings):
         description="End the replicas also after a signal or a temporary error, instead of leaving them to the next "
         "attempt.",
     )
+    abandon_seconds: float | None = Field(
+        None,
+        gt=0,
+        description="Seconds without a generator after which the replicas end by themselves; unset: they wait for the "
+        "next attempt.",
+    )
     keep_replicas: str | None = Field(
         None,
         min_length=1,

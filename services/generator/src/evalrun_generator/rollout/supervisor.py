@@ -8,7 +8,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,7 +46,23 @@ class _Owned:
 class Supervisor:
     """Starts, ends and lists replicas on request."""
 
-    def __init__(self, plan: EnginePlan) -> None:
+    def __init__(
+        self,
+        plan: EnginePlan,
+        abandon_seconds: float | None = None,
+        now: Callable[[], float] = time.monotonic,
+        leave: Callable[[], None] | None = None,
+    ) -> None:
+        """Args:
+        plan: of the replicas.
+        abandon_seconds: without a word from a driver, after which the replicas and this actor end by themselves; None:
+            they wait for the next driver.
+        now: seconds of a clock.
+        leave: ends this actor; None: Ray does.
+        """
+        self._abandon_seconds = abandon_seconds
+        self._now = now
+        self._leave = leave or _end_this_actor
         self._key = secrets.token_urlsafe(24)
         environment = {**plan.environment, "VLLM_API_KEY": self._key}
         self._plan = replace(plan, environment=environment)
@@ -59,7 +75,10 @@ class Supervisor:
 
     async def attach(self, driver: str) -> tuple[str, str]:
         """Obey `driver` from now on; return the plan's digest and the servers' API key."""
+        if self._abandon_seconds is not None and not self._driver:
+            self._in_background(self._end_when_abandoned(self._abandon_seconds))
         self._driver = driver
+        self._heard_at = self._now()
         return self._plan.digest, self._key
 
     async def take_turn(self, driver: str, place: tuple[int, str]) -> bool:
@@ -67,7 +86,7 @@ class Supervisor:
 
         A driver that has been silent for long has lost its turn, or its place.
         """
-        now = time.monotonic()
+        now = self._now()
         self._waiting[driver] = place, now
         self._waiting = {name: each for name, each in self._waiting.items() if now - each[1] < WAITING_SECONDS}
         is_taken = self._driver not in ("", driver) and now - self._heard_at < TURN_SECONDS
@@ -181,13 +200,21 @@ class Supervisor:
     def _check(self, driver: str) -> None:
         if driver != self._driver:
             raise SupersededError("another generator has taken the replicas over")
-        self._heard_at = time.monotonic()
+        self._heard_at = self._now()
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    async def _end_when_abandoned(self, seconds: float) -> None:
+        """End everything once no driver has said a word for so long: whoever would have ended it was killed."""
+        while (left := self._heard_at + seconds - self._now()) > 0:  # noqa: ASYNC110
+            await asyncio.sleep(left)  # the last word may come at any time until then
+        logger.warning("no generator has asked for anything for %g s: ending the replicas", seconds)
+        await asyncio.gather(*(self._release(owned) for owned in list(self._owned.values())))
+        self._leave()
 
     async def _launch(self, owned: _Owned) -> None:
         import ray
@@ -222,6 +249,12 @@ class Supervisor:
             logger.warning("the placement groups of %s were not released: %s", owned.start.name, left)
         if self._owned.pop(owned.start.suffix, None) is not None:
             self._ended.append(replace(owned.start, phase=StartPhase.ENDED, released_at=time.time()))
+
+
+def _end_this_actor() -> None:
+    import ray
+
+    ray.kill(ray.get_runtime_context().current_actor)
 
 
 async def _reap_on(node: str, processes: tuple[Process, ...]) -> None:
