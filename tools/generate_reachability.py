@@ -33,6 +33,12 @@ VALUES = {
     "reward": {"enabled": True},
     "prepareData": {"enabled": True, "claim": "data"},
     "retention": {"enabled": True, "places": ["s3://evaluations/runs"]},
+    "viewer": {
+        "clients": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress"}}}],
+        "live": True,
+        "token": {"existingSecret": "viewer"},
+        "namespaces": {RUNS: {}},
+    },
 }
 SETTINGS = OperatorSettings(lease=f"{NAMESPACE}/evalrun-operator")
 HEADER = """# Who can reach whom
@@ -47,7 +53,8 @@ A port that a policy opens still asks for a token, and for a certificate where i
 FOOTER = """
 Every other port of these pods is closed to everybody. A stranger is a pod without our labels, an impostor a pod of
 another namespace with the labels of the operator. DNS is the peers in `networkPolicy.dns`, monitoring those in
-`networkPolicy.metricsClients`. *anything outside* is every address outside the cluster but metadata services.
+`networkPolicy.metricsClients`, the Ingress one in `viewer.clients`. *anything outside* is every address outside the
+cluster but metadata services.
 """
 DNS = Endpoint("DNS", "kube-system", {"k8s-app": "kube-dns"})
 WORLD = Endpoint("anything outside", address="203.0.113.7")
@@ -56,6 +63,7 @@ EXTRA_PORTS = {"Ray's head": {6379, 8265}}
 """Ports that a pod opens without naming them: Ray's own."""
 STRANGERS = (
     Endpoint("monitoring", "monitoring", {"app": "prometheus"}),
+    Endpoint("Ingress", "ingress", {"app": "ingress"}),
     Endpoint("stranger in the run's namespace", RUNS, {"app": "stranger"}),
     Endpoint("stranger in another namespace", OTHERS, {"app": "stranger"}),
     Endpoint(
@@ -82,7 +90,7 @@ def chart_objects(helm: Path) -> tuple[list[Object], list[Endpoint]]:
     )
     made = [item for item in yaml.safe_load_all(done.stdout) if item]
     pods = [
-        endpoint_of(_chart_name(item["metadata"]["name"]), NAMESPACE, _template_of(item))
+        endpoint_of(_chart_name(item["metadata"]["name"]), item["metadata"]["namespace"], _template_of(item))
         for item in made
         if item["kind"] in ("Deployment", "Job", "CronJob")
     ]

@@ -36,6 +36,7 @@ IMAGES = {
     "sandbox": ("sandbox",),
     "sandbox-graders": ("sandbox", "graders"),
     "reward": ("reward",),
+    "viewer": ("viewer",),
 }
 """By image, the locks that Dockerfile.judge installs into it."""
 NOT_INSTALLED = {

@@ -21,6 +21,7 @@ SOURCES = {
     "evalrun_aggregator": "services/aggregator/src",
     "evalrun_api": "libs/api/src",
     "evalrun_attest": "libs/attest/src",
+    "evalrun_cli": "services/cli/src",
     "evalrun_client": "libs/client/src",
     "evalrun_cluster": "libs/cluster/src",
     "evalrun_data": "libs/data/src",
@@ -78,6 +79,19 @@ PARTS: dict[str, tuple[str, ...]] = {
         "evalrun_runtime",
     ),
     "sandbox": ("evalrun_executor", "evalrun_registry", "evalrun_runtime", "evalrun_sandbox"),
+    "viewer": (
+        "evalrun_aggregator",
+        "evalrun_api",
+        "evalrun_cli",
+        "evalrun_client",
+        "evalrun_cluster",
+        "evalrun_data",
+        "evalrun_generator",
+        "evalrun_proto",
+        "evalrun_registry",
+        "evalrun_results",
+        "evalrun_runtime",
+    ),
 }
 """Our own contents of each image: whole packages, or files and directories of one. A test compares it with the imports.
 

@@ -43,7 +43,7 @@ pytestmark = pytest.mark.timeout(600)  # a helm that is not built yet is built h
 NAMESPACE = "chart"
 RELEASE = "probe"
 """Not evalrun: other tests of the session may have roles of that name."""
-OTHERS_KINDS = ("ServiceMonitor", "PrometheusRule", "ScaledObject")
+OTHERS_KINDS = ("ServiceMonitor", "PrometheusRule", "ScaledObject", "HTTPRoute")
 """Kinds of CRDs that are not ours: tests/chart looks at these objects, no server here knows them."""
 
 
@@ -62,7 +62,7 @@ def plane(control_plane: ControlPlane) -> Iterator[ControlPlane]:
         labels = {"pod-security.kubernetes.io/enforce": "restricted"}
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
         assert control_plane.request("POST", "/api/v1/namespaces", body).status == 201
-    for name in ("default", "evalrun-operator", "evaluations-operator", "operator", "evalrun-judge"):
+    for name in ("default", "evalrun-operator", "evaluations-operator", "operator", "evalrun-judge", "evalrun-viewer"):
         body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
         assert control_plane.request("POST", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", body).status == 201
     runtime = {

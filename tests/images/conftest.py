@@ -8,7 +8,7 @@ from builders.cluster.images import Image, Images, MissingToolsError, find_image
 from builders.tools import missing
 
 HERE = Path(__file__).parent
-STAGES = ("aggregator", "judge", "operator", "reward", "sandbox")
+STAGES = ("aggregator", "judge", "operator", "reward", "sandbox", "viewer")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,6 +20,7 @@ LOCKS = {
     "operator": ("operator",),
     "reward": ("reward",),
     "sandbox": ("sandbox",),
+    "viewer": ("viewer",),
 }
 """The lock files of each image."""
 PROGRAMS = {
@@ -28,8 +29,9 @@ PROGRAMS = {
     "operator": ("evalrun_operator",),
     "reward": ("evalrun_reward",),
     "sandbox": ("evalrun_sandbox",),
+    "viewer": ("evalrun_cli.viewer",),
 }
-"""The packages of each image whose `__main__` is started."""
+"""The packages of each image that are started; of the viewer's command line it is one command."""
 OPTIONAL = {"numpy", "inspect_ai", "onnxruntime"}
 """Imported only where it is there: for numpy scalars among a candidate's values; for Inspect's .eval files; for an
 audit with an embedding model."""
@@ -120,6 +122,24 @@ def test_the_aggregator_gets_the_api_and_neither_operator_nor_kubernetes_client(
     assert not packages & {"evalrun_cluster", "evalrun_operator"}
 
 
+def test_install_viewer_starts_the_command_on_what_its_image_holds(tmp_path: Path) -> None:
+    install("viewer", tmp_path)
+    # Our packages from there alone: those of the development environment are found by a hook, which is taken out.
+    program = (
+        "import sys\n"
+        f"sys.path.insert(0, {str(tmp_path)!r})\n"
+        "sys.meta_path = [each for each in sys.meta_path if 'editable' not in repr(each)]\n"
+        "sys.path = [each for each in sys.path if not each.endswith('/src') and not each.endswith('/gen')]\n"
+        "import evalrun_cli.viewer.commands, evalrun_cli.viewer.namespace_runs, evalrun_cluster.runs\n"
+        "from evalrun_cli.__main__ import main\n"
+        f"assert evalrun_cli.__file__.startswith({str(tmp_path)!r})\n"
+        "main(['view', '--help'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "view [OPTIONS] PLACE..." in done.stdout
+
+
 def test_install_judge_holds_only_row_names_and_failure_codes_of_its_client(tmp_path: Path) -> None:
     files = install("judge", tmp_path)
     modules = {file.name for file in files if file.parts[0] == "evalrun_client" and file.suffix == ".py"}
@@ -145,7 +165,7 @@ def test_an_unknown_part_is_refused(tmp_path: Path) -> None:
         [sys.executable, str(TOOL), "gateway", str(tmp_path)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert "write one of aggregator, judge, operator, reward, sandbox" in done.stderr
+    assert "write one of aggregator, judge, operator, reward, sandbox, viewer" in done.stderr
 
 
 def test_an_image_is_built_again_if_anything_that_goes_into_it_has_changed(tmp_path: Path) -> None:

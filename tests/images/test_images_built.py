@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 PYTHON = "/opt/evalrun/bin/python"
 COMPILERS = {"gcc", "g++", "cc", "c++", "as", "ld"}
-MAX_MB = {"aggregator": 750, "judge": 270, "operator": 280, "reward": 600, "sandbox": 520}
+MAX_MB = {"aggregator": 750, "judge": 270, "operator": 280, "reward": 600, "sandbox": 520, "viewer": 600}
 """What each image may hold over debootstrap's base of 170 MB (python:3.11-slim-bookworm is smaller)."""
 TELLS_ITS_VERSION = "from importlib.metadata import version; print(version('kube-evalrun'))"
 
@@ -76,11 +76,15 @@ SUMS = json.dumps(["20 22\n", "1 2\n"])
 Built = tuple[str, Image]
 
 
+def program_of(stage: str) -> list[str]:
+    return ["evalrun_cli", "view"] if stage == "viewer" else [f"evalrun_{stage}"]
+
+
 def test_an_image_runs_its_program_as_an_ordinary_user(image: Built) -> None:
     stage, built = image
     config = built.config()
     assert config["User"] == f"{USER}:{USER}"
-    assert config["Entrypoint"] == [PYTHON, "-m", f"evalrun_{stage}"]
+    assert config["Entrypoint"] == [PYTHON, "-m", *program_of(stage)]
     assert config["Labels"]["org.opencontainers.image.version"] == VERSION
     assert {f"{name}={value}" for name, value in SERVICE_ENVIRONMENT.items()} <= set(config["Env"])
 
@@ -89,7 +93,8 @@ def test_help_answers_on_a_read_only_root(image: Built) -> None:
     stage, built = image
     done = built.run([*built.config()["Entrypoint"], "--help"])
     assert done.code == 0, done.stderr
-    assert done.stdout.startswith(f"usage: evalrun{'-' if stage == 'operator' else ' serve '}{stage}")
+    usages = {"operator": "usage: evalrun-operator", "viewer": "Usage: python -m evalrun_cli view"}
+    assert done.stdout.startswith(usages.get(stage, f"usage: evalrun serve {stage}"))
 
 
 def test_python_on_the_path_is_the_services_own(image: Built) -> None:
@@ -101,7 +106,7 @@ def test_python_on_the_path_is_the_services_own(image: Built) -> None:
 
 def test_bad_settings_end_with_one_line(image: Built) -> None:
     stage, built = image
-    done = built.run([PYTHON, "-m", f"evalrun_{stage}", "--port=high"])
+    done = built.run([PYTHON, "-m", *program_of(stage), "--port=high"])
     assert done.code == 2
     assert "--port" in done.stderr
     assert "Traceback" not in done.stderr

@@ -75,6 +75,34 @@ VALUE_SETS: dict[str, Values] = {
         },
         "runDefaults": {"otlpEndpoint": "http://collector:4317"},
     },
+    "viewer": {
+        "viewer": {
+            "proxy": {"header": "X-Auth-Request-User", "addresses": ["10.0.3.0/24"]},
+            "clients": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "ingress"}}}],
+            "namespaces": {
+                "team-a": {
+                    "hosts": ["a.example.com"],
+                    "claim": "outputs",
+                    "ingress": {
+                        "enabled": True,
+                        "className": "nginx",
+                        "annotations": {"note": "1"},
+                        "tlsSecret": "a-tls",
+                    },
+                    "podAnnotations": {"note": "1"},
+                    "podLabels": {"team": "a"},
+                },
+                "team-b": {
+                    "hosts": ["b.example.com"],
+                    "places": ["s3://evaluations/b"],
+                    "credentialsSecret": "bucket",
+                    "live": True,
+                    "token": {"existingSecret": "viewer", "key": "tokens"},
+                    "httpRoute": {"enabled": True, "parentRefs": [{"name": "public"}]},
+                },
+            },
+        }
+    },
     "namespaces": {"operator": {"watchNamespaces": ["team-a", "team-b"]}},
     "own-registry": {
         "images": {
@@ -122,6 +150,10 @@ VALUE_SETS: dict[str, Values] = {
             "claim": "runs",
             "days": 90,
             "credentialsSecret": "bucket",
+            **{key: value for key, value in PLACED.items() if key != "topologySpread"},
+        },
+        "viewer": {
+            "namespaces": {"team-a": {"claim": "runs", "token": {"existingSecret": "viewer"}}},
             **{key: value for key, value in PLACED.items() if key != "topologySpread"},
         },
     },

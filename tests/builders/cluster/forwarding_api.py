@@ -32,6 +32,7 @@ class ForwardingApi:
         self.run = run
         self.port = port
         self.has_pod = True
+        self.may_list = True
         self.is_forbidden = False
         self.is_away = False
         self.execs_held = 0
@@ -58,6 +59,7 @@ class ForwardingApi:
         app.add_routes(
             [
                 web.get("/apis/evalrun.dev/v1alpha1/namespaces/evals/evalruns/{name}", self._run),
+                web.get("/apis/evalrun.dev/v1alpha1/namespaces/evals/evalruns", self._runs),
                 web.get(pods, self._pods),
                 web.get(f"{pods}/{{pod}}/portforward", self.forward),
                 web.get(f"{pods}/{{pod}}/exec", self._hold),
@@ -69,6 +71,11 @@ class ForwardingApi:
         if request.match_info["name"] != self.run["metadata"]["name"]:
             return _json({**NOT_FOUND, "details": {"name": request.match_info["name"]}}, status=404)
         return _json(self.run)
+
+    async def _runs(self, _: web.Request) -> web.StreamResponse:
+        if not self.may_list:
+            return _json({**NOT_FOUND, "code": 403, "message": "evalruns is forbidden"}, status=403)
+        return _json({"kind": "EvalRunList", "apiVersion": "evalrun.dev/v1alpha1", "metadata": {}, "items": [self.run]})
 
     async def _pods(self, request: web.Request) -> web.StreamResponse:
         pod = {

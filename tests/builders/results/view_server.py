@@ -7,9 +7,11 @@ from pathlib import Path
 
 from aiohttp import web
 
+from evalrun_cli.viewer.access import Access, AddressAccess
 from evalrun_cli.viewer.cluster_run import ClusterRunView
-from evalrun_cli.viewer.commands import shown_runs
-from evalrun_cli.viewer.server import build_app
+from evalrun_cli.viewer.commands import cluster_views, namespace_runs
+from evalrun_cli.viewer.server import Runs, build_app
+from evalrun_cli.viewer.shown_runs import shown_runs
 from evalrun_cluster.runs import connect
 
 TOKEN = "a-token"
@@ -19,8 +21,24 @@ TOKEN = "a-token"
 async def view_served(*places: Path | str, port: int = 0) -> AsyncIterator[str]:
     """Give the address of the page of these runs. Another server may have had the port before."""
     with shown_runs([str(place) for place in places]) as runs:
-        async with _listening(build_app(runs, TOKEN, lambda: port), port) as port:
-            yield f"http://127.0.0.1:{port}/{TOKEN}/"
+        access = AddressAccess(TOKEN, lambda: port)
+        async with _listening(build_app(runs, access), port) as port:
+            yield f"http://127.0.0.1:{port}{access.path}"
+
+
+@asynccontextmanager
+async def view_shared(access: Access, *places: Path | str) -> AsyncIterator[str]:
+    """Give the address of the page of these runs as others reach it."""
+    with shown_runs([str(place) for place in places]) as runs:
+        async with served(build_app(runs, access)) as address:
+            yield address
+
+
+@asynccontextmanager
+async def served(app: web.Application) -> AsyncIterator[str]:
+    """Give the address of an application."""
+    async with _listening(app) as port:
+        yield f"http://127.0.0.1:{port}/"
 
 
 @asynccontextmanager
@@ -29,8 +47,20 @@ async def cluster_runs_viewed(*names: str) -> AsyncIterator[dict[str, ClusterRun
     cluster = connect(None)
     try:
         with shown_runs([]) as runs:
-            async with runs.of_cluster(cluster, names) as views:
+            async with cluster_views(runs, cluster, names) as views:
                 yield views
+    finally:
+        await cluster.close()
+
+
+@asynccontextmanager
+async def namespace_viewed(*places: Path) -> AsyncIterator[Runs]:
+    """Give the runs that go on in the namespace of KUBECONFIG's cluster, and those in these places."""
+    cluster = connect(None)
+    try:
+        with shown_runs([str(place) for place in places]) as stored:
+            async with namespace_runs(stored, cluster) as live:
+                yield lambda: {**stored(), **live()}
     finally:
         await cluster.close()
 

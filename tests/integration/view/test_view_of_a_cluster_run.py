@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,15 @@ from builders.cluster.forwarding_api import ForwardingApi, api_served
 from builders.operator.world import evalrun
 from builders.results.samples import sample_result, verdict
 from builders.results.stored_runs import write_run
-from builders.results.view_server import cluster_runs_viewed
+from builders.results.view_server import cluster_runs_viewed, namespace_viewed
 
 from evalrun_aggregator.ledger.entries import StoredCompletion, StoredVerdict
 from evalrun_aggregator.ledger.items import pack_row
 from evalrun_aggregator.ledger.store import LedgerWriter
 from evalrun_aggregator.sample_feed.feed_server import FeedServer
 from evalrun_cli.viewer.cluster_run import ClusterRunView
+from evalrun_cli.viewer.run_view import ShownRun
+from evalrun_cli.viewer.server import Runs, list_runs
 from evalrun_runtime.exits import BadInputError
 
 pytestmark = pytest.mark.timeout(120)
@@ -159,3 +161,52 @@ async def test_what_keeps_the_samples_away_is_told_with_its_remedy(
             assert "shows no samples on port 9092" in found["lost"]
             api.port = port
             await described(views["run"], lambda each: not each["lost"])
+
+
+async def shown(runs: Runs, is_so: Callable[[Mapping[str, ShownRun]], bool]) -> Mapping[str, ShownRun]:
+    """Return the runs once they are so, as the page asks for them again and again."""
+    while True:
+        found = await asyncio.to_thread(runs)
+        if is_so(found):
+            return found
+        await asyncio.sleep(0.05)  # the pace of a poll
+
+
+async def test_runs_of_a_namespace_appear_and_leave_for_their_outputs_without_another_right(
+    pod: Pod, feed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod.judge(range(5))
+    outputs = tmp_path / "outputs"
+    outputs.mkdir()
+    api = ForwardingApi(ended(outputs / "run"), feed)
+    async with api_served(api, tmp_path) as config:
+        monkeypatch.setenv("KUBECONFIG", str(config))
+        async with namespace_viewed(outputs) as runs:
+            assert await asyncio.to_thread(runs) == {}
+            api.run = wire(phase="Judging")
+            live = (await shown(runs, lambda each: "run" in each))["run"]
+            assert isinstance(live, ClusterRunView)
+            await described(live, lambda each: rows_of(each) == 5)
+
+            write_run(outputs / "run", [sample_result(f"set/{number}") for number in range(20)])
+            api.run = ended(outputs / "run")
+            found = (await shown(runs, lambda each: not each["run"].is_live))["run"]
+            assert found.place == str(outputs / "run")
+            assert api.execs_held == 0
+
+
+async def test_namespace_that_cannot_be_listed_stands_there_with_the_reason(
+    feed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = ForwardingApi(wire(phase="Judging"), feed)
+    async with api_served(api, tmp_path) as config:
+        monkeypatch.setenv("KUBECONFIG", str(config))
+        async with namespace_viewed() as runs:
+            assert set(await asyncio.to_thread(runs)) == {"run"}
+            api.may_list = False
+            found = await shown(runs, lambda each: len(each) == 2)
+            listed: Any = list_runs(found)["runs"]
+            (error,) = [each["error"] for each in listed if "error" in each]
+            assert "listing EvalRuns" in error
+            api.may_list = True
+            await shown(runs, lambda each: set(each) == {"run"})

@@ -11,6 +11,7 @@ from yarl import URL
 
 from evalrun_cli.viewer.export import export_view
 from evalrun_cli.viewer.run_catalog import find_runs
+from evalrun_cli.viewer.shown_runs import shown_runs
 from evalrun_runtime.exits import BadInputError
 
 
@@ -104,13 +105,13 @@ async def test_server_run_that_cannot_be_read_says_why(tmp_path: Path, client: a
             assert "unknown schema" in (await answer.json())["runs"][0]["error"]
 
 
-def test_find_runs_ids_are_safe_and_distinct(tmp_path: Path) -> None:
+def test_shown_runs_ids_are_safe_and_distinct(tmp_path: Path) -> None:
     for name in ("a/night", "b/night", "c d/<script>", ".hidden/run"):
         write_run(tmp_path / name, samples_of([(1, 1)]))
-    found = find_runs([str(tmp_path), str(tmp_path / "a" / "night")])
-    assert list(found) == ["night", "night-2", "script"]
+    with shown_runs([str(tmp_path), str(tmp_path / "a" / "night")]) as runs:
+        assert list(runs()) == ["night", "night-2", "script"]
     with pytest.raises(BadInputError, match="no such directory"):
-        find_runs([str(tmp_path / "absent")])
+        find_runs(str(tmp_path / "absent"))
 
 
 def test_export_directory_that_is_not_empty_is_refused(tmp_path: Path) -> None:

@@ -136,6 +136,15 @@ class ClusterRuns:
             raise _translated(error, what) from error
         return EvalRun.from_wire(dict(found))
 
+    async def all(self) -> list[EvalRun]:
+        """Return the EvalRuns of the namespace, by name. Raises as `get` does."""
+
+        async def listed() -> list[EvalRun]:
+            found = self._client.list(resource_of(EVAL_RUN), namespace=self.namespace)
+            return [EvalRun.from_wire(dict(each)) async for each in found]
+
+        return sorted(await self._tried(listed, "listing EvalRuns"), key=lambda run: run.metadata.name)
+
     async def pods(self, run: EvalRun) -> list[RunPod]:
         """Return the pods of a run by part and name. Raises as `get` does."""
         uid = str(run.metadata.uid)

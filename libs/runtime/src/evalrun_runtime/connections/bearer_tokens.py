@@ -17,14 +17,23 @@ from evalrun_runtime.exits import BadInputError
 class BearerTokens:
     """Tokens that are given once, or lines of a file that is read again when it changes.
 
+    Args:
+        tokens: as they are.
+        file: instead of them.
+        min_characters: of each token.
+
     Raises:
         ValueError: there is no token, or one that no header may hold.
         BadInputError: the file cannot be used.
     """
 
-    def __init__(self, *tokens: str, file: Path | None = None) -> None:
-        self._file = None if file is None else ReloadedFiles([file], _lines)
-        self._given = _checked(tokens) if file is None else ()
+    def __init__(self, *tokens: str, file: Path | None = None, min_characters: int = 1) -> None:
+        def read(contents: Sequence[bytes]) -> tuple[str, ...]:
+            lines = contents[0].decode("ascii").splitlines()
+            return _checked([line for line in lines if line.strip()], min_characters)
+
+        self._file = None if file is None else ReloadedFiles([file], read)
+        self._given = _checked(tokens, min_characters) if file is None else ()
 
     @classmethod
     def of(cls, token: SecretStr | None, file: Path | None) -> "BearerTokens | None":
@@ -45,6 +54,15 @@ class BearerTokens:
         """Return whether an Authorization header carries one of them."""
         return any(carries(authorization, token) for token in self._tokens())
 
+    def signature(self, text: str) -> str:
+        """Return a text's signature by the first token, which tells nothing of the token."""
+        return _signature(text, self.sent)
+
+    def signed(self, text: str, signature: str) -> bool:
+        """Return whether one of them signed a text. Taking a token out of the file ends what it signed."""
+        given = signature.encode(errors="replace")
+        return any(hmac.compare_digest(given, _signature(text, token).encode()) for token in self._tokens())
+
     def _tokens(self) -> Sequence[str]:
         return self._given if self._file is None else self._file.current
 
@@ -54,19 +72,21 @@ def carries(authorization: str, token: str) -> bool:
     return hmac.compare_digest(authorization.encode(errors="replace"), f"Bearer {token}".encode())
 
 
+def _signature(text: str, token: str) -> str:
+    return hmac.new(token.encode(), text.encode(errors="replace"), "sha256").hexdigest()
+
+
 def authorization(tokens: BearerTokens | None) -> dict[str, str]:
     """Return the headers of an HTTP call that carries the token to send now."""
     return {} if tokens is None else {"Authorization": f"Bearer {tokens.sent}"}
 
 
-def _lines(contents: Sequence[bytes]) -> tuple[str, ...]:
-    return _checked([line for line in contents[0].decode("ascii").splitlines() if line.strip()])
-
-
-def _checked(tokens: Sequence[str]) -> tuple[str, ...]:
+def _checked(tokens: Sequence[str], min_characters: int) -> tuple[str, ...]:
     if not tokens or not all(token.strip() for token in tokens):
         raise ValueError("it holds no token, or an empty one, which would let anyone in")
     stripped = tuple(token.strip() for token in tokens)
     if not all(token.isascii() and token.isprintable() for token in stripped):
         raise ValueError("a token holds a character that no HTTP header may hold: use letters and digits")
+    if any(len(token) < min_characters for token in stripped):
+        raise ValueError(f"a token has fewer than {min_characters} characters: draw one with: openssl rand -hex 32")
     return stripped

@@ -117,6 +117,7 @@ class ClusterRunView:
         scratch: directory for what is read of it.
         builder: where indexes are built and outputs are fetched; one at a time.
         clock: seconds that only grow.
+        fetches_outputs: once it has ended.
     """
 
     def __init__(
@@ -127,6 +128,8 @@ class ClusterRunView:
         scratch: Path,
         builder: Executor,
         clock: Callable[[], float],
+        *,
+        fetches_outputs: bool = True,
     ) -> None:
         self.run_id = run.metadata.name
         self.place = f"EvalRun {runs.namespace}/{run.metadata.name}"
@@ -136,6 +139,7 @@ class ClusterRunView:
         self._scratch = scratch / run.metadata.name
         self._builder = builder
         self._clock = clock
+        self._fetches_outputs = fetches_outputs
         self._link = AggregatorLink(runs, run.metadata.name)
         self._index = LiveIndex(self, self._scratch / "live", clock)
         self._lock = threading.Lock()
@@ -235,6 +239,8 @@ class ClusterRunView:
             self._run = self._wait_for(find_run(self._runs, self.run_id))
         if self._ended is not None or not is_complete(self._run):
             return
+        if not self._fetches_outputs:
+            raise BadInputError(f"EvalRun {self.run_id} has ended: it is shown again once its outputs are found")
         if not status_of(self._run).output_url:
             raise BadInputError(f"EvalRun {self.run_id} has no results: it ended: {reason_line(self._run)}")
         if self._fetching is None:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from evalrun_api.names import EVAL_RUN_PREFIX
-from evalrun_cli.viewer.commands import shown_runs
 from evalrun_cli.viewer.prompt_file import PROMPT_INDEX, PROMPTS
 from evalrun_cli.viewer.run_view import RunView
 from evalrun_cli.viewer.server import list_runs, web_files
+from evalrun_cli.viewer.shown_runs import shown_runs
 from evalrun_results.samples import JsonObject
 from evalrun_runtime.exits import BadInputError
 
@@ -30,12 +30,10 @@ def export_view(places: Sequence[str], site: Path) -> None:
     if any(place.startswith(EVAL_RUN_PREFIX) for place in places):
         raise BadInputError("--export: is of files on this machine: fetch them with evalrun results NAME --output DIR")
     with shown_runs(places) as runs:
-        views = runs()
+        views = runs.checked()
         running = [view.place for view in views.values() if view.is_live]
         if running:
             raise BadInputError(f"{running[0]}: has not ended: wait for it, or look at it with evalrun view")
-        if not views:
-            raise BadInputError(f"{', '.join(places)}: no run here or in subdirectories: name a run's directory")
         try:
             _write_site(site, list(views.values()))
         except OSError as error:

@@ -1,48 +1,67 @@
-"""The runs that a viewer shows: found in directories, each under an id that its addresses have."""
+"""The runs that a viewer shows: found in directories and at URLs, each under an id that its addresses have."""
 
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterator
 from pathlib import Path
 from typing import Final
 
 from evalrun_cli.local.workspace import Workspace
+from evalrun_data.store_problems import named_read_errors
+from evalrun_results.outputs.writer import SUMMARY, resolve_destination
 from evalrun_runtime.exits import BadInputError
 
 MAX_DEPTH: Final = 2
 """Directories below a named one in which runs are looked for."""
 
 
-def find_runs(places: Iterable[str]) -> dict[str, str]:
-    """Return the runs in these places by id, in order of their names.
+def find_runs(place: str, known: Collection[str] = ()) -> list[str]:
+    """Return the runs in a place, in order of their names.
 
     Args:
-        places: directories of runs, directories that hold such directories, or URLs of runs.
+        place: the directory or URL of a run, or of directories of runs.
+        known: runs at a URL that were found there before: what is still there is not looked into again.
 
     Raises:
-        BadInputError: a directory is not there.
+        BadInputError: it is not there, or cannot be read.
     """
-    found: dict[str, str] = {}
-    for place in places:
-        for run in [place] if "://" in place else map(str, _runs_below(Path(place))):
-            if run in found.values():
-                continue
-            found[free_id(run, found)] = run
-    return found
+    return _runs_at(place, known) if "://" in place else list(_runs_below(Path(place)))
 
 
-def _runs_below(place: Path) -> Iterator[Path]:
-    if not place.is_dir():
-        raise BadInputError(f"{place}: no such directory: name the directory of a run, or a directory of runs")
-    yield from _runs_in(place, MAX_DEPTH)
+def _runs_at(url: str, known: Collection[str]) -> list[str]:
+    """Return the ended run at a URL, or those directly inside it."""
+    files, path = resolve_destination(url)
+    path = path.rstrip("/")
+    with named_read_errors(url):
+        files.invalidate_cache()  # fsspec keeps listings, and new runs would never appear
+        if files.exists(f"{path}/{SUMMARY}"):
+            return [url]
+        inside = files.ls(path, detail=True) if files.isdir(path) else []
+        names = sorted(each["name"].rstrip("/").rpartition("/")[2] for each in inside if each["type"] == "directory")
+        runs = {name: f"{url.rstrip('/')}/{name}" for name in names}
+        return [run for name, run in runs.items() if run in known or files.exists(f"{path}/{name}/{SUMMARY}")]
+
+
+def _runs_below(place: Path) -> Iterator[str]:
+    try:
+        if not place.is_dir():
+            raise BadInputError(f"{place}: no such directory: name the directory of a run, or a directory of runs")
+        next(place.iterdir(), None)
+    except OSError as error:
+        raise BadInputError(f"{place}: cannot be read: {error.strerror}") from error
+    yield from map(str, _runs_in(place, MAX_DEPTH))
 
 
 def _runs_in(directory: Path, depth: int) -> Iterator[Path]:
-    if is_run(directory):
-        yield directory
-    elif depth:
-        for inside in sorted(directory.iterdir()):
-            if inside.is_dir() and not inside.name.startswith("."):
-                yield from _runs_in(inside, depth - 1)
+    try:
+        if is_run(directory):
+            yield directory
+            return
+        inside = sorted(each for each in directory.iterdir() if not each.name.startswith(".") and each.is_dir())
+    except OSError:  # it may not be read, as lost+found of a volume; or it is being removed
+        return
+    if depth:
+        for each in inside:
+            yield from _runs_in(each, depth - 1)
 
 
 def is_run(directory: Path) -> bool:

@@ -62,6 +62,6 @@ class _PageThread:
 
     async def _serve(self) -> None:
         ended = asyncio.Event()
-        async with page_served(lambda: {self._view.run_id: self._view}, 0) as address:
+        async with page_served(lambda: {self._view.run_id: self._view}) as address:
             self._started.set_result((address, asyncio.get_running_loop(), ended))
             await ended.wait()

@@ -21,6 +21,8 @@ from evalrun_runtime.exits import BadInputError
 logger = logging.getLogger(__name__)
 
 FORMAT: Final = 1
+HEADLINE_SECONDS: Final = 600.0
+"""For which what a list shows of a run at a URL is kept: a page asks each second, and a bucket is asked three times."""
 SEGMENT_FILE: Final = re.compile(r"(?:\d{5}|live-\d{6})\.(?:columns|words)")
 _SHOWN_OF_INFO: Final = ("run", "lineage", "started_at", "ended_at", "versions", "labels", "seeds", "partial")
 
@@ -66,6 +68,8 @@ class RunView:
         self._live: LiveIndex | None = None
         self._stored: _StoredIndex | None = None
         self._prompts_asked = False
+        self._headline: tuple[float, JsonObject] | None = None
+        """What a list last showed of it, at a URL, and when."""
 
     def close(self) -> None:
         """Leave an index that is being built where it is; a later look goes on with it."""
@@ -79,6 +83,14 @@ class RunView:
 
     def headline(self) -> JsonObject:
         """Return what a list of runs shows of it. Raises BadInputError if it cannot be read."""
+        if self._headline is not None and self._clock() - self._headline[0] < HEADLINE_SECONDS:
+            return self._headline[1]
+        content = self._read_headline()
+        if "://" in self.place:
+            self._headline = (self._clock(), content)
+        return content
+
+    def _read_headline(self) -> JsonObject:
         content: JsonObject = {"id": self.run_id, "place": self.place, "live": self.is_live}
         if self.is_live:
             return {**content, "state": "Running"}

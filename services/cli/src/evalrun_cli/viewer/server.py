@@ -1,7 +1,6 @@
-"""The HTTP server of `evalrun view`: loopback alone, a token in every address, and nothing that changes a run."""
+"""The HTTP server of `evalrun view`: who may read is decided first, and nothing changes a run."""
 
 import asyncio
-import hmac
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -11,6 +10,7 @@ from typing import Final
 
 from aiohttp import web
 
+from evalrun_cli.viewer.access import MAX_FORM_BYTES, Access
 from evalrun_cli.viewer.run_view import ShownRun
 from evalrun_results.samples import JsonObject
 from evalrun_runtime.exits import BadInputError
@@ -28,10 +28,9 @@ HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-cache",
+    "Cache-Control": "private, no-cache",
 }
 TYPES: Final = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".json": "application/json"}
-LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Runs = Callable[[], Mapping[str, ShownRun]]
@@ -44,39 +43,39 @@ def web_files() -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in directory.iterdir() if Path(file.name).suffix in TYPES}
 
 
-def build_app(runs: Runs, token: str, port: Callable[[], int]) -> web.Application:
+def build_app(runs: Runs, access: Access) -> web.Application:
     """Return the application.
 
     Args:
-        runs: that are shown.
-        token: the first part of every address; whoever lacks it sees nothing.
-        port: on which it listens, once it does.
+        runs: that are shown. Called in threads.
+        access: who may read them.
     """
     page = _Pages(runs)
 
     @web.middleware
     async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
-        # A name that an attacker's DNS server lets point here would otherwise make this server part of their origin.
-        if request.host not in {f"{name}:{port()}" for name in LOCAL_NAMES}:
-            return web.Response(status=421, text="evalrun view: open the address that the command printed\n")
-        if not hmac.compare_digest(request.match_info.get("token", "").encode(), token.encode()):
-            return web.Response(status=404, text="evalrun view: open the address that the command printed\n")
-        try:
-            response = await handler(request)
-        except BadInputError as error:
-            response = web.json_response({"error": str(error)}, status=422)
-        response.headers.update(HEADERS)
+        response: web.StreamResponse | None = access.refusal(request)
+        if response is None:
+            try:
+                response = await handler(request)
+            except BadInputError as error:
+                response = web.json_response({"error": str(error)}, status=422)
+            except web.HTTPException as error:
+                response = web.Response(status=error.status, text=error.text)
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
         return response
 
-    app = web.Application(middlewares=[guarded])
+    app = web.Application(middlewares=[guarded], client_max_size=MAX_FORM_BYTES)
     app.add_routes(
         [
-            web.get("/{token}/", page.index),
-            web.get("/{token}/app/{file}", page.own_file),
-            web.get("/{token}/data/runs.json", page.runs),
-            web.get("/{token}/data/{run}/run.json", page.run),
-            web.get("/{token}/data/{run}/{file}", page.run_file),
-            web.get("/{token:[^/]*}{rest:.*}", page.nothing),
+            *access.routes(),
+            web.get(f"{access.prefix}/", page.index),
+            web.get(f"{access.prefix}/app/{{file}}", page.own_file),
+            web.get(f"{access.prefix}/data/runs.json", page.runs),
+            web.get(f"{access.prefix}/data/{{run}}/run.json", page.run),
+            web.get(f"{access.prefix}/data/{{run}}/{{file}}", page.run_file),
+            web.get("/{rest:.*}", page.nothing),
         ]
     )
     return app
@@ -100,20 +99,22 @@ class _Pages:
         return web.Response(body=content, content_type=TYPES[Path(name).suffix], charset="utf-8")
 
     async def runs(self, request: web.Request) -> web.StreamResponse:
-        return _json(await asyncio.to_thread(list_runs, self._runs()))
+        return _json(await asyncio.to_thread(lambda: list_runs(self._runs())))
 
     async def run(self, request: web.Request) -> web.StreamResponse:
-        view = self._runs().get(request.match_info["run"])
-        if view is None:
-            return _nothing()
-        return _json(await asyncio.to_thread(view.description))
+        view = await self._found(request)
+        return _nothing() if view is None else _json(await asyncio.to_thread(view.description))
 
     async def run_file(self, request: web.Request) -> web.StreamResponse:
-        view = self._runs().get(request.match_info["run"])
+        view = await self._found(request)
         path = None if view is None else await asyncio.to_thread(view.file, request.match_info["file"])
         if path is None or not path.is_file():
             return _nothing()
         return web.FileResponse(path, headers={"Content-Type": "application/octet-stream"})
+
+    async def _found(self, request: web.Request) -> ShownRun | None:
+        runs = await asyncio.to_thread(self._runs)
+        return runs.get(request.match_info["run"])
 
     async def nothing(self, request: web.Request) -> web.StreamResponse:
         return _nothing()

@@ -1,0 +1,245 @@
+"""Who may read the page: on this machine who knows its address, beyond it who has a token or comes through a proxy."""
+
+import hmac
+import ipaddress
+import stat
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+from urllib.parse import parse_qs
+
+from aiohttp import web
+
+from evalrun_cli.viewer.login_page import LOGIN_POLICY, login_page
+from evalrun_runtime.connections.bearer_tokens import BearerTokens
+from evalrun_runtime.exits import BadInputError
+
+LOCAL_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
+HEALTH: Final = "/healthz"
+SESSION: Final = "__Host-evalrun-view"
+"""The cookie's name: browsers take it from this host alone, and never send it unencrypted over a network."""
+SESSION_SECONDS: Final = 12 * 3600
+MAX_FORM_BYTES: Final = 4096
+MIN_TOKEN_CHARACTERS: Final = 20
+"""Nothing slows a guess down, so a token must be too long to guess."""
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class Access(Protocol):
+    """Decides about each request before anything of a run is looked at."""
+
+    prefix: str
+    """What every route of the page begins with."""
+    path: str
+    """Where the page is, of its address."""
+
+    def routes(self) -> Sequence[web.RouteDef]:
+        """Return what is served besides the page."""
+
+    def refusal(self, request: web.Request) -> web.Response | None:
+        """Return the answer to a request that may not read the page; None for one that may."""
+
+
+class AddressAccess:
+    """For this machine: a token is the first part of every address.
+
+    Args:
+        token: whoever lacks it sees nothing.
+        port: on which the page is served, once it is.
+    """
+
+    prefix = "/{token}"
+
+    def __init__(self, token: str, port: Callable[[], int]) -> None:
+        self.path = f"/{token}/"
+        self._token = token
+        self._port = port
+
+    def routes(self) -> Sequence[web.RouteDef]:
+        """Return nothing."""
+        return ()
+
+    def refusal(self, request: web.Request) -> web.Response | None:
+        """Return the answer to a request without the token, or under another host name."""
+        told = "evalrun view: open the address that the command printed\n"
+        # A name that an attacker's DNS server lets point here would otherwise make this server part of their origin.
+        if request.host not in {f"{name}:{self._port()}" for name in LOCAL_NAMES}:
+            return web.Response(status=421, text=told)
+        if not hmac.compare_digest(request.match_info.get("token", "").encode(), self._token.encode()):
+            return web.Response(status=404, text=told)
+        return None
+
+
+@dataclass(frozen=True)
+class SharedOptions:
+    """How the page is served to others, as the command's options say it."""
+
+    token_file: Path | None = None
+    trusted_header: str | None = None
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses or CIDR blocks."""
+    allowed_hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TrustedProxy:
+    """An authenticating proxy, which names the user in a header."""
+
+    header: str
+    networks: tuple[Network, ...]
+
+    def vouches(self, named: Sequence[str], peer: str) -> bool:
+        """Return whether a request is the proxy's, and it named one user.
+
+        Args:
+            named: the header's values; with several of them the client sent one of its own.
+            peer: address from which the connection came.
+        """
+        if len(named) != 1 or not named[0].strip():
+            return False
+        try:
+            address = ipaddress.ip_address(peer.partition("%")[0])
+        except ValueError:
+            return False
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        return any(address in network for network in self.networks)
+
+
+class SharedAccess:
+    """For others: a bearer token, a session that one opened, or a proxy that vouches for the user.
+
+    A session is no state of the server: it is a time signed by the token, so it outlives a restart and ends with the
+    token.
+
+    Args:
+        hosts: names by which browsers reach the page, besides those of this machine.
+        tokens: None: only a proxy lets people in.
+        proxy: None: no header is looked at.
+        clock: Unix seconds.
+    """
+
+    prefix = ""
+    path = "/"
+
+    def __init__(
+        self, hosts: Iterable[str], tokens: BearerTokens | None, proxy: TrustedProxy | None, clock: Callable[[], float]
+    ) -> None:
+        self._hosts = {*LOCAL_NAMES, *(host.lower() for host in hosts)}
+        self._tokens = tokens
+        self.proxy = proxy
+        self._clock = clock
+
+    @classmethod
+    def of(cls, options: SharedOptions, clock: Callable[[], float]) -> "SharedAccess":
+        """Return what the options ask for. Raises BadInputError where they would let in anyone, or nobody."""
+        if options.token_file is None and options.trusted_header is None:
+            raise BadInputError("--host: others could read every answer: add --token-file, or --trusted-header")
+        if (options.trusted_header is None) != (not options.trusted_proxies):
+            raise BadInputError(
+                "--trusted-header and --trusted-proxy: one is missing: name the proxy's header and its addresses, as "
+                "anyone else could send the header too"
+            )
+        proxy = None
+        if options.trusted_header is not None:
+            proxy = TrustedProxy(options.trusted_header, tuple(map(_network, options.trusted_proxies)))
+        tokens = None if options.token_file is None else _tokens_in(options.token_file)
+        return cls(options.allowed_hosts, tokens, proxy, clock)
+
+    def routes(self) -> Sequence[web.RouteDef]:
+        """Return the check of health, and where the login page sends its token."""
+        return (web.get(HEALTH, _say_healthy), web.post("/", self._log_in))
+
+    def refusal(self, request: web.Request) -> web.Response | None:
+        """Return the answer to a request under a foreign host name, or of one who is not let in."""
+        if request.path == HEALTH:  # the kubelet asks under the pod's address
+            return None
+        # As on one machine: a foreign name that points here would lend this page to its owner's own.
+        if _name_of(request.host) not in self._hosts:
+            return web.Response(status=421, text="evalrun view: not served under this host name (--allowed-host)\n")
+        if self._lets_in(request) or (request.method == "POST" and request.path == "/"):
+            return None
+        return self._login(request.path)
+
+    def _lets_in(self, request: web.Request) -> bool:
+        if self.proxy is not None and self.proxy.vouches(
+            request.headers.getall(self.proxy.header, []), request.remote or ""
+        ):
+            return True
+        if self._tokens is None:
+            return False
+        given = request.headers.get("Authorization")
+        if given is not None:
+            return self._tokens.accept(given)
+        return self.is_session(request.cookies.get(SESSION, ""))
+
+    def is_session(self, cookie: str) -> bool:
+        """Return whether a cookie holds a session that one of the tokens opened, and that goes on."""
+        until, _, signature = cookie.partition(".")
+        if self._tokens is None or not self._tokens.signed(_signed_text(until), signature):
+            return False
+        return int(until) > self._clock()  # one of ours wrote it: it is a number
+
+    def new_session(self) -> str:
+        """Return what the cookie of a new session holds."""
+        if self._tokens is None:
+            raise TypeError("a session is opened by a token")
+        until = str(int(self._clock()) + SESSION_SECONDS)
+        return f"{until}.{self._tokens.signature(_signed_text(until))}"
+
+    async def _log_in(self, request: web.Request) -> web.StreamResponse:
+        if self._tokens is None:
+            return self._login(request.path)
+        form = parse_qs((await request.read()).decode("latin-1"))
+        given = form.get("token", [""])[0].strip()
+        if not self._tokens.accept(f"Bearer {given}"):
+            return self._login(request.path, "That token is not accepted.")
+        answer = web.Response(status=303, headers={"Location": "./"})
+        answer.set_cookie(
+            SESSION, self.new_session(), max_age=SESSION_SECONDS, path="/",
+            secure=True, httponly=True, samesite="Lax",
+        )  # fmt: skip
+        return answer
+
+    def _login(self, path: str, problem: str = "") -> web.Response:
+        headers = {"WWW-Authenticate": "Bearer"}
+        if self._tokens is None:
+            return web.json_response({"error": "open this page through its proxy"}, status=401)
+        if path != "/":
+            told = "the session has ended: reload this page to log in"
+            return web.json_response({"error": told}, status=401, headers=headers)
+        headers["Content-Security-Policy"] = LOGIN_POLICY
+        return web.Response(body=login_page(problem), status=401, content_type="text/html", headers=headers)
+
+
+async def _say_healthy(_: web.Request) -> web.StreamResponse:
+    return web.Response(text="ok\n")
+
+
+def _signed_text(until: str) -> str:
+    return f"evalrun view until {until}"
+
+
+def _name_of(host: str) -> str:
+    """Return the name in a Host header, without its port."""
+    name, colon, port = host.rpartition(":")
+    return (name if colon and port.isdecimal() else host).lower()
+
+
+def _network(text: str) -> Network:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as error:
+        raise BadInputError(
+            f"--trusted-proxy {text}: {error}: write an address or a block, e.g. 10.0.3.0/24"
+        ) from error
+
+
+def _tokens_in(file: Path) -> BearerTokens:
+    tokens = BearerTokens(file=file, min_characters=MIN_TOKEN_CHARACTERS)
+    # Its group may read it: so Kubernetes hands a Secret to a user who is not root.
+    if stat.S_IMODE(file.stat().st_mode) & (stat.S_IRWXO | stat.S_IWGRP):
+        raise BadInputError(f"--token-file {file}: others on this machine may read or change it: chmod 400 {file}")
+    return tokens

@@ -1,0 +1,105 @@
+"""All EvalRuns of a namespace that go on, as the page shows them: new ones appear, and those that ended leave."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import CancelledError, Executor, Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalrun_api.names import EVAL_RUN_PREFIX
+from evalrun_api.v1alpha1 import EvalRun
+from evalrun_cli.cluster.run_view import is_complete
+from evalrun_cli.viewer.cluster_run import LOOK_SECONDS, ClusterRunView
+from evalrun_cli.viewer.run_view import ShownRun
+from evalrun_cli.viewer.shown_runs import UnreadablePlace
+from evalrun_cluster.errors import UnreachableError
+from evalrun_runtime.exits import BadInputError
+
+if TYPE_CHECKING:  # needs the extra `cluster`
+    from evalrun_cluster.runs import ClusterRuns
+
+
+class NamespaceRuns:
+    """The EvalRuns that have not ended. Called in several threads; the cluster is asked in the server's event loop.
+
+    Args:
+        cluster: of the namespace.
+        loop: in which it is asked.
+        scratch: directory for what is read of the runs.
+        builder: where indexes are built.
+        clock: seconds that only grow.
+        on_end: called when a run has left, whose outputs may be somewhere now.
+    """
+
+    def __init__(
+        self,
+        cluster: "ClusterRuns",
+        loop: asyncio.AbstractEventLoop,
+        scratch: Path,
+        builder: Executor,
+        clock: Callable[[], float],
+        on_end: Callable[[], None],
+    ) -> None:
+        self._cluster = cluster
+        self._loop = loop
+        self._scratch = scratch
+        self._builder = builder
+        self._clock = clock
+        self._on_end = on_end
+        self._views: dict[str, ClusterRunView] = {}
+        self._problem = ""
+        self._looked_at = float("-inf")
+        self._lock = threading.Lock()
+        self._asked: Future[list[EvalRun]] | None = None
+        self._is_closed = False
+
+    def __call__(self) -> Mapping[str, ShownRun]:
+        """Return the runs by name, and why they may be old where the cluster does not list them."""
+        with self._lock:
+            if self._clock() - self._looked_at >= LOOK_SECONDS and not self._is_closed:
+                self._looked_at = self._clock()
+                try:
+                    self._take(self._listed())
+                    self._problem = ""
+                except (UnreachableError, BadInputError) as error:
+                    self._problem = str(error)
+            shown: dict[str, ShownRun] = {**self._views}
+            if self._problem:
+                run_id = f"runs-of-{self._cluster.namespace}"
+                shown[run_id] = UnreadablePlace(run_id, EVAL_RUN_PREFIX, self._problem)
+            return shown
+
+    async def close(self) -> None:
+        """Close all connections. A thread may be waiting for this loop, so no lock is taken."""
+        self._is_closed = True
+        if self._asked is not None:
+            self._asked.cancel()
+        for view in tuple(self._views.values()):
+            await _close(view)
+
+    def _take(self, found: list[EvalRun]) -> None:
+        running = {run.metadata.name: run for run in found if not is_complete(run)}
+        for name in self._views.keys() - running.keys():
+            self._start(_close(self._views.pop(name)))
+            self._on_end()
+        for name, run in running.items():
+            if name not in self._views:
+                self._views[name] = ClusterRunView(
+                    self._cluster, run, self._loop, self._scratch, self._builder, self._clock, fetches_outputs=False
+                )
+
+    def _listed(self) -> list[EvalRun]:
+        self._asked = asyncio.run_coroutine_threadsafe(self._cluster.all(), self._loop)
+        try:
+            return self._asked.result()
+        except CancelledError as error:
+            raise UnreachableError("the page is being closed") from error
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop)
+
+
+async def _close(view: ClusterRunView) -> None:
+    view.close()
+    await view.disconnect()
