@@ -107,14 +107,20 @@ def test_viewer_of_buckets_reaches_no_metadata_service_unless_aggregators_do(
     assert is_open or {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]} in blocks
 
 
-def test_viewer_of_running_runs_alone_reaches_the_api_server_that_is_named(chart: Chart) -> None:
-    server = {"ipBlock": {"cidr": "10.0.0.1/32"}}
+@pytest.mark.parametrize(
+    ("servers", "rule"),
+    [
+        ([{"ipBlock": {"cidr": "10.0.0.1/32"}}], {"to": [{"ipBlock": {"cidr": "10.0.0.1/32"}}]}),
+        ([], {"ports": [{"protocol": "TCP", "port": 443}, {"protocol": "TCP", "port": 6443}]}),
+    ],
+)
+def test_viewer_of_running_runs_alone_reaches_the_api_server(chart: Chart, servers: list[Object], rule: Object) -> None:
     values = {
-        "networkPolicy": {"apiServer": [server]},
+        "networkPolicy": {"apiServer": servers},
         "viewer": {"namespaces": {"evals": {"live": True, **TOKEN}}},
     }
     dns, last = one(objects_of(chart, "evals", values), "NetworkPolicy")["spec"]["egress"]
-    assert last == {"to": [server]}
+    assert last == rule
     assert dns["ports"][0]["port"] == 53
 
 

@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders.cluster.chart import Chart, of_kind
 from builders.cluster.controllers import apply_crds
-from builders.cluster.controlplane import ControlPlane
+from builders.cluster.controlplane import ControlPlane, MissingBinariesError, find_binaries
 from builders.cluster.forwarding_api import ForwardingApi, kubelet_served
 from builders.operator.evalruns import evalrun_manifest
 from builders.operator.running_operator import apply
 from builders.results.samples import verdict
-from builders.results.view_server import cluster_runs_viewed
+from builders.results.view_server import cluster_runs_viewed, namespace_viewed
+from builders.tools import missing
 
 from evalrun_aggregator.ledger.entries import StoredCompletion, StoredVerdict
 from evalrun_aggregator.ledger.items import pack_row
@@ -170,3 +172,31 @@ async def test_samples_come_through_the_api_servers_port_forward(
                 assert found["lost"] == ""
     finally:
         await feed.stop()
+
+
+def rules_of_the_charts_viewer(namespace: str) -> list[dict[str, Any]]:
+    try:
+        chart = Chart(find_binaries(["helm"])["helm"])
+    except MissingBinariesError as error:
+        missing(str(error))
+    values = {"viewer": {"namespaces": {namespace: {"live": True, "token": {"existingSecret": "viewer"}}}}}
+    (role,) = (role for role in of_kind(chart.render(values), "Role") if role["metadata"]["namespace"] == namespace)
+    rules: list[dict[str, Any]] = role["rules"]
+    return rules
+
+
+@pytest.mark.timeout(600)  # a helm that is not built yet is built here
+async def test_role_of_the_charts_viewer_lists_runs_and_reaches_their_samples(
+    control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = account_config(control_plane, namespace, rules_of_the_charts_viewer(namespace))
+    monkeypatch.setenv("KUBECONFIG", str(config))
+    async with namespace_viewed() as runs:
+        while True:
+            view = (await asyncio.to_thread(runs)).get("run")
+            if isinstance(view, ClusterRunView):
+                lost = await lost_of(view)
+                if lost == "the connection to pod run-aggregator-0 is lost":  # as above: behind it is no kubelet
+                    break
+                assert "right" in lost
+            await asyncio.sleep(0.2)  # the API server learns of a role a little later
