@@ -14,6 +14,7 @@ from evalrun_attest.bundle import JudgedProblems, WrittenBundle, write_bundle
 from evalrun_attest.checks import Finding, Outcome, check_figures, check_problems, check_rows, open_bundle
 from evalrun_attest.checks import bundled_problems as problems_in
 from evalrun_attest.keys import SigningKey
+from evalrun_attest.signatures import Signer
 from evalrun_data.digest import digest_problems
 from evalrun_data.formats.record import parse_record, record_of
 from evalrun_data.rows import Row
@@ -47,7 +48,7 @@ def some_problems(count: int) -> JudgedProblems:
 
 
 def signed_run(
-    folder: Path, accepted: Sequence[bool | None], *, key: SigningKey | None = None, hide_tests: bool = False
+    folder: Path, accepted: Sequence[bool | None], *, key: "Signer | None" = None, hide_tests: bool = False
 ) -> tuple[Path, WrittenBundle]:
     """Write a run of one sample per problem, and sign it. Returns the bundle's file, and what was written."""
     problems = some_problems(len(accepted))

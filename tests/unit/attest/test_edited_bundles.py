@@ -15,8 +15,9 @@ from builders.attested_runs import check_bundle, edit_row, new_key, signed_run, 
 
 from evalrun_attest.archive import read_members
 from evalrun_attest.bundle import write_bundle
-from evalrun_attest.checks import Outcome, check_signer
+from evalrun_attest.checks import Outcome
 from evalrun_attest.envelope import Envelope, EnvelopeError
+from evalrun_attest.trust import Trust, check_signer
 from evalrun_runtime.exits import BadInputError
 
 EDITS = int(os.environ.get("EVALRUN_BUNDLE_EDITS", "300"))
@@ -152,8 +153,9 @@ def test_statement_signed_by_another_key_is_not_that_of_a_trusted_one(bundle: Pa
     envelope = Envelope.parse(_members_of(bundle)["attestation.json"])
     mine = new_key(tmp_path)
     forged = Envelope.sign(envelope.statement(), mine)
-    assert [each.outcome for each in check_signer(forged, [envelope.public_key], [])] == [Outcome.DIFFERS]
-    assert [each.outcome for each in check_signer(envelope, [envelope.public_key], [])] == [Outcome.MATCHES]
+    trust = Trust([envelope.public_key])
+    assert [each.outcome for each in check_signer(forged, trust)] == [Outcome.DIFFERS]
+    assert [each.outcome for each in check_signer(envelope, trust)] == [Outcome.MATCHES]
 
 
 def test_member_added_or_renamed_is_found(bundle: Path, tmp_path: Path) -> None:

@@ -63,7 +63,11 @@ def test_envelope_is_verified_by_securesystemslib(tmp_path: Path) -> None:
     document = json.loads(written.envelope.to_bytes())
     key_id = document["signatures"][0]["keyid"]
     envelope = DsseEnvelope.from_dict(document)
-    public = {"keytype": "ed25519", "scheme": "ed25519", "keyval": {"public": _raw_public(written.envelope.key)}}
+    public = {
+        "keytype": "ed25519",
+        "scheme": "ed25519",
+        "keyval": {"public": _raw_public(document["signatures"][0]["publicKey"])},
+    }
     accepted = envelope.verify([SSlibKey.from_dict(key_id, public)], threshold=1)
     assert list(accepted) == [key_id]
 

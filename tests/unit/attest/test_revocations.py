@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from builders.attested_runs import new_key, signed_run
 
-from evalrun_attest.checks import Outcome, check_signer
+from evalrun_attest.checks import Outcome
 from evalrun_attest.envelope import Envelope
 from evalrun_attest.revocations import PREDICATE_TYPE, parse_revocations, revoke, to_line
+from evalrun_attest.trust import Trust, check_signer
 from evalrun_runtime.exits import BadInputError
 
 NOW = "2026-11-25T00:00:00+00:00"
@@ -17,7 +18,8 @@ def test_revoked_attestation_differs(tmp_path: Path) -> None:
     key = new_key(tmp_path)
     _, written = signed_run(tmp_path, [True], key=key)
     line = to_line(revoke(written.envelope, key, "wrong tests", NOW))
-    found = check_signer(written.envelope, [key.public], parse_revocations([line, "\n"], "revoked.jsonl"))
+    revoked = parse_revocations([line, "\n"], "revoked.jsonl")
+    found = check_signer(written.envelope, Trust([key.public], revocations=revoked))
     assert [each.outcome for each in found] == [Outcome.MATCHES, Outcome.DIFFERS]
     assert found[1].text == f"revoked by its signer at {NOW}: wrong tests"
 
@@ -32,7 +34,8 @@ def test_revocation_by_another_key_does_not_count(tmp_path: Path) -> None:
         "predicate": {"reason": "spite", "revokedAt": NOW},
     }
     found = parse_revocations([to_line(Envelope.sign(statement, other))], "revoked.jsonl")
-    assert [each.outcome for each in check_signer(written.envelope, [key.public], found)] == [Outcome.MATCHES]
+    trust = Trust([key.public], revocations=found)
+    assert [each.outcome for each in check_signer(written.envelope, trust)] == [Outcome.MATCHES]
 
 
 def test_revocation_with_another_key_is_refused(tmp_path: Path) -> None:

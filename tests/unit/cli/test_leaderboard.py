@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from builders.results.stored_runs import verdicts_of, write_run
 
+from evalrun_cli.attestation.trust_files import TrustFiles
 from evalrun_cli.comparisons.leaderboard_views import print_leaderboard
 from evalrun_runtime.exits import BadInputError, ExitCode
 
@@ -79,4 +80,6 @@ def test_a_directory_without_runs_is_refused(tmp_path: Path) -> None:
 
 def test_revocations_without_a_trusted_key_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="add --trust FILE"):
-        print_leaderboard([str(tmp_path)], revocations=tmp_path / "revoked.jsonl", view="text", output=None)
+        print_leaderboard(
+            [str(tmp_path)], trust=TrustFiles(revocations=tmp_path / "revoked.jsonl"), view="text", output=None
+        )

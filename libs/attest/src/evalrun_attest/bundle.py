@@ -8,8 +8,7 @@ from tempfile import TemporaryDirectory
 
 from evalrun_attest.archive import digest_file, is_plain_name, pack, write_archive
 from evalrun_attest.commitments import HiddenProblem, hide_problems, root_of
-from evalrun_attest.envelope import Envelope, encode_statement
-from evalrun_attest.keys import SigningKey
+from evalrun_attest.envelope import encode_statement
 from evalrun_attest.merkle import MerkleTree
 from evalrun_attest.run_files import (
     ATTESTATION,
@@ -25,6 +24,7 @@ from evalrun_attest.run_files import (
     read_document,
     read_lines,
 )
+from evalrun_attest.signatures import SignedStatement, Signer, sign_statement
 from evalrun_attest.statement import (
     ROW_SETS,
     AttestedDataset,
@@ -52,7 +52,7 @@ class JudgedProblems:
 class WrittenBundle:
     """A bundle that was written."""
 
-    envelope: Envelope
+    envelope: SignedStatement
     hidden: Mapping[str, Sequence[HiddenProblem]]
     """Hidden problems with their salts, by dataset; empty if the bundle has the tests."""
 
@@ -79,7 +79,7 @@ class RowRoots:
 def write_bundle(
     folder: Path,
     problems: Mapping[str, JudgedProblems],
-    key: SigningKey,
+    signer: Signer,
     target: Path,
     *,
     hide_tests: bool,
@@ -90,13 +90,14 @@ def write_bundle(
     Args:
         folder: the run's outputs.
         problems: by dataset.
-        key: signs.
+        signer: a key, or an identity.
         target: the bundle's file.
         hide_tests: leave tests and what quotes them out of the bundle, and commit to them instead.
         make_salt: gives so many random bytes.
 
     Raises:
-        BadInputError: the folder holds no finished run, or its data is no longer what the run was judged by.
+        BadInputError: the folder holds no finished run, its data is no longer what the run was judged by, or the
+            identity cannot sign now.
         OSError: a file cannot be written; it names the file.
     """
     names = output_names(folder)
@@ -107,7 +108,9 @@ def write_bundle(
         roots = RowRoots()
         with (scratch / "verdicts").open("wb") as verdicts:
             for line, row in read_lines(folder / RESULTS):
-                verdicts.write(roots.add(line, row) + b"\n")
+                verdict = roots.add(line, row)
+                if hide_tests:  # else nobody reads them, and a million rows take gigabytes
+                    verdicts.write(verdict + b"\n")
         places = {name: folder / name for name in names}
         left_out = set(DERIVED)
         hidden: dict[str, list[HiddenProblem]] = {}
@@ -127,7 +130,7 @@ def write_bundle(
             )
             for name, each in problems.items()
         }
-        envelope = Envelope.sign(make_statement(summary, run_info, files, roots.sets(), datasets), key)
+        envelope = sign_statement(make_statement(summary, run_info, files, roots.sets(), datasets), signer)
         write_atomically(folder / ATTESTATION, envelope.to_bytes())
         packed = [file for file in files if file.packed_sha256 is not None]
         members = [(ATTESTATION, folder / ATTESTATION)]

@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -11,10 +11,8 @@ from typing import Any, Final
 from evalrun_attest.archive import ArchiveError, digest_file, read_members, unpack
 from evalrun_attest.bundle import RowRoots
 from evalrun_attest.commitments import Opening, commit, root_of
-from evalrun_attest.envelope import Envelope, EnvelopeError, encode_statement
-from evalrun_attest.keys import PublicKey
+from evalrun_attest.envelope import EnvelopeError, encode_statement
 from evalrun_attest.merkle import MerkleTree
-from evalrun_attest.revocations import Revocation, find_revocation
 from evalrun_attest.run_files import (
     ATTESTATION,
     RESULTS,
@@ -27,6 +25,7 @@ from evalrun_attest.run_files import (
     read_document,
     read_lines,
 )
+from evalrun_attest.signatures import SignedStatement, parse_signed
 from evalrun_attest.statement import AttestedRun, RowSet, StatementError, completion_row, parse_statement
 from evalrun_data.digest import digest_problems
 from evalrun_data.formats.record import parse_record
@@ -51,6 +50,13 @@ class Outcome(StrEnum):
     DIFFERS = "differs"
     UNKNOWN = "unknown"
     """It could not be checked."""
+    NOTED = "noted"
+    """Nobody can check it without a network; it decides nothing."""
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether a run with such an outcome is not verified."""
+        return self in (Outcome.DIFFERS, Outcome.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,26 +84,11 @@ def unknown(text: str) -> Finding:
 
 @dataclass(frozen=True)
 class OpenedRun:
-    """Files and statement of a run whose signature is that of the key that it names."""
+    """Files and statement of a run whose signature is that of the key or the certificate that it names."""
 
     folder: Path
-    envelope: Envelope
+    envelope: SignedStatement
     attested: AttestedRun
-
-
-def check_signer(envelope: Envelope, trusted: Sequence[PublicKey], revocations: Sequence[Revocation]) -> list[Finding]:
-    """Check who signed, and whether the signer took it back."""
-    signer = envelope.public_key.id
-    found = []
-    if not trusted:
-        found.append(unknown(f"signed by the key {signer}; nobody said whether to trust it (--trust FILE)"))
-    elif signer in {key.id for key in trusted}:
-        found.append(matches(f"signed by the trusted key {signer}"))
-    else:
-        found.append(differs(f"signed by the key {signer}, which is none of the trusted ones"))
-    if (revocation := find_revocation(revocations, envelope)) is not None:
-        found.append(differs(f"revoked by its signer at {revocation.revoked_at}: {revocation.reason}"))
-    return found
 
 
 def open_bundle(path: Path, folder: Path) -> tuple[OpenedRun | None, list[Finding]]:
@@ -166,7 +157,7 @@ def open_folder(folder: Path) -> tuple[OpenedRun | None, list[Finding]]:
 
 def _opened(content: bytes, folder: Path) -> tuple[OpenedRun | None, list[Finding]]:
     try:
-        envelope = Envelope.parse(content)
+        envelope = parse_signed(content)
         if not envelope.is_signed:
             return None, [differs("the signature is not that of the statement and its key")]
         attested = parse_statement(envelope.statement())

@@ -32,6 +32,22 @@ def encode_statement(statement: dict[str, Any]) -> bytes:
     return json.dumps(statement, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
+def encode_envelope(document: dict[str, Any]) -> bytes:
+    """Return the bytes of an envelope's file."""
+    return (json.dumps(document, indent=1) + "\n").encode()
+
+
+def parse_payload(payload: bytes) -> dict[str, Any]:
+    """Return the statement in a payload. Raises EnvelopeError."""
+    try:
+        found = json.loads(payload)
+    except (ValueError, RecursionError) as error:
+        raise EnvelopeError("its payload is not JSON") from error
+    if not isinstance(found, dict):
+        raise EnvelopeError("its payload is no in-toto statement")
+    return found
+
+
 @dataclass(frozen=True)
 class Envelope:
     """A payload with its signature and the key that claims to have made it."""
@@ -82,12 +98,17 @@ class Envelope:
             "payload": base64.b64encode(self.payload).decode(),
             "signatures": [signature],
         }
-        return (json.dumps(document, indent=1) + "\n").encode()
+        return encode_envelope(document)
 
     @property
     def public_key(self) -> PublicKey:
         """The key that it names. Raises BadInputError."""
         return PublicKey.parse(self.key, "the envelope's publicKey")
+
+    @property
+    def signer(self) -> str:
+        """Id of the key that it names. Raises BadInputError."""
+        return self.public_key.id
 
     @property
     def is_signed(self) -> bool:
@@ -101,10 +122,4 @@ class Envelope:
 
     def statement(self) -> dict[str, Any]:
         """Return the statement. Raises EnvelopeError."""
-        try:
-            found = json.loads(self.payload)
-        except (ValueError, RecursionError) as error:
-            raise EnvelopeError("its payload is not JSON") from error
-        if not isinstance(found, dict):
-            raise EnvelopeError("its payload is no in-toto statement")
-        return found
+        return parse_payload(self.payload)

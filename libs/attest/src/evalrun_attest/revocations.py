@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from evalrun_attest.envelope import Envelope, EnvelopeError
-from evalrun_attest.keys import SigningKey
+from evalrun_attest.envelope import EnvelopeError, encode_envelope
+from evalrun_attest.signatures import SignedStatement, Signer, parse_signed, sign_statement
 from evalrun_attest.statement import STATEMENT_TYPE
 from evalrun_runtime.exits import BadInputError
 
@@ -19,36 +19,37 @@ class Revocation:
 
     payload_sha256: str
     """Of the attestation."""
-    key_id: str
-    """Of the signer of the revocation; only that of the attestation counts."""
+    signed: SignedStatement
+    """The revocation itself; only one by the signer of the attestation counts."""
     reason: str
     revoked_at: str
 
 
-def revoke(attestation: Envelope, key: SigningKey, reason: str, now: str) -> Envelope:
+def revoke(attestation: SignedStatement, signer: Signer, reason: str, now: str) -> SignedStatement:
     """Return the signed revocation of an attestation.
 
     Args:
         attestation: the one taken back.
-        key: the key that signed it.
+        signer: the key or identity that signed it.
         reason: for readers.
         now: ISO 8601.
 
     Raises:
-        BadInputError: another key signed the attestation.
+        BadInputError: another one signed the attestation.
     """
-    if key.public.id != attestation.public_key.id:
-        raise BadInputError("--key: another key signed this attestation: revoke it with that one")
     statement: dict[str, Any] = {
         "_type": STATEMENT_TYPE,
         "subject": [{"name": "attestation.json", "digest": {"sha256": attestation.payload_sha256}}],
         "predicateType": PREDICATE_TYPE,
         "predicate": {"reason": reason, "revokedAt": now},
     }
-    return Envelope.sign(statement, key)
+    revocation = sign_statement(statement, signer)
+    if revocation.signer != attestation.signer:
+        raise BadInputError(f"{attestation.signer} signed this attestation: revoke it with that one")
+    return revocation
 
 
-def to_line(revocation: Envelope) -> str:
+def to_line(revocation: SignedStatement) -> str:
     """Return a revocation as a line of a file of revocations."""
     return json.dumps(json.loads(revocation.to_bytes()), separators=(",", ":")) + "\n"
 
@@ -64,14 +65,14 @@ def parse_revocations(lines: Iterable[str], where: str) -> list[Revocation]:
         if not line.strip():
             continue
         try:
-            envelope = Envelope.parse((json.dumps(json.loads(line), indent=1) + "\n").encode())
+            envelope = parse_signed(encode_envelope(json.loads(line)))
             statement = envelope.statement()
             if not envelope.is_signed or statement.get("predicateType") != PREDICATE_TYPE:
                 raise EnvelopeError("it is not signed, or revokes nothing")
             found.append(
                 Revocation(
                     statement["subject"][0]["digest"]["sha256"],
-                    envelope.public_key.id,
+                    envelope,
                     str(statement["predicate"]["reason"]),
                     str(statement["predicate"]["revokedAt"]),
                 )
@@ -81,7 +82,7 @@ def parse_revocations(lines: Iterable[str], where: str) -> list[Revocation]:
     return found
 
 
-def find_revocation(revocations: Iterable[Revocation], attestation: Envelope) -> Revocation | None:
-    """Return the revocation of an attestation by its own signer, or None."""
-    key_id, digest = attestation.public_key.id, attestation.payload_sha256
-    return next((each for each in revocations if (each.key_id, each.payload_sha256) == (key_id, digest)), None)
+def find_revocations(revocations: Iterable[Revocation], attestation: SignedStatement) -> list[Revocation]:
+    """Return the revocations of an attestation in the name of its own signer."""
+    signer, digest = attestation.signer, attestation.payload_sha256
+    return [each for each in revocations if (each.signed.signer, each.payload_sha256) == (signer, digest)]

@@ -63,7 +63,7 @@ def run_row(
         place: of the run, relative to the directory of the catalogue.
         summary: content of summary.json.
         run_info: content of run_info.json.
-        signed_by: id of the key that signed the summary; empty if nobody did.
+        signed_by: key or identity that signed the summary; empty if nobody did.
     """
     spec = _object(run_info.get("spec"))
     lineage = _object(spec.get("lineage"))

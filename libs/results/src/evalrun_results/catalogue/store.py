@@ -84,7 +84,7 @@ class Catalogue:
             place: directory or fsspec URL of the runs.
             now: Unix seconds.
             new_name: makes a name that no other writer makes.
-            signer_of: id of the key that signed the run at a place; empty if nobody did.
+            signer_of: key or identity that signed the run at a place; empty if nobody did.
 
         Raises:
             BadInputError: the URL cannot be used.

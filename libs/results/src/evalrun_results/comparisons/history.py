@@ -29,12 +29,17 @@ class Point:
     started: str
     """Time at which the run was requested."""
     signer: str = ""
-    """Id of the key that signed its summary; empty if nobody did."""
+    """Id of the key, or the identity, that signed its summary; empty if nobody did."""
 
     @property
     def condition(self) -> str:
         """The run's state and its signer."""
-        return f"{self.state}, signed by {self.signer[:8]}" if self.signer else self.state
+        return f"{self.state}, signed by {_shortened(self.signer)}" if self.signer else self.state
+
+
+def _shortened(signer: str) -> str:
+    """Return the beginning of a key's id, which is 64 digits; the name of an identity whole."""
+    return signer[:8] if re.fullmatch("[0-9a-f]{64}", signer) else signer
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,7 @@ class HistoryRun:
     summary: JsonObject
     run_info: JsonObject
     signer: str = ""
-    """Id of the key that signed its summary; empty if nobody did."""
+    """Id of the key, or the identity, that signed its summary; empty if nobody did."""
 
 
 def lineage_of(run_info: JsonObject) -> dict[str, object]:

@@ -46,7 +46,7 @@ class Entry:
     tokens_per_solved: float | None
     """Output tokens of all turns for each sample solved in any; None where tokens are unknown or nothing was solved."""
     attested: bool | None
-    """Whether every run of the entry is as a trusted key has signed it; None where nobody asked."""
+    """Whether every run of the entry is as a trusted signer has signed it; None where nobody asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def rank_runs(
 
     Args:
         runs: finished ones.
-        attested: places of the runs that are as a trusted key has signed them; None: not asked.
+        attested: places of the runs that are as a trusted signer has signed them; None: not asked.
         datasets: to rank them on; the others have no part in Holm's correction either. None: all.
     """
     names = sorted({name for run in runs for name in run.totals if datasets is None or name in datasets})

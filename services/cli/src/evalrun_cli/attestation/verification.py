@@ -17,7 +17,6 @@ from evalrun_attest.checks import (
     check_openings,
     check_problems,
     check_rows,
-    check_signer,
     differs,
     matches,
     open_bundle,
@@ -26,18 +25,24 @@ from evalrun_attest.checks import (
     unknown,
 )
 from evalrun_attest.commitments import Opening, parse_openings
-from evalrun_attest.keys import PublicKey
-from evalrun_attest.revocations import Revocation, parse_revocations
 from evalrun_attest.run_files import RUN_INFO, read_document
+from evalrun_attest.trust import check_signer
 from evalrun_cli.attestation.judging_again import JudgedAgain, judge_again
+from evalrun_cli.attestation.requirement import read_lines, read_trust
 from evalrun_cli.attestation.scratch import scratch_folder
+from evalrun_cli.attestation.trust_files import NOBODY, TrustFiles
 from evalrun_cli.local.options import LocalOptions
 from evalrun_cli.local.workspace import WORK_ORDER, order_in
 from evalrun_cli.printable_text import printable
 from evalrun_data.records import Problem
 from evalrun_runtime.exits import BadInputError, ExitCode
 
-_MARKS = {Outcome.MATCHES: "ok", Outcome.DIFFERS: "DIFFERS", Outcome.UNKNOWN: "not checked"}
+_MARKS = {
+    Outcome.MATCHES: "ok",
+    Outcome.DIFFERS: "DIFFERS",
+    Outcome.UNKNOWN: "not checked",
+    Outcome.NOTED: "note",
+}
 _CODES = {
     Outcome.MATCHES: ExitCode.SUCCEEDED,
     Outcome.DIFFERS: ExitCode.DIFFERS,
@@ -53,8 +58,7 @@ class VerifyOptions:
     sample: int | None
     """Answers to judge again; None: all."""
     seed: int
-    trusted: Sequence[Path] = ()
-    revocations: Path | None = None
+    trust: TrustFiles = NOBODY
     openings: Path | None = None
     as_json: bool = False
 
@@ -80,8 +84,7 @@ def verify(place: Path, asked: VerifyOptions, options: LocalOptions) -> ExitCode
     """
     if not place.exists():
         raise BadInputError(f"{place}: no such bundle or folder")
-    trusted = [PublicKey.read(path) for path in asked.trusted]
-    revocations = _revocations(asked.revocations)
+    trust = read_trust(asked.trust)
     openings = _openings(asked.openings)
     report = Report()
     with scratch_folder() as scratch:
@@ -92,7 +95,7 @@ def verify(place: Path, asked: VerifyOptions, options: LocalOptions) -> ExitCode
         except OSError as error:
             raise BadInputError(f"{error.filename}: {error.strerror}") from error
         if run is not None:
-            report.findings[:0] = check_signer(run.envelope, trusted, revocations)
+            report.findings[:0] = check_signer(run.envelope, trust)
         if run is not None and report.worst() is not Outcome.DIFFERS:
             _check_content(run, place, asked, openings, options, scratch, report)
     _show(place, asked, report)
@@ -176,19 +179,8 @@ def _environment(judge: Mapping[str, Any]) -> str:
     )
 
 
-def _revocations(path: Path | None) -> list[Revocation]:
-    return [] if path is None else parse_revocations(_lines(path), str(path))
-
-
 def _openings(path: Path | None) -> dict[tuple[str, str], Opening]:
-    return {} if path is None else parse_openings(_lines(path), str(path))
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{path}: cannot be read: {error}") from error
+    return {} if path is None else parse_openings(read_lines(path), str(path))
 
 
 _WORDS = {Outcome.MATCHES: "verified", Outcome.DIFFERS: "DIFFERS", Outcome.UNKNOWN: "cannot tell"}

@@ -1,11 +1,12 @@
 """The commands `attest` and `verify`."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from evalrun_cli.attestation.trust_files import TrustFiles
 from evalrun_cli.commands.group import evalrun, judged_here
+from evalrun_cli.commands.trust_options import with_trust
 from evalrun_cli.local.options import LocalOptions
 from evalrun_runtime.exits import ExitCode
 
@@ -19,9 +20,24 @@ Exit codes:
 @click.argument("run", metavar="RUN", type=_PLACE)
 @click.option(
     "--key",
-    required=True,
     type=_PLACE,
     help="PEM file of an Ed25519 key, as `openssl genpkey -algorithm ed25519 -out key.pem` makes it.",
+)
+@click.option(
+    "--sigstore",
+    is_flag=True,
+    help="Sign without a key, by the identity of this CI job. Publishes that identity in a public log for good.",
+)
+@click.option(
+    "--identity-token-file",
+    type=_PLACE,
+    help="With --sigstore: file with an OpenID Connect token for the audience sigstore, in place of the CI job's.",
+)
+@click.option("--interactive", is_flag=True, help="With --sigstore: sign in with a browser.")
+@click.option(
+    "--trust-config",
+    type=_PLACE,
+    help="With --sigstore: ClientTrustConfig of a private instance. Default: Sigstore's public one.",
 )
 @click.option("--output", type=_PLACE, help="The bundle, or with --revoke the file that gets another line.")
 @click.option(
@@ -31,7 +47,17 @@ Exit codes:
     "you keep: with it others can check later that these were the tests.",
 )
 @click.option("--revoke", "reason", metavar="REASON", help="Take the attestation of RUN, a folder or a bundle, back.")
-def attest(run: Path, key: Path, output: Path | None, without_tests: bool, reason: str | None) -> ExitCode:
+def attest(
+    run: Path,
+    key: Path | None,
+    sigstore: bool,
+    identity_token_file: Path | None,
+    interactive: bool,
+    trust_config: Path | None,
+    output: Path | None,
+    without_tests: bool,
+    reason: str | None,
+) -> ExitCode:
     """Sign the outputs of the run in folder RUN, so that anybody can check them.
 
     Writes attestation.json into RUN, and a bundle beside it: one file with the signed statement (every file by its
@@ -41,11 +67,13 @@ def attest(run: Path, key: Path, output: Path | None, without_tests: bool, reaso
     from evalrun_cli.attestation.requirement import check_extra
 
     check_extra()
+    from evalrun_cli.attestation.signers import SignerOptions
     from evalrun_cli.attestation.signing import attest_run, revoke_attestation
 
+    options = SignerOptions(key, sigstore, identity_token_file, interactive, trust_config)
     if reason is not None:
-        return revoke_attestation(run, key, reason, output)
-    return attest_run(run, key, output, hide_tests=without_tests)
+        return revoke_attestation(run, options, reason, output)
+    return attest_run(run, options, output, hide_tests=without_tests)
 
 
 @evalrun.command(epilog=_VERIFY_CODES)
@@ -59,8 +87,7 @@ def attest(run: Path, key: Path, output: Path | None, without_tests: bool, reaso
 )
 @click.option("--all", "every", is_flag=True, help="Judge every answer again.")
 @click.option("--seed", type=int, help="Draw the same answers as a run that printed this seed. Default: unpredictable.")
-@click.option("--trust", multiple=True, type=_PLACE, help="PEM file of a public key that you trust; may be repeated.")
-@click.option("--revocations", type=_PLACE, help="File of attestations that their signers took back.")
+@with_trust
 @click.option(
     "--openings", type=_PLACE, help="File that shows hidden tests: the one that attest --without-tests wrote."
 )
@@ -71,8 +98,7 @@ def verify(
     sample: int,
     every: bool,
     seed: int | None,
-    trust: Sequence[Path],
-    revocations: Path | None,
+    trust: TrustFiles,
     openings: Path | None,
     as_json: bool,
     options: LocalOptions,
@@ -92,5 +118,5 @@ def verify(
     from evalrun_cli.attestation.verification import verify as check
 
     chosen = secrets.randbelow(1 << 32) if seed is None else seed
-    asked = VerifyOptions(None if every else sample, chosen, trust, revocations, openings, as_json)
+    asked = VerifyOptions(None if every else sample, chosen, trust, openings, as_json)
     return check(place, asked, options)

@@ -1,11 +1,12 @@
 """The commands `compare`, `gate` and `report`."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from evalrun_cli.attestation.trust_files import TrustFiles
 from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, TO_FILE, evalrun, shown, shown_as
+from evalrun_cli.commands.trust_options import with_trust
 from evalrun_runtime.exits import ExitCode
 
 
@@ -68,18 +69,16 @@ def compare(
 @click.option(
     "--require-attested",
     is_flag=True,
-    help="Refuse a baseline that is not signed by a key of --trust, or that differs from what was signed.",
+    help="Refuse a baseline that is not signed by --trust or --identity, or that differs from what was signed.",
 )
-@click.option("--trust", multiple=True, type=EXISTING_FILE, help="PEM file of a public key that you trust.")
-@click.option("--revocations", type=EXISTING_FILE, help="File of attestations that their signers took back.")
+@with_trust
 @shown_as("text", "markdown", "json", "html", "junit")
 def gate(
     run: str,
     policy: Path,
     sample_size: bool,
     require_attested: bool,
-    trust: Sequence[Path],
-    revocations: Path | None,
+    trust: TrustFiles,
     view: str,
     output: Path | None,
 ) -> ExitCode:
@@ -99,7 +98,7 @@ def gate(
     if require_attested:
         from evalrun_cli.attestation.requirement import check_baselines
 
-        check_baselines(policy, trust, revocations)
+        check_baselines(policy, trust)
 
     return (gate_sample_sizes if sample_size else decide_gates)(run, policy, view=view, output=output)
 

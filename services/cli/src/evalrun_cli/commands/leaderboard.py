@@ -4,26 +4,21 @@ from pathlib import Path
 
 import click
 
-from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, evalrun, shown
+from evalrun_cli.attestation.trust_files import TrustFiles
+from evalrun_cli.commands.group import EXIT_CODES, evalrun, shown
+from evalrun_cli.commands.trust_options import with_trust
 from evalrun_runtime.exits import ExitCode
 
 
 @evalrun.command(epilog=EXIT_CODES)
 @click.argument("runs", metavar="RUN|DIR...", nargs=-1, required=True)
 @click.option("--suite", "datasets", multiple=True, metavar="NAME", help="Only this dataset; may be repeated.")
-@click.option(
-    "--trust",
-    multiple=True,
-    type=EXISTING_FILE,
-    help="PEM file of a public key that you trust: runs that are as it has signed them are marked attested.",
-)
-@click.option("--revocations", type=EXISTING_FILE, help="File of attestations that their signers took back.")
+@with_trust
 @shown
 def leaderboard(
     runs: tuple[str, ...],
     datasets: tuple[str, ...],
-    trust: tuple[Path, ...],
-    revocations: Path | None,
+    trust: TrustFiles,
     view: str,
     output: Path | None,
 ) -> ExitCode:
@@ -34,10 +29,11 @@ def leaderboard(
     differ only by their seed are one entry.
 
     A rank such as 2-4 says that the entry cannot be told apart from others: equal runs are ranked apart in at most 5 %
-    of leaderboards. Answers that were not judged make a score a range.
+    of leaderboards. Answers that were not judged make a score a range. Runs that are as a signer of --trust or
+    --identity has signed them are marked attested.
     """
     from evalrun_cli.comparisons.leaderboard_views import print_leaderboard
 
     if output is not None and output.suffix == ".html" and view == "text":
         view = "html"
-    return print_leaderboard(runs, datasets=datasets, trust=trust, revocations=revocations, view=view, output=output)
+    return print_leaderboard(runs, datasets=datasets, trust=trust, view=view, output=output)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from evalrun_cli.commands.group import EXIT_CODES, NAMESPACE, evalrun, shown
+from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, NAMESPACE, evalrun, shown
 from evalrun_registry.metrics import HEADLINE
 from evalrun_runtime.exits import ExitCode
 
@@ -14,12 +14,18 @@ from evalrun_runtime.exits import ExitCode
 @click.argument("places", metavar="NAME|URL...", nargs=-1, required=True)
 @click.option("--metric", default=HEADLINE.name, show_default=True, help="A metric of summary.json.")
 @click.option("--dataset", "datasets", multiple=True, help="Only this dataset; may be repeated. Default: all.")
+@click.option(
+    "--trust-config",
+    type=EXISTING_FILE,
+    help="ClientTrustConfig of a private instance of Sigstore, which says who an identity is that signed a run.",
+)
 @NAMESPACE
 @shown
 def history(
     places: tuple[str, ...],
     metric: str,
     datasets: Sequence[str],
+    trust_config: Path | None,
     namespace: str | None,
     view: str,
     output: Path | None,
@@ -45,7 +51,15 @@ def history(
         from evalrun_cli.cluster.schedules import output_place
 
         found = [output_place(place, namespace=namespace) if place in named else place for place in places]
-    return show_history(found, metric=metric, datasets=datasets, view=view, output=output, schedules=named)
+    return show_history(
+        found,
+        metric=metric,
+        datasets=datasets,
+        view=view,
+        output=output,
+        schedules=named,
+        trust_config=trust_config,
+    )
 
 
 @evalrun.group()

@@ -5,18 +5,23 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import fsspec
 from rich import box
 from rich.table import Table
 
-from evalrun_cli.attestation.requirement import signer_of
+from evalrun_cli.attestation.requirement import read_trust, signer_of
+from evalrun_cli.attestation.trust_files import TrustFiles
 from evalrun_cli.comparisons.history_page import history_page
 from evalrun_cli.comparisons.views import plain, terminal, write
 from evalrun_data.store_problems import named_read_errors
 from evalrun_results.comparisons.history import Curve, HistoryRun, Point, curves, lineage_of
 from evalrun_results.stored_run import StoredRun
 from evalrun_runtime.exits import BadInputError, ExitCode
+
+if TYPE_CHECKING:
+    from evalrun_attest.trust import Trust
 
 PLOT_COLUMNS = 40
 MAX_RUNS = 5000
@@ -30,6 +35,7 @@ def history(
     view: str,
     output: Path | None,
     schedules: Sequence[str] = (),
+    trust_config: Path | None = None,
 ) -> ExitCode:
     """Show the curves of the runs in some directories or URLs, each of a run or of many runs.
 
@@ -40,11 +46,13 @@ def history(
         view: a key of `VIEWS`.
         output: a file; None: the terminal.
         schedules: if there are any, only the runs of these count.
+        trust_config: of a private instance of Sigstore, which says who an identity is; None: the public one.
 
     Raises:
         BadInputError: nothing is there, or no run says its step.
     """
-    runs = [run for place in places for run in runs_below(place)]
+    trust = None if trust_config is None else read_trust(TrustFiles(trust_config=trust_config))
+    runs = [run for place in places for run in runs_below(place, trust)]
     if schedules:  # several schedules may write to one URL
         runs = [run for run in runs if lineage_of(run.run_info).get("schedule") in schedules]
     found, stepless = curves(runs, metric, datasets)
@@ -60,16 +68,17 @@ def is_name(place: str) -> bool:
     return re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", place) is not None and not Path(place).exists()
 
 
-def runs_below(place: str) -> list[HistoryRun]:
+def runs_below(place: str, trust: "Trust | None" = None) -> list[HistoryRun]:
     """Return the run whose outputs are in a directory, else the runs in its subdirectories.
 
     Args:
         place: a directory or fsspec URL.
+        trust: says who an identity is that signed; None: Sigstore's public instance does.
 
     Raises:
         BadInputError: there is none.
     """
-    return [_opened(each) for each in places_below(place)]
+    return [_opened(each, trust) for each in places_below(place)]
 
 
 def places_below(place: str) -> list[str]:
@@ -84,9 +93,9 @@ def places_below(place: str) -> list[str]:
     return found
 
 
-def _opened(place: str) -> HistoryRun:
+def _opened(place: str, trust: "Trust | None") -> HistoryRun:
     run = StoredRun.open(place)
-    return HistoryRun(place, run.summary, run.run_info, signer_of(place))
+    return HistoryRun(place, run.summary, run.run_info, signer_of(place, trust))
 
 
 def _is_run(place: str) -> bool:

@@ -9,6 +9,7 @@ from rich import box
 from rich.table import Table as TerminalTable
 
 from evalrun_cli.attestation.requirement import read_trust, why_not_attested
+from evalrun_cli.attestation.trust_files import NOBODY, TrustFiles
 from evalrun_cli.comparisons.history import places_below
 from evalrun_cli.comparisons.views import cell, plain, run_facts, terminal, write
 from evalrun_results.comparisons.leaderboard import ERROR, Entry, Leaderboard, Table, rank_runs
@@ -25,8 +26,7 @@ def print_leaderboard(
     places: Sequence[str],
     *,
     datasets: Sequence[str] = (),
-    trust: Sequence[Path] = (),
-    revocations: Path | None = None,
+    trust: TrustFiles = NOBODY,
     view: str,
     output: Path | None,
 ) -> ExitCode:
@@ -35,30 +35,30 @@ def print_leaderboard(
     Args:
         places: of runs, or of directories of runs.
         datasets: to rank them on; none: all.
-        trust, revocations: which signatures count.
+        trust: which signatures count.
         view: a key of `VIEWS`.
         output: file to write; None: print.
 
     Raises:
         BadInputError: a place holds no finished run, no run can be ranked or has a dataset, or a file cannot be used.
     """
-    if revocations is not None and not trust:
-        raise BadInputError("--revocations: says nothing without the keys that you trust: add --trust FILE")
+    if trust.revocations is not None and not trust.names_anybody:
+        raise BadInputError("--revocations: says nothing without those that you trust: add --trust FILE or --identity")
     runs = list(dict.fromkeys(run for each in places for run in places_below(each)))
     facts = [run_facts(each) for each in runs]
     known = sorted({name for each in facts for name in each.totals})
     if unknown := sorted(set(datasets) - set(known)):
         raise BadInputError(f"--suite {unknown[0]}: no run has it: the runs have {', '.join(known)}")
-    found = rank_runs(facts, _attested(runs, trust, revocations) if trust else None, datasets or None)
+    found = rank_runs(facts, _attested(runs, trust) if trust.names_anybody else None, datasets or None)
     if not found.tables:
         raise BadInputError("; ".join(found.not_ranked) or f"{', '.join(places)}: the runs have no results")
     write(VIEWS[view](found), output)
     return ExitCode.SUCCEEDED
 
 
-def _attested(places: Sequence[str], trust: Sequence[Path], revocations: Path | None) -> set[str]:
-    keys, revoked = read_trust(trust, revocations)
-    return {each for each in places if not why_not_attested(each, keys, revoked)}
+def _attested(places: Sequence[str], files: TrustFiles) -> set[str]:
+    trust = read_trust(files)
+    return {each for each in places if not why_not_attested(each, trust)}
 
 
 def title(found: Table) -> str:
@@ -78,7 +78,7 @@ def notes(found: Leaderboard) -> list[str]:
         f"{found.tests:,} pairs, equal runs are ranked apart in at most {100 * ERROR:.0f} % of leaderboards"
     )
     entries = [entry for each in found.tables for entry in each.entries]
-    signed = "Attested: a key that you trust has signed the results, and they are as they were signed"
+    signed = "Attested: a signer that you trust has signed the results, and they are as they were signed"
     notes_of_signatures = [signed] if any(each.attested for each in entries) else []
     return [read, *notes_of_signatures, *(f"Not ranked: {each}" for each in found.not_ranked)]
 
