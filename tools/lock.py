@@ -18,14 +18,16 @@ ROOT = Path(__file__).resolve().parent.parent
 ALONE = {
     "dev": ("axe-playwright-python",),
     "graders": ("verl",),
-    "trainers": ("openrlhf", "trl"),
+    "trainers": ("openrlhf", "transferqueue", "trl"),
     "every-eval-ever": ("every-eval-ever",),
+    "nemo-gym": ("nemo-gym",),
 }
 """Packages locked without what they ask for: verl's scorers import neither torch nor Ray, and of what the trainers ask
 for the one part needs a GPU's compiler; the other is that of `tools/gen_cpu.py`. The validator of Every Eval Ever takes
-what it imports from `dev`. Of axe's package the script alone is wanted, without Playwright."""
-OF_TESTS = ("evalplus", "every-eval-ever", "mlflow", "openenv", "openreward", "trainers", "verifiers")
-OLDEST_PYTHON = {"every-eval-ever": "3.12"}
+what it imports from `dev`, NeMo Gym from `trainers` and what is beneath. Of axe's package the script alone is wanted,
+without Playwright."""
+OF_TESTS = ("evalplus", "every-eval-ever", "mlflow", "nemo-gym", "openenv", "openreward", "trainers", "verifiers")
+OLDEST_PYTHON = {"every-eval-ever": "3.12", "nemo-gym": "3.12"}
 
 
 def wanted() -> dict[str, list[str]]:

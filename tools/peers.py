@@ -1,14 +1,16 @@
 """The published packages that ours are compared with, or that call or serve ours.
 
-EvalPlus, LiveCodeBench, Inspect; TRL, OpenRLHF, OpenEnv, OpenReward, verifiers; MLflow, Every Eval Ever.
+EvalPlus, LiveCodeBench, Inspect; TRL, OpenRLHF, slime, ROLL, NeMo Gym, OpenEnv, OpenReward, verifiers; MLflow, Every
+Eval Ever.
 
   python tools/peers.py             install what is missing, then run the tests that compare
   python tools/peers.py install     only install, and print the variables that those tests read
 
 They allow no common set of versions, so each has an environment of its own (EvalPlus 0.6 GB, Inspect 0.3 GB, MLflow
-0.6 GB, verifiers 0.3 GB) in `$EVALRUN_CACHE/peers` (default ~/.cache/evalrun), made once per lock. LiveCodeBench is
-in no package index: it is fetched by git, at a fixed commit. The environment of TRL and OpenRLHF has these alone (1 MB)
-and takes torch and the rest from that of `make setup-gen-cpu`; where that is not installed, their test skips.
+0.6 GB, verifiers 0.3 GB) in `$EVALRUN_CACHE/peers` (default ~/.cache/evalrun), made once per lock. LiveCodeBench, slime
+and ROLL are in no package index: they are fetched by git, at fixed commits. The environment of the trainers (TRL,
+OpenRLHF, and what slime, ROLL and NeMo Gym import) holds these alone and takes torch and the rest from that of
+`make setup-gen-cpu`; where that is not installed, their tests skip.
 """
 
 import hashlib
@@ -23,8 +25,15 @@ from pathlib import Path
 from gen_cpu import interpreter as of_gen_cpu
 
 ROOT = Path(__file__).resolve().parent.parent
-LIVECODEBENCH = "https://github.com/LiveCodeBench/LiveCodeBench"
-LIVECODEBENCH_COMMIT = "28fef95ea8c9f7a547c8329f2cd3d32b92c1fa24"
+CHECKOUTS = {
+    "EVALRUN_TEST_LIVECODEBENCH": (
+        "https://github.com/LiveCodeBench/LiveCodeBench",
+        "28fef95ea8c9f7a547c8329f2cd3d32b92c1fa24",
+    ),
+    "EVALRUN_TEST_ROLL": ("https://github.com/alibaba/ROLL", "7f9d4d3873a87679c8d070085a4bd3bdeea7e589"),  # v0.3.0
+    "EVALRUN_TEST_SLIME": ("https://github.com/THUDM/slime", "a6272da0d4f3d0a08520c99a2f3b4f6c887960dc"),  # v0.3.1
+}
+"""A repository and a commit of it."""
 LOCKED = {
     "EVALRUN_TEST_EVALPLUS": "evalplus",
     "EVALRUN_TEST_INSPECT": "inspect",
@@ -33,8 +42,12 @@ LOCKED = {
     "EVALRUN_TEST_OPENREWARD": "openreward",
     "EVALRUN_TEST_VERIFIERS": "verifiers",
 }
-EVERY_EVAL_EVER = "EVALRUN_TEST_EVERY_EVAL_EVER"
-CHECKOUT, TRAINERS = "EVALRUN_TEST_LIVECODEBENCH", "EVALRUN_TEST_TRAINERS_PYTHON"
+DIRECTORIES = {
+    "EVALRUN_TEST_EVERY_EVAL_EVER": "every-eval-ever",
+    "EVALRUN_TEST_NEMO_GYM": "nemo-gym",
+}
+"""Locks of packages without compiled parts. Some ask for Python 3.12; what is used of them runs on 3.11."""
+TRAINERS = "EVALRUN_TEST_TRAINERS_PYTHON"
 TESTS = (
     "tests/unit/function_tests/test_evalplus_package.py",
     "tests/unit/data/test_inspect_logs.py",
@@ -42,6 +55,7 @@ TESTS = (
     "tests/integration/cli/test_inspect_export.py",
     "tests/integration/cli/test_livecodebench_checker.py",
     "tests/integration/reward/test_odd_rows.py",
+    "tests/integration/reward/test_published_gym_slime_roll.py",
     "tests/integration/reward/test_published_openenv.py",
     "tests/integration/reward/test_published_openreward.py",
     "tests/integration/reward/test_published_trainers.py",
@@ -90,10 +104,10 @@ def interpreter(name: str, beneath: Path | None = None) -> Path:
     return python
 
 
-def every_eval_ever() -> Path:
-    """Return a directory with the package, for PYTHONPATH. It asks for Python 3.12, and its validator runs on 3.11."""
-    lock = ROOT / "requirements" / "every-eval-ever.txt"
-    target = directory("every-eval-ever", lock.read_bytes())
+def package(name: str) -> Path:
+    """Return a directory with a lock's package, for PYTHONPATH."""
+    lock = ROOT / "requirements" / f"{name}.txt"
+    target = directory(name, lock.read_bytes())
     with made_once(target) as is_missing:
         if is_missing:
             command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
@@ -102,20 +116,21 @@ def every_eval_ever() -> Path:
     return target
 
 
-def checkout() -> Path:
-    """Return a checkout of LiveCodeBench, fetched unless it is there."""
-    target = directory("livecodebench", LIVECODEBENCH_COMMIT.encode())
+def checkout(repository: str, commit: str) -> Path:
+    """Return a checkout of a repository, fetched unless it is there."""
+    name = repository.rpartition("/")[2]
+    target = directory(name.lower(), commit.encode())
     with made_once(target) as is_missing:
         if is_missing:
             git = ["git", "-C", str(target)]
             subprocess.run(["git", "init", "--quiet", str(target)], check=True)
-            fetched = subprocess.run([*git, "fetch", "--quiet", "--depth", "1", LIVECODEBENCH, LIVECODEBENCH_COMMIT])
+            fetched = subprocess.run([*git, "fetch", "--quiet", "--depth", "1", repository, commit])
             if fetched.returncode:
                 raise SystemExit(
-                    f"LiveCodeBench cannot be fetched. Where {LIVECODEBENCH} is out of reach, name another copy of it: "
-                    f"git config --global url.COPY.insteadOf {LIVECODEBENCH}"
+                    f"{name} cannot be fetched. Where {repository} is out of reach, name another copy of it: "
+                    f"git config --global url.COPY.insteadOf {repository}"
                 )
-            subprocess.run([*git, "checkout", "--quiet", LIVECODEBENCH_COMMIT], check=True)
+            subprocess.run([*git, "checkout", "--quiet", commit], check=True)
     return target
 
 
@@ -124,7 +139,8 @@ def variables() -> dict[str, str]:
     found = {variable: str(interpreter(name)) for variable, name in LOCKED.items()}
     if (python := of_gen_cpu()) is not None:
         found[TRAINERS] = str(interpreter("trainers", beneath=python))
-    return found | {CHECKOUT: str(checkout()), EVERY_EVAL_EVER: str(every_eval_ever())}
+    found |= {variable: str(package(name)) for variable, name in DIRECTORIES.items()}
+    return found | {variable: str(checkout(*where)) for variable, where in CHECKOUTS.items()}
 
 
 def main(arguments: list[str]) -> int:

@@ -11,11 +11,11 @@ def test_each_test_that_compares_reads_a_variable_that_is_set() -> None:
         for test in peers.TESTS
         for variable in re.findall(r'environ\.get\("(EVALRUN_TEST_\w+)"\)', (peers.ROOT / test).read_text())
     }
-    assert found == {*peers.LOCKED, peers.CHECKOUT, peers.EVERY_EVAL_EVER, peers.TRAINERS}
+    assert found == {*peers.LOCKED, *peers.CHECKOUTS, *peers.DIRECTORIES, peers.TRAINERS}
 
 
 def test_each_environment_has_its_lock() -> None:
-    for name in (*peers.LOCKED.values(), "every-eval-ever"):
+    for name in (*peers.LOCKED.values(), *peers.DIRECTORIES.values()):
         lock = (peers.ROOT / "requirements" / f"{name}.txt").read_text()
         assert lock.count("--hash=sha256:") > lock.count("==") > 0, name
 
