@@ -456,13 +456,17 @@ def test_sessions_live_in_the_redis_that_is_named(chart: Chart) -> None:
 def test_shares_reach_judge_and_rewards_and_callers_the_rewards_alone(chart: Chart) -> None:
     objects = chart.render(
         {
-            "sharedJudge": {"enabled": True, "shares": {"grpo-7b": 3, "eval/nightly": 0.5}},
+            "sharedJudge": {
+                "enabled": True,
+                "shares": {"grpo-7b": 3, "eval/nightly": 0.5},
+                "priorities": {"grpo-7b": "low"},
+            },
             "reward": {"enabled": True, "callers": {"secret": "trainers", "key": "lines"}},
         }
     )
     for name in ("evalrun-judge", "evalrun-reward"):
         arguments = named(objects, "Deployment", name)["spec"]["template"]["spec"]["containers"][0]["args"]
-        assert {"--share=grpo-7b=3", "--share=eval/nightly=0.5"} <= set(arguments)
+        assert {"--share=grpo-7b=3", "--share=eval/nightly=0.5", "--priority=grpo-7b=low"} <= set(arguments)
     pod = named(objects, "Deployment", "evalrun-reward")["spec"]["template"]["spec"]
     assert {"name": "EVALRUN_REWARD_CALLERS_FILE", "value": "/etc/evalrun/identity/callers"} in pod["containers"][0][
         "env"

@@ -167,6 +167,26 @@ async def test_a_run_holds_the_share_of_the_judge_that_is_declared() -> None:
     assert first["heavy"] / 72 == pytest.approx(0.75, abs=0.075)
 
 
+async def test_a_run_of_a_higher_priority_overtakes_a_storm_that_came_first() -> None:
+    order: list[str] = []
+    has_begun = asyncio.Event()
+
+    def script(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict:
+        order.append(request.run)
+        has_begun.set()
+        return judge_pb2.Verdict(judged=True, accepted=True, pass_ratio=1.0)
+
+    async with served(FakeJudge(script, delay=0.02), in_flight=4, priority=["nightly=high"]) as it:
+        storm = asyncio.create_task(post(it.address, "/v1/rewards", batch(*[ECHO] * 120, run="storm")))
+        await has_begun.wait()
+        await post(it.address, "/v1/rewards", batch(*[ECHO] * 40, run="nightly"))
+        await storm
+        assert it.value("evalrun_reward_run_samples_total", run="nightly", outcome="judged") == 40
+    meanwhile = order[order.index("nightly") : 160 - order[::-1].index("nightly")]
+    assert meanwhile.count("storm") < 20  # equal shares would give it 40
+    assert order[-1] == "storm"
+
+
 async def test_one_timeout_is_enough_where_the_reward_is_sparse() -> None:
     timeouts: list[int] = []
 

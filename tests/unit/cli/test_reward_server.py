@@ -42,6 +42,6 @@ def test_add_default_store_without_a_writable_directory_says_what_to_name(tmp_pa
 
 
 def test_a_judge_that_is_started_here_shares_its_slots_as_the_service_does() -> None:
-    arguments = ["--problems", "p.jsonl", "--share", "a=3", "--port", "1", "--share=b=2"]
-    assert share_flags(arguments) == ["--share", "a=3", "--share", "b=2"]
+    arguments = ["--problems", "p.jsonl", "--share", "a=3", "--priority=a=low", "--port", "1", "--share=b=2"]
+    assert share_flags(arguments) == ["--share", "a=3", "--share", "b=2", "--priority", "a=low"]
     assert share_flags(["--problems", "p.jsonl"]) == []

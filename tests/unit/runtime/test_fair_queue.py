@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from evalrun_runtime.declared_shares import DeclaredShares
+from evalrun_runtime.declared_shares import FLOOR, DeclaredShares, Priority
 from evalrun_runtime.fair_queue import FairQueue
 
 
@@ -97,16 +97,22 @@ def test_who_is_gone_is_passed_over_and_a_run_of_them_forgotten() -> None:
     assert queue.first() is None
 
 
-def simulated_shares(slots: int, weights: dict[str, float], costs: dict[str, float]) -> dict[str, float]:
+def simulated_shares(
+    slots: int,
+    weights: dict[str, float],
+    costs: dict[str, float],
+    priorities: dict[str, Priority] | None = None,
+    end: float = 20.0,
+) -> dict[str, float]:
     """Return the share of slot-seconds of each run, which always has more programs of its cost, in seconds."""
     now = [0.0]
-    queue: FairQueue[str] = FairQueue(shares=DeclaredShares(weights, lambda: now[0]))
+    queue: FairQueue[str] = FairQueue(shares=DeclaredShares(weights, lambda: now[0], priorities or {}))
     spent = dict.fromkeys(costs, 0.0)
     running: list[tuple[float, str]] = []
     for run in costs:
         for _ in range(20_000):
             queue.push(run, run)
-    while now[0] < 20.0:
+    while now[0] < end:
         while len(running) < slots:
             waiting = queue.first()
             assert waiting is not None
@@ -130,6 +136,24 @@ def test_runs_hold_slots_in_proportion_to_their_weights(slots: int, costs: dict[
 def test_three_runs_share_two_slots_by_weight() -> None:
     shares = simulated_shares(2, {"a": 5.0, "b": 3.0, "c": 2.0}, {"a": 0.1, "b": 0.04, "c": 0.2})
     assert shares == pytest.approx({"a": 0.5, "b": 0.3, "c": 0.2}, rel=0.07)
+
+
+@pytest.mark.parametrize("slots", [1, 4])
+@pytest.mark.parametrize(
+    "costs", [{"storm": 0.2, "evaluation": 0.2}, {"storm": 0.2, "evaluation": 1.0}, {"storm": 1.0, "evaluation": 0.2}]
+)
+@pytest.mark.parametrize("first", ["storm", "evaluation"])
+def test_fair_queue_higher_priority_takes_all_but_the_floor(slots: int, costs: dict[str, float], first: str) -> None:
+    shares = simulated_shares(slots, {"storm": 9.0}, costs, {first: Priority.HIGH}, end=100.0)
+    assert shares[first] == pytest.approx(1 - FLOOR, rel=0.03)
+
+
+def test_fair_queue_low_priority_gets_its_floor_in_a_storm_of_many_runs() -> None:
+    """Whatever waits before it: a slot-second of what it lacks is carried on, and decides against any of them."""
+    costs = {"low": 0.2, **{f"high{number}": 0.2 for number in range(8)}}
+    priorities = {run: Priority.HIGH if run != "low" else Priority.LOW for run in costs}
+    shares = simulated_shares(2, {}, costs, priorities, end=200.0)
+    assert shares["low"] == pytest.approx(FLOOR, rel=0.1)
 
 
 def test_a_run_that_waits_alone_takes_all_and_is_owed_nothing_for_it() -> None:

@@ -2,14 +2,41 @@
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 
+FLOOR = 0.05
+"""Part of the slots that the runs of a lower priority keep while those of a higher one wait: nobody starves."""
 MAX_CARRY: float = 1.0
 """Slot-seconds. So a run never holds more than a slot beyond its share in return for what it lacked before."""
 
 
+class Priority(IntEnum):
+    """Who goes first; the runs of one priority divide slots by their weights."""
+
+    LOW = -1
+    NORMAL = 0
+    HIGH = 1
+
+
+def divide_slots(
+    waiting: Collection[str], weights: Mapping[str, float], priorities: Mapping[str, Priority]
+) -> dict[str, float]:
+    """Return the part of the slots of each run that waits; they add up to 1.
+
+    Each priority below the highest one that waits keeps FLOOR, and the highest has the rest.
+    """
+    by_run = {run: (priorities.get(run, Priority.NORMAL), weights.get(run, 1.0)) for run in waiting}
+    totals: dict[Priority, float] = {}
+    for priority, weight in by_run.values():
+        totals[priority] = totals.get(priority, 0.0) + weight
+    highest, lower = max(totals, default=Priority.NORMAL), len(totals) - 1
+    parts = {priority: 1 - lower * FLOOR if priority == highest else FLOOR for priority in totals}
+    return {run: parts[priority] * weight / totals[priority] for run, (priority, weight) in by_run.items()}
+
+
 @dataclass
 class DeclaredShares:
-    """Divides slots among runs in proportion to their weights.
+    """Divides slots among runs by their priorities and, within one, in proportion to their weights.
 
     At any time a run holds its share to one slot. What that lacks is carried on in slot-seconds, so that shares hold
     over time too where there are few slots, and whatever the runs' programs cost.
@@ -19,6 +46,8 @@ class DeclaredShares:
     """Of runs whose weight is not 1."""
     clock: Callable[[], float]
     """Seconds, monotonic."""
+    priorities: Mapping[str, Priority] = field(default_factory=dict)
+    """Of runs whose priority is not NORMAL."""
     _carried: dict[str, float] = field(default_factory=dict)
     _seen: float = 0.0
 
@@ -45,6 +74,4 @@ class DeclaredShares:
 
     def _shares(self, waiting: Collection[str], held: Mapping[str, int], free: int) -> dict[str, float]:
         slots = free + sum(held.get(run, 0) for run in waiting)
-        weights = {run: self.weights.get(run, 1.0) for run in waiting}
-        total = sum(weights.values())
-        return {run: slots * weight / total for run, weight in weights.items()}
+        return {run: slots * part for run, part in divide_slots(waiting, self.weights, self.priorities).items()}

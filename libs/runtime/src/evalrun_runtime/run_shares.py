@@ -1,4 +1,4 @@
-"""Shares of the slots that settings declare for runs, as `RUN=WEIGHT`. Pure."""
+"""Shares of the slots and priorities that settings declare for runs, as `RUN=WEIGHT` and `RUN=high`. Pure."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -6,12 +6,17 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from evalrun_runtime.declared_shares import DeclaredShares
+from evalrun_runtime.declared_shares import DeclaredShares, Priority
 from evalrun_runtime.settings import CommaSeparated
 
 
 def _checked(texts: list[str]) -> list[str]:
     shares_of(texts)
+    return texts
+
+
+def _checked_priorities(texts: list[str]) -> list[str]:
+    priorities_of(texts)
     return texts
 
 
@@ -22,6 +27,16 @@ RunShares = Annotated[
         default_factory=list,
         description="RUN=WEIGHT: while several runs wait, this one holds slots in proportion to its weight, e.g. "
         "grpo-7b=3. Runs that are not named have weight 1. May be repeated.",
+    ),
+]
+
+RunPriorities = Annotated[
+    CommaSeparated[str],
+    AfterValidator(_checked_priorities),
+    Field(
+        default_factory=list,
+        description="RUN=high or RUN=low: free slots go to the waiting runs of the highest priority first; each lower "
+        "one keeps a twentieth of the slots. Runs that are not named are normal. May be repeated.",
     ),
 ]
 
@@ -43,6 +58,24 @@ def shares_of(texts: Iterable[str]) -> dict[str, float]:
     return shares
 
 
-def declared_shares(texts: Sequence[str], clock: Callable[[], float]) -> DeclaredShares | None:
-    """Return the shares that settings declare; None if they declare none."""
-    return DeclaredShares(shares_of(texts), clock) if texts else None
+def priorities_of(texts: Iterable[str]) -> dict[str, Priority]:
+    """Return the priorities by run. Raises ValueError for a text that is none, or a run named twice."""
+    names = {priority.name.lower(): priority for priority in Priority}
+    priorities: dict[str, Priority] = {}
+    for text in texts:
+        run, _, name = text.rpartition("=")
+        if not run or name not in names:
+            raise ValueError(f"{text!r}: write RUN=high, RUN=normal or RUN=low, e.g. nightly=high")
+        if run in priorities:
+            raise ValueError(f"{text!r}: {run} has a priority already: name it once")
+        priorities[run] = names[name]
+    return priorities
+
+
+def declared_shares(
+    shares: Sequence[str], priorities: Sequence[str], clock: Callable[[], float]
+) -> DeclaredShares | None:
+    """Return what settings declare; None if they declare neither."""
+    if not shares and not priorities:
+        return None
+    return DeclaredShares(shares_of(shares), clock, priorities_of(priorities))

@@ -200,5 +200,5 @@ def build_pool(settings: JudgeSettings, sources: SandboxSources, metrics: JudgeM
         sleep=asyncio.sleep,
         randomness=random.Random(),  # noqa: S311 - spreads load, guards nothing
         metrics=metrics,
-        shares=declared_shares(settings.share, time.monotonic),
+        shares=declared_shares(settings.share, settings.priority, time.monotonic),
     )

@@ -9,7 +9,7 @@ from pydantic_settings import SettingsConfigDict
 from evalrun_executor.api import Level
 from evalrun_judge.pool.discovery import host_and_port, service_of
 from evalrun_runtime.late_arguments import ON_STDIN
-from evalrun_runtime.run_shares import RunShares
+from evalrun_runtime.run_shares import RunPriorities, RunShares
 from evalrun_runtime.settings import ServiceSettings
 
 
@@ -46,6 +46,7 @@ class JudgeSettings(ServiceSettings):
         "shown and checked by. Default: plain text.",
     )
     share: RunShares
+    priority: RunPriorities
     queue_limit: int = Field(
         1024, ge=1, description="Maximum requests that wait for a slot; more get RESOURCE_EXHAUSTED."
     )

@@ -96,10 +96,10 @@ class RewardService:
         self._admission = Admission(
             lambda: settings.queue_limit, time.monotonic, max_bytes=settings.queue_mib * 1024 * 1024
         )
-        shares = declared_shares(settings.share, time.monotonic)
+        shares = declared_shares(settings.share, settings.priority, time.monotonic)
         places = FairSlots(settings.in_flight, shares)
-        weighted = {} if shares is None else shares.weights
-        metrics.declare(lambda run: run in weighted or (self._callers is not None and run in self._callers.runs))
+        named = set[str]() if shares is None else {*shares.weights, *shares.priorities}
+        metrics.declare(lambda run: run in named or (self._callers is not None and run in self._callers.runs))
         metrics.watch(lambda: places.waiting, lambda: places.taken)
         self._calls = JudgeCalls(
             judge,

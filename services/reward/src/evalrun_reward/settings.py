@@ -9,7 +9,7 @@ from pydantic_settings import SettingsConfigDict
 from evalrun_api.api_model import Choice
 from evalrun_registry.comparators import COMPUTED
 from evalrun_registry.limits import CONTEST_LIMITS, DEFAULT_LIMITS
-from evalrun_runtime.run_shares import RunShares
+from evalrun_runtime.run_shares import RunPriorities, RunShares
 from evalrun_runtime.settings import CommaSeparated, ServiceSettings
 
 
@@ -64,6 +64,7 @@ class RewardSettings(ServiceSettings):
         "run, whatever its requests say. Beside it the service's own token, if there is one, may name any other run.",
     )
     share: RunShares
+    priority: RunPriorities
     in_flight: int = Field(
         256, ge=1, le=65536, description="Maximum samples at the judge at once, shared fairly between runs."
     )

@@ -23,7 +23,7 @@ STOP_SECONDS = 20.0
 LIVE_FLAG = "--live-sandbox"
 LIVE_VARIABLE = "EVALRUN_REWARD_LIVE_SANDBOX"
 OWN_SANDBOX = "own"
-SHARE_FLAG = "--share"
+SHARE_FLAGS = ("--share", "--priority")
 MAX_INTERPRETERS = 1000
 """Open at once in the sandbox that is started here; an idle one takes some 3 MiB."""
 STORE_NAME = f"sessions-{SCHEMA_VERSION}.sqlite3"
@@ -65,9 +65,8 @@ def take_own_sandbox(arguments: Sequence[str], environment: Mapping[str, str]) -
 
 
 def share_flags(arguments: Sequence[str]) -> list[str]:
-    """Return the flags `--share` among the arguments: the judge shares its slots as the service does."""
-    _, shares = split_flag(arguments, SHARE_FLAG)
-    return [part for share in shares for part in (SHARE_FLAG, share)]
+    """Return the flags of shares and priorities among the arguments: the judge shares its slots as the service does."""
+    return [part for flag in SHARE_FLAGS for share in split_flag(arguments, flag)[1] for part in (flag, share)]
 
 
 def split_flag(arguments: Sequence[str], flag: str) -> tuple[list[str], list[str]]:
