@@ -162,8 +162,9 @@ def test_part_times_of_a_run_whose_answers_were_stored_have_no_load() -> None:
 
 
 def test_doctor_names_what_is_missing() -> None:
-    assert kernel_finding("6.18.44-fc").lacks == ""
-    assert "5.13" in kernel_finding("5.4.0-generic").lacks
+    assert kernel_finding("Linux", "6.18.44-fc").lacks == ""
+    assert "5.13" in kernel_finding("Linux", "5.4.0-generic").lacks
+    assert "macOS" in kernel_finding("Darwin", "24.6.0").lacks
     assert containment_finding("no program can run").lacks == "no program can run"
     assert containment_finding(ContainmentReport("full", ())).lacks == ""
     assert "--endpoint" in gpu_findings([])[0].lacks

@@ -13,7 +13,8 @@ def usable_cpus(root: Path = Path("/")) -> int:
     Args:
         root: where /proc and /sys are.
     """
-    bound = len(os.sched_getaffinity(0))
+    # Systems other than Linux have no affinity: there a service must come as far as saying that it runs on Linux only.
+    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([bound, *map(int, _read_quotas(root))]))
 
 

@@ -25,6 +25,7 @@ from evalrun_executor.containment import (
 from evalrun_executor.cpus import usable_cpus
 from evalrun_executor.errors import Busy, ExecutorLost, RequestRefused, Unusable
 from evalrun_executor.harness import CALL_HARNESS, Harness
+from evalrun_executor.host_system import explain_unfit_system
 from evalrun_executor.interpreter import choose_identity, find_interpreter
 from evalrun_executor.machine import Machine
 from evalrun_executor.oom_kills import OomKills
@@ -157,10 +158,9 @@ class Executor:
         Raises:
             Unusable: the level is below `required`, or no program can run at all.
         """
-        if not hasattr(os, "pidfd_open") or not hasattr(os, "memfd_create"):
-            raise Unusable(
-                "programs can be contained on Linux 5.13 or newer only: judge through a SandboxFusion endpoint"
-            )
+        host = os.uname()
+        if reason := explain_unfit_system(host.sysname, host.release):
+            raise Unusable(reason)
         plan = self._plan
         identity = choose_identity()
         interpreter = await find_interpreter(plan.python, identity)

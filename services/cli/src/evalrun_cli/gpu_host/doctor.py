@@ -16,6 +16,7 @@ from evalrun_cli.gpu_host.interpreter import Interpreter, find_interpreter, insp
 from evalrun_executor.containment import ContainmentReport
 from evalrun_executor.errors import Unusable
 from evalrun_executor.executor import Executor, ExecutorPlan
+from evalrun_executor.host_system import explain_unfit_system
 from evalrun_generator.gpu_host.session_directory import PLACE, PREFIX
 from evalrun_registry.languages import LANGUAGES
 from evalrun_runtime.exits import BadInputError
@@ -52,7 +53,7 @@ def examine(gpu_python: Path | None) -> list[Finding]:
     interpreter = _interpreter(gpu_python, gpus)
     return [
         Finding("Python", f"{platform.python_version()} ({sys.executable})"),
-        kernel_finding(platform.release()),
+        kernel_finding(platform.system(), platform.release()),
         containment_finding(containment),
         languages_finding(languages),
         *gpu_findings(gpus),
@@ -85,11 +86,13 @@ def _interpreter(given: Path | None, gpus: Sequence[Gpu]) -> Interpreter | str:
     return f"run `evalrun setup gpu{'' if gpus else ' --cpu'}`, or name one with --gpu-python"
 
 
-def kernel_finding(release: str) -> Finding:
+def kernel_finding(system: str, release: str) -> Finding:
     """Return the finding of the kernel. Pure."""
+    if reason := explain_unfit_system(system, release):
+        return Finding("kernel", f"{system} {release}", reason)
     numbers = tuple(int(part) for part in release.replace("-", ".").split(".")[:2] if part.isdecimal())
     lacks = "programs are contained on Linux 5.13 or newer: judge with --sandbox-fusion" if numbers < MIN_KERNEL else ""
-    return Finding("kernel", f"{platform.system()} {release}", lacks)
+    return Finding("kernel", f"{system} {release}", lacks)
 
 
 def containment_finding(report: ContainmentReport | str) -> Finding:

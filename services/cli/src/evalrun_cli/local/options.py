@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from evalrun_executor.host_system import explain_unfit_system
 from evalrun_runtime.exits import BadInputError
 
 
@@ -64,11 +65,12 @@ class LocalOptions:
         return [part for directory in self.packages for part in ("--package-dirs", str(directory.resolve()))]
 
     def check(self, spec: Mapping[str, Any]) -> None:
-        """Raise BadInputError for options that exclude each other.
+        """Raise BadInputError for options that exclude each other, or if this system can judge nothing.
 
         Args:
             spec: an EvalRun's, as JSON.
         """
+        check_system()
         for directory in self.packages:
             if not directory.is_dir():
                 raise BadInputError(f"--packages {directory}: no such directory: name what pip install --target made")
@@ -98,6 +100,13 @@ class LocalOptions:
             raise BadInputError(f"--sandbox-fusion {self.sandbox_fusion}: write http://HOST:PORT")
         if address.username is not None or address.password is not None:
             raise BadInputError("--sandbox-fusion: give its token by EVALRUN_JUDGE_SANDBOX_TOKEN, not in the address")
+
+
+def check_system() -> None:
+    """Raise BadInputError on a system where no program can be judged."""
+    host = os.uname()
+    if reason := explain_unfit_system(host.sysname, host.release):
+        raise BadInputError(reason)
 
 
 def check_tls(environment: Mapping[str, str]) -> None:

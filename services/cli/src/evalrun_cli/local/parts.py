@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from evalrun_cli.local.forked_process import Fork, can_fork, fork
-from evalrun_cli.local.options import LocalOptions
+from evalrun_cli.local.options import LocalOptions, check_system
 from evalrun_cli.local.processes import ServiceProcess
 from evalrun_runtime import late_arguments
 from evalrun_runtime.early_signals import end_on_signal
@@ -81,9 +81,14 @@ def launched_early(names: Iterable[str], sources: Iterable[str] = ()) -> Iterato
 
     They are forked, so that what they share is imported once; or executed, if this process has threads.
     None is launched if a source is missing: there, the user waits for an error and not for the parts.
+
+    Raises:
+        BadInputError: no program can be judged on this system.
     """
     missing = any(not Path(source).exists() for source in sources if "://" not in source)
     names = [] if missing else [*names]
+    if names:
+        check_system()
     forks = _forked(names)
     with asyncio.Runner() as runner:
         services = {name: part(name, Path()) for name in names}  # a run moves their logs into its directory
