@@ -1,4 +1,5 @@
-"""Writes `docs/reference/`, a page for each CRD with its fields, defaults, bounds and rules, and the table of metrics.
+"""Writes `docs/reference/`: a page for each CRD with its fields, defaults, bounds and rules, one of the services'
+settings and one of their HTTP APIs; and the table of metrics.
 
 Usage: `python tools/generate_reference.py [--check]`; with `--check` nothing is written and the exit code is 1 if a
 page is out of date.
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from generated_files import ROOT, write_or_check
+from reference_http import render_http
+from reference_settings import render_settings
 
 from evalrun_api.crd import crds
 from evalrun_registry.metrics import METRICS
@@ -71,6 +74,7 @@ def rendered() -> dict[Path, str]:
         Path(f"docs/reference/{crd['spec']['names']['singular']}.md"): page(headers[plural], crd)
         for plural, crd in crds().items()
     }
+    pages |= {Path("docs/reference/settings.md"): render_settings(), Path("docs/reference/http.md"): render_http()}
     return pages | {OUTPUTS_PAGE: with_metrics((ROOT / OUTPUTS_PAGE).read_text(encoding="utf-8"))}
 
 
@@ -165,4 +169,4 @@ def cell(text: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(write_or_check(rendered(), sys.argv[1:], "evalrun_api and evalrun_registry"))
+    sys.exit(write_or_check(rendered(), sys.argv[1:], "its source"))
