@@ -1,10 +1,12 @@
-"""What the services import at start, in a fresh interpreter: a run on one machine waits for all of them."""
+"""What services and commands import, in a fresh interpreter: a run on one machine waits for all of them."""
 
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from builders.results.stored_runs import verdicts_of, write_run
 
 NEVER = {"click", "kopf", "lightkube", "mlflow", "ray", "redis", "rich", "torch", "transformers", "vllm", "wandb"}
 NOT_AT_START = {
@@ -38,3 +40,25 @@ def test_every_name_can_be_imported() -> None:
     """A package that was renamed would be imported unnoticed. `NEVER` holds optional ones, which are not checked."""
     names = sorted(set().union(*NOT_AT_START.values()))
     subprocess.run([sys.executable, "-c", "import " + ", ".join(names)], check=True)
+
+
+NOT_FOR_A_COMMAND = {
+    "--help": {"asyncio", "evalrun_api", "evalrun_results", "importlib.metadata", "numpy", "pydantic", "rich", "yaml"},
+    "compare": {"aiohttp", "evalrun_aggregator", "evalrun_results.outputs.writer", "grpc", "lightkube"},
+    "show": {"aiohttp", "evalrun_aggregator", "evalrun_api.v1alpha1", "evalrun_results.outputs.writer", "grpc"},
+}
+"""By command: modules whose import would take longer than what it does."""
+
+
+@pytest.mark.parametrize("command", NOT_FOR_A_COMMAND)
+def test_command_imports_what_it_needs_alone(command: str, tmp_path: Path) -> None:
+    runs = [str(write_run(tmp_path / name, verdicts_of([True, False]), run=name)) for name in ("a", "b")]
+    arguments = {"--help": [], "compare": runs, "show": runs[:1]}[command]
+    code = (
+        "import json, sys\nfrom evalrun_cli.__main__ import main\ntry:\n    main(sys.argv[1:])\n"
+        "finally:\n    print(json.dumps([*sys.modules]), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, command, *arguments], capture_output=True, text=True, check=True)
+    imported = set(json.loads(done.stderr.splitlines()[-1]))
+    assert "evalrun_cli.__main__" in imported
+    assert imported & NOT_FOR_A_COMMAND[command] == set()

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from evalrun_cli.local.options import LocalOptions
-from evalrun_cli.local.start_settings import FILE_NAME, StartSettings, read_start_settings
+from evalrun_cli.local.start_settings import StartSettings, read_start_settings
+from evalrun_cli.local.workspace import START_SETTINGS
 from evalrun_runtime.exits import BadInputError
 
 
@@ -23,6 +24,6 @@ def test_a_directory_of_an_earlier_version_has_none(tmp_path: Path) -> None:
 
 
 def test_settings_that_cannot_be_read_are_named(tmp_path: Path) -> None:
-    (tmp_path / FILE_NAME).write_text("{")
-    with pytest.raises(BadInputError, match=f"{FILE_NAME}: cannot be used: .*: delete it"):
+    (tmp_path / START_SETTINGS).write_text("{")
+    with pytest.raises(BadInputError, match=f"{START_SETTINGS}: cannot be used: .*: delete it"):
         read_start_settings(tmp_path)

@@ -6,7 +6,7 @@ import pytest
 
 from evalrun_api import names
 from evalrun_data.sources import VOLUMES_DIRECTORY, check_inside_volume, read_rows
-from evalrun_results.outputs.writer import resolve_destination
+from evalrun_results.outputs.destination import resolve_destination
 from evalrun_results.stored_run import StoredRun
 from evalrun_runtime.exits import BadInputError
 

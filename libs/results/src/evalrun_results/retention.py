@@ -17,7 +17,7 @@ import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
 from evalrun_data.store_problems import named_read_errors
-from evalrun_results.outputs.writer import REPORT, SUMMARY, resolve_destination
+from evalrun_results.outputs.destination import REPORT, SUMMARY, resolve_destination
 from evalrun_results.report.document import render_report
 from evalrun_results.sample_index.stored_index import INDEX_DIRECTORY
 from evalrun_results.stored_run import StoredRun

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import quote
 
 import fsspec
@@ -12,12 +12,14 @@ from evalrun_data.sources import read_rows
 from evalrun_data.store_problems import named_read_errors
 from evalrun_results.metrics.accumulator import MetricsAccumulator
 from evalrun_results.metrics.problem_totals import DatasetTotals
-from evalrun_results.outputs.writer import SUMMARY, SUMMARY_SCHEMA_VERSION, resolve_destination
+from evalrun_results.outputs.destination import SUMMARY, SUMMARY_SCHEMA_VERSION, resolve_destination
 from evalrun_results.report.disagreements import DisagreementLog
-from evalrun_results.report.document import ReportContent
 from evalrun_results.samples import JsonObject, SampleResult
 from evalrun_results.stored_rows import TOTALS_COLUMNS, stored_result
 from evalrun_runtime.exits import BadInputError
+
+if TYPE_CHECKING:
+    from evalrun_results.report.document import ReportContent
 
 RESULT_FILES: Final = ("results.parquet", "results.jsonl")
 """The first that is there is read."""
@@ -84,8 +86,10 @@ class StoredRun:
         """Read the results and return the sums that comparisons need. Raises BadInputError like `results`."""
         return self._read(TOTALS_COLUMNS, DisagreementLog())
 
-    def report(self) -> ReportContent:
+    def report(self) -> "ReportContent":
         """Read the content of a report. Raises BadInputError like `results`."""
+        from evalrun_results.report.document import ReportContent  # the renderer: only a report needs it
+
         disagreements = DisagreementLog()
         totals = self._read((*TOTALS_COLUMNS, "disagreeing_comparators"), disagreements)
         return ReportContent(self.summary, self.run_info, totals, disagreements.datasets, self.qa_records())

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from evalrun_results.outputs.writer import resolve_destination
+from evalrun_results.outputs.destination import resolve_destination
 
 FOLDER: Final = ".evalrun-catalogue"
 LEVELS: Final = 3

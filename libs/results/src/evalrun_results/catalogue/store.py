@@ -24,7 +24,7 @@ from evalrun_data.sources import read_rows
 from evalrun_data.store_problems import named_read_errors
 from evalrun_results.catalogue.entry import RESULT_COLUMNS, RESULT_SCHEMA, RUN_SCHEMA, SCHEMA_VERSION, run_row
 from evalrun_results.catalogue.location import FOLDER
-from evalrun_results.outputs.writer import SUMMARY, resolve_destination
+from evalrun_results.outputs.destination import SUMMARY, resolve_destination
 from evalrun_runtime.exits import BadInputError
 
 logger = logging.getLogger(__name__)

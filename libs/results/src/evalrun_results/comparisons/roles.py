@@ -1,9 +1,12 @@
 """Roles of a finished run's datasets, which tables show and gates check. Pure."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from evalrun_api.v1alpha1 import Gate
 from evalrun_data.published import known_role
+
+if TYPE_CHECKING:
+    from evalrun_api.v1alpha1 import Gate  # a third of the time of `evalrun show`, which checks no gate
 
 
 def role_in(run_info: Mapping[str, object], dataset: str) -> str:
@@ -23,7 +26,7 @@ def named_with_role(dataset: str, role: str) -> str:
     return f"{dataset} (role: {role})" if role else dataset
 
 
-def refusal_for_role(gate: Gate, dataset: str, role: str) -> str | None:
+def refusal_for_role(gate: "Gate", dataset: str, role: str) -> str | None:
     """Return why a gate may not use a dataset, or None if it may. Test data is not for tuning."""
     if role != "test" or dataset in gate.allow_test_role:
         return None

@@ -11,7 +11,7 @@ from functools import partial
 from typing import BinaryIO
 
 from evalrun_data.store_problems import named_read_errors
-from evalrun_results.outputs.writer import SUMMARY, resolve_destination
+from evalrun_results.outputs.destination import SUMMARY, resolve_destination
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 OpenFile = Callable[[], AbstractContextManager[BinaryIO]]

@@ -15,7 +15,6 @@ from urllib.parse import quote
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from evalrun_data.sources import check_inside_volume
 from evalrun_data.store_problems import Kind, store_problem
 from evalrun_results.comparisons.gate import GateResult, overall
 from evalrun_results.exports.run_exports import ExportReport, RunExports
@@ -23,6 +22,7 @@ from evalrun_results.failure_classes import FailureLog
 from evalrun_results.json_text import json_document, json_line
 from evalrun_results.metrics.accumulator import DatasetMetrics, MetricOptions, MetricsAccumulator
 from evalrun_results.metrics.problem_totals import DatasetTotals
+from evalrun_results.outputs.destination import REPORT, SUMMARY, SUMMARY_SCHEMA_VERSION, resolve_destination
 from evalrun_results.outputs.qa_logs import QaLogs, QaOptions
 from evalrun_results.outputs.result_table import result_table
 from evalrun_results.outputs.stopped_early import StoppedEarly, with_anytime_intervals
@@ -35,10 +35,6 @@ from evalrun_runtime.atomic_files import write_atomically
 from evalrun_runtime.exits import BadInputError
 
 logger = logging.getLogger(__name__)
-
-SUMMARY: Final = "summary.json"
-REPORT: Final = "report.html"
-SUMMARY_SCHEMA_VERSION: Final = 1
 
 OBJECT_STORES: Final = frozenset({"s3", "s3a", "gs", "gcs"})
 """Protocols without directories: there `makedirs` would create the bucket, e.g. one whose name was mistyped."""
@@ -193,21 +189,6 @@ def write_outputs(
             sign(Path(directory))
         send_directory(Path(directory), files, path, wait)
     return summary
-
-
-def resolve_destination(destination: str) -> tuple[fsspec.AbstractFileSystem, str]:
-    """Return the file system and the path in it that a destination names; nothing is written yet.
-
-    Raises:
-        BadInputError: the scheme is unknown, its package is not installed, or the path leads out of its volume.
-    """
-    if "://" not in destination:
-        check_inside_volume(Path(destination))
-    try:
-        files, path = fsspec.core.url_to_fs(destination)
-    except (ValueError, ImportError) as error:
-        raise BadInputError(f"output {destination}: {' '.join(str(error).split())}") from error
-    return files, path
 
 
 def probe_destination(destination: str) -> None:

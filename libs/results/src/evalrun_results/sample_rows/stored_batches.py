@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 
 from evalrun_data.sources import read_rows
 from evalrun_data.store_problems import named_read_errors
+from evalrun_results.outputs.destination import resolve_destination
 from evalrun_results.outputs.result_table import RESULT_SCHEMA
-from evalrun_results.outputs.writer import resolve_destination
 from evalrun_results.stored_run import StoredRun
 from evalrun_runtime.exits import BadInputError
 

@@ -10,8 +10,9 @@ from evalrun_aggregator.run_end import DecidedGate, Interval, RunEnd
 from evalrun_registry.metrics import HEADLINE
 from evalrun_results.exports.run_exports import exports_of
 from evalrun_results.metrics.run_options import options_of_spec
+from evalrun_results.outputs.destination import resolve_destination
 from evalrun_results.outputs.qa_logs import QaOptions
-from evalrun_results.outputs.writer import OutputPlan, probe_destination, resolve_destination, write_outputs
+from evalrun_results.outputs.writer import OutputPlan, probe_destination, write_outputs
 from evalrun_runtime.exits import BadInputError
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fsspec.implementations.local import LocalFileSystem
 
-from evalrun_results.outputs.writer import REPORT, resolve_destination
+from evalrun_results.outputs.destination import REPORT, resolve_destination
 from evalrun_results.report.document import render_report
 from evalrun_results.stored_run import StoredRun
 from evalrun_runtime.atomic_files import write_atomically

@@ -11,6 +11,7 @@ import yaml
 from evalrun_api.names import MAX_RUN_NAME
 from evalrun_api.v1alpha1 import API_VERSION, KIND
 from evalrun_cli.gpu_host.options import NO_GPU_OPTIONS, GpuOptions
+from evalrun_cli.local.workspace import QUICK_FILE
 from evalrun_data import demo
 from evalrun_data.published import EVALUATED
 from evalrun_runtime.exits import BadInputError
@@ -20,7 +21,6 @@ DEMO_SERVER: Final = "http://127.0.0.1:8000/v1"
 """Stands in the file for `builtin:demo`, whose address changes with every start."""
 SAMPLING_TEMPERATURE: Final = 0.8
 """Of several samples, unless another one is asked for: greedy ones would be equal."""
-FILE_NAME: Final = "evalrun.yaml"
 TURN_LIMIT: Final = 4
 """Answers per sample of EVAL@turns."""
 
@@ -150,7 +150,7 @@ def manifest_of(
 
 def file_text(manifest: Mapping[str, Any], asked: QuickRun, gpu_options: GpuOptions = NO_GPU_OPTIONS) -> str:
     """Return the file that does the same again."""
-    again = ["evalrun", "run", FILE_NAME, "--local"]
+    again = ["evalrun", "run", QUICK_FILE, "--local"]
     again += [part for url in asked.endpoints for part in ("--endpoint", url)]
     again += [part for flag, value in gpu_options.flags.items() if value is not None for part in (flag, str(value))]
     return f"# Again: {shlex.join(again)}\n{yaml.safe_dump(dict(manifest), sort_keys=False, allow_unicode=True)}"

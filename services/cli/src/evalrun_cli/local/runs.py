@@ -18,10 +18,10 @@ from evalrun_cli.gpu_host.preparation import prepare_replicas
 from evalrun_cli.local.exclusions import exclusions_of
 from evalrun_cli.local.local_run import CompletionSource, run_to_end
 from evalrun_cli.local.options import PRINT_ALL, LocalOptions, Printing
-from evalrun_cli.local.quick_run import FILE_NAME, QuickRun, file_text, manifest_of, rollout_of
+from evalrun_cli.local.quick_run import QuickRun, file_text, manifest_of, rollout_of
 from evalrun_cli.local.run_session import RunOutcome, RunSession, session_for
 from evalrun_cli.local.start_settings import StartSettings, read_start_settings
-from evalrun_cli.local.workspace import Workspace, create, default_directory, order_in, reopen
+from evalrun_cli.local.workspace import QUICK_FILE, Workspace, create, default_directory, order_in, reopen
 from evalrun_cli.run_gate import check_baseline
 from evalrun_client.grader import grader_of
 from evalrun_data import demo
@@ -86,8 +86,8 @@ def run_quickly(
     asked, document = quick_manifest(asked, gpu_options)
     manifest = evalrun_of(document, where="--dataset, --model, --name, --label and other flags", place="machine")
     settings = StartSettings.of(options, tuple(asked.endpoints), request_seconds, gpu_options)
-    workspace, generation = _prepared(manifest, Path(FILE_NAME), settings, output=output, resume=None)
-    (workspace.directory / FILE_NAME).write_text(file_text(document, asked, gpu_options))
+    workspace, generation = _prepared(manifest, Path(QUICK_FILE), settings, output=output, resume=None)
+    (workspace.directory / QUICK_FILE).write_text(file_text(document, asked, gpu_options))
     return run_to_end(workspace, options, generation, session)
 
 

@@ -2,17 +2,15 @@
 no flags."""
 
 from pathlib import Path
-from typing import Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evalrun_cli.gpu_host.options import NO_GPU_OPTIONS, GpuOptions
 from evalrun_cli.local.options import LocalOptions
+from evalrun_cli.local.workspace import START_SETTINGS
 from evalrun_generator.gpu_host.kept_ray import KEPT
 from evalrun_runtime.atomic_files import write_atomically
 from evalrun_runtime.exits import BadInputError
-
-FILE_NAME: Final = "start_settings.json"
 
 
 class StartSettings(BaseModel):
@@ -67,12 +65,12 @@ class StartSettings(BaseModel):
         """Store the settings in a run's directory."""
         ends_with_command = (self.ray_address or "").startswith(KEPT)
         stored = self.model_copy(update={"ray_address": None}) if ends_with_command else self
-        write_atomically(directory / FILE_NAME, stored.model_dump_json(indent=2).encode() + b"\n")
+        write_atomically(directory / START_SETTINGS, stored.model_dump_json(indent=2).encode() + b"\n")
 
 
 def read_start_settings(directory: Path) -> StartSettings:
     """Return the settings of the run in a directory; an earlier version left none. Raises BadInputError."""
-    path = directory / FILE_NAME
+    path = directory / START_SETTINGS
     try:
         return StartSettings.model_validate_json(path.read_bytes())
     except FileNotFoundError:

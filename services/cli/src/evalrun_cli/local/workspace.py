@@ -9,14 +9,17 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from evalrun_api.run_config import RunConfig, read_run_config
-from evalrun_cli.local.quick_run import FILE_NAME as QUICK_FILE
-from evalrun_cli.local.start_settings import FILE_NAME as START_SETTINGS
 from evalrun_runtime.exits import BadInputError
 
-WORK_ORDER = "work_order.json"
+if TYPE_CHECKING:
+    from evalrun_api.run_config import RunConfig  # a third of the time of `evalrun show`, which only needs paths
+
+WORK_ORDER: Final = "work_order.json"
+START_SETTINGS: Final = "start_settings.json"
+QUICK_FILE: Final = "evalrun.yaml"
+"""A quick run, as a file."""
 
 FIXED: Final = ("run", "sources", "responses", "answers_per_problem", "rejudge")
 FIXED_IN_SPEC: Final = ("model", "protocol", "datasets")
@@ -70,7 +73,7 @@ class Workspace:
         except sqlite3.DatabaseError as error:
             raise BadInputError(f"ledger {self.ledger}: cannot be read: {error}") from error
 
-    def write_order(self, order: RunConfig) -> None:
+    def write_order(self, order: "RunConfig") -> None:
         """Write the run configuration, whole or not at all. Raises BadInputError, such as where the disk is full."""
         temporary = self.work_order.with_suffix(".tmp")
         try:
@@ -111,7 +114,7 @@ def default_directory(run: str, now: datetime) -> Path:
     return Path("outputs") / f"{run}_{now:%Y%m%d_%H%M%S}"
 
 
-def create(directory: Path, order: RunConfig) -> Workspace:
+def create(directory: Path, order: "RunConfig") -> Workspace:
     """Create the directory of a new run.
 
     Raises:
@@ -134,7 +137,7 @@ def create(directory: Path, order: RunConfig) -> Workspace:
     return workspace
 
 
-def reopen(directory: Path, order: RunConfig) -> Workspace:
+def reopen(directory: Path, order: "RunConfig") -> Workspace:
     """Open the directory of a stopped run and apply the settings that may change. A run without answers starts over.
 
     Raises:
@@ -185,9 +188,11 @@ def _shown(value: Any) -> str:  # noqa: ANN401 - JSON
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def order_in(directory: Path) -> RunConfig:
+def order_in(directory: Path) -> "RunConfig":
     """Return the run configuration of the run in `directory`. Raises BadInputError if it is missing or damaged."""
     path = Workspace(directory).work_order
     if not path.is_file():
         raise BadInputError(f"{directory}: no run lies there: {path} is missing")
+    from evalrun_api.run_config import read_run_config
+
     return read_run_config(path)

@@ -6,7 +6,6 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from evalrun_aggregator.sample_feed.ledger_batches import LedgerBatches
 from evalrun_api.names import EVAL_RUN_PREFIX
 from evalrun_cli.local.workspace import Workspace
 from evalrun_results.sample_rows.stored_batches import StoredBatches
@@ -42,4 +41,6 @@ def open_samples(place: str) -> RunSamples:
         return StoredBatches(StoredRun.open(place))
     if not workspace.has_completions:
         raise BadInputError(f"{place}: the run has no answers yet: wait for the first, or read {workspace.logs}")
+    from evalrun_aggregator.sample_feed.ledger_batches import LedgerBatches  # a run that has ended has no use for it
+
     return LedgerBatches(workspace.ledger)

@@ -1,0 +1,28 @@
+"""Where outputs lie, and the names of the files that others look for. It imports little: readers need no writer."""
+
+from pathlib import Path
+from typing import Final
+
+import fsspec
+
+from evalrun_data.sources import check_inside_volume
+from evalrun_runtime.exits import BadInputError
+
+SUMMARY: Final = "summary.json"
+REPORT: Final = "report.html"
+SUMMARY_SCHEMA_VERSION: Final = 1
+
+
+def resolve_destination(destination: str) -> tuple[fsspec.AbstractFileSystem, str]:
+    """Return the file system and the path in it that a destination names; nothing is written yet.
+
+    Raises:
+        BadInputError: the scheme is unknown, its package is not installed, or the path leads out of its volume.
+    """
+    if "://" not in destination:
+        check_inside_volume(Path(destination))
+    try:
+        files, path = fsspec.core.url_to_fs(destination)
+    except (ValueError, ImportError) as error:
+        raise BadInputError(f"output {destination}: {' '.join(str(error).split())}") from error
+    return files, path
