@@ -25,6 +25,8 @@ EXAMPLES = PROJECT / "examples"
         ("compare_three_models.py", 0, ["B - A: +42 points, differs", "C - B: +5 points, cannot be told apart"]),
         ("rank_models.sh", 0, ["1-2   judge · birch", "4   judge · dogwood"]),
         ("sample_several_times.py", 0, ["accepted_at_1: 0.400", "pass_at_10: 1.000"]),
+        ("repair_in_turns.py", 0, ["accepted_at_1: 0.00", "recovery_rate: 1.00"]),
+        ("own_grader.py", 0, ["mean score 0.75"]),
         ("find_failures.sh", 0, ["wrong answer", "expected:"]),
         ("sign_a_run.sh", 0, ["out/signed.bundle: verified"]),
     ],
