@@ -44,7 +44,7 @@ def compile_result(code: str) -> CompileResult:
     return COMPILED
 
 
-def run_plainly(text: str, stdin: bytes, seconds: float = TIME_SECONDS, *, packages: bool = False) -> ProgramRun:
+def run_plainly(text: str, stdin: bytes, seconds: float = TIME_SECONDS) -> ProgramRun:
     """Runs a program as `python -I` in an empty directory, with limits on CPU, wall time, memory and file size."""
 
     def limit() -> None:
@@ -60,7 +60,7 @@ def run_plainly(text: str, stdin: bytes, seconds: float = TIME_SECONDS, *, packa
         with Path(directory, "out").open("w+b") as out, Path(directory, "err").open("w+b") as err:
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             child = subprocess.Popen(
-                [sys.executable, "-I", *([] if packages else ["-S"]), str(file)],
+                [sys.executable, "-I", "-S", str(file)],
                 stdin=subprocess.PIPE, stdout=out, stderr=err, cwd=directory,
                 env={}, preexec_fn=limit, start_new_session=True,
             )  # fmt: skip
@@ -83,21 +83,23 @@ def run_plainly(text: str, stdin: bytes, seconds: float = TIME_SECONDS, *, packa
             )
 
 
-def standalone(
-    mode: str, code: str, stdin: bytes, seconds: float = TIME_SECONDS, *, packages: bool = False
-) -> ProgramRun:
-    """Runs a step as a stand-alone program; with `packages`, it can import those of this environment."""
+def standalone(mode: str, code: str, stdin: bytes, seconds: float = TIME_SECONDS) -> ProgramRun:
+    """Runs a step as a stand-alone program."""
     text = program(CALL_HARNESS, code) if mode == "calls" else program(ASSERTION_HARNESS, "")
-    return run_plainly(text, stdin, seconds, packages=packages)
+    return run_plainly(text, stdin, seconds)
 
 
 class WarmForks:
     """Runs harness steps in forks of a small preloaded process, as the zygotes do; one step at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, *packages: str) -> None:
+        """`packages`: of this environment, imported ahead for the programs, which else can import none of them."""
+        sites = [] if packages else ["-S"]
+        text = "".join(f"import {package}\n" for package in packages) + _SERVER
         self._server = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={}
-        )
+            [sys.executable, "-I", *sites, "-c", text],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={"OPENBLAS_NUM_THREADS": "1"} if packages else {},
+        )  # fmt: skip
         self._send(json.dumps(sources([CALL_HARNESS, ASSERTION_HARNESS])).encode())
         self.cpu_seconds = 0.0
         """Used by the forks so far."""

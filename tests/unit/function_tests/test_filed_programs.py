@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from builders.data import ALL_DATA, data_file
-from builders.judge.function_tests import WarmForks, judge, standalone
+from builders.judge.function_tests import WarmForks, judge
 
 from evalrun_judge.extraction import SubmissionMode
 from evalrun_judge.families.function import program_after
@@ -24,7 +24,7 @@ KNOWN: dict[str, str] = {"np-float32": "numpy 2 itself says that its float32 of 
 SLOW = {"es-unsettled-time"}
 """Programs that use up the minute of a test's rounds: with EVALRUN_TEST_ALL_DATA only."""
 
-SECONDS = 4.0
+SECONDS = 2.0
 """Limit per step."""
 
 ENDLESS = {"es-endless-len": 1.0, "es-signal-stop": 1.0, "es-sleep-arg": 1.0}
@@ -38,8 +38,18 @@ def forks() -> Iterator[WarmForks]:
     warm.close()
 
 
+@pytest.fixture(scope="module")
+def forks_with_numpy() -> Iterator[WarmForks]:
+    warm = WarmForks("numpy")
+    yield warm
+    warm.close()
+
+
 @pytest.mark.parametrize("name", CLASSES)
-def test_a_filed_program_gets_the_verdict_that_is_right(forks: WarmForks, name: str) -> None:
+def test_a_filed_program_gets_the_verdict_that_is_right(
+    forks: WarmForks, forks_with_numpy: WarmForks, name: str
+) -> None:
+    chosen = forks_with_numpy if name == "numpy" else forks
     different, judged = [], 0
     for line in data_file(f"verdicts2/{name}.jsonl").read_text().splitlines():
         row = json.loads(line)
@@ -56,8 +66,7 @@ def test_a_filed_program_gets_the_verdict_that_is_right(forks: WarmForks, name: 
         else:
             tests = CheckTest(prompt, truth["test"], truth["entry_point"])
         program = program_after(prompt, response["completion"], mode)
-        in_forks = functools.partial(forks.run, seconds=ENDLESS.get(problem, SECONDS))
-        execute = functools.partial(standalone, packages=True) if name == "numpy" else in_forks
+        execute = functools.partial(chosen.run, seconds=ENDLESS.get(problem, SECONDS))
         outcomes = judge(tests, program, execute=execute).outcomes
         said = "accept" if all(outcome.status == "success" for outcome in outcomes) else "reject"
         if any(outcome.status == "api_error" for outcome in outcomes):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from builders.judge.function_tests import Judged, WarmForks, adding, judge, request_of, standalone
+from builders.judge.function_tests import Judged, WarmForks, adding, judge, request_of
 
 from evalrun_executor.api import ProgramRun
 from evalrun_judge.function_tests.session import AssertTests, CheckTest, FunctionTestOutcome
@@ -264,14 +264,16 @@ def test_a_test_that_asks_nothing_is_no_failure_of_the_program(forks: WarmForks,
     assert outcome(forks, checked(body), "def f(x):\n    return 0\n").status in ("success", "api_error")
 
 
-def test_numpys_random_numbers_are_the_same_in_each_pass() -> None:
+def test_numpys_random_numbers_are_the_same_in_each_pass(forks: WarmForks) -> None:
     pytest.importorskip("numpy")
+    with_numpy = WarmForks("numpy")
     tests = adding("import numpy\nx = int(numpy.random.randint(10**9))\nassert f(x) == 2 * x", entry="f")
 
     def execute(mode: str, code: str, stdin: bytes) -> ProgramRun:
-        return standalone(mode, code, stdin, packages=mode == "assertions")
+        return (with_numpy if mode == "assertions" else forks).run(mode, code, stdin)
 
     judged = judge(tests, TWICE, execute=execute)
+    with_numpy.close()
     assert judged.statuses == ["success"], judged.outcomes
     assert len(judged.batches) == 1
 
