@@ -48,7 +48,7 @@ test-peers: $(VENV)/.dev ## ours beside the published EvalPlus, LiveCodeBench, I
 	$(BIN)/python tools/peers.py
 
 test-all-data: $(VENV)/.dev ## judge all that other tests sample: contest programs, cheats and HumanEval of each language, all of MBPP
-	EVALRUN_TEST_ALL_DATA=1 $(BIN)/pytest -k 'contest_programs or mbpp or every_program_gets or cheat_of_a_language or solutions_of_humaneval' \
+	EVALRUN_TEST_ALL_DATA=1 $(BIN)/pytest -k 'contest_programs or mbpp or recorded_verdict or every_program_gets or cheat_of_a_language or solutions_of_humaneval' \
 	  tests/unit/function_tests/test_function_real_data.py tests/integration/judge/test_judge_real_data.py \
 	  tests/integration/judge/test_contest_languages.py tests/integration/judge/test_humaneval_languages.py \
 	  tests/integration/cheats/test_judged_cheats.py \

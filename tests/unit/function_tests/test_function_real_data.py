@@ -32,6 +32,10 @@ class Case:
     seconds: float = SECONDS
 
 
+COMPLETIONS = slice(None, None, 1 if ALL_DATA else 4)
+"""`tests/integration/judge/test_judge_real_data.py` judges all of them, by the same harness behind a gateway."""
+
+
 class Judges:
     """Two processes at work, one for each core, that keep recordings as a gateway does."""
 
@@ -109,16 +113,18 @@ def test_recorded_completions_get_the_recorded_verdict(
     judges: Judges, humaneval: dict[str, Mapping[str, object]], file: str, passes: int
 ) -> None:
     rows = json_rows(data_file(f"completions/{file}"))
-    recorded = {str(row["task_id"]): bool(row["recorded"]) for row in rows}
+    assert len(rows) == 164
+    assert sum(bool(row["recorded"]) for row in rows) == passes
+    chosen = rows[COMPLETIONS]
+    recorded = {str(row["task_id"]): bool(row["recorded"]) for row in chosen}
     cases = []
-    for row in rows:
+    for row in chosen:
         problem = humaneval[str(row["task_id"])]
         before = str(problem["prompt"]) if row["mode"] == "append" else ""
         code = f"{before}{row['completion']}"
         cases.append(Case(str(row["task_id"]), check_of(problem), code, RECORDED_SECONDS))
     found = judges.judge(cases)
-    assert len(found) == 164
-    assert sum(recorded.values()) == passes
+    assert set(recorded.values()) == {True, False}
     assert differences(found, recorded) == {}
     assert all("api_error" not in judged.statuses for judged in found.values())
 
