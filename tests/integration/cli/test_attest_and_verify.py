@@ -40,12 +40,20 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def signed(judged: Path, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def attested(judged: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of that folder whose run is attested."""
-    shutil.copytree(judged, tmp_path / "signed")
-    done = evalrun("attest", tmp_path / "signed" / "run", "--key", judged / "key.pem")
+    folder = tmp_path_factory.mktemp("attested") / "signed"
+    shutil.copytree(judged, folder)
+    done = evalrun("attest", folder / "run", "--key", folder / "key.pem")
     assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def signed(attested: Path, tmp_path: Path) -> Path:
+    """That folder once more, for a test that changes it."""
+    shutil.copytree(attested, tmp_path / "signed")
     return tmp_path / "signed"
 
 
