@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from builders.judge import ordinary_programs
 from builders.judge.function_tests import WarmForks
 from builders.judge.sandbox import run_one, started
-from builders.judge.verdict_shapes import judged, plainly, shapes
+from builders.judge.verdict_shapes import PlainInterpreter, judged, shapes
 
 from evalrun_executor.executor import ExecutorPlan
 
@@ -45,15 +45,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="print every program")
     everything = parser.parse_args().all
-    forks = WarmForks()
+    forks, interpreter = WarmForks(), PlainInterpreter()
     rows: dict[str, list[tuple[str, str, int]]] = defaultdict(list)
     lines = []
     for shape in shapes():
-        plain, (said, why, batches) = plainly(shape), judged(shape, forks)
+        plain, (said, why, batches) = interpreter.judge(shape), judged(shape, forks)
         rows[shape.kind].append((plain, said, batches))
         if everything or plain != said:
             lines.append(f"{shape.kind:11} {shape.name:55} CPython {plain:7} judge {said:10} {why[:120]}")
     forks.close()
+    interpreter.close()
     for name, plain, said in asyncio.run(stdio_programs()):
         rows["stdio"].append((plain, said, 1))
         if everything or plain != said:

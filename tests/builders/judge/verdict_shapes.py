@@ -49,11 +49,45 @@ def shapes() -> Iterator[Shape]:
             yield Shape("evalplus", name, published.entry, program, given.test, given.prompt)
 
 
-def plainly(shape: Shape) -> str:
-    """What the plain interpreter says: accept, or reject."""
-    text = f"{shape.program}\n{shape.test}" + ("" if shape.prompt is None else f"\ncheck({shape.entry})")
-    run = subprocess.run([sys.executable, "-I", "-c", text], capture_output=True, timeout=60, check=False)
-    return "reject" if run.returncode else "accept"
+class PlainInterpreter:
+    """Runs shapes as `python -I -c` does, each in a fork of one that has just started."""
+
+    def __init__(self) -> None:
+        self._server = subprocess.Popen(
+            [sys.executable, "-I", "-c", _SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def judge(self, shape: Shape) -> str:
+        """What it says: accept, or reject."""
+        called = "" if shape.prompt is None else f"\ncheck({shape.entry})"
+        text = f"{shape.program}\n{shape.test}{called}".encode()
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        self._server.stdin.write(b"%d\n" % len(text) + text)
+        self._server.stdin.flush()
+        return {b"0\n": "accept", b"1\n": "reject"}[self._server.stdout.readline()]
+
+    def close(self) -> None:
+        self._server.communicate()
+
+
+_SERVER = """
+def program():
+    import os, sys
+    while line := sys.stdin.buffer.readline():
+        text = sys.stdin.buffer.read(int(line)).decode()
+        child = os.fork()
+        if not child:
+            null = os.open(os.devnull, os.O_RDWR)
+            for end in (0, 1, 2):
+                os.dup2(null, end)
+            del globals()["program"]
+            return text
+        print(int(os.waitpid(child, 0)[1] != 0), flush=True)
+    return ""
+exec(compile(program(), "<string>", "exec"))
+"""
+"""A child returns from the function and goes on as the interpreter's own program: it ends as that would."""
 
 
 def judged(shape: Shape, forks: WarmForks) -> tuple[str, str, int]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 from builders.judge.function_tests import WarmForks
-from builders.judge.verdict_shapes import Shape, judged, plainly, shapes
+from builders.judge.verdict_shapes import PlainInterpreter, Shape, judged, shapes
 
 pytestmark = pytest.mark.slow
 
@@ -19,10 +19,19 @@ def forks() -> Iterator[WarmForks]:
     warm.close()
 
 
+@pytest.fixture(scope="module")
+def plain() -> Iterator[PlainInterpreter]:
+    running = PlainInterpreter()
+    yield running
+    running.close()
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape.kind}-{shape.name}")
-def test_a_shape_is_judged_as_the_plain_interpreter_does(forks: WarmForks, shape: Shape) -> None:
+def test_a_shape_is_judged_as_the_plain_interpreter_does(
+    forks: WarmForks, plain: PlainInterpreter, shape: Shape
+) -> None:
     said, why, _ = judged(shape, forks)
-    assert said == plainly(shape), why
+    assert said == plain.judge(shape), why
 
 
 def test_there_are_many_shapes_of_each_class_and_both_verdicts_among_them() -> None:
@@ -31,5 +40,7 @@ def test_there_are_many_shapes_of_each_class_and_both_verdicts_among_them() -> N
 
 
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape.kind == "evalplus"], ids=lambda shape: shape.name)
-def test_of_each_published_problem_the_first_program_is_right_and_the_second_wrong(shape: Shape) -> None:
-    assert plainly(shape) == ("accept" if shape.name.endswith("(1)") else "reject")
+def test_of_each_published_problem_the_first_program_is_right_and_the_second_wrong(
+    plain: PlainInterpreter, shape: Shape
+) -> None:
+    assert plain.judge(shape) == ("accept" if shape.name.endswith("(1)") else "reject")
