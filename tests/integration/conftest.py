@@ -1,10 +1,13 @@
-"""Real Ray, verl and vLLM's CPU build, from the environment that `make setup-gen-cpu` installs."""
+"""What tests of several directories share: a judge, and the environment that `make setup-gen-cpu` installs."""
 
 import importlib.util
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
+from builders.judge.services import services
 
 HERE = Path(__file__).parent
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "gen_cpu.py"
@@ -31,3 +34,13 @@ def gen_cpu() -> Path:
             pytest.fail("the gen-cpu environment is not installed: make setup-gen-cpu")
         pytest.skip("verl and vLLM are not installed: make setup-gen-cpu (6 GB), or make test-rollout")
     return found
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def judge_of_languages(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    """A gateway before a sandbox that refuses to run at any level but full.
+
+    One for all, since a sandbox takes seconds of CPU for the first program of Go or Java.
+    """
+    async with services(tmp_path_factory.mktemp("services")) as (gateway, _):
+        yield gateway.address

@@ -1,30 +1,24 @@
 """HumanEval in Go, Java, JavaScript, Rust and TypeScript: rows of MultiPL-E's shape, and solutions written for them."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 from builders.data import ALL_DATA, write_jsonl
 from builders.judge.humaneval_languages import LANGUAGES, load_rows, load_solutions, write_answer
 from builders.judge.sandbox import require_compiler
-from builders.judge.services import judge_until_judged, services, told
+from builders.judge.services import judge_until_judged, told
 
 from evalrun_data.readers import load_problems
 from evalrun_data.records import MainTest
 from evalrun_executor.toolchain import COMPILERS
 from evalrun_proto.judge.v1 import judge_pb2
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(1800 if ALL_DATA else 600)]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(1800 if ALL_DATA else 600)]
 
-SAMPLED = 9
-"""One of so many problems is judged: a compiler takes a second."""
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def judge(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
-    async with services(tmp_path_factory.mktemp("services")) as (gateway, _):
-        yield gateway.address
+SAMPLED = 15
+"""One of so many problems is judged: a compiler takes a second. An odd number: both ways to answer occur."""
+STUBBED = 9
+"""For one of so many problems a stub is judged too; of the sample, for the first."""
 
 
 def ask(truth: MainTest, language: str, text: str, mode: judge_pb2.SubmissionMode.ValueType) -> judge_pb2.JudgeRequest:
@@ -35,7 +29,9 @@ def ask(truth: MainTest, language: str, text: str, mode: judge_pb2.SubmissionMod
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-async def test_solutions_of_humaneval_are_accepted_and_stubs_are_not(judge: str, language: str, tmp_path: Path) -> None:
+async def test_solutions_of_humaneval_are_accepted_and_stubs_are_not(
+    judge_of_languages: str, language: str, tmp_path: Path
+) -> None:
     require_compiler(COMPILERS[language])
     rows, solutions = load_rows(language), load_solutions(language)
     assert rows.keys() == solutions.keys()
@@ -54,10 +50,10 @@ async def test_solutions_of_humaneval_are_accepted_and_stubs_are_not(judge: str,
         else:
             answer = write_answer(language, truth.prompt, body)
             requests[name] = ask(truth, language, answer, judge_pb2.SUBMISSION_MODE_AUTO)
-        if place % SAMPLED == 0:
+        if place % (STUBBED if ALL_DATA else len(rows)) == 0:
             closed = "" if language in ("java", "rust") else "}"
             requests[f"{name} empty"] = ask(truth, language, closed, judge_pb2.SUBMISSION_MODE_APPEND)
-    verdicts = await judge_until_judged(judge, requests)
+    verdicts = await judge_until_judged(judge_of_languages, requests)
     wrong = [
         f"{name}: {told(verdict)}"
         for name, verdict in verdicts.items()
