@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+import os
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+import pytest_asyncio
 from builders.generator.rollout import RayHead, engine_of, make_tiny_model, ray_head, run_config, start_rollout
 from builders.generator.work import LedgerServer, ledger_server, work_item
 
@@ -40,6 +43,24 @@ def register():
 """A plugin of vLLM: its CPU build else computes with packed copies of the weights, which no copy in place reaches."""
 
 
+class Checkpoint(NamedTuple):
+    """A tiny model, and what transformers answers with it."""
+
+    model: Path
+    answers: dict[str, str]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def checkpoints(gen_cpu: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Checkpoint, Checkpoint]:
+    """Two checkpoints that answer each prompt differently."""
+    directory = tmp_path_factory.mktemp("checkpoints")
+    models = [await make_tiny_model(gen_cpu, directory / f"step-{seed}", seed) for seed in (1, 2)]
+    first, second = [Checkpoint(model, await answers_of(gen_cpu, model)) for model in models]
+    assert first.answers.keys() == second.answers.keys()
+    assert all(first.answers[prompt] != second.answers[prompt] for prompt in PROMPTS)
+    return first, second
+
+
 def install_plugin(directory: Path) -> Path:
     """Make a directory for PYTHONPATH with a plugin that vLLM finds."""
     (directory / "plain_weights-1.dist-info").mkdir(parents=True)
@@ -70,9 +91,10 @@ def order_of(directory: Path, model: Path, gpus: int) -> Path:
 
 
 async def run_on_kept_replica(
-    head: RayHead, directory: Path, model: Path, answers: dict[str, str], gpus: int, *flags: str
+    head: RayHead, directory: Path, checkpoint: Checkpoint, gpus: int, *flags: str
 ) -> list[str]:
     """Run a checkpoint, check its answers, and return the facts of its replica that tell how it got the weights."""
+    model, answers = checkpoint
     items = [
         work_item(problem=str(number), prompt=prompt, chat=False, max_tokens=TOKENS)
         for number, prompt in enumerate(PROMPTS)
@@ -96,41 +118,48 @@ def facts_of(server: LedgerServer) -> dict[str, str]:
     return {name: fact for report in server.fake.reports for one in report for name, fact in one.engine.items()}
 
 
-@pytest.mark.parametrize("gpus", [1, 2])
-async def test_the_next_checkpoint_is_put_into_the_engine_that_runs(gpus: int, gen_cpu: Path, tmp_path: Path) -> None:
-    first, second = [await make_tiny_model(gen_cpu, tmp_path / f"step-{seed}", seed) for seed in (1, 2)]
-    wanted = [await answers_of(gen_cpu, model) for model in (first, second)]
-    assert wanted[0].keys() == wanted[1].keys()
-    assert all(wanted[0][prompt] != wanted[1][prompt] for prompt in PROMPTS)
+ONE_GPU = pytest.param(
+    1,
+    marks=pytest.mark.skipif(
+        os.environ.get("EVALRUN_TEST_ROLLOUT") != "all", reason="two GPUs, and one for two generators, say as much"
+    ),
+)
+
+
+@pytest.mark.parametrize("gpus", [ONE_GPU, 2])
+async def test_the_next_checkpoint_is_put_into_the_engine_that_runs(
+    gpus: int, gen_cpu: Path, checkpoints: tuple[Checkpoint, Checkpoint], tmp_path: Path
+) -> None:
+    first, second = checkpoints
     head = RayHead(gen_cpu, tmp_path)
     head.environment["PYTHONPATH"] += f":{install_plugin(tmp_path / 'plugin')}"
     async with ray_head(gen_cpu, tmp_path, gpus=gpus, head=head):
-        steps = await run_on_kept_replica(head, tmp_path / "one", first, wanted[0], gpus)
+        steps = await run_on_kept_replica(head, tmp_path / "one", first, gpus)
         assert "weights_compare_seconds" in steps
         assert "weights_copy_seconds" not in steps
         (server,) = head.servers()
         engine = engine_of(server)
         assert engine
 
-        steps = await run_on_kept_replica(head, tmp_path / "two", second, wanted[1], gpus)
+        steps = await run_on_kept_replica(head, tmp_path / "two", second, gpus)
         assert {"weights_copy_seconds", "weights_compare_seconds"} <= set(steps)
-        steps = await run_on_kept_replica(head, tmp_path / "three", first, wanted[0], gpus)
+        steps = await run_on_kept_replica(head, tmp_path / "three", first, gpus)
         assert "weights_copy_seconds" in steps
         assert engine_of(server) == engine, "another engine was started"
 
 
-async def test_generators_on_nodes_of_their_own_leave_the_replica_behind(gen_cpu: Path, tmp_path: Path) -> None:
+async def test_generators_on_nodes_of_their_own_leave_the_replica_behind(
+    gen_cpu: Path, checkpoints: tuple[Checkpoint, Checkpoint], tmp_path: Path
+) -> None:
     """As in a cluster, where each run's generator is a pod that joins the schedule's RayCluster, and goes."""
-    first, second = [await make_tiny_model(gen_cpu, tmp_path / f"step-{seed}", seed) for seed in (1, 2)]
     head = RayHead(gen_cpu, tmp_path)
     head.environment["PYTHONPATH"] += f":{install_plugin(tmp_path / 'plugin')}"
     async with ray_head(gen_cpu, tmp_path, gpus=1, head=head):
         engines = []
-        for number, model in enumerate((first, second), start=3):
-            wanted = await answers_of(gen_cpu, model)
+        for number, checkpoint in enumerate(checkpoints, start=3):
             node = (f"--ray-join={head.address}", f"--ray-node-ip=127.0.0.{number}", "--end-replicas")
-            steps = await run_on_kept_replica(head, tmp_path / f"run-{number}", model, wanted, 1, *node)
-            assert ("weights_copy_seconds" in steps) == (model == second)
+            steps = await run_on_kept_replica(head, tmp_path / f"run-{number}", checkpoint, 1, *node)
+            assert ("weights_copy_seconds" in steps) == (number == 4)
             (server,) = head.servers()
             engines.append(engine_of(server))
         assert engines[0]
