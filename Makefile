@@ -9,14 +9,15 @@ FAST_LEVELS := tests/unit tests/contract
 PROCESS_LEVELS := $(sort $(dir $(wildcard tests/integration/*/test_*.py)))
 COMMAND_LEVELS := tests/integration/cli/
 JUDGE_LEVELS := $(addprefix tests/integration/,cheats/ fusion/ judge/ sandbox/)
-SERVICE_LEVELS := $(filter-out $(COMMAND_LEVELS) $(JUDGE_LEVELS),$(PROCESS_LEVELS))
+REPLICA_LEVELS := tests/integration/rollout/
+SERVICE_LEVELS := $(filter-out $(COMMAND_LEVELS) $(JUDGE_LEVELS) $(REPLICA_LEVELS),$(PROCESS_LEVELS))
 
 # What the type checker has found out of the same packages, and of modules that may be the same: a clone without it takes
 # 63 s of CPU. One file, replaced as a whole, so that checkouts may share it; each works on a copy of its own.
 TYPES = $(or $(EVALRUN_CACHE),$(HOME)/.cache/evalrun)/mypy/$(shell cat requirements/base.txt requirements/dev.txt | sha256sum | cut -c 1-16).tar
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-all-data test-busy test-liars test-e2e-rollout test-e2e-faults test-e2e-nodes check docs unit fast-tests test-fast test test-e2e test-images test-services test-judge test-commands test-cluster test-chart bench bench-embedder bench-gates bench-schedules test-autoscaling kill-gates kill-runs kill-catalogue fuzz-operator edit-bundles sbom release clean
+.PHONY: help setup demo generate lock setup-gen-cpu test-rollout test-peers test-all-data test-busy test-liars test-e2e-rollout test-e2e-faults test-e2e-nodes check docs unit fast-tests test-fast test test-e2e test-images test-services test-replicas test-judge test-commands test-cluster test-chart bench bench-embedder bench-gates bench-schedules test-autoscaling kill-gates kill-runs kill-catalogue fuzz-operator edit-bundles sbom release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -92,13 +93,13 @@ test-e2e-nodes: $(VENV)/.dev ## lose a node at 20 moments of a run by each kind 
 
 # Byte code is kept even where the environment says otherwise (PYTHONDONTWRITEBYTECODE): tests start many hundred processes,
 # and one that compiles all that it imports takes, on a busy machine, 2.1 s of CPU to start an aggregator instead of 1.2.
-unit fast-tests test test-e2e test-images test-services test-judge test-commands test-cluster test-chart: export PYTHONDONTWRITEBYTECODE :=
+unit fast-tests test test-e2e test-images test-services test-replicas test-judge test-commands test-cluster test-chart: export PYTHONDONTWRITEBYTECODE :=
 test-rollout test-peers test-all-data test-busy test-liars: export PYTHONDONTWRITEBYTECODE :=
 
-# Four at a time, since tests mostly wait for processes and pods, and fewer left two cores idle. What fails soon comes
-# first, then what is longest or waits most: `cluster` alone at the end took eight minutes of nearly idle cores.
+# Four at a time, since tests mostly wait for processes and pods, and fewer left two cores idle. What is longest comes
+# first: `cluster` alone at the end took eight minutes of nearly idle cores.
 test: $(VENV)/.dev ## set up, check, and pass every test that this machine can run
-	$(MAKE) --no-print-directory --jobs=4 --output-sync=target check docs unit test-e2e test-cluster test-judge test-services test-commands test-images test-chart
+	$(MAKE) --no-print-directory --jobs=4 --output-sync=target check docs unit test-e2e test-commands test-judge test-services test-cluster test-replicas test-images test-chart
 
 test-e2e: $(VENV)/.dev ## the tests of real pods, where KUBECONFIG names a cluster
 	$(BIN)/pytest tests/e2e
@@ -109,8 +110,11 @@ test-images: $(VENV)/.dev ## the tests of the images
 test-chart: $(VENV)/.dev ## the tests of the chart
 	$(BIN)/pytest tests/chart
 
-test-services: $(VENV)/.dev ## the tests of the services' processes on loopback: aggregator, generator, replicas, rewards
+test-services: $(VENV)/.dev ## the tests of the services' processes on loopback: aggregator, generator, rewards, stores
 	$(BIN)/pytest $(SERVICE_LEVELS)
+
+test-replicas: $(VENV)/.dev ## the tests of replicas: real verl and vLLM on a CPU, where `make setup-gen-cpu` has installed them
+	$(BIN)/pytest $(REPLICA_LEVELS)
 
 test-judge: $(VENV)/.dev ## the tests of the judge's processes on loopback: sandbox, gateway, cheats, SandboxFusion
 	$(BIN)/pytest $(JUDGE_LEVELS)
