@@ -27,7 +27,7 @@ APPEND, STANDALONE, AUTO = (
     judge_pb2.SUBMISSION_MODE_APPEND, judge_pb2.SUBMISSION_MODE_STANDALONE, judge_pb2.SUBMISSION_MODE_AUTO,
 )  # fmt: skip
 
-SAMPLED_PROGRAMS = 2
+SAMPLED_PROGRAMS = 1
 """Of each language and filed verdict: a compiler takes a second of CPU, and a program that is too slow its limit."""
 SAMPLED_TESTS = 20
 SAMPLED_BYTES = 50_000
