@@ -27,7 +27,7 @@ def test_chance_is_told_apart_whatever_each_run_has_of_samples(counts: tuple[int
     rng = np.random.default_rng(6)
     runs = [
         totals_of(samples_of([(count, int(rng.binomial(count, share))) for share in shares]))["humaneval"]
-        for count, shares in zip(counts, (np.full(4000, 0.5), np.repeat([0.3, 0.7], 2000)), strict=True)
+        for count, shares in zip(counts, (np.full(1000, 0.5), np.repeat([0.3, 0.7], 500)), strict=True)
     ]
     assert spread_of(*runs).between == pytest.approx(0.04, abs=0.03)
 
