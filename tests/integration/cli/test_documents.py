@@ -80,10 +80,15 @@ KOTLIN: list[dict[str, Any]] = [
     {"dataset": "ours", "problem_id": "1", "prompt": "Echo.", "language": "kotlin",
      "ground_truth": {"inputs": ["1"], "outputs": ["1"]}},
 ]  # fmt: skip
+MANY: list[dict[str, Any]] = [
+    {"dataset": f"source-{number}", "problem_id": "1", "prompt": "Echo.",
+     "ground_truth": {"inputs": ["1"], "outputs": ["1"]}}
+    for number in range(17)
+]  # fmt: skip
 HOTPOT: list[dict[str, Any]] = [{"id": "5a8b", "question": "Who?", "golden_answers": ["Ada"]}]
 FILES = {
     "hdfs.yaml": HDFS, "seeds.yaml": SEEDS, "two_seeds.yaml": TWO_SEEDS, "swe.jsonl": SWE, "kotlin.jsonl": KOTLIN,
-    "hotpot.jsonl": HOTPOT,
+    "hotpot.jsonl": HOTPOT, "many.jsonl": MANY,
     "sampling.yaml": SAMPLING,
     "phase0_eval.yaml": PHASE0_EVAL, "generation.yaml": GENERATION, "codecontests_valid.jsonl": FETCHED,
     "auto_eval.jsonl": AUTO_EVAL, "answers.jsonl": ANSWERS, "aime.jsonl": AIME, "plan.yaml": PLAN,
@@ -114,6 +119,8 @@ COMMANDS = (
     Row("judge --problems auto_eval.jsonl --responses answers.jsonl --output out", 0, ("Succeeded",)),
     Row("judge --problems swe.jsonl --responses answers.jsonl --output out", 2, ("use SWE-bench's own harness",)),
     Row("judge --problems kotlin.jsonl --responses answers.jsonl --output out", 2, ("python, c, cpp",)),
+    Row("judge --problems many.jsonl --responses answers.jsonl --output out", 2,
+        ("17 datasets (source-0, source-1", "in several runs")),
     Row("judge --problems hotpot.jsonl --responses answers.jsonl --output out", 2, ("--grader",)),
     Row("validate hdfs.yaml", 2, ("spec.model.path",)),
     Row("validate --local seeds.yaml", 2, ("spec.protocol.seeds", "every seed gives the same answers")),

@@ -23,6 +23,22 @@ def test_pace_is_that_of_the_last_minute() -> None:
     assert meter.read(status(100, 2000), 130.0).seconds_left is None
 
 
+def test_estimate_stays_between_bursts_and_grows_when_nothing_comes() -> None:
+    """Twelve answers a minute, four at a time every 20 s."""
+    meter = PaceMeter()
+    estimates = {}
+    for second in range(0, 401, 2):
+        decided = 4 * (second // 20)
+        pace = meter.read(status(decided, total=1080), float(second))
+        if pace.seconds_left is not None:
+            estimates[second] = pace.seconds_left / (1080 - decided)
+    assert min(estimates) == 40  # when eight have come
+    assert {seconds for second, seconds in estimates.items() if second >= 200} == {5.0}
+    stalled = meter.read(status(80, total=1080), 1000.0).seconds_left
+    assert stalled is not None
+    assert stalled > 3 * 5000
+
+
 def test_open_requests_name_the_oldest_and_its_limit() -> None:
     replicas = [
         ledger_pb2.Replica(in_flight=3, oldest_request_at=1000.0, oldest_request_limit_seconds=410.0),

@@ -54,7 +54,7 @@ from evalrun_api.v1alpha1.schedule_status import (
     TroubledCheckpoint,
     schedule_condition,
 )
-from evalrun_api.v1alpha1.spec import MUTABLE_FIELDS, EvalRunSpec
+from evalrun_api.v1alpha1.spec import MAX_DATASETS, MUTABLE_FIELDS, EvalRunSpec
 from evalrun_api.v1alpha1.status import (
     Condition,
     DatasetStatus,
@@ -68,6 +68,7 @@ __all__ = [
     "API_VERSION",
     "GROUP",
     "KIND",
+    "MAX_DATASETS",
     "MAX_EVALUATED",
     "MAX_MERGES",
     "MAX_PAID",

@@ -1,6 +1,6 @@
 """The spec of an EvalRun, and the rules that span its groups."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -59,6 +59,10 @@ ADAPTER_RULE = Rule(
 )
 
 
+MAX_DATASETS: Final = 16
+"""Of a run. The API server bounds what rules over the list may cost."""
+
+
 class EvalRunSpec(ApiModel):
     """The model, the datasets, how they are evaluated, and where the results go."""
 
@@ -66,7 +70,7 @@ class EvalRunSpec(ApiModel):
     datasets: Annotated[
         list[Dataset],
         Field(
-            max_length=16,
+            max_length=MAX_DATASETS,
             description="The datasets that it is evaluated on.",
             json_schema_extra=list_type("map", "name"),
         ),

@@ -8,6 +8,8 @@ from evalrun_proto.ledger.v1 import ledger_pb2
 
 WINDOW_SECONDS: Final = 60.0
 """A pace is that of the last minute: the first answers of a run take longest."""
+STEADY_ANSWERS: Final = 10
+"""Answers over which an end is estimated, if they took longer than a minute: two in a minute say little."""
 FIRST_ESTIMATE_SECONDS: Final = 5.0
 FIRST_ESTIMATE_ANSWERS: Final = 5
 """What must have passed, and been decided, before an end is estimated."""
@@ -34,6 +36,8 @@ class PaceMeter:
 
     def __init__(self) -> None:
         self._readings: deque[_Reading] = deque()
+        self._arrivals: deque[_Reading] = deque()
+        """Readings at which more was decided than before."""
 
     def read(self, status: ledger_pb2.GetStatusResponse, now: float) -> Pace:
         """Take a status and return the pace.
@@ -47,14 +51,34 @@ class PaceMeter:
         self._readings.append(_Reading(now, status.output_tokens, decided))
         while len(self._readings) > 1 and now - self._readings[1].at >= WINDOW_SECONDS:
             self._readings.popleft()
+        self._note_arrival(self._readings[-1])
         first = self._readings[0]
-        elapsed, done = now - first.at, decided - first.decided
+        elapsed = now - first.at
         if elapsed <= 0:
             return Pace()
         tokens = (status.output_tokens - first.tokens) / elapsed
-        if elapsed < FIRST_ESTIMATE_SECONDS or done < FIRST_ESTIMATE_ANSWERS or decided >= total:
-            return Pace(tokens)
-        return Pace(tokens, (total - decided) * elapsed / done)
+        return Pace(tokens, None if decided >= total else self._seconds_left(total - decided, now))
+
+    def _note_arrival(self, reading: _Reading) -> None:
+        """Keep the arrivals of the last minute, and as many before it as an estimate needs."""
+        kept = self._arrivals
+        if not kept or reading.decided > kept[-1].decided:
+            kept.append(reading)
+        while (
+            len(kept) > 2
+            and reading.at - kept[1].at >= WINDOW_SECONDS
+            and kept[-1].decided - kept[1].decided >= STEADY_ANSWERS
+        ):
+            kept.popleft()
+
+    def _seconds_left(self, answers: int, now: float) -> float | None:
+        first, last = self._arrivals[0], self._arrivals[-1]
+        done = last.decided - first.decided
+        if now - first.at < FIRST_ESTIMATE_SECONDS or done < FIRST_ESTIMATE_ANSWERS:
+            return None
+        # Answers are decided in bursts. Between two of them the pace stays, until the next one is late.
+        burst = done / (len(self._arrivals) - 1)
+        return answers * max((last.at - first.at) / done, (now - first.at) / (done + burst))
 
 
 @dataclass(frozen=True, slots=True)

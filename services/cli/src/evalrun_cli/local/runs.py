@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from evalrun_api.manifest import evalrun_of, load_manifest
 from evalrun_api.run_config import EvalRunSpec, RunConfig, parse_run_config
-from evalrun_api.v1alpha1 import Dataset, EvalRun, Grader
+from evalrun_api.v1alpha1 import MAX_DATASETS, Dataset, EvalRun, Grader
 from evalrun_cli.clock import Clock, stopwatch
 from evalrun_cli.gpu_host.gpus import choose_gpus, find_gpus
 from evalrun_cli.gpu_host.options import NO_GPU_OPTIONS, GpuOptions
@@ -215,6 +215,10 @@ def _prepared(
     return workspace, generation
 
 
+NAMED_DATASETS: Final = 5
+"""Of too many that a message names."""
+
+
 def judge_files(
     problems: Sequence[str],
     responses: Sequence[str],
@@ -259,6 +263,13 @@ def judge_files(
     if grader is not None and (comparator is not None or judge_mode == "Submit"):
         raise BadInputError("--grader: its score decides: leave --comparator and --judge-mode away")
     known, places = read_problems(problems, grader)
+    if len(places) > MAX_DATASETS:
+        some = ", ".join([*places][:NAMED_DATASETS])
+        raise BadInputError(
+            f"--problems: the rows name {len(places)} datasets ({some}, ...), and a run takes {MAX_DATASETS}: judge "
+            f"them in several runs, each with a file of up to {MAX_DATASETS} of them, or give rows that go together "
+            "the same dataset (data_source in verl's rows)"
+        )
     spec = judge_spec(places, model or EXTERNAL_MODEL, judge_mode, comparator, time_limit, grader)
     if step is not None:
         spec["lineage"] = {"step": step}
