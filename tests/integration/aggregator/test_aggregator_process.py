@@ -153,6 +153,12 @@ async def test_bad_calls_get_the_contracts_codes(tmp_path: Path, judge: tuple[Fa
             await worker.stub.SubmitCompletions(
                 ledger_pb2.SubmitCompletionsRequest(worker_id="w", completions=[completion_for(items[1]), endless])
             )
+        unlikely = completion_for(items[0])
+        unlikely.log_probs.append(float("-inf"))
+        with pytest.raises(grpc.aio.AioRpcError, match="log_probs: send finite numbers"):
+            await worker.stub.SubmitCompletions(
+                ledger_pb2.SubmitCompletionsRequest(worker_id="w", completions=[unlikely])
+            )
         undated = ledger_pb2.Replica(name="replica-0", gpus=1, started_at=float("nan"))
         report = ledger_pb2.ReportReplicasRequest(worker_id="w", replicas=[undated], gpu_seconds=1.0)
         with pytest.raises(grpc.aio.AioRpcError) as nan:

@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from builders.command_line import Command, evalrun, evalrun_started, processes_with, summary
 from builders.generator.model_server import MODEL, Reply, completion, model_server
@@ -57,6 +58,25 @@ def test_a_server_without_a_list_of_models_is_used_with_a_warning(tmp_path: Path
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"warning: endpoint {server.url} does not list its models (HTTP 404" in done.stderr
     assert summary(tmp_path / "out")["counts"]["accepted"] == 2
+
+
+def test_log_probs_that_a_server_gives_stand_in_the_results_and_are_shown(tmp_path: Path) -> None:
+    (tmp_path / "sums.jsonl").write_text("".join(json.dumps(problem) + "\n" for problem in PROBLEMS))
+    given = {"content": [{"token": "a", "logprob": -0.1234567891}, {"token": "b", "logprob": -2.0}]}
+    choice = {"message": {"content": "print(input())"}, "finish_reason": "stop", "logprobs": given}
+    with model_server(Reply(body={"model": MODEL, "choices": [choice]})) as server:
+        done = evalrun(
+            "run", "--endpoint", server.url, "--model", MODEL, "--dataset", tmp_path / "sums.jsonl",
+            "--calculate-log-probs", "--output", tmp_path / "out",
+        )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {request["logprobs"] for request in server.requests} == {True}
+    assert "log_probs is null" not in done.stderr
+    for line in (tmp_path / "out" / "results.jsonl").read_text().splitlines():
+        assert json.loads(line)["log_probs"] == [-0.123457, -2.0]
+    [row, _] = pq.read_table(tmp_path / "out" / "results.parquet").to_pylist()
+    assert row["log_probs"] == pytest.approx([-0.123457, -2.0])
+    assert "mean log-probability -1.062" in evalrun("show", tmp_path / "out", row["problem_id"]).stdout
 
 
 def test_a_refused_key_ends_the_command_at_once(tmp_path: Path) -> None:

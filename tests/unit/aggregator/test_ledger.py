@@ -10,6 +10,7 @@ from evalrun_aggregator.ledger.entries import Exchange, StoredCompletion, Stored
 from evalrun_aggregator.ledger.errors import LedgerBrokenError, LedgerFullError
 from evalrun_aggregator.ledger.items import pack_row
 from evalrun_aggregator.ledger.ledger import Ledger
+from evalrun_aggregator.ledger.store import LedgerReader
 from evalrun_runtime.exits import BadInputError
 
 
@@ -169,6 +170,28 @@ async def test_a_ledger_of_a_run_before_there_were_turns_is_brought_up_to_date(t
     connection.close()
     async with Ledger(path) as ledger:
         assert [sample.feedback for sample in ledger.samples()] == [""]
+
+
+async def test_log_probs_are_stored_with_their_answer(tmp_path: Path) -> None:
+    told = completion(1)._replace(log_probs=(-0.5, -0.25))
+    async with Ledger(tmp_path / "l.db") as ledger:
+        await ledger.add_completions([completion(0), told, told._replace(log_probs=(-1.0,))])
+        assert [sample.completion.log_probs for sample in ledger.samples()] == [(), (-0.5, -0.25)]
+
+
+async def test_ledger_without_log_probs_is_read_and_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    async with Ledger(path) as ledger:
+        await ledger.add_completions([completion(0)])
+    with sqlite3.connect(path) as connection:  # as an earlier release wrote it
+        connection.execute("DROP TABLE log_probs")
+    connection.close()
+    reader = LedgerReader(path)
+    assert [sample.completion.log_probs for sample in reader.samples()] == [()]
+    reader.close()
+    async with Ledger(path) as ledger:
+        await ledger.add_completions([completion(1)._replace(log_probs=(-0.5,))])
+        assert [sample.completion.log_probs for sample in ledger.samples()] == [(), (-0.5,)]
 
 
 async def test_feedback_is_stored_with_its_verdict_and_stays_when_verdicts_are_set_aside(tmp_path: Path) -> None:

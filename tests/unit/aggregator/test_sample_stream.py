@@ -57,13 +57,20 @@ def test_the_tests_of_a_result_have_their_prelude_if_there_is_one() -> None:
 def test_a_worker_gets_the_sampling_and_the_system_prompt_of_the_spec() -> None:
     dataset = Dataset.model_validate({"name": "d", "source": "d.jsonl", "systemPrompt": "Be brief."})
     protocol = Protocol.model_validate(
-        {"topK": 20, "minP": "0.05", "repetitionPenalty": "1.05", "stop": ["END"], "ignoreEos": True}
+        {
+            "topK": 20,
+            "minP": "0.05",
+            "repetitionPenalty": "1.05",
+            "stop": ["END"],
+            "ignoreEos": True,
+            "calculateLogProbs": True,
+        }
     )
     item = RunProblems("run", [RunDataset(dataset, [STDIO])], protocol, samples=1, repeats=0).work_item(0)
     assert [message.role for message in item.messages] == ["system", "user"]
     sampling = item.sampling
     assert (sampling.top_k, sampling.min_p, sampling.repetition_penalty) == (20, 0.05, 1.05)
-    assert (list(sampling.stop), sampling.ignore_eos) == (["END"], True)
+    assert (list(sampling.stop), sampling.ignore_eos, sampling.log_probs) == (["END"], True, True)
     plain = RunProblems("run", [RunDataset(dataset, [STDIO])], Protocol(), samples=1, repeats=0).work_item(0).sampling
     assert not any(plain.HasField(name) for name in ("top_k", "min_p", "repetition_penalty"))
 

@@ -5,6 +5,7 @@ from builders.generator.work import completion_body, work_item
 
 from evalrun_generator.endpoints.openai_api import MalformedAnswerError, model_ids, read_answer, request_for
 from evalrun_proto.ledger.v1 import ledger_pb2 as ledger
+from evalrun_registry.limits import MAX_LOG_PROBS
 
 NESTED = b"[" * 100_000 + b"]" * 100_000
 """JSON that Python's reader gives up with a RecursionError."""
@@ -46,6 +47,38 @@ def test_sampling_as_the_engines_know_it() -> None:
 
 def test_seed_zero_is_a_seed() -> None:
     assert json.loads(request_for(work_item(seed=0), "m").body)["seed"] == 0
+
+
+@pytest.mark.parametrize(("is_chat", "asked"), [(True, True), (False, 1)])
+def test_request_for_log_probs_asks_as_the_api_has_it(is_chat: bool, asked: object) -> None:
+    item = work_item(chat=is_chat)
+    assert "logprobs" not in json.loads(request_for(item, "m").body)
+    item.sampling.log_probs = True
+    assert json.loads(request_for(item, "m").body)["logprobs"] == asked
+
+
+LOG_PROBS = [{"token": "a", "logprob": -0.25, "bytes": [97], "top_logprobs": []}, {"token": "b", "logprob": -9999.0}]
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({"content": LOG_PROBS}, (-0.25, -9999.0)),
+        ({"content": []}, ()),
+        ({"content": [*LOG_PROBS, {"token": "c"}]}, ()),
+        ({"content": [*LOG_PROBS, "c"]}, ()),
+        ({"token_logprobs": [-1, -0.5], "tokens": ["a", "b"]}, (-1.0, -0.5)),
+        ({"token_logprobs": [None, -0.5]}, ()),
+        ({"token_logprobs": [float("nan"), -0.5]}, ()),
+        ({"token_logprobs": [-0.5] * (MAX_LOG_PROBS + 1)}, ()),
+        ({}, ()),
+        ([-0.5], ()),
+        (None, ()),
+    ],
+)
+def test_log_probs_are_kept_if_every_token_has_one(given: object, kept: tuple[float, ...]) -> None:
+    choice = {"message": {"content": "ab"}, "finish_reason": "stop", "logprobs": given}
+    assert read_answer(completion_body(choices=[choice]), "m").log_probs == kept
 
 
 def test_items_that_no_request_fits() -> None:

@@ -335,3 +335,32 @@ async def test_a_key_that_the_ledger_does_not_know_spoils_no_batch() -> None:
     fake = OtherRun(work_items(3))
     await loop_over(fake, [FakeEndpoint("a")]).run()
     assert fake.remaining == 0
+
+
+def items_with_log_probs(count: int) -> list[ledger.WorkItem]:
+    items = work_items(count)
+    for item in items:
+        item.sampling.log_probs = True
+    return items
+
+
+async def test_endpoint_without_log_probs_is_told_once() -> None:
+    def told(_count: int, _body: dict[str, object]) -> Timed:
+        return Timed(CompletionAnswer("answer", "stop", 3, 2, "model", (-0.5, -0.25)), 0.0, 0.0)
+
+    fake = FakeLedger(items_with_log_probs(40))
+    work = loop_over(fake, [FakeEndpoint("mute"), FakeEndpoint("telling", told)])
+    await work.run()
+    assert len(fake.completions) == 40
+    [warning] = work.warnings
+    assert "endpoint mute gives no log-probabilities" in warning
+    assert {tuple(each.log_probs) for each in fake.completions.values()} == {(), (-0.5, -0.25)}
+
+
+async def test_endpoint_that_refuses_log_probs_ends_the_run_with_the_remedy() -> None:
+    refusal = RequestFailure(RetryAction.REJECT, Blame.NONE, counted=True, reason="HTTP 400: logprobs is not supported")
+    endpoint = FakeEndpoint("a", lambda _count, _body: slowly(refusal))
+    with pytest.raises(BadInputError, match=r"not supported.*remove protocol\.calculateLogProbs"):
+        await loop_over(FakeLedger(items_with_log_probs(20)), [endpoint]).run()
+    with pytest.raises(BadInputError, match=r"or the server$"):
+        await loop_over(FakeLedger(work_items(20)), [endpoint]).run()

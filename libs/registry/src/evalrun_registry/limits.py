@@ -26,6 +26,8 @@ CONTEST_LIMITS: Final = TestLimits(time_seconds=30.0)
 """Defaults of stdin/stdout problems and of graders: verl's scorers import for four CPU seconds."""
 BARE_OUTPUT_KIB: Final = 1024
 """Output limit of a request to a sandbox that sets none: such a request does not come from a judge."""
+MAX_LOG_PROBS: Final = 131_072
+"""Log-probabilities of an answer that are stored: half a MiB, and some 15 MiB as a server sends them."""
 
 
 @dataclass(frozen=True, slots=True)

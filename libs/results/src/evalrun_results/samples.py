@@ -67,6 +67,8 @@ class SampleResult:
     data_source: str = ""
     tags: tuple[str, ...] = ()
     """Topics of the problem."""
+    log_probs: Sequence[float] = ()
+    """Of each token of the answer; empty where none were asked for or given."""
 
     tests: Sequence[pb.TestResult] = field(init=False, repr=False, compare=False)
     """Of the verdict; empty without one."""

@@ -17,6 +17,7 @@ from evalrun_aggregator.status_report import StatusReport
 from evalrun_aggregator.weights_version import OtherWeightsError, WeightsVersion
 from evalrun_aggregator.work_items import WorkItems
 from evalrun_proto.ledger.v1 import ledger_pb2, ledger_pb2_grpc
+from evalrun_registry.limits import MAX_LOG_PROBS
 
 RETRY_MILLISECONDS = 500
 """Wait before asking again while others hold the rest: an expired lease or a lost worker shows within this time."""
@@ -90,7 +91,7 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         """Store completions."""
         await self._refuse_superseded(request.epoch, context)
         for completion in request.completions:
-            if wrong := not_finite(completion, "generation_seconds", "started_at"):
+            if wrong := not_finite(completion, "generation_seconds", "started_at") or bad_log_probs(completion):
                 key = completion.key
                 where = f"completion of {key.dataset} {key.problem_id} sample {key.sample}"
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{where}: {wrong}")
@@ -168,6 +169,7 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
             replica=completion.replica,
             model=completion.model,
             attempts=completion.attempts,
+            log_probs=tuple(completion.log_probs),
         )
 
 
@@ -176,6 +178,15 @@ def not_finite(message: Message, *fields: str) -> str:
     for field in fields:
         if not math.isfinite(value := getattr(message, field)):
             return f"{field} is {value}: send a finite number"
+    return ""
+
+
+def bad_log_probs(completion: ledger_pb2.Completion) -> str:
+    """Say what is wrong with the log-probabilities of a completion; empty if nothing is."""
+    if len(completion.log_probs) > MAX_LOG_PROBS:
+        return f"{len(completion.log_probs)} log_probs: send at most {MAX_LOG_PROBS}"
+    if not all(map(math.isfinite, completion.log_probs)):
+        return "log_probs: send finite numbers"
     return ""
 
 

@@ -160,7 +160,7 @@ async def work_and_report(
     finally:
         await cancelled(working, reporting)
         current = replicas(admission, fleet, work.oldest_requests())
-        last = asyncio.create_task(ledger_client.report(current, admission.warnings))
+        last = asyncio.create_task(ledger_client.report(current, [*admission.warnings, *work.warnings]))
         await asyncio.wait([last], timeout=LAST_REPORT_SECONDS)
         await cancelled(last)
 

@@ -65,7 +65,7 @@ async def report_until_cancelled(
         news.clear()
         current = replicas(admission, fleet, work.oldest_requests())
         export(current)
-        await ledger_client.report(current, admission.warnings)
+        await ledger_client.report(current, [*admission.warnings, *work.warnings])
         await asyncio.sleep(min(seconds, MIN_REPORT_SECONDS))
         try:
             async with asyncio.timeout(seconds):

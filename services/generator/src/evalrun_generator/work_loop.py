@@ -101,6 +101,11 @@ class WorkLoop:
         """Return the oldest request in flight at each endpoint that has one."""
         return self._client.oldest_requests()
 
+    @property
+    def warnings(self) -> list[str]:
+        """Warnings for the user about answers, one line each."""
+        return self._client.warnings
+
     async def drain(self, seconds: float) -> None:
         """Stop leasing and wait up to `seconds` until requests in flight are stored. `run` must be running."""
         self._draining = self._client.draining = True
@@ -258,10 +263,15 @@ class WorkLoop:
         if refused == len(self._given_up) and self.answered == 0:
             return BadInputError(
                 f"endpoint {reason}. The first {refused} requests were refused and none was answered: fix the "
-                "run's model or protocol, or the server"
+                f"run's model or protocol, or the server{self._log_probs_remedy()}"
             )
         others = f" (and {len(self._given_up) - 1} more)" if len(self._given_up) > 1 else ""
         remedy = "resume once the server accepts it" if refused == len(self._given_up) else "run again to resume"
         return GenerationStoppedError(
             f"no completion for {describe(key)}{others}: {reason}. All other completions are stored; {remedy}"
         )
+
+    def _log_probs_remedy(self) -> str:
+        if not self._client.asks_log_probs:
+            return ""
+        return ". The requests asked for log-probabilities: if the server has none, remove protocol.calculateLogProbs"

@@ -183,6 +183,11 @@ def test_convert_standalone_configuration_maps_every_key() -> None:
             {"name": "EVAL@k", "temperature": "0.6", "samples": 2, "k": [1, 2], "maxNewTokens": 2048},
         ),
         ({"temperature": 1.0, "n": 8, "val_kwargs": {"n": 1}}, {"name": "EVAL@1", "maxNewTokens": 2048}),
+        (
+            {"temperature": 0.0, "calculate_log_probs": True},
+            {"name": "EVAL@1", "maxNewTokens": 2048, "calculateLogProbs": True},
+        ),
+        ({"calculate_log_probs": True, "val_kwargs": {"n": 1}}, {"name": "EVAL@1", "maxNewTokens": 2048}),
     ],
 )
 def test_convert_sampling_comes_from_validation_else_from_the_rollout(

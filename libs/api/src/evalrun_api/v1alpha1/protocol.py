@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from evalrun_api.api_model import ApiModel, DecimalText, PositiveFractionText, Rule, list_type
+from evalrun_registry.limits import MAX_LOG_PROBS
 
 
 class Budget(ApiModel):
@@ -89,6 +90,10 @@ class Protocol(ApiModel):
         default=False,
         description="Continue after the end-of-text token up to maxNewTokens, for load tests. Only vLLM and SGLang "
         "support it.",
+    )
+    calculate_log_probs: bool = Field(
+        default=False,
+        description="Store the log-probability of every token of an answer, where the server gives them.",
     )
     samples: int = Field(
         1,
@@ -202,6 +207,12 @@ class Protocol(ApiModel):
             "self.seeds * self.samples <= 1000",
             "seeds times samples is more than 1000 answers per problem: write fewer of either",
             ".seeds",
+        ),
+        Rule(
+            f"!self.calculateLogProbs || self.maxNewTokens <= {MAX_LOG_PROBS}",
+            f"calculateLogProbs stores at most {MAX_LOG_PROBS} tokens per answer: write maxNewTokens up to that, or "
+            "remove calculateLogProbs",
+            ".calculateLogProbs",
         ),
         Rule(
             "self.noiseFloorRepeats == 0 || self.name == 'EVAL@1'",

@@ -20,7 +20,7 @@ ENGINE_FIELDS: Final[Mapping[str, str]] = {
     "chat_template_sha256": "chat template (sha256)",
 }  # fmt: skip
 """Of what each replica's machine said, with their names for people."""
-NOT_SAMPLING: Final = frozenset({"noiseFloorRepeats", "k"})
+NOT_SAMPLING: Final = frozenset({"noiseFloorRepeats", "k", "calculateLogProbs"})
 """Of a protocol: they change what is reported, not how answers are drawn."""
 
 

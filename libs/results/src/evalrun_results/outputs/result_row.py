@@ -26,6 +26,9 @@ VERL_CODES: Final = {
 }
 """verl's code of a test. True and False are written 1 and 0: a Parquet column has one type, and they are equal."""
 
+LOG_PROB_DIGITS: Final = 6
+"""Decimals of a log-probability: those of a 32-bit float beyond them would double the text."""
+
 _NO_VERDICT: Final = pb.Verdict()
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -93,6 +96,7 @@ class ResultRow(msgspec.Struct, gc=False):
     finish_reason: str
     prompt_tokens: int | None
     output_tokens: int | None
+    log_probs: list[float] | None
     gen_time: float | None
     total_judge_time: float | None
     queue_time: float | None
@@ -136,6 +140,7 @@ def result_row(result: SampleResult) -> ResultRow:
         result.finish_reason,
         result.prompt_tokens,
         result.output_tokens,
+        [round(value, LOG_PROB_DIGITS) for value in result.log_probs] or None,
         result.gen_seconds,
         result.total_judge_time,
         verdict.queue_seconds if result.verdict is not None else None,

@@ -82,6 +82,7 @@ RESULT_SCHEMA: Final = pa.schema(
         ("finish_reason", _TEXT),
         ("prompt_tokens", pa.int64()),
         ("output_tokens", pa.int64()),
+        ("log_probs", pa.list_(pa.float32())),
         ("gen_time", pa.float64()),
         ("total_judge_time", pa.float64()),
         ("queue_time", pa.float64()),

@@ -198,6 +198,7 @@ class Sampling(_message.Message):
     REPETITION_PENALTY_FIELD_NUMBER: _builtins.int
     STOP_FIELD_NUMBER: _builtins.int
     IGNORE_EOS_FIELD_NUMBER: _builtins.int
+    LOG_PROBS_FIELD_NUMBER: _builtins.int
     temperature: _builtins.float
     top_p: _builtins.float
     max_tokens: _builtins.int
@@ -208,6 +209,8 @@ class Sampling(_message.Message):
     min_p: _builtins.float
     repetition_penalty: _builtins.float
     ignore_eos: _builtins.bool
+    log_probs: _builtins.bool
+    """Ask for the log-probability of every token of the answer."""
     @_builtins.property
     def stop(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """OpenAI's: texts at which the answer ends."""
@@ -224,10 +227,11 @@ class Sampling(_message.Message):
         repetition_penalty: _builtins.float | None = ...,
         stop: _abc.Iterable[_builtins.str] | None = ...,
         ignore_eos: _builtins.bool = ...,
+        log_probs: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_min_p", b"_min_p", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_top_k", b"_top_k", "min_p", b"min_p", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "top_k", b"top_k"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_p", b"_min_p", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_top_k", b"_top_k", "ignore_eos", b"ignore_eos", "max_tokens", b"max_tokens", "min_p", b"min_p", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "stop", b"stop", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_min_p", b"_min_p", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_top_k", b"_top_k", "ignore_eos", b"ignore_eos", "log_probs", b"log_probs", "max_tokens", b"max_tokens", "min_p", b"min_p", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "stop", b"stop", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__min_p: _TypeAlias = _typing.Literal["min_p"]  # noqa: Y015
     _WhichOneofArgType__min_p: _TypeAlias = _typing.Literal["_min_p", b"_min_p"]  # noqa: Y015
@@ -370,6 +374,7 @@ class Completion(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     ATTEMPTS_FIELD_NUMBER: _builtins.int
     WEIGHTS_VERSION_FIELD_NUMBER: _builtins.int
+    LOG_PROBS_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     finish_reason: _builtins.str
     """stop, length, or what the server said."""
@@ -391,6 +396,10 @@ class Completion(_message.Message):
     """
     @_builtins.property
     def key(self) -> Global___WorkKey: ...
+    @_builtins.property
+    def log_probs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """Of each token of the answer, where they were asked for and the server gave them; at most 131072."""
+
     def __init__(
         self,
         *,
@@ -405,10 +414,11 @@ class Completion(_message.Message):
         model: _builtins.str = ...,
         attempts: _builtins.int = ...,
         weights_version: _builtins.str = ...,
+        log_probs: _abc.Iterable[_builtins.float] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_output_tokens", b"_output_tokens", "_prompt_tokens", b"_prompt_tokens", "key", b"key", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_output_tokens", b"_output_tokens", "_prompt_tokens", b"_prompt_tokens", "attempts", b"attempts", "finish_reason", b"finish_reason", "generation_seconds", b"generation_seconds", "key", b"key", "model", b"model", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens", "replica", b"replica", "started_at", b"started_at", "text", b"text", "weights_version", b"weights_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_output_tokens", b"_output_tokens", "_prompt_tokens", b"_prompt_tokens", "attempts", b"attempts", "finish_reason", b"finish_reason", "generation_seconds", b"generation_seconds", "key", b"key", "log_probs", b"log_probs", "model", b"model", "output_tokens", b"output_tokens", "prompt_tokens", b"prompt_tokens", "replica", b"replica", "started_at", b"started_at", "text", b"text", "weights_version", b"weights_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__output_tokens: _TypeAlias = _typing.Literal["output_tokens"]  # noqa: Y015
     _WhichOneofArgType__output_tokens: _TypeAlias = _typing.Literal["_output_tokens", b"_output_tokens"]  # noqa: Y015

@@ -76,7 +76,8 @@ class LedgerServiceServicer:
     def SubmitCompletions(self, request, context):
         """Stores completions. When it returns OK each of them is on disk; sending one again changes nothing.
         NOT_FOUND: a key that is not of this run (the message names it; nothing of the batch was stored).
-        INVALID_ARGUMENT: a number that is NaN or infinite (the message names it; nothing of the batch was stored).
+        INVALID_ARGUMENT: a number that is NaN or infinite, or too many log-probabilities (the message names it; nothing of the
+        batch was stored).
         RESOURCE_EXHAUSTED: the disk is full; nothing of the batch was stored, retry later.
         FAILED_PRECONDITION: as GetWork's; nothing of the batch was stored.
         ABORTED: a completion is of other weights than the run's others (the message names both versions); nothing of the

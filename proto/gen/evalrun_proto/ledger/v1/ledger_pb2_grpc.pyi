@@ -39,7 +39,8 @@ class LedgerServiceStub:
     SubmitCompletions: _grpc.UnaryUnaryMultiCallable[_ledger_pb2.SubmitCompletionsRequest, _ledger_pb2.SubmitCompletionsResponse]
     """Stores completions. When it returns OK each of them is on disk; sending one again changes nothing.
     NOT_FOUND: a key that is not of this run (the message names it; nothing of the batch was stored).
-    INVALID_ARGUMENT: a number that is NaN or infinite (the message names it; nothing of the batch was stored).
+    INVALID_ARGUMENT: a number that is NaN or infinite, or too many log-probabilities (the message names it; nothing of the
+    batch was stored).
     RESOURCE_EXHAUSTED: the disk is full; nothing of the batch was stored, retry later.
     FAILED_PRECONDITION: as GetWork's; nothing of the batch was stored.
     ABORTED: a completion is of other weights than the run's others (the message names both versions); nothing of the
@@ -69,7 +70,8 @@ class LedgerServiceAsyncStub(LedgerServiceStub):
     SubmitCompletions: _aio.UnaryUnaryMultiCallable[_ledger_pb2.SubmitCompletionsRequest, _ledger_pb2.SubmitCompletionsResponse]  # type: ignore[assignment]
     """Stores completions. When it returns OK each of them is on disk; sending one again changes nothing.
     NOT_FOUND: a key that is not of this run (the message names it; nothing of the batch was stored).
-    INVALID_ARGUMENT: a number that is NaN or infinite (the message names it; nothing of the batch was stored).
+    INVALID_ARGUMENT: a number that is NaN or infinite, or too many log-probabilities (the message names it; nothing of the
+    batch was stored).
     RESOURCE_EXHAUSTED: the disk is full; nothing of the batch was stored, retry later.
     FAILED_PRECONDITION: as GetWork's; nothing of the batch was stored.
     ABORTED: a completion is of other weights than the run's others (the message names both versions); nothing of the
@@ -108,7 +110,8 @@ class LedgerServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_ledger_pb2.SubmitCompletionsResponse, _abc.Awaitable[_ledger_pb2.SubmitCompletionsResponse]]:
         """Stores completions. When it returns OK each of them is on disk; sending one again changes nothing.
         NOT_FOUND: a key that is not of this run (the message names it; nothing of the batch was stored).
-        INVALID_ARGUMENT: a number that is NaN or infinite (the message names it; nothing of the batch was stored).
+        INVALID_ARGUMENT: a number that is NaN or infinite, or too many log-probabilities (the message names it; nothing of the
+        batch was stored).
         RESOURCE_EXHAUSTED: the disk is full; nothing of the batch was stored, retry later.
         FAILED_PRECONDITION: as GetWork's; nothing of the batch was stored.
         ABORTED: a completion is of other weights than the run's others (the message names both versions); nothing of the

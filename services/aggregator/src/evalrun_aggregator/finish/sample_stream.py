@@ -100,6 +100,7 @@ def sample_results(
             mode=MODES.get(completion.mode, "auto"),
             language=completion.language or problem.language,
             messages=messages,
+            log_probs=completion.log_probs,
         )
 
 

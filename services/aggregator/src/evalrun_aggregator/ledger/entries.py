@@ -25,6 +25,8 @@ class StoredCompletion(NamedTuple):
     """A `SubmissionMode` of judge.proto, where the answer was made elsewhere; 0: auto."""
     language: str = ""
     """The answer's own language, where it was made elsewhere; empty: the problem's."""
+    log_probs: tuple[float, ...] = ()
+    """Of each token; empty where none were asked for or given."""
 
 
 class StoredVerdict(NamedTuple):

@@ -23,6 +23,9 @@ CREATE_EVENTS = """CREATE TABLE IF NOT EXISTS events (
 """Added to ledgers of any version, without a version of its own: a release that does not know the table leaves it
 alone, so a rollback in mid-run stays possible."""
 
+CREATE_LOG_PROBS = "CREATE TABLE IF NOT EXISTS log_probs (row INTEGER PRIMARY KEY, packed BLOB NOT NULL)"
+"""Log-probabilities of an answer's tokens, little-endian 32-bit floats, of runs that ask for them."""
+
 CREATE_VERDICTS = (
     """CREATE TABLE verdicts (
         row INTEGER PRIMARY KEY, final_status INTEGER NOT NULL, judged INTEGER NOT NULL, accepted INTEGER NOT NULL,
@@ -69,7 +72,8 @@ def prepare_schema(connection: sqlite3.Connection, path: str) -> None:
         for statement in (*CREATE, CREATE_VIEW):
             connection.execute(statement)
         connection.execute("INSERT INTO schema_version VALUES (?)", (SCHEMA_VERSION,))
-        connection.execute(CREATE_EVENTS)
+        for statement in (CREATE_EVENTS, CREATE_LOG_PROBS):
+            connection.execute(statement)
         connection.execute("COMMIT")
         return
     found = (
@@ -91,7 +95,8 @@ def prepare_schema(connection: sqlite3.Connection, path: str) -> None:
         connection.execute(CREATE_FEEDBACKS)
         connection.execute("UPDATE schema_version SET version = ?", (SCHEMA_VERSION,))
         connection.execute("COMMIT")
-    connection.execute(CREATE_EVENTS)
+    for statement in (CREATE_EVENTS, CREATE_LOG_PROBS):
+        connection.execute(statement)
 
 
 def _split_served(connection: sqlite3.Connection) -> None:

@@ -7,6 +7,7 @@ outlives a power cut. (NORMAL syncs at checkpoints only: an acknowledged batch c
 
 import json
 import sqlite3
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ WAL_LIMIT_BYTES = 64 * 1024 * 1024
 
 INSERT_COMPLETION = "INSERT OR IGNORE INTO completions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 INSERT_TEXT = "INSERT OR IGNORE INTO texts VALUES (?, ?)"
+INSERT_LOG_PROBS = "INSERT OR IGNORE INTO log_probs VALUES (?, ?)"
 INSERT_VERDICT = """INSERT INTO verdicts VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (row) DO UPDATE SET
     final_status = excluded.final_status, judged = excluded.judged, accepted = excluded.accepted,
     recorded_at = excluded.recorded_at, attempts = excluded.attempts, reason = excluded.reason WHERE judged = 0"""
@@ -45,6 +47,8 @@ SELECT_STORED = f"""{SELECT_COMPLETION}, b.verdict, v.final_status, v.judged, v.
     LEFT JOIN verdicts v ON v.row = c.row LEFT JOIN verdict_bytes b ON b.row = c.row
     LEFT JOIN feedbacks f ON f.row = c.row"""
 SELECT_SAMPLES = f"{SELECT_STORED} WHERE c.row >= ? AND c.row < ? ORDER BY c.row"
+HAS_LOG_PROBS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'log_probs'"
+SELECT_LOG_PROBS = "SELECT packed FROM log_probs WHERE row = ?"
 SELECT_RECORDED = """SELECT row, judged, recorded_at FROM verdicts WHERE recorded_at >= ?
     ORDER BY recorded_at, row LIMIT ?"""
 LAST_ROW = (1 << 63) - 1
@@ -114,6 +118,8 @@ class LedgerWriter:
             ).rowcount == 1  # fmt: skip
             if changed:
                 execute(INSERT_TEXT, (c.row, c.text))
+                if c.log_probs:
+                    execute(INSERT_LOG_PROBS, (c.row, struct.pack(f"<{len(c.log_probs)}f", *c.log_probs)))
             new.append(changed)
         return new
 
@@ -278,7 +284,22 @@ class LedgerReader:
     def samples(self, first: int = 0, end: int = LAST_ROW) -> Iterator[StoredSample]:
         """Yield the completions of the rows from `first` up to `end` with their verdicts, in order of row: by
         problem, repeat and sample. Only one sample is in memory at a time."""
-        return map(_stored_sample, self._connection.execute(SELECT_SAMPLES, (first, end)))
+        found = map(_stored_sample, self._connection.execute(SELECT_SAMPLES, (first, end)))
+        # A ledger that an earlier release writes, which is only read here, has no such table.
+        has_log_probs = (
+            self._connection.execute(HAS_LOG_PROBS).fetchone()
+            and self._connection.execute("SELECT 1 FROM log_probs LIMIT 1").fetchone()
+        )
+        return map(self._with_log_probs, found) if has_log_probs else found
+
+    def _with_log_probs(self, sample: StoredSample) -> StoredSample:
+        completion = sample.completion
+        found = self._connection.execute(SELECT_LOG_PROBS, (completion.row,)).fetchone()
+        if found is None:
+            return sample
+        (packed,) = found
+        log_probs = struct.unpack(f"<{len(packed) // 4}f", packed)
+        return sample._replace(completion=completion._replace(log_probs=log_probs))
 
     def recorded_since(self, moment: float, limit: int = -1) -> list[Recorded]:
         """Return which verdicts were stored at or after a moment (Unix seconds), in order of that time.

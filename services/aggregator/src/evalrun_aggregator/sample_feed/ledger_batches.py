@@ -135,6 +135,7 @@ class LedgerBatches:
                 not_judged_reason=NOT_YET if stored is None else "" if stored.judged else stored.reason,
                 mode=MODES.get(completion.mode, "auto"),
                 language=completion.language,
+                log_probs=completion.log_probs,
             )
 
     def _unreadable(self, error: sqlite3.DatabaseError) -> BadInputError:

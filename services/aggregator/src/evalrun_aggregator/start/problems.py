@@ -91,6 +91,7 @@ class RunProblems:
                 repetition_penalty=protocol.repetition_penalty_value,
                 stop=protocol.stop,
                 ignore_eos=protocol.ignore_eos,
+                log_probs=protocol.calculate_log_probs,
             ),
         )
 

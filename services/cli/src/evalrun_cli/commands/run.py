@@ -88,6 +88,12 @@ def labels_of(written: Sequence[str]) -> dict[str, str]:
     help="Without FILE: the k of pass@k, e.g. 1,10. Default: 1 and the number of samples.",
 )
 @click.option(
+    "--calculate-log-probs",
+    is_flag=True,
+    default=None,
+    help="Without FILE: store the log-probability of every token, where the server gives them.",
+)
+@click.option(
     "--max-problems", type=click.IntRange(min=1), help="Without FILE: only the first problems of each dataset."
 )
 @click.option("--name", help="Without FILE: name of the run in report and comparisons. Default: the model's.")
@@ -128,6 +134,7 @@ def run(
     temperature: float | None,
     protocol: Literal["EVAL@1", "EVAL@k", "EVAL@turns"] | None,
     k: Sequence[int] | None,
+    calculate_log_probs: bool | None,
     max_problems: int | None,
     name: str | None,
     step: int | None,
@@ -176,6 +183,7 @@ def run(
         "--temperature": temperature,
         "--protocol": protocol,
         "--k": k,
+        "--calculate-log-probs": calculate_log_probs,
         "--max-problems": max_problems,
         "--name": name,
         "--step": step,
@@ -216,6 +224,7 @@ def run(
             labels_of(labels),
             seeds or 1,
             tensor_parallel or 1,
+            bool(calculate_log_probs),
         )
 
     if checkpoints is not None:

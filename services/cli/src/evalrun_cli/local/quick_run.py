@@ -49,6 +49,8 @@ class QuickRun:
     seeds: int = 1
     tensor_parallel: int = 1
     """GPUs per replica, if replicas are started here."""
+    log_probs: bool = False
+    """Whether the log-probability of every token is stored."""
 
     def checked(self, gpu_options: GpuOptions = NO_GPU_OPTIONS) -> "QuickRun":
         """Return it with the demo's own model and dataset filled in. Raises BadInputError if something is missing."""
@@ -139,7 +141,7 @@ def manifest_of(
                 }
                 for name, source in sources
             ],
-            "protocol": _protocol(asked),
+            "protocol": {**_protocol(asked), **({"calculateLogProbs": True} if asked.log_probs else {})},
             **({} if asked.step is None else {"lineage": {"step": asked.step}}),
             **({"endpoints": [{"url": url} for url in urls]} if rollout is None else {"rollout": dict(rollout)}),
             **({} if asked.wandb is None else {"exports": {"wandb": {"project": asked.wandb}}}),

@@ -177,6 +177,7 @@ def _described(row: Row, *, all_tests: bool, wraps: bool) -> Group:
     head.append(_status_text(row))
     facts = [f"{row['pass_ratio']:.0%} of tests passed"] if row["pass_ratio"] is not None else []
     facts += [f"{row['output_tokens']} tokens"] if row["output_tokens"] is not None else []
+    facts += [f"mean log-probability {_mean(row['log_probs']):.3f}"] if row["log_probs"] else []
     facts += [f"generated in {_seconds(row['gen_time'])} s"] if row["gen_time"] is not None else []
     facts += [f"program: {row['extraction'].replace('_', ' ')}"] if row["extraction"] else []
     facts += [name.replace("_", " ") for name in row["guardrails"] or ()]
@@ -227,6 +228,10 @@ def _status_text(row: Row) -> Text:
     status = row["final_status"] if row["judged"] else "api_error"
     style = {"success": "green", "api_error": "dim"}.get(status, "red")
     return Text(ENDS.get(status, status).replace("\n", " "), style=style)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 def _seconds(value: float | None) -> str:

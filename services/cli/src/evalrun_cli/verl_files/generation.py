@@ -163,10 +163,10 @@ def _protocol(document: Document, rollout: str, sampling: _Sampling, *, is_train
     if temperature == 0:
         for name in ("top_p", "top_k"):
             document.note(f"{prefix}{name}", "ignored", "the likeliest token is taken: it changes nothing")
-    return protocol | _decoding(document, rollout)
+    return protocol | _decoding(document, rollout, validates=prefix != rollout)
 
 
-def _decoding(document: Document, rollout: str) -> dict[str, Any]:
+def _decoding(document: Document, rollout: str, *, validates: bool) -> dict[str, Any]:
     """Return the fields of the protocol that hold for every way of sampling."""
     protocol: dict[str, Any] = {}
     length = document.mapped(f"{rollout}response_length", "spec.protocol.maxNewTokens")
@@ -182,6 +182,8 @@ def _decoding(document: Document, rollout: str) -> dict[str, Any]:
         protocol["maxNewTokens"] = int(length)
     if document.mapped(f"{rollout}ignore_eos", "spec.protocol.ignoreEos"):
         protocol["ignoreEos"] = True
+    if not validates and document.mapped(f"{rollout}calculate_log_probs", "spec.protocol.calculateLogProbs"):
+        protocol["calculateLogProbs"] = True
     return protocol
 
 

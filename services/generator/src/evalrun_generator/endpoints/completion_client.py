@@ -88,6 +88,12 @@ class CompletionClient:
         """Tasks whose request is in flight."""
         self.draining = False
         """If set, requests in flight may finish and no new ones are sent."""
+        self.asks_log_probs = False
+        """Whether a request asked for log-probabilities."""
+        self._mute: set[str] = set()
+        """Endpoints that gave none although they were asked."""
+        self.warnings: list[str] = []
+        """Warnings for the user about answers, one line per endpoint."""
 
     def oldest_requests(self) -> Mapping[str, OpenRequest]:
         """Return the oldest request in flight at each endpoint that has one."""
@@ -110,6 +116,7 @@ class CompletionClient:
             request = request_for(item, self._plan.model)
         except ValueError as error:
             raise ItemGivenUpError(str(error)) from error
+        self.asks_log_probs |= item.sampling.log_probs
         history = AttemptHistory()
         while not self.draining:
             permit = await self._fleet.acquire(history.avoid, first=history.sent > 0)
@@ -125,6 +132,8 @@ class CompletionClient:
                         outcome, answer=replace(answer, output_tokens=await self._plan.tokens.count(answer.text))
                     )
                 self._timeout.note_answer(outcome.seconds, outcome.answer.output_tokens)
+                if item.sampling.log_probs and answer.text and not answer.log_probs:
+                    self._note_mute(permit.endpoint.name)
                 return _completion(item.key, outcome, permit.endpoint.name, history.sent)
             where, what = permit.endpoint.name, describe(key_of(item.key))
             logger.debug("%s: attempt %d at %s: %s", what, history.sent, where, outcome.reason)
@@ -150,6 +159,18 @@ class CompletionClient:
         else:
             self._fleet.failed(permit, outcome)
         return outcome
+
+    def _note_mute(self, endpoint: str) -> None:
+        """Warn, once per endpoint, that it gives no log-probabilities."""
+        if endpoint in self._mute:
+            return
+        self._mute.add(endpoint)
+        warning = (
+            f"endpoint {endpoint} gives no log-probabilities, which spec.protocol.calculateLogProbs asks for: "
+            "log_probs is null in the results of its answers"
+        )
+        logger.warning("%s", warning)
+        self.warnings.append(warning)
 
     def _note_failure(self, failure: RequestFailure, endpoint: str, history: AttemptHistory) -> None:
         """Count a failure. Raises if it ends the item or the whole run."""
@@ -188,4 +209,5 @@ def _completion(key: ledger.WorkKey, timed: Timed, replica: str, attempts: int) 
         model=answer.model,
         attempts=attempts,
         weights_version=answer.weights_version,
+        log_probs=answer.log_probs,
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from evalrun_generator.endpoints.retry import error_message
 from evalrun_proto.ledger.v1 import ledger_pb2 as ledger
+from evalrun_registry.limits import MAX_LOG_PROBS
 from evalrun_runtime.unicode_text import replace_surrogates
 
 CHAT_PATH = "/v1/chat/completions"
@@ -27,6 +28,9 @@ UNFINISHED = frozenset({"abort", "error"})
 """vLLM's finish reasons for an aborted answer (lost connection, engine error): not a completion."""
 
 MAX_COUNT = 2**32 - 1
+MAX_LOG_PROB = 1e30
+"""Largest absolute value of a log-probability, which NaN and infinity are not below; vLLM writes -9999 for infinity."""
+
 MAX_VERSION_LENGTH = 200
 
 
@@ -54,6 +58,8 @@ class CompletionAnswer:
     model: str
     weights_version: str = ""
     """Which weights the replica that answered has; empty where nobody knows."""
+    log_probs: tuple[float, ...] = ()
+    """Of each token, where they were asked for and given."""
 
 
 def request_for(item: ledger.WorkItem, model: str) -> ModelRequest:
@@ -74,6 +80,9 @@ def request_for(item: ledger.WorkItem, model: str) -> ModelRequest:
         body["stop"] = list(sampling.stop)
     if sampling.ignore_eos:
         body["ignore_eos"] = True
+    if sampling.log_probs:
+        # OpenAI's older API takes a number of alternatives here. 1, because servers differ in whether 0 means none.
+        body["logprobs"] = True if item.format == ledger.PROMPT_FORMAT_CHAT else 1
     if item.format == ledger.PROMPT_FORMAT_CHAT:
         path = CHAT_PATH
         body["messages"] = [{"role": message.role, "content": message.content} for message in item.messages]
@@ -113,6 +122,7 @@ def read_answer(body: bytes, asked_model: str) -> CompletionAnswer:
         prompt_tokens=prompt_tokens,
         output_tokens=output_tokens,
         model=replace_surrogates(model) if isinstance(model, str) and model else asked_model,
+        log_probs=_log_probs(choice.get("logprobs")),
     )
 
 
@@ -160,6 +170,23 @@ def _text_of(choice: Mapping[str, object]) -> str:
     if isinstance(content, list):  # the list-of-parts form, which some servers also use in answers
         return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
     raise MalformedAnswerError(f"the content is of type {type(content).__name__}")
+
+
+def _log_probs(given: object) -> tuple[float, ...]:
+    """Return the log-probabilities of a choice, chat's or completions'; empty unless every token has one."""
+    if not isinstance(given, dict):
+        return ()
+    tokens, values = given.get("content"), given.get("token_logprobs")
+    if isinstance(tokens, list):
+        values = [token.get("logprob") if isinstance(token, dict) else None for token in tokens]
+    if not isinstance(values, list) or len(values) > MAX_LOG_PROBS:
+        return ()
+    numbers = [
+        float(value)
+        for value in values
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_LOG_PROB
+    ]
+    return tuple(numbers) if len(numbers) == len(values) else ()
 
 
 def _usage(usage: object, *, has_text: bool) -> tuple[int | None, int | None]:

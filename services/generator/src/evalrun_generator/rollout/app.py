@@ -199,7 +199,7 @@ class RolloutService:
     async def _report(self) -> None:
         reports = self._manager.reports()
         export(current_of_slots(reports))
-        await self._ledger.report(reports, self._warnings)
+        await self._ledger.report(reports, [*self._warnings, *self._work.warnings])
 
     async def _last_report(self) -> None:
         """Send a last report with the time at which the GPUs were released."""
