@@ -3,6 +3,7 @@
 import pytest
 from builders.results.samples import compute_metrics, sample_result, with_changes
 
+from evalrun_results.exports.content import metric_values
 from evalrun_results.metrics.accumulator import DatasetMetrics, MetricOptions, MetricsAccumulator
 from evalrun_results.metrics.groups import MAX_GROUPS
 from evalrun_results.outputs.qa_logs import QaOptions
@@ -110,3 +111,19 @@ def test_money_per_solved_problem_counts_gpus_and_judged_programs() -> None:
     options = MetricOptions(gpu_seconds=3600.0, gpu_hour_price=2.0, cpu_hour_price=3600.0)
     figures = measured([sample_result(0), sample_result(1, 0, ["wrong_answer"])], options).figures
     assert figures["money_per_solved"].value == pytest.approx(2.0 + 1.0)
+
+
+def test_exports_have_parts_of_a_dataset_under_names_that_services_take() -> None:
+    accumulator = MetricsAccumulator(1)
+    wrong = ["wrong_answer", "success"]
+    for problem, tags in enumerate((("c++",), ("c++", "../../x"))):
+        for sample in range(2):
+            result = sample_result(problem, sample, ["success"] if problem <= sample else wrong)
+            accumulator.add(with_changes(result, difficulty="EASY", tags=tags))
+    values = metric_values(accumulator.finish(MetricOptions()))
+    assert values["eval/humaneval/by_difficulty/EASY/accepted_at_1"] == values["eval/humaneval/accepted_at_1"] == 0.75
+    assert values["eval/humaneval/by_tag/c__/accepted_at_1"] == 0.75
+    assert values["eval/humaneval/by_tag/______x/accepted_at_1"] == 0.5
+    assert values["eval/humaneval/by_seed/accepted_at_1/mean"] == 0.75
+    assert values["eval/humaneval/by_seed/accepted_at_1/deviation"] == pytest.approx(0.3535533905932738)
+    assert (values["eval/humaneval/tests/success"], values["eval/humaneval/tests/wrong_answer"]) == (4.0, 1.0)

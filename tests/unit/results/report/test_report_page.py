@@ -253,3 +253,24 @@ def test_a_screen_reader_finds_landmark_headings_and_columns(tmp_path: Path) -> 
     assert all(' scope="col"' in head for head in heads)
     assert content.count("<main>") == 1
     assert 'id="run"' in content
+
+
+def test_figures_by_difficulty_tag_and_seed_and_single_tests_stand_on_the_page(tmp_path: Path) -> None:
+    results = [
+        with_changes(
+            sample_result(number, sample, ["success", "success" if sample else "timeout"]),
+            difficulty="HARD" if number else "EASY",
+            tags=("graphs",),
+        )
+        for number in range(3)
+        for sample in range(2)
+    ]
+    plan = OutputPlan({}, MetricOptions(), QaOptions(0.0, 1), samples_per_seed=1)
+    write_outputs(results, str(tmp_path), plan)
+    page = Page.of((tmp_path / "report.html").read_text())
+    assert page.unbalanced == []
+    words = "".join(page.text.split())
+    assert re.search(r"BydifficultyProblemsJudgedpass@1.*EASY1250\.0%.*HARD2450\.0%", words)
+    assert re.search(r"Bytag.*graphs3650\.0%", words)
+    assert re.search(r"Byseed,2seeds.*pass@150\.0%70\.7%0\.0%,100\.0%", words)
+    assert re.search(r"How12singletestsended.*success975\.0%.*timeout325\.0%", words)

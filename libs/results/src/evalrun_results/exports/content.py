@@ -1,6 +1,7 @@
 """The content exported for a run, the same for every service. Pure."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
@@ -9,6 +10,7 @@ from pydantic_core import to_json
 
 from evalrun_api.run_config import RunConfig
 from evalrun_registry.metric import export_name
+from evalrun_registry.metrics import HEADLINE
 from evalrun_results.json_text import json_line
 from evalrun_results.metrics.accumulator import DatasetMetrics
 from evalrun_results.samples import JsonObject
@@ -21,6 +23,8 @@ QA_COLUMNS: Final = (
 """Columns of the QA table: the fields of a QA record (docs/outputs.md), nested values as JSON."""
 
 ID_CHARACTERS: Final = 16
+_NO_NAME: Final = re.compile(r"[^\w -]")
+"""What MLflow refuses in a metric's name, and what would make a path of it."""
 
 
 class CurvePoint(BaseModel):
@@ -99,7 +103,22 @@ def summary_values(datasets: Mapping[str, Mapping[str, Any]]) -> dict[str, float
         for metric, figure in entry["metrics"].items():
             if figure["value"] is not None:
                 values[export_name(name, metric)] = figure["value"]
+        values |= {export_name(name, part): value for part, value in _parts(entry)}
     return values
+
+
+def _parts(entry: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Yield pass@1 by difficulty and tag, every figure's mean and deviation over seeds, and single tests by status."""
+    for kind in ("by_difficulty", "by_tag"):
+        for group, found in entry.get(kind, {}).items():
+            value = found["metrics"].get(HEADLINE.name, {}).get("value")
+            if value is not None:
+                yield f"{kind}/{_NO_NAME.sub('_', group)}/{HEADLINE.name}", value
+    for metric, figure in entry.get("by_seed", {}).get("metrics", {}).items():
+        for part in ("mean", "deviation"):
+            yield f"by_seed/{metric}/{part}", figure[part]
+    for status, number in entry["counts"].get("tests", {}).items():
+        yield f"tests/{status}", float(number)
 
 
 def content_of(

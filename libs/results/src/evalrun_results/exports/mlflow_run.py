@@ -17,6 +17,8 @@ MAX_PARAMETER_CHARACTERS = 500
 """Characters; servers refuse more (500 before MLflow 2.8, 6,000 since)."""
 BATCH = 100
 """Parameters a call; a server takes no more."""
+METRIC_BATCH = 1000
+"""Metrics a call; a server takes no more."""
 
 
 class MlflowExporter:
@@ -98,7 +100,8 @@ class MlflowExporter:
         """Send what may be sent twice: parameters do not change between exports of a run, but metrics of a step may."""
         now, step = int(time.time() * 1000), 0 if content.point is None else content.point.step
         metrics = [Metric(key, value, now, step, model_id=model) for key, value in content.metrics.items()]
-        client.log_batch(run, metrics=metrics)
+        for start in range(0, len(metrics), METRIC_BATCH):
+            client.log_batch(run, metrics=metrics[start : start + METRIC_BATCH])
         parameters = [Param(key, value) for key, value in flattened(content.info.get("spec", {}))]
         for start in range(0, len(parameters), BATCH):
             client.log_batch(run, params=parameters[start : start + BATCH])

@@ -8,6 +8,7 @@ from evalrun_registry.metric import Table
 from evalrun_registry.metrics import metrics_in, shown_in
 from evalrun_results.metrics.problem_totals import DatasetTotals, ProblemTotals
 from evalrun_results.report import quantities as shown
+from evalrun_results.report.breakdowns import breakdowns
 from evalrun_results.report.disagreements import Disagreements
 from evalrun_results.report.distributions import amount_bars, share_bars
 from evalrun_results.report.headline import interval_text
@@ -49,6 +50,7 @@ def dataset_section(
     return joined(
         element("div", plots, class_="grid plots"),
         _failures(dataset),
+        *breakdowns(dataset),
         _turns(mapping(dataset, "metrics")),
         element("div", *_lists(problems), class_="grid"),
         _disagreements(disagreements) if disagreements is not None else None,
