@@ -93,8 +93,8 @@ def test_help_answers_on_a_read_only_root(image: Built) -> None:
     stage, built = image
     done = built.run([*built.config()["Entrypoint"], "--help"])
     assert done.code == 0, done.stderr
-    usages = {"operator": "usage: evalrun-operator", "viewer": "Usage: python -m evalrun_cli view"}
-    assert done.stdout.startswith(usages.get(stage, f"usage: evalrun serve {stage}"))
+    usages = {"operator": "Usage: evalrun-operator", "viewer": "Usage: python -m evalrun_cli view"}
+    assert done.stdout.startswith(usages.get(stage, f"Usage: evalrun serve {stage}"))
 
 
 def test_python_on_the_path_is_the_services_own(image: Built) -> None:

@@ -74,6 +74,16 @@ def test_show_run_counts_endings(
     assert counts == {"humaneval": {"success": 1, "runtime_error": 1, "timeout": 1, "api_error": 1}}
 
 
+def test_show_run_narrow_terminal_has_whole_headings(
+    run: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+    show_run(run, as_json=False)
+    printed = capsys.readouterr().out
+    assert [word for word in ("samples", "success", "runtime", "timeout", "judged") if word not in printed] == []
+    assert "syntax" not in printed, "no answer ended so"
+
+
 @pytest.mark.parametrize("place", ["run", "running"])
 def test_samples_condition_lists_those_that_meet_it(
     place: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]

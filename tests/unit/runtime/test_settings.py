@@ -130,6 +130,8 @@ def test_help_of_a_service_names_kinds_of_values_and_exit_codes(capsys: pytest.C
     with pytest.raises(SystemExit):
         load("-h")
     said = capsys.readouterr().out
+    assert said.startswith("Usage: evalrun serve example [OPTIONS]\n\nRun the example.")
+    assert "\nOptions:\n" in said
     assert "--port INTEGER" in said
     assert "SecretStr" not in said
     assert "factory" not in said

@@ -147,11 +147,12 @@ class SettingsParser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """Return the help, in which a value is called by its kind, and a default is no word of Python."""
+        self.usage, self._optionals.title = "%(prog)s [OPTIONS]", "Options"
         for action in self._actions:
-            action.help = help_without_python(action.help)
+            action.help = "Show this message and exit." if action.dest == "help" else help_without_python(action.help)
             if action.nargs != 0 and isinstance(action.metavar, str):
                 action.metavar = kind_of_value(action.metavar)
-        return super().format_help()
+        return f"Usage: {super().format_help().removeprefix('usage: ')}"
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # noqa: ANN401 - as overloaded above
         """Parse the arguments. Raises BadInputError for those that nothing takes."""

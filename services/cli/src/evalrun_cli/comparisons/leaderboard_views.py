@@ -96,7 +96,9 @@ def as_text(found: Leaderboard) -> str:
                 )
             shown = TerminalTable(box=box.SIMPLE_HEAD)
             for heading in HEADINGS:
-                shown.add_column(heading, justify="left" if heading == "run" else "right", overflow="fold")
+                # A figure that is broken over lines cannot be read; a name can.
+                is_name = heading == "run"
+                shown.add_column(heading, justify="left" if is_name else "right", overflow="fold", no_wrap=not is_name)
             for entry in each.entries:
                 shown.add_row(*map(plain, row(entry)))
             console.print(shown)

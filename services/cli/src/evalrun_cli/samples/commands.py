@@ -74,11 +74,12 @@ def show_run(place: str, *, as_json: bool) -> ExitCode:
         return ExitCode.SUCCEEDED
     table = Table(box=None, pad_edge=False)
     table.add_column("dataset", overflow="fold")
-    table.add_column("samples", justify="right")
-    for heading in ENDS.values():
-        table.add_column(heading.replace("\n", " "), justify="right")
+    table.add_column("samples", justify="right", no_wrap=True)
+    shown = [status for status in ENDS if status == "success" or any(status in each for each in counts.values())]
+    for status in shown:
+        table.add_column(ENDS[status], justify="right", no_wrap=True)
     for name, of_dataset in counts.items():
-        cells = [str(of_dataset.get(status, 0)) for status in ENDS]
+        cells = [str(of_dataset.get(status, 0)) for status in shown]
         table.add_row(Text(name), str(sum(of_dataset.values())), *cells)
     console = open_console(width=110)
     console.print(table)
