@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
-from builders.command_line import Command, evalrun
+from builders.command_line import PROJECT, Command, evalrun
 
 from evalrun_api.v1alpha1 import API_VERSION, KIND
 
+SAMPLES = PROJECT / "k8s" / "samples"
 PHASE0_EVAL: dict[str, Any] = {
     "actor_rollout_ref": {
         "model": {"path": "Qwen/Qwen2.5-Coder-7B-Instruct", "trust_remote_code": False},
@@ -46,6 +47,13 @@ ANSWERS: list[dict[str, Any]] = [
     {"problem_id": "HumanEval/0", "completion": "def double(x):\n    return 2 * x\n"},
     {"problem_id": "7", "completion": "print(sum(map(int, input().split())))"},
 ]
+VERL_ROW: list[dict[str, Any]] = [
+    {"data_source": "codecontests", "prompt": [{"role": "user", "content": "Print twice the number."}],
+     "ability": "code", "agent_name": "tool_agent",
+     "reward_model": {"style": "rule", "ground_truth": '{"inputs": ["2"], "outputs": ["4"]}'},
+     "extra_info": {"index": 0, "split": "test", "interaction_kwargs": {"name": "evalrun", "query": "Twice."}},
+     "responses": ["print(int(input()) * 2)"]},
+]  # fmt: skip
 AIME: list[dict[str, Any]] = [{"ID": "2024-I-1", "Problem": "How many?", "Solution": "Count.", "Answer": 204}]
 PLAN: dict[str, Any] = {"datasets": [{"name": "codecontests_valid", "source": "codecontests_valid.jsonl"}]}
 SAMPLING: dict[str, Any] = {
@@ -88,7 +96,7 @@ MANY: list[dict[str, Any]] = [
 HOTPOT: list[dict[str, Any]] = [{"id": "5a8b", "question": "Who?", "golden_answers": ["Ada"]}]
 FILES = {
     "hdfs.yaml": HDFS, "seeds.yaml": SEEDS, "two_seeds.yaml": TWO_SEEDS, "swe.jsonl": SWE, "kotlin.jsonl": KOTLIN,
-    "hotpot.jsonl": HOTPOT, "many.jsonl": MANY,
+    "hotpot.jsonl": HOTPOT, "verl.jsonl": VERL_ROW, "many.jsonl": MANY,
     "sampling.yaml": SAMPLING,
     "phase0_eval.yaml": PHASE0_EVAL, "generation.yaml": GENERATION, "codecontests_valid.jsonl": FETCHED,
     "auto_eval.jsonl": AUTO_EVAL, "answers.jsonl": ANSWERS, "aime.jsonl": AIME, "plan.yaml": PLAN,
@@ -113,10 +121,16 @@ COMMANDS = (
     Row("convert verl phase0_eval.yaml actor_rollout_ref.rollout.load_format=dummy", 2, ("answer noise",)),
     Row("convert verl generation.yaml", 2, ("dummy_dtensor reads no weights", "write auto")),
     Row("convert verl generation.yaml rollout.load_format=auto", 0, ("name: EVAL@1",), ("# unknown",)),
+    Row("convert verl generation.yaml rollout.load_format=auto rollout.calculate_log_probs=true", 0,
+        ("calculateLogProbs: true",), ("# ignored rollout.calculate_log_probs",)),
+    Row("convert verl phase0_eval.yaml actor_rollout_ref.rollout.enforce_eager=true", 0, ("enforceEager: true",)),
     Row("validate --local sampling.yaml", 0, ("valid",)),
+    Row(f"validate {SAMPLES}/evalrun-phase0.yaml", 0, ("valid",)),
+    Row(f"validate {SAMPLES}/schedules/nightly.yaml", 0, ("valid",)),
     Row("data prepare plan.yaml --output eval-data", 0, ("codecontests_valid: 1 records", "role dev, audit passed")),
     Row("judge --problems aime.jsonl --responses answers.jsonl --output out", 2, ("add --grader builtin:verl",)),
     Row("judge --problems auto_eval.jsonl --responses answers.jsonl --output out", 0, ("Succeeded",)),
+    Row("judge --problems verl.jsonl --responses verl.jsonl --output out", 0, ("Succeeded",)),
     Row("judge --problems swe.jsonl --responses answers.jsonl --output out", 2, ("use SWE-bench's own harness",)),
     Row("judge --problems kotlin.jsonl --responses answers.jsonl --output out", 2, ("python, c, cpp",)),
     Row("judge --problems many.jsonl --responses answers.jsonl --output out", 2,
@@ -129,15 +143,19 @@ COMMANDS = (
     Row("run --endpoint builtin:demo --max-problems 2 --output out", 0, ("accepted",)),
     Row("run --endpoint http://127.0.0.1:1 --model m --dataset codecontests_train", 2, ("humaneval",)),
     Row("export pairs nowhere --output pairs.parquet", 2, ("nowhere",)),
+    Row("export sft nowhere --output sft.jsonl", 2, ("nowhere",)),
+    Row("export verl nowhere --output responses.parquet --agent-name tool_agent", 2, ("nowhere",)),
     Row("prune nowhere --retain-completions-days 90", 2, ("no finished run here",)),
     Row("compare --phases nowhere there", 2, ("nowhere",)),
+    Row("run --endpoint builtin:demo --model m --dataset demo --samples 8 --temperature 0", 2,
+        ("8 samples would be equal",)),
     Row("run --endpoint http://127.0.0.1:1 --model m --dataset mbpp_train", 2, ("mbpp_reg, codecontests_valid",)),
     Row("run --endpoint builtin:demo --sandbox-fusion http://127.0.0.1:1/run_code", 2,
         ("--sandbox-fusion: http://127.0.0.1:1:", "write the address of a SandboxFusion server")),
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.command)
+@pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.command.replace(f"{PROJECT}/", ""))
 def test_documents_command_gives_its_result(
     row: Row, evalrun_here: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
