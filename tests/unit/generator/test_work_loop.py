@@ -346,7 +346,7 @@ def items_with_log_probs(count: int) -> list[ledger.WorkItem]:
 
 async def test_endpoint_without_log_probs_is_told_once() -> None:
     def told(_count: int, _body: dict[str, object]) -> Timed:
-        return Timed(CompletionAnswer("answer", "stop", 3, 2, "model", (-0.5, -0.25)), 0.0, 0.0)
+        return Timed(CompletionAnswer("answer", "stop", 3, 2, "model", log_probs=(-0.5, -0.25)), 0.0, 0.0)
 
     fake = FakeLedger(items_with_log_probs(40))
     work = loop_over(fake, [FakeEndpoint("mute"), FakeEndpoint("telling", told)])
