@@ -7,7 +7,7 @@ from typing import Final
 
 from evalrun_cli.local.workspace import Workspace
 from evalrun_data.store_problems import named_read_errors
-from evalrun_results.outputs.writer import SUMMARY, resolve_destination
+from evalrun_results.outputs.destination import SUMMARY, resolve_destination
 from evalrun_runtime.exits import BadInputError
 
 MAX_DEPTH: Final = 2
