@@ -26,6 +26,17 @@ def test_a_directory_of_runs_is_ranked(tmp_path: Path, capsys: pytest.CaptureFix
     assert found == {"high": (1, 2), "near": (1, 2), "low": (3, 3)}
 
 
+@pytest.mark.parametrize("columns", ["20", "60", "110"])
+def test_leaderboard_narrow_terminal_cuts_no_figure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    print_leaderboard([str(runs_in(tmp_path, low=10, high=90))], view="text", output=None)
+    printed = capsys.readouterr().out
+    assert [each for each in ("tokens per solved", "10.0 %", "90.0 %", "100.0 %", " to ") if each not in printed] == []
+    assert " run " in printed
+
+
 @pytest.mark.parametrize("view", ["text", "markdown", "html"])
 def test_hostile_names_stay_text(tmp_path: Path, capsys: pytest.CaptureFixture[str], view: str) -> None:
     directory = runs_in(tmp_path, a=10, b=90)

@@ -39,6 +39,16 @@ def test_estimate_stays_between_bursts_and_grows_when_nothing_comes() -> None:
     assert stalled > 3 * 5000
 
 
+def test_estimate_after_answers_were_requeued_rests_on_what_came_since() -> None:
+    """Ten answers per second, 5,000 of which are requeued at 600 s."""
+    meter = PaceMeter()
+    for second in range(0, 601, 2):
+        meter.read(status(10 * second, total=10_000), float(second))
+    for second in range(602, 662, 2):
+        pace = meter.read(status(10 * second - 5000, total=10_000), float(second))
+    assert pace.seconds_left == pytest.approx((15_000 - 6600) / 10, rel=0.05)
+
+
 def test_open_requests_name_the_oldest_and_its_limit() -> None:
     replicas = [
         ledger_pb2.Replica(in_flight=3, oldest_request_at=1000.0, oldest_request_limit_seconds=410.0),

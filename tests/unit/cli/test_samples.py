@@ -74,14 +74,19 @@ def test_show_run_counts_endings(
     assert counts == {"humaneval": {"success": 1, "runtime_error": 1, "timeout": 1, "api_error": 1}}
 
 
-def test_show_run_narrow_terminal_has_whole_headings(
-    run: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("columns", ["20", "40", "60"])
+def test_show_run_narrow_terminal_cuts_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: str
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "50")
-    show_run(run, as_json=False)
-    printed = capsys.readouterr().out
-    assert [word for word in ("samples", "success", "runtime", "timeout", "judged") if word not in printed] == []
-    assert "syntax" not in printed, "no answer ended so"
+    monkeypatch.setenv("COLUMNS", columns)
+    ends = ["wrong_answer", "runtime_error", "timeout"] * 50
+    place = write_run(tmp_path / "run", [sample_result(f"set/{number}", 0, [end]) for number, end in enumerate(ends)])
+    show_run(str(place), as_json=False)
+    first, second, name, *_ = capsys.readouterr().out.splitlines()
+    assert first.split() == ["wrong", "runtime"]
+    assert second.split() == ["dataset", "samples", "success", "answer", "error", "timeout"]
+    assert name.startswith("humaneva")
+    assert name.split()[1:] == ["150", "0", "50", "50", "50"]
 
 
 @pytest.mark.parametrize("place", ["run", "running"])

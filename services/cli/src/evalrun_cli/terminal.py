@@ -1,12 +1,21 @@
 """The console on which commands show runs; it follows COLUMNS and NO_COLOR."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
+from rich.box import Box
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Table
+from rich.text import Text
 
-from evalrun_cli.printable_text import printable_lines
+from evalrun_cli.printable_text import printable, printable_lines
+
+NAME_WIDTH: Final = 8
+"""Columns that a name has at least; it is folded there."""
+WIDEST: Final = 10_000
 
 
 class Terminal(Console):
@@ -35,3 +44,33 @@ def open_console(
     if width is not None and not console.is_terminal and not environment.get("COLUMNS", "").isdigit():
         console.width = width
     return console
+
+
+def whole_table(names: str, headings: Sequence[str], rows: Sequence[Sequence[str]], box: Box | None = None) -> Table:
+    """Return a table of figures that are broken nowhere: 14.3 cut to 1 reads as a figure too.
+
+    Args:
+        names: the heading of the column of names, which alone may be folded.
+        headings: of all columns.
+        rows: cells, in the order of the headings.
+        box: lines around the table.
+    """
+    table = Table(box=box, pad_edge=box is not None)
+    for number, heading in enumerate(headings):
+        if heading == names:
+            table.add_column(heading, overflow="fold", min_width=NAME_WIDTH)
+        else:
+            widest = max(
+                cell_len(line) for cell in [heading, *(row[number] for row in rows)] for line in cell.split("\n")
+            )
+            table.add_column(heading, justify="right", no_wrap=True, min_width=widest)
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
+    return table
+
+
+def print_whole(console: Console, table: Table) -> None:
+    """Print a table at its least width, however narrow the terminal is: that breaks its lines, where rich cuts them."""
+    least = console.measure(table, options=console.options.update(width=WIDEST)).minimum
+    console.width = max(console.width, least)
+    console.print(table)

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Final
 
 from rich import box
-from rich.table import Table as TerminalTable
 
 from evalrun_cli.attestation.requirement import read_trust, why_not_attested
 from evalrun_cli.attestation.trust_files import NOBODY, TrustFiles
 from evalrun_cli.comparisons.history import places_below
 from evalrun_cli.comparisons.views import cell, plain, run_facts, terminal, write
+from evalrun_cli.terminal import print_whole, whole_table
 from evalrun_results.comparisons.leaderboard import ERROR, Entry, Leaderboard, Table, rank_runs
 from evalrun_results.comparisons.roles import named_with_role
 from evalrun_results.report.markup import Child, Markup, element, joined
@@ -94,14 +94,7 @@ def as_text(found: Leaderboard) -> str:
                     plain(f"!  measured differently from the first table of {each.dataset}: {line}", "yellow"),
                     soft_wrap=True,
                 )
-            shown = TerminalTable(box=box.SIMPLE_HEAD)
-            for heading in HEADINGS:
-                # A figure that is broken over lines cannot be read; a name can.
-                is_name = heading == "run"
-                shown.add_column(heading, justify="left" if is_name else "right", overflow="fold", no_wrap=not is_name)
-            for entry in each.entries:
-                shown.add_row(*map(plain, row(entry)))
-            console.print(shown)
+            print_whole(console, whole_table("run", HEADINGS, [row(entry) for entry in each.entries], box.SIMPLE_HEAD))
         for note in notes(found):
             console.print(plain(note), soft_wrap=True)
     return captured.get().rstrip()

@@ -62,6 +62,8 @@ class PaceMeter:
     def _note_arrival(self, reading: _Reading) -> None:
         """Keep the arrivals of the last minute, and as many before it as an estimate needs."""
         kept = self._arrivals
+        if kept and reading.decided < kept[-1].decided:
+            kept.clear()  # answers were requeued: what was measured before says nothing of them
         if not kept or reading.decided > kept[-1].decided:
             kept.append(reading)
         while (

@@ -14,7 +14,7 @@ from rich.text import Text
 from evalrun_cli.results_table import ENDS
 from evalrun_cli.samples.run_samples import RunSamples, open_samples
 from evalrun_cli.samples.selection import Row, failed_first, in_reading_order, is_named, label_of, names_in, texts_of
-from evalrun_cli.terminal import open_console
+from evalrun_cli.terminal import open_console, print_whole, whole_table
 from evalrun_results.sample_rows.conditions import Condition, choose_rows, columns_of, parse_condition
 from evalrun_runtime.exits import BadInputError, ExitCode
 
@@ -72,17 +72,14 @@ def show_run(place: str, *, as_json: bool) -> ExitCode:
     if as_json:
         click.echo(json.dumps(counts, ensure_ascii=False))
         return ExitCode.SUCCEEDED
-    table = Table(box=None, pad_edge=False)
-    table.add_column("dataset", overflow="fold")
-    table.add_column("samples", justify="right", no_wrap=True)
     shown = [status for status in ENDS if status == "success" or any(status in each for each in counts.values())]
-    for status in shown:
-        table.add_column(ENDS[status], justify="right", no_wrap=True)
-    for name, of_dataset in counts.items():
-        cells = [str(of_dataset.get(status, 0)) for status in shown]
-        table.add_row(Text(name), str(sum(of_dataset.values())), *cells)
+    rows = [
+        [name, str(sum(of_dataset.values())), *(str(of_dataset.get(status, 0)) for status in shown)]
+        for name, of_dataset in counts.items()
+    ]
+    headings = ["dataset", "samples", *(ENDS[status] for status in shown)]
     console = open_console(width=110)
-    console.print(table)
+    print_whole(console, whole_table("dataset", headings, rows))
     worst = next((s for s in ENDS if s != "success" and any(each.get(s) for each in counts.values())), "success")
     console.print(Text(f"evalrun samples {place} --where status={worst} lists some"))
     return ExitCode.SUCCEEDED
