@@ -96,8 +96,8 @@ test-e2e-nodes: $(VENV)/.dev ## lose a node at 20 moments of a run by each kind 
 unit fast-tests test test-e2e test-images test-services test-replicas test-judge test-commands test-cluster test-chart: export PYTHONDONTWRITEBYTECODE :=
 test-rollout test-peers test-all-data test-busy test-liars: export PYTHONDONTWRITEBYTECODE :=
 
-# Four at a time, since tests mostly wait for processes and pods, and fewer left two cores idle. What is longest comes
-# first: `cluster` alone at the end took eight minutes of nearly idle cores.
+# Four at a time, since tests mostly wait for processes and pods, and fewer left two cores idle. What fails soon comes
+# first, then what is longest: `cluster` alone at the end took eight minutes of nearly idle cores.
 test: $(VENV)/.dev ## set up, check, and pass every test that this machine can run
 	$(MAKE) --no-print-directory --jobs=4 --output-sync=target check docs unit test-e2e test-commands test-judge test-services test-cluster test-replicas test-images test-chart
 

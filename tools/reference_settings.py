@@ -22,10 +22,11 @@ say the same:
 ```
 evalrun serve judge --sandbox http://127.0.0.1:8080 --queue-limit 500
 EVALRUN_JUDGE_QUEUE_LIMIT=500 evalrun serve judge --sandbox http://127.0.0.1:8080
-evalrun serve judge --config judge.yaml            # sandbox: http://127.0.0.1:8080, queue_limit: 500
+evalrun serve judge --config judge.yaml            # {sandbox: ["http://127.0.0.1:8080"], queue_limit: 500}
 ```
-A variable is the service's prefix and the name in capitals. `evalrun serve NAME --help` prints the same as below. In a
-cluster the chart and the operator set them.
+A variable is the service's prefix and the name in capitals; a list in it is JSON: `EVALRUN_JUDGE_SANDBOX='["http://127.0.0.1:8080"]'`.
+`--no-NAME` turns a boolean off. The command under each heading prints the same with `--help`; `evalrun serve mcp` and
+`evalrun view` have options of their own. In a cluster the chart and the operator set them.
 """
 SERVICES: Final[Mapping[str, tuple[str, type[ServiceSettings]]]] = {
     "sandbox": ("evalrun serve sandbox", SandboxSettings),
@@ -45,13 +46,13 @@ _HEAD: Final = "| Setting | Type | Default | Meaning |\n|---|---|---|---|"
 def render_settings() -> str:
     """Return the page."""
     common = _fields(ServiceSettings)
-    parts = [HEADER, "## Every service", _HEAD, *(_row(name, field, ()) for name, field in common.items()), ""]
+    parts = [HEADER, "## Every service", _HEAD, *(_row(name, field, (), {}) for name, field in common.items()), ""]
     for name, (command, settings) in SERVICES.items():
         schema = settings.model_json_schema()
         definitions, required = schema.get("$defs", {}), schema.get("required", ())
         own = {key: field for key, field in _fields(settings).items() if common.get(key) != field}
         parts += [f"## {name}", f"`{command}`, variables `{settings.model_config['env_prefix']}...`\n", _HEAD]
-        parts += [_row(key, _resolve(field, definitions), required) for key, field in own.items()]
+        parts += [_row(key, _resolve(field, definitions), required, definitions) for key, field in own.items()]
         parts.append("")
     return "\n".join(parts)
 
@@ -61,10 +62,11 @@ def _fields(settings: type[ServiceSettings]) -> Mapping[str, Mapping[str, Any]]:
     return properties
 
 
-def _row(name: str, field: Mapping[str, Any], required: Sequence[str]) -> str:
+def _row(name: str, field: Mapping[str, Any], required: Sequence[str], definitions: Mapping[str, Any]) -> str:
     default = "*required*" if name in required else _default(field.get("default"))
     meaning = str(field.get("description", "")).replace("|", "\\|").replace("<", "\\<").replace("\n", " ")
-    return f"| `--{name.replace('_', '-')}` | {_type(field).replace('|', chr(92) + '|')} | {default} | {meaning} |"
+    kind = _type(field, definitions).replace("|", "\\|")
+    return f"| `--{name.replace('_', '-')}` | {kind} | {default} | {meaning} |"
 
 
 def _default(value: object) -> str:
@@ -81,15 +83,15 @@ def _resolve(field: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mappin
     return {**definitions[name], **field} if name else field
 
 
-def _type(field: Mapping[str, Any]) -> str:
+def _type(field: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
     """Return the type with its bounds, e.g. `integer, 1 to 4096`."""
     choices = [each for each in field.get("anyOf", ()) if each.get("type") != "null"]
     if choices:
-        return " or ".join(dict.fromkeys(_type(each) for each in choices))
+        return " or ".join(dict.fromkeys(_type(each, definitions) for each in choices))
     if "enum" in field:
         return " or ".join(f"`{value}`" for value in field["enum"])
     if field.get("type") == "array":
-        return f"list of {_type(field.get('items', {}))}"
+        return f"list of {_type(_resolve(field.get('items', {}), definitions), definitions)}"
     kind = {"object": "JSON", "string": "text"}.get(str(field.get("type", "object")), str(field.get("type")))
     if field.get("type") == "string" and "path" in str(field.get("format", "")):
         kind = "path"

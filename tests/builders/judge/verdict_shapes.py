@@ -73,7 +73,7 @@ class PlainInterpreter:
 
 _SERVER = """
 def program():
-    import os, sys
+    import os, signal, sys
     while line := sys.stdin.buffer.readline():
         text = sys.stdin.buffer.read(int(line)).decode()
         child = os.fork()
@@ -81,6 +81,7 @@ def program():
             null = os.open(os.devnull, os.O_RDWR)
             for end in (0, 1, 2):
                 os.dup2(null, end)
+            signal.alarm(60)
             del globals()["program"]
             return text
         print(int(os.waitpid(child, 0)[1] != 0), flush=True)

@@ -22,6 +22,7 @@ def test_commands_that_judge_on_another_system_name_linux(tmp_path: Path) -> Non
         f"run k8s/samples/demo.yaml --local --endpoint builtin:demo --output {tmp_path}/run",
         f"judge --problems k8s/samples/demo.yaml --responses k8s/samples/demo.yaml --output {tmp_path}/judged",
         "serve sandbox --port 0",
+        "serve judge --sandbox http://127.0.0.1:1 --port 0",
         "serve reward --problems k8s/samples/demo.yaml --port 0",
         "reward-check --trainer verl",
     ]

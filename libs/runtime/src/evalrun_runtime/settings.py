@@ -19,6 +19,7 @@ from pydantic_settings import (
     NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    SettingsError,
 )
 
 from evalrun_runtime.exits import BadInputError
@@ -227,6 +228,8 @@ def load_settings(settings_type: type[SettingsT], arguments: Sequence[str], *, p
         first = error.errors()[0]
         where = "--" + "-".join(str(part) for part in first["loc"]).replace("_", "-") + ": " if first["loc"] else ""
         raise BadInputError(f"{program}: {where}{first['msg'].removeprefix('Value error, ')}") from error
+    except SettingsError as error:
+        raise BadInputError(f'{program}: {error}: a list in a variable is JSON, e.g. \'["one", "two"]\'') from error
     return cast(SettingsT, configured)
 
 

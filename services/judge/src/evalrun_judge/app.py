@@ -10,6 +10,7 @@ import time
 
 from prometheus_client import REGISTRY
 
+from evalrun_executor.host_system import explain_unfit_system
 from evalrun_judge.cache.verdict_cache import MemoryStore, VerdictCache, VerdictStore
 from evalrun_judge.cache.verdict_key import JudgeIdentity
 from evalrun_judge.families.family import Runners
@@ -118,7 +119,14 @@ class JudgeGateway:
 
 
 def build_gateway(settings: JudgeSettings) -> JudgeGateway:
-    """Create the gateway that the settings describe. Called inside the running loop."""
+    """Create the gateway that the settings describe. Called inside the running loop.
+
+    Raises:
+        BadInputError: tests' own code cannot be contained on this system, or a setting cannot be used.
+    """
+    host = os.uname()
+    if reason := explain_unfit_system(host.sysname, host.release):
+        raise BadInputError(reason)
     tokens = BearerTokens.of(settings.sandbox_token, settings.sandbox_token_file)
     metrics = JudgeMetrics(REGISTRY)
 

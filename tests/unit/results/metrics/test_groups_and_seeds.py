@@ -3,7 +3,7 @@
 import pytest
 from builders.results.samples import compute_metrics, sample_result, with_changes
 
-from evalrun_results.exports.content import metric_values
+from evalrun_results.exports.content import MAX_GROUP, metric_values, name_groups
 from evalrun_results.metrics.accumulator import DatasetMetrics, MetricOptions, MetricsAccumulator
 from evalrun_results.metrics.groups import MAX_GROUPS
 from evalrun_results.outputs.qa_logs import QaOptions
@@ -127,3 +127,11 @@ def test_exports_have_parts_of_a_dataset_under_names_that_services_take() -> Non
     assert values["eval/humaneval/by_seed/accepted_at_1/mean"] == 0.75
     assert values["eval/humaneval/by_seed/accepted_at_1/deviation"] == pytest.approx(0.3535533905932738)
     assert (values["eval/humaneval/tests/success"], values["eval/humaneval/tests/wrong_answer"]) == (4.0, 1.0)
+
+
+def test_groups_whose_names_are_alike_or_long_stay_apart() -> None:
+    names = name_groups(["c++", "c##", "plain", "x" * 240, "x" * 241, "\udcff"])
+    assert names["plain"] == "plain"
+    assert len(set(names.values())) == len(names)
+    assert max(map(len, names.values())) <= MAX_GROUP + 9
+    assert all(name.startswith("c__") for name in (names["c++"], names["c##"]))

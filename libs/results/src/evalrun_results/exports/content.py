@@ -1,7 +1,8 @@
 """The content exported for a run, the same for every service. Pure."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Final
 
@@ -25,6 +26,8 @@ QA_COLUMNS: Final = (
 ID_CHARACTERS: Final = 16
 _NO_NAME: Final = re.compile(r"[^\w -]")
 """What MLflow refuses in a metric's name, and what would make a path of it."""
+MAX_GROUP: Final = 100
+"""Characters of a group's name. MLflow refuses a whole batch for one name of more than 250."""
 
 
 class CurvePoint(BaseModel):
@@ -110,15 +113,31 @@ def summary_values(datasets: Mapping[str, Mapping[str, Any]]) -> dict[str, float
 def _parts(entry: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     """Yield pass@1 by difficulty and tag, every figure's mean and deviation over seeds, and single tests by status."""
     for kind in ("by_difficulty", "by_tag"):
-        for group, found in entry.get(kind, {}).items():
+        groups = entry.get(kind, {})
+        names = name_groups(groups)
+        for group, found in groups.items():
             value = found["metrics"].get(HEADLINE.name, {}).get("value")
             if value is not None:
-                yield f"{kind}/{_NO_NAME.sub('_', group)}/{HEADLINE.name}", value
+                yield f"{kind}/{names[group]}/{HEADLINE.name}", value
     for metric, figure in entry.get("by_seed", {}).get("metrics", {}).items():
         for part in ("mean", "deviation"):
             yield f"by_seed/{metric}/{part}", figure[part]
     for status, number in entry["counts"].get("tests", {}).items():
         yield f"tests/{status}", float(number)
+
+
+def name_groups(groups: Iterable[str]) -> dict[str, str]:
+    """Return a short name for each difficulty or tag, no two alike: each is a free text of the data."""
+    short = {group: _NO_NAME.sub("_", group)[:MAX_GROUP] for group in groups}
+    shared = Counter(short.values())
+    return {
+        group: name if shared[name] == 1 and len(group) <= MAX_GROUP else f"{name}_{_digest(group)}"
+        for group, name in short.items()
+    }
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
 
 
 def content_of(

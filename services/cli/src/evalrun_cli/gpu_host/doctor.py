@@ -48,19 +48,23 @@ def examine(gpu_python: Path | None) -> list[Finding]:
     Args:
         gpu_python: interpreter with verl; None: the one that a run would take.
     """
-    containment, languages = asyncio.run(_contain())
+    kernel = kernel_finding(platform.system(), platform.release())
     gpus = find_gpus()
     interpreter = _interpreter(gpu_python, gpus)
     return [
         Finding("Python", f"{platform.python_version()} ({sys.executable})"),
-        kernel_finding(platform.system(), platform.release()),
-        containment_finding(containment),
-        languages_finding(languages),
+        kernel,
+        *([] if kernel.lacks else _judging_findings()),  # on another kernel both would repeat what it lacks
         *gpu_findings(gpus),
         *engine_findings(interpreter, has_gpus=bool(gpus)),
         *disk_findings({Path.cwd(): None, PLACE: None, hub_cache(os.environ): None, SHARED_MEMORY: None}),
         leftovers_finding([*PLACE.glob(f"{PREFIX}*")]),
     ]
+
+
+def _judging_findings() -> list[Finding]:
+    containment, languages = asyncio.run(_contain())
+    return [containment_finding(containment), languages_finding(languages)]
 
 
 async def _contain() -> tuple[ContainmentReport | str, Sequence[str]]:
