@@ -202,6 +202,12 @@ REFUSED: tuple[Refused, ...] = (
         "remove samples",
     ),
     Refused(
+        "log-probabilities of very long answers",
+        protocol(calculateLogProbs=True, maxNewTokens=200_000),
+        "spec.protocol.calculateLogProbs",
+        "write maxNewTokens up to that",
+    ),
+    Refused(
         "budget with seeds",
         protocol(name="EVAL@budget", temperature="0.8", seeds=2, budget={"outputTokensPerProblem": 4096}),
         "spec.protocol.seeds",

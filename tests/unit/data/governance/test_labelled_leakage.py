@@ -11,7 +11,7 @@ from evalrun_data.governance.compared_texts import DatasetTexts, ProblemText, pr
 from evalrun_data.governance.near_duplicates import ComparedText, ReferenceIndex
 from evalrun_data.readers import iter_source_rows
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @dataclass
