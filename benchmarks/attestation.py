@@ -29,7 +29,7 @@ from evalrun_attest.checks import Outcome, check_figures, check_problems, check_
 from evalrun_attest.keys import SigningKey
 from evalrun_attest.run_files import DERIVED, output_names
 from evalrun_data.digest import digest_problems
-from evalrun_data.formats.record import parse_record, record_of
+from evalrun_data.formats.record import make_problem_record, parse_record
 from evalrun_data.rows import Row
 from evalrun_results.metrics.run_options import metric_options
 from evalrun_results.outputs.qa_logs import QaOptions
@@ -56,7 +56,7 @@ def make_problems(rows: int, tests: int) -> JudgedProblems:
         )
         for place in range(min(rows, PROBLEMS))
     ]
-    return JudgedProblems([record_of(each) for each in found], digest_problems(found))
+    return JudgedProblems([make_problem_record(each) for each in found], digest_problems(found))
 
 
 def make_run(directory: Path, rows: int, tests: int) -> None:

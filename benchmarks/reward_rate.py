@@ -29,7 +29,7 @@ from typing import NamedTuple
 from evalrun_cli.local.processes import ServiceProcess
 from evalrun_trainers.client import RewardClient
 from evalrun_trainers.options import Options
-from evalrun_trainers.samples import sample_of
+from evalrun_trainers.samples import make_sample
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = 4
@@ -112,7 +112,7 @@ def by_us(service: str, rows: Sequence[Row], at_once: int) -> Measured:
     client = RewardClient(Options(url=service, run="benchmark"))
 
     def one(row: Row) -> float | None:
-        reward: float | None = client.submit(sample_of("codecontests", row[0], row[1])).result()["reward"]
+        reward: float | None = client.submit(make_sample("codecontests", row[0], row[1])).result()["reward"]
         return reward
 
     started = time.monotonic()

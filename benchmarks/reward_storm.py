@@ -24,7 +24,7 @@ from typing import Any
 from evalrun_cli.local.processes import ServiceProcess
 from evalrun_trainers.client import RewardClient
 from evalrun_trainers.options import Options
-from evalrun_trainers.samples import sample_of
+from evalrun_trainers.samples import make_sample
 
 JOBS = {"heavy": 0.75, "light": 0.25}
 WEIGHTS = {"heavy": 3.0}
@@ -54,7 +54,9 @@ def program(mark: str, cpu_ms: float) -> str:
 def ask(url: str, run: str, number: int, cpu_ms: float) -> dict[str, Any]:
     """Ask for all rewards at once."""
     client = RewardClient(Options(url=url, run=run))
-    client.submit(sample_of("storm", program(f"{run} first", cpu_ms), {"inputs": ["1\n"], "outputs": ["2\n"]})).result()
+    client.submit(
+        make_sample("storm", program(f"{run} first", cpu_ms), {"inputs": ["1\n"], "outputs": ["2\n"]})
+    ).result()
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     sys.stdin.readline()
@@ -63,7 +65,7 @@ def ask(url: str, run: str, number: int, cpu_ms: float) -> dict[str, Any]:
     futures = []
     for index in range(number):
         truth = {"inputs": [f"{index}\n"], "outputs": [f"{index + 1}\n"]}
-        future = client.submit(sample_of("storm", program(f"{run} {index} {started}", cpu_ms), truth))
+        future = client.submit(make_sample("storm", program(f"{run} {index} {started}", cpu_ms), truth))
         future.add_done_callback(lambda _: ended.append(time.time()))
         futures.append(future)
     rewards = [future.result().get("reward") for future in futures]

@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evalrun_data.formats.record import record_of
+from evalrun_data.formats.record import make_problem_record
 from evalrun_data.readers import load_problems
 from evalrun_data.records import AssertTests, CheckTest, Problem
 from evalrun_results.metrics.intervals import wilson
@@ -101,7 +101,7 @@ class Bench:
         """Judge the programs of these problems, and return which were accepted."""
         wanted = {each.problem_id for each in suites}
         rows = [row for row in rows if row["problem_id"] in wanted]
-        problems = write(self.directory / f"{name}.jsonl", map(record_of, suites))
+        problems = write(self.directory / f"{name}.jsonl", map(make_problem_record, suites))
         programs, out = write(self.directory / f"{name}_programs.jsonl", rows), self.directory / name
         if rows:
             judged = ("--responses", programs, "--output", out, "--time-limit", limit)
@@ -148,7 +148,10 @@ def main(dataset: str, strong: str | None, per_problem: int, problems: int, pool
     sample = random.Random(seed).sample(every, min(problems, len(every)))[part]
     with tempfile.TemporaryDirectory() as temporary:
         bench = Bench(Path(temporary))
-        source, file = write(bench.directory / "sample.jsonl", map(record_of, sample)), bench.directory / "mutants"
+        source, file = (
+            write(bench.directory / "sample.jsonl", map(make_problem_record, sample)),
+            bench.directory / "mutants",
+        )
         wanted = {each.problem_id for each in sample}
         sizes = ("--max-mutants", str(per_problem), "--output", file)
         evalrun("data", "mutants", SOURCES[dataset], "--dataset", dataset, *sizes)
@@ -202,7 +205,7 @@ def beside_strong(
     if not suites:
         print("  no suite of EvalPlus accepts its reference: no precision")
         return False
-    write(bench.directory / "strong.jsonl", map(record_of, suites))
+    write(bench.directory / "strong.jsonl", map(make_problem_record, suites))
     references = [row for row in rows if row.get("correct") and row["problem_id"] in usable]
     write(bench.directory / "references.jsonl", references)  # of no other problem: `vary-tests` refuses those
     seen = [row for row in passing if row["problem_id"] in usable and key_of(row) not in unseen]

@@ -16,7 +16,7 @@ from evalrun_attest.checks import bundled_problems as problems_in
 from evalrun_attest.keys import SigningKey
 from evalrun_attest.signatures import Signer
 from evalrun_data.digest import digest_problems
-from evalrun_data.formats.record import parse_record, record_of
+from evalrun_data.formats.record import make_problem_record, parse_record
 from evalrun_data.rows import Row
 
 SPEC: dict[str, Any] = {"model": {"path": "org/model"}, "datasets": [{"name": "humaneval", "source": "h.jsonl"}]}
@@ -44,7 +44,7 @@ def some_problems(count: int) -> JudgedProblems:
         for place in range(count)
     ]
     problems = [parse_record(Row(row, "h.jsonl", number), None) for number, row in enumerate(rows, 1)]
-    return JudgedProblems([record_of(each) for each in problems], digest_problems(problems))
+    return JudgedProblems([make_problem_record(each) for each in problems], digest_problems(problems))
 
 
 def signed_run(

@@ -106,7 +106,7 @@ from builders.judge.gateway import Time, make_judge, make_pool
 
 from evalrun_api.v1alpha1 import Dataset
 from evalrun_client.judge_request import Answer, judge_request
-from evalrun_data.formats.record import parse_record, record_of
+from evalrun_data.formats.record import parse_record, make_problem_record
 from evalrun_data.prompts import render
 from evalrun_data.rows import Row
 from evalrun_judge.rpc.messages import request_from
@@ -136,7 +136,7 @@ async def judged(exit_code: int) -> bool:
 print(json.dumps({
     "family": problem.family,
     "tests": problem.test_count,
-    "restored": parse_record(Row(record_of(problem), "file", 1), None) == problem,
+    "restored": parse_record(Row(make_problem_record(problem), "file", 1), None) == problem,
     "refusal": refusal,
     "prompt": render(problem)[0].content,
     "form": message.WhichOneof("tests"),

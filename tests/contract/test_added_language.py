@@ -46,7 +46,7 @@ import shutil
 from dataclasses import asdict
 
 from evalrun_proto.judge.v1 import judge_pb2
-from evalrun_data.formats.record import parse_record, record_of
+from evalrun_data.formats.record import parse_record, make_problem_record
 from evalrun_data.prompts import render
 from evalrun_data.rows import Row
 from evalrun_executor.api import Limits, RunRequest
@@ -80,7 +80,7 @@ message = judge_pb2.JudgeRequest(submission=judge_pb2.Submission(text="x", langu
 message.stdio.tests.add(input="", expected_output="1")
 check_request(request_from(message), ["quiet"])
 print(json.dumps({
-    "record": record_of(problem)["language"],
+    "record": make_problem_record(problem)["language"],
     "chat": render(problem)[0].content,
     "completion": render(problem, "Completion")[0].content,
     "code": extract("```python\\n1\\n```\\n```quietc\\nmine\\n```", language="quiet", mode=SubmissionMode.AUTO).code,

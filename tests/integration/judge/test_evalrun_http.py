@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from evalrun_executor.api import CONTENT_TYPE, Busy, Limits, Refused, RunRequest, SandboxInfo, digest_of
+from evalrun_executor.api import CONTENT_TYPE, Busy, Limits, Refused, RunRequest, SandboxInfo, digest_inputs
 from evalrun_judge.sandboxes import (
     RunRefusedError,
     SandboxBusyError,
@@ -209,7 +209,7 @@ async def test_a_large_program_arrives_whole_and_without_a_warning() -> None:
 
 async def test_large_inputs_cross_once_and_again_only_where_they_are_not_kept() -> None:
     inputs = [bytes(range(256)) * 1024]
-    large = RunRequest(language="python", code="", inputs=inputs, inputs_digest=digest_of(inputs))
+    large = RunRequest(language="python", code="", inputs=inputs, inputs_digest=digest_inputs(inputs))
     kept, bodies = [KeptInputs(1 << 20)], [0]
 
     async def info(request: web.Request) -> web.Response:
@@ -236,7 +236,7 @@ async def test_large_inputs_cross_once_and_again_only_where_they_are_not_kept() 
 
 async def test_an_older_sandbox_in_its_place_gets_what_it_knows() -> None:
     inputs = [bytes(WORTH_BYTES)]
-    large = RunRequest(language="python", code="", inputs=inputs, inputs_digest=digest_of(inputs))
+    large = RunRequest(language="python", code="", inputs=inputs, inputs_digest=digest_inputs(inputs))
     seen: list[dict[str, object]] = []
 
     async def info(request: web.Request) -> web.Response:

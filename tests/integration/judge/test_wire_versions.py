@@ -20,7 +20,7 @@ from evalrun_executor.api import (
     RunReply,
     RunRequest,
     SandboxInfo,
-    spoken_versions,
+    list_spoken_versions,
 )
 from evalrun_executor.executor import Executor, ExecutorPlan
 from evalrun_judge.pool.pool import SandboxPool
@@ -101,7 +101,7 @@ async def test_pool_distant_version_is_unavailable_and_names_both(
             await client.describe()
         await client.close()
         for newest in (gateway, sandbox):
-            assert " and ".join(map(str, spoken_versions(newest))) in str(refusal.value)
+            assert " and ".join(map(str, list_spoken_versions(newest))) in str(refusal.value)
         assert "upgrade through every release between" in str(refusal.value)
         pool = pool_of([url], gateway, budget_seconds=0.3)
         with pytest.raises(NoSandboxError, match="this gateway"):

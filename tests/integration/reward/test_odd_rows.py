@@ -28,7 +28,7 @@ from builders.reward.stack import reward_stack
 from evalrun_cli.reward_check.answers import Answer, make_answers
 from evalrun_trainers.client import InvalidSampleError, RewardClient
 from evalrun_trainers.options import Options
-from evalrun_trainers.samples import sample_of
+from evalrun_trainers.samples import make_sample
 from evalrun_trainers.trl_reward import code_reward, code_reward_async
 from evalrun_trainers.verl_reward import compute_score_async
 
@@ -55,13 +55,13 @@ def columns_of(rows: Sequence[Row]) -> dict[str, list[Any]]:
 
 async def test_odd_rows_cost_no_other_row_its_reward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with reward_stack(tmp_path, judge_arguments=REMEMBERS) as (service,):
-        samples = [sample_of(row["data_source"], row["solution"], row["ground_truth"]) for row in WRITABLE]
+        samples = [make_sample(row["data_source"], row["solution"], row["ground_truth"]) for row in WRITABLE]
         status, body, _ = await post(service.address, "/v1/rewards", {"samples": samples})
         assert (status, body["judged"], body["not_judged"], body["invalid"]) == (200, 950, 0, 50)
         assert of_exact([result["reward"] for result in body["results"]]) == WANTED
 
         client = RewardClient(Options(url=service.address))
-        samples = [sample_of(row["data_source"], row["solution"], row["ground_truth"]) for row in ANYTHING]
+        samples = [make_sample(row["data_source"], row["solution"], row["ground_truth"]) for row in ANYTHING]
         results = await asyncio.to_thread(client.results, samples)
         assert of_exact([result["reward"] for result in results]) == WANTED
         assert {(result["outcome"], result["reward"]) for result in of_odd(results)} == {("invalid", None)}
@@ -89,7 +89,7 @@ async def test_an_odd_row_in_a_request_of_its_own_is_invalid_too(tmp_path: Path)
     async with reward_stack(tmp_path) as (service,):
         client = RewardClient(Options(url=service.address, max_batch=1))
         odd = [row for row in ANYTHING if row not in ROWS]
-        samples = [sample_of(row["data_source"], row["solution"], row["ground_truth"]) for row in odd]
+        samples = [make_sample(row["data_source"], row["solution"], row["ground_truth"]) for row in odd]
         results = await asyncio.to_thread(client.results, samples)
     assert {result["outcome"] for result in results} == {"invalid"}
 

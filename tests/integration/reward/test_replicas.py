@@ -10,7 +10,7 @@ from builders.reward.stack import reward_stack
 
 from evalrun_trainers.client import RewardClient
 from evalrun_trainers.options import Options
-from evalrun_trainers.samples import sample_of
+from evalrun_trainers.samples import make_sample
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -25,7 +25,7 @@ async def test_a_replica_is_killed_under_load_and_every_reward_is_right(tmp_path
         client = RewardClient(options)
         futures = [
             # The number makes each program another one: none is remembered.
-            client.submit(sample_of("d", f"```python\n{PROGRAMS[reward]}  # {index}\n```", TESTS))
+            client.submit(make_sample("d", f"```python\n{PROGRAMS[reward]}  # {index}\n```", TESTS))
             for index, reward in enumerate(wanted)
         ]
         await asyncio.wrap_future(futures[0])

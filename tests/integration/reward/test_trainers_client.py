@@ -17,13 +17,13 @@ from evalrun_client.fake_judge import FakeJudge
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_trainers.client import NotJudgedError, RefusedError, Result, RewardClient
 from evalrun_trainers.options import Options
-from evalrun_trainers.samples import sample_of
+from evalrun_trainers.samples import make_sample
 from evalrun_trainers.trl_reward import code_reward
 from evalrun_trainers.verl_reward import compute_score, compute_score_async, compute_score_only
 
 
 async def asked(client: RewardClient, answers: Sequence[str]) -> list[Result]:
-    return await asyncio.to_thread(client.results, [sample_of("d", text, TESTS) for text in answers])
+    return await asyncio.to_thread(client.results, [make_sample("d", text, TESTS) for text in answers])
 
 
 def mixed(number: int) -> list[str]:
@@ -168,7 +168,7 @@ async def test_threads_share_a_client() -> None:
         client = RewardClient(Options(url=it.address))
 
         def one(number: int) -> float:
-            return float(client.submit(sample_of("d", ECHO if number % 2 else WRONG, TESTS)).result()["reward"])
+            return float(client.submit(make_sample("d", ECHO if number % 2 else WRONG, TESTS)).result()["reward"])
 
         with ThreadPoolExecutor(32) as pool:
             rewards = await asyncio.to_thread(lambda: list(pool.map(one, range(300))))

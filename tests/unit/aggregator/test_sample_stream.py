@@ -16,7 +16,7 @@ OWN_CHAT = Problem("d", "p", "s\n\nu", STDIO.ground_truth, messages=(Message("sy
 CHECK = Problem("d", "p", "def f():\n", CheckTest("def f():\n", "def check(f): ...", "f"))
 
 
-def record_of(problem: Problem, *, prompt_format: str = "Chat", started_at: float = 1.0) -> JsonObject:
+def make_problem_record(problem: Problem, *, prompt_format: str = "Chat", started_at: float = 1.0) -> JsonObject:
     dataset = Dataset.model_validate({"name": "d", "source": "d.jsonl", "promptFormat": prompt_format})
     problems = RunProblems("run", [RunDataset(dataset, [problem])], Protocol(), samples=1, repeats=0)
     completion = StoredCompletion(pack_row(0, 0, 0), "print(1)", "stop", 3, 5, 0.5, started_at, "r", "m", 1)
@@ -25,7 +25,7 @@ def record_of(problem: Problem, *, prompt_format: str = "Chat", started_at: floa
 
 
 def test_a_prompt_is_shown_after_its_template() -> None:
-    record = record_of(STDIO)
+    record = make_problem_record(STDIO)
     (message,) = render(STDIO)
     assert record["prompt"] == message.content
     assert "Solve the following problem with a Python 3 program" in str(record["prompt"])
@@ -33,18 +33,18 @@ def test_a_prompt_is_shown_after_its_template() -> None:
 
 
 def test_a_chat_of_several_messages_is_shown_with_roles() -> None:
-    record = record_of(OWN_CHAT)
+    record = make_problem_record(OWN_CHAT)
     assert record["prompt"] == "[system]\ns\n\n[user]\nu"
     assert record["messages"] == [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
 
 
 def test_a_completion_prompt_has_no_messages() -> None:
-    record = record_of(CHECK, prompt_format="Completion")
+    record = make_problem_record(CHECK, prompt_format="Completion")
     assert (record["prompt"], record["messages"]) == ("def f():\n", [])
 
 
 def test_of_an_answer_made_elsewhere_the_problem_is_shown_for_nobody_knows_what_was_sent() -> None:
-    record = record_of(STDIO, started_at=0.0)
+    record = make_problem_record(STDIO, started_at=0.0)
     assert (record["prompt"], record["messages"]) == ("Print one.", [])
 
 

@@ -8,7 +8,7 @@ from evalrun_aggregator.finish.sample_stream import ground_truth_of
 from evalrun_api.v1alpha1 import Dataset
 from evalrun_client.judge_request import Answer, judge_request
 from evalrun_client.submit_mode import with_rows, with_tests
-from evalrun_data.formats.record import parse_record, record_of
+from evalrun_data.formats.record import make_problem_record, parse_record
 from evalrun_data.prompts import PromptFormat, render
 from evalrun_data.records import Problem, ServerTests, StdioTests
 from evalrun_data.rows import Row
@@ -80,7 +80,7 @@ def test_a_record_may_leave_its_tests_to_the_server(form: PromptFormat) -> None:
     assert (problem.ground_truth, problem.test_count, problem.family) == (ServerTests(), 0, "server")
     assert [message.content for message in render(problem, form)] == ["As the server words it.\n"]
     assert ground_truth_of(problem) == {}
-    assert parse_record(Row(record_of(problem), "again.jsonl", 1), None) == problem
+    assert parse_record(Row(make_problem_record(problem), "again.jsonl", 1), None) == problem
     assert list(with_rows([problem], "contests.jsonl")) == [problem]
     with pytest.raises(
         BadInputError, match=r"contests\.jsonl: problem 'p1': it has no tests .* write judgeMode: Submit"

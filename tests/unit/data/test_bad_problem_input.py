@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from builders.data import check_problem, stdio_problem, write_jsonl
 
-from evalrun_data.formats.record import record_of
+from evalrun_data.formats.record import make_problem_record
 from evalrun_data.readers import load_problems
 from evalrun_runtime.exits import BadInputError
 
-GOOD = record_of(stdio_problem())
+GOOD = make_problem_record(stdio_problem())
 
 
 def refusal(source: str, base_dir: Path) -> str:
@@ -215,7 +215,7 @@ def test_columns_that_add_no_test_are_left_alone(row: dict[str, object], tmp_pat
 def test_a_parquet_row_is_named_by_its_number(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
-    rows = [record_of(check_problem()), {**record_of(check_problem("x")), "prompt": None}]
+    rows = [make_problem_record(check_problem()), {**make_problem_record(check_problem("x")), "prompt": None}]
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "p.parquet")
     assert refusal("p.parquet", tmp_path) == "p.parquet row 2: field 'prompt' is missing (expected text)"
 

@@ -15,9 +15,9 @@ from builders.data import assert_problem, check_problem, data_file, json_rows, s
 
 from evalrun_data.entry_points import entry_point
 from evalrun_data.formats.codecontests import parse_statement_and_tests
-from evalrun_data.formats.record import parse_record, record_of
+from evalrun_data.formats.record import make_problem_record, parse_record
 from evalrun_data.prompts import render
-from evalrun_data.readers import iter_problems, load_problem_files, load_problems, merged
+from evalrun_data.readers import iter_problems, load_problem_files, load_problems, merge_sources
 from evalrun_data.records import AssertTests, CheckTest, MainTest, Message, Reference, StdioTests
 from evalrun_data.rows import Row
 from evalrun_data.sources import Source
@@ -58,7 +58,7 @@ def parquet(path: Path, rows: list[dict[str, object]]) -> str:
 @pytest.mark.parametrize("name", ["p.jsonl", "p.jsonl.gz", "p.parquet", "no_suffix"])
 def test_records_of_every_family(tmp_path: Path, name: str) -> None:
     problems = [stdio_problem(), check_problem(), assert_problem()]
-    rows = [record_of(problem) for problem in problems]
+    rows = [make_problem_record(problem) for problem in problems]
     path = tmp_path / name
     if name.endswith(".parquet"):
         parquet(path, rows)
@@ -69,12 +69,14 @@ def test_records_of_every_family(tmp_path: Path, name: str) -> None:
 
 def test_a_parquet_column_may_hold_the_ground_truth_as_json(tmp_path: Path) -> None:
     problems = [stdio_problem(), check_problem()]
-    rows = [{**record_of(p), "ground_truth": json.dumps(record_of(p)["ground_truth"])} for p in problems]
+    rows = [
+        {**make_problem_record(p), "ground_truth": json.dumps(make_problem_record(p)["ground_truth"])} for p in problems
+    ]
     assert load_problems(parquet(tmp_path / "p.parquet", rows)) == problems
 
 
 def test_a_source_is_relative_to_its_base_directory_a_file_url_or_any_fsspec_url(tmp_path: Path) -> None:
-    rows = [record_of(stdio_problem())]
+    rows = [make_problem_record(stdio_problem())]
     directory = tmp_path / "a directory"
     directory.mkdir()
     path = write_jsonl(directory / "p.jsonl", rows)
@@ -88,14 +90,19 @@ def test_a_source_is_relative_to_its_base_directory_a_file_url_or_any_fsspec_url
 
 
 def test_gzip_is_told_by_content_and_blank_lines_and_a_byte_order_mark_do_not_matter(tmp_path: Path) -> None:
-    lines = "\ufeff" + json.dumps(record_of(stdio_problem())) + "\n\n" + json.dumps(record_of(stdio_problem("b")))
+    lines = (
+        "\ufeff"
+        + json.dumps(make_problem_record(stdio_problem()))
+        + "\n\n"
+        + json.dumps(make_problem_record(stdio_problem("b")))
+    )
     path = tmp_path / "p.jsonl"
     path.write_bytes(gzip.compress(lines.encode()))
     assert [problem.problem_id for problem in load_problems(str(path))] == ["sum", "b"]
 
 
 def test_one_dataset_of_a_file_with_several(tmp_path: Path) -> None:
-    rows = [record_of(stdio_problem(dataset=name)) for name in ("one", "two")]
+    rows = [make_problem_record(stdio_problem(dataset=name)) for name in ("one", "two")]
     path = str(write_jsonl(tmp_path / "p.jsonl", rows))
     assert [problem.dataset for problem in load_problems(path, "two")] == ["two"]
     assert [problem.dataset for problem in load_problems(path)] == ["one", "two"]
@@ -104,7 +111,7 @@ def test_one_dataset_of_a_file_with_several(tmp_path: Path) -> None:
 
 
 def test_the_asked_for_dataset_names_records_that_name_none(tmp_path: Path) -> None:
-    row = record_of(stdio_problem())
+    row = make_problem_record(stdio_problem())
     del row["dataset"]
     assert load_problems(str(write_jsonl(tmp_path / "p.jsonl", [row])), "mine")[0].dataset == "mine"
 
@@ -112,19 +119,21 @@ def test_the_asked_for_dataset_names_records_that_name_none(tmp_path: Path) -> N
 def test_what_is_the_same_in_several_sources_is_there_once() -> None:
     sums, more = stdio_problem(), replace(stdio_problem(), problem_id="more")
     elsewhere = replace(sums, dataset="elsewhere", prompt="another")
-    assert list(merged([("a", [sums]), ("b", [more, sums, elsewhere])])) == [sums, more, elsewhere]
+    assert list(merge_sources([("a", [sums]), ("b", [more, sums, elsewhere])])) == [sums, more, elsewhere]
 
 
 @pytest.mark.parametrize("change", [{"prompt": "?"}, {"limits": PartialLimits(9.0)}, {"language": "cpp"}])
 def test_what_several_sources_say_differently_is_named_with_both(change: dict[str, Any]) -> None:
     sums = stdio_problem()
     with pytest.raises(BadInputError, match=r"^b: problem 'sum' of dataset '.*' is another one in a: "):
-        list(merged([("a", [sums]), ("b", [replace(sums, **change)])]))
+        list(merge_sources([("a", [sums]), ("b", [replace(sums, **change)])]))
 
 
 def test_several_files_must_not_share_a_problem(tmp_path: Path) -> None:
-    one = str(write_jsonl(tmp_path / "1.jsonl", [record_of(stdio_problem())]))
-    two = str(write_jsonl(tmp_path / "2.jsonl", [record_of(check_problem()), record_of(stdio_problem())]))
+    one = str(write_jsonl(tmp_path / "1.jsonl", [make_problem_record(stdio_problem())]))
+    two = str(
+        write_jsonl(tmp_path / "2.jsonl", [make_problem_record(check_problem()), make_problem_record(stdio_problem())])
+    )
     with pytest.raises(BadInputError, match=r"2.jsonl:2: problem 'sum' .* is there twice .*1.jsonl:1"):
         load_problem_files([one, two])
 
@@ -273,7 +282,7 @@ def test_multipl_es_rows_in_cpp_are_functions_with_a_main(tmp_path: Path) -> Non
     assert (problem.key, problem.family, problem.language) == (("multipl_e_cpp", "HumanEval_0_f"), "main", "cpp")
     main = "int main() {\n    auto candidate = f;\n    assert(candidate((1)) == (1));\n}"
     assert problem.ground_truth == MainTest(MULTIPL_E["prompt"], main, "f")
-    assert parse_record(Row(record_of(problem), "x", 1), None) == problem
+    assert parse_record(Row(make_problem_record(problem), "x", 1), None) == problem
     assert load_problems(path, "ours")[0].dataset == "ours"
     (message,) = render(problem)
     assert "Complete the following C++ function." in message.content
@@ -446,7 +455,7 @@ def test_codecontests_as_the_hub_has_it(tmp_path: Path) -> None:
 
 
 def test_groups_are_refused_where_a_file_has_none_unless_all_are_named(tmp_path: Path) -> None:
-    path = str(write_jsonl(tmp_path / "p.jsonl", [record_of(stdio_problem())]))
+    path = str(write_jsonl(tmp_path / "p.jsonl", [make_problem_record(stdio_problem())]))
     assert load_problems(path, tests=["public", "private", "generated"]) == load_problems(path)
     with pytest.raises(BadInputError, match="does not say which group its tests are in"):
         load_problems(path, tests=["public"])
@@ -480,7 +489,7 @@ def test_the_real_contest_problems() -> None:
 
 def test_a_large_parquet_file_is_streamed(tmp_path: Path) -> None:
     """A training split does not fit into memory: the first problem comes although the file is broken further on."""
-    rows = [record_of(stdio_problem(f"p{i}", tests=3)) for i in range(2000)]
+    rows = [make_problem_record(stdio_problem(f"p{i}", tests=3)) for i in range(2000)]
     path = tmp_path / "big.parquet"
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path, row_group_size=100)
     data = bytearray(path.read_bytes())

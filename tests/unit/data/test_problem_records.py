@@ -6,7 +6,7 @@ import json
 import pytest
 from builders.data import assert_problem, check_problem, stdio_problem
 
-from evalrun_data.formats.record import parse_record, record_of
+from evalrun_data.formats.record import make_problem_record, parse_record
 from evalrun_data.records import Checker, Message, Problem, ProblemComparator, StdioTests, canonical_text
 from evalrun_data.rows import Row
 from evalrun_registry.limits import PartialLimits
@@ -29,7 +29,7 @@ def test_canonical_text(text: str, canonical: str) -> None:
 
 
 def test_the_prompt_is_kept_byte_for_byte_and_hashed_by_its_canonical_text() -> None:
-    row = {**record_of(stdio_problem()), "prompt": " Add\r\n  two "}
+    row = {**make_problem_record(stdio_problem()), "prompt": " Add\r\n  two "}
     problem = parse_record(Row(row, "x", 1), None)
     assert problem.prompt == " Add\r\n  two "
     assert problem.prompt_sha256 == hashlib.sha256(b"Add\n two").hexdigest()
@@ -76,7 +76,7 @@ TOLERANT = ProblemComparator("tokens", case_sensitive=True, abs=0.0, rel=1e-9)
     ids=lambda problem: f"{problem.family} {problem.problem_id}",
 )
 def test_a_record_survives_json(problem: Problem) -> None:
-    values = json.loads(json.dumps(record_of(problem)))
+    values = json.loads(json.dumps(make_problem_record(problem)))
     assert parse_record(Row(values, "x", 1), None) == problem
     assert {"dataset", "split", "problem_id", "prompt", "data_source", "ground_truth", "difficulty"} <= set(values)
     assert {"sandbox_dataset", "sandbox_id", "prompt_sha256"} <= set(values)
@@ -84,5 +84,5 @@ def test_a_record_survives_json(problem: Problem) -> None:
 
 def test_groups_select_tests_in_order() -> None:
     tests = StdioTests(("1", "2", "3"), ("a", "b", "c"), ("public", "private", "generated"), "import math\n")
-    kept = tests.of_groups({"public", "generated"})
+    kept = tests.select_groups({"public", "generated"})
     assert kept == StdioTests(("1", "3"), ("a", "c"), ("public", "generated"), "import math\n")

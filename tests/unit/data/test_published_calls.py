@@ -14,8 +14,8 @@ from builders.data import write_jsonl
 from builders.judge.function_tests import WarmForks, judge
 
 from evalrun_data.formats.calls import PRELUDE
-from evalrun_data.formats.record import parse_record, record_of
-from evalrun_data.governance.record_tables import columns_of
+from evalrun_data.formats.record import make_problem_record, parse_record
+from evalrun_data.governance.record_tables import make_columns
 from evalrun_data.prompts import render
 from evalrun_data.readers import load_problems
 from evalrun_data.records import AssertTests, CallTests, Problem, ProblemComparator, StdioTests
@@ -117,7 +117,7 @@ def test_livecodebench_rows_that_read_stdin_have_their_day_and_no_tolerance(tmp_
 @pytest.mark.parametrize("row", [LCB, functional()], ids=["stdin", "called"])
 def test_a_training_row_in_verls_layout_keeps_the_imports(tmp_path: Path, row: Mapping[str, Any]) -> None:
     problem = replace(loaded(tmp_path, row), role="train")
-    back = loaded(tmp_path, columns_of(problem, 0, "")).ground_truth
+    back = loaded(tmp_path, make_columns(problem, 0, "")).ground_truth
     assert isinstance(back, StdioTests | AssertTests)
     assert back.prelude == PRELUDE
 
@@ -239,7 +239,7 @@ def test_livecodebench_asked_for_in_another_language_is_called_by_values(tmp_pat
     assert "[2, 3]" not in asked
     assert "class Solution:" not in asked
     assert "public long[] f(" in render(problem, "Completion")[0].content
-    assert parse_record(Row(json.loads(json.dumps(record_of(problem))), "file", 1), None) == problem
+    assert parse_record(Row(json.loads(json.dumps(make_problem_record(problem))), "file", 1), None) == problem
 
 
 def test_livecodebench_rows_that_name_a_language_have_it(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from evalrun_data.formats.record import parse_record
 from evalrun_data.problem_check import idle_program
-from evalrun_data.references import published_reference
+from evalrun_data.references import read_published_reference
 from evalrun_data.rows import Row
 
 CHECKED = {"test": "def check(f):\n    assert f(1) == 2\n", "entry_point": "f"}
@@ -34,7 +34,7 @@ def test_published_reference_of_a_row_returns_a_whole_program(
     ground_truth: dict[str, Any], published: dict[str, object], expected: str | None
 ) -> None:
     row = row_of(ground_truth, **published)
-    assert published_reference(row, parse_record(row, None)) == expected
+    assert read_published_reference(row, parse_record(row, None)) == expected
 
 
 @pytest.mark.parametrize(

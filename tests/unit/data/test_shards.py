@@ -9,7 +9,7 @@ import pytest
 from builders.governance import contest_row, prepared, write_plan
 
 from evalrun_data.readers import load_problems
-from evalrun_data.shards import chosen_shards
+from evalrun_data.shards import choose_shards
 from evalrun_runtime.exits import BadInputError
 
 
@@ -44,15 +44,15 @@ def test_a_directory_of_two_splits_wants_one_named(tmp_path: Path) -> None:
 def test_a_missing_shard_is_named() -> None:
     names = ["test-00000-of-00003.parquet", "test-00002-of-00003.parquet"]
     with pytest.raises(BadInputError, match=r"shard 1 of 3 is missing \(test-00001-of-...\): fetch the whole split"):
-        chosen_shards("data", names, "")
+        choose_shards("data", names, "")
 
 
 def test_chosen_shards_takes_the_hubs_older_names() -> None:
     valid = "valid-00000-of-00001-5e672c5751f060d3.parquet"
     names = ["test-00000-of-00001-9c49eeff30aacaa8.parquet", valid, "README.md"]
-    assert chosen_shards("data", names, "valid") == [valid]
+    assert choose_shards("data", names, "valid") == [valid]
     with pytest.raises(BadInputError, match="are the same shard: remove one of them"):
-        chosen_shards("data", [valid, "valid-00000-of-00001.parquet"], "valid")
+        choose_shards("data", [valid, "valid-00000-of-00001.parquet"], "valid")
 
 
 def test_load_problems_saved_to_disk_split_is_read_as_one_source(tmp_path: Path) -> None:

@@ -95,12 +95,12 @@ def test_all_slots_are_held_within_their_time_or_none_is() -> None:
     async def work() -> None:
         slots = Slots(2)
         (held,) = await slots.take(1)
-        async with slots.all_within(1.0) as alone:
+        async with slots.take_all(1.0) as alone:
             assert not alone
             assert slots.free == 1
         assert slots.waiting == 0
         slots.give_back([held])
-        async with slots.all_within(1.0) as alone:
+        async with slots.take_all(1.0) as alone:
             assert alone
             assert slots.free == 0
         assert slots.free == 2
@@ -113,7 +113,7 @@ async def test_a_cancellation_beside_the_last_slot_is_never_passed_over(turns: i
     slots = Slots(1)
 
     async def hold_all() -> None:
-        async with slots.all_within(60.0):
+        async with slots.take_all(60.0):
             await asyncio.Event().wait()
 
     held = await slots.take(1)

@@ -5,7 +5,7 @@ from evalrun_executor.contained.limits import STOP_FACTOR, wall_limit
 from evalrun_executor.timeouts import (
     MAX_SLOWNESS,
     STRETCHES,
-    allowed_seconds,
+    compute_allowed_seconds,
     decide_alone,
     find_cut,
     find_doubt,
@@ -87,7 +87,7 @@ def test_a_program_three_times_too_slow_fails_however_slow_the_machine_is(
     after = min(max(1.0, before * change), MAX_SLOWNESS)
     sure = []
     for stretch in STRETCHES:
-        allowed = allowed_seconds(1.0, before, stretch)
+        allowed = compute_allowed_seconds(1.0, before, stretch)
         cpu = needs * (before + after) / 2
         stopped = cpu >= STOP_FACTOR * allowed
         run = ProgramRun("timeout" if stopped else "exited", None if stopped else 0,
@@ -100,7 +100,7 @@ def test_a_program_three_times_too_slow_fails_however_slow_the_machine_is(
 @pytest.mark.parametrize("slowness", [1.0, 1.3, 2.0, 4.0])
 @pytest.mark.parametrize("needs", [0.1, 0.9, 1.0])
 def test_a_program_within_its_limit_never_fails_by_the_machines_slowness(needs: float, slowness: float) -> None:
-    allowed = allowed_seconds(1.0, slowness)
+    allowed = compute_allowed_seconds(1.0, slowness)
     cpu = needs * slowness
     assert cpu < STOP_FACTOR * allowed
     run = ProgramRun("exited", 0, cpu_seconds=cpu)

@@ -23,7 +23,7 @@ from evalrun_executor.api import (
     RunReply,
     RunRequest,
     SandboxInfo,
-    spoken_versions,
+    list_spoken_versions,
 )
 from evalrun_executor.calls.values import dumps, encode
 
@@ -123,4 +123,4 @@ def test_common_version_is_newest_that_both_speak(
 
 
 def test_spoken_versions_are_newest_and_one_before() -> None:
-    assert [spoken_versions(newest) for newest in (1, 2, 3)] == [[1], [1, 2], [2, 3]]
+    assert [list_spoken_versions(newest) for newest in (1, 2, 3)] == [[1], [1, 2], [2, 3]]

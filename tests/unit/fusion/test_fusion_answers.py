@@ -5,7 +5,7 @@ from builders.fusion.clients import OK, exited
 
 from evalrun_executor.api import UNKNOWN_LANGUAGE, CompileResult, ProgramRun
 from evalrun_sandbox.fusion.answer_body import pieces
-from evalrun_sandbox.fusion.answers import answer_without_time, make_sandbox_error, refused, response, text
+from evalrun_sandbox.fusion.answers import answer_without_time, make_refusal, make_sandbox_error, response, text
 from evalrun_sandbox.fusion.refusals import TryAgain
 
 FINISHED, LATE = "Finished", "TimeLimitExceeded"
@@ -94,7 +94,7 @@ def test_text_that_is_not_utf_8_becomes_a_complaint() -> None:
 
 
 def test_refused_answer_has_a_cause_and_any_other_is_the_stock_servers() -> None:
-    told = json.loads(b"".join(pieces(refused(UNKNOWN_LANGUAGE, "no go here"), {})))
+    told = json.loads(b"".join(pieces(make_refusal(UNKNOWN_LANGUAGE, "no go here"), {})))
     stock = json.loads(b"".join(pieces(make_sandbox_error("no go here"), {})))
     assert told == {**stock, "cause": "unknown_language"}
     assert "cause" not in stock

@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
-from evalrun_executor.api import RunRequest, SandboxInfo, digest_of
+from evalrun_executor.api import RunRequest, SandboxInfo, digest_inputs
 from evalrun_judge.families.stdio import plan_stdio
 from evalrun_judge.sandboxes.remote_inputs import MAX_KNOWN, WORTH_BYTES, SandboxInputs
 from evalrun_judge.submission import JudgeRequest, StdioTest, StdioTests, Submission, extraction_of
 
 LARGE = [b"x" * (WORTH_BYTES // 2)] * 2
-REQUEST = RunRequest("python", "pass", LARGE, inputs_digest=digest_of(LARGE))
+REQUEST = RunRequest("python", "pass", LARGE, inputs_digest=digest_inputs(LARGE))
 PLAIN = msgspec.structs.replace(REQUEST, inputs_digest=b"")
 BY_DIGEST = msgspec.structs.replace(REQUEST, inputs=[])
 
@@ -22,7 +22,7 @@ def knowing(keep_mib: int = 1) -> SandboxInputs:
 
 def small() -> RunRequest:
     inputs = [b"x" * (WORTH_BYTES - 1)]
-    return RunRequest("python", "", inputs, inputs_digest=digest_of(inputs))
+    return RunRequest("python", "", inputs, inputs_digest=digest_inputs(inputs))
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_what_is_worth_keeping_goes_with_its_digest(kept: SandboxInputs, request
 
 def test_inputs_larger_than_all_that_it_keeps_go_plain() -> None:
     inputs = [b"x" * (1 << 20), b"x"]
-    request = RunRequest("python", "", inputs, inputs_digest=digest_of(inputs))
+    request = RunRequest("python", "", inputs, inputs_digest=digest_inputs(inputs))
     assert knowing().form(request).inputs_digest == b""
     assert knowing(2).form(request) == request
 
@@ -95,4 +95,4 @@ def test_only_suites_that_callers_name_get_a_digest(named: bool) -> None:
     request = JudgeRequest(Submission("```python\npass\n```"), tests)
     plan = plan_stdio(request, tests, extraction_of(request.submission))
     assert (plan.run.inputs, plan.expected) == ([b"1\xed\xa0\x80", b""], (b"\xc3\xa9", b"2"))
-    assert plan.run.inputs_digest == (digest_of(plan.run.inputs) if named else b"")
+    assert plan.run.inputs_digest == (digest_inputs(plan.run.inputs) if named else b"")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalrun_executor.api import RunRequest, digest_of
+from evalrun_executor.api import RunRequest, digest_inputs
 from evalrun_executor.errors import RequestRefused
 from evalrun_sandbox.kept_inputs import INPUT_BYTES, KeptInputs, UnknownInputs
 
@@ -14,16 +14,16 @@ def inputs(letter: str) -> list[bytes]:
 
 
 def whole(letter: str) -> RunRequest:
-    return RunRequest("python", "", inputs(letter), inputs_digest=digest_of(inputs(letter)))
+    return RunRequest("python", "", inputs(letter), inputs_digest=digest_inputs(inputs(letter)))
 
 
 def named(letter: str) -> RunRequest:
-    return RunRequest("python", "pass", [], stop_after_timeouts=3, inputs_digest=digest_of(inputs(letter)))
+    return RunRequest("python", "pass", [], stop_after_timeouts=3, inputs_digest=digest_inputs(inputs(letter)))
 
 
 def test_what_came_once_is_found_by_its_digest() -> None:
     kept = KeptInputs(SIZE)
-    with pytest.raises(UnknownInputs, match=digest_of(inputs("a")).hex()):
+    with pytest.raises(UnknownInputs, match=digest_inputs(inputs("a")).hex()):
         kept.whole(named("a"))
     assert kept.whole(whole("a")) == whole("a")
     found = kept.whole(named("a"))
@@ -56,7 +56,7 @@ def test_what_has_no_room_is_run_and_not_kept(capacity: int) -> None:
 
 def test_inputs_under_another_digest_are_refused() -> None:
     kept = KeptInputs(10 * SIZE)
-    wrong = RunRequest("python", "", inputs("a"), inputs_digest=digest_of(inputs("b")))
+    wrong = RunRequest("python", "", inputs("a"), inputs_digest=digest_inputs(inputs("b")))
     with pytest.raises(RequestRefused, match="inputs_digest"):
         kept.whole(wrong)
     with pytest.raises(UnknownInputs):
@@ -71,4 +71,4 @@ def test_without_a_digest_nothing_is_kept() -> None:
 
 
 def test_where_one_input_ends_is_part_of_the_digest() -> None:
-    assert len({digest_of(case) for case in ([b"12", b"3"], [b"1", b"23"], [b"123"], [b"123", b""], [])}) == 5
+    assert len({digest_inputs(case) for case in ([b"12", b"3"], [b"1", b"23"], [b"123"], [b"123", b""], [])}) == 5

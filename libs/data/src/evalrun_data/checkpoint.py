@@ -20,7 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from evalrun_data.checkpoints.layout import ADAPTER_CONFIG
-from evalrun_data.checkpoints.store import fact_of
+from evalrun_data.checkpoints.store import make_file_fact
 from evalrun_data.model_cache import ModelCache
 from evalrun_data.store_problems import Kind, store_problem
 from evalrun_runtime.backoff import backoff_seconds
@@ -73,7 +73,7 @@ def fetch_checkpoint(
     except (ValueError, ImportError) as error:
         raise BadInputError(f"{field} {source}: {' '.join(str(error).split())}") from error
     except Exception as error:
-        raise _explained(error, f"{field} {source}") from error
+        raise _make_store_error(error, f"{field} {source}") from error
     if wanted is None:
         _check_layout(f"{field} {source}", found, ADAPTER_CONFIG if adapter else CONFIG)
     else:
@@ -82,12 +82,12 @@ def fetch_checkpoint(
     def copy_all(target: Path) -> int:
         with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
             try:
-                return sum(pool.map(lambda name: _copied(store, found[name], target / name, wait), sorted(found)))
+                return sum(pool.map(lambda name: _copy_file(store, found[name], target / name, wait), sorted(found)))
             except Exception as error:
-                raise _explained(error, f"{field} {source}") from error
+                raise _make_store_error(error, f"{field} {source}") from error
 
     if cache is not None:
-        return _linked(directory, cache, source, found, copy_all)
+        return _link_model(directory, cache, source, found, copy_all)
     part = directory.with_name(f"{directory.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     copied = copy_all(part)
@@ -95,11 +95,11 @@ def fetch_checkpoint(
     return copied
 
 
-def _linked(
+def _link_model(
     directory: Path, cache: ModelCache, source: str, found: Mapping[str, Any], copy_all: Callable[[Path], int]
 ) -> int:
     """Link the directory to the model in the cache. Return the bytes that were downloaded for it."""
-    facts = {name: fact_of(info) for name, info in sorted(found.items())}
+    facts = {name: make_file_fact(info) for name, info in sorted(found.items())}
     listed = "".join(f"{name}\0{fact.size}\0{fact.etag or fact.modified}\n" for name, fact in facts.items())
     digest = hashlib.sha256(f"{source}\n{listed}".encode()).hexdigest()[:32]
     sizes = {name: fact.size for name, fact in facts.items()}
@@ -111,7 +111,7 @@ def _linked(
     return sum(sizes.values()) if fetched else 0
 
 
-def _explained(error: Exception, place: str) -> BadInputError | OSError:
+def _make_store_error(error: Exception, place: str) -> BadInputError | OSError:
     """Return a store's error in the user's terms. The stores' clients have unrelated error classes."""
     if isinstance(error, BadInputError):
         return error
@@ -140,7 +140,7 @@ def _check_layout(place: str, found: dict[str, Any], config: str) -> None:
     raise BadInputError(f"{place}: no {what} is there, {config} is missing{advice}")
 
 
-def _copied(store: Any, info: dict[str, Any], target: Path, wait: Callable[[float], None]) -> int:  # noqa: ANN401 - fsspec has no types
+def _copy_file(store: Any, info: dict[str, Any], target: Path, wait: Callable[[float], None]) -> int:  # noqa: ANN401 - fsspec has no types
     target.parent.mkdir(parents=True, exist_ok=True)
     for attempt in range(1, ATTEMPTS + 1):
         try:

@@ -19,10 +19,10 @@ def digest_records(records: Iterable[object]) -> str:
 
 def digest_problems(problems: Iterable[Problem]) -> str:
     """Return the hex SHA-256 over everything on which verdicts about these problems depend: all but role and date."""
-    return digest_records(map(_judged_fields, problems))
+    return digest_records(map(_select_judged_fields, problems))
 
 
-def _judged_fields(problem: Problem) -> dict[str, object]:
+def _select_judged_fields(problem: Problem) -> dict[str, object]:
     """Return the fields on which a verdict depends. An absent prelude is omitted, so that digests of earlier
     versions stay valid."""
     fields = {name: value for name, value in dataclasses.asdict(problem).items() if name not in {"role", "date"}}

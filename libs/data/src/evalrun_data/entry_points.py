@@ -24,31 +24,31 @@ def entry_point(code: str, asserts: Sequence[str]) -> str | None:
     candidates = sorted(set(defined).intersection(*calls))
     if len(candidates) == 1:
         return candidates[0]
-    return _by_parsing(code, asserts)
+    return _find_by_parsing(code, asserts)
 
 
 _BUILTINS = frozenset(dir(builtins))
 
 
-def asserted_name(asserts: Sequence[str]) -> str | None:
+def find_asserted_name(asserts: Sequence[str]) -> str | None:
     """Return the function, not a builtin, that every assert calls; None unless there is exactly one."""
-    return called_name(asserts, _BUILTINS)
+    return find_called_name(asserts, _BUILTINS)
 
 
-def called_name(asserts: Sequence[str], ignored: frozenset[str]) -> str | None:
+def find_called_name(asserts: Sequence[str], ignored: frozenset[str]) -> str | None:
     """Return the name outside `ignored` that every assert calls; None unless there is exactly one.
 
     For sources without reference code.
     """
     try:
-        calls = [set(_called(ast.parse(text))) - ignored for text in asserts]
+        calls = [set(_find_called_names(ast.parse(text))) - ignored for text in asserts]
     except (SyntaxError, ValueError):
         return None
     shared = set.intersection(*calls) if calls else set()
     return shared.pop() if len(shared) == 1 else None
 
 
-def broken_assert(asserts: Sequence[str]) -> str:
+def explain_broken_assert(asserts: Sequence[str]) -> str:
     """Return which assert does not compile and why, for people; empty if all do. Tests are counted from 0."""
     found = ((number, compile_error(text)) for number, text in enumerate(asserts))
     return next((f"test {number} does not compile: {said}" for number, said in found if said), "")
@@ -56,7 +56,7 @@ def broken_assert(asserts: Sequence[str]) -> str:
 
 def why_unnamed(field: str, asserts: Sequence[str], otherwise: str) -> str:
     """Return why asserts tell no entry point: one in `field` does not compile, or what `otherwise` says."""
-    broken = broken_assert(asserts)
+    broken = explain_broken_assert(asserts)
     return f"field '{field}': {broken}" if broken else otherwise
 
 
@@ -71,17 +71,17 @@ def compile_error(code: str) -> str:
     return ""
 
 
-def _by_parsing(code: str, asserts: Sequence[str]) -> str | None:
+def _find_by_parsing(code: str, asserts: Sequence[str]) -> str | None:
     try:
-        defined = list(_defined(ast.parse(code)))
-        counts = Counter(name for text in asserts for name in set(_called(ast.parse(text))))
+        defined = list(_find_defined_names(ast.parse(code)))
+        counts = Counter(name for text in asserts for name in set(_find_called_names(ast.parse(text))))
     except (SyntaxError, ValueError):
         return None
     candidates = [name for name in defined if counts[name]]
     return max(reversed(candidates), key=lambda name: counts[name], default=None)
 
 
-def _defined(module: ast.Module) -> Iterator[str]:
+def _find_defined_names(module: ast.Module) -> Iterator[str]:
     for node in module.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
@@ -89,7 +89,7 @@ def _defined(module: ast.Module) -> Iterator[str]:
             yield from (target.id for target in node.targets if isinstance(target, ast.Name))
 
 
-def _called(module: ast.Module) -> Iterator[str]:
+def _find_called_names(module: ast.Module) -> Iterator[str]:
     for node in ast.walk(module):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             yield node.func.id

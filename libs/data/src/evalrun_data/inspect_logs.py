@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Iterator
 from typing import IO, Any, Final
 
-from evalrun_data.rows import Row, kind_of
+from evalrun_data.rows import Row, describe_kind
 from evalrun_runtime.distribution import describe_install
 from evalrun_runtime.exits import BadInputError
 
@@ -61,8 +61,8 @@ def log_rows(row: Row) -> Iterator[Row]:
         )
     for number, value in enumerate(samples):
         if not isinstance(value, dict):
-            raise row.error(f"field 'samples[{number}]' should be an object, not {kind_of(value)}")
-        yield _answer(row.within(f"samples[{number}]", value))
+            raise row.error(f"field 'samples[{number}]' should be an object, not {describe_kind(value)}")
+        yield _answer(row.make_inner_row(f"samples[{number}]", value))
 
 
 def _answer(sample: Row) -> Row:
@@ -106,4 +106,4 @@ def _completion(output: Row) -> str:
 
 def _first_choice(output: Row) -> Row | None:
     choices = output.values.get("choices")
-    return output.within("choices[0]", choices[0]) if isinstance(choices, list) and choices else None
+    return output.make_inner_row("choices[0]", choices[0]) if isinstance(choices, list) and choices else None

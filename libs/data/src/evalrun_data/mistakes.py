@@ -44,7 +44,7 @@ class Mistakes:
         if self._further_rows > MAX_FURTHER_ROWS:
             self.raise_found()
 
-    def ended_by(self, items: Iterable[Item]) -> Iterator[Item]:
+    def watch_items(self, items: Iterable[Item]) -> Iterator[Item]:
         """Yield the items, and record the mistake that ends them, if any."""
         try:
             yield from items

@@ -83,7 +83,7 @@ class ModelCache:
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         whole, part = self._folder / digest, self._folder / f"{digest}.part"
-        with self._locked(digest):
+        with self._hold_lock(digest):
             if _sizes(whole) == sizes:
                 return whole, False
             self._delete(digest)
@@ -99,18 +99,18 @@ class ModelCache:
     def _make_room(self, needed: int) -> None:
         """Delete remains of killed pods, then models, until there is room. Raises OSError."""
         for leftover in (*self._folder.glob("*.part"), *self._folder.glob("*.gone")):
-            with self._locked(leftover.stem, wait=False) as locked:
+            with self._hold_lock(leftover.stem, wait=False) as locked:
                 if locked:
                     shutil.rmtree(leftover, ignore_errors=True)
         missing = needed - self._free_bytes(self._folder)
         models = [
-            CachedModel(path.name, self._used_at(path.name), sum(_sizes(path).values()))
+            CachedModel(path.name, self._read_last_use(path.name), sum(_sizes(path).values()))
             for path in self._folder.iterdir()
             if DIGEST.fullmatch(path.name)
         ]
         for digest in removable(models, missing, self._now()):
-            with self._locked(digest, wait=False) as locked:
-                if locked and self._now() - self._used_at(digest) >= MIN_UNUSED_SECONDS:
+            with self._hold_lock(digest, wait=False) as locked:
+                if locked and self._now() - self._read_last_use(digest) >= MIN_UNUSED_SECONDS:
                     logger.info("deleting model %s, unused for a day", digest)
                     self._delete(digest)
         free = self._free_bytes(self._folder)
@@ -131,14 +131,14 @@ class ModelCache:
             shutil.rmtree(gone)
         shutil.rmtree(self._folder / f"{digest}.part", ignore_errors=True)
 
-    def _used_at(self, digest: str) -> float:
+    def _read_last_use(self, digest: str) -> float:
         try:
             return (self._folder / f"{digest}.lock").stat().st_mtime
         except FileNotFoundError:
             return 0.0
 
     @contextmanager
-    def _locked(self, digest: str, *, wait: bool = True) -> Iterator[bool]:
+    def _hold_lock(self, digest: str, *, wait: bool = True) -> Iterator[bool]:
         """Hold a model's lock, which counts as use. Without `wait`, yield False if another process holds the lock."""
         path = self._folder / f"{digest}.lock"
         with path.open("a+", encoding="utf-8") as lock:

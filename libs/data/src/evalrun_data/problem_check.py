@@ -11,9 +11,9 @@ from typing import Final
 from evalrun_data.entry_points import compile_error
 from evalrun_data.families.asserts import AssertTests
 from evalrun_data.families.check import CheckTest
-from evalrun_data.readers import Parser, format_of, named_by_file
+from evalrun_data.readers import Parser, choose_dataset_name, choose_parser
 from evalrun_data.records import Problem, StdioTests
-from evalrun_data.references import published_reference
+from evalrun_data.references import read_published_reference
 from evalrun_data.rows import Row
 from evalrun_data.sources import Source
 from evalrun_runtime.exits import BadInputError
@@ -95,9 +95,9 @@ def check_file(source: str, renamed: Mapping[str, str], base_dir: Path = Path())
     for row in rows:
         checked.rows += 1
         try:
-            converted = converted_row(row, renamed, checked)
-            parser = parser or format_of(converted, source)
-            problem = parser(converted, named_by_file(converted, source))
+            converted = convert_row(row, renamed, checked)
+            parser = parser or choose_parser(converted, source)
+            problem = parser(converted, choose_dataset_name(converted, source))
         except BadInputError as error:
             if parser is None:
                 checked.add(row.number, f"{error}. A right row: {EXAMPLE}; {NAMES_COLUMNS}")
@@ -109,7 +109,7 @@ def check_file(source: str, renamed: Mapping[str, str], base_dir: Path = Path())
                 checked.add(row.number, str(error))
             continue
         columns = columns or frozenset(row.values)
-        reference = published_reference(converted, problem)
+        reference = read_published_reference(converted, problem)
         checked.add(row.number, *mistakes_in(problem, converted, reference))
         if (first := seen.setdefault(problem.key, row.where)) != row.where:
             checked.add(row.number, f"{row.where}: problem '{problem.problem_id}' is there twice (first {first})")
@@ -136,7 +136,7 @@ def _rows(source: str, base_dir: Path, checked: CheckedFile) -> Iterator[Row]:
         checked.add(number + 0.5, str(error))
 
 
-def converted_row(row: Row, renamed: Mapping[str, str], checked: CheckedFile) -> Row:
+def convert_row(row: Row, renamed: Mapping[str, str], checked: CheckedFile) -> Row:
     """Return the row with our field names. A near miss becomes a record; other rows stay unchanged."""
     missing = [theirs for theirs in renamed if theirs not in row.values]
     if missing and not any(row.has(ours) for ours in renamed.values()):
@@ -147,13 +147,13 @@ def converted_row(row: Row, renamed: Mapping[str, str], checked: CheckedFile) ->
         return row
     names |= renamed
     values = {names.get(name, name): value for name, value in row.values.items()}
-    values["ground_truth"] = _tests_of({name: values.pop(name) for name in TEST_FIELDS if name in values})
+    values["ground_truth"] = _convert_tests({name: values.pop(name) for name in TEST_FIELDS if name in values})
     values.setdefault("problem_id", str(row.number))
     checked.mapped = {**checked.mapped, **{theirs: ours for theirs, ours in names.items() if theirs in row.values}}
     return Row(values, row.source, row.number, row.unit, row.path)
 
 
-def _tests_of(tests: Mapping[str, object]) -> dict[str, object]:
+def _convert_tests(tests: Mapping[str, object]) -> dict[str, object]:
     """Return tests in the form of a record: asserts in a text become a list, pairs become inputs and outputs."""
     given = dict(tests)
     listed = given.get("test_list")
@@ -218,7 +218,7 @@ def _compile_errors(problem: Problem, row: Row, texts: Sequence[str]) -> Iterato
 
 def _names(name: str, text: str) -> bool:
     try:
-        return any(isinstance(node, ast.Name | ast.Attribute) and _text_of(node) == name for node in _nodes(text))
+        return any(isinstance(node, ast.Name | ast.Attribute) and _read_name(node) == name for node in _nodes(text))
     except (SyntaxError, ValueError):
         return True
 
@@ -227,5 +227,5 @@ def _nodes(text: str) -> Iterator[ast.AST]:
     return ast.walk(ast.parse(text))
 
 
-def _text_of(node: ast.Name | ast.Attribute) -> str:
+def _read_name(node: ast.Name | ast.Attribute) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr

@@ -56,7 +56,7 @@ def render(
     over ours and over a problem's chat, of which a system message stays.
     """
     if template is not None:
-        text = _filled(template, problem)
+        text = _fill_template(template, problem)
         own = [message for message in problem.messages if message.role == "system"] if prompt_format == "Chat" else []
         chat = [*own, Message("user", text)]
     elif prompt_format == "Completion":
@@ -70,7 +70,7 @@ def render(
     return [Message("system", system_prompt), *chat]
 
 
-def _filled(template: str, problem: Problem) -> str:
+def _fill_template(template: str, problem: Problem) -> str:
     """Return the template with the problem's texts inserted. Other braces belong to the template."""
     texts = {
         "prompt": problem.prompt,

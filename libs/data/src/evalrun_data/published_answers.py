@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from evalrun_data.inspect_logs import is_log, log_rows
-from evalrun_data.rows import Row, kind_of
+from evalrun_data.rows import Row, describe_kind
 
 _DOC_IDS: Final = ("problem_id", "task_id", "question_id", "name", "id")
 
@@ -34,7 +34,7 @@ def our_rows(row: Row) -> Iterator[Row]:
         yield row
 
 
-def filter_of(row: Row) -> str | None:
+def read_filter(row: Row) -> str | None:
     """Return the filter of a row of lm-evaluation-harness, which repeats each completion per filter; None for other
     rows."""
     return row.optional_text("filter", "none") if row.has("doc") and row.has("filtered_resps") else None
@@ -71,7 +71,7 @@ def _lm_eval(row: Row) -> Row:
     problem_id = row.values["problem_id"] if row.has("problem_id") else doc.values[str(known)]
     field = "filtered_resps" if row.has("filtered_resps") else "resps"
     texts = _flat(row, field)
-    filtered = field == "filtered_resps" and filter_of(row) != "none"
+    filtered = field == "filtered_resps" and read_filter(row) != "none"
     return _ours(row, problem_id=problem_id, responses=texts, mode="standalone" if filtered else "auto")
 
 
@@ -82,7 +82,9 @@ def _flat(row: Row, field: str) -> list[str]:
     for item in value if isinstance(value, list) else [value]:
         for text in item if isinstance(item, list) else [item]:
             if not isinstance(text, str):
-                raise row.error(f"field '{field}' should hold texts, not {kind_of(text)}: is this a code task's file?")
+                raise row.error(
+                    f"field '{field}' should hold texts, not {describe_kind(text)}: is this a code task's file?"
+                )
             texts.append(text)
     return texts
 
@@ -102,7 +104,7 @@ def _openai_batch(row: Row) -> Row:
     if ours and len(choices) > 1:
         raise row.error(f"custom_id names one sample, but there are {len(choices)} choices: leave the '#{number}' away")
     fields: dict[str, object] = {"problem_id": row.values["custom_id"], **ours, **_tokens(body, len(choices))}
-    parsed = [body.within(f"choices[{index}]", choice) for index, choice in enumerate(choices)]
+    parsed = [body.make_inner_row(f"choices[{index}]", choice) for index, choice in enumerate(choices)]
     if len(parsed) == 1:
         fields.update(response=_content(parsed[0]), finish_reason=parsed[0].optional_text("finish_reason"))
     else:

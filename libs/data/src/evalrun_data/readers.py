@@ -34,11 +34,11 @@ from evalrun_data.formats.plain_text import is_plain_text, parse_plain_text
 from evalrun_data.formats.record import parse_record
 from evalrun_data.formats.reference import parse_reference
 from evalrun_data.formats.unsupported import refuse_unsupported
-from evalrun_data.formats.verl import named_after, parse_verl
+from evalrun_data.formats.verl import make_dataset_name, parse_verl
 from evalrun_data.mistakes import Mistakes
 from evalrun_data.records import TEST_GROUPS, Problem, StdioTests
 from evalrun_data.rows import Row
-from evalrun_data.shards import files_of
+from evalrun_data.shards import list_files
 from evalrun_data.sources import Source
 from evalrun_runtime.exits import BadInputError
 
@@ -82,11 +82,11 @@ def load_problems(
 
 def load_problem_files(sources: Sequence[str], base_dir: Path = Path(), graded: Graded | None = None) -> list[Problem]:
     """Return the problems of several sources, each with all its datasets. A problem in two of them is an error."""
-    every = (_all_rows(Source(source, base_dir), None, graded) for source in sources)
+    every = (_iter_rows(Source(source, base_dir), None, graded) for source in sources)
     return list(_unique(chain.from_iterable(every)))
 
 
-def merged(of_sources: Iterable[tuple[str, Iterable[Problem]]]) -> Iterator[Problem]:
+def merge_sources(of_sources: Iterable[tuple[str, Iterable[Problem]]]) -> Iterator[Problem]:
     """Yield the problems of several sources without repeats. A problem in two sources must be the same in both.
 
     Args:
@@ -123,11 +123,11 @@ def iter_problems(
     narrowed = 0 < len(set(tests)) < len(TEST_GROUPS)  # all groups named is no choice, whether or not a file has them
     present: dict[str, None] = {}
     found = False
-    for problem in _unique(_all_rows(source, dataset, graded)):
+    for problem in _unique(_iter_rows(source, dataset, graded)):
         present[problem.dataset] = None
         if dataset is None or problem.dataset == dataset:
             found = True
-            yield _with_groups(problem, tests, source.name) if narrowed else problem
+            yield _select_groups(problem, tests, source.name) if narrowed else problem
     if not found:
         raise BadInputError(f"{source.name}: no dataset '{dataset}' there (it holds: {', '.join(present) or 'none'})")
 
@@ -145,24 +145,24 @@ def iter_source_rows(
         base_dir: where relative paths start.
         plain_text: take rows without tests, too: texts and chats of training data.
     """
-    for problem, row in _parsed_rows(Source(source, base_dir), dataset, plain_text=plain_text):
+    for problem, row in _parse_rows(Source(source, base_dir), dataset, plain_text=plain_text):
         if problem.dataset == dataset:
             yield problem, row
 
 
-def _all_rows(source: Source, dataset: str | None, graded: Graded | None = None) -> Iterator[tuple[Problem, str]]:
+def _iter_rows(source: Source, dataset: str | None, graded: Graded | None = None) -> Iterator[tuple[Problem, str]]:
     if source.is_builtin:
         demo.check_name(source.name)
         yield from ((problem, source.name) for problem in demo.problems())
         return
-    yield from ((problem, row.where) for problem, row in _parsed_rows(source, dataset, graded))
+    yield from ((problem, row.where) for problem, row in _parse_rows(source, dataset, graded))
 
 
-def _parsed_rows(
+def _parse_rows(
     source: Source, dataset: str | None, graded: Graded | None = None, *, plain_text: bool = False
 ) -> Iterator[tuple[Problem, Row]]:
     with ExitStack() as opened:
-        files = [opened.enter_context(file) for file in files_of(source)]
+        files = [opened.enter_context(file) for file in list_files(source)]
         yield from _rows_of_files(source.name, files, dataset, graded, plain_text=plain_text)
 
 
@@ -176,7 +176,7 @@ def _rows_of_files(
     mistakes = Mistakes()
     for row in _rows_in_turn(files, mistakes):
         if parser is None:
-            parser = _format_of(row, fixed, plain_text=plain_text)
+            parser = _choose_parser(row, fixed, plain_text=plain_text)
             if parser is parse_evalplus:
                 name = dataset
             if parser is parse_verl and dataset is not None:
@@ -199,19 +199,19 @@ def _problems_of_row(
     """Return the problems of a row: none, a problem, or a problem per figure that EvalPlus reports."""
     if parser is parse_mbpp and dataset == "mbpp_reg":
         return [parser(row, dataset)] if task_number(row) in REGRESSION_IDS else []
-    problem = parser(row, name) if graded is None else _graded(parser, row, name, graded)
+    problem = parser(row, name) if graded is None else _parse_graded(parser, row, name, graded)
     if parser is parse_evalplus and dataset is None and row.values["base_input"]:
         return [problem, parser(row, problem.dataset + BASE_SUFFIX)]
     return [problem]
 
 
-def format_of(row: Row, source: str) -> Parser:
+def choose_parser(row: Row, source: str) -> Parser:
     """Return the parser for a file with this first row. Raises BadInputError for an unknown format."""
     published = _PUBLISHED_NAME.search(source)
-    return _format_of(row, published.group(1).lower() if published else None)
+    return _choose_parser(row, published.group(1).lower() if published else None)
 
 
-def named_by_file(row: Row, source: str) -> str | None:
+def choose_dataset_name(row: Row, source: str) -> str | None:
     """Return the dataset of a row that does not say; None if it does."""
     published = _PUBLISHED_NAME.search(source)
     if published:
@@ -219,7 +219,7 @@ def named_by_file(row: Row, source: str) -> str | None:
     return None if row.has("dataset") or row.has("data_source") else _file_stem(source)
 
 
-def _graded(parser: Parser, row: Row, name: str | None, graded: Graded) -> Problem:
+def _parse_graded(parser: Parser, row: Row, name: str | None, graded: Graded) -> Problem:
     if parser is parse_aime:
         return parse_aime(row, name, graded=True)
     for parse in (parse_verl, parse_record):
@@ -244,11 +244,11 @@ def _rows_in_turn(files: Iterable[Source], mistakes: Mistakes) -> Iterator[Row]:
 def _verl_dataset(files: Sequence[Source], dataset: str) -> str | None:
     """Return the dataset name of verl rows: the requested name, unless it is one of the file's data sources."""
     rows = chain.from_iterable(file.rows(columns=("data_source",)) for file in files)
-    sources = {named_after(row.optional_text("data_source")) for row in rows}
+    sources = {make_dataset_name(row.optional_text("data_source")) for row in rows}
     return None if dataset in sources else dataset
 
 
-def _format_of(row: Row, published: str | None, *, plain_text: bool = False) -> Parser:
+def _choose_parser(row: Row, published: str | None, *, plain_text: bool = False) -> Parser:
     """Return the format of the first row, which the other rows must have, too."""
     refuse_unsupported(row)
     for is_it, parser in _TOLD_BY_FIELDS:
@@ -284,7 +284,7 @@ def _format_of(row: Row, published: str | None, *, plain_text: bool = False) -> 
 def _unique(problems: Iterable[tuple[Problem, str]]) -> Iterator[Problem]:
     seen: dict[tuple[str, str], str] = {}
     mistakes = Mistakes()
-    for problem, where in mistakes.ended_by(problems):
+    for problem, where in mistakes.watch_items(problems):
         mistakes.count_row()
         first = seen.setdefault(problem.key, where)
         if first is not where:
@@ -295,7 +295,7 @@ def _unique(problems: Iterable[tuple[Problem, str]]) -> Iterator[Problem]:
     mistakes.raise_found()
 
 
-def _with_groups(problem: Problem, wanted: Collection[str], source: str) -> Problem:
+def _select_groups(problem: Problem, wanted: Collection[str], source: str) -> Problem:
     tests = problem.ground_truth
     if not isinstance(tests, StdioTests):
         return problem
@@ -303,7 +303,7 @@ def _with_groups(problem: Problem, wanted: Collection[str], source: str) -> Prob
         raise BadInputError(
             f"{source}: problem '{problem.problem_id}' does not say which group its tests are in: leave `tests` away"
         )
-    kept = tests.of_groups(wanted)
+    kept = tests.select_groups(wanted)
     if not kept.count:
         raise BadInputError(f"{source}: problem '{problem.problem_id}' has no {' or '.join(sorted(wanted))} tests")
     return replace(problem, ground_truth=kept)

@@ -12,7 +12,7 @@ WHOLE_PROGRAMS: Final = ("code", "reference_solution")
 """Fields with a whole program; `canonical_solution` may also continue the prompt."""
 
 
-def published_reference(row: Row, problem: Problem) -> str | None:
+def read_published_reference(row: Row, problem: Problem) -> str | None:
     """Return the solution that a row publishes, as a whole program; None if it publishes none."""
     if row.has("canonical_solution"):
         solution = row.text("canonical_solution")

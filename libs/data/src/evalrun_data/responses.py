@@ -11,7 +11,7 @@ from evalrun_data.formats.evalplus import BASE_SUFFIX
 from evalrun_data.formats.record import parse_language
 from evalrun_data.formats.verl import verl_problem_id, verl_prompt
 from evalrun_data.mistakes import Mistakes
-from evalrun_data.published_answers import filter_of, our_rows
+from evalrun_data.published_answers import our_rows, read_filter
 from evalrun_data.records import Problem
 from evalrun_data.rows import Row
 from evalrun_data.sources import BUILTIN_SCHEME, Source
@@ -82,14 +82,14 @@ def load_responses(sources: Sequence[str], problems: Sequence[Problem], base_dir
             found.extend((response, None, True) for response in _demo_responses(index))
         else:
             with Source(source, base_dir) as opened:
-                for row in mistakes.ended_by(_one_filter(opened.rows(broken=mistakes.add))):
+                for row in mistakes.watch_items(_one_filter(opened.rows(broken=mistakes.add))):
                     mistakes.count_row()
                     try:
                         for ours in our_rows(row):
                             found.extend((response, ours, ours.has("sample")) for response in _answers(ours, index))
                     except BadInputError as error:
                         mistakes.add(error)
-    numbered = list(_numbered(found, mistakes))
+    numbered = list(_number_samples(found, mistakes))
     mistakes.raise_found()
     return numbered
 
@@ -98,7 +98,7 @@ def _one_filter(rows: Iterable[Row]) -> Iterator[Row]:
     """Refuse a file of lm-evaluation-harness with several filters: each answer would count once a filter."""
     first: str | None = None
     for row in rows:
-        name = filter_of(row)
+        name = read_filter(row)
         if name is not None:
             first = first or name
             if name != first:
@@ -109,7 +109,7 @@ def _one_filter(rows: Iterable[Row]) -> Iterator[Row]:
         yield row
 
 
-def _numbered(found: Sequence[tuple[Response, Row | None, bool]], mistakes: Mistakes) -> Iterator[Response]:
+def _number_samples(found: Sequence[tuple[Response, Row | None, bool]], mistakes: Mistakes) -> Iterator[Response]:
     """Record repeated samples, and number those without a number in order."""
     taken: dict[tuple[str, str, int, int], str] = {}
     for response, row, explicit in found:
@@ -137,14 +137,14 @@ def _numbered(found: Sequence[tuple[Response, Row | None, bool]], mistakes: Mist
 def _answers(row: Row, index: "_ProblemIndex") -> Iterator[Response]:
     """Yield the responses of a row: a single response, or the items of its list."""
     problem = index.find(row)
-    base = index.base_of(problem)
+    base = index.find_base(problem)
     text_field = next((name for name in _TEXT_FIELDS if row.has(name)), "response")
     tokens_field = next((name for name in _TOKEN_FIELDS if row.has(name)), _TOKEN_FIELDS[0])
     spelt = row.optional_text("mode") or "auto"
     mode = _MODES.get(spelt)
     if mode is None:
         raise row.error(f"field 'mode' is '{spelt}' (known: {', '.join(_MODES)})")
-    for answer in _each(
+    for answer in _split_row(
         row, text_field, ("sample", "turn", "finish_reason", tokens_field, "prompt_tokens", "generation_seconds")
     ):
         response = Response(
@@ -174,7 +174,7 @@ def _as_written(row: Row, field: str) -> str:
     return replace_surrogates(value) if isinstance(value, str) and not value.isascii() else row.text(field)
 
 
-def _each(row: Row, text_field: str, others: Sequence[str]) -> Iterator[Row]:
+def _split_row(row: Row, text_field: str, others: Sequence[str]) -> Iterator[Row]:
     """Yield a row per text. If the row holds a list of texts, its other per-response fields must be lists of that
     length."""
     texts = row.values.get(text_field)
@@ -191,7 +191,7 @@ def _each(row: Row, text_field: str, others: Sequence[str]) -> Iterator[Row]:
         elif value is not None and not (len(texts) == 1 and not isinstance(value, list)):
             raise row.error(f"field '{name}' should be a list of {len(texts)}, as '{text_field}' is")
     for number in range(len(texts)):
-        yield row.replaced(**{name: values[number] for name, values in lists.items()})
+        yield row.replace_fields(**{name: values[number] for name, values in lists.items()})
 
 
 class _ProblemIndex:
@@ -214,11 +214,11 @@ class _ProblemIndex:
         field = next((name for name in _ID_FIELDS if row.has(name)), None)
         if field is None:
             if row.has("prompt") and (row.has("data_source") or row.has("reward_model")):
-                return self._of_prompt(row, dataset)
+                return self._find_by_prompt(row, dataset)
             raise row.wrong(_ID_FIELDS[0], "text; task_id serves too")
-        return self._of_id(row, field, dataset)
+        return self._find_by_id(row, field, dataset)
 
-    def _of_id(self, row: Row, field: str, dataset: str | None) -> Problem:
+    def _find_by_id(self, row: Row, field: str, dataset: str | None) -> Problem:
         value = row.values[field]
         spelt = str(value) if isinstance(value, int) and not isinstance(value, bool) else row.name(field)
         candidates = [problem for name in _id_spellings(spelt) for problem in self._by_id.get(name, ())]
@@ -226,19 +226,19 @@ class _ProblemIndex:
             candidates = [problem for problem in candidates if problem.dataset == dataset]
         if not candidates:
             raise row.error(f"unknown problem '{spelt}'" + (f" in dataset '{dataset}'" if dataset else ""))
-        if len(candidates) == 2 and candidates[1] is self.base_of(candidates[0]):
+        if len(candidates) == 2 and candidates[1] is self.find_base(candidates[0]):
             return candidates[0]
         if len(candidates) > 1:
             names = ", ".join(problem.dataset for problem in candidates)
             raise row.error(f"problem '{spelt}' is in several datasets ({names}): add the field 'dataset'")
         return candidates[0]
 
-    def base_of(self, problem: Problem) -> Problem | None:
+    def find_base(self, problem: Problem) -> Problem | None:
         """EvalPlus' same problem with the base inputs alone, if it is there: an answer counts for both figures."""
         name = problem.dataset + BASE_SUFFIX
         return next((twin for twin in self._by_id.get(problem.problem_id, ()) if twin.dataset == name), None)
 
-    def _of_prompt(self, row: Row, dataset: str | None) -> Problem:
+    def _find_by_prompt(self, row: Row, dataset: str | None) -> Problem:
         """verl's generation keeps its problems' columns: the prompt tells which, its id where prompts repeat."""
         candidates = [
             problem for problem in self._by_prompt.get(verl_prompt(row), ()) if dataset in (None, problem.dataset)
@@ -257,7 +257,7 @@ class _ProblemIndex:
             )
         return candidates[0]
 
-    def of_dataset(self, dataset: str) -> list[Problem]:
+    def select_dataset(self, dataset: str) -> list[Problem]:
         return [problem for found in self._by_id.values() for problem in found if problem.dataset == dataset]
 
 
@@ -277,7 +277,7 @@ def _id_spellings(spelt: str) -> tuple[str, ...]:
 
 def _demo_responses(index: _ProblemIndex) -> Iterator[Response]:
     """Yield the demo's recorded answers to the requested problems."""
-    wanted = {problem.problem_id for problem in index.of_dataset(demo.DATASET)}
+    wanted = {problem.problem_id for problem in index.select_dataset(demo.DATASET)}
     for answer in demo.answers():
         if answer.problem_id in wanted:
             yield Response(

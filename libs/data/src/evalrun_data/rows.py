@@ -24,7 +24,7 @@ _TEST_COLUMN = re.compile(r"(?:^|_)(?:tests?|asserts?|assertions?|inputs?|output
 """Names under which published datasets keep tests: `plus_input`, `test`, `assertion`, `generated_tests`, ..."""
 
 
-def kind_of(value: object) -> str:
+def describe_kind(value: object) -> str:
     """Return the kind of a JSON value in words."""
     return "null" if value is None else _KINDS.get(type(value), type(value).__name__)
 
@@ -56,7 +56,7 @@ class Row:
         value = self.values.get(field)
         if value is None:
             return self.error(f"field '{self.path}{field}' is missing (expected {wanted})")
-        return self.error(f"field '{self.path}{field}' should be {wanted}, not {kind_of(value)}")
+        return self.error(f"field '{self.path}{field}' should be {wanted}, not {describe_kind(value)}")
 
     def has(self, field: str) -> bool:
         """Return whether the field is present and not null."""
@@ -125,7 +125,7 @@ class Row:
             raise self.wrong(field, "a list of texts")
         for index, item in enumerate(value):
             if not isinstance(item, str):
-                raise self.error(f"field '{self.path}{field}[{index}]' should be text, not {kind_of(item)}")
+                raise self.error(f"field '{self.path}{field}[{index}]' should be text, not {describe_kind(item)}")
             self.encodable(f"{field}[{index}]", item)
         return tuple(value)
 
@@ -134,7 +134,7 @@ class Row:
         value = self.values.get(field)
         if not isinstance(value, dict):
             raise self.wrong(field, "an object")
-        return self.within(field, value)
+        return self.make_inner_row(field, value)
 
     def from_json(self, field: str) -> "Row":
         """Return the required object in this field, parsed from JSON text if necessary: a Parquet column has a
@@ -148,17 +148,17 @@ class Row:
             raise self.error(f"field '{self.path}{field}' is neither an object nor JSON: {error}") from error
         if not isinstance(parsed, dict):
             raise self.error(f"field '{self.path}{field}' should hold a JSON object")
-        return self.within(field, parsed)
+        return self.make_inner_row(field, parsed)
 
-    def within(self, field: str, values: Mapping[str, object]) -> "Row":
+    def make_inner_row(self, field: str, values: Mapping[str, object]) -> "Row":
         """Return an object found in this field, for messages that give its path."""
         return Row(values, self.source, self.number, self.unit, f"{self.path}{field}.")
 
-    def replaced(self, **values: object) -> "Row":
+    def replace_fields(self, **values: object) -> "Row":
         """Return a copy of the row with some fields replaced."""
         return Row({**self.values, **values}, self.source, self.number, self.unit, self.path)
 
-    def only(self, *known: str) -> None:
+    def refuse_other_fields(self, *known: str) -> None:
         """Raise BadInputError if the object has other fields, so that typing errors do not pass."""
         for field in self.values:
             if field not in known and self.has(field):

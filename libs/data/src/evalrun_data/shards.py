@@ -23,7 +23,7 @@ SAVED_SPLITS: Final = "dataset_dict.json"
 """File that `save_to_disk` writes beside the directories of several splits."""
 
 
-def files_of(source: Source) -> list[Source]:
+def list_files(source: Source) -> list[Source]:
     """Return the files of a source: itself, or the shards of a directory or split, in order.
 
     Raises:
@@ -31,14 +31,14 @@ def files_of(source: Source) -> list[Source]:
     """
     if source.is_builtin or source.name.lower().endswith((".parquet", ".arrow", ".json", ".jsonl", ".gz")):
         return [source]
-    directory, split, names = _listed(source)
+    directory, split, names = _list_directory(source)
     if SAVED_SPLITS in names:
         raise BadInputError(f"{source.name}: holds the splits of save_to_disk: name one, e.g. {directory}/test")
-    shards = chosen_shards(source.name, names, split)
-    return [source.named(f"{directory}/{name}") for name in shards] or [source]
+    shards = choose_shards(source.name, names, split)
+    return [source.make_sibling(f"{directory}/{name}") for name in shards] or [source]
 
 
-def chosen_shards(source: str, names: Iterable[str], split: str) -> list[str]:
+def choose_shards(source: str, names: Iterable[str], split: str) -> list[str]:
     """Return the wanted files of a directory, by number; empty if there are no shards. Pure.
 
     Args:
@@ -71,13 +71,13 @@ def chosen_shards(source: str, names: Iterable[str], split: str) -> list[str]:
     return []
 
 
-def _listed(source: Source) -> tuple[str, str, list[str]]:
+def _list_directory(source: Source) -> tuple[str, str, list[str]]:
     """Return a directory, the split that the source means in it, and the names of the directory's files."""
     path = source.path
     plain = source.name.rstrip("/")
     above, _, last = plain.rpartition("/")
     if path is None:
-        return _listed_remote(plain, above, last)
+        return _list_remote(plain, above, last)
     if path.is_dir():
         return plain, "", [entry.name for entry in path.iterdir()]
     if not path.exists() and path.parent.is_dir():
@@ -85,7 +85,7 @@ def _listed(source: Source) -> tuple[str, str, list[str]]:
     return plain, "", []
 
 
-def _listed_remote(plain: str, above: str, last: str) -> tuple[str, str, list[str]]:
+def _list_remote(plain: str, above: str, last: str) -> tuple[str, str, list[str]]:
     import fsspec  # costs 0.2 s to import; local files do without
 
     try:

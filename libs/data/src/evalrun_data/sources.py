@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, BinaryIO, Final, Self, cast
 from urllib.parse import unquote, urlsplit
 
 from evalrun_data.inspect_logs import EVAL_MAGIC, read_eval_file
-from evalrun_data.rows import Row, kind_of
+from evalrun_data.rows import Row, describe_kind
 from evalrun_data.store_problems import store_problem
 from evalrun_runtime.exits import BadInputError
 
@@ -116,7 +116,7 @@ class Source:
         """Its path on this machine; None for a remote URL."""
         return local_path(self.name, self.base_dir)
 
-    def named(self, name: str) -> "Source":
+    def make_sibling(self, name: str) -> "Source":
         """Return another source that is relative to the same directory."""
         return Source(name, self.base_dir)
 
@@ -290,7 +290,7 @@ def open_source(source: str, base_dir: Path) -> Iterator[BinaryIO]:
             raise BadInputError(f"{source}: is a pipe or a device: write it to a file, and name that")
         stream = path.open("rb")
     except FileNotFoundError as error:
-        raise BadInputError(f"{source}: no such file{_looked_in(source, path)}") from error
+        raise BadInputError(f"{source}: no such file{_describe_path(source, path)}") from error
     except IsADirectoryError as error:
         raise BadInputError(f"{source}: is a directory; name the file in it") from error
     except OSError as error:
@@ -337,9 +337,9 @@ def _json_rows(stream: BinaryIO, source: str, broken: Broken | None = None) -> I
             )
         hint = "; expected one JSON object a line" if number == 1 and line.lstrip()[:1] == b"{" else ""
         try:
-            value = _parsed(_decoded(line, source, number), f"{source}:{number}", hint)
+            value = _parse_json(_decode_line(line, source, number), f"{source}:{number}", hint)
             if not isinstance(value, dict):
-                raise BadInputError(f"{source}:{number}: expected one JSON object a line, not {kind_of(value)}")
+                raise BadInputError(f"{source}:{number}: expected one JSON object a line, not {describe_kind(value)}")
         except BadInputError as error:
             only = _one_object(line + stream.read(MAX_LINE_BYTES)) if first else None
             if only is not None:
@@ -356,7 +356,7 @@ def _json_rows(stream: BinaryIO, source: str, broken: Broken | None = None) -> I
 def _one_object(content: bytes) -> dict[str, object] | None:
     """Return the object of a file that is a single JSON object over several lines, or None."""
     try:
-        value = _parsed(content.decode("utf-8-sig"), "")
+        value = _parse_json(content.decode("utf-8-sig"), "")
     except (UnicodeDecodeError, BadInputError):
         return None
     return value if isinstance(value, dict) else None
@@ -371,16 +371,16 @@ def _array_rows(begin: bytes, stream: BinaryIO, source: str) -> Iterator[Row]:
             f"{source}: is one JSON array of more than {MAX_LINE_BYTES >> 20} MiB: write one JSON object a line, or "
             "Parquet"
         )
-    values = _parsed(_decoded(content, source, 1), source)
+    values = _parse_json(_decode_line(content, source, 1), source)
     if not isinstance(values, list):
-        raise BadInputError(f"{source}: expected a JSON array of objects, not {kind_of(values)}")
+        raise BadInputError(f"{source}: expected a JSON array of objects, not {describe_kind(values)}")
     for number, value in enumerate(values, 1):
         if not isinstance(value, dict):
-            raise BadInputError(f"{source} item {number}: expected an object, not {kind_of(value)}")
+            raise BadInputError(f"{source} item {number}: expected an object, not {describe_kind(value)}")
         yield Row(value, source, number, unit="item")
 
 
-def _parsed(text: str, where: str, hint: str = "") -> object:
+def _parse_json(text: str, where: str, hint: str = "") -> object:
     """Parse a JSON value. What JSON does not define is refused, except in `_ARGUMENTS`."""
     constants: list[str] = []
 
@@ -421,7 +421,7 @@ def _place(text: str, error: json.JSONDecodeError) -> str:
     return f"column {error.pos + 1}" if "\n" not in text.rstrip() else f"line {error.lineno}, column {error.colno}"
 
 
-def _decoded(line: bytes, source: str, number: int) -> str:
+def _decode_line(line: bytes, source: str, number: int) -> str:
     try:
         return line.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
@@ -472,7 +472,7 @@ def _arrow_rows(stream: BinaryIO, source: str) -> Iterator[Row]:
         raise BadInputError(f"{source}: broken Arrow after row {number}: {_one_line(error)}") from error
 
 
-def _looked_in(source: str, path: Path) -> str:
+def _describe_path(source: str, path: Path) -> str:
     return "" if str(path) == source else f" (looked for {path})"
 
 

@@ -117,7 +117,7 @@ def store_problem(error: BaseException) -> StoreProblem:
 
 
 @contextmanager
-def named_read_errors(place: str) -> Iterator[None]:
+def name_read_errors(place: str) -> Iterator[None]:
     """Raise BadInputError with the place for any error inside, so that unreadable input cannot crash a run."""
     try:
         yield

@@ -28,14 +28,14 @@ program: neither has a version.)
 
 Gateway and sandbox are images of their own. Raise it with each change that the other side, built before, would misread:
 a value that is read as another is a wrong verdict, and nothing else would tell. Each side also reads and writes the
-version before (`spoken_versions`), so that either can be upgraded first; a request names its version in its path.
+version before (`list_spoken_versions`), so that either can be upgraded first; a request names its version in its path.
 """
 
 VERSION_REFUSED = 426
 """HTTP status of the answer to a request in a version that the sandbox does not speak; the body is a `Refused`."""
 
 
-def spoken_versions(newest: int) -> list[int]:
+def list_spoken_versions(newest: int) -> list[int]:
     """Return the versions that a release with this newest version supports, oldest first."""
     return [version for version in (newest - 1, newest) if version >= 1]
 
@@ -72,11 +72,12 @@ class RunRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     stop_after_timeouts: int = 0
     """Runs left after this many timeouts are not started. 0: all are."""
     inputs_digest: bytes = b""
-    """The inputs' `digest_of`, where they are worth keeping: with inputs, the sandbox keeps them for a while; without,
-    it takes those that it keeps, or answers 404. Only for a sandbox that keeps some (`SandboxInfo.keep_mib`)."""
+    """The inputs' digest (`digest_inputs`) if they are worth keeping. The sandbox keeps inputs that come with a digest
+    for a while; a request without inputs takes those that it keeps, or is answered with 404. Only for a sandbox that
+    keeps some (`SandboxInfo.keep_mib`)."""
 
 
-def digest_of(inputs: Iterable[bytes]) -> bytes:
+def digest_inputs(inputs: Iterable[bytes]) -> bytes:
     """Return the inputs' SHA-256: over each, after its length in 8 bytes, low first."""
     whole = hashlib.sha256()
     for data in inputs:
@@ -164,4 +165,4 @@ class SandboxInfo(msgspec.Struct, frozen=True):
     def common_version(self, newest: int) -> int | None:
         """Return the newest wire version that a gateway with this newest version shares, or None."""
         spoken = {*(self.wire_versions or [self.calls_version])}
-        return max(spoken.intersection(spoken_versions(newest)), default=None)
+        return max(spoken.intersection(list_spoken_versions(newest)), default=None)

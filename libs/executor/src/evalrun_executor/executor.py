@@ -207,7 +207,7 @@ class Executor:
         self._admitted += 1
         try:
             zygote = await self._get_zygote()
-            allowed = self._settlement.allowed_seconds(request.limits.time_seconds)
+            allowed = self._settlement.compute_allowed_seconds(request.limits.time_seconds)
             language = LANGUAGES[request.language]
             if language.driver is Driver.PYTHON:
                 return await self._settle(Batch(zygote, request, _choose_kind(request, zygote), allowed=allowed))

@@ -23,7 +23,7 @@ class Harness:
         return self.modules[-1][0]
 
 
-def modules_of(package: str, directory: Path, names: Sequence[str]) -> tuple[tuple[str, Path], ...]:
+def list_modules(package: str, directory: Path, names: Sequence[str]) -> tuple[tuple[str, Path], ...]:
     """Return modules of a package, as `Harness` takes them."""
     return tuple((f"{package}.{name}", directory / f"{name}.py") for name in names)
 
@@ -41,7 +41,7 @@ def sources(harnesses: Iterable[Harness]) -> list[Source]:
 
 
 _CALLS = Path(evalrun_executor.calls.__file__).parent
-VALUES = modules_of(
+VALUES = list_modules(
     "evalrun_executor.calls",
     _CALLS,
     (
@@ -58,5 +58,5 @@ VALUES = modules_of(
     ),
 )
 """Modules that harnesses need to exchange values."""
-CALL_HARNESS = Harness((*VALUES, *modules_of("evalrun_executor.calls", _CALLS, ("call_harness",))))
+CALL_HARNESS = Harness((*VALUES, *list_modules("evalrun_executor.calls", _CALLS, ("call_harness",))))
 """The harness that calls a program's functions."""

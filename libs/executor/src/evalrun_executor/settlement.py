@@ -12,7 +12,7 @@ from evalrun_executor.slot_runs import SlotRuns
 from evalrun_executor.timeouts import (
     MAX_SLOWNESS,
     STRETCHES,
-    allowed_seconds,
+    compute_allowed_seconds,
     confirm_seconds,
     decide_alone,
     find_doubt,
@@ -40,9 +40,9 @@ class Settlement:
         self._wait_seconds = wait_seconds
         self._pause_seconds = pause_seconds
 
-    def allowed_seconds(self, time_seconds: float) -> float:
+    def compute_allowed_seconds(self, time_seconds: float) -> float:
         """Return the time limit under which the first runs of a request are made on the machine as it is now."""
-        return allowed_seconds(time_seconds, self._machine.recent)
+        return compute_allowed_seconds(time_seconds, self._machine.recent)
 
     async def settle(self, batch: Batch) -> tuple[CompileResult, list[ProgramRun]]:
         """Run the batch and decide its doubtful runs. Return how it compiled, and one run per input, in order.
@@ -117,7 +117,7 @@ class Settlement:
         slowness = await asyncio.to_thread(self._machine.probe)
         if slowness > MAX_SLOWNESS:
             return None, limit, slowness
-        allowed = allowed_seconds(limit, slowness, stretch)
+        allowed = compute_allowed_seconds(limit, slowness, stretch)
         alone = batch.alone(index, allowed)
         try:
             await alone.run_in(slot)

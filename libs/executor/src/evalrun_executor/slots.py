@@ -98,7 +98,7 @@ class Slots:
             return []
 
     @asynccontextmanager
-    async def all_within(self, seconds: float) -> AsyncIterator[bool]:
+    async def take_all(self, seconds: float) -> AsyncIterator[bool]:
         """Hold all slots inside the block. Yields False, and holds none, if they are not free within `seconds`."""
         slots = await self.take_within(self.count, seconds)
         try:

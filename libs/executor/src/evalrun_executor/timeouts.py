@@ -30,7 +30,7 @@ times its limit."""
 _CONFIRM_SECONDS = 60.0
 
 
-def allowed_seconds(time_seconds: float, slowness: float, stretch: float = 1.0) -> float:
+def compute_allowed_seconds(time_seconds: float, slowness: float, stretch: float = 1.0) -> float:
     """Return the time limit of a run on a slow machine, long enough to tell a slow program from a slow machine."""
     return time_seconds * (min(slowness, MAX_SLOWNESS) if slowness > QUIET_SLOWNESS else 1.0) * stretch
 
@@ -42,8 +42,8 @@ def confirm_seconds(time_seconds: float, inputs: int) -> float:
 
 def max_reply_seconds(time_seconds: float, inputs: int) -> float:
     """Return the wall seconds that a request may take once it has a slot, its runs alone included."""
-    most = allowed_seconds(time_seconds, MAX_SLOWNESS)
-    last = wall_limit(allowed_seconds(time_seconds, MAX_SLOWNESS, STRETCHES[-1]))
+    most = compute_allowed_seconds(time_seconds, MAX_SLOWNESS)
+    last = wall_limit(compute_allowed_seconds(time_seconds, MAX_SLOWNESS, STRETCHES[-1]))
     return wall_limit(most) * inputs + confirm_seconds(time_seconds, inputs) + last
 
 

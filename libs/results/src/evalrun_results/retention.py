@@ -16,7 +16,7 @@ from typing import Any, Final
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from evalrun_data.store_problems import named_read_errors
+from evalrun_data.store_problems import name_read_errors
 from evalrun_results.outputs.destination import REPORT, SUMMARY, resolve_destination
 from evalrun_results.report.document import render_report
 from evalrun_results.sample_index.stored_index import INDEX_DIRECTORY
@@ -43,7 +43,7 @@ def check_answers_kept(place: str) -> None:
         place: directory of a run, or URL of its outputs.
     """
     files, path = resolve_destination(place)
-    with named_read_errors(place):
+    with name_read_errors(place):
         if files.exists(f"{path.rstrip('/')}/{MARKER}"):
             raise BadInputError(f"{place}: its answers are gone: `evalrun prune` removed them ({MARKER})")
 
@@ -65,10 +65,10 @@ def prune(
     """
     for place in places:
         files, path = resolve_destination(place)
-        with named_read_errors(place):
+        with name_read_errors(place):
             runs = _runs_in(files, path.rstrip("/"), place)
         for run in runs:
-            with named_read_errors(run):
+            with name_read_errors(run):
                 report(f"{run}: {_prune_if_due(files, run, days=days, now=now, is_dry=is_dry)}")
     return ExitCode.SUCCEEDED
 

@@ -91,7 +91,7 @@ def _verdict(row: Row) -> pb.Verdict:
 def _test(row: Row, index: int, value: object) -> pb.TestResult:
     if not isinstance(value, dict):
         raise row.wrong(f"tests[{index}]", "an object")
-    test = row.within(f"tests[{index}]", value)
+    test = row.make_inner_row(f"tests[{index}]", value)
     result = pb.TestResult(
         case_index=test.optional_count("case_index") or 0,
         status=_number_of(test, "status", _TEST_STATUSES),

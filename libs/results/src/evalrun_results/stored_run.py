@@ -9,7 +9,7 @@ from urllib.parse import quote
 import fsspec
 
 from evalrun_data.sources import read_rows
-from evalrun_data.store_problems import named_read_errors
+from evalrun_data.store_problems import name_read_errors
 from evalrun_results.metrics.accumulator import MetricsAccumulator
 from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.outputs.destination import SUMMARY, SUMMARY_SCHEMA_VERSION, resolve_destination
@@ -124,13 +124,13 @@ def _reached(place: str) -> tuple[fsspec.AbstractFileSystem, str]:
 
 
 def _exists(files: fsspec.AbstractFileSystem, path: str, place: str) -> bool:
-    with named_read_errors(place):
+    with name_read_errors(place):
         return bool(files.exists(path))
 
 
 def _document(files: fsspec.AbstractFileSystem, path: str, place: str) -> JsonObject:
     name = path.rpartition("/")[2]
-    with named_read_errors(f"{place}/{name}"):
+    with name_read_errors(f"{place}/{name}"):
         try:
             text = files.cat_file(path)
         except (FileNotFoundError, NotADirectoryError) as error:

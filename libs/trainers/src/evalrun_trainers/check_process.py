@@ -23,9 +23,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from evalrun_trainers.client import RewardClient, RewardError, reward_of
+from evalrun_trainers.client import RewardClient, RewardError, choose_reward
 from evalrun_trainers.options import Options
-from evalrun_trainers.samples import sample_of
+from evalrun_trainers.samples import make_sample
 
 OWN = "own"
 """The trainer's own client of SandboxFusion; `url` is such a server's."""
@@ -38,27 +38,29 @@ Reward = Any
 Way = Callable[[str, Sequence[Row]], Sequence[Reward]]
 
 
-def of_client(url: str, rows: Sequence[Row]) -> Sequence[Reward]:
+def fetch_client_rewards(url: str, rows: Sequence[Row]) -> Sequence[Reward]:
     """Return the rewards that this package's client gets, without a trainer."""
     options = Options(url=url)
-    samples = [sample_of(row["data_source"], row["solution"], row["ground_truth"]) for row in rows]
+    samples = [make_sample(row["data_source"], row["solution"], row["ground_truth"]) for row in rows]
     rewards: list[Reward] = []
     for result in RewardClient(options).results(samples):
         try:
-            rewards.append(reward_of(result, options))
+            rewards.append(choose_reward(result, options))
         except RewardError as error:
             rewards.append(error)
     return rewards
 
 
-def of_verl_itself(url: str, rows: Sequence[Row]) -> Sequence[Reward]:
+def fetch_own_verl_rewards(url: str, rows: Sequence[Row]) -> Sequence[Reward]:
     """Return what verl's default manager and scorer get from SandboxFusion."""
-    return _of_verl({"sandbox_fusion": {"url": f"{url}/run_code", "max_concurrent": 64, "memory_limit_mb": 1024}}, rows)
+    return _fetch_verl_rewards(
+        {"sandbox_fusion": {"url": f"{url}/run_code", "max_concurrent": 64, "memory_limit_mb": 1024}}, rows
+    )
 
 
-def of_verl(url: str, rows: Sequence[Row]) -> Sequence[Reward]:
+def fetch_verl_rewards(url: str, rows: Sequence[Row]) -> Sequence[Reward]:
     """Return what verl gets from our reward manager."""
-    return _of_verl(our_verl_settings(url), rows)
+    return _fetch_verl_rewards(our_verl_settings(url), rows)
 
 
 def our_verl_settings(url: str) -> Mapping[str, Any]:
@@ -90,7 +92,7 @@ def verl_manager(reward: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a manager 
     return load_reward_manager(verl_config(reward), _Characters())
 
 
-def _of_verl(reward: Mapping[str, Any], rows: Sequence[Row]) -> Sequence[Reward]:
+def _fetch_verl_rewards(reward: Mapping[str, Any], rows: Sequence[Row]) -> Sequence[Reward]:
     import torch
 
     manager = verl_manager(reward)
@@ -141,7 +143,7 @@ def _verl_batch(torch: Any, row: Row) -> Any:  # noqa: ANN401 - verl's DataProto
     )
 
 
-def of_openrlhf(url: str, rows: Sequence[Row]) -> Sequence[Reward]:
+def fetch_openrlhf_rewards(url: str, rows: Sequence[Row]) -> Sequence[Reward]:
     """Return what OpenRLHF's own client of remote reward models gets."""
     from openrlhf.utils.agent import SingleTurnAgentExecutor
 
@@ -158,7 +160,7 @@ def of_openrlhf(url: str, rows: Sequence[Row]) -> Sequence[Reward]:
     return asyncio.run(score_all())
 
 
-def of_trl(url: str, rows: Sequence[Row]) -> Sequence[Reward]:
+def fetch_trl_rewards(url: str, rows: Sequence[Row]) -> Sequence[Reward]:
     """Return what TRL's GRPOTrainer gets from our reward function: NaN where there is no reward."""
     from evalrun_trainers.trl_reward import code_reward
 
@@ -194,10 +196,10 @@ def _grpo_trainer(function: Callable[..., Any]) -> Any:  # noqa: ANN401 - TRL ha
 
 
 WAYS: Mapping[str, Mapping[str, Way]] = {
-    "none": {EVALRUN: of_client},
-    "openrlhf": {EVALRUN: of_openrlhf},
-    "trl": {EVALRUN: of_trl},
-    "verl": {OWN: of_verl_itself, EVALRUN: of_verl},
+    "none": {EVALRUN: fetch_client_rewards},
+    "openrlhf": {EVALRUN: fetch_openrlhf_rewards},
+    "trl": {EVALRUN: fetch_trl_rewards},
+    "verl": {OWN: fetch_own_verl_rewards, EVALRUN: fetch_verl_rewards},
 }
 """By trainer. OpenRLHF has no client of a sandbox: its only way is a remote reward model. Nor has TRL, whose reward
 functions are the user's."""

@@ -100,7 +100,7 @@ class RewardClient:
     def submit(self, sample: Sample) -> "Future[Result]":
         """Send a sample. Return at once. The future raises RefusedError; other outcomes are results."""
         try:
-            body = _encoded(sample)
+            body = _encode_sample(sample)
         except (TypeError, ValueError, RecursionError) as error:
             return self._refuse(error)
         waiting = _Waiting(body, self._clock() + self.options.timeout_seconds)
@@ -154,7 +154,7 @@ class RewardClient:
 
     def _send(self, batch: Sequence[_Waiting], connections: "Connections") -> None:
         try:
-            results = self._results_of(batch, connections)
+            results = self._fetch_results(batch, connections)
         except RewardError as error:
             for waiting in batch:
                 waiting.future.set_exception(error)
@@ -167,7 +167,7 @@ class RewardClient:
                     self.counts[str(result.get("outcome"))] += 1
                 waiting.future.set_result(result)
 
-    def _results_of(self, batch: Sequence[_Waiting], connections: "Connections") -> Sequence[Result]:
+    def _fetch_results(self, batch: Sequence[_Waiting], connections: "Connections") -> Sequence[Result]:
         deadline = min(waiting.deadline for waiting in batch)
         head = json.dumps({"run": self.options.run, "shape": self.options.shape})[:-1].encode()
         body = b"".join((head, b', "samples": [', b",".join(waiting.body for waiting in batch), b"]}"))
@@ -188,7 +188,7 @@ class RewardClient:
         if len(batch) == 1:
             return [_invalid(why)]
         half = len(batch) // 2
-        return [*self._results_of(batch[:half], connections), *self._results_of(batch[half:], connections)]
+        return [*self._fetch_results(batch[:half], connections), *self._fetch_results(batch[half:], connections)]
 
 
 class Retries:
@@ -285,14 +285,14 @@ class Connections:
             connection.close()
             raise
         self._open[self.url] = connection
-        if (decoded := _decoded(data)) is None:
+        if (decoded := _decode_answer(data)) is None:
             if answer.status == 200:
                 raise http.client.HTTPException(f"an answer that is no JSON: {data[:60]!r}")
             decoded = {"message": data[:200].decode(errors="replace")}
         return answer.status, decoded, float(wait) if wait.isdigit() else 0.0
 
 
-def reward_of(result: Result, options: Options) -> float:
+def choose_reward(result: Result, options: Options) -> float:
     """Return the reward of a result, or what the options name for a sample without one.
 
     Raises:
@@ -330,7 +330,7 @@ def _invalid(reason: str) -> Result:
     return {"outcome": INVALID, "reward": None, "reason": reason}
 
 
-def _encoded(sample: Sample) -> bytes:
+def _encode_sample(sample: Sample) -> bytes:
     given = {name: value for name, value in sample.items() if value is not None}
     return json.dumps(given, default=_plain).encode()
 
@@ -344,7 +344,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a trainer's row holds
     raise TypeError(f"a sample holds {type(value).__name__}, which JSON cannot hold")
 
 
-def _decoded(data: bytes) -> Mapping[str, Any] | None:
+def _decode_answer(data: bytes) -> Mapping[str, Any] | None:
     try:
         answer = json.loads(data)
     except ValueError:

@@ -14,9 +14,9 @@ from typing import Any
 
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 
-from evalrun_trainers.client import client_for, reward_of
+from evalrun_trainers.client import choose_reward, client_for
 from evalrun_trainers.options import read_options
-from evalrun_trainers.samples import sample_of
+from evalrun_trainers.samples import make_sample
 
 
 class JudgedVerifyRequest(BaseVerifyRequest):  # type: ignore[misc] # absent where types are checked
@@ -44,7 +44,7 @@ class JudgedResourcesServer(SimpleResourcesServer):  # type: ignore[misc]
         options, row = read_options({}), body.verifier_metadata or {}
         extra = {"truncated": body.response.incomplete_details is not None, "language": row.get("language")}
         prompt = _last_prompt(body.responses_create_params.input)
-        sample = sample_of(
+        sample = make_sample(
             row.get("data_source", ""),
             body.response.output_text,
             row.get("ground_truth", row.get("unit_tests")),
@@ -53,7 +53,7 @@ class JudgedResourcesServer(SimpleResourcesServer):  # type: ignore[misc]
         result = await asyncio.wrap_future(client_for(options).submit(sample))
         return JudgedVerifyResponse(
             **body.model_dump(),
-            reward=reward_of(result, options),
+            reward=choose_reward(result, options),
             final_status=str(result.get("final_status") or ""),
         )
 

@@ -82,11 +82,11 @@ def read_options(given: Mapping[str, Any], environment: Mapping[str, str] = os.e
         if value is None:
             value = environment.get(f"EVALRUN_REWARD_{name.upper()}")
         if value is not None:
-            values[name] = _typed(name, value, field.default)
+            values[name] = _convert_value(name, value, field.default)
     return Options(**values)
 
 
-def _typed(name: str, value: Any, default: object) -> Any:  # noqa: ANN401 - of whatever type the option is
+def _convert_value(name: str, value: Any, default: object) -> Any:  # noqa: ANN401 - of whatever type the option is
     if name in INSTEAD_OF_REWARD:
         return _instead_of_reward(name, value)
     kind: type[Any] = type(default)

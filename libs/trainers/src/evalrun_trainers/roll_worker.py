@@ -14,9 +14,9 @@ from roll.distributed.scheduler.decorator import Dispatch, register
 from roll.distributed.scheduler.protocol import DataProto
 from roll.models.model_providers import default_tokenizer_provider
 
-from evalrun_trainers.client import client_for, reward_of
+from evalrun_trainers.client import choose_reward, client_for
 from evalrun_trainers.options import read_options
-from evalrun_trainers.samples import sample_of
+from evalrun_trainers.samples import make_sample
 
 
 class EvalrunRewardWorker(Worker):  # type: ignore[misc] # absent where types are checked
@@ -42,10 +42,10 @@ class EvalrunRewardWorker(Worker):  # type: ignore[misc] # absent where types ar
         responses = self.tokenizer.batch_decode(data.batch["responses"], skip_special_tokens=True)
         prompts = self.tokenizer.batch_decode(data.batch["prompts"], skip_special_tokens=True)
         samples = [
-            sample_of("", response, truth, {"problem_prompt": prompt})
+            make_sample("", response, truth, {"problem_prompt": prompt})
             for response, truth, prompt in zip(responses, rows["ground_truth"], prompts, strict=True)
         ]
-        rewards = [reward_of(result, options) for result in client_for(options).results(samples)]
+        rewards = [choose_reward(result, options) for result in client_for(options).results(samples)]
         # ROLL puts the batches of all its reward workers together: theirs are float16.
         of_tokens = data.batch["responses"].new_zeros(data.batch["responses"].shape).half()
         scores = of_tokens.new_tensor(rewards)

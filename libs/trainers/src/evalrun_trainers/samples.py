@@ -9,7 +9,7 @@ from evalrun_trainers.client import JUDGED, Result, Sample
 FROM_EXTRA_INFO = ("language", "truncated")
 
 
-def sample_of(
+def make_sample(
     data_source: str,
     response: str,
     ground_truth: Any,  # noqa: ANN401 - whatever the row holds
@@ -51,7 +51,7 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - whatever a row holds
     return str(value) if to_list is None else plain(to_list())
 
 
-def logged(result: Result, score: float) -> dict[str, Any]:
+def make_log_entry(result: Result, score: float) -> dict[str, Any]:
     """Return what a trainer keeps beside the score: the same keys for every sample, numbers and texts only.
 
     verl makes an array of each key over a batch, and means of those that are numbers.

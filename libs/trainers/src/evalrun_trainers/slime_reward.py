@@ -13,9 +13,9 @@ from typing import Any, overload
 from slime.rollout.filter_hub.base_types import DynamicFilterOutput
 from slime.utils.types import Sample as SlimeSample
 
-from evalrun_trainers.client import Sample, client_for, reward_of
+from evalrun_trainers.client import Sample, choose_reward, client_for
 from evalrun_trainers.options import read_options
-from evalrun_trainers.samples import sample_of
+from evalrun_trainers.samples import make_sample
 
 
 @overload
@@ -33,27 +33,27 @@ async def judged_reward(args: object, sample: Any, **others: object) -> float | 
     options = read_options({})
     client = client_for(options)
     samples = sample if isinstance(sample, list) else [sample]
-    results = await asyncio.gather(*(asyncio.wrap_future(client.submit(_sample_of(each))) for each in samples))
-    rewards = [reward_of(result, options) for result in results]
+    results = await asyncio.gather(*(asyncio.wrap_future(client.submit(_make_sample(each))) for each in samples))
+    rewards = [choose_reward(result, options) for result in results]
     return rewards if isinstance(sample, list) else rewards[0]
 
 
 def keep_judged_group(args: Any, samples: Sequence[Any], **others: object) -> DynamicFilterOutput:  # noqa: ANN401
     """Drop a group with a sample that has no verdict, so that slime generates another one in its place."""
     del others
-    has_all = not any(math.isnan(sample.get_reward_value(args)) for sample in _flattened(samples))
+    has_all = not any(math.isnan(sample.get_reward_value(args)) for sample in _iter_samples(samples))
     return DynamicFilterOutput(keep=has_all, reason=None if has_all else "not_judged")
 
 
-def _flattened(samples: Sequence[Any]) -> Iterator[Any]:
+def _iter_samples(samples: Sequence[Any]) -> Iterator[Any]:
     """Yield the samples of a group, in which a rollout of several turns is a list of its own."""
     for sample in samples:
         yield from sample if isinstance(sample, list) else [sample]
 
 
-def _sample_of(sample: Any) -> Sample:  # noqa: ANN401 - slime's
+def _make_sample(sample: Any) -> Sample:  # noqa: ANN401 - slime's
     row = sample.metadata if isinstance(sample.metadata, dict) else {}
     extra = {**row, "truncated": sample.status == SlimeSample.Status.TRUNCATED}
     if isinstance(sample.prompt, str):
         extra.setdefault("problem_prompt", sample.prompt)
-    return sample_of(row.get("data_source", ""), sample.response, sample.label, extra)
+    return make_sample(row.get("data_source", ""), sample.response, sample.label, extra)

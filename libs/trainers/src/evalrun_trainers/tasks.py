@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evalrun_trainers.client import client_for, reward_of
+from evalrun_trainers.client import choose_reward, client_for
 from evalrun_trainers.options import read_options
-from evalrun_trainers.samples import sample_of
+from evalrun_trainers.samples import make_sample
 
 
 def read_tasks(path: Path) -> list[dict[str, Any]]:
@@ -34,6 +34,6 @@ async def judge_answer(task: Mapping[str, Any], answer: str) -> tuple[float, str
     """
     options = read_options({})
     extra = {"problem_prompt": task["prompt"], "language": task.get("language")}
-    sample = sample_of(task.get("data_source", ""), answer, task["ground_truth"], extra)
+    sample = make_sample(task.get("data_source", ""), answer, task["ground_truth"], extra)
     result = await asyncio.wrap_future(client_for(options).submit(sample))
-    return reward_of(result, options), str(result.get("final_status") or "")
+    return choose_reward(result, options), str(result.get("final_status") or "")

@@ -9,9 +9,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evalrun_trainers.client import InvalidSampleError, Result, Sample, client_for, reward_of
+from evalrun_trainers.client import InvalidSampleError, Result, Sample, choose_reward, client_for
 from evalrun_trainers.options import Options, read_options
-from evalrun_trainers.samples import sample_of
+from evalrun_trainers.samples import make_sample
 
 
 def code_reward(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:  # noqa: ANN401
@@ -23,7 +23,7 @@ def code_reward(prompts: Sequence[Any], completions: Sequence[Any], **columns: A
         RefusedError: the service refuses the caller.
     """
     options = read_options({})
-    samples = samples_of(prompts, completions, columns)
+    samples = make_samples(prompts, completions, columns)
     return _rewards(client_for(options).results(samples), options, columns)
 
 
@@ -35,11 +35,11 @@ async def code_reward_async(
     """Return the same while other reward functions run."""
     options = read_options({})
     client = client_for(options)
-    futures = [asyncio.wrap_future(client.submit(sample)) for sample in samples_of(prompts, completions, columns)]
+    futures = [asyncio.wrap_future(client.submit(sample)) for sample in make_samples(prompts, completions, columns)]
     return _rewards(await asyncio.gather(*futures), options, columns)
 
 
-def samples_of(prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any]) -> list[Sample]:
+def make_samples(prompts: Sequence[Any], completions: Sequence[Any], columns: Mapping[str, Any]) -> list[Sample]:
     """Return the samples of a batch as TRL passes it. Raises InvalidSampleError if no column holds tests."""
     truths = columns.get("ground_truth")
     if truths is None:
@@ -53,11 +53,11 @@ def samples_of(prompts: Sequence[Any], completions: Sequence[Any], columns: Mapp
     for prompt, completion, truth, source, info in zip(prompts, completions, truths, sources, infos, strict=True):
         if (info is None or isinstance(info, Mapping)) and isinstance(prompt, str):
             info = {"problem_prompt": prompt, **(info or {})}
-        samples.append(sample_of(source, text_of(completion), truth, info))
+        samples.append(make_sample(source, extract_text(completion), truth, info))
     return samples
 
 
-def text_of(completion: Any) -> Any:  # noqa: ANN401 - a text or a chat
+def extract_text(completion: Any) -> Any:  # noqa: ANN401 - a text or a chat
     """Return a completion's text: of a chat the last message's content. What is neither is returned as it is.
 
     The service then refuses that sample alone, where an empty text in its place would get a reward of 0.
@@ -73,7 +73,7 @@ def text_of(completion: Any) -> Any:  # noqa: ANN401 - a text or a chat
 
 
 def _rewards(results: Sequence[Result], options: Options, columns: Mapping[str, Any]) -> list[float | None]:
-    rewards = [reward_of(result, options) for result in results]
+    rewards = [choose_reward(result, options) for result in results]
     log = columns.get("log_metric")
     if log is not None and results:
         unknown = sum(result.get("reward") is None for result in results)

@@ -12,9 +12,9 @@ from typing import Any
 
 from verifiers.v1.errors import SandboxError
 
-from evalrun_trainers.client import NotJudgedError, RefusedError, client_for, reward_of
+from evalrun_trainers.client import NotJudgedError, RefusedError, choose_reward, client_for
 from evalrun_trainers.options import read_options
-from evalrun_trainers.samples import sample_of
+from evalrun_trainers.samples import make_sample
 
 
 async def judged_reward(task: Any, trace: Any) -> float:  # noqa: ANN401 - a TaskData of the user's, a Trace
@@ -28,7 +28,7 @@ async def judged_reward(task: Any, trace: Any) -> float:  # noqa: ANN401 - a Tas
     options = read_options({})
     extra = {"truncated": trace.is_truncated, "language": getattr(task, "language", None)}
     prompt = task.prompt_text
-    sample = sample_of(
+    sample = make_sample(
         getattr(task, "data_source", ""),
         trace.last_reply,
         getattr(task, "ground_truth", None),
@@ -36,6 +36,6 @@ async def judged_reward(task: Any, trace: Any) -> float:  # noqa: ANN401 - a Tas
     )
     try:
         result = await asyncio.wrap_future(client_for(options).submit(sample))
-        return reward_of(result, options)
+        return choose_reward(result, options)
     except (NotJudgedError, RefusedError) as error:
         raise SandboxError(f"evalrun: {error}") from error

@@ -9,9 +9,9 @@ from typing import Any
 from verl import DataProto
 from verl.experimental.reward_loop.reward_manager.base import RewardManagerBase
 
-from evalrun_trainers.client import client_for, reward_of
+from evalrun_trainers.client import choose_reward, client_for
 from evalrun_trainers.options import read_options
-from evalrun_trainers.samples import logged, sample_of
+from evalrun_trainers.samples import make_log_entry, make_sample
 
 
 class EvalrunRewardManager(RewardManagerBase):  # type: ignore[misc]  # verl has no types
@@ -42,7 +42,7 @@ class EvalrunRewardManager(RewardManagerBase):  # type: ignore[misc]  # verl has
         extra = dict(row.get("extra_info") or {})
         if length == longest and int(ids[-1]) != getattr(self.tokenizer, "eos_token_id", None):
             extra["truncated"] = True
-        sample = sample_of(row["data_source"], response, row["reward_model"]["ground_truth"], extra)
+        sample = make_sample(row["data_source"], response, row["reward_model"]["ground_truth"], extra)
         result = await asyncio.wrap_future(client_for(self._options).submit(sample))
-        score = reward_of(result, self._options)
-        return {"reward_score": score, "reward_extra_info": logged(result, score)}
+        score = choose_reward(result, self._options)
+        return {"reward_score": score, "reward_extra_info": make_log_entry(result, score)}

@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from evalrun_trainers.client import client_for, reward_of
+from evalrun_trainers.client import choose_reward, client_for
 from evalrun_trainers.options import read_options
-from evalrun_trainers.samples import logged, sample_of
+from evalrun_trainers.samples import make_log_entry, make_sample
 
 _VERLS_OWN = ("reward_router_address", "reward_model_tokenizer")
 """Arguments that verl adds where a reward model is enabled."""
@@ -31,8 +31,8 @@ def compute_score(
     """
     asked = read_options({name: value for name, value in options.items() if name not in _VERLS_OWN})
     client = client_for(asked)
-    result = client.submit(sample_of(data_source, solution_str, ground_truth, extra_info)).result()
-    return logged(result, reward_of(result, asked))
+    result = client.submit(make_sample(data_source, solution_str, ground_truth, extra_info)).result()
+    return make_log_entry(result, choose_reward(result, asked))
 
 
 async def compute_score_async(
@@ -45,9 +45,9 @@ async def compute_score_async(
     """Return the same without a thread a sample: verl awaits it."""
     asked = read_options({name: value for name, value in options.items() if name not in _VERLS_OWN})
     client = client_for(asked)
-    future = client.submit(sample_of(data_source, solution_str, ground_truth, extra_info))
+    future = client.submit(make_sample(data_source, solution_str, ground_truth, extra_info))
     result = await asyncio.wrap_future(future)
-    return logged(result, reward_of(result, asked))
+    return make_log_entry(result, choose_reward(result, asked))
 
 
 def compute_score_only(

@@ -10,7 +10,7 @@ import click
 
 from evalrun_cli.local.options import LocalOptions
 from evalrun_cli.printable_text import printable
-from evalrun_data.formats.record import record_of
+from evalrun_data.formats.record import make_problem_record
 from evalrun_data.problem_check import CheckedFile, check_file, idle_program
 from evalrun_data.records import Problem
 from evalrun_data.responses import load_responses
@@ -51,7 +51,11 @@ def check_files(
             click.echo(printable(line))
     wrong = any(found.mistakes for found in checked)
     if output is not None and not wrong:
-        rows = [json.dumps(record_of(problem), ensure_ascii=False) for found in checked for problem in found.problems]
+        rows = [
+            json.dumps(make_problem_record(problem), ensure_ascii=False)
+            for found in checked
+            for problem in found.problems
+        ]
         try:
             output.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
         except OSError as error:
@@ -114,7 +118,7 @@ def _judged(problems: Sequence[Problem], answers: Sequence[object], options: Loc
     from evalrun_cli.terminal import open_console
 
     with TemporaryDirectory(prefix="evalrun-check-") as folder:
-        files = {"problems": [record_of(problem) for problem in problems], "answers": answers}
+        files = {"problems": [make_problem_record(problem) for problem in problems], "answers": answers}
         for name, rows in files.items():
             text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
             (Path(folder) / f"{name}.jsonl").write_text(text, encoding="utf-8")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from evalrun_data.readers import iter_source_rows
 from evalrun_data.records import Problem
-from evalrun_data.references import published_reference
+from evalrun_data.references import read_published_reference
 from evalrun_data.responses import load_responses
 from evalrun_data.rows import Row
 
@@ -42,7 +42,7 @@ def _published(source: str, problems: Sequence[Problem]) -> Iterator[tuple[Probl
 
 def _reference(row: Row, problem: Problem) -> str:
     """Return the solution that the row publishes, as a whole program."""
-    reference = published_reference(row, problem)
+    reference = read_published_reference(row, problem)
     if reference is None:
         raise row.error("publishes no solution (canonical_solution, code): give correct programs by --references")
     return reference

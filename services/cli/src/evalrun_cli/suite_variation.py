@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 from evalrun_cli.suite_references import reference_programs
-from evalrun_data.formats.record import record_of
+from evalrun_data.formats.record import make_problem_record
 from evalrun_data.readers import load_problems
-from evalrun_data.suites.varied_tests import varied_problem
+from evalrun_data.suites.varied_tests import vary_problem
 from evalrun_runtime.atomic_files import atomic_file
 from evalrun_runtime.exits import BadInputError, ExitCode
 
@@ -23,11 +23,11 @@ def write_varied_tests(problems: str, references: str | None, *, dataset: str | 
     try:
         with atomic_file(output.resolve()) as file:
             for problem, program in found:
-                varied = varied_problem(problem, program)
+                varied = vary_problem(problem, program)
                 if varied is None:
                     others += 1
                 else:
-                    file.write(json.dumps(record_of(varied)).encode() + b"\n")
+                    file.write(json.dumps(make_problem_record(varied)).encode() + b"\n")
                     written += 1
             if not written:
                 raise BadInputError(f"{problems}: no tests call a Python function: only those can be varied")

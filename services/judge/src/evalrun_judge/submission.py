@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from evalrun_executor.api import digest_of
+from evalrun_executor.api import digest_inputs
 from evalrun_judge.extraction import Extraction, SubmissionMode, extract
 from evalrun_registry.comparators import CHECKER, Comparator
 from evalrun_registry.languages import LANGUAGES
@@ -81,12 +81,12 @@ class StdioTests(Tests):
     @cached_property
     def inputs_digest(self) -> bytes:
         """The digest by which sandboxes keep the inputs."""
-        return digest_of(self.inputs)
+        return digest_inputs(self.inputs)
 
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 over each test's input and expected output, as UTF-8, each after its length in 8 bytes, low first."""
-        return digest_of(chain.from_iterable(zip(self.inputs, self.expected, strict=True)))
+        return digest_inputs(chain.from_iterable(zip(self.inputs, self.expected, strict=True)))
 
     @cached_property
     def size(self) -> int:

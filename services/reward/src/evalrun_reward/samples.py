@@ -99,7 +99,7 @@ class SampleTests:
             "reward_model": {"ground_truth": truth},
             "language": sample.language or None,
         }
-        problem = parse_verl(row.replaced(**values), None)
+        problem = parse_verl(row.replace_fields(**values), None)
         if self._judging.limits is None:
             return replace(problem, limits=problem.limits.or_else(INLINE_LIMITS))
         return problem

@@ -20,7 +20,7 @@ from evalrun_executor.api import (
     Refused,
     RunRequest,
     SandboxInfo,
-    spoken_versions,
+    list_spoken_versions,
 )
 from evalrun_executor.errors import Busy as BusyError
 from evalrun_executor.errors import RequestRefused, SandboxError, Unusable
@@ -64,7 +64,7 @@ class SandboxService:
         *,
         wire_version: int = WIRE_VERSION,
     ) -> None:
-        self._versions = spoken_versions(wire_version)
+        self._versions = list_spoken_versions(wire_version)
         self._settings = settings
         self._tokens = BearerTokens.of(settings.token, settings.token_file)
         self._executor = executor

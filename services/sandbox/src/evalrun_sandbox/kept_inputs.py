@@ -2,7 +2,7 @@
 
 import msgspec
 
-from evalrun_executor.api import RunRequest, digest_of
+from evalrun_executor.api import RunRequest, digest_inputs
 from evalrun_executor.errors import RequestRefused
 from evalrun_runtime.recently_used import RecentlyUsed
 
@@ -38,7 +38,7 @@ class KeptInputs:
             return msgspec.structs.replace(request, inputs=known)
         if not request.inputs:
             raise UnknownInputs(f"the inputs with digest {digest.hex()} are not kept here; send them")
-        if digest_of(request.inputs) != digest:
+        if digest_inputs(request.inputs) != digest:
             raise RequestRefused("inputs_digest: it is not that of the inputs; send none, or theirs")
         if _size(request.inputs) <= self._capacity:  # else it would only drop all others
             self._kept.put(digest, request.inputs)

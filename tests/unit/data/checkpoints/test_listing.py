@@ -20,8 +20,8 @@ from evalrun_api.checkpoint_listing import (
 )
 from evalrun_data.checkpoints.__main__ import main
 from evalrun_data.checkpoints.choice import list_checkpoints
-from evalrun_data.checkpoints.readiness import TRACKER, step_of
-from evalrun_data.checkpoints.store import CheckpointStore, StoreError, fact_of
+from evalrun_data.checkpoints.readiness import TRACKER, parse_step
+from evalrun_data.checkpoints.store import CheckpointStore, StoreError, make_file_fact
 
 NOW = datetime(2026, 5, 1, 3, 0, tzinfo=UTC)
 HOUR_AGO = (NOW - timedelta(hours=1)).timestamp()
@@ -335,16 +335,16 @@ def test_a_store_that_refuses_is_an_error(tmp_path: Path) -> None:
     ],
 )
 def test_the_step_is_the_last_number(name: str, step: int | None) -> None:
-    assert step_of(name) == step
+    assert parse_step(name) == step
 
 
 def test_stores_words_for_tag_and_time() -> None:
-    s3 = fact_of({"size": 3, "ETag": '"e"', "LastModified": NOW})
-    gcs = fact_of({"size": 3, "etag": "e", "updated": "2026-05-01T03:00:00Z"})
-    local = fact_of({"size": 3, "mtime": NOW.timestamp()})
+    s3 = make_file_fact({"size": 3, "ETag": '"e"', "LastModified": NOW})
+    gcs = make_file_fact({"size": 3, "etag": "e", "updated": "2026-05-01T03:00:00Z"})
+    local = make_file_fact({"size": 3, "mtime": NOW.timestamp()})
     assert {fact.modified for fact in (s3, gcs, local)} == {NOW}
     assert (s3.etag, gcs.etag, local.etag) == ('"e"', "e", None)
-    assert fact_of({"size": 3}).modified is None
+    assert make_file_fact({"size": 3}).modified is None
 
 
 def test_the_job_answers_into_its_termination_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

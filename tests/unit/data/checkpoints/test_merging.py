@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evalrun_data.checkpoints.merging import main, outdated, store_model
+from evalrun_data.checkpoints.merging import find_outdated, main, store_model
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 MODEL = {"config.json": "{}", "tokenizer.json": "{}", "model.safetensors": "w"}
@@ -50,8 +50,8 @@ def test_what_an_attempt_left_behind_is_replaced(tmp_path: Path) -> None:
 
 def test_the_bound_holds_however_many_there_were() -> None:
     there = [*map(name, range(1, 8)), "step-3", "other"]
-    assert outdated(there, name(9), 3, {f"{2:010x}"}) == [name(step) for step in (1, 3, 4, 5)]
-    assert outdated([name(9)], name(9), 1, set()) == []
+    assert find_outdated(there, name(9), 3, {f"{2:010x}"}) == [name(step) for step in (1, 3, 4, 5)]
+    assert find_outdated([name(9)], name(9), 1, set()) == []
 
 
 def test_a_merged_adapter_is_put_into_the_cache_without_the_base_beside_it(tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ from evalrun_data.governance.meaning.embedder_files import (
     DEFAULT_TOKENS,
     MAX_TOKENS,
     EmbedderConfig,
-    config_of,
     find_embedder,
+    parse_config,
 )
 from evalrun_data.governance.meaning.onnx_embedder import OnnxEmbedder
-from evalrun_data.governance.meaning.vectors import UnusableOutputError, batches, nearest, pooled, unit_vectors
+from evalrun_data.governance.meaning.vectors import UnusableOutputError, batches, nearest, pool_tokens, unit_vectors
 from evalrun_runtime.exits import BadInputError
 
 TRANSFORMER = {"type": "sentence_transformers.models.Transformer"}
@@ -48,7 +48,7 @@ CLS = {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
     ],
 )
 def test_configuration_of_a_model(files: dict[str, Any], expected: EmbedderConfig) -> None:
-    assert config_of(files) == expected
+    assert parse_config(files) == expected
 
 
 @pytest.mark.parametrize(
@@ -65,21 +65,21 @@ def test_configuration_of_a_model(files: dict[str, Any], expected: EmbedderConfi
 )
 def test_configuration_that_is_not_known_is_refused(files: dict[str, Any], what: str) -> None:
     with pytest.raises(BadInputError, match=what):
-        config_of(files)
+        parse_config(files)
 
 
 def test_pooling_leaves_padding_out() -> None:
     output = np.array([[[2, 0], [4, 0], [100, 100]], [[0, 1], [0, 0], [0, 0]]], dtype=np.float32)
     mask = np.array([[1, 1, 0], [1, 0, 0]])
-    assert pooled(output, mask, "mean").tolist() == [[3, 0], [0, 1]]
-    assert pooled(output, mask, "cls").tolist() == [[2, 0], [0, 1]]
-    assert pooled(output[:, 0], mask, "mean").tolist() == [[2, 0], [0, 1]]
+    assert pool_tokens(output, mask, "mean").tolist() == [[3, 0], [0, 1]]
+    assert pool_tokens(output, mask, "cls").tolist() == [[2, 0], [0, 1]]
+    assert pool_tokens(output[:, 0], mask, "mean").tolist() == [[2, 0], [0, 1]]
 
 
 @pytest.mark.parametrize("shape", [(2,), (3, 4), (2, 4, 5), (2, 3, 1, 1)])
 def test_output_of_another_shape_is_no_vector_per_text(shape: tuple[int, ...]) -> None:
     with pytest.raises(UnusableOutputError, match="gives an output of shape"):
-        pooled(np.zeros(shape, dtype=np.float32), np.ones((2, 3), dtype=np.int64), "mean")
+        pool_tokens(np.zeros(shape, dtype=np.float32), np.ones((2, 3), dtype=np.int64), "mean")
 
 
 @pytest.mark.parametrize("vector", [[np.nan, 1], [np.inf, 0], [0, 0]])

@@ -7,7 +7,7 @@ import pytest
 from builders.data import PROJECT_ROOT, data_file, json_rows
 
 from evalrun_data.governance.audit import compare
-from evalrun_data.governance.compared_texts import DatasetTexts, ProblemText, problem_text, solution_of, text_sha256
+from evalrun_data.governance.compared_texts import DatasetTexts, ProblemText, find_solution, problem_text, text_sha256
 from evalrun_data.governance.near_duplicates import ComparedText, ReferenceIndex
 from evalrun_data.readers import iter_source_rows
 
@@ -31,7 +31,7 @@ class Measured:
 
 def benchmark(name: str, file: str, *, solutions: bool = True) -> DatasetTexts:
     rows = iter_source_rows(str(data_file(file)), name)
-    texts = [problem_text(problem, solution_of(row) if solutions else "") for problem, row in rows]
+    texts = [problem_text(problem, find_solution(row) if solutions else "") for problem, row in rows]
     return DatasetTexts(name, "test", texts)
 
 

@@ -9,7 +9,7 @@ from builders.data import PROJECT_ROOT, data_file
 from leakage_mix import KINDS, MixRow, build_mix, in_shared_template
 
 from evalrun_data.governance.audit import compare
-from evalrun_data.governance.compared_texts import DatasetTexts, ProblemText, problem_text, solution_of, text_sha256
+from evalrun_data.governance.compared_texts import DatasetTexts, ProblemText, find_solution, problem_text, text_sha256
 from evalrun_data.readers import iter_source_rows
 
 pytestmark = pytest.mark.slow
@@ -39,7 +39,7 @@ class Measured:
 
 def measure(rows: Sequence[MixRow], dress: Callable[[str], str] = str) -> Measured:
     benchmarks = [
-        DatasetTexts(name, "test", [problem_text(replace(each, prompt=dress(each.prompt)), solution_of(row))
+        DatasetTexts(name, "test", [problem_text(replace(each, prompt=dress(each.prompt)), find_solution(row))
                                     for each, row in iter_source_rows(str(data_file(file)), name)])
         for name, file in (("humaneval", "humaneval/HumanEval.jsonl.gz"), ("mbpp_reg", "mbpp/mbpp.jsonl.gz"))
     ]  # fmt: skip

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from evalrun_data.governance.allow_file import OverlapKind
-from evalrun_data.governance.audit_result import AuditState, Overlap, UndecidedPair, state_of
+from evalrun_data.governance.audit_result import AuditState, Overlap, UndecidedPair, decide_state
 from evalrun_data.governance.meaning.meaning_result import CandidatePair, decide_pairs
 from evalrun_data.governance.meaning.pair_judge import (
     MAX_CHARACTERS,
@@ -103,4 +103,4 @@ def undecided(allowed: str | None) -> UndecidedPair:
 def test_an_audit_with_an_undecided_pair_has_not_passed(
     overlaps: list[Overlap], pairs: list[UndecidedPair], expected: AuditState
 ) -> None:
-    assert state_of(overlaps, pairs) == expected
+    assert decide_state(overlaps, pairs) == expected

@@ -15,7 +15,7 @@ from evalrun_data.governance.run_audit import (
     AuditPolicy,
     DatasetAudit,
     audit_dataset,
-    role_of,
+    choose_role,
 )
 from evalrun_data.readers import load_problems
 from evalrun_data.records import Problem
@@ -146,7 +146,7 @@ def test_a_manifest_that_cannot_be_read_is_an_audit_that_failed(tmp_path: Path) 
     [("humaneval", None, "test"), ("humaneval", "dev", "dev"), ("mbpp_reg", None, "dev"), ("mine", None, "")],
 )
 def test_the_role_of_a_dataset(name: str, given: str | None, role: str) -> None:
-    assert role_of(name, given, None, []) == role
+    assert choose_role(name, given, None, []) == role
 
 
 def test_refused_audit_advises_what_the_command_can_do(directory: Path) -> None:

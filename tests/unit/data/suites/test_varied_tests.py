@@ -8,8 +8,8 @@ import pytest
 from builders.judge.function_tests import WarmForks, judge
 
 from evalrun_data.records import AssertTests, CheckTest, Problem, StdioTests
-from evalrun_data.suites.varied_arguments import MAX_STEPS, answered, check_varied, varied_calls
-from evalrun_data.suites.varied_tests import varied_problem
+from evalrun_data.suites.varied_arguments import MAX_STEPS, answer_varied, check_varied, vary_calls
+from evalrun_data.suites.varied_tests import vary_problem
 from evalrun_judge.submission import CheckTest as SentCheck
 
 MOST = "def most(xs, least=0):\n    for x in xs:\n        least = max(least, x)\n    return least\n"
@@ -24,14 +24,14 @@ def function(code: str) -> Callable[..., Any]:
 
 
 def test_arguments_stay_within_what_the_tests_show() -> None:
-    found = varied_calls([[[3, 1], "ab"], [[2, 2], "ba"]], 1000)
+    found = vary_calls([[[3, 1], "ab"], [[2, 2], "ba"]], 1000)
     assert ([1], "ab") in [tuple(call) for call in found]
     assert ([3, 1], "ba") in [tuple(call) for call in found], "an argument of another call"
     assert [[3, 1], "ab"] not in found
     assert min(number for numbers, _ in found for number in numbers) == 1, "all were positive"
     assert {letter for _, text in found for letter in text} == set("ab")
     assert len({repr(call) for call in found}) == len(found)
-    assert len(varied_calls([[[3, 1], "ab"], [[2, 2], "ba"]], 7)) == 7
+    assert len(vary_calls([[[3, 1], "ab"], [[2, 2], "ba"]], 7)) == 7
 
 
 @pytest.mark.parametrize(
@@ -51,13 +51,13 @@ def test_arguments_stay_within_what_the_tests_show() -> None:
     ],
 )
 def test_each_type_is_varied_as_its_values_are(value: object, among: list[object]) -> None:
-    found = [each for (each,) in varied_calls([[value]], 1000)]
+    found = [each for (each,) in vary_calls([[value]], 1000)]
     assert all(each in found for each in among)
     assert {type(each) for each in found} <= {type(value)}
 
 
 def test_many_calls_all_have_their_turn() -> None:
-    assert len(varied_calls([[[number]] for number in range(700)], 50)) == 50
+    assert len(vary_calls([[[number]] for number in range(700)], 50)) == 50
 
 
 def test_the_reference_and_what_equals_it_pass() -> None:
@@ -82,7 +82,7 @@ def test_what_the_reference_has_no_answer_for_is_left_out() -> None:
     program = (
         "def f(n):\n    while n == 4:\n        pass\n    if n == 6: raise ValueError\n    return None if n == 10 else n"
     )
-    found, _ = answered(program, ["assert f(5) == 5"], "f")
+    found, _ = answer_varied(program, ["assert f(5) == 5"], "f")
     assert ([7], 7) in found
     assert not {4, 6, 10} & {call[0] for call, _ in found}, "too long, raises, another type"
 
@@ -93,14 +93,14 @@ def test_too_many_steps_are_counted_in_functions_loops_and_comprehensions() -> N
         "total = 0\n    for i in range(n * 9): total += 1\n    return total",
         "g = lambda: 1\n    def once(): return 1\n    return sum(map(lambda _: once(), range(n * 9)))",
     ):
-        found, _ = answered(f"def f(n):\n    {body}", [f"assert f({MAX_STEPS // 12}) != -1"], "f")
+        found, _ = answer_varied(f"def f(n):\n    {body}", [f"assert f({MAX_STEPS // 12}) != -1"], "f")
         assert [MAX_STEPS // 24] in [call for call, _ in found]
         assert [MAX_STEPS // 6] not in [call for call, _ in found]
 
 
 def test_the_reference_s_own_calls_of_itself_are_no_calls_of_the_tests() -> None:
     program = "def f(n, seen=()):\n    return len(seen) if n == 0 else f(n - 1, (*seen, n))"
-    found, _ = answered(program, ["assert f(3) == 3"], "f")
+    found, _ = answer_varied(program, ["assert f(3) == 3"], "f")
     assert {len(call) for call, _ in found} == {1}
 
 
@@ -138,7 +138,7 @@ def forks() -> Iterator[WarmForks]:
 
 @pytest.mark.parametrize("form", [CHECKED, replace(CHECKED, ground_truth=AssertTests(tuple(TESTS), "", "most"))])
 def test_the_tests_run_where_assertions_do(form: Problem, forks: WarmForks) -> None:
-    varied = varied_problem(form, MOST)
+    varied = vary_problem(form, MOST)
     assert varied is not None
     assert varied.key == form.key
     truth = varied.ground_truth
@@ -149,4 +149,4 @@ def test_the_tests_run_where_assertions_do(form: Problem, forks: WarmForks) -> N
 
 
 def test_only_tests_that_call_a_function_are_varied() -> None:
-    assert varied_problem(replace(CHECKED, ground_truth=StdioTests(("1",), ("2",))), MOST) is None
+    assert vary_problem(replace(CHECKED, ground_truth=StdioTests(("1",), ("2",))), MOST) is None

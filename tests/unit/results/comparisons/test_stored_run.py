@@ -10,7 +10,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from evalrun_cli.comparisons.history import runs_below
 from evalrun_data.rows import Row
-from evalrun_data.shards import files_of
+from evalrun_data.shards import list_files
 from evalrun_data.sources import Source
 from evalrun_proto.judge.v1 import judge_pb2 as pb
 from evalrun_results.outputs.result_row import result_row
@@ -128,4 +128,4 @@ def test_a_store_that_fails_in_its_own_way_is_bad_input_that_names_the_place() -
     with pytest.raises(BadInputError, match=r"^locked://bucket/runs: cannot be read: no credentials"):
         runs_below("locked://bucket/runs")
     split = Source("locked://bucket/data/test")
-    assert files_of(split) == [split]  # reading it names the cause
+    assert list_files(split) == [split]  # reading it names the cause

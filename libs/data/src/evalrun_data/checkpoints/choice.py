@@ -20,11 +20,18 @@ from evalrun_data.checkpoints.layout import (
     examine,
     find_adapter,
     is_merged,
+    list_needed_files,
     mergeable,
-    trained_step,
-    wanted_contents,
+    parse_trained_step,
 )
-from evalrun_data.checkpoints.readiness import TRACKER, CompletionMarks, parse_tracker, step_of, unfinished, why_no_step
+from evalrun_data.checkpoints.readiness import (
+    TRACKER,
+    CompletionMarks,
+    explain_unfinished,
+    parse_step,
+    parse_tracker,
+    why_no_step,
+)
 from evalrun_data.checkpoints.store import CheckpointStore
 
 MAX_COPIES = 8
@@ -45,13 +52,13 @@ def list_checkpoints(request: ListingRequest, store: CheckpointStore, now: datet
     signs = CompletionMarks(
         request.ready_marker, None if tracked is None else parse_tracker(tracked), request.quiet_seconds
     )
-    stepless = [name for name in matching if step_of(name) is None]
-    ready, troubles, more, copies = _looked_at(request, store, signs, matching, now)
+    stepless = [name for name in matching if parse_step(name) is None]
+    ready, troubles, more, copies = _examine_directories(request, store, signs, matching, now)
     troubles += [Trouble(name=name[:255], broken=True, reason=why_no_step(name)) for name in stepless]
     question = "" if ready or troubles else question_about(store, matching)
     unmatched = f"{len(names)} directories, none of which matches {request.pattern}"
     note = _copies_note(copies) if matching else unmatched
-    newest = max((step for name in matching if (step := step_of(name)) is not None), default=None)
+    newest = max((step for name in matching if (step := parse_step(name)) is not None), default=None)
     return ListingAnswer(
         folders=len(matching), ready=ready, troubles=troubles, more=more, newest=newest, note=note, question=question
     )
@@ -63,7 +70,7 @@ def question_about(store: CheckpointStore, names: list[str]) -> str:
     A training writes them in order. Then the highest number may be that of a copy, and hides every later checkpoint.
     Raises StoreError.
     """
-    highest = list(ordered(names, None, newest_first=True))[:2]
+    highest = list(order_directories(names, None, newest_first=True))[:2]
     if len(highest) < 2 or highest[0][0] == highest[1][0]:
         return ""
     (_, top), (_, before) = highest
@@ -83,7 +90,7 @@ def _times(store: CheckpointStore, name: str) -> list[datetime]:
     return known if len(known) == len(times) else []
 
 
-def _looked_at(
+def _examine_directories(
     request: ListingRequest, store: CheckpointStore, signs: CompletionMarks, names: list[str], now: datetime
 ) -> tuple[list[ReadyCheckpoint], list[Trouble], bool, dict[str, int]]:
     ready: list[ReadyCheckpoint] = []
@@ -92,8 +99,8 @@ def _looked_at(
     known.update(zip(request.known, request.known_steps, strict=False))
     copies: dict[str, int] = {}
     latest = request.policy == "Latest"
-    for step, name in ordered(names, request.from_step, newest_first=latest):
-        found = examined(request, store, signs, step, name, now)
+    for step, name in order_directories(names, request.from_step, newest_first=latest):
+        found = examine_checkpoint(request, store, signs, step, name, now)
         if isinstance(found, Trouble):
             troubles.append(found)
             continue
@@ -120,24 +127,24 @@ def _copies_note(copies: Mapping[str, int]) -> str:
     return f"The same content has one run: {named}{more}."[:512]
 
 
-def ordered(names: list[str], from_step: int | None, *, newest_first: bool) -> Iterator[tuple[int, str]]:
+def order_directories(names: list[str], from_step: int | None, *, newest_first: bool) -> Iterator[tuple[int, str]]:
     """Yield the directories whose step is at least `from_step`, by step, then by name."""
-    steps = [(step, name) for name in names if (step := step_of(name)) is not None]
+    steps = [(step, name) for name in names if (step := parse_step(name)) is not None]
     wanted = [(step, name) for step, name in steps if from_step is None or step >= from_step]
     yield from sorted(wanted, reverse=newest_first)
 
 
-def examined(
+def examine_checkpoint(
     request: ListingRequest, store: CheckpointStore, signs: CompletionMarks, step: int, name: str, now: datetime
 ) -> ReadyCheckpoint | Trouble:
     """Return a complete checkpoint, or why it is incomplete or broken. Raises StoreError."""
     facts = store.files(name)
-    waiting = unfinished(step, {path: fact.modified for path, fact in facts.items()}, signs, now)
+    waiting = explain_unfinished(step, {path: fact.modified for path, fact in facts.items()}, signs, now)
     if waiting:
         return Trouble(name=name[:255], broken=False, reason=waiting[:512])
     sizes = {path: fact.size for path, fact in facts.items()}
-    contents = {path: store.read(name, path, sizes[path]) for path in wanted_contents(sizes)}
-    reached = trained_step(contents)
+    contents = {path: store.read(name, path, sizes[path]) for path in list_needed_files(sizes)}
+    reached = parse_trained_step(contents)
     if reached is not None and reached != step:
         reason = f"is named step {step}, but its {TRAINER_STATE} says step {reached}: a copy? Give it that number"
         return Trouble(name=name[:255], broken=True, reason=reason)

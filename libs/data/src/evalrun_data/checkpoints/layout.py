@@ -80,7 +80,7 @@ class Unservable:
     """The shards are complete: verl's merger could make a servable model of them."""
 
 
-def wanted_contents(files: Mapping[str, int]) -> list[str]:
+def list_needed_files(files: Mapping[str, int]) -> list[str]:
     """Return the small files that `examine` needs to read.
 
     Args:
@@ -103,7 +103,7 @@ def find_adapter(
 
     Args:
         files: sizes in bytes, by path below the checkpoint's directory.
-        contents: of the files that `wanted_contents` names.
+        contents: of the files that `list_needed_files` names.
         base: the model that it is to be served on; None if nobody named one.
     """
     directory = _adapter_directory(files)
@@ -144,7 +144,7 @@ def mergeable(files: Mapping[str, int]) -> Mergeable | Unservable | None:
     if not any(all(_join(hub, name) in files for name in names) for names in TOKENIZERS):
         missing.append(f"a tokenizer in {hub}")
     return (
-        Unservable(f"is missing {_listed(missing)}, which the merger needs")
+        Unservable(f"is missing {_render_names(missing)}, which the merger needs")
         if missing
         else Mergeable(directory, _join(directory, LORA_META) in files)
     )
@@ -155,16 +155,16 @@ def examine(files: Mapping[str, int], contents: Mapping[str, bytes]) -> Servable
 
     Args:
         files: sizes in bytes, by path below the checkpoint's directory.
-        contents: of the files that `wanted_contents` names.
+        contents: of the files that `list_needed_files` names.
     """
     directory = _model_folder(files)
     if directory is None:
-        return _without_model(files)
+        return _explain_missing_model(files)
     below = {
         name.removeprefix(_join(directory, "")): size for name, size in files.items() if _is_below(name, directory)
     }
     read = {name.rpartition("/")[2]: text for name, text in contents.items()}
-    missing = _missing_weights(below, read)
+    missing = _find_missing_weights(below, read)
     if missing and (other := _trainers_shards(files)) is not None:
         return other
     if not any(all(name in below for name in names) for names in TOKENIZERS):
@@ -174,13 +174,13 @@ def examine(files: Mapping[str, int], contents: Mapping[str, bytes]) -> Servable
         missing = [f"a readable {CONFIG}", *missing]
     if missing or empty:
         where = f" in {directory}" if directory else ""
-        parts = [f"is missing {_listed(missing)}"] if missing else []
-        parts += [f"has an empty {_listed(empty)}"] if empty else []
+        parts = [f"is missing {_render_names(missing)}"] if missing else []
+        parts += [f"has an empty {_render_names(empty)}"] if empty else []
         return Unservable(f"{' and '.join(parts)}{where}")
     return ServableModel(directory)
 
 
-def _without_model(files: Mapping[str, int]) -> Unservable:
+def _explain_missing_model(files: Mapping[str, int]) -> Unservable:
     if not files:
         return Unservable("is empty")
     return _trainers_shards(files) or Unservable(f"is missing {CONFIG}")
@@ -198,7 +198,9 @@ def _trainers_shards(files: Mapping[str, int]) -> Unservable | None:
             for rank in range(world)
             if rank not in there
         ]
-        return Unservable(f"is missing {_listed(absent)}") if absent else Unservable(MERGE_ADVICE, is_mergeable=True)
+        return (
+            Unservable(f"is missing {_render_names(absent)}") if absent else Unservable(MERGE_ADVICE, is_mergeable=True)
+        )
     if any(name.startswith(MEGATRON_DIRECTORIES) for name in files):
         return Unservable(MEGATRON_ADVICE)
     return None
@@ -211,7 +213,7 @@ def _is_object(content: bytes) -> bool:
         return False
 
 
-def trained_step(contents: Mapping[str, bytes]) -> int | None:
+def parse_trained_step(contents: Mapping[str, bytes]) -> int | None:
     """Return the step that the training says it had reached; None if it does not say. `contents`: as `examine` has."""
     try:
         step = json.loads(contents.get(TRAINER_STATE, b""))["global_step"]
@@ -220,10 +222,10 @@ def trained_step(contents: Mapping[str, bytes]) -> int | None:
     return step if isinstance(step, int) and not isinstance(step, bool) else None
 
 
-def _missing_weights(below: Mapping[str, int], contents: Mapping[str, bytes]) -> list[str]:
+def _find_missing_weights(below: Mapping[str, int], contents: Mapping[str, bytes]) -> list[str]:
     for index in INDEXES:
         if index in below:
-            shards = shards_of(contents.get(index, b""))
+            shards = parse_shards(contents.get(index, b""))
             if shards is None:
                 return [f"a readable {index}"]
             return [shard for shard in shards if not below.get(shard)]
@@ -234,7 +236,7 @@ def _missing_weights(below: Mapping[str, int], contents: Mapping[str, bytes]) ->
     return ["weights (model.safetensors, or an index with its shards)"]
 
 
-def shards_of(index: bytes) -> list[str] | None:
+def parse_shards(index: bytes) -> list[str] | None:
     """Return the files that an index of shards names, sorted; None if it cannot be read."""
     try:
         weights = json.loads(index)["weight_map"]
@@ -261,6 +263,6 @@ def _join(directory: str, name: str) -> str:
     return f"{directory}/{name}" if directory else name
 
 
-def _listed(names: Sequence[str]) -> str:
+def _render_names(names: Sequence[str]) -> str:
     shown = ", ".join(names[:3])
     return f"{shown} and {len(names) - 3} more" if len(names) > 3 else shown

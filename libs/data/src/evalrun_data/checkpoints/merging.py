@@ -21,7 +21,7 @@ from evalrun_data.checkpoints.layout import (
     examine,
     find_adapter,
     is_merged,
-    wanted_contents,
+    list_needed_files,
 )
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.termination import end_with
@@ -57,7 +57,7 @@ def store_model(
     files = {str(path.relative_to(directory)): path.stat().st_size for path in directory.rglob("*") if path.is_file()}
     if not adapter and any(file.rpartition("/")[2] == ADAPTER_CONFIG for file in files):
         raise BadInputError(ADAPTER_ONLY)
-    contents = {file: (directory / file).read_bytes() for file in wanted_contents(files)}
+    contents = {file: (directory / file).read_bytes() for file in list_needed_files(files)}
     found = find_adapter(files, contents, base="") if adapter else examine(files, contents)
     if found is None:
         raise BadInputError(
@@ -66,9 +66,9 @@ def store_model(
     if isinstance(found, Unservable) or found.directory:
         reason = found.reason if isinstance(found, Unservable) else f"holds its model in {found.directory}"
         raise BadInputError(f"what verl.model_merger wrote {reason}")
-    store, root = _opened(cache)
+    store, root = _open_store(cache)
     removed = []
-    for old in outdated(_names(store, root), name, keep, protect):
+    for old in find_outdated(_names(store, root), name, keep, protect):
         store.rm(f"{root}/{old}", recursive=True)
         removed.append(old)
     target = f"{root}/{name}"
@@ -79,7 +79,7 @@ def store_model(
     return removed
 
 
-def outdated(there: Collection[str], name: str, keep: int, protect: Collection[str]) -> list[str]:
+def find_outdated(there: Collection[str], name: str, keep: int, protect: Collection[str]) -> list[str]:
     """Return the models that go before another is added, the lowest steps first. Pure."""
     ours = [(int(match[1]), match[2], one) for one in there if one != name and (match := CACHED.fullmatch(one))]
     ours.sort()
@@ -87,7 +87,7 @@ def outdated(there: Collection[str], name: str, keep: int, protect: Collection[s
     return [one for _, digest, one in ours[: max(0, beyond)] if digest not in protect]
 
 
-def _opened(url: str) -> tuple[Any, str]:
+def _open_store(url: str) -> tuple[Any, str]:
     import fsspec  # costs 0.2 s to import
 
     options = {} if "://" in url else {"auto_mkdir": True}

@@ -27,7 +27,7 @@ class CompletionMarks:
     quiet_seconds: int
 
 
-def step_of(name: str) -> int | None:
+def parse_step(name: str) -> int | None:
     """Return the step in a directory's name, its last number; None if it has none, or a longer one than steps are."""
     numbers = re.findall(r"[0-9]+", name)
     digits = numbers[-1].lstrip("0") or "0" if numbers else ""
@@ -48,7 +48,7 @@ def parse_tracker(text: bytes) -> int | None:
     return int(digits) if digits.isdigit() and len(digits) <= MAX_STEP_DIGITS else None
 
 
-def unfinished(step: int, files: Mapping[str, datetime | None], signs: CompletionMarks, now: datetime) -> str:
+def explain_unfinished(step: int, files: Mapping[str, datetime | None], signs: CompletionMarks, now: datetime) -> str:
     """Return why a checkpoint counts as still being written; empty if it is complete.
 
     Args:

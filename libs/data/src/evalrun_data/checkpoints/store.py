@@ -77,7 +77,7 @@ class CheckpointStore:
             return {}
         except Exception as error:
             raise StoreError(f"{self._url}/{directory}: {_line(error)}") from error
-        return {_relative(name, root): fact_of(info) for name, info in found.items()}
+        return {_relative(name, root): make_file_fact(info) for name, info in found.items()}
 
     def read(self, directory: str, name: str, size: int) -> bytes:
         """Return a small file of a checkpoint; empty if it is gone or too large. Raises StoreError."""
@@ -110,7 +110,7 @@ class CheckpointStore:
             raise StoreError(f"{self._url}/{name}: {_line(error)}") from error
 
 
-def fact_of(info: Mapping[str, Any]) -> FileFact:
+def make_file_fact(info: Mapping[str, Any]) -> FileFact:
     """Return a store's information about a file. The forms of local, s3fs, gcsfs and memory are known."""
     etag = info.get("ETag") or info.get("etag")
     for key in ("LastModified", "mtime", "updated", "modified", "created"):

@@ -67,7 +67,7 @@ class StdioTests(GroundTruth):
         """Number of tests."""
         return len(self.inputs)
 
-    def of_groups(self, wanted: Collection[str]) -> "StdioTests":
+    def select_groups(self, wanted: Collection[str]) -> "StdioTests":
         """Return the tests of these groups, in order. Meaningful only if `groups` is not empty."""
         kept = [i for i, group in enumerate(self.groups) if group in wanted]
         return StdioTests(

@@ -7,7 +7,7 @@ from evalrun_data.formats.calls import Call, call_chat, call_tests
 from evalrun_data.formats.codecontests import AUTHORS_OWN
 from evalrun_data.formats.record import parse_difficulty, parse_licence, parse_tags
 from evalrun_data.records import AssertTests, Problem, StdioTests
-from evalrun_data.rows import Row, kind_of
+from evalrun_data.rows import Row, describe_kind
 
 _ID_FIELDS: Final = ("problem_id", "task_id", "id", "url")
 
@@ -49,7 +49,7 @@ def _tests(row: Row, starter: str) -> StdioTests | AssertTests:
     text = row.optional_text("input_output")
     if not text.strip():
         raise row.error("field 'input_output' is empty: a problem needs at least one test: remove the row")
-    content = row.within("input_output", _parsed(row, text))
+    content = row.make_inner_row("input_output", _parse_object(row, text))
     inputs, outputs = (_list(content, field) for field in ("inputs", "outputs"))
     if len(inputs) != len(outputs) or not inputs:
         raise content.error(
@@ -68,13 +68,13 @@ def _tests(row: Row, starter: str) -> StdioTests | AssertTests:
     return call_tests(row, content.name("fn_name"), calls, starter, "apps")
 
 
-def _parsed(row: Row, text: str) -> dict[str, object]:
+def _parse_object(row: Row, text: str) -> dict[str, object]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise row.error(f"field 'input_output' is not JSON: {' '.join(str(error).split())[:100]}") from error
     if not isinstance(value, dict):
-        raise row.error(f"field 'input_output' should be an object as JSON, not {kind_of(value)}")
+        raise row.error(f"field 'input_output' should be an object as JSON, not {describe_kind(value)}")
     return value
 
 
@@ -90,5 +90,5 @@ def _lines(content: Row, field: str, value: object) -> str:
     if isinstance(value, list) and all(isinstance(line, str) for line in value):
         value = "\n".join(str(line) for line in value)
     if not isinstance(value, str):
-        raise content.error(f"field 'input_output.{field}' should hold texts, not {kind_of(value)}")
+        raise content.error(f"field 'input_output.{field}' should hold texts, not {describe_kind(value)}")
     return content.encodable(field, value)

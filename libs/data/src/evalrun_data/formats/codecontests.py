@@ -91,7 +91,7 @@ def _pairs(row: Row, field: str) -> list[tuple[str, str]]:
         return []
     value = row.values[field]
     if isinstance(value, dict):
-        columns = row.within(field, value)
+        columns = row.make_inner_row(field, value)
         inputs, outputs = columns.texts("input"), columns.texts("output")
         if len(inputs) != len(outputs):
             raise row.error(f"field '{field}' has {len(inputs)} inputs but {len(outputs)} outputs")
@@ -102,7 +102,7 @@ def _pairs(row: Row, field: str) -> list[tuple[str, str]]:
     for index, item in enumerate(value):
         if not isinstance(item, dict):
             raise row.error(f"field '{field}[{index}]' should be an object with input and output")
-        test = row.within(f"{field}[{index}]", item)
+        test = row.make_inner_row(f"{field}[{index}]", item)
         pairs.append((test.text("input"), test.text("output")))
     return pairs
 

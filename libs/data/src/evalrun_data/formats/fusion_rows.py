@@ -7,10 +7,10 @@ import ast
 import json
 from typing import Final
 
-from evalrun_data.entry_points import asserted_name, why_unnamed
+from evalrun_data.entry_points import find_asserted_name, why_unnamed
 from evalrun_data.formats.codecontests import AUTHORS_OWN
 from evalrun_data.records import AssertTests, CheckTest, GroundTruth, Problem, StdioTests
-from evalrun_data.rows import Row, kind_of
+from evalrun_data.rows import Row, describe_kind
 
 _TESTS: Final = ("test", "test_cases", "test_list")
 
@@ -37,15 +37,17 @@ def parse_fusion_row(row: Row, dataset: str | None) -> Problem:
 
 
 def _truth(row: Row) -> GroundTruth:
-    labels = row.from_json("labels") if row.has("labels") else row.within("labels", {})
+    labels = row.from_json("labels") if row.has("labels") else row.make_inner_row("labels", {})
     if row.has("test_list"):
-        asserts = row.replaced(test_list=_parsed(row, "test_list")).texts("test_list")
-        return AssertTests(asserts, labels.optional_text("test_setup_code"), _called(row, "test_list", asserts))
+        asserts = row.replace_fields(test_list=_parse_column(row, "test_list")).texts("test_list")
+        return AssertTests(
+            asserts, labels.optional_text("test_setup_code"), _find_called_function(row, "test_list", asserts)
+        )
     field = "test_cases" if row.has("test_cases") else "test"
-    value = _parsed(row, field)
+    value = _parse_column(row, field)
     if isinstance(value, list):
         return _cases(row, field, value)
-    code = row.within(field, value).name("code") if isinstance(value, dict) else row.name(field)
+    code = row.make_inner_row(field, value).name("code") if isinstance(value, dict) else row.name(field)
     if isinstance(value, dict) and value.get("asset"):
         raise row.error(f"field '{field}.asset' holds files, which a test here has none of: remove the row")
     return _code(row, field, code, labels)
@@ -59,7 +61,7 @@ def _cases(row: Row, field: str, cases: list[object]) -> StdioTests:
         if not isinstance(case, dict):
             raise row.error(f"field '{field}[{number}]' should be an object with input and output")
         for side, stream in (("input", "stdin"), ("output", "stdout")):
-            held = row.within(f"{field}[{number}]", case)
+            held = row.make_inner_row(f"{field}[{number}]", case)
             texts[side].append(held.inside(side).text(stream) if isinstance(case.get(side), dict) else held.text(side))
     return StdioTests(tuple(texts["input"]), tuple(texts["output"]))
 
@@ -73,17 +75,17 @@ def _code(row: Row, field: str, code: str, labels: Row) -> GroundTruth:
     if any(isinstance(node, ast.FunctionDef) and node.name == "check" for node in nodes):
         prompt = row.text("content")
         named = next((holder.name("entry_point") for holder in (row, labels) if holder.has("entry_point")), None)
-        return CheckTest(prompt, code, named or _defined(row, prompt))
+        return CheckTest(prompt, code, named or _find_begun_function(row, prompt))
     asserts = tuple(ast.unparse(node) for node in nodes if isinstance(node, ast.Assert))
     if len(asserts) != len(nodes) or not asserts:
         raise row.error(
             f"field '{field}' is neither a function `check` nor a list of asserts: write the problem as a record "
             "(docs/data-formats.md)"
         )
-    return AssertTests(asserts, "", _called(row, field, asserts))
+    return AssertTests(asserts, "", _find_called_function(row, field, asserts))
 
 
-def _defined(row: Row, prompt: str) -> str:
+def _find_begun_function(row: Row, prompt: str) -> str:
     """Return the last function that a prompt begins: helpers come first."""
     names = [line.removeprefix("def ").partition("(")[0].strip() for line in prompt.splitlines() if line[:4] == "def "]
     if not names:
@@ -91,15 +93,15 @@ def _defined(row: Row, prompt: str) -> str:
     return names[-1]
 
 
-def _called(row: Row, field: str, asserts: tuple[str, ...]) -> str:
-    name = asserted_name(asserts)
+def _find_called_function(row: Row, field: str, asserts: tuple[str, ...]) -> str:
+    name = find_asserted_name(asserts)
     if name is None:
         otherwise = f"field '{field}' calls no single function in every assert: add 'entry_point'"
         raise row.error(why_unnamed(field, asserts, otherwise))
     return name
 
 
-def _parsed(row: Row, field: str) -> object:
+def _parse_column(row: Row, field: str) -> object:
     """Return a column's value; SandboxFusion's tables keep objects and lists as JSON in a text."""
     value = row.values[field]
     if not isinstance(value, str):
@@ -110,4 +112,4 @@ def _parsed(row: Row, field: str) -> object:
         return value
     if isinstance(found, dict | list):
         return found
-    raise row.error(f"field '{field}' should be code, or tests as JSON, not {kind_of(found)}")
+    raise row.error(f"field '{field}' should be code, or tests as JSON, not {describe_kind(found)}")

@@ -84,7 +84,7 @@ def _find_language(row: Row, dataset: str | None) -> str:
 
 
 def _calls(row: Row, tests: list[tuple[str, str, str]], starter: str, language: str) -> AssertTests | CallTests:
-    metadata = row.within("metadata", _json_object(row, "metadata"))
+    metadata = row.make_inner_row("metadata", _json_object(row, "metadata"))
     calls = []
     for number, (given, wanted, _) in enumerate(tests):
         try:
@@ -137,17 +137,17 @@ def _cases(row: Row, field: str) -> list[Row]:
     if not text.strip():
         return []
     if not text.lstrip().startswith("["):
-        text = _unpacked(row, field, text)
+        text = _unpack_text(row, field, text)
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise row.error(f"field '{field}' is not JSON: {' '.join(str(error).split())[:100]}") from error
     if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
         raise row.error(f"field '{field}' should be a list of tests as JSON")
-    return [row.within(f"{field}[{number}]", value) for number, value in enumerate(values)]
+    return [row.make_inner_row(f"{field}[{number}]", value) for number, value in enumerate(values)]
 
 
-def _unpacked(row: Row, field: str, text: str) -> str:
+def _unpack_text(row: Row, field: str, text: str) -> str:
     """Return the text inside base64, zlib and a pickle."""
     try:
         inflating = zlib.decompressobj()

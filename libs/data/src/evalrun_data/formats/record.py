@@ -5,7 +5,7 @@ import re
 from dataclasses import asdict
 from typing import Literal
 
-from evalrun_data.entry_points import asserted_name, broken_assert
+from evalrun_data.entry_points import explain_broken_assert, find_asserted_name
 from evalrun_data.families.registry import parse_ground_truth
 from evalrun_data.records import (
     ROLES,
@@ -109,12 +109,12 @@ def _tests_or_row(row: Row) -> GroundTruth:
         return ServerTests()
     truth = row.from_json("ground_truth")
     if truth.has("test") and truth.has("entry_point") and not truth.has("prompt"):  # phase 0's own evaluation Parquet
-        truth = truth.replaced(prompt=row.text("prompt"))
+        truth = truth.replace_fields(prompt=row.text("prompt"))
     if truth.has("test_list") and not truth.has("entry_point"):
         asserts = truth.texts("test_list")
-        if called := asserted_name(asserts):
-            truth = truth.replaced(entry_point=called)
-        elif broken := broken_assert(asserts):
+        if called := find_asserted_name(asserts):
+            truth = truth.replace_fields(entry_point=called)
+        elif broken := explain_broken_assert(asserts):
             raise truth.error(f"field '{truth.path}test_list': {broken}")
     return parse_ground_truth(truth)
 
@@ -146,7 +146,7 @@ def parse_limits(row: Row) -> PartialLimits:
     if not row.has("limits"):
         return UNSET_LIMITS
     limits = row.from_json("limits")
-    limits.only("time_seconds", "memory_mib")
+    limits.refuse_other_fields("time_seconds", "memory_mib")
     return PartialLimits(
         limits.optional_number("time_seconds", above=True), limits.optional_count("memory_mib", minimum=1)
     )
@@ -161,12 +161,12 @@ def parse_comparator(row: Row) -> ProblemComparator | None:
     if name not in COMPARATORS:
         raise given.error(f"field '{given.path}name' is '{name}' (known: {', '.join(COMPARATORS)})")
     if name == CHECKER:
-        given.only("name", "protocol", "language", "source")
+        given.refuse_other_fields("name", "protocol", "language", "source")
         protocol = next((known for known in CHECKER_PROTOCOLS if known == given.name("protocol")), None)
         if protocol is None:
             raise given.error(f"field '{given.path}protocol' is '{given.name('protocol')}' (known: kattis, testlib)")
         return ProblemComparator(name, checker=Checker(protocol, parse_language(given), given.name("source")))
-    given.only("name", "case_sensitive", "abs", "rel", "by_format")
+    given.refuse_other_fields("name", "case_sensitive", "abs", "rel", "by_format")
     return ProblemComparator(
         name,
         given.optional_flag("case_sensitive"),
@@ -185,12 +185,12 @@ def parse_messages(row: Row, field: str) -> tuple[Message, ...]:
     for index, item in enumerate(value):
         if not isinstance(item, dict):
             raise row.error(f"field '{row.path}{field}[{index}]' should be an object with role and content")
-        message = row.within(f"{field}[{index}]", item)
+        message = row.make_inner_row(f"{field}[{index}]", item)
         messages.append(Message(message.name("role"), message.text("content")))
     return tuple(messages)
 
 
-def record_of(problem: Problem) -> dict[str, object]:
+def make_problem_record(problem: Problem) -> dict[str, object]:
     """Return a problem's record, ready for JSON; `parse_record` restores the problem."""
     record: dict[str, object] = {
         "dataset": problem.dataset,
@@ -214,9 +214,9 @@ def record_of(problem: Problem) -> dict[str, object]:
     if problem.licence:
         record["licence"] = problem.licence
     if problem.limits != UNSET_LIMITS:
-        record["limits"] = _given(asdict(problem.limits))
+        record["limits"] = _drop_absent(asdict(problem.limits))
     if problem.comparator is not None:
-        fields = _given(asdict(problem.comparator))
+        fields = _drop_absent(asdict(problem.comparator))
         if not fields["by_format"]:
             del fields["by_format"]
         checker = fields.pop("checker", None)
@@ -226,5 +226,5 @@ def record_of(problem: Problem) -> dict[str, object]:
     return record
 
 
-def _given(fields: dict[str, object]) -> dict[str, object]:
+def _drop_absent(fields: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value is not None}

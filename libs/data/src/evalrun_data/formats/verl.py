@@ -4,7 +4,7 @@ import json
 import re
 from typing import Final
 
-from evalrun_data.entry_points import asserted_name, why_unnamed
+from evalrun_data.entry_points import find_asserted_name, why_unnamed
 from evalrun_data.families.registry import parse_ground_truth
 from evalrun_data.formats.calls import Call, call_tests
 from evalrun_data.formats.record import (
@@ -17,7 +17,7 @@ from evalrun_data.formats.record import (
     parse_tags,
 )
 from evalrun_data.records import ROLES, AssertTests, GroundTruth, Problem, Reference
-from evalrun_data.rows import Row, kind_of
+from evalrun_data.rows import Row, describe_kind
 
 _ID_FIELDS: Final = ("problem_id", "task_id", "name", "id", "index")
 
@@ -42,13 +42,13 @@ def verl_prompt(row: Row) -> str:
     """
     extra = row.values.get("extra_info")
     if isinstance(extra, dict) and extra.get("problem_prompt") is not None:
-        return row.within("extra_info", extra).text("problem_prompt")
+        return row.make_inner_row("extra_info", extra).text("problem_prompt")
     if isinstance(row.values.get("prompt"), list):
         return "\n\n".join(message.content for message in parse_messages(row, "prompt"))
     return row.text("prompt")
 
 
-def named_after(data_source: str) -> str:
+def make_dataset_name(data_source: str) -> str:
     """Return the dataset name of a data source, e.g. openai_gsm8k for openai/gsm8k, which is valid as a file name."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", data_source).lstrip("_.-")[:63] or "unnamed"
 
@@ -59,9 +59,9 @@ def parse_verl(row: Row, dataset: str | None, reference: Reference | None = None
     A reference replaces tests.
     """
     data_source = row.name("data_source")
-    extra = row.inside("extra_info") if row.has("extra_info") else row.within("extra_info", {})
+    extra = row.inside("extra_info") if row.has("extra_info") else row.make_inner_row("extra_info", {})
     return Problem(
-        dataset=dataset or named_after(data_source),
+        dataset=dataset or make_dataset_name(data_source),
         problem_id=verl_problem_id(row),
         prompt=verl_prompt(row),
         ground_truth=reference or _tests(row.inside("reward_model"), row),
@@ -92,10 +92,10 @@ def _tests(reward: Row, row: Row) -> GroundTruth:
         raise reward.wrong("ground_truth", "tests as an object or as JSON")
     if not isinstance(value, dict):
         raise reward.error(
-            f"field '{field}' is {kind_of(value)}: an answer for a reward function, not tests of a program: such rows "
-            "need a grader"
+            f"field '{field}' is {describe_kind(value)}: an answer for a reward function, not tests of a program: "
+            "such rows need a grader"
         )
-    truth = reward.within("ground_truth", value)
+    truth = reward.make_inner_row("ground_truth", value)
     if truth.has("fn_name"):
         return _calls(truth, row)
     if truth.has("assert_case"):
@@ -106,16 +106,16 @@ def _tests(reward: Row, row: Row) -> GroundTruth:
                 f"field '{truth.path}prompt' is missing, and the row's prompt is a chat: write the problem's own "
                 "prompt there, e.g. HumanEval's, for the tests use what it imports and defines"
             )
-        truth = truth.replaced(prompt=row.text("prompt"))
+        truth = truth.replace_fields(prompt=row.text("prompt"))
     if truth.has("test_list") or truth.has("test"):
         return parse_ground_truth(truth)
-    return parse_ground_truth(reward.within("ground_truth", {**value, **_printed(truth)}))
+    return parse_ground_truth(reward.make_inner_row("ground_truth", {**value, **_render_tests(truth)}))
 
 
 def _calls(truth: Row, row: Row) -> AssertTests:
     """Parse tests with `fn_name`: each input has a JSON value per line, one per argument, by APPS' rules."""
-    texts = _printed(truth)
-    given, wanted = (truth.replaced(**texts).texts(field) for field in ("inputs", "outputs"))
+    texts = _render_tests(truth)
+    given, wanted = (truth.replace_fields(**texts).texts(field) for field in ("inputs", "outputs"))
     if len(given) != len(wanted) or not given:
         raise truth.error(
             f"field '{truth.path}fn_name' has {len(given)} inputs and {len(wanted)} outputs: a problem needs at least "
@@ -142,7 +142,7 @@ def _asserts(truth: Row) -> AssertTests:
     inputs = truth.values.get("inputs")
     if isinstance(inputs, list) and any(inputs):
         raise truth.error(f"field '{truth.path}inputs' has texts beside assert_case: not supported")
-    called = truth.name("entry_point") if truth.has("entry_point") else asserted_name(asserts)
+    called = truth.name("entry_point") if truth.has("entry_point") else find_asserted_name(asserts)
     if called is None:
         field = f"{truth.path}assert_case"
         otherwise = (
@@ -152,7 +152,7 @@ def _asserts(truth: Row) -> AssertTests:
     return AssertTests(asserts, truth.optional_text("test_setup_code"), called, truth.optional_text("prelude"))
 
 
-def _printed(truth: Row) -> dict[str, object]:
+def _render_tests(truth: Row) -> dict[str, object]:
     """Inputs and outputs as verl passes them: numbers as `str()` prints them, a null input as no input at all."""
     lists: dict[str, object] = {}
     for field, null in (("inputs", ""), ("outputs", None)):

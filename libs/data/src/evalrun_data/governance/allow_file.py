@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from evalrun_data.governance.yaml_rows import entries_of, read_yaml
+from evalrun_data.governance.yaml_rows import parse_entries, read_yaml
 from evalrun_data.rows import Row
 
 OverlapKind = Literal["exact", "near", "meaning"]
@@ -38,11 +38,11 @@ class AllowedOverlap:
 
 def read_allow_file(file: Path) -> tuple[AllowedOverlap, ...]:
     """Read an allow file. Raises BadInputError if it cannot be read or an entry is not complete."""
-    return tuple(_entry(row) for row in entries_of(read_yaml(file), file, "a list of allowed overlaps"))
+    return tuple(_entry(row) for row in parse_entries(read_yaml(file), file, "a list of allowed overlaps"))
 
 
 def _entry(row: Row) -> AllowedOverlap:
-    row.only("first", "second", "reason", "kind")
+    row.refuse_other_fields("first", "second", "reason", "kind")
     kind = next((known for known in KINDS if known == row.values.get("kind")), None)
     if row.has("kind") and kind is None:
         raise row.error(f"field 'kind' is '{row.values['kind']}': write one of {', '.join(KINDS)}, or leave it out")

@@ -22,7 +22,7 @@ from evalrun_data.governance.audit_result import (
     NgramCount,
     Overlap,
     UndecidedPair,
-    state_of,
+    decide_state,
 )
 from evalrun_data.governance.compared_texts import TRAIN, DatasetTexts, ProblemText, StoredTexts, Texts
 from evalrun_data.governance.intra_dataset_duplicates import IntraDatasetDuplicate, IntraDatasetIndex
@@ -80,14 +80,14 @@ def audit_directory(
     overlaps, meaning = list(found.overlaps), None
     if stage is not None:
         known = {(overlap.first, overlap.datasets[1]) for overlap in overlaps}
-        same, meaning = _audited_meaning(stage.run(compared, known), allowed)
+        same, meaning = _audit_meaning(stage.run(compared, known), allowed)
         overlaps += same
     undecided = meaning.undecided if meaning else ()
     audited = []
     for dataset in datasets:
         manifest = read_manifest(str(manifests / f"{dataset.name}.jsonl"))
         licences = Counter(line.licence for line in manifest.lines if line.licence)
-        state = state_of(
+        state = decide_state(
             [each for each in overlaps if dataset.name in each.datasets],
             [each for each in undecided if dataset.name in each.datasets],
         )
@@ -118,7 +118,7 @@ def compare(datasets: Sequence[DatasetTexts], allowed: Sequence[AllowedOverlap] 
     ]
     index = ReferenceIndex(references, _templates(datasets))
     exact: defaultdict[str, list[int]] = defaultdict(list)
-    for position, text in enumerate(_all(held)):
+    for position, text in enumerate(_iter_texts(held)):
         for digest in text.exact:
             exact[digest].append(position)
     overlaps: list[Overlap] = []
@@ -128,13 +128,13 @@ def compare(datasets: Sequence[DatasetTexts], allowed: Sequence[AllowedOverlap] 
     def look(name: str, texts: Texts, first: int) -> None:
         inside = IntraDatasetIndex(name, lambda earlier: texts[earlier].text)
         for place, text in enumerate(texts):
-            key, made = f"{name}/{text.problem_id}", Fingerprint.of(text.text)
+            key, made = f"{name}/{text.problem_id}", Fingerprint.from_text(text.text)
             if (earlier := inside.take(place, text.problem_id, made)) is not None:
                 intra_dataset_duplicates.append(earlier)
             if first >= len(keys):
                 continue
             same = sorted({i for digest in text.exact for i in exact.get(digest, ()) if i >= first})
-            matches = index.matches_of(key, made, first)
+            matches = index.match_fingerprint(key, made, first)
             found: list[Found] = [(i, "exact", 1.0, 1.0, "whole") for i in same]
             leaked = {references[i].dataset for i in same}
             near = [each for each in _near(matches) if references[each[0]].dataset not in leaked]
@@ -165,7 +165,7 @@ def _templates(datasets: Sequence[DatasetTexts]) -> frozenset[str]:
     return frozenset().union(*found)
 
 
-def _all(held: Sequence[tuple[str, Sequence[ProblemText]]]) -> Iterator[ProblemText]:
+def _iter_texts(held: Sequence[tuple[str, Sequence[ProblemText]]]) -> Iterator[ProblemText]:
     for _, texts in held:
         yield from texts
 
@@ -174,7 +174,7 @@ def _reason(allowed: Sequence[AllowedOverlap], kind: OverlapKind, first: str, se
     return next((entry.reason for entry in allowed if entry.allows(kind, first, second)), None)
 
 
-def _audited_meaning(found: MeaningResult, allowed: Sequence[AllowedOverlap]) -> tuple[list[Overlap], MeaningAudit]:
+def _audit_meaning(found: MeaningResult, allowed: Sequence[AllowedOverlap]) -> tuple[list[Overlap], MeaningAudit]:
     """Return the overlaps that the stage found, and its record, with what the allow file says to each pair."""
     overlaps = [
         Overlap(

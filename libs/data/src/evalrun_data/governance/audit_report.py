@@ -8,7 +8,7 @@ from typing import Final
 
 from evalrun_data.formats.mbpp import REGRESSION_IDS
 from evalrun_data.governance.allow_file import KINDS
-from evalrun_data.governance.audit_result import AuditedDataset, AuditResult, MeaningAudit, Overlap, state_of
+from evalrun_data.governance.audit_result import AuditedDataset, AuditResult, MeaningAudit, Overlap, decide_state
 from evalrun_data.governance.intra_dataset_duplicates import MIN_INTRA_DATASET_JACCARD
 from evalrun_data.governance.near_duplicates import MIN_CONTAINMENT, MIN_JACCARD
 from evalrun_data.governance.part_matches import MIN_SHARE_WITH_NGRAM, MIN_SHARES
@@ -47,7 +47,7 @@ def report_markdown(result: AuditResult) -> str:
         f"## 2. Overlap between splits\n\n{_pairs(result, family, same=True)}\n{_overlaps(inside)}",
         f"## 3. External leakage\n\n{_pairs(result, family, same=False)}\n{_overlaps(outside)}",
         f"{_METHOD}\n{_ngrams(result)}",
-        *([] if result.meaning is None else [f"## Meaning\n\n{_meaning(result.meaning)}"]),
+        *([] if result.meaning is None else [f"## Meaning\n\n{_render_meaning(result.meaning)}"]),
         f"## 4. The fixed MBPP ids\n\n{_mbpp(result)}",
         f"## 5. Versions\n\n{_versions(result)}",
     ]
@@ -115,7 +115,7 @@ def _pairs(result: AuditResult, family: dict[str, str], *, same: bool) -> str:
             if set(each.datasets) == {first.name, second.name}
         ]
         kinds_found = [sum(each.kind == kind for each in found) for kind in kinds]
-        state = state_of(found, undecided)
+        state = decide_state(found, undecided)
         rows.append((first.name, second.name, *kinds_found, "**not allowed**" if state == "failed" else state))
     return _table(("dataset", "with", *kinds, "state"), rows) if rows else "No two datasets to compare.\n"
 
@@ -139,7 +139,7 @@ def _overlaps(overlaps: Sequence[Overlap]) -> str:
     return _table(head, rows) + (f"\n{more} more stand in `audit.json`.\n" if more > 0 else "")
 
 
-def _meaning(meaning: MeaningAudit) -> str:
+def _render_meaning(meaning: MeaningAudit) -> str:
     result, judge = meaning.result, meaning.result.judge
     files = ", ".join(f"`{name}` {sha256}" for name, sha256 in result.model_sha256.items())
     text = (

@@ -36,7 +36,7 @@ class Overlap:
     @property
     def datasets(self) -> tuple[str, str]:
         """Return the names of both datasets."""
-        return _datasets_of(self.first, self.second)
+        return _parse_datasets(self.first, self.second)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class UndecidedPair:
     @property
     def datasets(self) -> tuple[str, str]:
         """Return the names of both datasets."""
-        return _datasets_of(self.first, self.second)
+        return _parse_datasets(self.first, self.second)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class AuditResult:
     @property
     def state(self) -> AuditState:
         """Return the state of all datasets together."""
-        return state_of(self.overlaps, self.meaning.undecided if self.meaning else ())
+        return decide_state(self.overlaps, self.meaning.undecided if self.meaning else ())
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of audit.json: the same for the same data, so that its hash names the audit."""
@@ -146,12 +146,12 @@ class AuditResult:
         }
 
 
-def state_of(overlaps: Sequence[Overlap], undecided: Sequence[UndecidedPair]) -> AuditState:
+def decide_state(overlaps: Sequence[Overlap], undecided: Sequence[UndecidedPair]) -> AuditState:
     """Return the state that overlaps and undecided pairs make; those that the allow file lists count for nothing."""
     if any(overlap.allowed is None for overlap in overlaps):
         return "failed"
     return "incomplete" if any(pair.allowed is None for pair in undecided) else "passed"
 
 
-def _datasets_of(first: str, second: str) -> tuple[str, str]:
+def _parse_datasets(first: str, second: str) -> tuple[str, str]:
     return first.partition("/")[0], second.partition("/")[0]

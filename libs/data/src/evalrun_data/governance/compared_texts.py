@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Protocol, get_args
 
 from evalrun_data.governance.part_matches import PartName
-from evalrun_data.governance.shingles import words_of
+from evalrun_data.governance.shingles import split_words
 from evalrun_data.records import AssertTests, Problem, canonical_text
 from evalrun_data.rows import Row
 from evalrun_data.sources import open_source, rows_of_bytes
@@ -43,7 +43,7 @@ class ProblemText:
     @property
     def compared_parts(self) -> Mapping[PartName, str]:
         """The parts that are searched for in other texts."""
-        return self.parts or {"statement": statement_of(self.text)}
+        return self.parts or {"statement": find_statement(self.text)}
 
     @property
     def json_line(self) -> str:
@@ -52,15 +52,15 @@ class ProblemText:
         return json.dumps(content | ({"parts": self.parts} if self.parts else {})) + "\n"
 
 
-def statement_of(prompt: str) -> str:
+def find_statement(prompt: str) -> str:
     """Return the task of a prompt in words: its last docstring, or the whole prompt, without examples."""
     docstrings = [text for pair in _DOCSTRING.findall(prompt) for text in pair if text]
     whole = docstrings[-1] if docstrings else prompt
     words = _EXAMPLES.split(whole)[0]
-    return words if len(words_of(words)) >= MIN_STATEMENT_WORDS else whole
+    return words if len(split_words(words)) >= MIN_STATEMENT_WORDS else whole
 
 
-def solution_of(row: Row) -> str:
+def find_solution(row: Row) -> str:
     """Return the solution published with a problem's row; empty without a solution."""
     extra = row.values.get("extra_info")
     for values in (row.values, extra if isinstance(extra, dict) else {}):
@@ -77,7 +77,7 @@ def problem_text(problem: Problem, solution: str) -> ProblemText:
     # HumanEval's solution continues its prompt; MBPP's stands below the task.
     whole = (problem.prompt + solution, f"{problem.prompt}\n{solution}") if solution else ()
     exact = dict.fromkeys(text_sha256(text) for text in (problem.prompt, *whole))
-    parts: dict[PartName, str] = {"statement": statement_of(problem.prompt)}
+    parts: dict[PartName, str] = {"statement": find_statement(problem.prompt)}
     if solution:
         parts["solution"] = solution
     if asserts:
@@ -122,15 +122,15 @@ class StoredTexts:
             for number, line in enumerate(stream, 1):
                 self._begins.append(begin)
                 begin += len(line)
-                yield self._parsed(line, number)
+                yield self._parse_line(line, number)
 
     def __getitem__(self, position: int, /) -> ProblemText:
         """Return a text that was yielded. Raises BadInputError if the file is damaged."""
         with open_source(str(self._file), Path()) as stream:
             stream.seek(self._begins[position])
-            return self._parsed(stream.readline(), position + 1)
+            return self._parse_line(stream.readline(), position + 1)
 
-    def _parsed(self, line: bytes, number: int) -> ProblemText:
+    def _parse_line(self, line: bytes, number: int) -> ProblemText:
         for row in rows_of_bytes(line, str(self._file)):
             parts = row.values.get("parts")
             known = {name: str(parts[name]) for name in PARTS if name in parts} if isinstance(parts, dict) else {}

@@ -31,7 +31,7 @@ class FusionRequest:
     language: str = ""
     locale: str = ""
 
-    def of_other_split(self) -> "FusionRequest":
+    def to_other_split(self) -> "FusionRequest":
         """Return the same request for a split that no dataset has."""
         return FusionRequest(self.dataset, _OTHER_SPLIT, self.language, self.locale)
 
@@ -84,20 +84,20 @@ def fetch_fusion_rows(source: str, target: Path, endpoint: str, ask: GetPrompts 
     if not endpoint:
         raise BadInputError(f"{source}: name the server: --sandbox-fusion URL, or SANDBOX_FUSION_ENDPOINT")
     name, request = parse_fusion_source(source)
-    prompts = [_labelled(prompt) for prompt in ask(endpoint, request)]
+    prompts = [_attach_labels(prompt) for prompt in ask(endpoint, request)]
     if request.split:
-        prompts = _of_split(source, endpoint, request, prompts, ask)
+        prompts = _select_split(source, endpoint, request, prompts, ask)
     lines = [line for prompt, labels in prompts if (line := _line(name, request, prompt, labels))]
     if not lines:
         raise BadInputError(f"{source}: {endpoint} has no prompt in its dataset '{request.dataset}'")
     write_text(target, "".join(lines))
 
 
-def _labelled(prompt: Any) -> tuple[Any, dict[str, Any]]:  # noqa: ANN401 - the client's own type
+def _attach_labels(prompt: Any) -> tuple[Any, dict[str, Any]]:  # noqa: ANN401 - the client's own type
     return prompt, prompt.labels if isinstance(prompt.labels, dict) else {}
 
 
-def _of_split(
+def _select_split(
     source: str,
     endpoint: str,
     request: FusionRequest,
@@ -108,7 +108,7 @@ def _of_split(
     if prompts and all("split" in labels for _, labels in prompts):
         return [(prompt, labels) for prompt, labels in prompts if labels["split"] == request.split]
     try:
-        others = {str(prompt.id) for prompt in ask(endpoint, request.of_other_split())}
+        others = {str(prompt.id) for prompt in ask(endpoint, request.to_other_split())}
     except BadInputError:  # the server knows its splits, and this is none of them
         return list(prompts)
     if others & {str(prompt.id) for prompt, _ in prompts}:

@@ -11,7 +11,7 @@ from typing import Final
 from rensa import RMinHash, RMinHashLSH
 
 from evalrun_data.governance.near_duplicates import PERMUTATIONS, Fingerprint
-from evalrun_data.governance.shingles import jaccard, shingles_of
+from evalrun_data.governance.shingles import jaccard, make_shingles
 
 MIN_INTRA_DATASET_JACCARD: Final = 0.6
 """Higher than between datasets: problems of one author and one contest resemble each other, and nothing leaks."""
@@ -54,7 +54,10 @@ class IntraDatasetIndex:
         if not found.shingles:
             return None
         nearest = max(
-            ((jaccard(found.shingles, shingles_of(self._text_at(other))), -other) for other in self._candidates(found)),
+            (
+                (jaccard(found.shingles, make_shingles(self._text_at(other))), -other)
+                for other in self._candidates(found)
+            ),
             default=(0.0, 0),
         )
         if nearest[0] >= MIN_INTRA_DATASET_JACCARD:

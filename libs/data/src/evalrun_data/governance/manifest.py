@@ -90,7 +90,7 @@ def parse_manifest(content: bytes, source: str) -> Manifest:
     lines: list[ManifestLine] = []
     first: dict[tuple[str, str], int] = {}
     for row in rows_of_bytes(content, source):
-        line = _line_of(row)
+        line = _parse_line(row)
         earlier = first.setdefault((line.dataset, line.problem_id), row.number)
         if earlier != row.number:
             raise row.error(f"problem '{line.problem_id}' is there twice (first in line {earlier}): keep one of them")
@@ -100,7 +100,7 @@ def parse_manifest(content: bytes, source: str) -> Manifest:
     return Manifest(source, manifest_sha256(content), lines)
 
 
-def _line_of(row: Row) -> ManifestLine:
+def _parse_line(row: Row) -> ManifestLine:
     digest = row.name("prompt_sha256")
     if not _SHA256.match(digest):
         raise row.error("field 'prompt_sha256' should be 64 hexadecimal digits in lower case")

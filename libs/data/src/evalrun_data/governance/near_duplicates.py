@@ -20,15 +20,15 @@ from evalrun_data.governance.part_matches import (
     common_from,
     common_shingles,
     count_shingles,
-    without_siblings,
+    drop_siblings,
 )
 from evalrun_data.governance.shingles import (
     containment,
+    hash_ngrams,
     jaccard,
-    ngrams_of,
+    make_shingles,
     shingle_runs,
-    shingles_of,
-    words_of,
+    split_words,
 )
 
 MIN_JACCARD: Final = 0.4
@@ -72,12 +72,12 @@ class Fingerprint:
     signature: RMinHash
 
     @classmethod
-    def of(cls, text: str) -> "Fingerprint":
+    def from_text(cls, text: str) -> "Fingerprint":
         """Take the fingerprint of a text."""
-        words = words_of(text)
+        words = split_words(text)
         squeezed = "".join(words)
         shingles = frozenset(shingle_runs(squeezed))
-        return cls(squeezed, shingles, ngrams_of(words), _signature(shingles))
+        return cls(squeezed, shingles, hash_ngrams(words), _signature(shingles))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class ReferenceIndex:
         self._keys = [reference.key for reference in references]
         names = {name: number for number, name in enumerate(dict.fromkeys(each.dataset for each in references))}
         self._datasets = [names[reference.dataset] for reference in references]
-        whole = [shingles_of(reference.text) for reference in references]
+        whole = [make_shingles(reference.text) for reference in references]
         common, counts = set(templates), []
         for number in range(len(names)):
             texts = [each for each, dataset in zip(whole, self._datasets, strict=True) if dataset == number]
@@ -133,13 +133,13 @@ class ReferenceIndex:
         for position, reference in enumerate(references):
             if self._shingles[position]:
                 self._lsh.insert(position, self._signatures[position])
-            for ngram in ngrams_of(words_of(reference.text)):
+            for ngram in hash_ngrams(split_words(reference.text)):
                 by_ngram[ngram].append(position)
         sizes = Counter(self._datasets)
-        self._by_ngram = {ngram: held for ngram, held in by_ngram.items() if not self._in_template(held, sizes)}
+        self._by_ngram = {ngram: held for ngram, held in by_ngram.items() if not self._is_template(held, sizes)}
         self._ngrams = frozenset(self._by_ngram)
 
-    def _in_template(self, references: Sequence[int], sizes: Mapping[int, int]) -> bool:
+    def _is_template(self, references: Sequence[int], sizes: Mapping[int, int]) -> bool:
         """Return whether many problems of a dataset share the text of these references."""
         if len(references) < MIN_COMMON:
             return False
@@ -148,9 +148,9 @@ class ReferenceIndex:
 
     def matches(self, row: ComparedText, first: int = 0) -> Matches:
         """Return the overlap of the row with the references, skipping those before `first`."""
-        return self.matches_of(row.key, Fingerprint.of(row.text), first)
+        return self.match_fingerprint(row.key, Fingerprint.from_text(row.text), first)
 
-    def matches_of(self, key: str, row: Fingerprint, first: int = 0) -> Matches:
+    def match_fingerprint(self, key: str, row: Fingerprint, first: int = 0) -> Matches:
         """Return the same for a row whose fingerprint was taken."""
         if not row.shingles:
             return Matches((), ())
@@ -179,7 +179,7 @@ class ReferenceIndex:
             parts.get(position) or PartMatch(position, "statement", pair.containment, 0.0, 0, length)
             for position, pair in near.items()
         ]
-        return [near[each.reference] for each in without_siblings(everywhere, self._datasets)]
+        return [near[each.reference] for each in drop_siblings(everywhere, self._datasets)]
 
     def _candidates(self, signature: RMinHash, first: int) -> set[int]:
         return {
@@ -191,7 +191,7 @@ class ReferenceIndex:
 
 def template_shingles(rows: Iterable[str]) -> frozenset[str]:
     """Return the shingles that most of some rows have: of a template, or of a language."""
-    found = [shingles_of(row) for row in rows]
+    found = [make_shingles(row) for row in rows]
     return common_shingles(count_shingles(found), len(found), TEMPLATE_SHARE)
 
 

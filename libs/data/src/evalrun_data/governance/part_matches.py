@@ -117,7 +117,7 @@ class PartIndex:
         weights = [math.log((len(references) + 1) / (count + 0.5)) for count in range(len(references) + 1)]
         for reference, parts in enumerate(references):
             for name, text in parts.items():
-                runs = _telling_stretch(shingle_runs(squeeze(text)), common)
+                runs = _cut_telling_stretch(shingle_runs(squeeze(text)), common)
                 telling = list(dict.fromkeys(each for each in runs if each not in common))
                 step = math.ceil(len(telling) / MAX_SHINGLES)
                 held = {each: weights[counts[reference].get(each, 0)] for each in telling[:: max(1, step)]}
@@ -172,7 +172,7 @@ class PartIndex:
         return list(best.values())
 
 
-def without_siblings(found: Sequence[PartMatch], same_dataset: Sequence[int]) -> list[PartMatch]:
+def drop_siblings(found: Sequence[PartMatch], same_dataset: Sequence[int]) -> list[PartMatch]:
     """Return the matches without references that resemble a better match at the same place of the row.
 
     Args:
@@ -188,7 +188,7 @@ def without_siblings(found: Sequence[PartMatch], same_dataset: Sequence[int]) ->
     ]
 
 
-def _telling_stretch(runs: list[str], common: AbstractSet[str]) -> list[str]:
+def _cut_telling_stretch(runs: list[str], common: AbstractSet[str]) -> list[str]:
     """Return the shingles from the first to the last uncommon shingle, with some before them."""
     telling = [place for place, each in enumerate(runs) if each not in common]
     return runs[max(0, telling[0] - LEAD) : telling[-1] + 1] if telling else []

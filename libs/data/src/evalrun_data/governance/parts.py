@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from evalrun_data.governance.compared_texts import ProblemText
 from evalrun_data.governance.manifest import ManifestLine
-from evalrun_data.governance.record_tables import Columns, schema_of, table_of
+from evalrun_data.governance.record_tables import Columns, choose_schema, make_table
 from evalrun_runtime.atomic_files import atomic_file, write_text
 
 PART_BYTES: Final = 64 << 20
@@ -57,7 +57,7 @@ class PartDirectory:
         """Number of source problems in the committed parts, including duplicates."""
         return int(self._committed[-1]["consumed"]) if self._committed else 0
 
-    def seen(self) -> Iterator[tuple[str, str]]:
+    def read_committed(self) -> Iterator[tuple[str, str]]:
         """Yield problem id and prompt hash of every committed problem, duplicates included."""
         for number in range(len(self._committed)):
             for suffix in ("manifest", "duplicates"):
@@ -71,7 +71,7 @@ class PartDirectory:
         number = len(self._committed)
         with atomic_file(self._file(number, "parquet")) as stream:
             group = max(1, len(part.rows) * ROW_GROUP_BYTES // max(part.bytes, 1))
-            pq.write_table(table_of(part.rows, self._role), stream, compression=COMPRESSION, row_group_size=group)
+            pq.write_table(make_table(part.rows, self._role), stream, compression=COMPRESSION, row_group_size=group)
         write_text(self._file(number, "manifest"), "".join(line.json_line for line in part.manifest))
         write_text(self._file(number, "texts"), "".join(text.json_line for text in part.texts))
         write_text(self._file(number, "duplicates"), "".join(part.duplicates))
@@ -85,7 +85,7 @@ class PartDirectory:
             target.parent.mkdir(parents=True, exist_ok=True)
         with (
             atomic_file(records) as stream,
-            pq.ParquetWriter(stream, schema_of(self._role), compression=COMPRESSION) as writer,
+            pq.ParquetWriter(stream, choose_schema(self._role), compression=COMPRESSION) as writer,
         ):
             for number in range(len(self._committed)):
                 with pq.ParquetFile(self._file(number, "parquet")) as part:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final, Literal
 
 from evalrun_data.governance.allow_file import AllowedOverlap, read_allow_file
-from evalrun_data.governance.yaml_rows import entries_of, read_yaml
+from evalrun_data.governance.yaml_rows import parse_entries, read_yaml
 from evalrun_data.published import PUBLISHED
 from evalrun_data.records import ROLES, Role
-from evalrun_data.rows import Row, kind_of
+from evalrun_data.rows import Row, describe_kind
 from evalrun_data.sources import local_path
 from evalrun_runtime.exits import BadInputError
 
@@ -63,10 +63,12 @@ def read_plan(file: Path) -> Plan:
     """
     content = read_yaml(file)
     if not isinstance(content, dict):
-        raise BadInputError(f"{file}: expected a mapping with `datasets`, not {kind_of(content)}")
+        raise BadInputError(f"{file}: expected a mapping with `datasets`, not {describe_kind(content)}")
     top = Row({str(key): value for key, value in content.items()}, str(file), 1, unit="entry")
-    top.only("datasets", "allow")
-    datasets = [_dataset(row, file.parent) for row in entries_of(top.values.get("datasets"), file, "a list `datasets`")]
+    top.refuse_other_fields("datasets", "allow")
+    datasets = [
+        _dataset(row, file.parent) for row in parse_entries(top.values.get("datasets"), file, "a list `datasets`")
+    ]
     names = [dataset.name for dataset in datasets]
     for number, name in enumerate(names, 1):
         if names.index(name) != number - 1:
@@ -76,7 +78,7 @@ def read_plan(file: Path) -> Plan:
 
 
 def _dataset(row: Row, base_dir: Path) -> DatasetPlan:
-    row.only("name", "source", "sources", "role", "split", "version", "licence", "source_url")
+    row.refuse_other_fields("name", "source", "sources", "role", "split", "version", "licence", "source_url")
     name = row.name("name")
     if not _NAME.match(name):
         raise row.error(f"field 'name' is '{name}': write lower case letters, digits, - and _ (at most 63)")

@@ -14,18 +14,18 @@ from typing import Final
 
 from evalrun_data.governance.audit import audit_directory
 from evalrun_data.governance.audit_result import AuditResult
-from evalrun_data.governance.compared_texts import problem_text, solution_of
+from evalrun_data.governance.compared_texts import find_solution, problem_text
 from evalrun_data.governance.hub_commit import HUB_SCHEME, hub_commit
 from evalrun_data.governance.manifest import manifest_line
 from evalrun_data.governance.parts import DataPart, PartDirectory
 from evalrun_data.governance.plan import SANDBOX_FUSION_SCHEME, DatasetPlan, Plan
 from evalrun_data.governance.prepared import DATASETS, MANIFESTS, PREPARED, PreparedDataset, PreparedSource
 from evalrun_data.governance.raw_copies import CopiedFile, copy_source
-from evalrun_data.governance.record_tables import columns_of
+from evalrun_data.governance.record_tables import make_columns
 from evalrun_data.readers import iter_source_rows
 from evalrun_data.records import AssertTests, CheckTest, Problem, StdioTests
 from evalrun_data.rows import Row
-from evalrun_data.shards import files_of
+from evalrun_data.shards import list_files
 from evalrun_data.sources import Source
 from evalrun_runtime.atomic_files import sync_directory, write_text
 from evalrun_runtime.exits import BadInputError
@@ -81,7 +81,7 @@ class Preparation:
         Raises:
             BadInputError: a source or the directory cannot be used; nothing is left of this preparation then.
         """
-        if self._finished():
+        if self._is_prepared():
             return audit_directory(self._output, self._plan.allowed)
         made = not self._output.exists()
         self._open_staging()
@@ -103,7 +103,7 @@ class Preparation:
         """Exists once everything is written and only has to be moved."""
         return self._staging / "publishing"
 
-    def _finished(self) -> bool:
+    def _is_prepared(self) -> bool:
         """Return whether this plan was already prepared here. Raises BadInputError if another plan was."""
         done = self._output / MANIFESTS / PREPARED
         if self._output.is_symlink() or (self._output.exists() and not self._output.is_dir()):
@@ -178,7 +178,7 @@ class Preparation:
             for file in (
                 [source]
                 if source.startswith(SANDBOX_FUSION_SCHEME)
-                else [each.name for each in files_of(Source(source, self._plan.base_dir))]
+                else [each.name for each in list_files(Source(source, self._plan.base_dir))]
             )
         ]
         for number, source in enumerate(sources):
@@ -194,27 +194,27 @@ class Preparation:
         return copies
 
     def _raw_copy(self, dataset: DatasetPlan, source: str, target: Path) -> CopiedFile:
-        def copied(size: int) -> None:
+        def report_copied(size: int) -> None:
             self._report(PrepareProgress(dataset.name, "copying", size))
 
         if not source.startswith(SANDBOX_FUSION_SCHEME):
-            return copy_source(source, self._plan.base_dir, target, copied)
+            return copy_source(source, self._plan.base_dir, target, report_copied)
         fetched = target.with_name(f".{target.name}.fetched")
         fetched.parent.mkdir(parents=True, exist_ok=True)
         try:
             self._fetch_rows(source, fetched)
-            return replace(copy_source(str(fetched), Path(), target, copied), source=source)
+            return replace(copy_source(str(fetched), Path(), target, report_copied), source=source)
         finally:
             fetched.unlink(missing_ok=True)
 
     def _read(self, dataset: DatasetPlan, raw: Path, copies: list[CopiedFile], parts: PartDirectory) -> None:
         ids: set[str] = set()
         first_id: dict[str, str] = {}
-        for problem_id, digest in parts.seen():
+        for problem_id, digest in parts.read_committed():
             ids.add(problem_id)
             first_id.setdefault(digest, problem_id)
         part, consumed, skip = DataPart(), 0, parts.consumed
-        for problem, row in _rows_of(dataset, raw, copies):
+        for problem, row in _read_rows(dataset, raw, copies):
             consumed += 1
             if consumed <= skip:
                 continue
@@ -258,7 +258,7 @@ class Preparation:
         shutil.rmtree(self._staging)
 
 
-def _rows_of(dataset: DatasetPlan, raw: Path, copies: list[CopiedFile]) -> Iterator[tuple[Problem, Row]]:
+def _read_rows(dataset: DatasetPlan, raw: Path, copies: list[CopiedFile]) -> Iterator[tuple[Problem, Row]]:
     """Yield the problems of every raw copy; complaints name the source as the user did."""
     for copy in copies:
         path, found = raw / copy.name, False
@@ -297,9 +297,9 @@ def _add(
     if first != problem.problem_id:
         part.duplicates.append(json.dumps({**asdict(line), "duplicate_of": first}, ensure_ascii=False) + "\n")
         return
-    part.rows.append(columns_of(problem, index, solution_of(row)))
+    part.rows.append(make_columns(problem, index, find_solution(row)))
     part.manifest.append(line)
-    part.texts.append(problem_text(problem, solution_of(row)))
+    part.texts.append(problem_text(problem, find_solution(row)))
     part.bytes += len(problem.prompt) + _test_characters(problem)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from evalrun_data.formats.plain_text import is_untested
-from evalrun_data.formats.record import record_of
+from evalrun_data.formats.record import make_problem_record
 from evalrun_data.prompts import render
 from evalrun_data.records import AssertTests, CheckTest, Problem, StdioTests
 from evalrun_runtime.exits import BadInputError
@@ -58,23 +58,23 @@ _VERL_SOURCES: Final = ("codecontests", "apps", "codeforces", "taco")
 """Data sources that verl's `default_compute_score` sends to its code rewards; any other name raises there."""
 
 
-def schema_of(role: str) -> pa.Schema:
+def choose_schema(role: str) -> pa.Schema:
     """Return the layout of a dataset by its role: training splits are written for verl's trainer."""
     return VERL_SCHEMA if role == "train" else RECORD_SCHEMA
 
 
-def columns_of(problem: Problem, index: int, solution: str) -> Columns:
+def make_columns(problem: Problem, index: int, solution: str) -> Columns:
     """Return a problem's row in the layout of its role. Raises BadInputError if that layout cannot hold it."""
     return verl_row(problem, index, solution) if problem.role == "train" else _record_row(problem, solution)
 
 
-def table_of(rows: Sequence[Columns], role: str) -> pa.Table:
+def make_table(rows: Sequence[Columns], role: str) -> pa.Table:
     """Return rows as a table."""
-    return pa.Table.from_pylist(list(rows), schema=schema_of(role))
+    return pa.Table.from_pylist(list(rows), schema=choose_schema(role))
 
 
 def _record_row(problem: Problem, solution: str) -> Columns:
-    record = record_of(problem)
+    record = make_problem_record(problem)
     for name in ("ground_truth", "limits", "comparator"):
         if record.get(name) is not None:
             record[name] = json.dumps(record[name], ensure_ascii=False)
@@ -121,7 +121,7 @@ def _verl_tests(problem: Problem) -> dict[str, object]:
             return {"assert_case": tests, "entry_point": entry_point, **({"prelude": prelude} if prelude else {})}
         case CheckTest(prompt, check, entry_point):
             # verl has no such form. After the program nothing of the prompt may define the function again.
-            helpers = _helpers_of(prompt, entry_point)
+            helpers = _find_helpers(prompt, entry_point)
             text = "\n".join(filter(None, (helpers, check.rstrip("\n"), f"check({entry_point})")))
             return {"assert_case": [text], "entry_point": entry_point, **({"prelude": helpers} if helpers else {})}
         case _:
@@ -131,7 +131,7 @@ def _verl_tests(problem: Problem) -> dict[str, object]:
             )
 
 
-def _helpers_of(prompt: str, entry_point: str) -> str:
+def _find_helpers(prompt: str, entry_point: str) -> str:
     """Return the definitions and imports of a prompt besides the requested function; empty if it is not Python."""
     try:
         body = ast.parse(prompt).body

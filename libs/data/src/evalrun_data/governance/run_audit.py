@@ -82,13 +82,13 @@ def audit_dataset(
             )
         return None
     try:
-        files = {"manifest.jsonl": source.named(place).content(MAX_MANIFEST_BYTES)}
+        files = {"manifest.jsonl": source.make_sibling(place).content(MAX_MANIFEST_BYTES)}
         known = parse_manifest(files["manifest.jsonl"], place)
         faults = mismatches(known, problems, name, tests=all_tests)
-        if (content := _content(source.named(_beside(place, AUDIT)))) is not None:
+        if (content := _content(source.make_sibling(_make_path_beside(place, AUDIT)))) is not None:
             files[AUDIT] = content
-        audit, missing = _audited(place, files.get(AUDIT), name, known.sha256, faults)
-        if (content := _content(source.named(_beside(place, REPORT)))) is not None:
+        audit, missing = _read_audit(place, files.get(AUDIT), name, known.sha256, faults)
+        if (content := _content(source.make_sibling(_make_path_beside(place, REPORT)))) is not None:
             files[REPORT] = content
     except BadInputError as error:
         raise AuditFailedError(f"{EndCause.AUDIT_FAILED}: dataset '{name}': {error}") from error
@@ -109,17 +109,17 @@ def audit_dataset(
     raise AuditFailedError(f"{EndCause.AUDIT_FAILED}: dataset '{name}': {shown}: {advice}")
 
 
-def role_of(name: str, given: str | None, audit: DatasetAudit | None, problems: Sequence[Problem]) -> str:
+def choose_role(name: str, given: str | None, audit: DatasetAudit | None, problems: Sequence[Problem]) -> str:
     """Return the role of a dataset: from the spec, else its audit, its records, or its well-known name."""
     recorded = problems[0].role if problems else ""
     return given or (audit.role if audit else "") or recorded or known_role(name)
 
 
-def _audited(
+def _read_audit(
     place: str, content: bytes | None, name: str, manifest_sha256: str, faults: list[str]
 ) -> tuple[tuple[str, str, str], str]:
     """Return state, role and hash of the audit beside a manifest, and why there is none. Adds to the faults."""
-    file = _beside(place, AUDIT)
+    file = _make_path_beside(place, AUDIT)
     if content is None:
         return ("missing", "", ""), f"no audit lies beside its manifest ({file}): run `evalrun data audit`"
     audit = parse_audit(content, file)
@@ -130,7 +130,7 @@ def _audited(
         faults.append(f"its manifest is not the one that {file} audited")
     if dataset.state != "passed":
         ended = "failed" if dataset.state == "failed" else f"is {dataset.state}"
-        faults.append(f"its audit {ended}: see {_beside(place, REPORT)}")
+        faults.append(f"its audit {ended}: see {_make_path_beside(place, REPORT)}")
     return (dataset.state, dataset.role, audit.sha256), ""
 
 
@@ -149,6 +149,6 @@ def _manifest_beside(source: Source, name: str) -> str | None:
     return next((str(file) for file in files if file.is_file()), None)
 
 
-def _beside(place: str, name: str) -> str:
+def _make_path_beside(place: str, name: str) -> str:
     directory, slash, _ = place.rpartition("/")
     return f"{directory}{slash}{name}"

@@ -17,14 +17,14 @@ NGRAM_WORDS: Final = 13
 _WORDS: Final = re.compile(r"\w+")
 
 
-def words_of(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Return the words of a text in lower case, in compatibility form (NFKC)."""
     return _WORDS.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
 def squeeze(text: str) -> str:
     """Return the word characters of a text."""
-    return "".join(words_of(text))
+    return "".join(split_words(text))
 
 
 def shingle_runs(squeezed: str) -> list[str]:
@@ -35,13 +35,13 @@ def shingle_runs(squeezed: str) -> list[str]:
     return [squeezed[start : start + SHINGLE_CHARACTERS] for start in range(last)]
 
 
-def shingles_of(text: str) -> frozenset[str]:
+def make_shingles(text: str) -> frozenset[str]:
     """Return the set of five consecutive word characters. A shorter text is a single shingle, an empty text has
     none."""
     return frozenset(shingle_runs(squeeze(text)))
 
 
-def ngrams_of(words: Sequence[str]) -> frozenset[int]:
+def hash_ngrams(words: Sequence[str]) -> frozenset[int]:
     """Return the hashes of every thirteen consecutive words. Hashes are valid within a process."""
     return frozenset(map(hash, zip(*(words[start:] for start in range(NGRAM_WORDS)), strict=False)))
 

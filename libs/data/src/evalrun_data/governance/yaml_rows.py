@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from evalrun_api.manifest_yaml import describe_mistake
-from evalrun_data.rows import Row, kind_of
+from evalrun_data.rows import Row, describe_kind
 from evalrun_data.sources import read_bytes
 from evalrun_runtime.exits import BadInputError
 
@@ -28,13 +28,13 @@ def read_yaml(file: Path) -> object:
         raise BadInputError(f"{file}: {error}".replace("\n", " ")) from error
 
 
-def entries_of(value: object, file: Path, what: str) -> list[Row]:
+def parse_entries(value: object, file: Path, what: str) -> list[Row]:
     """Return the items of a list of mappings as rows. Raises BadInputError if it is anything else."""
     if not isinstance(value, list) or not value:
-        raise BadInputError(f"{file}: expected {what}, not {kind_of(value)}")
+        raise BadInputError(f"{file}: expected {what}, not {describe_kind(value)}")
     rows = []
     for number, item in enumerate(value, 1):
         if not isinstance(item, dict):
-            raise BadInputError(f"{file} entry {number}: expected a mapping, not {kind_of(item)}")
+            raise BadInputError(f"{file} entry {number}: expected a mapping, not {describe_kind(item)}")
         rows.append(Row({str(key): field for key, field in item.items()}, str(file), number, unit="entry"))
     return rows

@@ -104,8 +104,8 @@ def mutants(code: str, maximum: int) -> list[Mutant]:
     """
     tree = ast.parse(code)
     known = {_byte_code(ast.unparse(tree))}
-    classes = [*_new(_without_classes(tree), known)]
-    faults = [*_new(_with_changes(tree), known)]
+    classes = [*_new(_make_class_mutants(tree), known)]
+    faults = [*_new(_make_fault_mutants(tree), known)]
     few = _spread(classes, max(maximum // 2, maximum - len(faults)))
     return [*few, *_spread(faults, maximum - len(few))]
 
@@ -123,7 +123,7 @@ def _spread(found: list[Mutant], maximum: int) -> list[Mutant]:
     return found if len(found) <= maximum else [found[number * len(found) // maximum] for number in range(maximum)]
 
 
-def _without_classes(tree: ast.Module) -> Iterator[Mutant]:
+def _make_class_mutants(tree: ast.Module) -> Iterator[Mutant]:
     """Yield mutants whose functions return nothing for a class of an argument's values."""
     for function in tree.body:
         if not isinstance(function, ast.FunctionDef):
@@ -138,7 +138,7 @@ def _without_classes(tree: ast.Module) -> Iterator[Mutant]:
                 yield Mutant(f"line {function.lineno}: {function.name} returns nothing: {argument.arg} {name}", text)
 
 
-def _with_changes(tree: ast.Module) -> Iterator[Mutant]:
+def _make_fault_mutants(tree: ast.Module) -> Iterator[Mutant]:
     for parent, field, index, other in _changes(tree):
         node = _child(parent, field, index)
         _put(parent, field, index, other)
@@ -159,8 +159,8 @@ def _changes(tree: ast.Module) -> Iterator[tuple[ast.AST, str, int | None, ast.A
             for index, child in children:
                 if isinstance(child, ast.stmt):
                     others: Sequence[ast.AST] = _statements(child)
-                elif isinstance(child, ast.expr) and not _only_text(parent, child):
-                    others = [*_expressions(child), *_in_place(parent, field, child), *_operands(parent, child)]
+                elif isinstance(child, ast.expr) and not _is_only_text(parent, child):
+                    others = [*_expressions(child), *_replace_by_place(parent, field, child), *_operands(parent, child)]
                     if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load):
                         others += [ast.Name(other, ast.Load()) for other in variables.get(child, ())]
                 elif isinstance(child, ast.comprehension):
@@ -180,13 +180,13 @@ def _statements(node: ast.stmt) -> list[ast.AST]:
         case ast.Return(value=ast.expr()):
             others.append(ast.Return())
         case ast.AugAssign(op=operator):
-            others += [_with(node, op=other()) for other in _COMPUTED.get(type(operator), ())]
+            others += [_copy_node(node, op=other()) for other in _COMPUTED.get(type(operator), ())]
         case ast.If(test=test):  # a `while` turned round ends at once or never, which any test tells
-            others.append(_with(node, test=ast.UnaryOp(ast.Not(), test)))
+            others.append(_copy_node(node, test=ast.UnaryOp(ast.Not(), test)))
             if node.orelse:
-                others.append(_with(node, orelse=[]))
+                others.append(_copy_node(node, orelse=[]))
         case ast.For(iter=sequence):
-            others += [_with(node, iter=each) for each in _sequences(sequence)]
+            others += [_copy_node(node, iter=each) for each in _sequences(sequence)]
         case ast.Break():
             others.append(ast.Continue())
         case ast.Continue():
@@ -199,36 +199,36 @@ def _expressions(node: ast.expr) -> list[ast.AST]:
     match node:
         case ast.Compare(ops=ops):
             return [
-                _with(node, ops=[*ops[:number], other(), *ops[number + 1 :]])
+                _copy_node(node, ops=[*ops[:number], other(), *ops[number + 1 :]])
                 for number, operator in enumerate(ops)
                 for other in _COMPARED.get(type(operator), ())
             ]
         case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _COMPUTED:
-            return [*(_with(node, op=other()) for other in _COMPUTED[type(operator)]), left, right]
+            return [*(_copy_node(node, op=other()) for other in _COMPUTED[type(operator)]), left, right]
         case ast.BoolOp(op=operator, values=values):
             other = ast.Or() if isinstance(operator, ast.And) else ast.And()
             left_out = [values[:number] + values[number + 1 :] for number in range(len(values))]
             return [
-                _with(node, op=other),
-                *(_with(node, values=kept) if len(kept) > 1 else kept[0] for kept in left_out),
+                _copy_node(node, op=other),
+                *(_copy_node(node, values=kept) if len(kept) > 1 else kept[0] for kept in left_out),
             ]
         case ast.UnaryOp(operand=operand):
             return [operand]
         case ast.Constant(value=value):
             return [ast.Constant(other) for other in _other_constants(value)]
         case ast.IfExp(test=test, body=body, orelse=orelse):
-            return [_with(node, test=ast.UnaryOp(ast.Not(), test)), body, orelse]
+            return [_copy_node(node, test=ast.UnaryOp(ast.Not(), test)), body, orelse]
         case ast.Call():
             return _calls(node)
         case ast.Subscript(slice=ast.Slice() as bounds):
             return [
-                _with(node, slice=_with(bounds, **{name: other}))
+                _copy_node(node, slice=_copy_node(bounds, **{name: other}))
                 for name in ("lower", "upper")
                 if (bound := getattr(bounds, name)) is not None
                 for other in (*_off_by_one(bound), None)
             ]
         case ast.Subscript(slice=index) if not isinstance(index, ast.Constant | ast.Tuple):
-            return [_with(node, slice=other) for other in _off_by_one(index)]
+            return [_copy_node(node, slice=other) for other in _off_by_one(index)]
     return []
 
 
@@ -237,27 +237,31 @@ def _calls(node: ast.Call) -> list[ast.AST]:
     others: list[ast.AST] = []
     if isinstance(node.func, ast.Name):
         similar = _FUNCTIONS.get(node.func.id, ())
-        others += [_with(node, func=ast.Name(other, ast.Load())) for other in similar]
+        others += [_copy_node(node, func=ast.Name(other, ast.Load())) for other in similar]
         if node.func.id in _CONSUMERS and len(node.args) == 1:
-            others += [_with(node, args=[each]) for each in _sequences(node.args[0])]
+            others += [_copy_node(node, args=[each]) for each in _sequences(node.args[0])]
         if node.func.id == "sorted" and not node.keywords:
-            others.append(_with(node, keywords=[ast.keyword("reverse", ast.Constant(value=True))]))
+            others.append(_copy_node(node, keywords=[ast.keyword("reverse", ast.Constant(value=True))]))
         if node.func.id == "range":
             others += [
-                _with(node, args=[*node.args[:number], other, *node.args[number + 1 :]])
+                _copy_node(node, args=[*node.args[:number], other, *node.args[number + 1 :]])
                 for number, bound in enumerate(node.args[:2])
                 for other in _off_by_one(bound)
             ]
     if len(node.args) == 1 and not isinstance(node.args[0], ast.Starred):
         others.append(node.args[0])
     if isinstance(node.func, ast.Attribute):
-        others += [_with(node, func=_with(node.func, attr=other)) for other in _METHODS.get(node.func.attr, ())]
+        others += [
+            _copy_node(node, func=_copy_node(node.func, attr=other)) for other in _METHODS.get(node.func.attr, ())
+        ]
         others.append(node.func.value)
-    others += [_with(node, keywords=[each for each in node.keywords if each is not left]) for left in node.keywords]
+    others += [
+        _copy_node(node, keywords=[each for each in node.keywords if each is not left]) for left in node.keywords
+    ]
     return others
 
 
-def _in_place(parent: ast.AST, field: str, node: ast.expr) -> list[ast.AST]:
+def _replace_by_place(parent: ast.AST, field: str, node: ast.expr) -> list[ast.AST]:
     """Return replacements of an expression that depend on its place."""
     if field == "test" and isinstance(parent, ast.If | ast.IfExp):
         return [ast.Constant(value=True), ast.Constant(value=False)]
@@ -299,8 +303,8 @@ def _operands(parent: ast.AST, node: ast.expr) -> list[ast.AST]:
 
 
 def _comprehensions(node: ast.comprehension) -> list[ast.AST]:
-    without = [_with(node, ifs=[each for each in node.ifs if each is not left]) for left in node.ifs]
-    return [*without, *(_with(node, iter=each) for each in _sequences(node.iter))]
+    without = [_copy_node(node, ifs=[each for each in node.ifs if each is not left]) for left in node.ifs]
+    return [*without, *(_copy_node(node, iter=each) for each in _sequences(node.iter))]
 
 
 def _sequences(sequence: ast.expr) -> list[ast.expr]:
@@ -340,14 +344,14 @@ def _patterns(text: str) -> list[str]:
     ]
 
 
-def _with(node: NodeT, **fields: object) -> NodeT:
+def _copy_node(node: NodeT, **fields: object) -> NodeT:
     changed = copy.copy(node)
     for name, value in fields.items():
         setattr(changed, name, value)
     return changed
 
 
-def _only_text(parent: ast.AST, node: ast.expr) -> bool:
+def _is_only_text(parent: ast.AST, node: ast.expr) -> bool:
     """Return whether an expression is a docstring, or part of a formatted string, where only text is valid."""
     return isinstance(parent, ast.JoinedStr) or (isinstance(parent, ast.Expr) and isinstance(node, ast.Constant))
 
@@ -375,13 +379,13 @@ def _byte_code(text: str) -> CodeType | None:
             warnings.simplefilter(
                 "ignore", SyntaxWarning
             )  # a mutant may take a slice of a number: it fails, as it should
-            return _without_places(compile(text, "<program>", "exec", dont_inherit=True))
+            return _drop_places(compile(text, "<program>", "exec", dont_inherit=True))
     except SyntaxError:
         return None
 
 
-def _without_places(code: CodeType) -> CodeType:
-    constants = tuple(_without_places(each) if isinstance(each, CodeType) else each for each in code.co_consts)
+def _drop_places(code: CodeType) -> CodeType:
+    constants = tuple(_drop_places(each) if isinstance(each, CodeType) else each for each in code.co_consts)
     return code.replace(co_consts=constants, co_firstlineno=1, co_linetable=b"")
 
 

@@ -35,14 +35,14 @@ def check_varied(candidate: Callable[..., Any], program: str, tests: Sequence[st
         tests: code that calls that function and raises if an answer is wrong.
         entry_point: the name.
     """
-    wanted, ordered = answered(program, tests, entry_point)
+    wanted, ordered = answer_varied(program, tests, entry_point)
     assert wanted, "no arguments could be varied"
     outs = [_outcome(candidate, call) for call, _ in wanted]
     other = [call for (call, result), out in zip(wanted, outs, strict=True) if not same(result, out, ordered)]
     assert not other, f"differs from the reference, e.g. for {other[0]!r}"
 
 
-def answered(program: str, tests: Sequence[str], entry_point: str) -> tuple[list[tuple[Call, Any]], bool]:
+def answer_varied(program: str, tests: Sequence[str], entry_point: str) -> tuple[list[tuple[Call, Any]], bool]:
     """Return varied arguments with the reference's results, and whether the order of elements matters.
 
     Left out is what the reference raises for, or takes long for, or returns another type for than in the tests.
@@ -52,7 +52,7 @@ def answered(program: str, tests: Sequence[str], entry_point: str) -> tuple[list
     calls: list[Call] = []
     results: list[Any] = []
 
-    def recorded(*args: Any, **named: Any) -> Any:
+    def record_call(*args: Any, **named: Any) -> Any:
         before = copy.deepcopy(list(args))
         result = function(*args, **named)
         if not named and plain(before) and plain(result):
@@ -60,12 +60,12 @@ def answered(program: str, tests: Sequence[str], entry_point: str) -> tuple[list
             results.append(copy.deepcopy(result))
         return result
 
-    _run(tests, space, entry_point, recorded)
+    _run(tests, space, entry_point, record_call)
     types = {type(result) for result in results}
     found: list[tuple[Call, Any]] = []
     steps = _Steps()
-    counted = _counted(program, steps)[entry_point]
-    for call in varied_calls(calls, MAX_CALLS):
+    counted = _load_counted(program, steps)[entry_point]
+    for call in vary_calls(calls, MAX_CALLS):
         try:
             steps.begin()
             result = counted(*copy.deepcopy(call))
@@ -73,22 +73,22 @@ def answered(program: str, tests: Sequence[str], entry_point: str) -> tuple[list
             continue
         if type(result) in types and plain(result):
             found.append((call, result))
-    return found, not _any_order(program, tests, entry_point, results)
+    return found, not _is_order_free(program, tests, entry_point, results)
 
 
-def _any_order(program: str, tests: Sequence[str], entry_point: str, results: Sequence[Any]) -> bool:
+def _is_order_free(program: str, tests: Sequence[str], entry_point: str, results: Sequence[Any]) -> bool:
     """Return whether the tests accept the reference's lists turned round."""
     if not any(isinstance(result, list | tuple) and result[::-1] != result for result in results):
         return False
     space = _space(program)
     function = space[entry_point]
 
-    def turned(*args: Any, **named: Any) -> Any:
+    def reverse_result(*args: Any, **named: Any) -> Any:
         result = function(*args, **named)
         return result[::-1] if isinstance(result, list | tuple) else result
 
     try:
-        _run(tests, space, entry_point, turned)
+        _run(tests, space, entry_point, reverse_result)
     except Exception:  # a failed assertion, or whatever else tells that they do not
         return False
     return True
@@ -143,7 +143,7 @@ class _Steps:
             yield value
 
 
-def _counted(program: str, steps: _Steps) -> dict[str, Any]:
+def _load_counted(program: str, steps: _Steps) -> dict[str, Any]:
     tree = ast.parse(program)
     ast.fix_missing_locations(_Counted().visit(tree))
     space: dict[str, Any] = {"__name__": "evalrun_reference", _STEP: steps.step, _EACH: steps.each}
@@ -179,7 +179,7 @@ def same(wanted: Any, found: Any, ordered: bool = True) -> bool:
     return bool(wanted == found)
 
 
-def varied_calls(calls: Sequence[Call], maximum: int) -> list[Call]:
+def vary_calls(calls: Sequence[Call], maximum: int) -> list[Call]:
     """Return at most `maximum` other lists of arguments, taken from each call in turn.
 
     In each, one argument of a call is another: changed a little, or taken from another call. Kept is what all calls
@@ -192,7 +192,7 @@ def varied_calls(calls: Sequence[Call], maximum: int) -> list[Call]:
         for width in {len(call) for call in calls}
     }
     some = calls if len(calls) <= maximum else [calls[number * len(calls) // maximum] for number in range(maximum)]
-    for several in zip_longest(*(_of_call(call, seen[len(call)]) for call in some)):
+    for several in zip_longest(*(_vary_call(call, seen[len(call)]) for call in some)):
         for call in several:
             if call is not None and len(found) < maximum and repr(call) not in known:
                 known.add(repr(call))
@@ -224,10 +224,10 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _of_call(call: Call, seen: list[_Seen]) -> Iterator[Call]:
+def _vary_call(call: Call, seen: list[_Seen]) -> Iterator[Call]:
     """Yield variations of a call, one argument at a time."""
     others = [
-        [*_varied(value, seen[place]), *(each for each in seen[place].values if type(each) is type(value))]
+        [*_vary_value(value, seen[place]), *(each for each in seen[place].values if type(each) is type(value))]
         for place, value in enumerate(call)
     ]
     for turn in range(max(map(len, others), default=0)):
@@ -236,7 +236,7 @@ def _of_call(call: Call, seen: list[_Seen]) -> Iterator[Call]:
                 yield [*call[:place], values[turn], *call[place + 1 :]]
 
 
-def _varied(value: Any, seen: _Seen, depth: int = 0) -> list[Any]:
+def _vary_value(value: Any, seen: _Seen, depth: int = 0) -> list[Any]:
     """Return variations of a value, those first that tests forget most."""
     if isinstance(value, bool):
         return [not value]
@@ -250,7 +250,7 @@ def _varied(value: Any, seen: _Seen, depth: int = 0) -> list[Any]:
         return [type(value)(other) for other in _sequences(sorted(value, key=repr), seen, depth)]
     if isinstance(value, dict):
         fewer = [{name: each for name, each in value.items() if name != left} for left in value]
-        return fewer + [{**value, name: other} for name in value for other in _varied(value[name], seen, depth + 1)]
+        return fewer + [{**value, name: other} for name in value for other in _vary_value(value[name], seen, depth + 1)]
     return []
 
 
@@ -288,7 +288,9 @@ def _sequences(value: list[Any], seen: _Seen, depth: int) -> list[list[Any]]:
     found.append([])
     if depth > 1 or not value:
         return found
-    changed = [[(place, other) for other in _varied(each, seen, depth + 1)] for place, each in enumerate(value[:12])]
+    changed = [
+        [(place, other) for other in _vary_value(each, seen, depth + 1)] for place, each in enumerate(value[:12])
+    ]
     for several in zip_longest(*changed):
         found += [[*value[: each[0]], each[1], *value[each[0] + 1 :]] for each in several if each is not None]
     for number, leaf in enumerate(leaf for leaf in seen.leaves if type(leaf) is type(value[0])):

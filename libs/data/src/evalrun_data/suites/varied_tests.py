@@ -18,7 +18,7 @@ def check(candidate):
 """
 
 
-def varied_problem(problem: Problem, program: str) -> Problem | None:
+def vary_problem(problem: Problem, program: str) -> Problem | None:
     """Return the problem with varied tests in the place of its own; None if its tests call no function.
 
     Args:

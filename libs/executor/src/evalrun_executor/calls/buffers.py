@@ -46,7 +46,7 @@ BUFFERS: dict[str, tuple[str, Callable[[Value], Json], Callable[[Value, Json], N
 """Module, state and writer of each, by the type's name. A state is plain JSON."""
 
 
-def buffer_of(kind: Value) -> str:
+def find_buffer_name(kind: Value) -> str:
     """Return the name of a type of `BUFFERS`; empty for any other."""
     name = qualified_name(kind)
     found = BUFFERS.get(name) if type_(name) is str else None
@@ -92,7 +92,7 @@ def write_buffer(thing: Value, state: Json) -> None:
         BUFFERS[type(thing).__name__][2](thing, state)
 
 
-def view_of(value: Value) -> tuple[Value, list[Json]] | None:
+def describe_view(value: Value) -> tuple[Value, list[Json]] | None:
     """Return the array behind a view of numpy, and what makes the view of it; None where it is no view."""
     owner = value.base
     kind = type_(value)
@@ -107,7 +107,7 @@ def view_of(value: Value) -> tuple[Value, list[Json]] | None:
 
 
 def new_view(owner: Value, parts: Json) -> Value:
-    """Return the view of an array that `view_of` described. Raises ValueRefusedError where numpy is missing."""
+    """Return the view of an array from `describe_view`. Raises ValueRefusedError where numpy is missing."""
     if type(owner) is list:
         raise ValueRefusedError("view of an array, without numpy")
     kind, shape, strides, offset = parts

@@ -101,13 +101,13 @@ def _seed_generators() -> None:
     random.seed(0)
 
 
-def _copied(value: Value) -> Value:
+def _copy(value: Value) -> Value:
     import copy
 
     return copy.copy(value)
 
 
-def _deeply_copied(value: Value) -> Value:
+def _copy_deeply(value: Value) -> Value:
     import copy
 
     return copy.deepcopy(value)
@@ -121,7 +121,7 @@ OPERATIONS: dict[str, Callable[..., Value]] = {
     "call": lambda *args, **kwargs: args[0](*args[1:], **kwargs),
     "get": lambda value: value,
     "getattr": getattr, "setattr": setattr, "delattr": delattr, "isinstance": isinstance, "issubclass": issubclass,
-    "run": _run, "seed": _seed, "copy": _copied, "deepcopy": _deeply_copied,
+    "run": _run, "seed": _seed, "copy": _copy, "deepcopy": _copy_deeply,
     "enter": lambda manager: type(manager).__enter__(manager),
     "exit": lambda manager, error=None: type(manager).__exit__(manager, error and type(error), error, None),
     "bool": bool, "len": len, "iter": iter, "next": next, "str": str, "repr": repr, "format": format, "int": int,
@@ -211,7 +211,7 @@ class Calls:
             self._trace(error)
             self.answer("load E " + _dumps({**_exception_parts(error), "args": {"t": []}}))  # nobody looks at them
             return False
-        self._printed()
+        self._take_printed()
         self.answer("load V null")
         return True
 
@@ -231,7 +231,7 @@ class Calls:
             kind, structure, stopped = self._outcome(call)
             if stopped and call[0] == ".next":
                 ended = call
-            printed = self._printed()
+            printed = self._take_printed()
             if printed:
                 self.answer(f"{head} P {_dumps(printed[:PRINT_LIMIT])}")
             self.answer(f"{head} {kind} {self._told(kind, structure, printed)}")
@@ -259,7 +259,7 @@ class Calls:
         kwargs = {name: decoder.decode(item) for name, item in zip(named["d"][::2], named["d"][1::2], strict=True)}
         referred = [item for item in (*args, *kwargs.values()) if id(item) in heap.places]
         if referred and before:
-            self._touched += heap.reached(referred)
+            self._touched += heap.find_reached(referred)
         self._touched += heap.objects["a"][before:]
         del referred
         function = OPERATIONS[callee[1:]] if callee[0] == "." else self._function(callee)
@@ -267,12 +267,12 @@ class Calls:
             result = function(*args, **kwargs)
         finally:
             del args, kwargs
-        structure = self._crossed(result)
+        structure = self._encode_result(result)
         self._results.append(result)
         self._counts[id(result)] = self._counts.get(id(result), 0) + 1
         return structure
 
-    def _crossed(self, result: Value) -> Json:
+    def _encode_result(self, result: Value) -> Json:
         heap = self._heap
         before = _len(heap.objects["p"])
         try:
@@ -327,7 +327,7 @@ class Calls:
             return self._function(payload)
         return self._made(payload)
 
-    def _printed(self) -> str:
+    def _take_printed(self) -> str:
         try:
             self._stdout.flush()
         except ValueError:  # the program closed it
@@ -358,7 +358,7 @@ class Calls:
                 space[bound] = __import__(module, fromlist=["*"])
             exec(compile(source, "<test>", "exec", dont_inherit=True), space)  # noqa: S102 - the test's own function
             values_of_names = [decoder.decode(item) for item in free]
-            self._touched += self._heap.reached(values_of_names)
+            self._touched += self._heap.find_reached(values_of_names)
             make: Value = space["evalrun_make"]
             self._functions[number] = make(*values_of_names)
         return self._functions[number]

@@ -9,13 +9,13 @@ from _collections import (  # type: ignore[import-not-found]  # no stubs; a tent
 )
 from math import isfinite
 
-from evalrun_executor.calls.buffers import buffer_of, new_buffer, new_objects, new_scalar, new_view, write_buffer
+from evalrun_executor.calls.buffers import find_buffer_name, new_buffer, new_objects, new_scalar, new_view, write_buffer
 from evalrun_executor.calls.encoding import MAX_DEPTH, TAGS
-from evalrun_executor.calls.exceptions import restored
-from evalrun_executor.calls.heap import Heap, shape_of
+from evalrun_executor.calls.exceptions import restore_exception
+from evalrun_executor.calls.heap import Heap, list_parts
 from evalrun_executor.calls.json_text import ValueRefusedError
-from evalrun_executor.calls.originals import CHANGING, Json, Value, base_of, slots_of, state_of
-from evalrun_executor.calls.standard_values import NAMED, imported, named_fields, stateful_class
+from evalrun_executor.calls.originals import CHANGING, Json, Value, find_base, list_slots, read_state
+from evalrun_executor.calls.standard_values import NAMED, import_name, list_fields, stateful_class
 
 TYPE_CHECKING = False  # as typing's, without its import
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Decoder:
         try:
             for reference, contents in changed:
                 thing = self.decode(reference)
-                if shape_of(thing) is None:
+                if list_parts(thing) is None:
                     raise ValueRefusedError("malformed change")
                 self._write(thing, contents, 1, hashed=False)
                 found.append(thing)
@@ -154,7 +154,7 @@ class Decoder:
         return thing
 
     def _write_other(self, thing: Value, contents: Json, depth: int, hashed: bool) -> None:
-        base = base_of(type(thing))
+        base = find_base(type(thing))
         if base is list:
             list.__setitem__(thing, slice(None), self._items(contents, depth, hashed))
         elif base is dict:
@@ -173,10 +173,10 @@ class Decoder:
             deque.extend(thing, items)
         elif base is bytearray:
             bytearray.__setitem__(thing, slice(None), bytes.fromhex(contents))
-        elif base is None and buffer_of(type(thing)):
+        elif base is None and find_buffer_name(type(thing)):
             write_buffer(thing, contents)
         elif base is None:
-            state = state_of(thing)
+            state = read_state(thing)
             if state is None:
                 raise ValueRefusedError("malformed value")
             pairs = self._pairs(contents, depth, hashed)
@@ -222,10 +222,10 @@ class Decoder:
         return self._fill(OrderedDict(), payload, depth, hashed)
 
     def _read_K(self, payload: Json, depth: int, hashed: bool) -> Value:  # noqa: N802 - the tag
-        return self._fill(imported("collections", "Counter")(), payload, depth, hashed)
+        return self._fill(import_name("collections", "Counter")(), payload, depth, hashed)
 
     def _read_N(self, payload: Json, depth: int, hashed: bool) -> Value:  # noqa: N802 - the tag
-        return self._fill(imported("types", "SimpleNamespace")(), payload, depth, hashed)
+        return self._fill(import_name("types", "SimpleNamespace")(), payload, depth, hashed)
 
     def _read_y(self, payload: Json, depth: int, hashed: bool) -> Value:
         return self._fill(bytearray(), payload, depth, hashed)
@@ -261,7 +261,7 @@ class Decoder:
 
     def _read_n(self, payload: Json, _depth: int, _hashed: bool) -> Value:
         module, _, name = payload.rpartition(".")
-        return NAMED[payload] if payload in NAMED or not module else imported(module, name)
+        return NAMED[payload] if payload in NAMED or not module else import_name(module, name)
 
     def _read_v(self, payload: Json, depth: int, hashed: bool) -> Value:
         kind, parts = payload
@@ -275,7 +275,7 @@ class Decoder:
             return new_objects(*given)
         if kind == "re.Pattern":
             return __import__("re").compile(*given)
-        return imported(module, name)(*given)
+        return import_name(module, name)(*given)
 
     def _read_w(self, payload: Json, depth: int, hashed: bool) -> Value:
         kind, behind = payload
@@ -290,13 +290,13 @@ class Decoder:
     def _read_T(self, payload: Json, depth: int, hashed: bool) -> Value:  # noqa: N802 - the tag
         name, fields, items = payload
         number = self._keep()
-        made = tuple.__new__(self._named_class(name, tuple(fields)), self._items(items, depth, hashed))
+        made = tuple.__new__(self._make_named_class(name, tuple(fields)), self._items(items, depth, hashed))
         self._place(number, made)
         return made
 
-    def _named_class(self, name: str, fields: tuple[str, ...]) -> Value:
+    def _make_named_class(self, name: str, fields: tuple[str, ...]) -> Value:
         known = self.heap.known.get(name) if self.heap is not None else None
-        if known is not None and named_fields(known) == list(fields):
+        if known is not None and list_fields(known) == list(fields):
             return known
         found = _NAMED_TUPLES.get((name, fields))
         if found is None:
@@ -312,14 +312,14 @@ class Decoder:
             raise ValueRefusedError("malformed value")
         kind: Value = self.heap.known.get(name) or stateful_class(name)
         number = self._keep()
-        base = base_of(kind)
+        base = find_base(kind)
         made = object.__new__(kind) if base is None else base.__new__(kind)
         self._place(number, made)
         pairs = self._pairs(state, depth, hashed)
         if pairs:
             object.__getattribute__(made, "__dict__").update(pairs)
         for slot, item in slots:
-            if type(slot) is not str or slot not in slots_of(kind):
+            if type(slot) is not str or slot not in list_slots(kind):
                 raise ValueRefusedError("malformed value")
             object.__setattr__(made, slot, self.decode(item, depth + 1, hashed=hashed))
         if content is not None:
@@ -397,4 +397,4 @@ def exception_from(parts: Json, decoder: Decoder | None = None) -> BaseException
         ValueRefusedError: not such a description.
     """
     decoder = decoder or Decoder()
-    return restored(parts, decoder.decode, {} if decoder.heap is None else decoder.heap.classes)
+    return restore_exception(parts, decoder.decode, {} if decoder.heap is None else decoder.heap.classes)

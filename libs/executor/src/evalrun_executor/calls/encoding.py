@@ -9,8 +9,8 @@ from _collections import (  # type: ignore[import-not-found]  # no stubs; a tent
 )
 from math import isfinite
 
-from evalrun_executor.calls.buffers import buffer_of, buffer_state, numpy_scalar, view_of
-from evalrun_executor.calls.exceptions import described
+from evalrun_executor.calls.buffers import buffer_state, describe_view, find_buffer_name, numpy_scalar
+from evalrun_executor.calls.exceptions import describe_exception
 from evalrun_executor.calls.heap import Heap
 from evalrun_executor.calls.json_text import MAX_BYTES, TypeRefusedError, ValueRefusedError, dumps, to_text
 from evalrun_executor.calls.opaque import description
@@ -20,23 +20,23 @@ from evalrun_executor.calls.originals import (
     Json,
     Value,
     all_,
-    base_of,
+    find_base,
     has_own,
     hashes_by_identity,
     id_,
     issubclass_,
     len_,
     list_,
+    list_slots,
     map_,
     max_,
     min_,
     qualified_name,
     range_,
+    read_state,
     repr_,
     set_,
-    slots_of,
     sorted_,
-    state_of,
     type_,
     type_name,
 )
@@ -44,11 +44,11 @@ from evalrun_executor.calls.standard_values import (
     NAME_OF,
     PARTS,
     VIEWS,
-    named_fields,
+    find_viewed,
+    list_fields,
     standard_class,
     standard_name,
     stateful_name,
-    viewed,
 )
 
 TYPE_CHECKING = False  # as typing's, without its import
@@ -120,7 +120,7 @@ class Encoder:
         if value is None or kind is bool:
             return value
         if kind is float:
-            return value if isfinite(value) else self._no_number(value)
+            return value if isfinite(value) else self._encode_non_finite(value)
         if kind is bytes:
             return self._bytes(value)
         if kind is complex:
@@ -148,9 +148,9 @@ class Encoder:
         standard = self._standard(value, kind, depth, hashed)
         if standard is not None:
             return standard
-        base = base_of(kind)
+        base = find_base(kind)
         if base is not None:
-            return self._derived(value, kind, base, depth, hashed)
+            return self._encode_derived(value, kind, base, depth, hashed)
         return self._other(value, kind, depth, hashed)
 
     def _hashes_alike(self, value: Value, kind: Value) -> bool:
@@ -162,7 +162,7 @@ class Encoder:
         if kind is tuple and ATOMS.issuperset(map_(type_, value)):
             return True
         known = self._heap is not None and self._heap.known.get(type_name(value)) is kind
-        named = issubclass_(kind, tuple) and named_fields(kind) is not None
+        named = issubclass_(kind, tuple) and list_fields(kind) is not None
         if known and hashes_by_identity(kind):
             return True
         if not known and not named and kind is not tuple and kind is not frozenset:
@@ -194,7 +194,7 @@ class Encoder:
         plain = float.__pos__(value)
         return plain if isfinite(plain) else {"f": repr_(plain)}
 
-    def _no_number(self, value: Value) -> Json:
+    def _encode_non_finite(self, value: Value) -> Json:
         """Return an infinity, or a NaN, which equals nothing but itself: it is numbered as what can change is."""
         if value == value or not self._numbers or self._heap is None:
             return {"f": repr_(value)}
@@ -256,7 +256,7 @@ class Encoder:
             # OrderedDict keeps an order of its own, which dict's methods do not see.
             owner = OrderedDict if issubclass_(type_(value), OrderedDict) else dict
             return self._pairs(list_(owner.items(value)), depth, hashed)
-        state = state_of(value) or {}
+        state = read_state(value) or {}
         return self._pairs(list_(dict.items(state)), depth, hashed)
 
     def _members(self, items: list[Value], depth: int) -> list[Value]:
@@ -284,12 +284,12 @@ class Encoder:
         return items
 
     def _tuple(self, value: Value, depth: int, hashed: bool) -> Json:
-        return {"t": self._fixed(value, tuple, depth, hashed)}
+        return {"t": self._encode_fixed(value, tuple, depth, hashed)}
 
     def _frozenset(self, value: Value, depth: int, hashed: bool) -> Json:
-        return {"z": self._fixed(value, frozenset, depth, hashed)}
+        return {"z": self._encode_fixed(value, frozenset, depth, hashed)}
 
-    def _fixed(self, value: Value, base: Value, depth: int, hashed: bool) -> Json:
+    def _encode_fixed(self, value: Value, base: Value, depth: int, hashed: bool) -> Json:
         """Return what a container holds that is made when all of that is there."""
         self._add(value)
         self._open[id_(value)] = None
@@ -318,7 +318,7 @@ class Encoder:
         scalar = numpy_scalar(value, kind)
         if scalar is not None:
             return {"v": ["numpy.generic", [self.encode(part, depth + 1, hashed=hashed) for part in scalar]]}
-        if buffer_of(kind) and not hashed:
+        if find_buffer_name(kind) and not hashed:
             return self._buffer(value, name, depth)
         way = PARTS.get(name)
         if way is None:
@@ -340,11 +340,11 @@ class Encoder:
             self._settle(value)
             return structure
         if name in VIEWS:
-            return {"w": [name, self.encode(viewed(value), depth + 1)]} if not hashed else None
+            return {"w": [name, self.encode(find_viewed(value), depth + 1)]} if not hashed else None
         return {"v": [f"{module}.{name}", [self.encode(part, depth + 1, hashed=hashed) for part in parts(value)]]}
 
     def _buffer(self, value: Value, name: str, depth: int) -> Json:
-        view = view_of(value) if name == "ndarray" and self._numbers else None
+        view = describe_view(value) if name == "ndarray" and self._numbers else None
         if view is not None:
             owner = self.encode(view[0], depth + 1)
             self._add(value)
@@ -357,11 +357,11 @@ class Encoder:
         self._settle(value)
         return {"B": [name, state]}
 
-    def _derived(self, value: Value, kind: Value, base: Value, depth: int, hashed: bool) -> Json:
+    def _encode_derived(self, value: Value, kind: Value, base: Value, depth: int, hashed: bool) -> Json:
         """Return what an instance of a subclass of a plain type is."""
-        fields = named_fields(kind) if base is tuple else None
+        fields = list_fields(kind) if base is tuple else None
         if fields is not None:
-            return {"T": [qualified_name(kind), fields, self._fixed(value, tuple, depth, hashed)]}
+            return {"T": [qualified_name(kind), fields, self._encode_fixed(value, tuple, depth, hashed)]}
         if self._heap is None or self._heap.mine == "a":
             return self._as_base(value, base, depth, hashed)
         if self._heap.known.get(type_name(value)) is kind:
@@ -404,7 +404,7 @@ class Encoder:
     def _instance(self, value: Value, kind: Value, base: Value, depth: int, hashed: bool) -> Json:
         by_identity = hashes_by_identity(kind)
         if self._heap is not None and not self._numbers and by_identity:  # of an order: it may hold itself
-            shown = [part for pair in dict.items(state_of(value) or {}) for part in pair if type_(part) in ATOMS]
+            shown = [part for pair in dict.items(read_state(value) or {}) for part in pair if type_(part) in ATOMS]
             return {"I": [type_name(value), self._items(shown, depth, hashed)]}
         hashed = hashed and not by_identity
         self._add(value)
@@ -413,7 +413,7 @@ class Encoder:
         state = self.contents(value, None, depth, hashed)
         slots = [
             [name, self.encode(object.__getattribute__(value, name), depth + 1, hashed=hashed)]
-            for name in slots_of(kind)
+            for name in list_slots(kind)
             if has_own(value, name)
         ]
         content = None if base is None else self._as_base(value, base, depth, hashed=False, inner=True)
@@ -504,16 +504,16 @@ def changes(heap: Heap, things: list[Value], mark: Mark | None = None) -> list[J
     """
     encoder = Encoder(heap, mark)
     found = []
-    for thing in heap.changed(things):
+    for thing in heap.find_changed(things):
         heap.settle(thing)  # first: it may hold itself
-        base = base_of(type_(thing))
-        name = buffer_of(type_(thing))
+        base = find_base(type_(thing))
+        name = find_buffer_name(type_(thing))
         contents = buffer_state(thing, name) if name else encoder.contents(thing, base, 1, hashed=False)
         found.append([heap.reference(thing), contents])
     return found + encoder.fillings()
 
 
-def _attempted(value: Value, heap: Heap | None) -> Json:
+def _try_encode(value: Value, heap: Heap | None) -> Json:
     """Return the structure of a value; None where it cannot cross."""
     before = 0 if heap is None else len(heap.objects[heap.mine])
     try:
@@ -528,4 +528,4 @@ def _attempted(value: Value, heap: Heap | None) -> Json:
 
 def exception_parts(error: BaseException, heap: Heap | None = None) -> dict[str, Json]:
     """Describe an exception for the other side; what of it cannot cross is left out."""
-    return described(error, lambda value: _attempted(value, heap))
+    return describe_exception(error, lambda value: _try_encode(value, heap))

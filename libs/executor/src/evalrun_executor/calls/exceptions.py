@@ -15,7 +15,7 @@ from evalrun_executor.calls.originals import (
     module_of,
     own_of,
     qualified_name,
-    state_of,
+    read_state,
     str_,
     type_,
     type_name,
@@ -69,7 +69,7 @@ _ATTRIBUTES = 50
 """Of an exception that cross."""
 
 
-def described(error: BaseException, cross: Cross, depth: int = 0) -> dict[str, Json]:
+def describe_exception(error: BaseException, cross: Cross, depth: int = 0) -> dict[str, Json]:
     """Describe an exception for the other side: class, `args`, `message`, attributes, the missing name, and
     what it came from.
 
@@ -88,7 +88,7 @@ def described(error: BaseException, cross: Cross, depth: int = 0) -> dict[str, J
     if arguments is None:
         arguments = cross(())
     state: list[Json] = []
-    for name, value in list_(dict.items(state_of(error) or {})):
+    for name, value in list_(dict.items(read_state(error) or {})):
         if type_(name) is str and name.isascii() and len(state) < _ATTRIBUTES:
             structure = cross(value)
             if structure is not None or value is None:
@@ -107,14 +107,14 @@ def described(error: BaseException, cross: Cross, depth: int = 0) -> dict[str, J
         parts["text"] = None if text is None else cross(text)
     if state:
         parts["state"] = state
-    parts.update(_missing_name(error, kind))
+    parts.update(_read_missing_name(error, kind))
     parts.update(_native_attributes(error, kind, cross))
     if depth < _CAUSES:
         _add_causes(parts, error, cross, depth)
     return parts
 
 
-def _missing_name(error: BaseException, kind: Value) -> dict[str, Json]:
+def _read_missing_name(error: BaseException, kind: Value) -> dict[str, Json]:
     """Return the name that a NameError or ImportError is about; nothing if Python did not set it (before 3.10)."""
     for base in (NameError, ImportError):
         if issubclass_(kind, base) and "name" in vars(base):
@@ -155,12 +155,12 @@ def _add_causes(parts: dict[str, Json], error: BaseException, cross: Cross, dept
     for name in ("cause", "context"):
         other = vars(BaseException)[f"__{name}__"].__get__(error)
         if other is not None and issubclass_(type_(other), BaseException):
-            parts[name] = described(other, cross, depth + 1)
+            parts[name] = describe_exception(other, cross, depth + 1)
     parts["suppress"] = vars(BaseException)["__suppress_context__"].__get__(error)
 
 
-def restored(parts: Json, decode: Cross, classes: dict[str, Value], depth: int = 0) -> BaseException:
-    """Create the exception that `described` described: of the class itself if that is a standard one.
+def restore_exception(parts: Json, decode: Cross, classes: dict[str, Value], depth: int = 0) -> BaseException:
+    """Create the exception from `describe_exception`: of the class itself if that is a standard one.
 
     Args:
         parts: the description.
@@ -194,13 +194,13 @@ def restored(parts: Json, decode: Cross, classes: dict[str, Value], depth: int =
     if "text" in parts and kind is not base:
         text = parts["text"]
         _TEXTS[id(error)] = error, None if text is None else decode(text)
-        kind.__str__ = _text_of
+        kind.__str__ = _recall_text
     _add_missing_name(error, parts.get("name"))
     _add_native(error, parts.get("native", []), decode)
     _add_state(error, parts.get("state", []), decode)
     for other in ("cause", "context"):
         if parts.get(other) is not None:
-            setattr(error, f"__{other}__", restored(parts[other], decode, classes, depth + 1))
+            setattr(error, f"__{other}__", restore_exception(parts[other], decode, classes, depth + 1))
     error.__suppress_context__ = parts.get("suppress") is True
     return error
 
@@ -209,7 +209,7 @@ _TEXTS: dict[int, tuple[BaseException, Value]] = {}
 """The text of a program's own `__str__`, by the restored exception's id; None where it raised."""
 
 
-def _text_of(error: BaseException) -> str:
+def _recall_text(error: BaseException) -> str:
     """Return what the program's own `__str__` said. Raises RuntimeError where that raised."""
     _, text = _TEXTS.get(id(error), (error, BaseException.__str__(error)))
     if type(text) is not str:

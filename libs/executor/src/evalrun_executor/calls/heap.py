@@ -9,7 +9,7 @@ from _collections import (  # type: ignore[import-not-found]  # no stubs; a tent
 from operator import is_
 from sys import intern
 
-from evalrun_executor.calls.buffers import buffer_of, buffer_state
+from evalrun_executor.calls.buffers import buffer_state, find_buffer_name
 from evalrun_executor.calls.json_text import dumps
 from evalrun_executor.calls.originals import (
     ATOMS,
@@ -17,15 +17,15 @@ from evalrun_executor.calls.originals import (
     Json,
     Value,
     all_,
-    base_of,
+    find_base,
     getrefcount,
     id_,
     issubclass_,
     len_,
     list_,
     map_,
+    read_state,
     set_,
-    state_of,
     type_,
 )
 
@@ -74,7 +74,7 @@ class Heap:
 
     def settle(self, thing: Value) -> None:
         """Note that both sides know the object as it is now."""
-        shape = shape_of(thing)
+        shape = list_parts(thing)
         if shape is not None:
             self.shapes[id_(thing)] = shape
 
@@ -83,18 +83,18 @@ class Heap:
         place = self.places.get(id_(thing))
         return None if place is None else {place[0]: place[1]}
 
-    def changed(self, things: Iterable[Value]) -> list[Value]:
+    def find_changed(self, things: Iterable[Value]) -> list[Value]:
         """Return those of these objects that are not as the other side knows them."""
         found = []
         for thing in things:
             known = self.shapes.get(id_(thing))
             if known is not None:
-                now = shape_of(thing)
+                now = list_parts(thing)
                 if now is not None and (len_(now) != len_(known) or not all_(map_(is_, now, known))):
                     found.append(thing)
         return found
 
-    def reached(self, roots: Iterable[Value]) -> list[Value]:
+    def find_reached(self, roots: Iterable[Value]) -> list[Value]:
         """Return the known containers that these values are or hold."""
         found, seen, waiting = [], set_(), list_(roots)
         while waiting:
@@ -128,15 +128,15 @@ class Heap:
                 kept.append(thing)  # noqa: PERF401 - a comprehension would count differently from Python to Python
         if not kept:
             return kept
-        return [thing for thing in self.reached(kept) if id_(thing) in self.shapes]
+        return [thing for thing in self.find_reached(kept) if id_(thing) in self.shapes]
 
 
-def shape_of(thing: Value) -> list[Value] | None:
+def list_parts(thing: Value) -> list[Value] | None:
     """Return what an object that can change holds, in one list; None for what cannot change."""
     kind = type_(thing)
     if kind is list:
         return list_(thing)
-    base = base_of(kind)
+    base = find_base(kind)
     if base is list:
         return list_(list.__iter__(thing))
     if base is dict:
@@ -149,10 +149,10 @@ def shape_of(thing: Value) -> list[Value] | None:
     if base is bytearray:
         return [bytes(thing)]
     if base is None:
-        name = buffer_of(kind)
+        name = find_buffer_name(kind)
         if name:
             return [intern(dumps(buffer_state(thing, name)))]  # the same text as long as nothing changes
-        state = state_of(thing)
+        state = read_state(thing)
         if state is not None:
             return [part for pair in dict.items(state) for part in pair]
     return None
@@ -163,5 +163,5 @@ def _inside(thing: Value) -> list[Value] | None:
     kind = type_(thing)
     if kind is tuple or (issubclass_(kind, tuple) and kind not in ATOMS):
         return list_(tuple.__iter__(thing))
-    base = base_of(kind)
-    return shape_of(thing) if base in CHANGING or base is None else None
+    base = find_base(kind)
+    return list_parts(thing) if base in CHANGING or base is None else None

@@ -29,7 +29,7 @@ own_of = vars(type)["__dict__"].__get__
 getrefcount = sys.getrefcount
 
 
-def base_of(kind: Value) -> Value:
+def find_base(kind: Value) -> Value:
     """Return the plain type that a type is or derives from; None."""
     for base in BASES:
         if kind is base or issubclass_(kind, base):
@@ -41,7 +41,7 @@ BASES = (list, tuple, dict, set, frozenset, deque, bytearray, complex, bytes, fl
 CHANGING = (list, dict, set, deque, bytearray)
 
 
-def state_of(thing: Value) -> dict[str, Value] | None:
+def read_state(thing: Value) -> dict[str, Value] | None:
     """Return an object's own attributes, by the machinery of `object` alone."""
     try:
         state = object.__getattribute__(thing, "__dict__")
@@ -67,7 +67,7 @@ def hashes_by_identity(kind: Value) -> bool:
     return True
 
 
-def slots_of(kind: Value) -> list[str]:
+def list_slots(kind: Value) -> list[str]:
     """Return the attributes that a class and those above it keep in slots."""
     found: list[str] = []
     for ancestor in mro_of(kind):

@@ -73,7 +73,7 @@ def standard_class(module: str, name: str) -> Value:
     return None if found is None else vars(found).get(name)
 
 
-def named_fields(kind: Value) -> list[str] | None:
+def list_fields(kind: Value) -> list[str] | None:
     """Return the fields of a named tuple's class that leaves tuples' methods as they are."""
     own = own_of(kind)
     fields = own.get("_fields")
@@ -110,14 +110,14 @@ def stateful_class(name: str) -> Value:
     return getattr(__import__(module), own)
 
 
-def viewed(view: Value) -> Value:
+def find_viewed(view: Value) -> Value:
     """Return what is behind a view: the dict, or the bytes of a memory view, a copy where it shows a part of them."""
     import gc
 
     if type_(view) is memoryview:
         behind = view.obj
         whole = type_(behind) in (bytes, bytearray) and view.nbytes == len_(behind) and view.strides == (1,)
-        return behind if whole and view.format == "B" else _copied(view)
+        return behind if whole and view.format == "B" else _copy_view(view)
 
     for thing in gc.get_referents(view):
         if issubclass_(type_(thing), dict):
@@ -125,7 +125,7 @@ def viewed(view: Value) -> Value:
     raise TypeRefusedError(f"value of type {type_name(view)}")
 
 
-def _copied(view: memoryview) -> Value:
+def _copy_view(view: memoryview) -> Value:
     if view.format != "B" or view.ndim != 1 or not view.readonly:
         raise TypeRefusedError("memoryview of a part that can change, or of another format than bytes")
     return view.tobytes()
@@ -149,15 +149,16 @@ def _zone(moment: Value) -> Value:
     return None if offset is None else __import__("datetime").timezone(offset)
 
 
-def _no_parts(_value: Value) -> Value:
+def _list_no_parts(_value: Value) -> Value:
     return ()
 
 
 PARTS: dict[str, tuple[str, Callable[[Value], Value]]] = {
-    "dict_keys": ("builtins", _no_parts), "dict_values": ("builtins", _no_parts), "dict_items": ("builtins", _no_parts),
-    "mappingproxy": ("builtins", _no_parts), "memoryview": ("builtins", _no_parts),
-    "Counter": ("collections", _no_parts),
-    "SimpleNamespace": ("types", _no_parts),
+    "dict_keys": ("builtins", _list_no_parts), "dict_values": ("builtins", _list_no_parts),
+    "dict_items": ("builtins", _list_no_parts),
+    "mappingproxy": ("builtins", _list_no_parts), "memoryview": ("builtins", _list_no_parts),
+    "Counter": ("collections", _list_no_parts),
+    "SimpleNamespace": ("types", _list_no_parts),
     "Fraction": ("fractions", lambda v: (v.numerator, v.denominator)),
     "Decimal": ("decimal", lambda v: (str(v),)),
     "date": ("datetime", lambda v: (v.year, v.month, v.day)),
@@ -176,7 +177,7 @@ PARTS: dict[str, tuple[str, Callable[[Value], Value]]] = {
 """Module and parts of values of the standard library, by their type's name."""
 
 
-def imported(module: str, name: str) -> Value:
+def import_name(module: str, name: str) -> Value:
     """Return what the standard library has under a name that may cross."""
     if name not in STANDARD.get(module, ()):
         raise ValueRefusedError("malformed name")

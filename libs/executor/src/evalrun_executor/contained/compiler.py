@@ -43,7 +43,7 @@ class Stage:
         self._pid = pid
         self._pipes = pipes
         self._started = time.monotonic()
-        self._cpu = _children_cpu()
+        self._cpu = _read_children_cpu()
 
     def finish(self, supervisor: ChildSupervisor) -> Compiled:
         """Wait for the compiler and all that it started. Raises ServiceGoneError."""
@@ -54,7 +54,9 @@ class Stage:
             _reap_all(self._pid)
         seconds = time.monotonic() - self._started
         killed = outcome.stopped == NOT_STOPPED and outcome.status in _KILLED
-        if outcome.stopped == STOPPED_TIME or is_out_of_time(killed, outcome.cpu_seconds, _children_cpu() - self._cpu):
+        if outcome.stopped == STOPPED_TIME or is_out_of_time(
+            killed, outcome.cpu_seconds, _read_children_cpu() - self._cpu
+        ):
             return Compiled(2, seconds, outcome.stderr)
         if killed:
             return Compiled(1, seconds, outcome.stderr, killed=True)
@@ -110,7 +112,7 @@ def is_out_of_time(killed: bool, driver_seconds: float, all_seconds: float) -> b
     return driver_seconds >= CPU_SECONDS or (killed and all_seconds >= CPU_SECONDS)
 
 
-def _children_cpu() -> float:
+def _read_children_cpu() -> float:
     """Return CPU seconds of all children that have been reaped."""
     times = os.times()
     return times.children_user + times.children_system

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from fsspec.implementations.local import LocalFileSystem
 
 from evalrun_data.sources import read_rows
-from evalrun_data.store_problems import named_read_errors
+from evalrun_data.store_problems import name_read_errors
 from evalrun_results.catalogue.entry import RESULT_COLUMNS, RESULT_SCHEMA, RUN_SCHEMA, SCHEMA_VERSION, run_row
 from evalrun_results.catalogue.location import FOLDER
 from evalrun_results.outputs.destination import SUMMARY, resolve_destination
@@ -103,7 +103,7 @@ class Catalogue:
             OSError: the catalogue cannot be written.
         """
         unread: list[str] = []
-        with named_read_errors(self.place):
+        with name_read_errors(self.place):
             found = dict(self._runs_below(unread))
         known = {str(row["place"]): row for row in self.live_rows(_KEYS)}
         results = {None, *self._list("results")}

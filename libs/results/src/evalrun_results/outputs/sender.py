@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import BinaryIO
 
-from evalrun_data.store_problems import named_read_errors
+from evalrun_data.store_problems import name_read_errors
 from evalrun_results.outputs.destination import SUMMARY, resolve_destination
 from evalrun_runtime.exits import BadInputError, ExitCode
 
@@ -25,7 +25,7 @@ def files_of(url: str, names: Sequence[str] = ()) -> Iterator[tuple[str, int, Op
     """
     files, path = resolve_destination(url)
     root = path.rstrip("/")
-    with named_read_errors(url):
+    with name_read_errors(url):
         found = {str(file).removeprefix(root).lstrip("/"): file for file in files.find(root)}
         if SUMMARY not in found:
             raise BadInputError(f"{url}: no finished run there: {SUMMARY} is missing")

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evalrun_data.sources import read_rows
-from evalrun_data.store_problems import named_read_errors
+from evalrun_data.store_problems import name_read_errors
 from evalrun_results.outputs.destination import resolve_destination
 from evalrun_results.outputs.result_table import RESULT_SCHEMA
 from evalrun_results.stored_run import StoredRun
@@ -60,7 +60,7 @@ def batch_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema = RESULT_SCHEM
 
 def _read_parquet(place: str, schema: pa.Schema, problem: str | None) -> Iterator[pa.RecordBatch]:
     files, path = resolve_destination(place)
-    with named_read_errors(place), files.open(path, "rb") as opened:
+    with name_read_errors(place), files.open(path, "rb") as opened:
         try:
             file = pq.ParquetFile(opened)
             present = [name for name in schema.names if name in file.schema_arrow.names]

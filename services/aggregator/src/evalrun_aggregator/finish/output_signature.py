@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from evalrun_aggregator.start.datasets import RunDataset
 from evalrun_aggregator.start.problems import RunProblems
 from evalrun_client.grader import MAX_BYTES
-from evalrun_data.formats.record import record_of
+from evalrun_data.formats.record import make_problem_record
 from evalrun_data.sources import BUILTIN_SCHEME, read_bytes
 
 if TYPE_CHECKING:
@@ -62,7 +62,9 @@ def attested_problems(datasets: Sequence[RunDataset], base_dir: Path) -> "dict[s
 
     return {
         each.spec.name: JudgedProblems(
-            [record_of(problem) for problem in each.problems], each.records_sha256, _grader_text(each, base_dir)
+            [make_problem_record(problem) for problem in each.problems],
+            each.records_sha256,
+            _grader_text(each, base_dir),
         )
         for each in datasets
     }

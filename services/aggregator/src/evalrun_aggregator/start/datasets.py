@@ -9,9 +9,9 @@ from evalrun_api.run_config import Dataset, EvalRunSpec
 from evalrun_client.grader import Grader, grader_of
 from evalrun_client.submit_mode import with_rows, with_tests
 from evalrun_data.digest import digest_problems, digest_records
-from evalrun_data.governance.run_audit import SET_POLICY, DatasetAudit, audit_dataset, role_of
+from evalrun_data.governance.run_audit import SET_POLICY, DatasetAudit, audit_dataset, choose_role
 from evalrun_data.prompts import read_template, render
-from evalrun_data.readers import iter_problems, merged
+from evalrun_data.readers import iter_problems, merge_sources
 from evalrun_data.records import TEST_GROUPS, Message, Problem
 from evalrun_data.sources import Source
 from evalrun_results.comparisons.roles import refusal_for_role
@@ -96,7 +96,7 @@ def _load(dataset: Dataset, field: str, sources: Sequence[Source], audit_remedy:
     grader = grader_of(dataset, base_dir)
     graded = None if grader is None else grader.decides
     each = [(source.name, iter_problems(source, dataset.name, tests=tests, graded=graded)) for source in sources]
-    problems = merged(each) if len(each) > 1 else each[0][1]
+    problems = merge_sources(each) if len(each) > 1 else each[0][1]
     ready = with_rows if dataset.judge_mode == "Submit" else with_tests
     used, excluded = list[Problem](), dict[str, Problem]()
     cut = Cut()
@@ -119,7 +119,7 @@ def _load(dataset: Dataset, field: str, sources: Sequence[Source], audit_remedy:
         next(stream, None)  # the one after the last that is used
     missing = set(dataset.exclude_problems) - set(excluded)
     _check_exclusions(dataset, f"{field}.excludeProblems", missing, used)
-    role = role_of(dataset.name, dataset.role, audit, used)
+    role = choose_role(dataset.name, dataset.role, audit, used)
     template = None if dataset.prompt_template is None else read_template(dataset.prompt_template, base_dir)
     return RunDataset(dataset, used, audit, role, template, grader, [*excluded.values()], is_cut=cut.problems > 0)
 

@@ -16,7 +16,7 @@ from evalrun_cli.local.run_session import RunSession
 from evalrun_cli.local.start_settings import StartSettings
 from evalrun_cli.local.workspace import create
 from evalrun_cli.terminal import open_console
-from evalrun_data.formats.record import record_of
+from evalrun_data.formats.record import make_problem_record
 from evalrun_data.records import Problem
 
 ResultRow = Mapping[str, Any]
@@ -147,7 +147,7 @@ class _Batch:
     def _dataset(self, index: int, name: str, rows: Sequence[ResultRow], folder: Path) -> Mapping[str, Any]:
         ids = dict.fromkeys(row["problem_id"] for row in rows if row["dataset"] == name)
         source = folder / f"problems-{index}.jsonl"
-        source.write_text("".join(json.dumps(record_of(self.problems[name, each])) + "\n" for each in ids))
+        source.write_text("".join(json.dumps(make_problem_record(self.problems[name, each])) + "\n" for each in ids))
         given = self.settings[name]
         dataset = {"name": name, "source": str(source), **{key: given[key] for key in _FROM_RUN if key in given}}
         if (grader := given.get("grader")) is not None:

@@ -13,7 +13,7 @@ from evalrun_attest.run_files import ATTESTATION
 from evalrun_cli.attestation.scratch import scratch_folder
 from evalrun_cli.attestation.trust_files import TrustFiles
 from evalrun_cli.comparisons.gate_policy import read_policy
-from evalrun_data.store_problems import named_read_errors
+from evalrun_data.store_problems import name_read_errors
 from evalrun_results.comparisons.run_gate import baseline_place
 from evalrun_runtime.distribution import describe_install
 from evalrun_runtime.exits import BadInputError
@@ -49,7 +49,7 @@ def signer_of(place: str, trust: "Trust | None" = None) -> str:
     from evalrun_attest.statement import StatementError, parse_statement
     from evalrun_attest.trust import Trust, why_not_vouched
 
-    with named_read_errors(place):
+    with name_read_errors(place):
         files, path = fsspec.core.url_to_fs(place)
         if not files.exists(f"{path.rstrip('/')}/{ATTESTATION}"):
             return ""
@@ -142,13 +142,13 @@ def why_not_attested(place: str, trust: "Trust") -> str:
 @contextmanager
 def _on_this_machine(place: str) -> Iterator[Path]:
     """Give the folder of a run's outputs; those of a store are copied."""
-    with named_read_errors(place):
+    with name_read_errors(place):
         files, path = fsspec.core.url_to_fs(place)
     if isinstance(files, LocalFileSystem):
         yield Path(path)
         return
     with scratch_folder() as scratch:
-        with named_read_errors(place):
+        with name_read_errors(place):
             for name in files.find(path):
                 target = scratch / name.removeprefix(path.rstrip("/") + "/")
                 target.parent.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import fsspec
 from fsspec.implementations.local import LocalFileSystem
 
-from evalrun_data.store_problems import named_read_errors
+from evalrun_data.store_problems import name_read_errors
 from evalrun_results.catalogue.location import FOLDER
 from evalrun_results.catalogue.store import Catalogue
 from evalrun_runtime.distribution import describe_install
@@ -52,7 +52,7 @@ def import_duckdb() -> ModuleType:
 
 def open_catalogue(place: str) -> Catalogue:
     """Return the catalogue of the runs below a directory or URL. Raises BadInputError."""
-    with named_read_errors(place):
+    with name_read_errors(place):
         files, path = fsspec.core.url_to_fs(place)
         if not files.exists(path):
             raise BadInputError(f"{place}: no such directory: name the one that holds your runs")
@@ -87,7 +87,7 @@ def open_database(place: str, views: Collection[str] = OF_THE_CATALOGUE) -> Iter
     try:
         folder = Path(path) / FOLDER if is_local else scratch / "catalogue"
         if not is_local:
-            with named_read_errors(place):
+            with name_read_errors(place):
                 for kind in ("runs", "results") if "results" in views else ("runs",):
                     source = f"{path.rstrip('/')}/{FOLDER}/{kind}"
                     if files.exists(source):

@@ -15,7 +15,7 @@ from evalrun_cli.attestation.requirement import read_trust, signer_of
 from evalrun_cli.attestation.trust_files import TrustFiles
 from evalrun_cli.comparisons.history_page import history_page
 from evalrun_cli.comparisons.views import plain, terminal, write
-from evalrun_data.store_problems import named_read_errors
+from evalrun_data.store_problems import name_read_errors
 from evalrun_results.comparisons.history import Curve, HistoryRun, Point, curves, lineage_of
 from evalrun_results.stored_run import StoredRun
 from evalrun_runtime.exits import BadInputError, ExitCode
@@ -99,13 +99,13 @@ def _opened(place: str, trust: "Trust | None") -> HistoryRun:
 
 
 def _is_run(place: str) -> bool:
-    with named_read_errors(place):
+    with name_read_errors(place):
         store, path = fsspec.core.url_to_fs(place)
         return bool(store.exists(f"{path.rstrip('/')}/summary.json"))
 
 
 def _below(place: str) -> Iterator[str]:
-    with named_read_errors(place):
+    with name_read_errors(place):
         store, path = fsspec.core.url_to_fs(place)
         found = store.ls(path, detail=True)
     names = sorted(item["name"].rstrip("/").rpartition("/")[2] for item in found if item["type"] == "directory")

@@ -26,10 +26,10 @@ from evalrun_cli.run_gate import check_baseline
 from evalrun_client.grader import grader_of
 from evalrun_data import demo
 from evalrun_data.published import EVALUATED, PUBLISHED
-from evalrun_data.readers import load_problem_files, merged
+from evalrun_data.readers import load_problem_files, merge_sources
 from evalrun_data.records import Problem
 from evalrun_data.responses import load_responses
-from evalrun_data.shards import files_of
+from evalrun_data.shards import list_files
 from evalrun_data.sources import Source, open_source
 from evalrun_generator.endpoints.base_url import base_url
 from evalrun_runtime.exits import BadInputError
@@ -345,7 +345,7 @@ def _check_sources(manifest: EvalRun, file: Path) -> None:
                     "URL of a file for a run on this machine"
                 )
             try:
-                for part in files_of(Source(place or dataset.source, file.resolve().parent)):
+                for part in list_files(Source(place or dataset.source, file.resolve().parent)):
                     part.check_readable()
             except BadInputError as error:
                 raise BadInputError(f"{file}: spec.datasets[{index}].{field}: {error}") from error
@@ -409,7 +409,7 @@ def read_problems(sources: Sequence[str], grader: Grader | None = None) -> tuple
     for source, problems in each:
         for name in dict.fromkeys(problem.dataset for problem in problems):
             places.setdefault(name, []).append(str(_located(source)))
-    return list(merged((f"--problems {source}", problems) for source, problems in each)), places
+    return list(merge_sources((f"--problems {source}", problems) for source, problems in each)), places
 
 
 def judge_spec(

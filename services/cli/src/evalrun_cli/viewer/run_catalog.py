@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from evalrun_cli.local.workspace import Workspace
-from evalrun_data.store_problems import named_read_errors
+from evalrun_data.store_problems import name_read_errors
 from evalrun_results.outputs.destination import SUMMARY, resolve_destination
 from evalrun_runtime.exits import BadInputError
 
@@ -31,7 +31,7 @@ def _runs_at(url: str, known: Collection[str]) -> list[str]:
     """Return the ended run at a URL, or those directly inside it."""
     files, path = resolve_destination(url)
     path = path.rstrip("/")
-    with named_read_errors(url):
+    with name_read_errors(url):
         files.invalidate_cache()  # fsspec keeps listings, and new runs would never appear
         if files.exists(f"{path}/{SUMMARY}"):
             return [url]

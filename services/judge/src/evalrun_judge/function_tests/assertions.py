@@ -13,7 +13,7 @@ from evalrun_executor.api import Level, Limits, ProgramRun, RunReply, RunRequest
 from evalrun_executor.containment import ContainmentReport
 from evalrun_executor.errors import ExecutorLost, RequestRefused, Unusable
 from evalrun_executor.executor import Executor, ExecutorPlan
-from evalrun_executor.harness import VALUES, Harness, modules_of
+from evalrun_executor.harness import VALUES, Harness, list_modules
 from evalrun_judge.function_tests import shared_assertions
 from evalrun_judge.pool.slot_queue import NoSandboxError
 from evalrun_judge.sandboxes import RunRefusedError
@@ -22,7 +22,7 @@ from evalrun_runtime.exits import BadInputError
 ASSERTION_HARNESS = Harness(
     (
         *VALUES,
-        *modules_of(
+        *list_modules(
             "evalrun_judge.function_tests.harness",
             Path(__file__).parent / "harness",
             (

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Final
 
 from evalrun_executor.api import ProgramRun
-from evalrun_executor.harness import Harness, modules_of
+from evalrun_executor.harness import Harness, list_modules
 from evalrun_judge.cpython_texts import package_of
 from evalrun_judge.function_tests.call_answers import Ending, end_of
 from evalrun_judge.function_tests.programs import program
 from evalrun_judge.status import TestCause, TestStatus
 
 HARNESS: Final = Harness(
-    modules_of("evalrun_judge.function_tests", Path(__file__).parent, ("together_harness",)),
+    list_modules("evalrun_judge.function_tests", Path(__file__).parent, ("together_harness",)),
 )
 REASON_LIMIT: Final = 2000
 _STATUSES: Final = (

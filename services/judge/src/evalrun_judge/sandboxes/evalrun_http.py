@@ -14,7 +14,7 @@ from evalrun_executor.api import (
     RunReply,
     RunRequest,
     SandboxInfo,
-    spoken_versions,
+    list_spoken_versions,
 )
 from evalrun_executor.batch import MAX_OUTPUT_BYTES
 from evalrun_executor.contained.supervision import KEPT_STDERR
@@ -92,7 +92,7 @@ class EvalrunSandbox:
         )
         self._spare_seconds = spare_seconds
         self._wire_version = wire_version
-        self._common_version = spoken_versions(wire_version)[0]
+        self._common_version = list_spoken_versions(wire_version)[0]
         """Version in which requests are sent: the newest that both speak, once the sandbox has described itself."""
         self._kept = SandboxInputs()
         self._encoder = msgspec.msgpack.Encoder()
@@ -149,7 +149,7 @@ class EvalrunSandbox:
         return Backend("evalrun", info)
 
     def _describe_difference(self, sandbox: str) -> str:
-        spoken = " and ".join(map(str, spoken_versions(self._wire_version)))
+        spoken = " and ".join(map(str, list_spoken_versions(self._wire_version)))
         return (
             f"{self.address}: {sandbox}, this gateway {spoken}: run both from images of one release, or of two that "
             "share a version, and upgrade through every release between"

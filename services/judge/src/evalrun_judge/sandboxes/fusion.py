@@ -280,7 +280,7 @@ class FusionSandbox:
     ) -> ProgramRun:
         """Repeat runs that ended near their limit while no other call of ours is on the server."""
         alone: ProgramRun | None = None
-        async with stock.turns.all_within(CONFIRM_WAIT_SECONDS) as free:
+        async with stock.turns.take_all(CONFIRM_WAIT_SECONDS) as free:
             if free:
                 alone = await again()
             else:

@@ -91,7 +91,7 @@ class FusionDatasets:
 
     async def _decided_alone(self, first: SubmitReply, call: SubmitCall, turns: Slots, level: Level) -> SubmitReply:
         """Judge timeouts again while no other call of ours is on the server. The second result decides."""
-        async with turns.all_within(CONFIRM_WAIT_SECONDS) as free:
+        async with turns.take_all(CONFIRM_WAIT_SECONDS) as free:
             if not free:
                 address = self._server.address
                 logger.warning("%s: no moment without another call in %.0f s", address, CONFIRM_WAIT_SECONDS)

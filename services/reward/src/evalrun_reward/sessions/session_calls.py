@@ -273,7 +273,7 @@ def _shown(problem: Problem) -> tuple[tuple[str, str], ...]:
     truth = problem.ground_truth
     if not isinstance(truth, StdioTests) or not truth.groups:
         return ()
-    public = truth.of_groups({"public"})
+    public = truth.select_groups({"public"})
     cases = zip(public.inputs, public.outputs, strict=True)
     return tuple(case for case in cases if max(map(len, case)) <= MAX_SHOWN_CHARACTERS)[:SHOWN_TESTS]
 

@@ -99,7 +99,7 @@ def make_sandbox_error(message: str, pod_name: str | None = None) -> RunCodeResp
     return RunCodeResponse(status=RunStatus.SANDBOX_ERROR, message=message, executor_pod_name=pod_name)
 
 
-def refused(cause: str, message: str, pod_name: str | None = None) -> RunCodeResponse:
+def make_refusal(cause: str, message: str, pod_name: str | None = None) -> RunCodeResponse:
     """Return the answer for a request that this server will never run."""
     return RefusedRunCodeResponse(
         status=RunStatus.SANDBOX_ERROR, message=message, executor_pod_name=pod_name, cause=cause

@@ -112,6 +112,6 @@ def cell(outcome: Outcome) -> CellRunResult:
     )
 
 
-def refused(message: str, pod_name: str | None) -> RunJupyterResponse:
+def make_refusal(message: str, pod_name: str | None) -> RunJupyterResponse:
     """Return the answer to a request that was not run."""
     return RunJupyterResponse(status=RunStatus.SANDBOX_ERROR, message=message, executor_pod_name=pod_name)

@@ -87,7 +87,7 @@ class FusionRoutes:
         if language is None or language.name not in self._dispatcher.languages:
             known = ", ".join(sorted(self._dispatcher.languages))
             why = f"language {wanted.language} is not one of {known}"
-            return answers.refused(UNKNOWN_LANGUAGE, why, self._pod_name), {}
+            return answers.make_refusal(UNKNOWN_LANGUAGE, why, self._pod_name), {}
         cannot_compile = language.is_compiled and demand.seconds(wanted.compile_timeout) == 0
         if cannot_compile or demand.seconds(wanted.run_timeout) == 0:
             late = answers.answer_without_time(language.name, wanted.compile_timeout, self._pod_name)
@@ -105,7 +105,7 @@ class FusionRoutes:
         try:
             answer, files = await self._notebooks.run(wanted, await asyncio.to_thread(parse_files, wanted))
         except Unplaceable as error:
-            return _answer_model(notebooks.refused(str(error), self._pod_name))
+            return _answer_model(notebooks.make_refusal(str(error), self._pod_name))
         return await answer_body.send(request, answer, files)
 
     async def _list_datasets(self, _: web.Request) -> web.Response:

@@ -129,7 +129,7 @@ class Interpreter:
         """Prepare it. Raises ExecutorLost."""
         placed = [(name.encode(), len(content)) for name, content in files.items()]
         job = frames.Job("start", "", b"", 0.0, memory_mib, 0, [], placed)
-        return await self._executed(job, list(files.values()), _START_SECONDS)
+        return await self._run_job(job, list(files.values()), _START_SECONDS)
 
     async def execute(self, code: str, time_seconds: float, output_bytes: int) -> Outcome:
         """Execute code. Raises ExecutorLost."""
@@ -137,7 +137,7 @@ class Interpreter:
         self._silence_seconds = wall_limit(time_seconds) + _SILENCE_SECONDS
         try:
             async with asyncio.timeout(self._silence_seconds) as self._silence:
-                return await self._executed(job, [], None)
+                return await self._run_job(job, [], None)
         except TimeoutError as error:
             raise ExecutorLost(f"a session said nothing for {self._silence_seconds:.0f} s") from error
         finally:
@@ -162,7 +162,7 @@ class Interpreter:
         """Return files of its directory, without those that are not there; None: they are too large. Raises
         ExecutorLost."""
         job = frames.Job("fetch", "", b"", 0.0, 0, 0, [], wanted=[name.encode() for name in names])
-        with self._asked(job, []) as reader:
+        with self._send_job(job, []) as reader:
             payload = await _answer(reader, frames.FILES, _SILENCE_SECONDS)
             return read_parts(payload, reader.descriptors, names)
 
@@ -178,12 +178,12 @@ class Interpreter:
         if self._closed and not self._calls:  # the event loop watches it during a call
             self._socket.close()
 
-    async def _executed(self, job: frames.Job, contents: Sequence[bytes], silence_seconds: float | None) -> Outcome:
-        with self._asked(job, contents) as reader:
+    async def _run_job(self, job: frames.Job, contents: Sequence[bytes], silence_seconds: float | None) -> Outcome:
+        with self._send_job(job, contents) as reader:
             return parse_executed(await _answer(reader, frames.EXECUTED, silence_seconds), job.output_bytes)
 
     @contextmanager
-    def _asked(self, job: frames.Job, contents: Sequence[bytes]) -> Iterator[FrameReader]:
+    def _send_job(self, job: frames.Job, contents: Sequence[bytes]) -> Iterator[FrameReader]:
         """Send a job. Yield the reader of the reply."""
         self._send(job, contents)
         reader = FrameReader(self._socket, 2 * job.output_bytes + MAX_TEXT)

@@ -57,7 +57,7 @@ class ExecuteReply(msgspec.Struct, frozen=True):
     """Reason why the state is lost."""
 
 
-def reply_of(number: int, outcome: Outcome) -> ExecuteReply:
+def make_reply(number: int, outcome: Outcome) -> ExecuteReply:
     """Return the answer to an execution."""
     raised = outcome.error
     status: Literal["ok", "error", "timeout", "output_limit", "ended"] = "ok" if raised is None else "error"
@@ -145,7 +145,7 @@ class SessionRoutes:
             return _busy(busy, str(busy))
         except DeadlineError as error:
             return _answer(504, {"message": str(error)})
-        return _answer(200, reply_of(number, outcome))
+        return _answer(200, make_reply(number, outcome))
 
     async def _end(self, request: web.Request) -> web.Response:
         if self._sessions is None:

@@ -82,7 +82,7 @@ class SlotProxy:
         application = web.Application(middlewares=[self._check_token])
         application.router.add_get(PING_PATH, self._ping)
         application.router.add_get("/v1/slots", self._slots)
-        application.router.add_route("*", "/{path:.*}", self._any)
+        application.router.add_route("*", "/{path:.*}", self._handle_request)
         return application
 
     @web.middleware
@@ -110,16 +110,16 @@ class SlotProxy:
     async def _slots(self, _: web.Request) -> web.Response:
         return web.json_response({"slots": self._settings.slots, "free": self.free})
 
-    async def _any(self, request: web.Request) -> web.StreamResponse:
+    async def _handle_request(self, request: web.Request) -> web.StreamResponse:
         if request.path not in PASSED:
             return web.json_response({"detail": "Not Found"}, status=404)
         if request.path not in RUNNING:
             return await self._pass_on(request)
         if self._draining:
-            return self._answered("draining", web.json_response({"detail": "draining"}, status=503))
+            return self._count_answer("draining", web.json_response({"detail": "draining"}, status=503))
         if self.free <= 0:
             body = {"detail": "every slot is taken", "free": 0, "retry_after_ms": RETRY_MS}
-            return self._answered("busy", web.json_response(body, status=429, headers={"Retry-After": "1"}))
+            return self._count_answer("busy", web.json_response(body, status=429, headers={"Retry-After": "1"}))
         self._busy += 1
         label = "lost"
         try:
@@ -130,7 +130,7 @@ class SlotProxy:
             self._busy -= 1
             self._requests.labels(label).inc()
 
-    def _answered(self, label: str, response: web.StreamResponse) -> web.StreamResponse:
+    def _count_answer(self, label: str, response: web.StreamResponse) -> web.StreamResponse:
         self._requests.labels(label).inc()
         return response
 

@@ -68,16 +68,16 @@ def find_embedder(directory: Path) -> EmbedderFiles:
         raise BadInputError(f"--embedder {directory}: has no tokenizer.json: save the model's fast tokenizer beside it")
     found = {name: _read_json(directory / name) for name in CONFIGURATIONS if (directory / name).is_file()}
     try:
-        config = config_of(found)
+        config = parse_config(found)
     except BadInputError as error:
         raise BadInputError(f"--embedder {directory}: {error}") from error
     weights = [path for end in WEIGHTS if (path := graph.with_name(graph.name + end)).is_file()]
     decisive = [graph, *weights, tokenizer, *(directory / name for name in found)]
-    digests = {path.relative_to(directory).as_posix(): _sha256_of(path) for path in decisive}
+    digests = {path.relative_to(directory).as_posix(): _hash_file(path) for path in decisive}
     return EmbedderFiles(graph, tokenizer, config, digests)
 
 
-def config_of(files: Mapping[str, Any]) -> EmbedderConfig:
+def parse_config(files: Mapping[str, Any]) -> EmbedderConfig:
     """Return what a model's configuration files say; mean pooling where none does.
 
     Args:
@@ -97,11 +97,11 @@ def config_of(files: Mapping[str, Any]) -> EmbedderConfig:
     named = prompts.get("prompts"), prompts.get("default_prompt_name")
     prompt = named[0].get(named[1]) if isinstance(named[0], dict) and isinstance(named[1], str) else None
     return EmbedderConfig(
-        _pooling_of(_fields(files, "1_Pooling/config.json")), min(MAX_TOKENS, _length_of(files)), prompt or ""
+        _parse_pooling(_fields(files, "1_Pooling/config.json")), min(MAX_TOKENS, _parse_max_tokens(files)), prompt or ""
     )
 
 
-def _pooling_of(fields: Mapping[str, Any]) -> Pooling:
+def _parse_pooling(fields: Mapping[str, Any]) -> Pooling:
     chosen = [name for name, value in fields.items() if name.startswith("pooling_mode_") and value is True]
     mode = fields.get("pooling_mode")  # as newer releases of sentence-transformers write it
     if isinstance(mode, str) and not chosen:
@@ -115,7 +115,7 @@ def _pooling_of(fields: Mapping[str, Any]) -> Pooling:
     return POOLINGS[chosen[0]]
 
 
-def _length_of(files: Mapping[str, Any]) -> int:
+def _parse_max_tokens(files: Mapping[str, Any]) -> int:
     places = (("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length"))
     for file, name in places:
         value = _fields(files, file).get(name)
@@ -139,7 +139,7 @@ def _read_json(file: Path) -> Any:  # noqa: ANN401 - whatever the file holds
         raise BadInputError(f"--embedder: {file}: cannot be read as JSON: {error}") from error
 
 
-def _sha256_of(file: Path) -> str:
+def _hash_file(file: Path) -> str:
     try:
         with file.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -25,7 +25,7 @@ from evalrun_data.governance.meaning.meaning_result import (
 from evalrun_data.governance.meaning.onnx_embedder import Embedder
 from evalrun_data.governance.meaning.pair_judge import JudgedPairs, PairAnswer, PairJudge, Question
 from evalrun_data.governance.meaning.vectors import Vectors, nearest
-from evalrun_data.governance.shingles import containment, jaccard, shingles_of, squeeze
+from evalrun_data.governance.shingles import containment, jaccard, make_shingles, squeeze
 
 ROWS_AT_ONCE: Final = 256
 TIMED_TEXTS: Final = 16
@@ -132,7 +132,7 @@ class MeaningStage:
         cost = self._measure(datasets)
         self._announce(cost)
         candidates = self._candidates(datasets, known, cost.texts)
-        answers, summary = self._judged(datasets, candidates.pairs, candidates.sides)
+        answers, summary = self._judge_candidates(datasets, candidates.pairs, candidates.sides)
         found, undecided = decide_pairs(candidates.pairs, answers, self._thresholds.min_cosine)
         place = dict(zip(candidates.pairs, candidates.sides, strict=True))
         return MeaningResult(
@@ -141,7 +141,7 @@ class MeaningStage:
             self._embedder.max_tokens,
             cost.texts,
             cost.cut,
-            tuple(_with_text_figures(each, *_texts_of(datasets, place[each.pair])) for each in found),
+            tuple(_add_text_figures(each, *_find_texts(datasets, place[each.pair])) for each in found),
             tuple(undecided),
             summary,
         )
@@ -186,7 +186,7 @@ class MeaningStage:
         found = _Candidates(least, known)
         done = 0
 
-        def embedded(number: int) -> Iterator[_Embedded]:
+        def embed_dataset(number: int) -> Iterator[_Embedded]:
             nonlocal done
             for chunk in _chunks(datasets[number]):
                 vectors = self._embedder.embed([text for _, _, text in chunk])
@@ -196,11 +196,11 @@ class MeaningStage:
 
         held: list[_Embedded] = []
         for number, dataset in enumerate(datasets):
-            if dataset.role != TRAIN and (parts := list(embedded(number))):
-                held.append(_joined(parts))
+            if dataset.role != TRAIN and (parts := list(embed_dataset(number))):
+                held.append(_join_parts(parts))
         for number, dataset in enumerate(datasets):
             if dataset.role == TRAIN:
-                for rows in embedded(number):
+                for rows in embed_dataset(number):
                     for reference in held:
                         found.add(rows, reference, datasets[reference.dataset].name)
         for index, one in enumerate(held):
@@ -209,7 +209,7 @@ class MeaningStage:
                     found.add(rows, reference, datasets[reference.dataset].name)
         return found
 
-    def _judged(
+    def _judge_candidates(
         self,
         datasets: Sequence[DatasetTexts],
         candidates: Sequence[CandidatePair],
@@ -222,7 +222,7 @@ class MeaningStage:
         order = sorted(range(len(candidates)), key=lambda each: -candidates[each].cosine)
         asked = order[: self._thresholds.max_judged_pairs]
         self._say(f"pair judge: {len(candidates):,} pairs are near enough, {len(asked):,} are asked about")
-        questions = [Question(*map(_compared, _texts_of(datasets, sides[each]))) for each in asked]
+        questions = [Question(*map(_choose_text, _find_texts(datasets, sides[each]))) for each in asked]
 
         def report(done: int) -> None:
             self._line(f"pair judge: {done:,} of {len(asked):,} answers")
@@ -258,13 +258,13 @@ def _chunks(dataset: DatasetTexts) -> Iterator[list[tuple[int, str, str]]]:
     worded = (
         (place, f"{dataset.name}/{text.problem_id}", compared)
         for place, text in enumerate(dataset.texts)
-        if squeeze(compared := _compared(text))
+        if squeeze(compared := _choose_text(text))
     )
     while chunk := list(islice(worded, ROWS_AT_ONCE)):
         yield chunk
 
 
-def _joined(parts: Sequence[_Embedded]) -> _Embedded:
+def _join_parts(parts: Sequence[_Embedded]) -> _Embedded:
     return _Embedded(
         parts[0].dataset,
         [key for part in parts for key in part.keys],
@@ -279,17 +279,17 @@ def _pieces(whole: _Embedded) -> Iterator[_Embedded]:
         yield _Embedded(whole.dataset, whole.keys[part], whole.places[part], whole.vectors[part])
 
 
-def _compared(text: ProblemText) -> str:
+def _choose_text(text: ProblemText) -> str:
     return text.compared_parts.get("statement") or text.text
 
 
-def _texts_of(datasets: Sequence[DatasetTexts], sides: tuple[_Side, _Side]) -> tuple[ProblemText, ProblemText]:
+def _find_texts(datasets: Sequence[DatasetTexts], sides: tuple[_Side, _Side]) -> tuple[ProblemText, ProblemText]:
     first, second = (datasets[side.dataset].texts[side.place] for side in sides)
     return first, second
 
 
-def _with_text_figures(found: MeaningPair, first: ProblemText, second: ProblemText) -> MeaningPair:
-    one, other = shingles_of(first.text), shingles_of(second.text)
+def _add_text_figures(found: MeaningPair, first: ProblemText, second: ProblemText) -> MeaningPair:
+    one, other = make_shingles(first.text), make_shingles(second.text)
     return replace(found, jaccard=jaccard(one, other), containment=containment(other, one))
 
 

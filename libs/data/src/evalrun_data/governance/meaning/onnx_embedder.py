@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalrun_data.governance.meaning.embedder_files import find_embedder
-from evalrun_data.governance.meaning.vectors import UnusableOutputError, Vectors, batches, pooled, unit_vectors
+from evalrun_data.governance.meaning.vectors import UnusableOutputError, Vectors, batches, pool_tokens, unit_vectors
 from evalrun_runtime.distribution import describe_install
 from evalrun_runtime.exits import BadInputError
 
@@ -71,7 +71,7 @@ class OnnxEmbedder:
             )
         except Exception as error:  # its exceptions have no public base class
             raise self._unusable(f"{files.graph.name} is no ONNX model that can be run: {_line(error)}") from error
-        self._inputs = self._checked_inputs()
+        self._inputs = self._check_inputs()
         names = [each.name for each in self._session.get_outputs()]
         self._output = next((name for name in OUTPUTS if name in names), names[0])
         self._dimensions = 0
@@ -88,11 +88,11 @@ class OnnxEmbedder:
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each whole text."""
-        return [len(encoding.ids) for encoding in self._encoded(texts)]
+        return [len(encoding.ids) for encoding in self._encode(texts)]
 
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return a unit vector for each text. Raises BadInputError if the model gives none."""
-        encoded = self._encoded(texts)
+        encoded = self._encode(texts)
         for encoding in encoded:
             encoding.truncate(self.max_tokens)
         made: list[Vectors] = []
@@ -105,18 +105,18 @@ class OnnxEmbedder:
             vectors[order] = np.concatenate(made)
         return vectors
 
-    def _encoded(self, texts: Sequence[str]) -> list[Any]:
+    def _encode(self, texts: Sequence[str]) -> list[Any]:
         # A lone surrogate, which JSON may hold, is no UTF-8.
         plain = [(self._files.config.prompt + text).encode(errors="replace").decode() for text in texts]
         encoded: list[Any] = self._tokenizer.encode_batch(plain)
         return encoded
 
     def _embed_batch(self, encoded: Sequence[Any]) -> Vectors:
-        mask = _padded([each.attention_mask for each in encoded])
+        mask = _pad_rows([each.attention_mask for each in encoded])
         given = {
-            "input_ids": _padded([each.ids for each in encoded]),
+            "input_ids": _pad_rows([each.ids for each in encoded]),
             "attention_mask": mask,
-            "token_type_ids": _padded([each.type_ids for each in encoded]),
+            "token_type_ids": _pad_rows([each.type_ids for each in encoded]),
         }
         inputs = {name: given[name].astype(kind) for name, kind in self._inputs.items()}
         try:
@@ -124,7 +124,7 @@ class OnnxEmbedder:
         except Exception as error:  # its exceptions have no public base class
             raise self._unusable(f"the model fails on a text of the data: {_line(error)}") from error
         try:
-            vectors = unit_vectors(pooled(np.asarray(output, dtype=np.float32), mask, self._files.config.pooling))
+            vectors = unit_vectors(pool_tokens(np.asarray(output, dtype=np.float32), mask, self._files.config.pooling))
         except UnusableOutputError as error:
             raise self._unusable(f"the model {error}") from error
         self._dimensions = self._dimensions or vectors.shape[1]
@@ -132,7 +132,7 @@ class OnnxEmbedder:
             raise self._unusable(f"the model gives vectors of {self._dimensions} and of {vectors.shape[1]} dimensions")
         return vectors
 
-    def _checked_inputs(self) -> dict[str, str]:
+    def _check_inputs(self) -> dict[str, str]:
         """Return the type of each input. Raises BadInputError for inputs that no tokenizer gives."""
         asked = {each.name: each.type for each in self._session.get_inputs()}
         unknown = asked.keys() - {"input_ids", "attention_mask", "token_type_ids"}
@@ -160,7 +160,7 @@ def _packages() -> tuple[Any, Any]:
     return onnxruntime, Tokenizer
 
 
-def _padded(rows: Sequence[Sequence[int]]) -> NDArray[np.int64]:
+def _pad_rows(rows: Sequence[Sequence[int]]) -> NDArray[np.int64]:
     """Return the rows with zeros up to the longest: the mask hides them, whatever token a zero is."""
     filled = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)
     for number, row in enumerate(rows):

@@ -19,7 +19,7 @@ class UnusableOutputError(Exception):
     """A model's output is no vector for each text; the message says what it is."""
 
 
-def pooled(output: NDArray[np.float32], mask: NDArray[np.int64], pooling: Pooling) -> NDArray[np.float32]:
+def pool_tokens(output: NDArray[np.float32], mask: NDArray[np.int64], pooling: Pooling) -> NDArray[np.float32]:
     """Return a vector for each text.
 
     Args:

@@ -214,7 +214,7 @@ class Run:
         self._problem.update_known(self.heap.known)
         changed = None
         if self._held or self.heap.places:
-            known = {id(thing): thing for thing in (*self._held, *self.heap.reached([*args, *kwargs.values()]))}
+            known = {id(thing): thing for thing in (*self._held, *self.heap.find_reached([*args, *kwargs.values()]))}
             changed = values.changes(self.heap, list(known.values()), self._mark) or None
         encoder = values.Encoder(self.heap, self._mark)
         wanted = [callee, [encoder.whole(arg) for arg in args]]
