@@ -24,13 +24,13 @@ from gate_cells import PAGE, Cell, GateKind, IntervalKind, read_cells, replace_t
 from gate_scenarios import Setting, draw_runs, mean_of, settings
 from scipy.stats import norm, t
 
-from evalrun_results.comparisons.differences import differences_of
+from evalrun_results.comparisons.differences import compute_reading_differences
 from evalrun_results.comparisons.mean_bounds import chance_at_most
 from evalrun_results.comparisons.readings import PairedReadings, Readings
 from evalrun_results.metrics.figures import Mask, MetricSet
 from evalrun_results.metrics.intervals import CONFIDENCE, MIN_PROBLEMS, Floats
 from evalrun_results.sequential.confidence_sequence import DIFFERENCE
-from evalrun_results.sequential.mean_decision import Population, Values, decided_after
+from evalrun_results.sequential.mean_decision import Population, Values, count_until_decision
 
 FIGURES = Path(__file__).with_name("gate_characteristics.csv")
 SIZES = (20, 50, 164, 500, 1055, 4000)
@@ -201,7 +201,7 @@ def decide_in_order(kind: str, draws: Draws, members: Mask, margin: float) -> Ve
     population: Population = "benchmark" if kind == "benchmark" else "similar"
     if members.all():
         values = Values(draws.lows, draws.highs, draws.floors, draws.ceilings, DIFFERENCE)
-        after = decided_after(values, margin, population, ERROR)
+        after = count_until_decision(values, margin, population, ERROR)
     else:
         after = np.array([_decided(draws, row, kept, margin, population) for row, kept in enumerate(members)])
     return after > 0, after < 0
@@ -209,7 +209,7 @@ def decide_in_order(kind: str, draws: Draws, members: Mask, margin: float) -> Ve
 
 def _decided(draws: Draws, row: int, kept: Mask, margin: float, population: Population) -> int:
     columns = (draws.lows[row][kept], draws.highs[row][kept], draws.floors[row][kept], draws.ceilings[row][kept])
-    return int(decided_after(Values(*columns, DIFFERENCE), margin, population, ERROR)) if kept.any() else 0
+    return int(count_until_decision(Values(*columns, DIFFERENCE), margin, population, ERROR)) if kept.any() else 0
 
 
 def decide_as_usual(values: Floats, members: Mask, margin: float) -> Verdicts:
@@ -248,7 +248,7 @@ def interval_of(
         before, after = (np.exp(SPREAD * rng.standard_normal(problems)) for _ in range(2))
         nothing = np.zeros(problems, dtype=np.int64)
         readings = [Readings(each, every, each, each, every, nothing, every) for each in (before, after)]
-        found = differences_of({AMOUNT: PairedReadings(*readings)})[AMOUNT]
+        found = compute_reading_differences({AMOUNT: PairedReadings(*readings)})[AMOUNT]
         return 0.0, (found.low, found.high), after - before
     sheet = MetricSet(clustered=setting.samples > 1)
     if kind == "percentile":

@@ -26,7 +26,7 @@ from evalrun_aggregator.ledger.items import DatasetItems, RunItems, pack_row
 from evalrun_aggregator.ledger.leases import Leases
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.start.facts import NOT_ENDED
-from evalrun_client.fake_judge import scripted_verdict
+from evalrun_client.fake_judge import make_scripted_verdict
 from evalrun_proto.judge.v1 import judge_pb2
 
 BATCH = 32
@@ -43,7 +43,7 @@ def items_of(count: int) -> RunItems:
 async def fill(ledger: Ledger, item_states: ItemStates) -> None:
     """Do what the service does with an item, by several workers at once."""
     items, leases = item_states.items, Leases(item_states)
-    verdict = scripted_verdict(judge_pb2.JudgeRequest(submission=judge_pb2.Submission(text="accept " + TEXT)))
+    verdict = make_scripted_verdict(judge_pb2.JudgeRequest(submission=judge_pb2.Submission(text="accept " + TEXT)))
     content = verdict.SerializeToString()
 
     async def worker(name: str) -> None:

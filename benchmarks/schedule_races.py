@@ -23,7 +23,7 @@ from evalrun_api.v1alpha1.schedule import Race
 from evalrun_results.metrics.intervals import Floats
 from evalrun_results.sequential.confidence_sequence import DIFFERENCE
 from evalrun_results.sequential.expected_race import RaceField, make_runs
-from evalrun_results.sequential.mean_decision import Values, decided_after
+from evalrun_results.sequential.mean_decision import Values, count_until_decision
 from evalrun_results.sequential.race import run_race
 
 FIGURES = Path(__file__).with_name("schedule_races.json")
@@ -91,7 +91,7 @@ def cell(size: int, lead: float, orders: int) -> Cell:
 def compared(values: Floats, best: Floats) -> int:
     """Return after how many problems the gate decided: negative where the checkpoint failed it."""
     gains = values - best
-    return int(decided_after(Values(gains, gains, -best, 1 - best, DIFFERENCE), 0.0, "benchmark", ONE_ERROR))
+    return int(count_until_decision(Values(gains, gains, -best, 1 - best, DIFFERENCE), 0.0, "benchmark", ONE_ERROR))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from sequential_gates_plot import DRAWING, drawing
 
 from evalrun_results.metrics.intervals import Floats
 from evalrun_results.sequential.confidence_sequence import DIFFERENCE, Integers, first_time, log_capital_above
-from evalrun_results.sequential.mean_decision import Population, Values, decided_after
+from evalrun_results.sequential.mean_decision import Population, Values, count_until_decision
 
 FIGURES = Path(__file__).with_name("sequential_gates.json")
 SIZES = (164, 500, 1055, 4000)
@@ -133,7 +133,7 @@ def outcomes(
 ) -> tuple[Integers, Integers, Integers]:
     """Return when each order decided (negative: failed), whether its interval then held the truth, and the peer."""
     drawn = Values(values, values, -solved, 1 - solved, DIFFERENCE)
-    after = decided_after(drawn, LEAST, population, ERROR)
+    after = count_until_decision(drawn, LEAST, population, ERROR)
     size = values.shape[1] if population == "benchmark" else None
     stop = np.where(after == 0, values.shape[1], np.abs(after))
     too_high = first_time(log_capital_above(values, truth, DIFFERENCE, size), ERROR)

@@ -41,13 +41,13 @@ def recorded(file: str, most: int) -> list[bool]:
 
 def serve_judge(accepted: list[bool]) -> None:
     """Serve recorded verdicts until ended; prints the address. Needs the aggregator's interpreter."""
-    from evalrun_client.fake_judge import FakeJudge, FakeJudgeServer, scripted_verdict
+    from evalrun_client.fake_judge import FakeJudge, FakeJudgeServer, make_scripted_verdict
     from evalrun_proto.judge.v1 import judge_pb2
 
     def verdict(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict:
         task = int(request.check.entry_point.split("_")[1])
         request.submission.text = "accept" if accepted[task] else "wrong"
-        return scripted_verdict(request)
+        return make_scripted_verdict(request)
 
     async def serve() -> None:
         server = FakeJudgeServer(FakeJudge(verdict))  # kept: a server that nothing refers to stops

@@ -17,7 +17,7 @@ import numpy as np
 
 from evalrun_results.metrics.intervals import Floats
 from evalrun_results.sequential.confidence_sequence import DIFFERENCE, MAX_AT_RISK, STAKES, log_capital_above
-from evalrun_results.sequential.order import drawing_order
+from evalrun_results.sequential.order import order_problems
 
 COMPLETIONS = Path(os.environ.get("EVALRUN_TEST_DATA", "../shared/data")) / "completions"
 QWEN = "humaneval_ollama-qwen2.5-coder_7b.jsonl.gz"
@@ -34,7 +34,7 @@ def main() -> int:
     worst = 0.0
     for first, second in PAIRS:
         baseline, candidate = recorded(first), recorded(second)
-        ids = drawing_order(0, "humaneval", baseline.keys() & candidate.keys())
+        ids = order_problems(0, "humaneval", baseline.keys() & candidate.keys())
         values = np.array([float(candidate[each]) - float(baseline[each]) for each in ids])
         for population in (len(values), None):
             seen = values[:-1]  # of all of them the package says that the mean is known

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from evalrun_attest.bundle import JudgedProblems, WrittenBundle, write_bundle
 from evalrun_attest.checks import Finding, Outcome, check_figures, check_problems, check_rows, open_bundle
-from evalrun_attest.checks import bundled_problems as problems_in
+from evalrun_attest.checks import read_bundled_problems as problems_in
 from evalrun_attest.keys import SigningKey
 from evalrun_attest.signatures import Signer
 from evalrun_data.digest import digest_problems

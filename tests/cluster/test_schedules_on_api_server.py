@@ -24,7 +24,7 @@ from evalrun_api.checks import with_defaults
 from evalrun_api.manifest import schema_for
 from evalrun_api.v1alpha1 import Gate
 from evalrun_results.comparisons.gate import GateDecision, decide_gate
-from evalrun_results.comparisons.run_gate import decision_of
+from evalrun_results.comparisons.run_gate import decide_or_explain
 from evalrun_results.metrics.problem_totals import DatasetTotals
 
 CRD = Path(__file__).parents[2] / "k8s" / "crd.yaml"
@@ -229,7 +229,7 @@ def test_a_race_keeps_the_best_checkpoint_and_compares_each_with_it(api: Control
         if not run["spec"].get("gates"):
             return "True"
         (gate,) = map(Gate.model_validate, run["spec"]["gates"])
-        decision = decision_of(gate, results[str(gate.baseline)], mine).decision
+        decision = decide_or_explain(gate, results[str(gate.baseline)], mine).decision
         return {GateDecision.PASS: "True", GateDecision.FAIL: "False"}.get(decision, "Unknown")
 
     evening, directory = datetime(2040, 6, 1, 18, 0, tzinfo=UTC), tmp_path / "grpo"

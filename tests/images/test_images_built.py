@@ -13,7 +13,7 @@ from cyclonedx.model.component import Component
 from image_packages import python_components
 from packaging.utils import canonicalize_name
 
-from evalrun_client.grader import graded_input, verls_grader
+from evalrun_client.grader import render_grader_input, verls_grader
 from evalrun_runtime.service_environment import SERVICE_ENVIRONMENT
 
 ROOT = Path(__file__).parents[2]
@@ -242,7 +242,9 @@ def test_the_graders_flavour_scores_every_kind_of_row_that_verl_routes(
         ("hiyouga/geometry3k", "2", "<think>so</think> \\boxed{2}", "\\boxed{3}", 1.0, 0.0),
         ("searchR1_nq", {"target": ["Paris"]}, "<answer>Paris</answer>", "<answer>Rome</answer>", 1.0, 0.0),
     ]
-    inputs = [graded_input(source, answer, truth, {}) for source, truth, *answers, _, _ in rows for answer in answers]
+    inputs = [
+        render_grader_input(source, answer, truth, {}) for source, truth, *answers, _, _ in rows for answer in answers
+    ]
     built = images.build("sandbox-graders")
     program = {"python": verls_grader("rows").program}
     done = built.run([PYTHON, "-c", ASKS_A_SANDBOX, json.dumps(program), json.dumps(inputs)])

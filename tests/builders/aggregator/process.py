@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 
-from evalrun_client.fake_judge import scripted_verdict
+from evalrun_client.fake_judge import make_scripted_verdict
 from evalrun_client.judge_client import JudgeLostError
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_proto.ledger.v1 import ledger_pb2, ledger_pb2_grpc
@@ -110,7 +110,7 @@ class MemoryStream:
 class MemoryJudge:
     """A judge without a network: `script` answers, or None for silence."""
 
-    script: Any = scripted_verdict
+    script: Any = make_scripted_verdict
     """A `fake_judge.Script` that may also give None."""
     address: str = "memory"
     asked: list[judge_pb2.JudgeRequest] = field(default_factory=list)

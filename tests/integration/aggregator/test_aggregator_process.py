@@ -21,7 +21,7 @@ from builders.aggregator.process import (
     write_run_config,
 )
 
-from evalrun_client.fake_judge import Answer, FakeJudge, FakeJudgeServer, scripted_verdict, unavailable
+from evalrun_client.fake_judge import Answer, FakeJudge, FakeJudgeServer, make_scripted_verdict, unavailable
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_proto.ledger.v1 import ledger_pb2
 from evalrun_results.metrics.run_options import metric_options
@@ -281,7 +281,7 @@ async def test_what_the_judge_cannot_tell_degrades_the_run_and_a_retry_mends_it(
 ) -> None:
     write_run_config(tmp_path, problems=9)
     judge[0].script = lambda request: (
-        unavailable() if request.submission.text.startswith("p4 ") else scripted_verdict(request)
+        unavailable() if request.submission.text.startswith("p4 ") else make_scripted_verdict(request)
     )
     options = ["--judge-attempts", "2", "--judge-patience-seconds", "0"]
     async with running(*arguments(tmp_path, judge[1], *options)) as process:
@@ -294,7 +294,7 @@ async def test_what_the_judge_cannot_tell_degrades_the_run_and_a_retry_mends_it(
     (left,) = [r for r in read_results(tmp_path / "out") if not r["judged"]]
     assert (left["problem_id"], left["accepted"]) == ("p4", None)
     assert left["not_judged_reason"] == "UNAVAILABLE: no sandbox answered"
-    judge[0].script = scripted_verdict
+    judge[0].script = make_scripted_verdict
     async with running(*arguments(tmp_path, judge[1], *options)) as process:  # a restart alone answers questions only
         worker = Worker(process.address)
         assert (await worker.status()).state == ledger_pb2.RUN_STATE_DEGRADED
@@ -321,7 +321,9 @@ async def test_judging_anew_needs_no_generation_and_survives_a_kill(
         tmp_path, problems=40, rejudge="second look", output_dir=str(tmp_path / "again"),
         dataset={"comparator": {"name": "exact"}},
     )  # fmt: skip
-    judge[0].script = lambda request: scripted_verdict(request) if request.comparator.name == "exact" else unavailable()
+    judge[0].script = lambda request: (
+        make_scripted_verdict(request) if request.comparator.name == "exact" else unavailable()
+    )
     judge[0].delay = 0.05
     asked = judge[0].requests
     async with running(*arguments(tmp_path, judge[1], "--judge-in-flight", "4")) as process:

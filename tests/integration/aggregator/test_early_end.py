@@ -9,7 +9,7 @@ from builders.aggregator.process import Worker, read_results, running, write_run
 from builders.results.samples import sample_result
 from builders.results.stored_runs import write_run
 
-from evalrun_client.fake_judge import Answer, FakeJudge, FakeJudgeServer, scripted_verdict, unavailable
+from evalrun_client.fake_judge import Answer, FakeJudge, FakeJudgeServer, make_scripted_verdict, unavailable
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_proto.ledger.v1 import ledger_pb2
 
@@ -18,7 +18,9 @@ REASON = "activeDeadlineSeconds (60) have passed"
 
 def some_verdicts(request: judge_pb2.JudgeRequest) -> Answer:
     """Judge the first five problems; the others wait forever."""
-    return scripted_verdict(request) if request.submission.text[:2] in {f"p{n}" for n in range(5)} else unavailable()
+    return (
+        make_scripted_verdict(request) if request.submission.text[:2] in {f"p{n}" for n in range(5)} else unavailable()
+    )
 
 
 async def test_what_there_is_is_written_marked_partial_and_stays_as_it_ended(tmp_path: Path) -> None:

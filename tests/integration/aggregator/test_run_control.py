@@ -15,7 +15,7 @@ from evalrun_aggregator.control.access import access_path, read_access
 from evalrun_aggregator.control.acts import Act, Pause, RequeueNotJudged, Resume, SetConcurrency, Stop
 from evalrun_aggregator.control.client import NotRunningError, control_ledger
 from evalrun_aggregator.control.messages import request_of
-from evalrun_client.fake_judge import Answer, FakeJudge, FakeJudgeServer, scripted_verdict, unavailable
+from evalrun_client.fake_judge import Answer, FakeJudge, FakeJudgeServer, make_scripted_verdict, unavailable
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_proto.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_runtime.connections.grpc_channel import open_channel
@@ -126,7 +126,7 @@ async def test_workers_are_told_the_bound_until_it_is_lifted(run: Run) -> None:
 async def test_what_was_not_judged_is_judged_again_and_no_verdict_changes(run: Run) -> None:
     def for_even_numbers(request: judge_pb2.JudgeRequest) -> Answer:
         number = int(request.submission.text.split()[0].removeprefix("p"))
-        return unavailable() if number % 2 else scripted_verdict(request)
+        return unavailable() if number % 2 else make_scripted_verdict(request)
 
     run.judge.script = for_even_numbers
     async with running(*run.arguments) as process:
@@ -137,7 +137,7 @@ async def test_what_was_not_judged_is_judged_again_and_no_verdict_changes(run: R
         while (await worker.status()).datasets[0].not_judged < 4:
             continue
         await judged(worker, 4)
-        asked, run.judge.script = run.judge.requests, scripted_verdict
+        asked, run.judge.script = run.judge.requests, make_scripted_verdict
         queued, again = await run.act(RequeueNotJudged()), await run.act(RequeueNotJudged())
         assert (queued.requeued, queued.changed, again.requeued, again.changed) == (4, True, 0, False)
         await judged(worker, 8)
@@ -160,7 +160,7 @@ async def test_what_was_queued_again_is_judged_after_a_kill(run: Run) -> None:
             continue
         await run.act(Pause())
         assert (await run.act(RequeueNotJudged())).requeued == 4
-        run.judge.script = scripted_verdict
+        run.judge.script = make_scripted_verdict
         worker = await restarted(process, worker)
         assert (await worker.status()).datasets[0].not_judged == 0
         await run.act(Resume())

@@ -11,7 +11,7 @@ from builders.results.stored_runs import write_run
 
 from evalrun_client.fake_judge import FakeJudge, FakeJudgeServer
 from evalrun_proto.ledger.v1 import ledger_pb2
-from evalrun_results.sequential.order import drawing_order
+from evalrun_results.sequential.order import order_problems
 
 PROBLEMS = 120
 """The scripted worker has every third of them rejected."""
@@ -70,7 +70,7 @@ async def test_a_run_stops_when_its_gate_has_decided_and_says_how_far_it_came(tm
 async def test_the_results_are_those_of_the_first_problems_in_drawing_order(tmp_path: Path) -> None:
     _, summary = await ended(a_run(tmp_path, range(PROBLEMS)), tmp_path)
     rows = [json.loads(line) for line in (tmp_path / "out" / "results.jsonl").read_text().splitlines()]
-    order = drawing_order(0, "first", [f"p{place}" for place in range(PROBLEMS)])
+    order = order_problems(0, "first", [f"p{place}" for place in range(PROBLEMS)])
     assert [row["problem_id"] for row in rows] == order[: summary["gate"]["decided_after"]]
 
 

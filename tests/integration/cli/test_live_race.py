@@ -15,7 +15,7 @@ from builders.data import write_jsonl
 from builders.playback import playback
 
 from evalrun_cli.local.live_race import next_block
-from evalrun_results.sequential.order import drawing_order
+from evalrun_results.sequential.order import order_problems
 from evalrun_results.sequential.race import run_race
 
 DATASET, PROBLEMS, SEED = "sums", 80, 7
@@ -84,7 +84,7 @@ def write_run(directory: Path, model: str, address: str, **spec: object) -> Path
 
 def expected_race() -> dict[str, int | None]:
     """Return after how many problems a race over all answers drops each model."""
-    order = drawing_order(SEED, DATASET, map(str, range(PROBLEMS)))
+    order = order_problems(SEED, DATASET, map(str, range(PROBLEMS)))
     values = np.array([[float(solves(model)[name]) for name in order] for model in SOLVED])
     found = run_race(values, values, "benchmark", PROBLEMS)
     return dict(zip(SOLVED, found.dropped_after, strict=True))
@@ -104,7 +104,7 @@ def assert_as_expected(output: Path, race: Mapping[str, Any]) -> None:
     found = {Path(each["place"]).name: each["dropped_after"] for each in race["runners"]}
     assert found == expected
     ends = {model: after or max(each for each in expected.values() if each) for model, after in expected.items()}
-    order = drawing_order(SEED, DATASET, map(str, range(PROBLEMS)))
+    order = order_problems(SEED, DATASET, map(str, range(PROBLEMS)))
     for model, after in ends.items():
         needed = blocks(after)[-1]
         answered = {row["problem_id"] for row in results(output / model)}

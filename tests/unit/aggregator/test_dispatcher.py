@@ -18,7 +18,7 @@ from evalrun_aggregator.ledger.entries import StoredCompletion
 from evalrun_aggregator.ledger.item_states import ItemState, ItemStates
 from evalrun_aggregator.ledger.items import DatasetItems, RunItems
 from evalrun_aggregator.ledger.ledger import Ledger
-from evalrun_client.fake_judge import scripted_verdict, unavailable
+from evalrun_client.fake_judge import make_scripted_verdict, unavailable
 from evalrun_client.judge_client import JudgeAddress, JudgeLostError, JudgeRefusedError
 from evalrun_proto.judge.v1 import judge_pb2
 
@@ -93,7 +93,7 @@ class Keeping:
         elif request.suite_digest not in self.kept:
             self.lacked += 1
             return judge_pb2.StreamFailure(code=5, message="send them")
-        return scripted_verdict(request)
+        return make_scripted_verdict(request)
 
 
 @pytest.mark.parametrize(("judges", "most"), [(1, 1), (3, 15)])
@@ -131,7 +131,7 @@ async def test_a_judge_that_never_has_a_place_is_told_after_a_minute(tmp_path: P
                     await asyncio.wait({running}, timeout=0.001)
             now[0] = seconds
             assert dispatcher.trouble == trouble
-        judge.script = scripted_verdict
+        judge.script = make_scripted_verdict
         async with asyncio.timeout(10):
             while item_states.unjudged:
                 now[0] += 0.001
@@ -207,13 +207,13 @@ async def test_work_is_shared_among_judges_within_the_bound(tmp_path: Path) -> N
 
 async def test_a_broken_stream_is_opened_again_and_only_what_has_no_answer_is_sent_again(tmp_path: Path) -> None:
     judge = MemoryJudge(
-        script=lambda request: None if request.submission.text == "p3 accept" else scripted_verdict(request)
+        script=lambda request: None if request.submission.text == "p3 accept" else make_scripted_verdict(request)
     )
     async with dispatching(tmp_path, [judge], problems=10) as (item_states, _, dispatcher, running):
         async with asyncio.timeout(10):
             while item_states.count(ItemState.ACCEPTED) < 9:
                 await asyncio.wait({running}, timeout=0.01)
-        judge.script = scripted_verdict
+        judge.script = make_scripted_verdict
         judge.refuse = [JudgeLostError("still down"), JudgeLostError("still down")]
         judge.streams[0].broken.set()
         await judged(item_states, running)
@@ -241,7 +241,9 @@ async def test_a_judge_that_refuses_us_ends_the_dispatch(tmp_path: Path) -> None
 
 
 async def test_one_item_that_always_fails_is_not_judged_and_the_others_are(tmp_path: Path) -> None:
-    judge = MemoryJudge(script=lambda r: unavailable() if r.submission.text == "p0 accept" else scripted_verdict(r))
+    judge = MemoryJudge(
+        script=lambda r: unavailable() if r.submission.text == "p0 accept" else make_scripted_verdict(r)
+    )
     policy = RetryPolicy(attempts=3, patience=0.05, first_delay=0.001, max_delay=0.002)
     async with dispatching(tmp_path, [judge], policy=policy) as (item_states, ledger, _, running):
         await judged(item_states, running)
@@ -255,7 +257,11 @@ async def test_a_busy_judge_is_asked_until_it_has_room(tmp_path: Path) -> None:
     chance = random.Random(5)
 
     def often_busy(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict | judge_pb2.StreamFailure:
-        return judge_pb2.StreamFailure(code=8, retry_after_ms=1) if chance.random() < 0.8 else scripted_verdict(request)
+        return (
+            judge_pb2.StreamFailure(code=8, retry_after_ms=1)
+            if chance.random() < 0.8
+            else make_scripted_verdict(request)
+        )
 
     async with dispatching(tmp_path, [MemoryJudge(script=often_busy)]) as (item_states, _, _, running):
         await judged(item_states, running)

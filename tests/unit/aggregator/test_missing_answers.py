@@ -20,7 +20,7 @@ from evalrun_aggregator.start.responses import asked_of, read_responses
 from evalrun_api.run_config import EvalRunSpec, RunConfig
 from evalrun_data.responses import Response
 from evalrun_results.comparisons.gate import GateDecision
-from evalrun_results.comparisons.run_gate import decision_of
+from evalrun_results.comparisons.run_gate import decide_or_explain
 from evalrun_results.samples import SampleResult
 from evalrun_runtime.exits import BadInputError
 
@@ -134,9 +134,9 @@ def test_no_gate_is_passed_by_leaving_answers_out(samples: int, *, leaves_proble
         kept = range(rng.randint(count // 2, count)) if leaves_problems_out else range(count)
         asked = asked_of(samples, ["humaneval"], [Response("humaneval", "", s, "") for _, s in given])[0]
         baseline = totals_of(run_of(first, every, samples, range(count)))
-        found = decision_of(gate, baseline, totals_of(run_of(second, given, asked, kept)))
+        found = decide_or_explain(gate, baseline, totals_of(run_of(second, given, asked, kept)))
         if found.decision is GateDecision.PASS:
             passed += 1
-            whole = decision_of(gate, baseline, totals_of(run_of(second, every, samples, range(count))))
+            whole = decide_or_explain(gate, baseline, totals_of(run_of(second, every, samples, range(count))))
             assert whole.decision is GateDecision.PASS
     assert passed

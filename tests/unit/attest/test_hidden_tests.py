@@ -8,8 +8,8 @@ import pytest
 from builders.attested_runs import check_bundle, signed_run, texts_of
 
 from evalrun_attest.archive import read_members
-from evalrun_attest.checks import Outcome, check_openings, open_bundle, opened_problems
-from evalrun_attest.commitments import Opening, opening_line, parse_openings
+from evalrun_attest.checks import Outcome, check_openings, open_bundle, parse_opened_problems
+from evalrun_attest.commitments import Opening, parse_openings, render_opening_line
 from evalrun_runtime.exits import BadInputError
 
 ACCEPTED = [True, False, True, None]
@@ -19,7 +19,7 @@ ACCEPTED = [True, False, True, None]
 def openings(tmp_path: Path) -> dict[tuple[str, str], Opening]:
     """The openings of the bundle in `tmp_path`."""
     _, written = signed_run(tmp_path, ACCEPTED, hide_tests=True)
-    lines = [opening_line(name, each) for name, problems in written.hidden.items() for each in problems]
+    lines = [render_opening_line(name, each) for name, problems in written.hidden.items() for each in problems]
     return parse_openings(lines, "openings.jsonl")
 
 
@@ -49,7 +49,7 @@ def test_openings_show_the_tests_that_were_committed_to(
     assert texts_of(check_openings(run, some), Outcome.MATCHES) == [
         "humaneval: 3 of 4 hidden problems are those committed to"
     ]
-    assert [each.problem_id for each in opened_problems(run, some)["humaneval"]] == [key[1] for key in some]
+    assert [each.problem_id for each in parse_opened_problems(run, some)["humaneval"]] == [key[1] for key in some]
 
 
 def test_openings_of_other_tests_are_found(tmp_path: Path, openings: dict[tuple[str, str], Opening]) -> None:

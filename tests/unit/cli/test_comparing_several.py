@@ -14,7 +14,7 @@ from evalrun_results.metrics.accumulator import MetricOptions
 from evalrun_results.outputs.qa_logs import QaOptions
 from evalrun_results.outputs.stopped_early import StoppedDataset, StoppedEarly
 from evalrun_results.outputs.writer import OutputPlan, write_outputs
-from evalrun_results.sequential.order import drawing_order
+from evalrun_results.sequential.order import order_problems
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 
@@ -81,7 +81,7 @@ PROBLEMS = 60
 def stopped(tmp_path: Path) -> Path:
     """A run of 60 problems that its gate stopped after 20, all of them lost."""
     rows = verdicts_of([False] * PROBLEMS)
-    first = set(drawing_order(0, "humaneval", [row.problem_id for row in rows])[:20])
+    first = set(order_problems(0, "humaneval", [row.problem_id for row in rows])[:20])
     info = {"spec": {"protocol": {"seed": 0}}, "datasets": {"humaneval": {"problems": PROBLEMS}}}
     said = StoppedEarly(0, {"humaneval": StoppedDataset(20, PROBLEMS, 40)})
     plan = OutputPlan(info, MetricOptions(), QaOptions(0.0, 2048), stopped=said)

@@ -4,7 +4,7 @@ import grpc
 import pytest
 
 from evalrun_client.failure_codes import FailureCode as Code
-from evalrun_client.failure_codes import code_of
+from evalrun_client.failure_codes import to_failure_code
 from evalrun_proto.judge.v1 import judge_pb2
 
 
@@ -22,4 +22,4 @@ def test_failure_codes_are_those_of_grpc() -> None:
     ],
 )
 def test_code_of_number_returns_its_code(number: int, code: Code) -> None:
-    assert code_of(judge_pb2.StreamFailure(code=number)) is code
+    assert to_failure_code(judge_pb2.StreamFailure(code=number)) is code

@@ -12,11 +12,11 @@ from evalrun_client.grader import (
     Grader,
     answer_request,
     answer_verdict,
-    graded_input,
-    graded_verdict,
-    grader_of,
     grader_program,
+    make_graded_verdict,
+    read_dataset_grader,
     read_grader,
+    render_grader_input,
     scoreless_test,
     verls_grader,
 )
@@ -95,7 +95,7 @@ def test_graded_verdict_of_an_answer_that_the_grader_alone_cannot_handle_is_wron
 
 
 def run_grader(source: str, response: str, ground_truth: object) -> dict[str, object]:
-    given = graded_input("d", response, ground_truth, {})
+    given = render_grader_input("d", response, ground_truth, {})
     program = grader_program(source, "g.py")
     ran = subprocess.run([sys.executable, "-I", "-c", program], input=given.encode(), capture_output=True, check=True)
     said: dict[str, object] = json.loads(ran.stdout)
@@ -186,11 +186,11 @@ def test_beside_verls_grader_the_score_of_code_is_the_share_of_tests(
 
 def test_a_dataset_names_its_grader(tmp_path: Path) -> None:
     (tmp_path / "g.py").write_text(GOOD.replace("compute_score", "mine"))
-    assert grader_of(dataset(), tmp_path) is None
-    grader = grader_of(dataset(grader={"path": "g.py", "name": "mine"}), tmp_path)
+    assert read_dataset_grader(dataset(), tmp_path) is None
+    grader = read_dataset_grader(dataset(grader={"path": "g.py", "name": "mine"}), tmp_path)
     assert grader is not None
     assert (grader.name, len(grader.sha256), grader.decides("codecontests")) == ("gsm8k", 64, True)
-    verls = grader_of(dataset(grader={"path": "builtin:verl"}), tmp_path)
+    verls = read_dataset_grader(dataset(grader={"path": "builtin:verl"}), tmp_path)
     assert verls is not None
     assert (verls.decides("openai/gsm8k"), verls.decides("codecontests")) == (True, False)
 
@@ -213,6 +213,6 @@ def test_a_grader_that_cannot_be_used_is_named(tmp_path: Path, source: bytes | N
 
 @pytest.mark.parametrize("said", [r'{"error": "\ud800"}', '{"score": 1' + "0" * 400 + "}", "[" * 100_000])
 def test_whatever_a_grader_prints_is_a_verdict(said: str) -> None:
-    graded = graded_verdict(Grader("g", "", ""), ended(judge_pb2.TEST_STATUS_SUCCESS, said))
+    graded = make_graded_verdict(Grader("g", "", ""), ended(judge_pb2.TEST_STATUS_SUCCESS, said))
     assert not graded.judged
     assert graded.tests[0].reason.startswith("the grader of g: ")

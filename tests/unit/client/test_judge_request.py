@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from evalrun_api.v1alpha1 import Comparator, Dataset, TestLimits
-from evalrun_client.judge_request import Answer, deciding_comparator, judge_request
+from evalrun_client.judge_request import Answer, choose_comparator, judge_request
 from evalrun_data.records import AssertTests, CheckTest, MainTest, Problem, ProblemComparator, StdioTests
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_registry.limits import PartialLimits
@@ -92,7 +92,7 @@ def test_letters_count_unless_the_data_sets_authors_or_the_run_say_otherwise() -
     theirs = replace(plain, comparator=ProblemComparator("standard", case_sensitive=False, by_format=True))
     own = replace(plain, comparator=ProblemComparator("tokens", abs=0.1))
     asked = dataset(comparator=Comparator(name="exact"))
-    assert deciding_comparator(dataset(), plain) is None
-    assert deciding_comparator(dataset(), theirs) == judge_pb2.Comparator(name="standard", case_sensitive=False)
-    assert deciding_comparator(asked, theirs) == judge_pb2.Comparator(name="exact")
-    assert deciding_comparator(asked, own) == judge_pb2.Comparator(name="tokens", abs=0.1)
+    assert choose_comparator(dataset(), plain) is None
+    assert choose_comparator(dataset(), theirs) == judge_pb2.Comparator(name="standard", case_sensitive=False)
+    assert choose_comparator(asked, theirs) == judge_pb2.Comparator(name="exact")
+    assert choose_comparator(asked, own) == judge_pb2.Comparator(name="tokens", abs=0.1)

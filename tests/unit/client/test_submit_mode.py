@@ -7,7 +7,7 @@ import pytest
 from evalrun_aggregator.finish.sample_stream import ground_truth_of
 from evalrun_api.v1alpha1 import Dataset
 from evalrun_client.judge_request import Answer, judge_request
-from evalrun_client.submit_mode import with_rows, with_tests
+from evalrun_client.submit_mode import require_rows, require_tests
 from evalrun_data.formats.record import make_problem_record, parse_record
 from evalrun_data.prompts import PromptFormat, render
 from evalrun_data.records import Problem, ServerTests, StdioTests
@@ -36,14 +36,14 @@ PROBLEM = Problem(
 def test_a_record_must_name_a_row_and_nothing_else(dataset: str, row: str, complaint: str) -> None:
     problem = replace(PROBLEM, sandbox_dataset=dataset, sandbox_id=row)
     with pytest.raises(BadInputError, match=r"contests\.jsonl: problem 'p1'") as error:
-        list(with_rows([PROBLEM, problem], "contests.jsonl"))
+        list(require_rows([PROBLEM, problem], "contests.jsonl"))
     assert complaint in str(error.value)
 
 
 @pytest.mark.parametrize("row", ["7", "HumanEval/0", "1575_A. Another Sorting Problem", "p03000 - Bounding (ABC)"])
 def test_ordinary_ids_pass(row: str) -> None:
     problem = replace(PROBLEM, sandbox_id=row)
-    assert list(with_rows([problem], "contests.jsonl")) == [problem]
+    assert list(require_rows([problem], "contests.jsonl")) == [problem]
 
 
 def test_the_judge_is_sent_the_rows_name_and_no_test() -> None:
@@ -81,11 +81,11 @@ def test_a_record_may_leave_its_tests_to_the_server(form: PromptFormat) -> None:
     assert [message.content for message in render(problem, form)] == ["As the server words it.\n"]
     assert ground_truth_of(problem) == {}
     assert parse_record(Row(make_problem_record(problem), "again.jsonl", 1), None) == problem
-    assert list(with_rows([problem], "contests.jsonl")) == [problem]
+    assert list(require_rows([problem], "contests.jsonl")) == [problem]
     with pytest.raises(
         BadInputError, match=r"contests\.jsonl: problem 'p1': it has no tests .* write judgeMode: Submit"
     ):
-        list(with_tests([PROBLEM, problem], "contests.jsonl"))
+        list(require_tests([PROBLEM, problem], "contests.jsonl"))
 
 
 def test_a_record_without_tests_and_without_a_row_is_none() -> None:

@@ -11,7 +11,7 @@ from evalrun_api.v1alpha1 import Lineage
 from evalrun_results.exports.content import ExportContent, curve_point, export_id
 from evalrun_results.exports.exporter import Exported, ExportError, Target, WandbTarget
 from evalrun_results.exports.process import environment, export_apart
-from evalrun_results.exports.run_exports import RunExports, targets_of
+from evalrun_results.exports.run_exports import RunExports, list_targets
 from evalrun_results.metrics.accumulator import DatasetMetrics
 from evalrun_results.metrics.figures import Figure
 from evalrun_results.samples import JsonObject
@@ -89,7 +89,7 @@ def test_a_service_that_fails_is_a_warning_and_the_others_go_on() -> None:
     ],
 )
 def test_the_spec_says_where_to(exports: dict[str, Any], kinds: list[str]) -> None:
-    assert [target.kind for target in targets_of(run_config(exports).spec.exports)] == kinds
+    assert [target.kind for target in list_targets(run_config(exports).spec.exports)] == kinds
 
 
 def test_the_id_stays_over_restarts_and_is_another_for_another_run() -> None:

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from builders.results.samples import compute_metrics, sample_result, with_changes
 
-from evalrun_results.inspect_log.header import LoggedRun, LogTotals, Status, header_of
+from evalrun_results.inspect_log.header import LoggedRun, LogTotals, Status, make_header
 from evalrun_results.inspect_log.log_file import write_log
-from evalrun_results.inspect_log.samples import AskedProblem, sample_of, summary_of
+from evalrun_results.inspect_log.samples import AskedProblem, make_sample, make_summary
 from evalrun_results.metrics.accumulator import MetricOptions
 from evalrun_results.outputs.result_row import result_row
 from evalrun_results.samples import SampleResult
@@ -23,7 +23,7 @@ SECRETS = ("in 1", "out 1", "Traceback")
 
 def logged(*turns: SampleResult, asked: AskedProblem = ASKED, **flags: bool) -> Any:
     rows = [msgspec.to_builtins(result_row(turn)) for turn in turns]
-    return sample_of(rows, asked, "run", **({"with_tests": False, "has_ended": True} | flags))
+    return make_sample(rows, asked, "run", **({"with_tests": False, "has_ended": True} | flags))
 
 
 def a_run(status: Status = "success", summary: Any = None, **more: Any) -> LoggedRun:
@@ -92,7 +92,7 @@ def test_sample_without_answer_is_an_error_once_none_can_come(
     sample = logged(missing, has_ended=has_ended)
     assert ("error" in sample) == is_error
     if is_error:
-        assert sample["error"]["message"] == summary_of(sample)["error"] == "no sandbox answered"
+        assert sample["error"]["message"] == make_summary(sample)["error"] == "no sandbox answered"
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_sample_names_the_failed_test_and_holds_its_texts_only_on_request() -> N
     assert closed["metadata"]["failed_test"] == {"case_index": 1, "status": "runtime_error"}
     assert not [text for text in SECRETS if text in json.dumps(closed)]
     assert opened["metadata"]["failed_test"]["input"] == "in 1\n"
-    assert not [text for text in SECRETS if text in json.dumps(summary_of(opened))]
+    assert not [text for text in SECRETS if text in json.dumps(make_summary(opened))]
 
 
 def test_sample_of_several_turns_is_scored_by_the_first() -> None:
@@ -132,7 +132,7 @@ def test_sample_of_several_turns_is_scored_by_the_first() -> None:
 
 def test_summary_cuts_long_texts() -> None:
     long = logged(with_changes(sample_result(), response="word " * 5000), asked=AskedProblem(sent="x" * 9000))
-    summary: Any = summary_of(long)
+    summary: Any = make_summary(long)
     assert len(summary["input"]) < 5200
     assert "output" not in summary
     assert "messages" not in summary
@@ -183,7 +183,7 @@ def test_header_has_the_metrics_with_their_intervals_under_their_scorer() -> Non
     totals = LogTotals()
     for result in results:
         totals.add(logged(result))
-    found: Any = header_of(a_run(summary=summary), totals)["results"]
+    found: Any = make_header(a_run(summary=summary), totals)["results"]
     accepted, ratio = found["scores"]
     assert (accepted["name"], accepted["scored_samples"], accepted["unscored_samples"]) == ("accepted", 2, 1)
     metrics = accepted["metrics"]
@@ -199,7 +199,7 @@ def test_header_has_the_metrics_with_their_intervals_under_their_scorer() -> Non
 
 @pytest.mark.parametrize("status", ["started", "cancelled"])
 def test_header_of_an_unfinished_run_has_no_results(status: Status) -> None:
-    header = header_of(a_run(status), LogTotals())
+    header = make_header(a_run(status), LogTotals())
     assert header["status"] == status
     assert "results" not in header
     assert "error" not in header
@@ -212,7 +212,7 @@ def test_header_sums_the_tokens_that_are_known_by_model() -> None:
         with_changes(sample_result(3), model="other"),
     ):  # fmt: skip
         totals.add(logged(result))
-    stats: Any = header_of(a_run("error", error="two of three servers"), totals)
+    stats: Any = make_header(a_run("error", error="two of three servers"), totals)
     assert stats["stats"]["model_usage"]["a-model"] == {"input_tokens": 40, "output_tokens": 200, "total_tokens": 240}
     assert stats["stats"]["model_usage"]["other"]["total_tokens"] == 120
     assert stats["error"]["message"] == "two of three servers"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalrun_results.repeated_figures import repeated_figures
+from evalrun_results.repeated_figures import find_repeated_figures
 
 
 @pytest.mark.parametrize(
@@ -16,4 +16,4 @@ from evalrun_results.repeated_figures import repeated_figures
     ],
 )
 def test_repeated_figures_of_datasets_returns_the_pass_ratio(datasets: dict[str, object], expected: bool) -> None:
-    assert ("pass_ratio_mean" in repeated_figures(datasets)) == expected
+    assert ("pass_ratio_mean" in find_repeated_figures(datasets)) == expected

@@ -6,7 +6,7 @@ import pytest
 from builders.results.samples import sample_result, with_changes
 
 from evalrun_proto.judge.v1 import judge_pb2 as pb
-from evalrun_results.run_warnings import BrokenTests, RunWarnings, missing_package
+from evalrun_results.run_warnings import BrokenTests, RunWarnings, find_missing_package
 from evalrun_results.samples import SampleResult
 
 
@@ -57,7 +57,7 @@ def test_noise_floor_repeats_and_answers_without_a_verdict_say_nothing() -> None
     ],
 )
 def test_missing_package_is_the_one_that_a_runtime_error_names(verdict: pb.Verdict, package: str | None) -> None:
-    assert missing_package(verdict) == package
+    assert find_missing_package(verdict) == package
 
 
 def test_packages_that_the_sandbox_lacks_are_counted_and_the_way_out_is_named() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from evalrun_client.failure_codes import FailureCode
-from evalrun_client.fake_judge import Answer, scripted_verdict, unavailable
+from evalrun_client.fake_judge import Answer, make_scripted_verdict, unavailable
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_reward.judge_calls import FairSlots, JudgeCalls, NoVerdictError, ProblemRequest
 from evalrun_reward.retries import Cause
@@ -55,7 +55,7 @@ def large() -> ProblemRequest:
 
 
 async def test_a_request_carries_run_answer_deadline_and_tests() -> None:
-    calls = Calls(Scripted(scripted_verdict))
+    calls = Calls(Scripted(make_scripted_verdict))
     assert (await calls.verdict(small())).accepted
     (request,) = calls.judge.requests
     assert (request.run, request.submission.text, request.deadline_seconds) == ("r", "accept", 9.0)
@@ -63,7 +63,7 @@ async def test_a_request_carries_run_answer_deadline_and_tests() -> None:
 
 
 async def test_a_judge_that_is_away_for_a_moment_costs_nothing() -> None:
-    calls = Calls(Scripted(*[unavailable()] * 8, scripted_verdict))
+    calls = Calls(Scripted(*[unavailable()] * 8, make_scripted_verdict))
     assert (await calls.verdict(small())).judged
     assert calls.causes == [Cause.FAILED] * 8
 
@@ -78,7 +78,7 @@ async def test_a_judge_that_stays_away_is_given_up_with_its_reason() -> None:
 
 async def test_a_full_queue_is_never_held_against_a_sample() -> None:
     busy = judge_pb2.StreamFailure(code=FailureCode.RESOURCE_EXHAUSTED, message="full", retry_after_ms=30_000)
-    calls = Calls(Scripted(*[busy] * 50, scripted_verdict))
+    calls = Calls(Scripted(*[busy] * 50, make_scripted_verdict))
     assert (await calls.verdict(small())).judged
     assert calls.causes == [Cause.BUSY] * 50
 
@@ -99,7 +99,7 @@ async def test_an_undecided_verdict_is_asked_for_again_and_stands_in_the_end() -
 
 async def test_large_tests_cross_once_and_again_where_the_gateway_lacks_them() -> None:
     lacking = judge_pb2.StreamFailure(code=FailureCode.NOT_FOUND, message="send them")
-    calls = Calls(Scripted(scripted_verdict, scripted_verdict, lacking, scripted_verdict))
+    calls = Calls(Scripted(make_scripted_verdict, make_scripted_verdict, lacking, make_scripted_verdict))
     for _ in range(3):
         assert (await calls.verdict(large())).judged
     assert [len(request.stdio.tests) for request in calls.judge.requests] == [1, 0, 0, 1]

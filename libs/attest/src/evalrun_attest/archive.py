@@ -126,7 +126,7 @@ def unpack(archive: BinaryIO, member: Member, target: Path, length: int) -> tupl
             while left and (chunk := archive.read(min(left, CHUNK))):
                 left -= len(chunk)
                 packed.update(chunk)
-                for content in _inflated(inflate, chunk):
+                for content in _inflate_chunk(inflate, chunk):
                     written += len(content)
                     if written > length:
                         raise ArchiveError(f"{member.name} is longer than its statement says")
@@ -141,7 +141,7 @@ def unpack(archive: BinaryIO, member: Member, target: Path, length: int) -> tupl
     return packed.hexdigest(), plain.hexdigest()
 
 
-def _inflated(inflate: "zlib._Decompress", chunk: bytes) -> Iterator[bytes]:
+def _inflate_chunk(inflate: "zlib._Decompress", chunk: bytes) -> Iterator[bytes]:
     """Yield what a chunk holds in parts of bounded size: a small file may stand for a large one."""
     while True:
         content = inflate.decompress(chunk, CHUNK)

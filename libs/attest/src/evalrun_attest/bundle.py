@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from evalrun_attest.archive import digest_file, is_plain_name, pack, write_archive
-from evalrun_attest.commitments import HiddenProblem, hide_problems, root_of
+from evalrun_attest.commitments import HiddenProblem, compute_root, hide_problems
 from evalrun_attest.envelope import encode_statement
 from evalrun_attest.merkle import MerkleTree
 from evalrun_attest.run_files import (
@@ -126,7 +126,7 @@ def write_bundle(
             name: AttestedDataset(
                 len(each.records),
                 each.records_sha256,
-                root_of(problem.public_row for problem in hidden[name]) if hide_tests else None,
+                compute_root(problem.public_row for problem in hidden[name]) if hide_tests else None,
             )
             for name, each in problems.items()
         }
@@ -134,7 +134,7 @@ def write_bundle(
         write_atomically(folder / ATTESTATION, envelope.to_bytes())
         packed = [file for file in files if file.packed_sha256 is not None]
         members = [(ATTESTATION, folder / ATTESTATION)]
-        members += [(f"{file.name}.gz", _packed_place(scratch, file.name)) for file in packed]
+        members += [(f"{file.name}.gz", _make_packed_path(scratch, file.name)) for file in packed]
         with atomic_file(target) as archive:
             write_archive(archive, iter(members))
     return WrittenBundle(envelope, hidden)
@@ -172,9 +172,9 @@ def _describe(name: str, path: Path, scratch: Path | None) -> File:
     """Return a file's description; with a scratch folder it is compressed there."""
     if not is_plain_name(f"{name}.gz"):
         raise BadInputError(f"{name}: its name is too long for a bundle: name the dataset in at most 60 characters")
-    packed = None if scratch is None else pack(path, _packed_place(scratch, name))
+    packed = None if scratch is None else pack(path, _make_packed_path(scratch, name))
     return File(name, digest_file(path), path.stat().st_size, packed)
 
 
-def _packed_place(scratch: Path, name: str) -> Path:
+def _make_packed_path(scratch: Path, name: str) -> Path:
     return scratch / f"packed-{name.replace('/', '-')}"

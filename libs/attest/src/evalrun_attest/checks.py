@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from evalrun_attest.archive import ArchiveError, digest_file, read_members, unpack
 from evalrun_attest.bundle import RowRoots
-from evalrun_attest.commitments import Opening, commit, root_of
+from evalrun_attest.commitments import Opening, commit, compute_root
 from evalrun_attest.envelope import EnvelopeError, encode_statement
 from evalrun_attest.merkle import MerkleTree
 from evalrun_attest.run_files import (
@@ -33,8 +33,8 @@ from evalrun_data.records import Problem
 from evalrun_data.rows import Row
 from evalrun_results.metrics.accumulator import MetricsAccumulator
 from evalrun_results.metrics.run_options import metric_options
-from evalrun_results.outputs.stopped_early import StoppedEarly, with_anytime_intervals
-from evalrun_results.stored_rows import stored_result
+from evalrun_results.outputs.stopped_early import StoppedEarly, apply_anytime_intervals
+from evalrun_results.stored_rows import parse_result
 from evalrun_runtime.exits import BadInputError
 
 LARGEST_ATTESTATION: Final = 256 << 20
@@ -104,7 +104,7 @@ def open_bundle(path: Path, folder: Path) -> tuple[OpenedRun | None, list[Findin
                 raise ArchiveError(f"it does not begin with {ATTESTATION}")
             archive.seek(members[0].start)
             content = archive.read(members[0].size)
-            opened, findings = _opened(content, folder)
+            opened, findings = _open_run(content, folder)
             if opened is None:
                 return None, findings
             packed = [file for file in opened.attested.files.values() if file.packed_sha256 is not None]
@@ -137,7 +137,7 @@ def open_folder(folder: Path) -> tuple[OpenedRun | None, list[Finding]]:
         content = (folder / ATTESTATION).read_bytes()
     except FileNotFoundError as error:
         raise BadInputError(f"{folder}: no {ATTESTATION}: evalrun attest writes one") from error
-    opened, findings = _opened(content, folder)
+    opened, findings = _open_run(content, folder)
     if opened is None:
         return None, findings
     checked = 0
@@ -155,7 +155,7 @@ def open_folder(folder: Path) -> tuple[OpenedRun | None, list[Finding]]:
     return opened, findings
 
 
-def _opened(content: bytes, folder: Path) -> tuple[OpenedRun | None, list[Finding]]:
+def _open_run(content: bytes, folder: Path) -> tuple[OpenedRun | None, list[Finding]]:
     try:
         envelope = parse_signed(content)
         if not envelope.is_signed:
@@ -199,7 +199,7 @@ def check_rows(run: OpenedRun, wanted: int | None, seed: int) -> CheckedRows:
             else:
                 hidden["completions"].add(encode_statement(completion_row(row)))
                 hidden["verdicts"].add(line)
-            checked.totals.add(stored_result(Row(row, path.name, number + 1)))
+            checked.totals.add(parse_result(Row(row, path.name, number + 1)))
             if draw is None or number in draw:
                 checked.drawn.append(row)
     except (BadInputError, ValueError) as error:
@@ -221,7 +221,7 @@ def check_figures(run: OpenedRun, rows: CheckedRows) -> list[Finding]:
     if (stopped := summary.get("stoppedEarly")) is not None:
         early = StoppedEarly.parse(stopped)
         totals = rows.totals.datasets
-        computed = {name: with_anytime_intervals(each, totals[name], early, name) for name, each in computed.items()}
+        computed = {name: apply_anytime_intervals(each, totals[name], early, name) for name, each in computed.items()}
     findings = []
     for name, said in run.attested.figures.items():
         found = computed[name].summary() if name in computed else {}
@@ -258,7 +258,7 @@ def is_close(first: object, second: object) -> bool:
     return first == second
 
 
-def bundled_problems(run: OpenedRun) -> dict[str, list[Problem]]:
+def read_bundled_problems(run: OpenedRun) -> dict[str, list[Problem]]:
     """Return the problems that the run's bundle holds, by dataset. Raises BadInputError."""
     found = {}
     for name in run.attested.datasets:
@@ -302,7 +302,7 @@ def check_openings(run: OpenedRun, openings: Mapping[tuple[str, str], Opening]) 
         if said.commitments is None or not path.is_file():
             continue
         rows = [row for _, row in read_lines(path)]
-        if root_of(rows) != said.commitments:
+        if compute_root(rows) != said.commitments:
             findings.append(differs(f"{name}: the commitments are not those of the statement"))
         shown = [(row, openings[key]) for row in rows if (key := (name, str(row.get("problem_id")))) in openings]
         wrong = [str(row["problem_id"]) for row, each in shown if commit(each.record, each.salt) != row["commitment"]]
@@ -313,7 +313,7 @@ def check_openings(run: OpenedRun, openings: Mapping[tuple[str, str], Opening]) 
     return findings
 
 
-def opened_problems(run: OpenedRun, openings: Mapping[tuple[str, str], Opening]) -> dict[str, list[Problem]]:
+def parse_opened_problems(run: OpenedRun, openings: Mapping[tuple[str, str], Opening]) -> dict[str, list[Problem]]:
     """Return the problems that openings show, by dataset. Raises BadInputError."""
     found: dict[str, list[Problem]] = {}
     for number, ((name, _), opening) in enumerate(openings.items(), 1):

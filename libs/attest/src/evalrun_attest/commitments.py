@@ -41,7 +41,7 @@ class Opening:
     record: Mapping[str, object]
 
 
-def opening_line(dataset: str, problem: HiddenProblem) -> str:
+def render_opening_line(dataset: str, problem: HiddenProblem) -> str:
     """Return a line of a file of openings."""
     row = {"dataset": dataset, "problem_id": problem.problem_id, "salt": problem.salt, "record": problem.record}
     return json.dumps(row, sort_keys=True) + "\n"
@@ -81,7 +81,7 @@ def hide_problems(records: Iterable[Mapping[str, object]], make_salt: Callable[[
     return hidden
 
 
-def root_of(rows: Iterable[Mapping[str, object]]) -> RowSet:
+def compute_root(rows: Iterable[Mapping[str, object]]) -> RowSet:
     """Return the Merkle root over the public rows of commitments."""
     tree = MerkleTree()
     for row in rows:

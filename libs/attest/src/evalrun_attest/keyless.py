@@ -148,7 +148,7 @@ class TrustRoot:
         return found
 
     @classmethod
-    def stored(cls) -> Self:
+    def read_stored(cls) -> Self:
         """Return the root of the public instance that the package came with, or fetched last. Raises BadInputError."""
         # The package warns that it fetches nothing. That is wanted here, and said among the findings.
         logging.getLogger("sigstore._internal.tuf").setLevel(logging.ERROR)

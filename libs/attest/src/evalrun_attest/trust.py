@@ -36,7 +36,7 @@ class Trust:
         """The trust root for identities. Raises BadInputError."""
         from evalrun_attest.keyless import TrustRoot
 
-        return self.root or TrustRoot.stored()
+        return self.root or TrustRoot.read_stored()
 
 
 def check_signer(signed: SignedStatement, trust: Trust) -> list[Finding]:

@@ -27,6 +27,6 @@ class FailureCode(IntEnum):
     UNAUTHENTICATED = 16
 
 
-def code_of(failure: judge_pb2.StreamFailure) -> FailureCode:
+def to_failure_code(failure: judge_pb2.StreamFailure) -> FailureCode:
     """Return the code of a failure; UNKNOWN for a number that is none."""
     return FailureCode(failure.code) if 0 <= failure.code < len(FailureCode) else FailureCode.UNKNOWN

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import grpc
 
-from evalrun_client.failure_codes import FailureCode, code_of
+from evalrun_client.failure_codes import FailureCode, to_failure_code
 from evalrun_proto.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_runtime.connections.grpc_server import GrpcServer
 from evalrun_runtime.settings import ServiceSettings
@@ -18,7 +18,7 @@ Answer = judge_pb2.Verdict | judge_pb2.StreamFailure
 Script = Callable[[judge_pb2.JudgeRequest], Answer]
 
 
-def scripted_verdict(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict:
+def make_scripted_verdict(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict:
     """Return the verdict that the answer's text asks for: accepted where it holds "accept", else wrong_answer."""
     accepted = "accept" in request.submission.text
     status = judge_pb2.TEST_STATUS_SUCCESS if accepted else judge_pb2.TEST_STATUS_WRONG_ANSWER
@@ -37,7 +37,7 @@ def scripted_verdict(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict:
 class FakeJudge(judge_pb2_grpc.JudgeServiceServicer):
     """Answers as `script` says, each answer after `delay` seconds; counts what it was asked."""
 
-    def __init__(self, script: Script = scripted_verdict, delay: float = 0.0) -> None:
+    def __init__(self, script: Script = make_scripted_verdict, delay: float = 0.0) -> None:
         self.script = script
         self.delay = delay
         self.requests = 0
@@ -53,7 +53,7 @@ class FakeJudge(judge_pb2_grpc.JudgeServiceServicer):
         """Answer one request."""
         answer = await self._decide(request)
         if isinstance(answer, judge_pb2.StreamFailure):
-            await context.abort(grpc.StatusCode[code_of(answer).name], answer.message)
+            await context.abort(grpc.StatusCode[to_failure_code(answer).name], answer.message)
         return judge_pb2.JudgeResponse(verdict=answer)
 
     async def JudgeStream(  # noqa: N802 - gRPC's name

@@ -124,7 +124,7 @@ def read_grader(name: str, place: str, function: str = FUNCTION, base_dir: Path 
     return Grader(name, grader_program(source, place, function), hashlib.sha256(content).hexdigest())
 
 
-def grader_of(dataset: Dataset, base_dir: Path) -> Grader | None:
+def read_dataset_grader(dataset: Dataset, base_dir: Path) -> Grader | None:
     """Return the grader that a dataset names; None if its tests decide. Raises BadInputError."""
     asked = dataset.grader
     if asked is None:
@@ -162,11 +162,11 @@ def answer_request(
     else:  # a published format: its tests as JSON, as verl's rows hold them
         ground_truth, extra_info = json.dumps(asdict(truth)), {}
     text = answer.text if dataset.max_answer_characters is None else answer.text[: dataset.max_answer_characters]
-    given = graded_input(problem.data_source or problem.dataset, text, ground_truth, extra_info)
+    given = render_grader_input(problem.data_source or problem.dataset, text, ground_truth, extra_info)
     return grader_request(run, dataset, grader, given)
 
 
-def graded_input(data_source: str, response: str, ground_truth: object, extra_info: Mapping[str, Any]) -> str:
+def render_grader_input(data_source: str, response: str, ground_truth: object, extra_info: Mapping[str, Any]) -> str:
     """Return what a grader is called with, as JSON."""
     return json.dumps(
         {
@@ -185,7 +185,7 @@ def grader_request(run: str, dataset: Dataset, grader: Grader, given: str) -> ju
         run: on whose behalf.
         dataset: whose limits hold.
         grader: the program.
-        given: its input (`graded_input`).
+        given: its input (`render_grader_input`).
     """
     asked = dataset.limits
     request = judge_pb2.JudgeRequest(
@@ -209,7 +209,7 @@ def answer_verdict(problem: Problem, grader: Grader | None, verdict: judge_pb2.V
     if grader is None:
         return verdict
     if grader.decides(problem.data_source):
-        return graded_verdict(grader, verdict)
+        return make_graded_verdict(grader, verdict)
     scored = judge_pb2.Verdict()
     scored.CopyFrom(verdict)
     score = dense_score(verdict)
@@ -218,7 +218,7 @@ def answer_verdict(problem: Problem, grader: Grader | None, verdict: judge_pb2.V
     return scored
 
 
-def graded_verdict(grader: Grader, verdict: judge_pb2.Verdict) -> judge_pb2.Verdict:
+def make_graded_verdict(grader: Grader, verdict: judge_pb2.Verdict) -> judge_pb2.Verdict:
     """Return what a grader's run says of the answer; one that gave no score leaves it not judged, with the reason."""
     test = judge_pb2.TestResult(status=judge_pb2.TEST_STATUS_API_ERROR)
     if verdict.tests:

@@ -101,7 +101,7 @@ class GrpcJudge:
         except grpc.aio.AioRpcError as error:
             if error.code() in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
                 raise judge_error(self.address, error) from error
-            return _failure_of(error)
+            return _make_failure(error)
 
     async def describe(self, seconds: float) -> judge_pb2.DescribeResponse:
         """Return what it judges with. Raises JudgeError."""
@@ -157,7 +157,7 @@ class GrpcJudgeStream:
         self._call.cancel()
 
 
-def _failure_of(error: grpc.aio.AioRpcError) -> judge_pb2.StreamFailure:
+def _make_failure(error: grpc.aio.AioRpcError) -> judge_pb2.StreamFailure:
     trailers = {key: value for key, value in error.trailing_metadata() or () if isinstance(value, str)}
     wait = trailers.get(RETRY_AFTER, "0")
     return judge_pb2.StreamFailure(

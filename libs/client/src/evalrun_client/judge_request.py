@@ -56,7 +56,7 @@ def judge_request(run: str, dataset: Dataset, problem: Problem, answer: Answer) 
         request.submission.prelude = truth.prelude
         if sum(map(len, truth.inputs)) + sum(map(len, truth.outputs)) >= LARGE_SUITE:
             request.suite_digest = suite_digest(truth.inputs, truth.outputs)
-        comparator = deciding_comparator(dataset, problem)
+        comparator = choose_comparator(dataset, problem)
         if comparator is not None:
             request.comparator.CopyFrom(comparator)
     return request
@@ -92,7 +92,7 @@ def test_limits(dataset: Dataset, problem: Problem) -> judge_pb2.Limits:
     )
 
 
-def deciding_comparator(dataset: Dataset, problem: Problem) -> judge_pb2.Comparator | None:
+def choose_comparator(dataset: Dataset, problem: Problem) -> judge_pb2.Comparator | None:
     """Return what decides for a stdin/stdout problem; None: the judge's default, `standard`."""
     own = problem.comparator
     if own is not None and not (own.by_format and dataset.comparator is not None):

@@ -7,7 +7,7 @@ from evalrun_data.records import Problem, ServerTests
 from evalrun_runtime.exits import BadInputError
 
 
-def with_tests(problems: Iterable[Problem], source: str) -> Iterator[Problem]:
+def require_tests(problems: Iterable[Problem], source: str) -> Iterator[Problem]:
     """Pass on problems whose tests are here. Raises BadInputError at the first whose are not."""
     for problem in problems:
         if isinstance(problem.ground_truth, ServerTests):
@@ -18,7 +18,7 @@ def with_tests(problems: Iterable[Problem], source: str) -> Iterator[Problem]:
         yield problem
 
 
-def with_rows(problems: Iterable[Problem], source: str) -> Iterator[Problem]:
+def require_rows(problems: Iterable[Problem], source: str) -> Iterator[Problem]:
     """Pass on problems that name a row of the server's.
 
     Args:

@@ -141,7 +141,7 @@ def _same_token(expected: bytes, got: bytes, comparator: Comparator, own_toleran
         return False
     if DECIMAL.fullmatch(expected) is None and not (own_tolerance and INTEGER.fullmatch(got) is None):
         return False
-    return _within(expected, got, comparator.abs or 0.0, comparator.rel or 0.0)
+    return _is_within_tolerance(expected, got, comparator.abs or 0.0, comparator.rel or 0.0)
 
 
 def _same_but_case(expected: bytes, got: bytes) -> bool:
@@ -150,7 +150,7 @@ def _same_but_case(expected: bytes, got: bytes) -> bool:
     return _text(expected).casefold() == _text(got).casefold()
 
 
-def _within(expected: bytes, got: bytes, absolute: float, relative: float) -> bool:
+def _is_within_tolerance(expected: bytes, got: bytes, absolute: float, relative: float) -> bool:
     """Compare as the decimals that were written where that can be done cheaply.
 
     As floats |0.333334 - 0.333333| is 1.0000000000287557e-06, above a tolerance of 1e-6 that the texts keep.

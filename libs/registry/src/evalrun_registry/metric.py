@@ -115,7 +115,7 @@ class Metric:
         """Return the metric's place in a table, or None if the table does not show it."""
         return next((column for column in self.columns if column.table is table), None)
 
-    def at(self, number: int) -> "NamedMetric":
+    def to_named(self, number: int) -> "NamedMetric":
         """Return the metric of one k or turn; any number for a metric without."""
         return NamedMetric(self, number if self.number else 0)
 
@@ -131,22 +131,22 @@ class NamedMetric:
     @property
     def name(self) -> str:
         """In summary.json."""
-        return self._filled(self.metric.name)
+        return self._fill_number(self.metric.name)
 
     @property
     def title(self) -> str:
         """In texts."""
-        return self._filled(self.metric.title)
+        return self._fill_number(self.metric.title)
 
     def series(self, subject: str = "") -> str:
         """Return the Prometheus series of the metric, e.g. `evalrun_run_accepted_at_1` for the subject `run`."""
         return "_".join(part for part in ("evalrun", subject, self.name) if part)
 
-    def heading(self, column: Column) -> str:
+    def render_heading(self, column: Column) -> str:
         """Return the heading in a table."""
-        return self._filled(column.heading) if column.heading else self.title
+        return self._fill_number(column.heading) if column.heading else self.title
 
-    def _filled(self, text: str) -> str:
+    def _fill_number(self, text: str) -> str:
         return text.replace(self.metric.number, str(self.number)) if self.metric.number else text
 
 

@@ -27,7 +27,7 @@ def _percentile(name: str, title: str, formula: str, percentile: int, unit: Unit
     return Metric(name, title, formula, unit, Interval.PERCENTILE, falls, percentile=percentile)
 
 
-def _ended(name: str, title: str, rank: int, formula: str = "ended so") -> Metric:
+def _make_status_rate(name: str, title: str, rank: int, formula: str = "ended so") -> Metric:
     return Metric(name, title, formula, falls=True, gates=True, columns=(Column(Table.COMPARISON, rank),))
 
 
@@ -64,11 +64,11 @@ METRICS: Final = (
         gates=True,
         columns=(Column(Table.HEADLINE, 6, "Runs to its end"), Column(Table.COMPARISON, 9)),
     ),
-    _ended("syntax_error_rate", "syntax error", 13),
-    _ended("runtime_error_rate", "runtime error", 11),
-    _ended("timeout_rate", "timeout", 12),
-    _ended("wrong_answer_rate", "wrong answer", 10),
-    _ended("empty_output_rate", "empty output", 14),
+    _make_status_rate("syntax_error_rate", "syntax error", 13),
+    _make_status_rate("runtime_error_rate", "runtime error", 11),
+    _make_status_rate("timeout_rate", "timeout", 12),
+    _make_status_rate("wrong_answer_rate", "wrong answer", 10),
+    _make_status_rate("empty_output_rate", "empty output", 14),
     Metric(
         "memory_limit_rate",
         "memory limit",
@@ -91,7 +91,7 @@ METRICS: Final = (
         gates=True,
     ),
     Metric("api_error_rate", "not judged", "not judged / all", falls=True),
-    _ended(
+    _make_status_rate(
         "zero_reward_rate",
         "no test passed",
         15,
@@ -289,7 +289,7 @@ METRICS: Final = (
     ),
 )
 
-HEADLINE: Final = METRICS[0].at(0)
+HEADLINE: Final = METRICS[0].to_named(0)
 """The metric by which runs are told apart at a glance: in statuses, on dashboards, in tests of several runs."""
 
 _BY_NAME: Final = {metric.name: metric for metric in METRICS}
@@ -298,10 +298,10 @@ _BY_NAME: Final = {metric.name: metric for metric in METRICS}
 def find_metric(name: str) -> NamedMetric | None:
     """Return the metric of a name in summary.json, or None of that name."""
     if (metric := _BY_NAME.get(name)) is not None and not metric.number:
-        return metric.at(0)
+        return metric.to_named(0)
     stem = name.rstrip("0123456789")
     numbered = next((each for each in METRICS if each.number and each.stem == stem), None)
-    return None if numbered is None or stem == name else numbered.at(int(name[len(stem) :]))
+    return None if numbered is None or stem == name else numbered.to_named(int(name[len(stem) :]))
 
 
 def metrics_in(table: Table) -> list[tuple[Metric, Column]]:
@@ -315,7 +315,9 @@ def shown_in(table: Table, names: Iterable[str]) -> Iterator[tuple[NamedMetric, 
     found = [known for name in set(names) if (known := find_metric(name)) is not None]
     for metric, column in metrics_in(table):
         numbers = sorted(each.number for each in found if each.metric is metric)
-        yield from ((metric.at(number), column) for number in numbers if not metric.number or number >= column.first)
+        yield from (
+            (metric.to_named(number), column) for number in numbers if not metric.number or number >= column.first
+        )
 
 
 def gate_metrics(*, falls: bool) -> list[Metric]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from evalrun_proto.judge.v1 import judge_pb2 as pb
-from evalrun_results.run_warnings import missing_package
+from evalrun_results.run_warnings import find_missing_package
 from evalrun_results.samples import JsonValue, SampleResult
 
 EXAMPLES: Final = 5
@@ -52,7 +52,7 @@ def _is_escaped(result: SampleResult) -> bool:
 
 
 def _lacks_package(result: SampleResult) -> bool:
-    return result.verdict is not None and missing_package(result.verdict) is not None
+    return result.verdict is not None and find_missing_package(result.verdict) is not None
 
 
 def _lacks_import(result: SampleResult) -> bool:

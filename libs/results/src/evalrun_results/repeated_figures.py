@@ -8,7 +8,7 @@ from evalrun_results.report.json_access import inside
 RATIO_OF_TESTS: Final = "pass_ratio_mean"
 
 
-def repeated_figures(datasets: Mapping[str, object]) -> frozenset[str]:
+def find_repeated_figures(datasets: Mapping[str, object]) -> frozenset[str]:
     """Return the metrics to leave out: the pass ratio, if no completion was judged by more than one test.
 
     Args:

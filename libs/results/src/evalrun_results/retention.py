@@ -78,7 +78,7 @@ def is_due(ended_at: datetime, now: datetime, days: int) -> bool:
     return now - ended_at > timedelta(days=days)
 
 
-def without_texts(row: Mapping[str, Any]) -> dict[str, Any]:
+def remove_texts(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of the results without what a model or its program wrote."""
     tests = [{**test, **dict.fromkeys(PRINTED, "")} for test in row["tests"]]
     return {**row, **dict.fromkeys(WRITTEN_BY_MODELS, ""), "tests": tests}
@@ -89,10 +89,10 @@ def _prune_if_due(files: fsspec.AbstractFileSystem, run: str, *, days: int | Non
     if files.exists(f"{run}/{MARKER}"):
         return "pruned already"
     info = _run_info(files, run)
-    kept_days = _own_days(info) if days is None else days
+    kept_days = _read_days(info) if days is None else days
     if kept_days is None:
         return "kept, its spec has no output.retainCompletionsDays"
-    if not is_due(_ended_at(info, f"{run}/{RUN_INFO}"), now, kept_days):
+    if not is_due(_read_end_time(info, f"{run}/{RUN_INFO}"), now, kept_days):
         return f"kept, it is not older than {kept_days} days"
     if is_dry:
         return "would be pruned"
@@ -128,7 +128,7 @@ def _run_info(files: fsspec.AbstractFileSystem, run: str) -> Mapping[str, Any]:
     return info
 
 
-def _own_days(info: Mapping[str, Any]) -> int | None:
+def _read_days(info: Mapping[str, Any]) -> int | None:
     """Return the days that a run's spec names; None if it names none."""
     spec = info.get("spec")
     output = spec.get("output") if isinstance(spec, dict) else None
@@ -136,7 +136,7 @@ def _own_days(info: Mapping[str, Any]) -> int | None:
     return days if isinstance(days, int) else None
 
 
-def _ended_at(info: Mapping[str, Any], file: str) -> datetime:
+def _read_end_time(info: Mapping[str, Any], file: str) -> datetime:
     """Return when a run ended. Raises BadInputError if it does not say."""
     try:
         return datetime.fromisoformat(info["ended_at"])
@@ -147,7 +147,7 @@ def _ended_at(info: Mapping[str, Any], file: str) -> datetime:
 def _prune_directory(run: Path, now: datetime) -> None:
     try:
         _rewrite(run)
-        for file in _holding_answers(run):
+        for file in _find_answer_files(run):
             file.unlink()
         _write_report(run)
         _mark(run, now)
@@ -189,7 +189,7 @@ def _write_report(run: Path) -> None:
     write_atomically(run / REPORT, render_report(StoredRun.open(str(run)).report()).encode())
 
 
-def _holding_answers(run: Path) -> Iterator[Path]:
+def _find_answer_files(run: Path) -> Iterator[Path]:
     """Yield the files that hold answers, beside the results."""
     yield from run.glob("ledger.sqlite3*")
     yield from run.glob("qa_logs/*_qa.jsonl")
@@ -202,7 +202,7 @@ def _rewrite_jsonl(file: Path) -> None:
         return
     with file.open(encoding="utf-8") as lines, atomic_file(file) as target:
         for line in lines:
-            target.write(json.dumps(without_texts(json.loads(line)), ensure_ascii=False).encode() + b"\n")
+            target.write(json.dumps(remove_texts(json.loads(line)), ensure_ascii=False).encode() + b"\n")
 
 
 def _rewrite_parquet(file: Path) -> None:
@@ -217,7 +217,7 @@ def _rewrite_parquet(file: Path) -> None:
         pyarrow.parquet.ParquetWriter(target, source.schema_arrow) as writer,
     ):
         for batch in source.iter_batches(batch_size=_BATCH_ROWS):
-            rows = [without_texts(row) for row in batch.to_pylist()]
+            rows = [remove_texts(row) for row in batch.to_pylist()]
             writer.write_table(pyarrow.Table.from_pylist(rows, schema=source.schema_arrow))
 
 

@@ -57,12 +57,12 @@ class BrokenTests:
             return
         scoreless = scoreless_test(verdict)
         if scoreless is not None:
-            failure = _failure_of(scoreless)
+            failure = _make_failure(scoreless)
             if len(self._scoreless) < MAX_SCORELESS or self._scoreless[failure]:
                 self._scoreless[failure] += 1
         for test in verdict.tests:
             if test.cause == pb.TEST_CAUSE_BROKEN_TEST:
-                self._problems.setdefault(_failure_of(test), {})[dataset, problem_id] = None
+                self._problems.setdefault(_make_failure(test), {})[dataset, problem_id] = None
                 return
 
     def first_lines(self) -> list[str]:
@@ -87,7 +87,7 @@ class BrokenTests:
         return f"{' '.join(problem)} cannot be judged: {failure.reason}. Data error: {remedy}"
 
 
-def _failure_of(test: pb.TestResult) -> _Failure:
+def _make_failure(test: pb.TestResult) -> _Failure:
     return _Failure(test.reason, bool(test.missing_module))
 
 
@@ -119,7 +119,7 @@ class RunWarnings:
             answers.without_program += 1
             answers.blank += not result.response.strip()
             answers.cut += result.finish_reason == "length"
-        elif (package := missing_package(result.verdict)) is not None:
+        elif (package := find_missing_package(result.verdict)) is not None:
             self._packages[package] += 1
 
     def lines(self) -> list[str]:
@@ -147,7 +147,7 @@ class RunWarnings:
             yield f"answers import {len(self._packages) - MAX_PACKAGES} more packages that this sandbox lacks"
 
 
-def missing_package(verdict: pb.Verdict) -> str | None:
+def find_missing_package(verdict: pb.Verdict) -> str | None:
     """Return the package whose absence failed the program, or None. The program could have faked it."""
     if verdict.accepted or verdict.final_status not in FAILED_RUNNING:
         return None

@@ -29,7 +29,7 @@ _EXTRACTIONS = {name: number for number, name in EXTRACTION_NAMES.items()}
 _GUARDRAILS = {name: number for number, name in GUARDRAIL_NAMES.items()}
 
 
-def stored_result(row: Row) -> SampleResult:
+def parse_result(row: Row) -> SampleResult:
     """Return the result of a row.
 
     Raises:
@@ -63,7 +63,7 @@ def stored_result(row: Row) -> SampleResult:
 def _verdict(row: Row) -> pb.Verdict:
     """Return the verdict. In a row without a verdict the judge time is absent, not 0."""
     verdict = pb.Verdict(
-        final_status=_number_of(row, "final_status", _FINAL_STATUSES),
+        final_status=_find_number(row, "final_status", _FINAL_STATUSES),
         judged=bool(row.optional_flag("judged")),
         accepted=bool(row.optional_flag("accepted")),
         tests=[_test(row, index, test) for index, test in enumerate(_list(row, "tests"))],
@@ -94,7 +94,7 @@ def _test(row: Row, index: int, value: object) -> pb.TestResult:
     test = row.make_inner_row(f"tests[{index}]", value)
     result = pb.TestResult(
         case_index=test.optional_count("case_index") or 0,
-        status=_number_of(test, "status", _TEST_STATUSES),
+        status=_find_number(test, "status", _TEST_STATUSES),
         ran=bool(test.optional_flag("ran")),
         duration=test.optional_number("duration") or 0.0,
         cpu_time=test.optional_number("cpu_time") or 0.0,
@@ -121,7 +121,7 @@ def _list(row: Row, field: str) -> list[object]:
     return value
 
 
-def _number_of(row: Row, field: str, known: Mapping[str, N]) -> N:
+def _find_number(row: Row, field: str, known: Mapping[str, N]) -> N:
     name = row.text(field)
     if name not in known:
         raise row.error(f"field '{row.path}{field}' is {name!r}: known are {', '.join(known)}")

@@ -15,7 +15,7 @@ from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.outputs.destination import SUMMARY, SUMMARY_SCHEMA_VERSION, resolve_destination
 from evalrun_results.report.disagreements import DisagreementLog
 from evalrun_results.samples import JsonObject, SampleResult
-from evalrun_results.stored_rows import TOTALS_COLUMNS, stored_result
+from evalrun_results.stored_rows import TOTALS_COLUMNS, parse_result
 from evalrun_runtime.exits import BadInputError
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class StoredRun:
         Raises:
             BadInputError: no finished run there, it cannot be reached, or a newer evalrun wrote it.
         """
-        files, path = _reached(place)
+        files, path = _resolve_place(place)
         summary = _document(files, f"{path}/{SUMMARY}", place)
         if not isinstance(version := summary.get("schema"), int) or version > SUMMARY_SCHEMA_VERSION:
             raise BadInputError(
@@ -80,7 +80,7 @@ class StoredRun:
         if self.results_file is None or not self.dataset_names:
             return
         for row in read_rows(f"{self.place.rstrip('/')}/{self.results_file}", columns=columns):
-            yield stored_result(row)
+            yield parse_result(row)
 
     def totals(self) -> Mapping[str, DatasetTotals]:
         """Read the results and return the sums that comparisons need. Raises BadInputError like `results`."""
@@ -106,7 +106,7 @@ class StoredRun:
 
     def qa_records(self) -> dict[str, list[JsonObject]]:
         """Return the QA logs by dataset; empty for a dataset without a log. Raises BadInputError."""
-        files, path = _reached(self.place)
+        files, path = _resolve_place(self.place)
         records: dict[str, list[JsonObject]] = {}
         for name in self.dataset_names:
             file = f"qa_logs/{quote(name, safe='')}_qa.jsonl"
@@ -116,7 +116,7 @@ class StoredRun:
         return records
 
 
-def _reached(place: str) -> tuple[fsspec.AbstractFileSystem, str]:
+def _resolve_place(place: str) -> tuple[fsspec.AbstractFileSystem, str]:
     if place.startswith("pvc://"):
         raise BadInputError(f"{place}: a volume can be read only in its cluster: name a directory or an fsspec URL")
     files, path = resolve_destination(place)

@@ -19,9 +19,9 @@ from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.start.problems import RunProblems
 from evalrun_api.run_config import EvalRunSpec, Gate, RunConfig
 from evalrun_data.digest import digest_records
-from evalrun_results.comparisons.gate import GateDecision, GateResult, undecided
+from evalrun_results.comparisons.gate import GateDecision, GateResult, make_undecided_result
 from evalrun_results.comparisons.gate_values import UnusableGateError, base_bounds
-from evalrun_results.comparisons.run_gate import Drawn, Totals, baseline_totals, decision_of
+from evalrun_results.comparisons.run_gate import Drawn, Totals, baseline_totals, decide_or_explain
 from evalrun_results.metrics.accumulator import MetricsAccumulator
 from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_runtime.exits import BadInputError
@@ -147,7 +147,7 @@ class GateWatch:
                     "under way. Chosen with results in sight, it says nothing: start a new run for it"
                 )
                 self.warnings.append(message)
-                self.decided[each.place] = undecided(each.gate, message, family=self._family)
+                self.decided[each.place] = make_undecided_result(each.gate, message, family=self._family)
         return any(self._looked_at.get(each.place) != -1 for each in self._gates)
 
     async def _read_on(self, ledger: Ledger, item_states: ItemStates) -> None:
@@ -182,7 +182,7 @@ class GateWatch:
             self._looked_at[each.place] = count
             if not count:
                 continue
-            decision = decision_of(
+            decision = decide_or_explain(
                 each.gate, each.baseline, self._totals.datasets, drawn=self.drawn, family=self._family
             )
             if decision.decided_after is not None:

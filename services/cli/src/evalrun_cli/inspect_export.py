@@ -21,7 +21,7 @@ from evalrun_cli.samples.run_samples import RunSamples, open_samples
 from evalrun_data.records import Problem, Reference
 from evalrun_results.inspect_log.header import LoggedRun, Status
 from evalrun_results.inspect_log.log_file import write_log
-from evalrun_results.inspect_log.samples import COLUMNS, AskedProblem, Row, sample_of, utc_time
+from evalrun_results.inspect_log.samples import COLUMNS, AskedProblem, Row, make_sample, utc_time
 from evalrun_results.retention import check_answers_kept
 from evalrun_results.samples import JsonObject
 from evalrun_results.stored_run import StoredRun
@@ -199,7 +199,7 @@ def _samples(samples: RunSamples, run: LoggedRun, problems: _Problems, *, with_t
     rows = (row for row in _rows(samples, run.dataset) if not row["repeat"])
     for (problem_id, _), turns in itertools.groupby(rows, key=lambda row: (row["problem_id"], row["sample"])):
         found = sorted(turns, key=lambda row: row["turn"] or 0)
-        yield sample_of(
+        yield make_sample(
             found, problems.asked(problem_id), run.run_id, with_tests=with_tests, has_ended=run.summary is not None
         )
 

@@ -9,8 +9,8 @@ import click
 from evalrun_api.run_config import RunConfig
 from evalrun_results.exports.exporter import ExportError, MlflowTarget, Target, WandbTarget
 from evalrun_results.exports.process import export_apart
-from evalrun_results.exports.run_exports import targets_of
-from evalrun_results.exports.stored_content import order_of, stored_content
+from evalrun_results.exports.run_exports import list_targets
+from evalrun_results.exports.stored_content import read_export_content, read_stored_config
 from evalrun_results.stored_run import StoredRun
 from evalrun_runtime.exits import BadInputError, ExitCode
 
@@ -22,7 +22,7 @@ def publish_to_wandb(place: str, project: str | None, entity: str | None, *, sen
     """Show or send a run as a run of WandB. What is None comes from the run's spec. Raises BadInputError."""
 
     def target(order: RunConfig) -> Target:
-        asked = next((each for each in targets_of(order.spec.exports) if isinstance(each, WandbTarget)), None)
+        asked = next((each for each in list_targets(order.spec.exports) if isinstance(each, WandbTarget)), None)
         if project is None and asked is None:
             raise BadInputError(f"{place}: its spec names no project of WandB: write --project NAME")
         found = WandbTarget(project=project or "") if asked is None else asked
@@ -44,8 +44,8 @@ def publish_to_mlflow(place: str, tracking_uri: str | None, *, sends: bool) -> E
 
 def _publish(place: str, target_of: Callable[[RunConfig], Target], *, sends: bool) -> ExitCode:
     run = StoredRun.open(place)
-    order = order_of(run)
-    target, content = target_of(order), stored_content(run, order)
+    order = read_stored_config(run)
+    target, content = target_of(order), read_export_content(run, order)
     if not sends:
         leaving = {"to": target.model_dump(exclude_none=True), **content.model_dump()}
         click.echo(json.dumps(leaving, indent=2).replace("\x7f", "\\u007f"))  # nothing here moves a terminal's cursor

@@ -10,7 +10,7 @@ from rich.text import Text
 from evalrun_registry.metric import Column, Metric
 from evalrun_registry.metric import Table as MetricTable
 from evalrun_registry.metrics import HEADLINE, metrics_in, shown_in
-from evalrun_results.repeated_figures import repeated_figures
+from evalrun_results.repeated_figures import find_repeated_figures
 
 ENDS = {
     "success": "success",
@@ -32,7 +32,7 @@ def results_tables(summary: Mapping[str, Any]) -> Iterator[Table]:
     were not judged, and comparators that would decide otherwise."""
     figures = _table(f"{summary['state']}, partial" if summary.get("partial") else summary["state"])
     _add_names(figures, summary)
-    repeated = repeated_figures(summary["datasets"])
+    repeated = find_repeated_figures(summary["datasets"])
     for heading in ("problems", *_headings(repeated), "coverage"):
         figures.add_column(heading, justify="right", no_wrap=True)
     ends = _table("How the answers ended")
@@ -78,7 +78,7 @@ def _more_figures(summary: Mapping[str, Any]) -> Table:
             figure = metrics[metric.name]
             left_out = counts.get("left_out_problems", {}).get(metric.name, 0)
             problems = f"{figure['n']}, {left_out} left out" if left_out else str(figure["n"])
-            table.add_row(name, metric.heading(column), percent(figure["value"]), _interval(figure), problems)
+            table.add_row(name, metric.render_heading(column), percent(figure["value"]), _interval(figure), problems)
         if together := counts.get("judged_together"):
             share, where = percent(together / counts["judged"]), f"{together} of {counts['judged']}"
             table.add_row(name, "judged together, can be forged", share, "", where)

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from evalrun_api.v1alpha1 import Dataset
 from evalrun_client.grader import (
     Grader,
-    graded_input,
-    graded_verdict,
     grader_request,
+    make_graded_verdict,
     read_grader,
+    render_grader_input,
     verls_grader,
 )
 from evalrun_proto.judge.v1 import judge_pb2
@@ -61,14 +61,14 @@ def graded_request(grader: Grader, sample: Sample, ground_truth: object, judging
         judging: whose limits hold.
     """
     source = sample.data_source or sample.dataset
-    given = graded_input(source, sample.response, ground_truth, sample.extra_info)
+    given = render_grader_input(source, sample.response, ground_truth, sample.extra_info)
     request = grader_request("", judging, grader, given)
     return ProblemRequest(request, None, request.ByteSize())
 
 
 def graded_result(sample_id: str, grader: Grader, verdict: judge_pb2.Verdict) -> Result:
     """Return the result of a grader's run. Without a score the sample is not judged, with the reason."""
-    graded = graded_verdict(grader, verdict)
+    graded = make_graded_verdict(grader, verdict)
     if not graded.judged:
         return Result(id=sample_id, outcome=Outcome.NOT_JUDGED, reason=reason_of(graded))
     return Result(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from evalrun_client.failure_codes import FailureCode, code_of
+from evalrun_client.failure_codes import FailureCode, to_failure_code
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_runtime.backoff import backoff_seconds
 
@@ -63,7 +63,7 @@ class History:
 
 def after_failure(failure: judge_pb2.StreamFailure, history: History, attempts: int) -> RetryAfter | GiveUp:
     """Decide on a request without a verdict; after `attempts` failures and PATIENCE_SECONDS it is given up."""
-    code = code_of(failure)
+    code = to_failure_code(failure)
     if code in _REFUSED:
         return GiveUp(failure.message, invalid=True)
     if code is FailureCode.NOT_FOUND and not history.sent_tests:

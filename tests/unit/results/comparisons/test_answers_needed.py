@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from builders.results.stored_runs import samples_of, totals_of, verdicts_of
 
-from evalrun_results.comparisons.answers_needed import differing_share, gate_needs, spread_of
+from evalrun_results.comparisons.answers_needed import gate_needs, measure_disagreement, measure_spread
 from evalrun_results.comparisons.power import power_note
 
 
@@ -15,7 +15,7 @@ def test_the_parts_of_the_variance_are_those_that_the_answers_were_drawn_with() 
         totals_of(samples_of([(8, int(rng.binomial(8, share))) for share in shares]))["humaneval"]
         for shares in (first, second)
     ]
-    spread = spread_of(*runs)
+    spread = measure_spread(*runs)
     assert spread.samples == 8
     assert spread.chance == pytest.approx(0.25 + 0.21, abs=0.01)
     assert spread.between == pytest.approx(0.04, abs=0.01)
@@ -29,12 +29,12 @@ def test_chance_is_told_apart_whatever_each_run_has_of_samples(counts: tuple[int
         totals_of(samples_of([(count, int(rng.binomial(count, share))) for share in shares]))["humaneval"]
         for count, shares in zip(counts, (np.full(1000, 0.5), np.repeat([0.3, 0.7], 500)), strict=True)
     ]
-    assert spread_of(*runs).between == pytest.approx(0.04, abs=0.03)
+    assert measure_spread(*runs).between == pytest.approx(0.04, abs=0.03)
 
 
 def test_with_single_answers_nothing_tells_chance_from_differences() -> None:
     runs = [totals_of(verdicts_of(solved))["humaneval"] for solved in ([True, False] * 50, [True, True] * 50)]
-    spread = spread_of(*runs)
+    spread = measure_spread(*runs)
     assert (spread.chance, spread.samples, spread.problems) == (None, 1, 100)
 
 
@@ -44,7 +44,7 @@ def test_a_difference_is_seen_in_four_of_five_comparisons_of_that_size(points: i
     solved = rng.random(4000) < 0.6
     flipped = np.where(rng.random(4000) < 0.15, ~solved, solved)
     runs = [totals_of(verdicts_of(map(bool, values)))["humaneval"] for values in (solved, flipped)]
-    spread = spread_of(*runs)
+    spread = measure_spread(*runs)
     need = gate_needs(spread, points, 1)
     seen = []
     for _ in range(1000):
@@ -61,7 +61,7 @@ def test_a_difference_is_seen_in_four_of_five_comparisons_of_that_size(points: i
 
 def test_a_gate_that_must_see_less_needs_more() -> None:
     runs = [totals_of(verdicts_of(solved))["humaneval"] for solved in ([True, False] * 50, [True, True] * 50)]
-    spread = spread_of(*runs)
+    spread = measure_spread(*runs)
     sizes = [gate_needs(spread, points, 1).problems for points in (10, 5, 2)]
     assert sizes == sorted(sizes)
     assert power_note(np.array([0.0, 1.0] * 50)).variance == pytest.approx(spread.variance(1))
@@ -75,14 +75,14 @@ def test_what_runs_share_is_their_problems_their_level_and_how_they_differ() -> 
             ("b", [True] * 4 + [False] * 2 + [True] * 2 + [False] * 2),
         )
     }
-    assert differing_share(runs) == pytest.approx((10, 0.6, 0.4))
+    assert measure_disagreement(runs) == pytest.approx((10, 0.6, 0.4))
     several = {name: totals_of(samples_of([(4, count)] * 5))["humaneval"] for name, count in (("a", 1), ("b", 3))}
-    assert differing_share(several) == pytest.approx((5, 0.5, 0.625))
+    assert measure_disagreement(several) == pytest.approx((5, 0.5, 0.625))
 
 
 def test_runs_without_a_common_problem_are_refused() -> None:
     judged, missing = totals_of(verdicts_of([True])), totals_of(verdicts_of([None]))
     with pytest.raises(ValueError, match="share no problem"):
-        spread_of(judged["humaneval"], missing["humaneval"])
+        measure_spread(judged["humaneval"], missing["humaneval"])
     with pytest.raises(ValueError, match="share no problem"):
-        differing_share({"a": judged["humaneval"], "b": missing["humaneval"]})
+        measure_disagreement({"a": judged["humaneval"], "b": missing["humaneval"]})

@@ -8,7 +8,12 @@ from builders.results.stored_runs import a_gate, samples_of, totals_of, verdicts
 from evalrun_results.comparisons.gate import GateDecision, GateResult, decide, decide_gate, overall
 from evalrun_results.comparisons.gate_values import UnusableGateError
 from evalrun_results.comparisons.power import gate_outlook
-from evalrun_results.comparisons.run_gate import NOTHING_SAID, baseline_place, decided_or_why_not, gates_of
+from evalrun_results.comparisons.run_gate import (
+    NOTHING_SAID,
+    baseline_place,
+    make_gate_decider,
+    read_baseline_and_decide,
+)
 from evalrun_results.samples import SampleResult
 from evalrun_runtime.exits import BadInputError
 
@@ -179,7 +184,7 @@ def test_noise_floor_repeats_and_later_turns_do_not_count() -> None:
 
 def test_a_run_ends_with_its_decision_in_summary_json(tmp_path: Path) -> None:
     write_run(tmp_path / "main", verdicts_of([True] * 40))
-    decide_gates = gates_of([a_gate(baseline="main")], tmp_path, NOTHING_SAID, {})
+    decide_gates = make_gate_decider([a_gate(baseline="main")], tmp_path, NOTHING_SAID, {})
     decision = overall(decide_gates(totals_of(verdicts_of([False] * 40))))
     assert decision["decision"] == "FAIL"
     assert (decision["difference"], decision["low"]) == (-1.0, -1.0)
@@ -200,14 +205,14 @@ def test_a_run_ends_with_its_decision_in_summary_json(tmp_path: Path) -> None:
 def test_a_baseline_that_cannot_be_read_leaves_the_gate_open_and_the_run_whole(
     tmp_path: Path, baseline: str, says: str
 ) -> None:
-    found = decided_or_why_not(a_gate(baseline=baseline), tmp_path, totals_of(verdicts_of([True])))
+    found = read_baseline_and_decide(a_gate(baseline=baseline), tmp_path, totals_of(verdicts_of([True])))
     assert (found.decision, found.reason) == (INCONCLUSIVE, "BaselineNotFound")
     assert says in found.message
 
 
 def test_a_baseline_without_the_dataset_leaves_the_gate_open(tmp_path: Path) -> None:
     write_run(tmp_path / "main", verdicts_of([True], dataset="mbpp_reg"))
-    found = decided_or_why_not(a_gate(baseline="main"), tmp_path, totals_of(verdicts_of([True])))
+    found = read_baseline_and_decide(a_gate(baseline="main"), tmp_path, totals_of(verdicts_of([True])))
     assert (found.decision, found.reason) == (INCONCLUSIVE, "Inconclusive")
     assert "the baseline has no results of dataset humaneval" in found.message
 

@@ -8,7 +8,7 @@ from builders.results.stored_runs import verdicts_of, write_run
 
 from evalrun_cli.comparisons.history import drawn, history, is_name
 from evalrun_results.comparisons.comparison import RunFacts
-from evalrun_results.comparisons.history import HistoryRun, Point, curves, step_of
+from evalrun_results.comparisons.history import HistoryRun, Point, curves, read_step
 from evalrun_runtime.exits import BadInputError
 
 
@@ -59,11 +59,11 @@ def test_a_step_is_the_lineages_else_the_directories() -> None:
     def info(path: str, **spec: object) -> dict[str, object]:
         return {"spec": {"model": {"path": path}, **spec}}
 
-    assert step_of(info("s3://t/global_step_120/actor/huggingface")) == 120
-    assert step_of(info("s3://t/checkpoint-500")) == 500
-    assert step_of(info("s3://t/global_step_120", lineage={"step": 7})) == 7
-    assert step_of(info("Qwen/Qwen2.5-Coder-7B-Instruct")) is None
-    assert step_of({}) is None
+    assert read_step(info("s3://t/global_step_120/actor/huggingface")) == 120
+    assert read_step(info("s3://t/checkpoint-500")) == 500
+    assert read_step(info("s3://t/global_step_120", lineage={"step": 7})) == 7
+    assert read_step(info("Qwen/Qwen2.5-Coder-7B-Instruct")) is None
+    assert read_step({}) is None
 
 
 def test_a_comparison_names_the_step() -> None:

@@ -8,7 +8,13 @@ from builders.results.samples import sample_result
 from builders.results.stored_runs import a_gate, samples_of, totals_of, verdicts_of, write_run
 
 from evalrun_results.comparisons.gate import IMPLAUSIBLE, GateDecision, GateResult, decide_gate, overall
-from evalrun_results.comparisons.run_gate import NOTHING_SAID, Drawn, decided_or_why_not, decision_of, gates_of
+from evalrun_results.comparisons.run_gate import (
+    NOTHING_SAID,
+    Drawn,
+    decide_or_explain,
+    make_gate_decider,
+    read_baseline_and_decide,
+)
 from evalrun_results.comparisons.sample_size import needs
 from evalrun_results.samples import SampleResult
 
@@ -69,7 +75,7 @@ def test_datasets_are_compared_as_one_by_problem_or_by_weight() -> None:
 @pytest.mark.parametrize(("anchor", "decision"), [("0.5", PASS), ("0.95", FAIL), ("0.8", INCONCLUSIVE)])
 def test_a_fixed_anchor_needs_no_baseline(tmp_path: Path, anchor: str, decision: GateDecision) -> None:
     run = totals_of(verdicts_of([place % 5 != 0 for place in range(100)]))
-    found = decided_or_why_not(a_gate(baseline=None, anchor=anchor), tmp_path, run)
+    found = read_baseline_and_decide(a_gate(baseline=None, anchor=anchor), tmp_path, run)
     assert (found.decision, found.baseline) == (decision, f"the anchor {anchor}")
     assert found.baseline_value == pytest.approx(float(anchor))
     assert found.candidate_value == pytest.approx(0.8)
@@ -106,8 +112,8 @@ def test_several_gates_share_the_chance_of_an_error(tmp_path: Path) -> None:
     write_run(tmp_path / "main", verdicts_of([True] * 164))
     run = totals_of(verdicts_of([place >= 2 for place in range(164)]))
     gate = a_gate(baseline="main", maxRegression="0.045")
-    one = gates_of([gate], tmp_path, NOTHING_SAID, {})(run)
-    three = gates_of([gate] * 3, tmp_path, NOTHING_SAID, {})(run)
+    one = make_gate_decider([gate], tmp_path, NOTHING_SAID, {})(run)
+    three = make_gate_decider([gate] * 3, tmp_path, NOTHING_SAID, {})(run)
     assert [each.decision for each in (*one, *three)] == [PASS, INCONCLUSIVE, INCONCLUSIVE, INCONCLUSIVE]
     assert three[0].correction == "Bonferroni over 3 gates"
     assert three[0].confidence == pytest.approx(1 - 0.05 / 3)
@@ -128,7 +134,7 @@ SEQUENTIAL = {"sequential": True, "maxRegression": "0.02"}
 
 def test_a_sequential_gate_decides_by_the_first_problems_in_drawing_order() -> None:
     first, second = verdicts_of([True] * 300), verdicts_of([False] * 300)
-    found = decision_of(a_gate(**SEQUENTIAL), totals_of(first), totals_of(second), drawn=Drawn(3))
+    found = decide_or_explain(a_gate(**SEQUENTIAL), totals_of(first), totals_of(second), drawn=Drawn(3))
     assert (found.decision, found.sequential, found.population, found.of_problems) == (FAIL, True, "benchmark", 300)
     assert found.decided_after == found.problems
     assert found.problems < 12
@@ -139,12 +145,12 @@ def test_results_behind_a_problem_that_is_not_there_yet_do_not_count() -> None:
     first, second = verdicts_of([True] * 300), verdicts_of([False] * 300)
     names = [row.problem_id for row in first]
     gate, asked = a_gate(**SEQUENTIAL), Drawn(3, {"humaneval": names})
-    whole = decision_of(gate, totals_of(first), totals_of(second), drawn=asked)
-    from evalrun_results.sequential.order import drawing_order
+    whole = decide_or_explain(gate, totals_of(first), totals_of(second), drawn=asked)
+    from evalrun_results.sequential.order import order_problems
 
-    missing = drawing_order(3, "humaneval", names)[2]
+    missing = order_problems(3, "humaneval", names)[2]
     part = [row for row in second if row.problem_id != missing]
-    found = decision_of(gate, totals_of(first), totals_of(part), drawn=asked)
+    found = decide_or_explain(gate, totals_of(first), totals_of(part), drawn=asked)
     assert (found.decision, found.problems) == (INCONCLUSIVE, 2)
     assert whole.decision is FAIL
 
@@ -152,7 +158,7 @@ def test_results_behind_a_problem_that_is_not_there_yet_do_not_count() -> None:
 def test_a_sequential_gate_may_ask_for_a_fall_beside_an_anchor() -> None:
     run = ended(["timeout"] * 5 + ["success"] * 295)
     gate = a_gate(**SEQUENTIAL, baseline=None, anchor="0.2", metric="timeout_rate")
-    found = decision_of(gate, None, totals_of(run))
+    found = decide_or_explain(gate, None, totals_of(run))
     assert found.decision is PASS
     assert found.baseline_value == pytest.approx(0.2)
     assert found.candidate_value is not None
@@ -165,21 +171,21 @@ def test_a_sequential_gate_may_ask_for_a_fall_beside_an_anchor() -> None:
 def test_answers_that_were_not_judged_keep_a_full_benchmark_open() -> None:
     first = verdicts_of([True] * 100)
     second = verdicts_of([None if place < 5 else True for place in range(100)])
-    found = decision_of(a_gate(**SEQUENTIAL), totals_of(first), totals_of(second))
+    found = decide_or_explain(a_gate(**SEQUENTIAL), totals_of(first), totals_of(second))
     assert found.decision is INCONCLUSIVE
     assert "5 of them were not judged, and these decide: judge them again" in found.message
 
 
 def test_problems_like_these_say_how_many_would_decide() -> None:
     first, second = verdicts_of([True] * 60), verdicts_of([place != 7 for place in range(60)])
-    found = decision_of(a_gate(**SEQUENTIAL, population="similar"), totals_of(first), totals_of(second))
+    found = decide_or_explain(a_gate(**SEQUENTIAL, population="similar"), totals_of(first), totals_of(second))
     assert found.decision is INCONCLUSIVE
     assert "such problems would decide, or population: benchmark" in found.message
 
 
 def test_a_baseline_without_some_problems_makes_a_smaller_benchmark() -> None:
     first, second = verdicts_of([True] * 50), verdicts_of([True] * 80)
-    found = decision_of(a_gate(**SEQUENTIAL), totals_of(first), totals_of(second))
+    found = decide_or_explain(a_gate(**SEQUENTIAL), totals_of(first), totals_of(second))
     assert (found.decision, found.of_problems, found.left_out) == (PASS, 50, 30)
 
 

@@ -11,8 +11,8 @@ from builders.results.stored_runs import a_gate, facts_of, totals_of, verdicts_o
 from evalrun_api.v1alpha1 import Gate
 from evalrun_results.comparisons.comparison import compare_runs
 from evalrun_results.comparisons.gate import GateDecision, GateResult
-from evalrun_results.comparisons.run_gate import Drawn, decision_of
-from evalrun_results.comparisons.several import compare_several, configurations_of
+from evalrun_results.comparisons.run_gate import Drawn, decide_or_explain
+from evalrun_results.comparisons.several import compare_several, make_configurations
 from evalrun_results.samples import SampleResult
 
 pytestmark = pytest.mark.slow
@@ -41,7 +41,7 @@ def is_missing(rng: random.Random, share: float) -> bool:
 
 
 def decided(gate: Gate, first: list[SampleResult], second: list[SampleResult]) -> GateResult:
-    return decision_of(gate, totals_of(first), totals_of(second), drawn=Drawn(5))
+    return decide_or_explain(gate, totals_of(first), totals_of(second), drawn=Drawn(5))
 
 
 @pytest.mark.parametrize("fields", KINDS, ids=str)
@@ -149,7 +149,7 @@ def test_comparison_shows_the_least_favourable_interval_and_names_the_one_withou
 def test_several_runs_p_value_is_that_of_the_least_favourable_answers() -> None:
     def p_of(missing: int) -> float | None:
         runs = [verdicts_of([False] * 60), verdicts_of([True] * 10 + [None] * missing + [False] * (50 - missing))]
-        found = compare_several(configurations_of([facts_of(run) for run in runs], pool_seeds=False), all_pairs=False)
+        found = compare_several(make_configurations([facts_of(run) for run in runs], pool_seeds=False), all_pairs=False)
         return found.datasets[0].contrasts[0].p
 
     assert p_of(0) == pytest.approx(2 / 2**10)

@@ -9,7 +9,7 @@ from statsmodels.stats.power import TTestPower
 
 from evalrun_registry.metric import Measured, Table
 from evalrun_registry.metrics import metrics_in
-from evalrun_results.comparisons.differences import paired_differences
+from evalrun_results.comparisons.differences import compute_differences
 from evalrun_results.comparisons.mcnemar import mcnemar_exact
 from evalrun_results.comparisons.pairing import PairedDataset, pair
 from evalrun_results.comparisons.power import MIN_SIGNIFICANT_FLIPS, power_note
@@ -53,7 +53,7 @@ def test_only_problems_judged_in_both_are_paired_and_the_others_counted() -> Non
 def test_differences_are_those_of_the_runs_own_figures() -> None:
     first, second = some_run(1), some_run(2)
     figures = [compute_metrics(run, MetricOptions())["humaneval"].figures for run in (first, second)]
-    found = paired_differences(paired(first, second), COMPARED)
+    found = compute_differences(paired(first, second), COMPARED)
     assert set(found) == set(COMPARED) - {"score_mean"}  # no grader scored these
     for name in set(found) - {"solved_within_budget"}:
         ours, theirs = (each[name].value for each in figures)
@@ -68,7 +68,7 @@ def test_intervals_of_amounts_agree_with_scipys_paired_bootstrap(confidence: flo
     metric = "avg_total_gen_tokens"
     first, second = some_run(3), some_run(4)
     both = paired(first, second)
-    found = paired_differences(both, [metric], confidence=confidence)[metric]
+    found = compute_differences(both, [metric], confidence=confidence)[metric]
     ours, theirs = both.baseline.output_tokens, both.candidate.output_tokens
     other = bootstrap(
         (ours, theirs),
@@ -88,7 +88,7 @@ def test_intervals_of_amounts_agree_with_scipys_paired_bootstrap(confidence: flo
 def test_pairing_narrows_the_interval_of_runs_that_agree() -> None:
     first = verdicts_of([place % 2 == 0 for place in range(200)])
     second = verdicts_of([place % 2 == 0 or place == 1 for place in range(200)])
-    found = paired_differences(paired(first, second), ["accepted_at_1"])["accepted_at_1"]
+    found = compute_differences(paired(first, second), ["accepted_at_1"])["accepted_at_1"]
     assert found.difference == pytest.approx(0.005)
     assert found.low is not None
     assert found.high is not None
@@ -97,15 +97,15 @@ def test_pairing_narrows_the_interval_of_runs_that_agree() -> None:
 
 def test_neither_order_nor_other_metrics_move_an_interval() -> None:
     first, second = some_run(5), some_run(6)
-    alone = paired_differences(paired(first, second), ["pass_ratio_mean"])["pass_ratio_mean"]
+    alone = compute_differences(paired(first, second), ["pass_ratio_mean"])["pass_ratio_mean"]
     random.Random(1).shuffle(first)
-    again = paired_differences(paired(first, second), COMPARED)["pass_ratio_mean"]
+    again = compute_differences(paired(first, second), COMPARED)["pass_ratio_mean"]
     assert (again.low, again.high, again.difference) == (alone.low, alone.high, alone.difference)
 
 
 def test_any_k_is_computed_and_problems_with_fewer_samples_are_left_out() -> None:
     first, second = samples_of([(5, 0), (5, 2), (2, 1)]), samples_of([(5, 1), (5, 5), (5, 5)])
-    found = paired_differences(paired(first, second), ["pass_at_1", "pass_at_3", "pass_at_9"])
+    found = compute_differences(paired(first, second), ["pass_at_1", "pass_at_3", "pass_at_9"])
     assert found["pass_at_1"].difference == pytest.approx(np.mean([0.2, 0.6, 0.5]))
     assert (found["pass_at_3"].problems, found["pass_at_3"].left_out) == (2, 1)
     assert found["pass_at_3"].difference == pytest.approx(np.mean([3 / 5, 1 - 9 / 10]))
@@ -114,23 +114,23 @@ def test_any_k_is_computed_and_problems_with_fewer_samples_are_left_out() -> Non
 
 def test_a_metric_that_is_known_nowhere_is_left_out() -> None:
     rows = [sample_result(0, output_tokens=None, gen_seconds=None)]
-    assert not {"avg_total_gen_tokens", "avg_gen_time"} & set(paired_differences(paired(rows, rows), COMPARED))
+    assert not {"avg_total_gen_tokens", "avg_gen_time"} & set(compute_differences(paired(rows, rows), COMPARED))
 
 
 def test_a_pass_ratio_that_is_null_in_one_run_leaves_the_problem_out_of_that_metric_alone() -> None:
     first = verdicts_of([True, True])
     second = [sample_result(0, 0, ["api_error", "wrong_answer"]), sample_result(1, 0, ["success"])]
-    found = paired_differences(paired(first, second), ["accepted_at_1", "pass_ratio_mean"])
+    found = compute_differences(paired(first, second), ["accepted_at_1", "pass_ratio_mean"])
     assert (found["accepted_at_1"].problems, found["accepted_at_1"].difference) == (2, -0.5)
     assert (found["pass_ratio_mean"].problems, found["pass_ratio_mean"].left_out) == (1, 1)
 
 
 def test_nothing_in_common_gives_nothing() -> None:
-    assert paired_differences(paired(verdicts_of([True]), [sample_result("other")]), COMPARED) == {}
+    assert compute_differences(paired(verdicts_of([True]), [sample_result("other")]), COMPARED) == {}
 
 
 def test_one_problem_has_a_difference_that_may_be_nearly_anything() -> None:
-    found = paired_differences(paired(verdicts_of([True]), verdicts_of([False])), ["accepted_at_1"])["accepted_at_1"]
+    found = compute_differences(paired(verdicts_of([True]), verdicts_of([False])), ["accepted_at_1"])["accepted_at_1"]
     assert (found.difference, found.low) == (-1.0, -1.0)
     assert found.high == pytest.approx(0.95, abs=0.001)
     assert found.power.smallest_difference is None

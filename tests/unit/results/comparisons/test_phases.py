@@ -8,14 +8,14 @@ from builders.results.stored_runs import facts_of, verdicts_of
 
 from evalrun_results.comparisons.comparison import RunFacts
 from evalrun_results.comparisons.conditions import older_rules
-from evalrun_results.comparisons.phases import PHASES, PhaseRow, outdated_baselines, phase_rows
-from evalrun_results.comparisons.several import compare_several, configurations_of
+from evalrun_results.comparisons.phases import PHASES, PhaseRow, explain_outdated_baselines, phase_rows
+from evalrun_results.comparisons.several import compare_several, make_configurations
 
 TEST = "codecontests_test"
 
 
 def rows_of(*runs: RunFacts) -> tuple[PhaseRow, ...]:
-    return phase_rows(compare_several(configurations_of(runs, pool_seeds=False), all_pairs=False))
+    return phase_rows(compare_several(make_configurations(runs, pool_seeds=False), all_pairs=False))
 
 
 def run(syntax_errors: int, accepted: int, place: str, **info: object) -> RunFacts:
@@ -71,7 +71,7 @@ def test_phase_rows_a_phase_that_is_left_out_shifts_no_other() -> None:
 
 def test_phase_rows_a_run_without_its_phase_is_refused() -> None:
     runs = [run(40, 10, "base"), run(5, 10, "none")]
-    found = compare_several(configurations_of(runs, pool_seeds=False), all_pairs=False)
+    found = compare_several(make_configurations(runs, pool_seeds=False), all_pairs=False)
     with pytest.raises(ValueError, match=r"none says no phase: write spec\.lineage\.phase, or PHASE=none here"):
         phase_rows(found)
     assert {each.phase for each in phase_rows(found, {"none": PHASES[1]})} == {"1 SFT"}
@@ -97,11 +97,13 @@ def test_phase_rows_recovery_rate_is_held_to_its_own_value(
 def test_outdated_baselines_after_another_judge_are_named() -> None:
     judged = [{"judges": {"a": {"judge_version": version}}} for version in ("0.1", "0.2")]
     runs = [run(0, 10, name, **info) for name, info in zip(("base", "sft"), judged, strict=True)]
-    found = compare_several(configurations_of(runs, pool_seeds=False), all_pairs=False)
-    (line,) = outdated_baselines(found)
+    found = compare_several(make_configurations(runs, pool_seeds=False), all_pairs=False)
+    (line,) = explain_outdated_baselines(found)
     assert line.startswith("A must be measured again before it is compared with B: judge version")
     same = [run(0, 10, name, **judged[0]) for name in ("base", "sft")]
-    assert [*outdated_baselines(compare_several(configurations_of(same, pool_seeds=False), all_pairs=False))] == []
+    assert [
+        *explain_outdated_baselines(compare_several(make_configurations(same, pool_seeds=False), all_pairs=False))
+    ] == []
 
 
 @pytest.mark.parametrize(

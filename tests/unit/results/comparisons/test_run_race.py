@@ -10,7 +10,7 @@ from evalrun_results.comparisons.comparison import RunFacts
 from evalrun_results.comparisons.run_race import UnusableRaceError, race_runs
 from evalrun_results.outputs.stopped_early import StoppedDataset, StoppedEarly
 from evalrun_results.samples import SampleResult
-from evalrun_results.sequential.order import drawing_order
+from evalrun_results.sequential.order import order_problems
 from evalrun_results.sequential.race import run_race
 
 
@@ -67,7 +67,7 @@ SIZE, SEED = 120, 3
 def raced(results: list[SampleResult], drawn: int, *, place: str, seed: int = SEED) -> RunFacts:
     """Return a run of a race that has drawn some of its problems."""
     ids = [each.problem_id for each in results]
-    kept = set(drawing_order(seed, "humaneval", ids)[:drawn])
+    kept = set(order_problems(seed, "humaneval", ids)[:drawn])
     facts = facts_of(
         [each for each in results if each.problem_id in kept], place=place, spec={"protocol": {"seed": seed}}
     )
@@ -80,7 +80,7 @@ def test_a_race_under_way_drops_after_the_same_problems_as_one_over_all_answers(
     shares = {name: np.random.default_rng(count).permutation(SIZE) < count for name, count in solved.items()}
     every = {name: verdicts_of([bool(each) for each in share]) for name, share in shares.items()}
     names = [each.problem_id for each in every["best"]]
-    order = [names.index(each) for each in drawing_order(SEED, "humaneval", names)]
+    order = [names.index(each) for each in order_problems(SEED, "humaneval", names)]
     values = np.array([share[order].astype(float) for share in shares.values()])
     wanted = dict(zip(solved, run_race(values, values, "benchmark", SIZE).dropped_after, strict=True))
     assert wanted["near"] is not None

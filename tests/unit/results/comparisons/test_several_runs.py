@@ -6,11 +6,11 @@ from statsmodels.stats.multitest import multipletests
 
 from evalrun_results.comparisons.comparison import RunFacts, compare_runs
 from evalrun_results.comparisons.multiple_tests import holm, sign_flip_p
-from evalrun_results.comparisons.several import SeveralRuns, compare_several, configurations_of
+from evalrun_results.comparisons.several import SeveralRuns, compare_several, make_configurations
 
 
 def one_each(*runs: RunFacts, all_pairs: bool = False) -> SeveralRuns:
-    return compare_several(configurations_of(runs, pool_seeds=False), all_pairs=all_pairs)
+    return compare_several(make_configurations(runs, pool_seeds=False), all_pairs=all_pairs)
 
 
 def seeded(seed: int, accepted: list[bool | None], *, model: str = "m", **changes: object) -> RunFacts:
@@ -94,7 +94,7 @@ def test_seeds_of_one_configuration_are_pooled() -> None:
         seeded(1, [True, False, False, False]), seeded(2, [True, True, True, False]),
         seeded(1, [True] * 4, model="better"), seeded(2, [True] * 4, model="better"),
     ]  # fmt: skip
-    configurations = configurations_of(runs, pool_seeds=True)
+    configurations = make_configurations(runs, pool_seeds=True)
     assert [[run.place for run in each.runs] for each in configurations] == [["m-1", "m-2"], ["better-1", "better-2"]]
     assert configurations[0].label == "m-1 · m · seeds 1, 2"
     (dataset,) = compare_several(configurations, all_pairs=False).datasets
@@ -103,7 +103,7 @@ def test_seeds_of_one_configuration_are_pooled() -> None:
     assert standing.spread == pytest.approx(np.std([0.25, 0.75], ddof=1))
     assert dataset.contrasts[0].differences["accepted_at_1"].difference == 0.5
     assert dataset.flips[0].outcomes["A"].text == "0 of 2"
-    assert [len(each.runs) for each in configurations_of(runs, pool_seeds=False)] == [1, 1, 1, 1]
+    assert [len(each.runs) for each in make_configurations(runs, pool_seeds=False)] == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_seeds_of_one_configuration_are_pooled() -> None:
     ],
 )
 def test_runs_that_differ_by_more_than_the_seed_are_not_pooled(other: RunFacts) -> None:
-    assert len(configurations_of([seeded(1, [True]), other], pool_seeds=True)) == 2
+    assert len(make_configurations([seeded(1, [True]), other], pool_seeds=True)) == 2
 
 
 def test_what_the_runs_do_not_share_is_named_with_their_letters() -> None:

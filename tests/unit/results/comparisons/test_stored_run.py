@@ -15,7 +15,7 @@ from evalrun_data.sources import Source
 from evalrun_proto.judge.v1 import judge_pb2 as pb
 from evalrun_results.outputs.result_row import result_row
 from evalrun_results.samples import SampleResult
-from evalrun_results.stored_rows import stored_result
+from evalrun_results.stored_rows import parse_result
 from evalrun_results.stored_run import StoredRun
 from evalrun_runtime.exits import BadInputError
 
@@ -41,7 +41,7 @@ def some_results() -> list[SampleResult]:
 @pytest.mark.parametrize("result", some_results(), ids=lambda result: result.problem_id)
 def test_a_row_gives_back_the_result_that_it_was_made_of(result: SampleResult) -> None:
     row = msgspec.to_builtins(result_row(result))
-    assert msgspec.to_builtins(result_row(stored_result(Row(row, "results.jsonl", 1)))) == row
+    assert msgspec.to_builtins(result_row(parse_result(Row(row, "results.jsonl", 1)))) == row
 
 
 @pytest.fixture

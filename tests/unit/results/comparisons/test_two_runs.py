@@ -4,7 +4,7 @@ from builders.results.stored_runs import CODELLAMA, GPT_4, QWEN, facts_of, recor
 from statsmodels.stats.contingency_tables import mcnemar
 
 from evalrun_results.comparisons.comparison import compare_runs
-from evalrun_results.comparisons.conditions import differing_conditions
+from evalrun_results.comparisons.conditions import list_condition_differences
 from evalrun_results.metrics.problem_totals import FORGED_WHERE
 
 PROTOCOL = {"name": "EVAL@1", "temperature": "0.0", "samples": 1, "maxNewTokens": 2048, "noiseFloorRepeats": 0}
@@ -23,9 +23,9 @@ def info(**changes: object) -> dict[str, object]:
 
 
 def test_the_same_conditions_are_not_worth_a_word() -> None:
-    assert differing_conditions(info(), info(), ["humaneval"]) == []
+    assert list_condition_differences(info(), info(), ["humaneval"]) == []
     other_address = {"10.0.0.7:50051": {"backend": "evalrun", "judge_version": "0.1.0", "python_version": "3.11.2"}}
-    assert differing_conditions(info(), info(judges=other_address), ["humaneval"]) == []
+    assert list_condition_differences(info(), info(judges=other_address), ["humaneval"]) == []
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_the_same_conditions_are_not_worth_a_word() -> None:
     ],
 )
 def test_what_the_runs_do_not_have_in_common_is_named(changes: dict[str, object], line: str) -> None:
-    (found,) = differing_conditions(info(), info(**changes), ["humaneval"])
+    (found,) = list_condition_differences(info(), info(**changes), ["humaneval"])
     assert line in found
 
 
@@ -58,7 +58,7 @@ def test_protocol_and_dataset_settings_are_named_by_field() -> None:
         "protocol": PROTOCOL | {"temperature": "0.8", "samples": 10, "noiseFloorRepeats": 3},
         "datasets": [{"name": "humaneval", "promptFormat": "Completion", "comparator": {"name": "exact"}}],
     }
-    assert differing_conditions(info(), info(spec=spec), ["humaneval"]) == [
+    assert list_condition_differences(info(), info(spec=spec), ["humaneval"]) == [
         "protocol.samples: 1 against 10",
         "protocol.temperature: 0.0 against 0.8",
         "humaneval: promptFormat: Chat against Completion",
@@ -89,7 +89,7 @@ def engine(**changes: object) -> dict[str, object]:
 )
 def test_another_engine_is_named(changes: dict[str, object], line: str) -> None:
     ours, theirs = info(replicas=[engine(), engine()]), info(replicas=[engine(**changes)])
-    assert differing_conditions(ours, theirs, ["humaneval"]) == [line]
+    assert list_condition_differences(ours, theirs, ["humaneval"]) == [line]
 
 
 def test_what_the_spec_says_of_the_engine_is_named() -> None:
@@ -97,22 +97,26 @@ def test_what_the_spec_says_of_the_engine_is_named() -> None:
     ours = {"engine": "vllm", "dtype": "bfloat16", "tensorParallel": 2, "gpusPerNode": 2}
     theirs = {"engine": "sglang", "dtype": "float32", "tensorParallel": 8, "gpusPerNode": 8}
     runs = [info(spec={"rollout": rollout}) for rollout in (ours, theirs)]
-    assert [line for line in differing_conditions(runs[0], runs[1], ["humaneval"]) if line.startswith("rollout")] == [
+    assert [
+        line for line in list_condition_differences(runs[0], runs[1], ["humaneval"]) if line.startswith("rollout")
+    ] == [
         "rollout.engine: vllm against sglang",
         "rollout.dtype: bfloat16 against float32",
         "rollout.tensorParallel: 2 against 8",
     ]
     served = info(spec={"endpoints": [{"url": "http://h/v1"}]})
-    assert "served by: the run's own replicas against endpoints" in differing_conditions(runs[0], served, ["humaneval"])
+    assert "served by: the run's own replicas against endpoints" in list_condition_differences(
+        runs[0], served, ["humaneval"]
+    )
 
 
 def test_of_answers_made_elsewhere_no_engine_is_compared() -> None:
     ours, theirs = info(responses=["a"], replicas=[engine()]), info(responses=["b"])
-    assert differing_conditions(ours, theirs, ["humaneval"]) == []
+    assert list_condition_differences(ours, theirs, ["humaneval"]) == []
 
 
 def test_a_run_info_without_anything_in_it_is_no_reason_to_stop() -> None:
-    assert differing_conditions({}, {"spec": None, "judges": [], "datasets": 7}, ["humaneval"]) == []
+    assert list_condition_differences({}, {"spec": None, "judges": [], "datasets": 7}, ["humaneval"]) == []
 
 
 @pytest.mark.parametrize(("first", "second"), [(QWEN, GPT_4), (CODELLAMA, QWEN), (GPT_4, CODELLAMA)])

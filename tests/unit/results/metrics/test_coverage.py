@@ -7,7 +7,7 @@ import pytest
 from builders.results.samples import compute_metrics, sample_result
 from builders.results.stored_runs import samples_of, totals_of
 
-from evalrun_results.comparisons.differences import paired_differences
+from evalrun_results.comparisons.differences import compute_differences
 from evalrun_results.comparisons.pairing import pair
 from evalrun_results.metrics.accumulator import MetricOptions
 from evalrun_results.metrics.figures import Figure, MetricSet
@@ -147,7 +147,7 @@ def test_a_percentile_beyond_what_so_few_problems_reach_has_no_bound() -> None:
 def test_two_runs_that_agree_on_every_problem_may_still_differ() -> None:
     run = samples_of([(1, place % 2) for place in range(164)])
     paired = pair(totals_of(run)["humaneval"], totals_of(run)["humaneval"])
-    found = paired_differences(paired, ["accepted_at_1", "avg_total_gen_tokens"])
+    found = compute_differences(paired, ["accepted_at_1", "avg_total_gen_tokens"])
     assert found["accepted_at_1"].low == pytest.approx(-0.0222, abs=5e-4)
     assert found["accepted_at_1"].high == pytest.approx(0.0222, abs=5e-4)
     assert (found["avg_total_gen_tokens"].low, found["avg_total_gen_tokens"].high) == (None, None)

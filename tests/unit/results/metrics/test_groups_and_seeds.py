@@ -7,7 +7,7 @@ from evalrun_results.exports.content import MAX_GROUP, metric_values, name_group
 from evalrun_results.metrics.accumulator import DatasetMetrics, MetricOptions, MetricsAccumulator
 from evalrun_results.metrics.groups import MAX_GROUPS
 from evalrun_results.outputs.qa_logs import QaOptions
-from evalrun_results.outputs.writer import OutputPlan, cost_of
+from evalrun_results.outputs.writer import OutputPlan, compute_cost
 from evalrun_results.samples import SampleResult
 
 QA = QaOptions(temperature=None, max_new_tokens=None)
@@ -97,14 +97,14 @@ def test_the_cost_of_a_run_is_by_the_prices_it_names(
     gpu_seconds: float | None, gpu_hour: float | None, cpu_hour: float | None, money: float | None
 ) -> None:
     metrics = MetricOptions(gpu_seconds=gpu_seconds, gpu_hour_price=gpu_hour, cpu_hour_price=cpu_hour)
-    cost = cost_of(OutputPlan({}, metrics, QA, currency="EUR"), cpu_seconds=1800.0)
+    cost = compute_cost(OutputPlan({}, metrics, QA, currency="EUR"), cpu_seconds=1800.0)
     assert cost is not None
     assert cost["money"] == money
     assert (cost["gpu_seconds"], cost["cpu_seconds"]) == (gpu_seconds, 1800.0)
 
 
 def test_without_gpus_and_prices_there_is_no_cost() -> None:
-    assert cost_of(OutputPlan({}, MetricOptions(), QA), 1800.0) is None
+    assert compute_cost(OutputPlan({}, MetricOptions(), QA), 1800.0) is None
 
 
 def test_money_per_solved_problem_counts_gpus_and_judged_programs() -> None:

@@ -226,7 +226,7 @@ def test_gpu_seconds_are_split_over_problems_by_tokens(tokens: list[int | None],
     totals = DatasetTotals()
     for place, count in enumerate(tokens):
         totals.add(sample_result(place, 0, output_tokens=count))
-    assert ProblemColumns.of(totals).gpu_seconds(60.0).tolist() == pytest.approx(seconds)
+    assert ProblemColumns.from_totals(totals).gpu_seconds(60.0).tolist() == pytest.approx(seconds)
 
 
 def test_unknown_token_counts_are_left_out_and_never_taken_for_zero() -> None:

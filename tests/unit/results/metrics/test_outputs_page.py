@@ -11,7 +11,7 @@ from evalrun_results.metrics.problem_totals import FINAL_STATUSES
 from evalrun_results.outputs.qa_logs import QaOptions, error_breakdown, first_failed_case, qa_record
 from evalrun_results.outputs.result_row import VERL_CODES
 from evalrun_results.outputs.result_table import RESULT_SCHEMA, TEST_TYPE
-from evalrun_results.outputs.stratified_sample import QUOTAS, STRATA, quotas_of
+from evalrun_results.outputs.stratified_sample import QUOTAS, STRATA, find_quotas
 from evalrun_results.samples import EXTRACTION_NAMES, GUARDRAIL_NAMES, TEST_STATUS_NAMES
 
 PAGE = (PROJECT_ROOT / "docs" / "outputs.md").read_text()
@@ -75,7 +75,7 @@ def test_every_word_that_a_field_may_hold_stands_there() -> None:
 def test_the_places_of_the_qa_logs_are_those_of_the_table() -> None:
     for row in TABLES["Dataset"]:
         name, in_all, *places = (cell.strip().strip("`") for cell in row.strip("|").split("|"))
-        quotas = quotas_of(name)
+        quotas = find_quotas(name)
         assert [quotas[stratum] for stratum in STRATA] == [int(cell) for cell in places]
         assert sum(quotas.values()) == int(in_all)
     assert set(first_cells("Dataset")) == set(QUOTAS) - {"humaneval", "mbpp_reg"}

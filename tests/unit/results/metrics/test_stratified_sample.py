@@ -12,8 +12,8 @@ from evalrun_results.outputs.stratified_sample import (
     Reservoir,
     StratifiedSampler,
     allot,
+    find_quotas,
     largest_remainder,
-    quotas_of,
 )
 
 
@@ -25,7 +25,7 @@ def test_the_table_is_the_pages() -> None:
         "mbpp_reg": (4, 8, 4, 2, 2),
     }
     assert sum(sum(places.values()) for places in QUOTAS.values()) == 120
-    assert quotas_of("demo") == quotas_of("humaneval")
+    assert find_quotas("demo") == find_quotas("humaneval")
 
 
 @pytest.mark.parametrize(

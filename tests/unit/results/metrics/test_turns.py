@@ -3,7 +3,7 @@
 import pytest
 from builders.results.samples import compute_metrics, sample_result, with_changes
 
-from evalrun_results.comparisons.differences import paired_differences
+from evalrun_results.comparisons.differences import compute_differences
 from evalrun_results.comparisons.pairing import pair
 from evalrun_results.metrics.accumulator import DatasetMetrics, MetricOptions, MetricsAccumulator
 from evalrun_results.metrics.problem_totals import DatasetTotals
@@ -118,7 +118,7 @@ def test_two_runs_are_compared_over_the_problems_that_failed_at_first_in_both() 
     ours = of_problems([FAIL, FAIL], [FAIL, PASS], [PASS], [FAIL, FAIL])
     theirs = of_problems([FAIL, PASS], [FAIL, PASS], [FAIL, PASS], [PASS])
     paired = pair(totals(ours), totals(theirs))
-    found = paired_differences(paired, ["recovery_rate", "recovery_rate_by_turn_2", "accepted_by_turn_2"])
+    found = compute_differences(paired, ["recovery_rate", "recovery_rate_by_turn_2", "accepted_by_turn_2"])
     both = found["recovery_rate"]
     assert (both.problems, both.left_out, both.baseline, both.candidate) == (2, 2, 0.5, 1.0)
     assert found["recovery_rate_by_turn_2"].difference == both.difference

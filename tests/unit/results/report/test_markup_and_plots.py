@@ -5,9 +5,9 @@ import pytest
 from builders.results.web_page import Page
 
 from evalrun_results.report.distributions import amount_bars, share_bars
-from evalrun_results.report.highlighter import answer, highlighted
-from evalrun_results.report.markup import Markup, element, escaped, joined
-from evalrun_results.report.plots import histogram, interval_bar, stacked_bar
+from evalrun_results.report.highlighter import answer, highlight_code
+from evalrun_results.report.markup import Markup, element, escape_text, joined
+from evalrun_results.report.plots import draw_histogram, draw_interval_bar, draw_stacked_bar
 from evalrun_results.report.quantities import figure, number, percent, round_seconds, seconds
 
 
@@ -40,8 +40,8 @@ def test_attributes_are_left_out_or_alone() -> None:
     ],
 )
 def test_signs_that_hide_something_are_shown(text: str, shown: str) -> None:
-    assert escaped(text) == shown
-    assert escaped(text).encode()
+    assert escape_text(text) == shown
+    assert escape_text(text).encode()
 
 
 PROGRAMS = [
@@ -55,11 +55,11 @@ PROGRAMS = [
 
 @pytest.mark.parametrize(("language", "code"), PROGRAMS)
 def test_highlighting_changes_no_sign(language: str, code: str) -> None:
-    assert Page.of(highlighted(code, language)).text == code
+    assert Page.of(highlight_code(code, language)).text == code
 
 
 def test_words_are_told_apart() -> None:
-    made = highlighted("for form in '# no': # for\n    return 12", "py")
+    made = highlight_code("for form in '# no': # for\n    return 12", "py")
     assert made == (
         '<span class="k">for</span> form <span class="k">in</span> <span class="s">&#x27;# no&#x27;</span>: '
         '<span class="c"># for</span>\n    <span class="k">return</span> <span class="n">12</span>'
@@ -86,7 +86,7 @@ def test_an_answers_fences_become_programs_and_the_rest_stays_text() -> None:
 def test_highlighting_takes_linear_time_on_whatever_a_model_writes(make: Callable[[int], str]) -> None:
     started = time.process_time()
     answer(make(12_000))
-    highlighted(make(12_000), "cpp")
+    highlight_code(make(12_000), "cpp")
     assert time.process_time() - started < 3.0  # a quadratic expression would need minutes
 
 
@@ -115,7 +115,7 @@ def test_every_amount_is_in_one_bar(values: list[float]) -> None:
     bars = amount_bars(values, round_seconds)
     assert sum(bar.count for bar in bars) == sum(value >= 0 for value in values)
     assert len(bars) <= 20
-    assert histogram(bars, "x").count("<rect") == 2 * len(bars)
+    assert draw_histogram(bars, "x").count("<rect") == 2 * len(bars)
 
 
 def test_amounts_that_spread_widely_are_on_a_1_2_5_scale() -> None:
@@ -130,9 +130,9 @@ def test_no_values_are_no_plot() -> None:
     assert [bar.tick for bar in bars].count("0 s") == 1
 
     assert amount_bars([], seconds) == []
-    assert "nothing to show" in histogram([], "x")
-    assert "nothing to show" in stacked_bar({"success": 0}, {"success": "success"}, "x")
-    assert interval_bar(None, None, None) is None
+    assert "nothing to show" in draw_histogram([], "x")
+    assert "nothing to show" in draw_stacked_bar({"success": 0}, {"success": "success"}, "x")
+    assert draw_interval_bar(None, None, None) is None
 
 
 def test_numbers_are_written_in_their_units() -> None:

@@ -9,7 +9,7 @@ from builders.results.samples import sample_result, verdict, with_changes
 from builders.results.stored_runs import a_gate, samples_of, verdicts_of, write_run
 from builders.results.web_page import Page
 
-from evalrun_results.comparisons.gate import undecided
+from evalrun_results.comparisons.gate import make_undecided_result
 from evalrun_results.metrics.accumulator import MetricOptions
 from evalrun_results.outputs.qa_logs import QaOptions
 from evalrun_results.outputs.writer import OutputPlan, write_outputs
@@ -63,7 +63,10 @@ def evil_info() -> Mapping[str, object]:
 
 def test_nothing_from_a_hostile_run_becomes_markup(tmp_path: Path) -> None:
     plan = OutputPlan(
-        evil_info(), MetricOptions(), QaOptions(0.0, 1), lambda _: [undecided(a_gate(baseline=f"s3://{EVIL}"), EVIL)]
+        evil_info(),
+        MetricOptions(),
+        QaOptions(0.0, 1),
+        lambda _: [make_undecided_result(a_gate(baseline=f"s3://{EVIL}"), EVIL)],
     )
     write_outputs(hostile_run(), str(tmp_path), plan)
     content = (tmp_path / "report.html").read_text()

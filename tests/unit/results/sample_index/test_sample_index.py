@@ -189,7 +189,7 @@ def test_searched_texts_answer_and_what_tests_printed(tmp_path: Path) -> None:
     without = sample_result("Q", 0, None)
     run = write_run(tmp_path, [result, without])
     (batch,) = StoredBatches(StoredRun.open(str(run))).read()
-    first, second = segment.searched_texts(batch).to_pylist()
+    first, second = segment.join_searched_texts(batch).to_pylist()
     assert "The answer" in first
     assert "other" in first
     assert "print" in second

@@ -8,7 +8,7 @@ from builders.results.samples import sample_result, with_changes
 
 from evalrun_results.outputs.result_row import result_row
 from evalrun_results.sample_rows.conditions import choose_rows, parse_condition
-from evalrun_results.sample_rows.stored_batches import batch_of
+from evalrun_results.sample_rows.stored_batches import make_batch
 from evalrun_results.samples import SampleResult
 from evalrun_runtime.exits import BadInputError
 
@@ -24,7 +24,7 @@ def the_samples() -> list[SampleResult]:
 
 
 def chosen(conditions: Sequence[str]) -> list[int]:
-    batch = batch_of([msgspec.to_builtins(result_row(each)) for each in the_samples()])
+    batch = make_batch([msgspec.to_builtins(result_row(each)) for each in the_samples()])
     return [row["sample"] for row in choose_rows(batch, [parse_condition(each) for each in conditions]).to_pylist()]
 
 

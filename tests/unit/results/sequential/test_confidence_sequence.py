@@ -19,13 +19,13 @@ from evalrun_results.sequential.confidence_sequence import (
     first_time,
     log_capital_above,
 )
-from evalrun_results.sequential.order import drawing_order
+from evalrun_results.sequential.order import order_problems
 
 
 def recorded_changes(first: str, second: str) -> Floats:
     """What each HumanEval problem gained from one recorded model to another, as a run of seed 0 draws them."""
     ours, theirs = ({row.problem_id: row.accepted for row in recorded_verdicts(file)} for file in (first, second))
-    order = drawing_order(0, "humaneval", ours.keys() & theirs.keys())
+    order = order_problems(0, "humaneval", ours.keys() & theirs.keys())
     return np.array([float(bool(theirs[each])) - float(bool(ours[each])) for each in order])
 
 

@@ -8,8 +8,8 @@ import pytest
 from evalrun_results.metrics.intervals import Floats
 from evalrun_results.sequential.confidence_sequence import DIFFERENCE
 from evalrun_results.sequential.expected_size import problems_needed
-from evalrun_results.sequential.mean_decision import MeanDecision, Population, Values, decide_mean, decided_after
-from evalrun_results.sequential.order import drawing_order
+from evalrun_results.sequential.mean_decision import MeanDecision, Population, Values, count_until_decision, decide_mean
+from evalrun_results.sequential.order import order_problems
 
 
 def values_of(changes: Floats, drawn: int | None = None) -> Values:
@@ -58,13 +58,13 @@ def test_the_first_answer_stands_whenever_somebody_looks() -> None:
 
 def test_the_same_order_for_a_part_as_for_all() -> None:
     names = [f"p{place}" for place in range(200)]
-    order = drawing_order(7, "mbpp", names)
+    order = order_problems(7, "mbpp", names)
     assert sorted(order) == sorted(names)
     assert order != names
-    part = drawing_order(7, "mbpp", names[:50])
+    part = order_problems(7, "mbpp", names[:50])
     assert part == [name for name in order if name in set(names[:50])]
-    assert drawing_order(8, "mbpp", names) != order
-    assert drawing_order(7, "other", names) != order
+    assert order_problems(8, "mbpp", names) != order
+    assert order_problems(7, "other", names) != order
 
 
 @pytest.mark.parametrize("population", ["benchmark", "similar"])
@@ -74,7 +74,7 @@ def test_wrong_decisions_are_as_rare_as_promised(population: Population) -> None
     problems = changes(8, 15, 300)  # -2.3 points
     places = np.argsort(rng.random((1000, 300)), axis=1)
     drawn = problems[places] if population == "benchmark" else rng.choice(problems, (1000, 300))
-    after = decided_after(values_of(drawn), -0.02, population, 0.025)
+    after = count_until_decision(values_of(drawn), -0.02, population, 0.025)
     assert (after > 0).mean() <= 0.025 + 3 * math.sqrt(0.025 * 0.975 / 1000)
 
 
@@ -99,8 +99,8 @@ def test_mean_decision_by_what_ended_first_would_err() -> None:
             begun[place] = free[slot]
             free[slot] += seconds[place]
         by_end = order[np.argsort(begun + seconds)]
-        wrong_by_ends += int(decided_after(values_of(by_end), -0.02, "benchmark", 0.025)) > 0
-        wrong_by_prefixes += int(decided_after(values_of(order), -0.02, "benchmark", 0.025)) > 0
+        wrong_by_ends += int(count_until_decision(values_of(by_end), -0.02, "benchmark", 0.025)) > 0
+        wrong_by_prefixes += int(count_until_decision(values_of(order), -0.02, "benchmark", 0.025)) > 0
     assert wrong_by_ends > 0.5 * runs
     assert wrong_by_prefixes <= runs * (0.025 + 3 * math.sqrt(0.025 * 0.975 / runs))
 

@@ -161,8 +161,8 @@ class Catalogue:
         if isinstance(self._files, LocalFileSystem):
             directories: list[str] = []
             for directory, info in _summaries_below(self._root or "/", directories):
-                yield self._place_of(directory), _stamp(info)
-            unread += map(self._place_of, directories)
+                yield self._to_place(directory), _stamp(info)
+            unread += map(self._to_place, directories)
             return
         root = PurePosixPath(self._root)
         for path, info in sorted(self._files.find(self._root, detail=True).items()):
@@ -170,10 +170,10 @@ class Catalogue:
             if place.name == SUMMARY and not any(part.startswith(".") for part in place.parts):
                 yield str(place.parent), _stamp(info)
 
-    def _place_of(self, directory: str) -> str:
+    def _to_place(self, directory: str) -> str:
         return directory.removeprefix(self._root).strip("/") or "."
 
-    def path_of(self, place: str) -> str:
+    def to_path(self, place: str) -> str:
         """Return the directory or URL of a run of the catalogue."""
         return self.place if place == "." else f"{self.place}/{place}"
 
@@ -181,7 +181,7 @@ class Catalogue:
         """Read a run into what is to be written. Raises BadInputError."""
         where = self._root if place == "." else f"{self._root}/{place}"
         summary, run_info = self._document(f"{where}/{SUMMARY}"), self._document(f"{where}/run_info.json")
-        row = run_row(place, summary, run_info, signed_by=self._signer_of(self.path_of(place)))
+        row = run_row(place, summary, run_info, signed_by=self._signer_of(self.to_path(place)))
         entry = hashlib.sha256(f"{place}\0{stamp}\0{self._new_name()}".encode()).hexdigest()[:20]
         results = self._results(where, entry)
         row |= {"entry": entry, "stamp": stamp, "indexed_at": self._now(), "compacted_at": 0.0}

@@ -7,12 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from evalrun_results.comparisons.pairing import columns_of, pair
+from evalrun_results.comparisons.pairing import make_problem_columns, pair
 from evalrun_results.comparisons.power import POWER, problems_to_see
 from evalrun_results.comparisons.sample_size import chance_within
 from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.sequential.confidence_sequence import DIFFERENCE
-from evalrun_results.sequential.mean_decision import Values, decided_after
+from evalrun_results.sequential.mean_decision import Values, count_until_decision
 
 CONFIDENCE: Final = 0.95
 ORDERS: Final = 100
@@ -56,7 +56,7 @@ class GateNeed:
     """Of a gate that looks after each one; None: it needs more than are simulated."""
 
 
-def spread_of(baseline: DatasetTotals, pilot: DatasetTotals) -> Spread:
+def measure_spread(baseline: DatasetTotals, pilot: DatasetTotals) -> Spread:
     """Return how two runs differ.
 
     The variance of the differences has two parts: real ones between problems, and chance within a problem, which
@@ -84,10 +84,10 @@ def gate_needs(spread: Spread, points: float, samples: int) -> GateNeed:
     """Return what it takes to see that a run is `points` behind, with a two-sided interval at 95 %."""
     difference, variance = points / 100, spread.variance(samples)
     problems = problems_to_see(difference, variance, CONFIDENCE)
-    return GateNeed(points, samples, problems, _decided_after(problems, difference, variance))
+    return GateNeed(points, samples, problems, _simulate_gate(problems, difference, variance))
 
 
-def _decided_after(fixed: int, difference: float, variance: float) -> int | None:
+def _simulate_gate(fixed: int, difference: float, variance: float) -> int | None:
     """Simulate a sequential gate on problems like the pilot's, of which as many are lost as the difference says."""
     played = min(BEYOND * fixed, MOST_PROBLEMS)
     moved = min(1.0, max(variance + difference**2, difference))  # the share of problems that end otherwise
@@ -100,13 +100,13 @@ def _decided_after(fixed: int, difference: float, variance: float) -> int | None
         gains = won.astype(np.float64) - lost
         before = np.where(lost, 1.0, np.where(won, 0.0, np.arange(played) % 2))
         drawn = Values(gains, gains, -before, 1 - before, DIFFERENCE)
-        after = abs(int(decided_after(drawn, 0.0, "similar", (1 - CONFIDENCE) / 2)))
+        after = abs(int(count_until_decision(drawn, 0.0, "similar", (1 - CONFIDENCE) / 2)))
         times.append(after or played + 1)
     needed = int(np.quantile(times, POWER, method="higher"))
     return needed if needed <= played else None
 
 
-def differing_share(runs: Mapping[str, DatasetTotals]) -> tuple[int, float, float]:
+def measure_disagreement(runs: Mapping[str, DatasetTotals]) -> tuple[int, float, float]:
     """Return the problems that runs share, their mean share of accepted answers, and how often answers of two differ.
 
     Raises:
@@ -116,7 +116,7 @@ def differing_share(runs: Mapping[str, DatasetTotals]) -> tuple[int, float, floa
     shared = sorted(set.intersection(*judged))
     if not shared:
         raise ValueError("the runs share no problem that was judged in all")
-    columns = [columns_of(totals, shared) for totals in runs.values()]
+    columns = [make_problem_columns(totals, shared) for totals in runs.values()]
     shares = np.array([each.accepted / each.judged for each in columns])
     pairs = [
         float((shares[first] * (1 - shares[second]) + shares[second] * (1 - shares[first])).mean())

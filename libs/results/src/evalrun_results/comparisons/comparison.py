@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 
 from evalrun_registry.metric import Measured, Table
 from evalrun_registry.metrics import METRICS, shown_in
-from evalrun_results.comparisons.conditions import Info, differing_conditions
-from evalrun_results.comparisons.differences import Difference, Missing, paired_differences
-from evalrun_results.comparisons.history import lineage_of
+from evalrun_results.comparisons.conditions import Info, list_condition_differences
+from evalrun_results.comparisons.differences import Difference, Missing, compute_differences
+from evalrun_results.comparisons.history import read_lineage
 from evalrun_results.comparisons.mcnemar import mcnemar_exact
 from evalrun_results.comparisons.pairing import PairedDataset, pair
 from evalrun_results.comparisons.roles import role_in
@@ -51,7 +51,7 @@ class RunFacts:
         spec = self.run_info.get("spec")
         model = spec.get("model") if isinstance(spec, Mapping) else None
         path = model.get("path") if isinstance(model, Mapping) else None
-        step = lineage_of(self.run_info).get("step")
+        step = read_lineage(self.run_info).get("step")
         parts = (self.run_info.get("run"), path, None if step is None else f"step {step}")
         return " · ".join(dict.fromkeys(str(part) for part in parts if part))
 
@@ -154,7 +154,7 @@ def compare_dataset(name: str, baseline: RunFacts, candidate: RunFacts) -> Datas
     """Compare a dataset that both runs have."""
     ours, theirs = baseline.totals[name], candidate.totals[name]
     paired = pair(ours, theirs)
-    metrics = compared_metrics(name, (baseline, candidate))
+    metrics = select_metrics(name, (baseline, candidate))
     solved, solves = paired.baseline.solved, paired.candidate.solved
     lost, gained = solved & ~solves, ~solved & solves
     return DatasetComparison(
@@ -164,7 +164,7 @@ def compare_dataset(name: str, baseline: RunFacts, candidate: RunFacts) -> Datas
         only_in_baseline=paired.only_in_baseline,
         only_in_candidate=paired.only_in_candidate,
         not_judged=paired.not_judged,
-        differences=paired_differences(paired, metrics),
+        differences=compute_differences(paired, metrics),
         lost=_flips(paired, lost.tolist(), ours, theirs),
         gained=_flips(paired, gained.tolist(), ours, theirs),
         both_solved=int((solved & solves).sum()),
@@ -178,7 +178,7 @@ def compare_dataset(name: str, baseline: RunFacts, candidate: RunFacts) -> Datas
     )
 
 
-def compared_metrics(dataset: str, runs: Iterable[RunFacts]) -> list[str]:
+def select_metrics(dataset: str, runs: Iterable[RunFacts]) -> list[str]:
     """Return the metrics to compare: the standard metrics, and those that the runs report."""
     reported = [metric for run in runs for metric in run.metric_names(dataset)]
     standard = [metric.name for metric in METRICS if metric.measured is Measured.ALWAYS]
@@ -197,14 +197,14 @@ def _fits_mcnemar(paired: PairedDataset) -> bool:
 
 def _flips(paired: PairedDataset, which: list[bool], ours: DatasetTotals, theirs: DatasetTotals) -> tuple[Flip, ...]:
     flips = [
-        Flip(name, outcome_of(ours.problems[name]), outcome_of(theirs.problems[name]))
+        Flip(name, make_outcome(ours.problems[name]), make_outcome(theirs.problems[name]))
         for name, flipped in zip(paired.problem_ids, which, strict=True)
         if flipped
     ]
     return tuple(sorted(flips, key=lambda flip: natural_order(flip.problem_id)))
 
 
-def outcome_of(problem: ProblemTotals) -> ProblemOutcome:
+def make_outcome(problem: ProblemTotals) -> ProblemOutcome:
     """Return the outcome of a problem."""
     return ProblemOutcome(
         problem.outcomes.judged.bit_count(), problem.accepted_samples.bit_count(), dict(problem.statuses)
@@ -213,7 +213,7 @@ def outcome_of(problem: ProblemTotals) -> ProblemOutcome:
 
 def _warnings(baseline: RunFacts, candidate: RunFacts, compared: tuple[DatasetComparison, ...]) -> list[str]:
     names = [each.dataset for each in compared]
-    lines = differing_conditions(baseline.run_info, candidate.run_info, names)
+    lines = list_condition_differences(baseline.run_info, candidate.run_info, names)
     lines += [said for run in (baseline, candidate) if (said := run.stopped_early) is not None]
     partial = [f"{run.place} is partial: {run.partial}" for run in (baseline, candidate) if run.partial]
     lines += dict.fromkeys(partial)
@@ -232,11 +232,11 @@ def _warnings(baseline: RunFacts, candidate: RunFacts, compared: tuple[DatasetCo
         parts = ", ".join(f"{count} {where}" for where, count in unpaired.items() if count)
         if parts:
             lines.append(f"{each.dataset}: problems that are not compared: {parts}")
-        lines += _missing_lines(each)
+        lines += _describe_missing_answers(each)
     return lines
 
 
-def _missing_lines(each: DatasetComparison) -> Iterator[str]:
+def _describe_missing_answers(each: DatasetComparison) -> Iterator[str]:
     """Name the answers that are missing for the most metrics, and pass@1's interval without them."""
     found = each.differences.get("accepted_at_1")
     if found is not None and found.missing is not None:

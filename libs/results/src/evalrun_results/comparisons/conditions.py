@@ -28,7 +28,7 @@ _OF_THE_MODEL: Final = ("model_revision", "weights_sha256", "adapter_sha256", "q
 """Of `ENGINE_FIELDS`: a later phase of a training has other weights by design."""
 
 
-def differing_conditions(first: Info, second: Info, datasets: Iterable[str]) -> list[str]:
+def list_condition_differences(first: Info, second: Info, datasets: Iterable[str]) -> list[str]:
     """Name the conditions that differ between two runs, one line each, as `A against B`.
 
     Args:
@@ -36,22 +36,22 @@ def differing_conditions(first: Info, second: Info, datasets: Iterable[str]) -> 
         datasets: that are compared.
     """
     return [
-        *_protocol(first, second),
-        *_engine(first, second),
-        *(line for name in datasets for line in _dataset(first, second, name)),
-        *_judging(first, second),
+        *_list_protocol_differences(first, second),
+        *_list_engine_differences(first, second),
+        *(line for name in datasets for line in _list_dataset_differences(first, second, name)),
+        *_list_judging_differences(first, second),
     ]
 
 
-def measured_otherwise(first: Info, second: Info, datasets: Iterable[str]) -> list[str]:
+def list_measurement_changes(first: Info, second: Info, datasets: Iterable[str]) -> list[str]:
     """Name the changes of engine, judge or tests between two runs. The model and its weights may differ."""
     lines: list[str] = []
     for field, label in ENGINE_FIELDS.items():
         said = [_engines_say(info, field) for info in (first, second)]
         if field not in _OF_THE_MODEL and all(said):
-            lines += _differing(label, *said)
-    lines += _judging(first, second)
-    return lines + [line for name in datasets for line in _dataset(first, second, name)]
+            lines += _describe_difference(label, *said)
+    lines += _list_judging_differences(first, second)
+    return lines + [line for name in datasets for line in _list_dataset_differences(first, second, name)]
 
 
 def why_not_comparable(first: Info, second: Info, name: str) -> list[str]:
@@ -60,9 +60,9 @@ def why_not_comparable(first: Info, second: Info, name: str) -> list[str]:
     Models, engines and seeds may differ. Sampling, prompts, tests and the judge may not.
     """
     return [
-        *_protocol(first, second, NOT_SAMPLING | {"seed"}),
-        *_dataset(first, second, name),
-        *_judging(first, second),
+        *_list_protocol_differences(first, second, NOT_SAMPLING | {"seed"}),
+        *_list_dataset_differences(first, second, name),
+        *_list_judging_differences(first, second),
     ]
 
 
@@ -82,17 +82,17 @@ def differ_by_seed_alone(first: Info, second: Info, datasets: Iterable[str]) -> 
     for info, spec, protocol in zip((first, second), specs, protocols, strict=True):
         rest = {field: value for field, value in protocol.items() if field != "seed"}
         unseeded.append({**info, "spec": {**spec, "protocol": rest}})
-    return not differing_conditions(unseeded[0], unseeded[1], datasets)
+    return not list_condition_differences(unseeded[0], unseeded[1], datasets)
 
 
-def seed_of(info: Info) -> int | None:
+def read_seed(info: Info) -> int | None:
     """Return the seed that a run's answers were drawn with; None where it did not draw them."""
     protocol = _inside(_inside(info, "spec"), "protocol")
     seed = protocol.get("seed", 0)
     return seed if protocol and isinstance(seed, int) else None
 
 
-def _protocol(first: Info, second: Info, ignored: frozenset[str] = NOT_SAMPLING) -> Iterator[str]:
+def _list_protocol_differences(first: Info, second: Info, ignored: frozenset[str] = NOT_SAMPLING) -> Iterator[str]:
     ours, theirs = (_inside(_inside(info, "spec"), "protocol") for info in (first, second))
     given = [info.get("responses") is not None for info in (first, second)]
     if given[0] != given[1]:
@@ -100,11 +100,13 @@ def _protocol(first: Info, second: Info, ignored: frozenset[str] = NOT_SAMPLING)
         yield f"answers: {kinds[0]} against {kinds[1]}: sampling, tokens and times may not compare"
     elif not all(given):  # a run of answers made elsewhere has a protocol in its spec, but nobody sampled by it
         for field in sorted({*ours, *theirs} - ignored):
-            yield from _differing(f"protocol.{field}", ours.get(field), theirs.get(field))
-        yield from _differing("prompt templates", first.get("prompt_templates"), second.get("prompt_templates"))
+            yield from _describe_difference(f"protocol.{field}", ours.get(field), theirs.get(field))
+        yield from _describe_difference(
+            "prompt templates", first.get("prompt_templates"), second.get("prompt_templates")
+        )
 
 
-def _engine(first: Info, second: Info) -> Iterator[str]:
+def _list_engine_differences(first: Info, second: Info) -> Iterator[str]:
     """Name differences in how completions were computed: another engine or GPU rounds differently, which changes
     completions."""
     if any(info.get("responses") is not None for info in (first, second)):
@@ -113,14 +115,14 @@ def _engine(first: Info, second: Info) -> Iterator[str]:
     rollouts = [_inside(spec, "rollout") for spec in specs]
     if all(rollouts):
         for field in ROLLOUT_FIELDS:
-            yield from _differing(f"rollout.{field}", *(rollout.get(field) for rollout in rollouts))
+            yield from _describe_difference(f"rollout.{field}", *(rollout.get(field) for rollout in rollouts))
     elif any(rollouts):
         yield "served by: " + " against ".join("the run's own replicas" if each else "endpoints" for each in rollouts)
     for field, label in ENGINE_FIELDS.items():
-        yield from _differing(label, *(_engines_say(info, field) for info in (first, second)))
+        yield from _describe_difference(label, *(_engines_say(info, field) for info in (first, second)))
 
 
-def differing_versions(first: Info, second: Info, name: str) -> Iterator[str]:
+def list_version_differences(first: Info, second: Info, name: str) -> Iterator[str]:
     """Say whether two runs had other problems or tests under the same dataset name."""
     ours, theirs = (_inside(_inside(info, "datasets"), name) for info in (first, second))
     if ours.get("prompts_sha256") != theirs.get("prompts_sha256"):
@@ -129,19 +131,19 @@ def differing_versions(first: Info, second: Info, name: str) -> Iterator[str]:
         yield f"{name}: the prompts are the same, the tests are not (records_sha256)"
 
 
-def _dataset(first: Info, second: Info, name: str) -> Iterator[str]:
-    yield from differing_versions(first, second, name)
+def _list_dataset_differences(first: Info, second: Info, name: str) -> Iterator[str]:
+    yield from list_version_differences(first, second, name)
     ours, theirs = (_inside(_inside(info, "datasets"), name) for info in (first, second))
     if ours.get("role") and theirs.get("role"):
-        yield from _differing(f"{name}: role", ours["role"], theirs["role"])
-    specs = [_named(_inside(info, "spec").get("datasets"), name) for info in (first, second)]
+        yield from _describe_difference(f"{name}: role", ours["role"], theirs["role"])
+    specs = [_find_named(_inside(info, "spec").get("datasets"), name) for info in (first, second)]
     for field in DATASET_FIELDS:
-        yield from _differing(f"{name}: {field}", specs[0].get(field), specs[1].get(field))
+        yield from _describe_difference(f"{name}: {field}", specs[0].get(field), specs[1].get(field))
 
 
 def older_rules(first: Info, second: Info, names: tuple[str, str]) -> Iterator[str]:
     """Say which of two runs was judged by older rules. Runs that do not name their judge are not compared."""
-    found = [[_rules_of(judge) for judge in _inside(info, "judges").values()] for info in (first, second)]
+    found = [[_read_rules(judge) for judge in _inside(info, "judges").values()] for info in (first, second)]
     if not all(found):
         return
     for (name, ours), theirs in zip(zip(names, found, strict=True), reversed(found), strict=True):
@@ -152,22 +154,22 @@ def older_rules(first: Info, second: Info, names: tuple[str, str]) -> Iterator[s
             )
 
 
-def _rules_of(judge: object) -> int:
+def _read_rules(judge: object) -> int:
     rules = judge.get("judging_rules") if isinstance(judge, Mapping) else None
     return rules if isinstance(rules, int) else 1
 
 
-def _judging(first: Info, second: Info) -> Iterator[str]:
+def _list_judging_differences(first: Info, second: Info) -> Iterator[str]:
     yield from older_rules(first, second, ("A", "B"))
     levels = [info.get("containment_levels") for info in (first, second)]
-    yield from _differing("containment", *levels)
+    yield from _describe_difference("containment", *levels)
     for field, label in (("backend", "sandbox"), ("judge_version", "judge version"), ("python_version", "Python")):
         said = [_judges_say(info, field) for info in (first, second)]
         if all(said):
-            yield from _differing(label, *said)
+            yield from _describe_difference(label, *said)
 
 
-def _differing(label: str, ours: object, theirs: object) -> Iterator[str]:
+def _describe_difference(label: str, ours: object, theirs: object) -> Iterator[str]:
     if ours != theirs:
         yield f"{label}: {_shown(ours)} against {_shown(theirs)}"
 
@@ -197,6 +199,6 @@ def _inside(info: Info, field: str) -> Info:
     return value if isinstance(value, Mapping) else {}
 
 
-def _named(items: object, name: str) -> Info:
+def _find_named(items: object, name: str) -> Info:
     found = items if isinstance(items, list) else []
     return next((item for item in found if isinstance(item, Mapping) and item.get("name") == name), {})

@@ -47,7 +47,7 @@ class Missing:
     """By the judged answers alone. None, both: no problem has a value in both runs."""
 
 
-def paired_differences(
+def compute_differences(
     paired: PairedDataset, metrics: Collection[str], *, confidence: float = CONFIDENCE, seed: int = SEED
 ) -> dict[str, Difference]:
     """Return the difference of each metric that some problem has a value of in both runs, in the order asked for.
@@ -63,11 +63,11 @@ def paired_differences(
         confidence: of the two-sided interval.
         seed: of the draws.
     """
-    found = {name: readings for name in metrics if (readings := paired_readings(paired, name)) is not None}
-    return differences_of(found, confidence=confidence, seed=seed)
+    found = {name: readings for name in metrics if (readings := pair_readings(paired, name)) is not None}
+    return compute_reading_differences(found, confidence=confidence, seed=seed)
 
 
-def paired_readings(paired: PairedDataset, metric: str) -> PairedReadings | None:
+def pair_readings(paired: PairedDataset, metric: str) -> PairedReadings | None:
     """Return a metric's readings over every problem that both runs have; None where no problem may have a value."""
     first, second = (read_metric(metric, each) for each in (paired.all_baseline, paired.all_candidate))
     if first is None or second is None:
@@ -76,7 +76,7 @@ def paired_readings(paired: PairedDataset, metric: str) -> PairedReadings | None
     return found if found.possible.any() else None
 
 
-def differences_of(
+def compute_reading_differences(
     readings: Mapping[str, PairedReadings], *, confidence: float = CONFIDENCE, seed: int = SEED
 ) -> dict[str, Difference]:
     """Return the differences of metrics from their readings; of those that some problem has a value of in both."""

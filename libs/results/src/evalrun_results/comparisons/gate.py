@@ -11,7 +11,7 @@ from evalrun_api.v1alpha1 import Gate
 from evalrun_registry.metric import Measured
 from evalrun_registry.metrics import find_metric
 from evalrun_results.comparisons.differences import Difference, Missing
-from evalrun_results.comparisons.gate_values import GateDataset, UnusableGateError, compared_values
+from evalrun_results.comparisons.gate_values import GateDataset, UnusableGateError, make_gate_datasets
 from evalrun_results.comparisons.mcnemar import mcnemar_exact
 from evalrun_results.comparisons.mean_bounds import mean_interval
 from evalrun_results.comparisons.plausibility import likely_causes
@@ -117,7 +117,7 @@ def decide(low: float | None, high: float | None, max_regression: float, problem
     return GateDecision.FAIL if high < least else GateDecision.INCONCLUSIVE
 
 
-def confidence_of(gate: Gate, family: int) -> float:
+def correct_confidence(gate: Gate, family: int) -> float:
     """Return the confidence of each of `family` gates, by Bonferroni's correction."""
     return 1 - (1 - gate.confidence_value) / family
 
@@ -140,11 +140,11 @@ def decide_gate(
     Raises:
         UnusableGateError: a run lacks the dataset, or results that can be forged would feed the gate.
     """
-    parts = compared_values(gate, baseline, candidate)
-    confidence, left_out = confidence_of(gate, family), sum(part.left_out for part in parts)
+    parts = make_gate_datasets(gate, baseline, candidate)
+    confidence, left_out = correct_confidence(gate, family), sum(part.left_out for part in parts)
     found = _difference(gate, parts, confidence)
     if found is None:
-        return undecided(gate, nothing_to_compare(gate), left_out=left_out, family=family)
+        return make_undecided_result(gate, explain_missing_problems(gate), left_out=left_out, family=family)
     low, high = gains(gate, found.low, found.high)
     decision = decide(low, high, -gate.min_gain, found.problems)
     figures = GateResult(
@@ -164,15 +164,15 @@ def decide_gate(
         problems=found.problems,
         left_out=left_out,
         not_judged=0 if found.missing is None else found.missing.baseline + found.missing.candidate,
-        decision_of_judged=None if found.missing is None else _without(gate, found, found.missing),
-        mcnemar_p=_mcnemar_of(gate.metric, parts),
+        decision_of_judged=None if found.missing is None else _decide_on_judged(gate, found, found.missing),
+        mcnemar_p=_compute_mcnemar(gate.metric, parts),
         min_improvement=_min_improvement(gate),
-        correction=correction_of(family),
+        correction=name_correction(family),
     )
-    return checked(gate, figures, [candidate[name] for name in gate.dataset_names])
+    return check_expected_range(gate, figures, [candidate[name] for name in gate.dataset_names])
 
 
-def checked(gate: Gate, figures: GateResult, candidate: Sequence[DatasetTotals]) -> GateResult:
+def check_expected_range(gate: Gate, figures: GateResult, candidate: Sequence[DatasetTotals]) -> GateResult:
     """Return the decision, or INCONCLUSIVE if the run's own figure is implausible."""
     expected, value = gate.expected_range, figures.candidate_value
     if expected is None or value is None or expected.holds(value):
@@ -199,13 +199,13 @@ def sample_size(
     Raises:
         UnusableGateError: as for `decide_gate`; or no problem has a value in both runs.
     """
-    found = _difference(gate, compared_values(gate, baseline, pilot), gate.confidence_value)
+    found = _difference(gate, make_gate_datasets(gate, baseline, pilot), gate.confidence_value)
     if found is None:
         raise UnusableGateError(f"{gate.label} {gate.metric}: no problem has a value in both runs")
     return found
 
 
-def undecided(
+def make_undecided_result(
     gate: Gate, message: str, reason: str = "Inconclusive", *, left_out: int = 0, family: int = 1
 ) -> GateResult:
     """Return an INCONCLUSIVE decision without figures."""
@@ -217,16 +217,16 @@ def undecided(
         metric=gate.metric,
         baseline=gate.compared_with,
         max_regression=gate.max_regression_value,
-        confidence=confidence_of(gate, family),
+        confidence=correct_confidence(gate, family),
         left_out=left_out,
         min_improvement=_min_improvement(gate),
-        correction=correction_of(family),
+        correction=name_correction(family),
         sequential=gate.sequential,
         population=gate.population if gate.sequential else None,
     )
 
 
-def nothing_to_compare(gate: Gate) -> str:
+def explain_missing_problems(gate: Gate) -> str:
     """Return the message of a gate without problems."""
     named = find_metric(gate.metric)
     needs = f" with {named.number} judged samples" if named and named.metric.measured is Measured.SAMPLES else ""
@@ -250,11 +250,11 @@ def overall(decisions: Sequence[GateResult]) -> JsonObject:
     return {
         "decision": worst.decision.value, "reason": worst.reason, "message": message,
         "baseline": ", ".join(dict.fromkeys(each.baseline for each in decisions)),
-        "correction": correction_of(len(decisions)),
+        "correction": name_correction(len(decisions)),
     }  # fmt: skip
 
 
-def correction_of(family: int) -> str | None:
+def name_correction(family: int) -> str | None:
     """Return the name of the multiple-testing correction, or None for a single gate."""
     return f"{CORRECTION} over {family} gates" if family > 1 else None
 
@@ -284,14 +284,14 @@ def _difference(gate: Gate, parts: Sequence[GateDataset], confidence: float) -> 
     scales = _scales(shares, changes)
     ours, theirs = (
         float(np.concatenate([scale * each for scale, each in zip(scales, values, strict=True)]).mean())
-        for values in zip(*((_members_of(each)) for each in readings), strict=True)
+        for values in zip(*((_select_members(each)) for each in readings), strict=True)
     )
     weighted = np.concatenate([scale * change for scale, change in zip(scales, changes, strict=True)])
     note = power_note(weighted, confidence)
     return Difference(gate.metric, len(weighted), 0, ours, theirs, theirs - ours, low, high, note, missing)
 
 
-def _members_of(readings: PairedReadings) -> tuple[Floats, Floats]:
+def _select_members(readings: PairedReadings) -> tuple[Floats, Floats]:
     return readings.baseline.values[readings.members], readings.candidate.values[readings.members]
 
 
@@ -321,7 +321,7 @@ def _interval(
     return max(bounds[0], low), min(bounds[1], high)
 
 
-def _without(gate: Gate, found: Difference, missing: Missing) -> GateDecision:
+def _decide_on_judged(gate: Gate, found: Difference, missing: Missing) -> GateDecision:
     low, high = gains(gate, missing.low, missing.high)
     return decide(low, high, -gate.min_gain, found.problems)
 
@@ -330,7 +330,7 @@ def _min_improvement(gate: Gate) -> float | None:
     return None if gate.min_improvement is None else float(gate.min_improvement)
 
 
-def _mcnemar_of(metric: str, parts: Sequence[GateDataset]) -> float | None:
+def _compute_mcnemar(metric: str, parts: Sequence[GateDataset]) -> float | None:
     if metric not in SINGLE_ANSWER or len(parts) != 1:
         return None
     paired = parts[0].paired
@@ -355,11 +355,17 @@ def _message(gate: Gate, decision: GateDecision, found: Difference, confidence: 
     return (
         f"{gate.label} {gate.metric}: {found.difference:+.4f}{interval} over {found.problems} "
         f"problem{'s' if found.problems != 1 else ''}; {says}"
-        + ("" if missing is None else missing_text(missing.baseline, missing.candidate, _without(gate, found, missing)))
+        + (
+            ""
+            if missing is None
+            else describe_missing_completions(
+                missing.baseline, missing.candidate, _decide_on_judged(gate, found, missing)
+            )
+        )
     )
 
 
-def missing_text(baseline: int, candidate: int, decision_of_judged: GateDecision) -> str:
+def describe_missing_completions(baseline: int, candidate: int, decision_of_judged: GateDecision) -> str:
     """Describe how many completions are missing, and the decision without their problems."""
     places = {"baseline": baseline, "candidate": candidate}
     where = " and ".join(f"{count:,} in the {side}" for side, count in places.items() if count)

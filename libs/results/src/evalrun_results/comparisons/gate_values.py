@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evalrun_api.v1alpha1 import Gate
-from evalrun_results.comparisons.differences import paired_readings
-from evalrun_results.comparisons.pairing import PairedDataset, columns_of, pair
+from evalrun_results.comparisons.differences import pair_readings
+from evalrun_results.comparisons.pairing import PairedDataset, make_problem_columns, pair
 from evalrun_results.comparisons.readings import PairedReadings, Readings, read_metric
 from evalrun_results.metrics.intervals import Floats
 from evalrun_results.metrics.problem_totals import FORGED_WHERE, DatasetTotals, Outcomes, ProblemTotals
 from evalrun_results.sequential.confidence_sequence import DIFFERENCE, Bounds
 from evalrun_results.sequential.mean_decision import Values
-from evalrun_results.sequential.order import drawing_order
+from evalrun_results.sequential.order import order_problems
 
 
 class UnusableGateError(Exception):
@@ -43,7 +43,7 @@ class SequentialGains:
     unknown_candidate: int
     """Answers of the problems drawn that were not judged."""
 
-    def judged(self) -> Values:
+    def select_judged(self) -> Values:
         """Return the gains of the drawn problems whose answers were all judged, and of every problem not yet drawn."""
         drawn = len(self.values.lows)
         known = self.values.lows == self.values.highs
@@ -52,7 +52,7 @@ class SequentialGains:
         return Values(each.lows[known], each.highs[known], each.floors[kept], each.ceilings[kept], each.bounds)
 
 
-def compared_values(
+def make_gate_datasets(
     gate: Gate, baseline: Mapping[str, DatasetTotals] | None, candidate: Mapping[str, DatasetTotals]
 ) -> list[GateDataset]:
     """Return the values that a gate compares, by dataset in its order.
@@ -65,7 +65,10 @@ def compared_values(
     Raises:
         UnusableGateError: a run lacks a dataset, or results that can be forged would feed the gate.
     """
-    return [_compared(gate, name, baseline, usable(candidate, name, "candidate", gate)) for name in gate.dataset_names]
+    return [
+        _make_gate_dataset(gate, name, baseline, usable(candidate, name, "candidate", gate))
+        for name in gate.dataset_names
+    ]
 
 
 def usable(run: Mapping[str, DatasetTotals], dataset: str, role: str, gate: Gate) -> DatasetTotals:
@@ -100,7 +103,7 @@ def sequential_values(
         seed: of the run.
     """
     base = base_bounds(gate, baseline, problem_ids)
-    order = drawing_order(seed, gate.dataset_names[0], base)
+    order = order_problems(seed, gate.dataset_names[0], base)
     drawn = []
     for name in order:
         problem = candidate.problems.get(name)
@@ -117,7 +120,7 @@ def sequential_values(
         lows, highs, floors, ceilings = low - most[here], high - least[here], -most, 1.0 - least
     anchor = gate.anchor_value
     bounds = DIFFERENCE if anchor is None else Bounds(-anchor, 1.0 - anchor)
-    values = Values(lows, highs, floors, ceilings, bounds.mirrored() if gate.falls else bounds)
+    values = Values(lows, highs, floors, ceilings, bounds.negate() if gate.falls else bounds)
     return SequentialGains(values, len(problem_ids) - len(order), int(missing[here].sum()), int(unknown.sum()))
 
 
@@ -129,7 +132,7 @@ def value_bounds(metric: str, names: Sequence[str], totals: DatasetTotals) -> di
         names: of problems with samples.
         totals: that hold them.
     """
-    found = read_metric(metric, columns_of(totals, names))
+    found = read_metric(metric, make_problem_columns(totals, names))
     if found is None:
         return dict.fromkeys(names, (0.0, 1.0, 0))
     low, high = np.nan_to_num(found.lows, nan=0.0), np.nan_to_num(found.highs, nan=1.0)
@@ -149,32 +152,32 @@ def base_bounds(
         return dict.fromkeys(problem_ids, (anchor, anchor, 0))
     wanted = set(problem_ids)
     names = sorted(name for name, each in baseline.problems.items() if name in wanted and each.outcomes.seen)
-    found = read_metric(gate.metric, columns_of(baseline, names))
+    found = read_metric(gate.metric, make_problem_columns(baseline, names))
     if found is None:
         return {}
     bounds = value_bounds(gate.metric, names, baseline)
     return {name: bounds[name] for name, possible in zip(names, found.possible.tolist(), strict=True) if possible}
 
 
-def _compared(
+def _make_gate_dataset(
     gate: Gate, name: str, baseline: Mapping[str, DatasetTotals] | None, candidate: DatasetTotals
 ) -> GateDataset:
     if baseline is None:
         names = [key for key, each in candidate.problems.items() if each.outcomes.seen]
-        found = read_metric(gate.metric, columns_of(candidate, names))
+        found = read_metric(gate.metric, make_problem_columns(candidate, names))
         if found is None:
             return GateDataset(None, len(names), None)
-        readings = PairedReadings(_anchored(gate.anchor_value or 0.0, len(names)), found)
+        readings = PairedReadings(_make_anchor_readings(gate.anchor_value or 0.0, len(names)), found)
         return GateDataset(readings, len(names) - int(found.members.sum()), None)
     known = usable(baseline, name, "baseline", gate)
-    paired = pair(known, with_unanswered(candidate, known))
+    paired = pair(known, add_unanswered(candidate, known))
     unpaired = paired.only_in_baseline + paired.only_in_candidate
-    both = paired_readings(paired, gate.metric)
+    both = pair_readings(paired, gate.metric)
     valued = 0 if both is None else int(both.members.sum())
     return GateDataset(both, unpaired + len(paired.all_baseline.seen) - valued, paired)
 
 
-def with_unanswered(run: DatasetTotals, other: DatasetTotals) -> DatasetTotals:
+def add_unanswered(run: DatasetTotals, other: DatasetTotals) -> DatasetTotals:
     """Return a run's totals, extended by a problem without verdicts for each problem that only the other run has.
 
     A run that leaves out problems might have failed all of them.
@@ -187,7 +190,7 @@ def with_unanswered(run: DatasetTotals, other: DatasetTotals) -> DatasetTotals:
     return replace(run, problems={**run.problems, **added}) if added else run
 
 
-def _anchored(anchor: float, count: int) -> Readings:
+def _make_anchor_readings(anchor: float, count: int) -> Readings:
     values: Floats = np.full(count, anchor)
     every = np.ones(count, dtype=np.bool_)
     return Readings(values, every, values, values, every, np.zeros(count, dtype=np.int64), every)

@@ -34,10 +34,10 @@ class Point:
     @property
     def condition(self) -> str:
         """The run's state and its signer."""
-        return f"{self.state}, signed by {_shortened(self.signer)}" if self.signer else self.state
+        return f"{self.state}, signed by {_shorten_signer(self.signer)}" if self.signer else self.state
 
 
-def _shortened(signer: str) -> str:
+def _shorten_signer(signer: str) -> str:
     """Return the beginning of a key's id, which is 64 digits; the name of an identity whole."""
     return signer[:8] if re.fullmatch("[0-9a-f]{64}", signer) else signer
 
@@ -64,15 +64,15 @@ class HistoryRun:
     """Id of the key, or the identity, that signed its summary; empty if nobody did."""
 
 
-def lineage_of(run_info: JsonObject) -> dict[str, object]:
+def read_lineage(run_info: JsonObject) -> dict[str, object]:
     """Return the lineage that a run records; empty without a lineage."""
     lineage = _object(_object(run_info.get("spec")).get("lineage"))
     return dict(lineage)
 
 
-def step_of(run_info: JsonObject) -> int | None:
+def read_step(run_info: JsonObject) -> int | None:
     """Return the training step of a run, or None if it is unknown."""
-    step = lineage_of(run_info).get("step")
+    step = read_lineage(run_info).get("step")
     if isinstance(step, int) and not isinstance(step, bool):
         return step
     path = str(_object(_object(run_info.get("spec")).get("model")).get("path", ""))
@@ -91,11 +91,11 @@ def curves(runs: Iterable[HistoryRun], metric: str, datasets: Sequence[str] = ()
     points: dict[tuple[str, str], list[Point]] = {}
     stepless = []
     for run in runs:
-        step = step_of(run.run_info)
+        step = read_step(run.run_info)
         if step is None:
             stepless.append(run.place)
             continue
-        schedule = str(lineage_of(run.run_info).get("schedule") or "")
+        schedule = str(read_lineage(run.run_info).get("schedule") or "")
         for dataset, found in _object(run.summary.get("datasets")).items():
             if not datasets or dataset in datasets:
                 points.setdefault((schedule, dataset), []).append(_point(step, run, _object(found), metric))

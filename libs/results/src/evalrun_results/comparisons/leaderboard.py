@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from evalrun_results.comparisons.comparison import RunFacts, natural_order
-from evalrun_results.comparisons.conditions import differ_by_seed_alone, seed_of, why_not_comparable
+from evalrun_results.comparisons.conditions import differ_by_seed_alone, read_seed, why_not_comparable
 from evalrun_results.comparisons.multiple_tests import holm, sign_flip_p
 from evalrun_results.comparisons.roles import role_in
 from evalrun_results.comparisons.several import first_fit
@@ -203,7 +203,7 @@ def _entry(name: str, group: _Group, ranks: tuple[int, int], attested: Collectio
     return Entry(
         label=first.label or first.place,
         places=tuple(run.place for run in group.runs),
-        seeds=tuple(seed_of(run.run_info) for run in group.runs),
+        seeds=tuple(read_seed(run.run_info) for run in group.runs),
         first_rank=ranks[0],
         last_rank=ranks[1],
         lowest=float(group.lows.mean()),

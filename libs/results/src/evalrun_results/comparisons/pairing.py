@@ -39,16 +39,16 @@ def pair(baseline: DatasetTotals, candidate: DatasetTotals) -> PairedDataset:
     )
     return PairedDataset(
         problem_ids=tuple(paired),
-        baseline=columns_of(baseline, paired),
-        candidate=columns_of(candidate, paired),
+        baseline=make_problem_columns(baseline, paired),
+        candidate=make_problem_columns(candidate, paired),
         only_in_baseline=len(theirs - ours),
         only_in_candidate=len(ours - theirs),
         not_judged=len(both) - len(paired),
-        all_baseline=columns_of(baseline, both),
-        all_candidate=columns_of(candidate, both),
+        all_baseline=make_problem_columns(baseline, both),
+        all_candidate=make_problem_columns(candidate, both),
     )
 
 
-def columns_of(totals: DatasetTotals, names: Collection[str]) -> ProblemColumns:
+def make_problem_columns(totals: DatasetTotals, names: Collection[str]) -> ProblemColumns:
     """Return the columns of some problems, in the order of their ids."""
-    return ProblemColumns.of(DatasetTotals(problems={name: totals.problems[name] for name in names}))
+    return ProblemColumns.from_totals(DatasetTotals(problems={name: totals.problems[name] for name in names}))

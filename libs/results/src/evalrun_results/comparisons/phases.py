@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from evalrun_registry.metrics import falls
-from evalrun_results.comparisons.conditions import measured_otherwise
-from evalrun_results.comparisons.history import lineage_of
+from evalrun_results.comparisons.conditions import list_measurement_changes
+from evalrun_results.comparisons.history import read_lineage
 from evalrun_results.comparisons.several import Configuration, Contrast, SeveralRuns
 
 Reached = Literal["yes", "no", "open", "-"]
@@ -80,7 +80,7 @@ def phase_named(name: str) -> TrainingPhase | None:
 
 def phase_in(run_info: Mapping[str, object]) -> TrainingPhase | None:
     """Return the phase in a run's lineage, or None if it names none or an unknown phase."""
-    said = lineage_of(run_info).get("phase")
+    said = read_lineage(run_info).get("phase")
     return phase_named(said) if isinstance(said, str) else None
 
 
@@ -118,7 +118,7 @@ def phase_rows(found: SeveralRuns, named: Mapping[str, TrainingPhase] | None = N
         if number == 0 and phase is not None and phase is not PHASES[0]:
             raise ValueError(f"{run.place} is of the phase {phase.name}: name the baseline first")
         if number and phase is None:
-            said = lineage_of(run.run_info).get("phase")
+            said = read_lineage(run.run_info).get("phase")
             raise ValueError(
                 f"{run.place} says {'no phase' if said is None else f'the phase {said!r}, which is not known'}: write "
                 f"spec.lineage.phase, or PHASE={run.place} here, one of {', '.join(NAMES)}"
@@ -128,12 +128,12 @@ def phase_rows(found: SeveralRuns, named: Mapping[str, TrainingPhase] | None = N
     return tuple(_rows(found, phases))
 
 
-def outdated_baselines(found: SeveralRuns) -> Iterator[str]:
+def explain_outdated_baselines(found: SeveralRuns) -> Iterator[str]:
     """Yield why the first configuration must be measured again: a later run used another engine or judge."""
     first, *others = found.configurations
     names = [each.dataset for each in found.datasets]
     for other in others:
-        changed = measured_otherwise(first.runs[0].run_info, other.runs[0].run_info, names)
+        changed = list_measurement_changes(first.runs[0].run_info, other.runs[0].run_info, names)
         if changed:
             what = "; ".join(changed)
             yield f"{first.letter} must be measured again before it is compared with {other.letter}: {what}"
@@ -149,7 +149,7 @@ def _rows(found: SeveralRuns, phases: Sequence[tuple[Configuration, TrainingPhas
                 if headline.min_value is not None:
                     yield _level(phase, headline, headline.min_value, dataset.dataset, first, configuration)
                     continue
-                between = _between(dataset.contrasts, first.letter, configuration.letter)
+                between = _find_contrast(dataset.contrasts, first.letter, configuration.letter)
                 yield _row(phase, headline, configuration.letter, dataset.dataset, between)
             if headline.dataset is not None and headline.dataset not in {each.dataset for each in found.datasets}:
                 yield _row(phase, headline, configuration.letter, headline.dataset, None)
@@ -183,7 +183,7 @@ def _figure(configuration: Configuration, dataset: str, metric: str) -> tuple[fl
     return value, low, high
 
 
-def _between(contrasts: Sequence[Contrast], first: str, second: str) -> Contrast | None:
+def _find_contrast(contrasts: Sequence[Contrast], first: str, second: str) -> Contrast | None:
     return next((each for each in contrasts if (each.first, each.second) == (first, second)), None)
 
 
@@ -192,14 +192,14 @@ def _row(phase: TrainingPhase, headline: Headline, letter: str, dataset: str, co
     if found is None:
         nothing = (None, None, None, None, None)
         return PhaseRow(phase.name, phase.goal, letter, dataset, headline.metric, *nothing, reached="-")
-    reached = _reached(headline, found.low, found.high)
+    reached = _decide_reached(headline, found.low, found.high)
     return PhaseRow(
         phase.name, phase.goal, letter, dataset, headline.metric, found.baseline, found.candidate, found.difference,
         found.low, found.high, reached,
     )  # fmt: skip
 
 
-def _reached(headline: Headline, low: float | None, high: float | None) -> Reached:
+def _decide_reached(headline: Headline, low: float | None, high: float | None) -> Reached:
     if low is None or high is None:
         return "open"
     if falls(headline.metric):

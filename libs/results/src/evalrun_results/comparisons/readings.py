@@ -6,7 +6,7 @@ import numpy as np
 
 from evalrun_registry.metrics import is_share
 from evalrun_results.metrics.accumulator import estimate_problems
-from evalrun_results.metrics.estimators import missing_samples, value_bounds
+from evalrun_results.metrics.estimators import count_missing_samples, value_bounds
 from evalrun_results.metrics.figures import Mask
 from evalrun_results.metrics.intervals import Floats
 from evalrun_results.metrics.problem_columns import Counts, ProblemColumns
@@ -87,5 +87,5 @@ def read_metric(metric: str, columns: ProblemColumns) -> Readings | None:
         return Readings(values, members, values, values, members, nothing, judged) if members.any() else None
     possible = columns.seen > 0 if found.possible is None else found.possible
     low, high = value_bounds(found, columns)
-    unknown = missing_samples(found, columns)
+    unknown = count_missing_samples(found, columns)
     return Readings(values, members, low, high, possible, unknown, judged) if possible.any() else None

@@ -21,7 +21,7 @@ def role_in(run_info: Mapping[str, object], dataset: str) -> str:
     return known_role(dataset)
 
 
-def named_with_role(dataset: str, role: str) -> str:
+def render_dataset_name(dataset: str, role: str) -> str:
     """Return a dataset's name for a heading, with its role if it is known."""
     return f"{dataset} (role: {role})" if role else dataset
 

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Final
 
 from evalrun_api.v1alpha1 import Gate
-from evalrun_results.comparisons.conditions import differing_versions, older_rules
-from evalrun_results.comparisons.gate import GateResult, decide_gate, undecided
+from evalrun_results.comparisons.conditions import list_version_differences, older_rules
+from evalrun_results.comparisons.gate import GateResult, decide_gate, make_undecided_result
 from evalrun_results.comparisons.gate_values import UnusableGateError
 from evalrun_results.comparisons.sequential_gate import decide_sequentially
 from evalrun_results.metrics.problem_totals import DatasetTotals
@@ -39,7 +39,7 @@ class Drawn:
 NOTHING_SAID: Final = Drawn()
 
 
-def gates_of(
+def make_gate_decider(
     gates: Sequence[Gate],
     base_dir: Path,
     drawn: Drawn,
@@ -65,8 +65,8 @@ def gates_of(
     def decide(candidate: Totals) -> Sequence[GateResult]:
         found = [
             decided.get(place)
-            or (undecided(gate, early, family=len(gates)) if partial else None)
-            or decided_or_why_not(gate, base_dir, candidate, drawn=drawn, family=len(gates), run_info=run_info)
+            or (make_undecided_result(gate, early, family=len(gates)) if partial else None)
+            or read_baseline_and_decide(gate, base_dir, candidate, drawn=drawn, family=len(gates), run_info=run_info)
             for place, gate in enumerate(gates)
         ]
         for each in found:
@@ -76,7 +76,7 @@ def gates_of(
     return decide
 
 
-def decided_or_why_not(
+def read_baseline_and_decide(
     gate: Gate,
     base_dir: Path,
     candidate: Totals,
@@ -90,23 +90,23 @@ def decided_or_why_not(
         baseline = baseline_totals(gate, base_dir)
         warnings = version_warnings(gate, base_dir, run_info) if run_info else ()
     except (BadInputError, OSError) as error:
-        return undecided(gate, f"the baseline cannot be read: {error}", BASELINE_NOT_FOUND, family=family)
+        return make_undecided_result(gate, f"the baseline cannot be read: {error}", BASELINE_NOT_FOUND, family=family)
     except UnusableGateError as error:
-        return undecided(gate, str(error), family=family)
-    return replace(decision_of(gate, baseline, candidate, drawn=drawn, family=family), warnings=warnings)
+        return make_undecided_result(gate, str(error), family=family)
+    return replace(decide_or_explain(gate, baseline, candidate, drawn=drawn, family=family), warnings=warnings)
 
 
-def decision_of(
+def decide_or_explain(
     gate: Gate, baseline: Totals | None, candidate: Totals, *, drawn: Drawn = NOTHING_SAID, family: int = 1
 ) -> GateResult:
     """Decide a gate whose baseline was read; INCONCLUSIVE, with the reason, if a run cannot be used."""
     try:
-        return decided_or_raised(gate, baseline, candidate, drawn=drawn, family=family)
+        return decide_or_raise(gate, baseline, candidate, drawn=drawn, family=family)
     except UnusableGateError as error:
-        return undecided(gate, str(error), family=family)
+        return make_undecided_result(gate, str(error), family=family)
 
 
-def decided_or_raised(
+def decide_or_raise(
     gate: Gate, baseline: Totals | None, candidate: Totals, *, drawn: Drawn = NOTHING_SAID, family: int = 1
 ) -> GateResult:
     """Decide a gate whose baseline was read. Raises UnusableGateError if a run cannot be used."""
@@ -151,7 +151,7 @@ def version_warnings(gate: Gate, base_dir: Path, run_info: Mapping[str, object])
     if gate.baseline is None:
         return ()
     baseline = StoredRun.open(baseline_place(gate.baseline, base_dir)).run_info
-    versions = (line for name in gate.dataset_names for line in differing_versions(baseline, run_info, name))
+    versions = (line for name in gate.dataset_names for line in list_version_differences(baseline, run_info, name))
     return (*versions, *older_rules(baseline, run_info, ("the baseline", "the run")))
 
 

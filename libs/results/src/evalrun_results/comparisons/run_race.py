@@ -6,14 +6,14 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from evalrun_results.comparisons.comparison import RunFacts
-from evalrun_results.comparisons.conditions import seed_of
-from evalrun_results.comparisons.pairing import columns_of
+from evalrun_results.comparisons.conditions import read_seed
+from evalrun_results.comparisons.pairing import make_problem_columns
 from evalrun_results.comparisons.roles import role_in
 from evalrun_results.metrics.problem_totals import FORGED_WHERE
 from evalrun_results.outputs.stopped_early import StoppedEarly
 from evalrun_results.samples import JsonObject
 from evalrun_results.sequential.mean_decision import Population
-from evalrun_results.sequential.order import drawing_order
+from evalrun_results.sequential.order import order_problems
 from evalrun_results.sequential.race import ERROR, run_race
 
 
@@ -94,7 +94,7 @@ def race_runs(runs: Sequence[RunFacts], dataset: str, population: Population) ->
         _check(run, dataset)
     seen = [{key for key, each in run.totals[dataset].problems.items() if each.outcomes.seen} for run in runs]
     everything, shared = set.union(*seen), set.intersection(*seen)
-    is_under_way = any(stop_of(run) for run in runs)
+    is_under_way = any(read_early_stop(run) for run in runs)
     names = sorted(everything if is_under_way else shared)
     if not shared:
         raise UnusableRaceError(f"the runs share no problem of {dataset}: race runs of the same problems")
@@ -104,12 +104,12 @@ def race_runs(runs: Sequence[RunFacts], dataset: str, population: Population) ->
     not_judged = 0
     for row, (run, has) in enumerate(zip(runs, seen, strict=True)):
         own = sorted(has & place_of.keys())
-        columns, places = columns_of(run.totals[dataset], own), [place_of[name] for name in own]
+        columns, places = make_problem_columns(run.totals[dataset], own), [place_of[name] for name in own]
         lows[row, places] = columns.accepted / columns.seen
         highs[row, places] = (columns.accepted + columns.seen - columns.judged) / columns.seen
         not_judged += int((columns.seen - columns.judged).sum())
     answered = np.array([[name in has for name in names] for has in seen])
-    order = [place_of[name] for name in drawing_order(seed_of(runs[0].run_info) or 0, dataset, names)]
+    order = [place_of[name] for name in order_problems(read_seed(runs[0].run_info) or 0, dataset, names)]
     found = run_race(lows[:, order], highs[:, order], population, size)
     runners = [
         Runner(run.place, run.label, float(low[has].mean()), float(high[has].mean()), int(has.sum()), after)
@@ -122,7 +122,7 @@ def race_runs(runs: Sequence[RunFacts], dataset: str, population: Population) ->
         ERROR,
         size,
         0 if is_under_way else len(everything) - len(shared),
-        tuple(sorted(runners, key=_standing)),
+        tuple(sorted(runners, key=_rank_runner)),
         found.stopped_after,
         found.drawn,
         not_judged,
@@ -138,12 +138,12 @@ def _check(run: RunFacts, dataset: str) -> None:
         raise UnusableRaceError(
             f"{forgeable} results of {dataset} in {run.place} can be forged ({FORGED_WHERE}) and decide no race"
         )
-    stopped = stop_of(run)
+    stopped = read_early_stop(run)
     if stopped is not None and stopped.by != "race":
         raise UnusableRaceError(f"{run.stopped_early}: race runs that were judged to their end")
 
 
-def stop_of(run: RunFacts) -> StoppedEarly | None:
+def read_early_stop(run: RunFacts) -> StoppedEarly | None:
     """Return how a run was stopped early; None: it was not. Raises BadInputError."""
     stopped = run.summary.get("stoppedEarly")
     return StoppedEarly.parse(stopped) if isinstance(stopped, Mapping) else None
@@ -157,10 +157,10 @@ def _size_of_race(runs: Sequence[RunFacts], dataset: str, seen: Sequence[Collect
     """
     sizes, seeds = set[int](), set[int | None]()
     for run, has in zip(runs, seen, strict=True):
-        stopped = stop_of(run)
+        stopped = read_early_stop(run)
         drawn = None if stopped is None else stopped.datasets.get(dataset)
         sizes.add(len(has) if drawn is None else drawn.of_problems)
-        seeds.add(seed_of(run.run_info))
+        seeds.add(read_seed(run.run_info))
     if len(sizes) > 1 or len(seeds) > 1:
         raise UnusableRaceError(
             f"the runs were stopped by different races: {dataset} has {' or '.join(map(str, sorted(sizes)))} problems, "
@@ -169,6 +169,6 @@ def _size_of_race(runs: Sequence[RunFacts], dataset: str, seen: Sequence[Collect
     return sizes.pop()
 
 
-def _standing(runner: Runner) -> tuple[bool, int, float]:
+def _rank_runner(runner: Runner) -> tuple[bool, int, float]:
     after = runner.dropped_after
     return after is not None, -(after or 0), -(runner.low + runner.high)

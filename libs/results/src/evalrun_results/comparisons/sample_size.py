@@ -7,7 +7,7 @@ import numpy as np
 
 from evalrun_api.v1alpha1 import Gate
 from evalrun_results.comparisons.differences import Difference
-from evalrun_results.comparisons.gate import SINGLE_ANSWER, confidence_of, sample_size
+from evalrun_results.comparisons.gate import SINGLE_ANSWER, correct_confidence, sample_size
 from evalrun_results.comparisons.power import margin_to_pass, problems_to_pass
 from evalrun_results.metrics.intervals import MIN_PROBLEMS
 from evalrun_results.metrics.problem_columns import ProblemColumns
@@ -34,7 +34,7 @@ def _sentences(
     pilot: Mapping[str, DatasetTotals],
     family: int,
 ) -> Iterator[str]:
-    variance, margin, confidence = found.power.variance, -gate.min_gain, confidence_of(gate, family)
+    variance, margin, confidence = found.power.variance, -gate.min_gain, correct_confidence(gate, family)
     problems = max(found.problems, MIN_PROBLEMS)
     needed = problems_to_pass(margin, variance, confidence)
     enough = "no number of problems is enough" if needed is None else f"about {needed:,} problems are needed"
@@ -73,7 +73,7 @@ def samples_needed(
     (protocol.noiseFloorRepeats): an answer that flips with probability f has the variance f / 2.
     """
     names = gate.dataset_names
-    within = _within(pilot, names), _within(baseline, names)
+    within = _compute_variance_within(pilot, names), _compute_variance_within(baseline, names)
     samples = max(_samples(pilot, names), 1)
     known = [each for each in within if each is not None]
     if not known:
@@ -93,9 +93,9 @@ def samples_needed(
     )
 
 
-def _within(run: Mapping[str, DatasetTotals], names: tuple[str, ...]) -> float | None:
+def _compute_variance_within(run: Mapping[str, DatasetTotals], names: tuple[str, ...]) -> float | None:
     """Return the variance of completions within a problem, or None with a single completion per problem."""
-    return chance_within(*(ProblemColumns.of(run[name]) for name in names if name in run))
+    return chance_within(*(ProblemColumns.from_totals(run[name]) for name in names if name in run))
 
 
 def chance_within(*columns: ProblemColumns) -> float | None:
@@ -111,4 +111,6 @@ def chance_within(*columns: ProblemColumns) -> float | None:
 
 
 def _samples(run: Mapping[str, DatasetTotals], names: tuple[str, ...]) -> int:
-    return max((int(ProblemColumns.of(run[name]).judged.max(initial=0)) for name in names if name in run), default=0)
+    return max(
+        (int(ProblemColumns.from_totals(run[name]).judged.max(initial=0)) for name in names if name in run), default=0
+    )

@@ -12,13 +12,13 @@ from evalrun_results.comparisons.gate import (
     GateDecision,
     GateResult,
     bound_text,
-    checked,
-    confidence_of,
-    correction_of,
+    check_expected_range,
+    correct_confidence,
+    describe_missing_completions,
+    explain_missing_problems,
     gains,
-    missing_text,
-    nothing_to_compare,
-    undecided,
+    make_undecided_result,
+    name_correction,
 )
 from evalrun_results.comparisons.gate_values import SequentialGains, sequential_values, usable
 from evalrun_results.metrics.problem_totals import DatasetTotals
@@ -54,13 +54,13 @@ def decide_sequentially(
     Raises:
         UnusableGateError: a run lacks the dataset, or results that can be forged would feed the gate.
     """
-    name, confidence = gate.dataset_names[0], confidence_of(gate, family)
+    name, confidence = gate.dataset_names[0], correct_confidence(gate, family)
     earlier = None if baseline is None else usable(baseline, name, "baseline", gate)
     totals = usable(candidate, name, "candidate", gate)
     seen = sequential_values(gate, earlier, totals, problem_ids, seed)
     values, without = seen.values, seen.without
     if not len(values.floors):
-        return undecided(gate, nothing_to_compare(gate), left_out=without, family=family)
+        return make_undecided_result(gate, explain_missing_problems(gate), left_out=without, family=family)
     found = decide_mean(values, gate.min_gain, gate.population, confidence)
     decision = DECISIONS[found.answer]
     base = float(_bases(gate, values)[: found.looked_at].mean()) if found.looked_at else None
@@ -72,7 +72,11 @@ def decide_sequentially(
         decision=decision,
         reason=REASONS[decision],
         message=_message(gate, decision, found, values, confidence)
-        + ("" if judged is None else missing_text(seen.unknown_baseline, seen.unknown_candidate, judged)),
+        + (
+            ""
+            if judged is None
+            else describe_missing_completions(seen.unknown_baseline, seen.unknown_candidate, judged)
+        ),
         dataset=gate.label,
         metric=gate.metric,
         baseline=gate.compared_with,
@@ -86,7 +90,7 @@ def decide_sequentially(
         problems=found.looked_at,
         left_out=without,
         min_improvement=None if gate.min_improvement is None else float(gate.min_improvement),
-        correction=correction_of(family),
+        correction=name_correction(family),
         sequential=True,
         population=gate.population,
         decided_after=found.decided_after,
@@ -94,7 +98,7 @@ def decide_sequentially(
         not_judged=missing,
         decision_of_judged=judged,
     )
-    return checked(gate, figures, [totals])
+    return check_expected_range(gate, figures, [totals])
 
 
 def _bases(gate: Gate, values: Values) -> "np.ndarray[tuple[int, ...], np.dtype[np.float64]]":
@@ -104,7 +108,7 @@ def _bases(gate: Gate, values: Values) -> "np.ndarray[tuple[int, ...], np.dtype[
 
 
 def _decision_of_judged(gate: Gate, seen: SequentialGains, confidence: float) -> GateDecision:
-    judged = seen.judged()
+    judged = seen.select_judged()
     if not len(judged.floors):
         return GateDecision.INCONCLUSIVE
     return DECISIONS[decide_mean(judged, gate.min_gain, gate.population, confidence).answer]
@@ -134,12 +138,12 @@ def _open(gate: Gate, found: Finding, values: Values, confidence: float) -> str:
     if gate.population == "benchmark":
         unknown = int((values.lows < values.highs).sum())
         return f"{unknown} of them were not judged, and these decide: judge them again"
-    needed = projected_problems(values, gate.min_gain, (1 - confidence) / 2)
+    needed = estimate_needed_problems(values, gate.min_gain, (1 - confidence) / 2)
     so_many = "no number of such problems decides" if needed is None else f"about {needed:,} such problems would decide"
     return f"the interval holds {bound}: {so_many}, or population: benchmark"
 
 
-def projected_problems(values: Values, min_mean: float, error: float) -> int | None:
+def estimate_needed_problems(values: Values, min_mean: float, error: float) -> int | None:
     """Return after how many problems like these a gate would decide; None where they lie at its bound.
 
     The capital against the bound grows by a steady rate for each stake; the best one's is taken.

@@ -13,15 +13,15 @@ from evalrun_registry.metrics import is_share
 from evalrun_results.comparisons.comparison import (
     ProblemOutcome,
     RunFacts,
-    compared_metrics,
     describe_missing,
+    make_outcome,
     natural_order,
-    outcome_of,
+    select_metrics,
 )
-from evalrun_results.comparisons.conditions import differ_by_seed_alone, differing_conditions, seed_of
-from evalrun_results.comparisons.differences import Difference, differences_of
+from evalrun_results.comparisons.conditions import differ_by_seed_alone, list_condition_differences, read_seed
+from evalrun_results.comparisons.differences import Difference, compute_reading_differences
 from evalrun_results.comparisons.multiple_tests import holm, sign_flip_p
-from evalrun_results.comparisons.pairing import columns_of
+from evalrun_results.comparisons.pairing import make_problem_columns
 from evalrun_results.comparisons.readings import PairedReadings, Readings, read_metric
 from evalrun_results.comparisons.roles import role_in
 from evalrun_results.metrics.figures import Mask
@@ -47,7 +47,7 @@ class Configuration:
     @property
     def label(self) -> str:
         """Its first run's name and model, and the seeds if there are several."""
-        seeds = ", ".join(str(seed_of(run.run_info)) for run in self.runs)
+        seeds = ", ".join(str(read_seed(run.run_info)) for run in self.runs)
         return self.runs[0].label + (f" · seeds {seeds}" if len(self.runs) > 1 else "")
 
 
@@ -128,7 +128,7 @@ class SeveralRuns:
                 each.letter: {
                     "label": each.label,
                     "runs": [
-                        {"place": run.place, "state": str(run.summary.get("state")), "seed": seed_of(run.run_info)}
+                        {"place": run.place, "state": str(run.summary.get("state")), "seed": read_seed(run.run_info)}
                         for run in each.runs
                     ],
                 }
@@ -140,7 +140,7 @@ class SeveralRuns:
         }
 
 
-def configurations_of(runs: Sequence[RunFacts], *, pool_seeds: bool) -> tuple[Configuration, ...]:
+def make_configurations(runs: Sequence[RunFacts], *, pool_seeds: bool) -> tuple[Configuration, ...]:
     """Return the runs as configurations, in the given order. `pool_seeds` joins runs that differ only by seed.
 
     Raises:
@@ -173,7 +173,7 @@ def compare_several(configurations: tuple[Configuration, ...], *, all_pairs: boo
     """
     runs = [run for each in configurations for run in each.runs]
     shared = [name for name in runs[0].totals if all(name in run.totals for run in runs)]
-    found = _corrected([_across(name, configurations, all_pairs=all_pairs) for name in shared])
+    found = _correct_p_values([_across(name, configurations, all_pairs=all_pairs) for name in shared])
     return SeveralRuns(configurations, tuple(_warnings(configurations, found)), found)
 
 
@@ -185,13 +185,15 @@ def _belongs(run: RunFacts, group: Sequence[RunFacts]) -> bool:
 
 def _across(name: str, configurations: Sequence[Configuration], *, all_pairs: bool) -> DatasetAcross:
     runs = [run for each in configurations for run in each.runs]
-    metrics = compared_metrics(name, runs)
+    metrics = select_metrics(name, runs)
     seen = [{key for key, each in run.totals[name].problems.items() if each.outcomes.seen} for run in runs]
     judged = [{key for key, each in run.totals[name].problems.items() if each.outcomes.judged} for run in runs]
     problems = sorted(set.intersection(*judged))
     every = sorted(set.intersection(*seen))
     in_all = np.isin(every, problems)
-    columns = {each.letter: [columns_of(run.totals[name], every) for run in each.runs] for each in configurations}
+    columns = {
+        each.letter: [make_problem_columns(run.totals[name], every) for run in each.runs] for each in configurations
+    }
     by_seed = {letter: [_values(each, metrics) for each in seeds] for letter, seeds in columns.items()}
     values = {letter: _mean_over_seeds(seeds) for letter, seeds in by_seed.items()}
     solved = {letter: np.any([each.solved for each in seeds], axis=0)[in_all] for letter, seeds in columns.items()}
@@ -262,7 +264,7 @@ def _contrast(first: str, second: str, values: Mapping[str, _Values], solved: Ma
     return Contrast(
         first=first,
         second=second,
-        differences=differences_of(pairs),
+        differences=compute_reading_differences(pairs),
         lost=int((solved[first] & ~solved[second]).sum()),
         gained=int((~solved[first] & solved[second]).sum()),
         p=None if tested is None or not tested.members.any() else least_favourable_p(tested),
@@ -278,7 +280,7 @@ def least_favourable_p(readings: PairedReadings) -> float:
     return sign_flip_p(lows if lows.sum() > 0 else highs)
 
 
-def _corrected(datasets: Sequence[DatasetAcross]) -> tuple[DatasetAcross, ...]:
+def _correct_p_values(datasets: Sequence[DatasetAcross]) -> tuple[DatasetAcross, ...]:
     """Return the datasets with the p-values of all comparisons adjusted as a single family."""
     adjusted = iter(holm([each.p for dataset in datasets for each in dataset.contrasts if each.p is not None]))
     return tuple(
@@ -293,7 +295,7 @@ def _corrected(datasets: Sequence[DatasetAcross]) -> tuple[DatasetAcross, ...]:
 
 
 def _outcome(configuration: Configuration, dataset: str, problem_id: str) -> ProblemOutcome:
-    ended = [outcome_of(run.totals[dataset].problems[problem_id]) for run in configuration.runs]
+    ended = [make_outcome(run.totals[dataset].problems[problem_id]) for run in configuration.runs]
     statuses: dict[str, int] = {}
     for each in ended:
         for status, count in each.final_status.items():
@@ -305,7 +307,7 @@ def _warnings(configurations: Sequence[Configuration], datasets: Sequence[Datase
     names = [each.dataset for each in datasets]
     first = configurations[0]
     for other in configurations[1:]:
-        lines = differing_conditions(first.runs[0].run_info, other.runs[0].run_info, names)
+        lines = list_condition_differences(first.runs[0].run_info, other.runs[0].run_info, names)
         yield from (f"{first.letter} and {other.letter}: {line}" for line in lines)
     some_have = {name for each in configurations for run in each.runs for name in run.totals}
     yield from (f"{name}: not every run has it; not compared" for name in sorted(some_have - set(names)))

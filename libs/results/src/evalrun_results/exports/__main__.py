@@ -16,7 +16,7 @@ EXPERIMENT = "evalrun"
 """Of MLflow, unless MLFLOW_EXPERIMENT_NAME says otherwise."""
 
 
-def exporter_of(job: ExportJob) -> Exporter:
+def make_exporter(job: ExportJob) -> Exporter:
     """Return the exporter. Raises ImportError where its package is missing."""
     if isinstance(job.target, WandbTarget):
         from evalrun_results.exports.wandb_run import WandbExporter
@@ -32,7 +32,7 @@ def main(directory: Path) -> int:
     die_with_parent()
     job = ExportJob.model_validate_json((directory / "job.json").read_bytes())
     try:
-        exported = exporter_of(job).export(job.content)
+        exported = make_exporter(job).export(job.content)
     except ImportError as error:
         sys.stderr.write(f"{error}: {describe_install('exports')}\n")
         return 1

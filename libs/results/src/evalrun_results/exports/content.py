@@ -140,7 +140,7 @@ def _digest(text: str) -> str:
     return sha256(text.encode(errors="surrogatepass")).hexdigest()[:8]
 
 
-def content_of(
+def make_content(
     order: RunConfig,
     info: Mapping[str, object],
     metrics: Mapping[str, float],

@@ -102,18 +102,18 @@ class MlflowExporter:
         metrics = [Metric(key, value, now, step, model_id=model) for key, value in content.metrics.items()]
         for start in range(0, len(metrics), METRIC_BATCH):
             client.log_batch(run, metrics=metrics[start : start + METRIC_BATCH])
-        parameters = [Param(key, value) for key, value in flattened(content.info.get("spec", {}))]
+        parameters = [Param(key, value) for key, value in flatten_values(content.info.get("spec", {}))]
         for start in range(0, len(parameters), BATCH):
             client.log_batch(run, params=parameters[start : start + BATCH])
         client.log_dict(run, content.info, "run_info.json")
         client.log_text(run, "".join(f"{json_line(record).decode()}\n" for record in content.qa), "qa_logs.jsonl")
 
 
-def flattened(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
+def flatten_values(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
     """Return the leaves of nested values by their dotted names, as texts that a parameter may hold."""
     for name, value in values.items():
         if isinstance(value, dict) and value:
-            yield from flattened(value, f"{prefix}{name}.")
+            yield from flatten_values(value, f"{prefix}{name}.")
         else:
             text = value if isinstance(value, str) else to_json(value).decode()
             yield f"{prefix}{name}", text[:MAX_PARAMETER_CHARACTERS]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evalrun_api.run_config import RunConfig
 from evalrun_api.v1alpha1 import Exports
-from evalrun_results.exports.content import ExportContent, content_of, metric_values
+from evalrun_results.exports.content import ExportContent, make_content, metric_values
 from evalrun_results.exports.exporter import Exported, ExportError, MlflowTarget, Target, WandbTarget
 from evalrun_results.exports.process import export_apart
 from evalrun_results.metrics.accumulator import DatasetMetrics
@@ -31,7 +31,7 @@ class ExportReport:
     wandb_url: str = ""
 
 
-def targets_of(exports: Exports) -> list[Target]:
+def list_targets(exports: Exports) -> list[Target]:
     """Return where a spec wants its run exported to."""
     targets: list[Target] = []
     if exports.wandb is not None and exports.wandb.mode != "disabled":
@@ -71,8 +71,8 @@ class RunExports:
         directory: Path,
     ) -> ExportReport:
         """Export to every target at once; blocking. Never raises for their sake: the run has its results."""
-        content = content_of(self._order, info, metric_values(datasets), qa)
-        targets = targets_of(self._order.spec.exports)
+        content = make_content(self._order, info, metric_values(datasets), qa)
+        targets = list_targets(self._order.spec.exports)
         entries: JsonObject = {}
         warnings, wandb_url = [], ""
         with ThreadPoolExecutor(len(targets)) as threads:  # of their time limits only one is waited for
@@ -98,7 +98,7 @@ class RunExports:
             return str(error)
 
 
-def exports_of(order: RunConfig, *, scratch_in: Path, seconds: float) -> RunExports | None:
+def make_exports(order: RunConfig, *, scratch_in: Path, seconds: float) -> RunExports | None:
     """Return the exports of a run; None where its spec names none.
 
     Args:
@@ -106,7 +106,7 @@ def exports_of(order: RunConfig, *, scratch_in: Path, seconds: float) -> RunExpo
         scratch_in: a directory with room for what the packages write.
         seconds: that each export may take.
     """
-    if not targets_of(order.spec.exports):
+    if not list_targets(order.spec.exports):
         return None
 
     def export(target: Target, content: ExportContent, directory: Path) -> Exported:

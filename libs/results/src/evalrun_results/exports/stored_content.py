@@ -5,32 +5,32 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalrun_api.run_config import RunConfig, parse_run_config
-from evalrun_results.exports.content import ID_CHARACTERS, ExportContent, content_of, summary_values
+from evalrun_results.exports.content import ID_CHARACTERS, ExportContent, make_content, summary_values
 from evalrun_results.stored_run import StoredRun
 
 _ID = re.compile(rf"[0-9a-f]{{{ID_CHARACTERS}}}")
 _IDENTITY = ("run", "namespace", "created", "spec", "rejudge")
 
 
-def order_of(run: StoredRun) -> RunConfig:
+def read_stored_config(run: StoredRun) -> RunConfig:
     """Return what a run was asked for, but for where it wrote and its EvalRun's uid. Raises BadInputError."""
     stored = {name: run.run_info.get(name) for name in _IDENTITY}
     return parse_run_config({**stored, "output_dir": "/"}, f"{run.place}/run_info.json")
 
 
-def stored_content(run: StoredRun, order: RunConfig) -> ExportContent:
+def read_export_content(run: StoredRun, order: RunConfig) -> ExportContent:
     """Return what an export at the run's end holds. Where there was such an export, the id is that one's.
 
     Args:
         run: a run that has ended.
-        order: as `order_of` returns it.
+        order: as `read_stored_config` returns it.
 
     Raises:
         BadInputError: the outputs cannot be read.
     """
     info = {name: value for name, value in run.run_info.items() if name != "exports"}
     summary: Mapping[str, Any] = run.summary
-    content = content_of(order, info, summary_values(summary["datasets"]), run.qa_records())
+    content = make_content(order, info, summary_values(summary["datasets"]), run.qa_records())
     earlier = _earlier_id(run.run_info.get("exports"))
     return content if earlier is None else content.model_copy(update={"id": earlier})
 

@@ -74,14 +74,14 @@ class LogTotals:
                 total[kind] += tokens
 
 
-def start_of(run: LoggedRun, totals: LogTotals) -> JsonObject:
+def make_start(run: LoggedRun, totals: LogTotals) -> JsonObject:
     """Return the part of the header that is known when a run starts."""
     return {"version": VERSION, "eval": _eval(run, totals), "plan": {"name": "plan", "steps": [], "config": {}}}
 
 
-def header_of(run: LoggedRun, totals: LogTotals) -> JsonObject:
+def make_header(run: LoggedRun, totals: LogTotals) -> JsonObject:
     """Return the header."""
-    header: JsonObject = {**start_of(run, totals), "status": run.status, "stats": _stats(run, totals)}
+    header: JsonObject = {**make_start(run, totals), "status": run.status, "stats": _stats(run, totals)}
     if run.summary is not None:
         header["results"] = _results(run.summary, totals)
     if run.error:
@@ -135,7 +135,7 @@ def _results(summary: Mapping[str, Any], totals: LogTotals) -> JsonObject:
             {
                 "name": name, "scorer": name, "scored_samples": totals.scored.get(name, 0),
                 "unscored_samples": totals.samples - totals.scored.get(name, 0),
-                "metrics": {metric: each for metric, each in metrics.items() if _scorer_of(metric, names) == name},
+                "metrics": {metric: each for metric, each in metrics.items() if _find_scorer(metric, names) == name},
             }
             for name in names
         ],
@@ -144,7 +144,7 @@ def _results(summary: Mapping[str, Any], totals: LogTotals) -> JsonObject:
     }  # fmt: skip
 
 
-def _scorer_of(metric: str, names: Sequence[str]) -> str:
+def _find_scorer(metric: str, names: Sequence[str]) -> str:
     return next((name for name in names if name != ACCEPTED and metric.startswith(f"{name}_")), ACCEPTED)
 
 

@@ -10,8 +10,8 @@ import zipfile
 from collections.abc import Iterable
 from typing import BinaryIO, Final
 
-from evalrun_results.inspect_log.header import LoggedRun, LogTotals, header_of, start_of
-from evalrun_results.inspect_log.samples import summary_of
+from evalrun_results.inspect_log.header import LoggedRun, LogTotals, make_header, make_start
+from evalrun_results.inspect_log.samples import make_summary
 from evalrun_results.json_text import json_line
 from evalrun_results.samples import JsonObject
 
@@ -33,7 +33,7 @@ def write_log(file: BinaryIO, run: LoggedRun, samples: Iterable[JsonObject]) -> 
             # Readers look for this very name.
             log.writestr(_member(f"samples/{sample['id']}_epoch_{sample['epoch']}.json"), json_line(sample))
             summaries.write(b"," if totals.samples else b"[")
-            summaries.write(json_line(summary_of(sample)))
+            summaries.write(json_line(make_summary(sample)))
             totals.add(sample)
         summaries.write(b"]" if totals.samples else b"[]")
         member = _member("summaries.json")
@@ -41,8 +41,8 @@ def write_log(file: BinaryIO, run: LoggedRun, samples: Iterable[JsonObject]) -> 
         summaries.seek(0)
         with log.open(member, "w") as target:
             shutil.copyfileobj(summaries, target)
-        log.writestr(_member("_journal/start.json"), json_line(start_of(run, totals)))
-        log.writestr(_member("header.json"), json_line(header_of(run, totals)))
+        log.writestr(_member("_journal/start.json"), json_line(make_start(run, totals)))
+        log.writestr(_member("header.json"), json_line(make_header(run, totals)))
     return totals
 
 

@@ -68,7 +68,7 @@ def stable_id(*parts: object) -> str:
     return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()[:_ID_CHARACTERS]
 
 
-def sample_of(
+def make_sample(
     turns: Sequence[Row], asked: AskedProblem, run_id: str, *, with_tests: bool, has_ended: bool
 ) -> JsonObject:
     """Return the sample of a completion.
@@ -108,7 +108,7 @@ def sample_of(
     return sample
 
 
-def summary_of(sample: JsonObject) -> JsonObject:
+def make_summary(sample: JsonObject) -> JsonObject:
     """Return what lists of samples show, with long texts cut as Inspect cuts them."""
     copied = ("id", "epoch", "model_usage", "role_usage", "started_at", "completed_at", "total_time", "working_time",
               "uuid")  # fmt: skip

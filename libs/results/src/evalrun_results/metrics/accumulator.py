@@ -29,7 +29,7 @@ from evalrun_results.metrics.problem_totals import (
     DatasetTotals,
 )
 from evalrun_results.metrics.seeds import seed_figures
-from evalrun_results.metrics.turns import turns_of
+from evalrun_results.metrics.turns import count_turns
 from evalrun_results.samples import TEST_STATUS_NAMES, JsonObject, SampleResult
 
 FLAGGED: Final = (
@@ -188,11 +188,11 @@ def dataset_metrics(
         gpu_seconds: the dataset's share; None where unknown.
         work: what each unit of work took of the run's active time; None if there is no throughput to tell.
     """
-    columns = ProblemColumns.of(totals)
+    columns = ProblemColumns.from_totals(totals)
     clustered = bool((columns.seen > 1).any())
     prices = Prices(options.gpu_hour_price, options.cpu_hour_price)
     given = Measurements(columns, options.turns, gpu_seconds, prices, work)
-    found = dict(_estimates(given, _reported(given, options, clustered=clustered)))
+    found = dict(_estimates(given, _list_reported_metrics(given, options, clustered=clustered)))
     metric_set = MetricSet(clustered)
     for named, values in found.items():
         _add_figure(metric_set, named, values)
@@ -202,9 +202,9 @@ def dataset_metrics(
     figures = metric_set.figures(options.seed)
     return DatasetMetrics(
         coverage=float(columns.judged.sum() / columns.seen.sum()) if len(columns.seen) else 0.0,
-        accepted_bounds=columns.accepted_bounds(),
+        accepted_bounds=columns.compute_accepted_bounds(),
         counts=_counts(totals, columns, left_out),
-        figures=_with_high_bounds(figures, found) if totals.flags["with_assumed_timeouts"] else figures,
+        figures=_add_high_bounds(figures, found) if totals.flags["with_assumed_timeouts"] else figures,
         score_means=columns.score_means(),
         groups=group_figures(totals, dataset_figures, options.seed),
     )
@@ -212,10 +212,14 @@ def dataset_metrics(
 
 def mean_figures(totals: DatasetTotals, options: MetricOptions) -> dict[str, float]:
     """Return the values of the metrics that are means over problems."""
-    columns = ProblemColumns.of(totals)
+    columns = ProblemColumns.from_totals(totals)
     given = Measurements(columns, options.turns)
     clustered = bool((columns.seen > 1).any())
-    wanted = [named for named in _reported(given, options, clustered=clustered) if named.metric.interval in _MEANS]
+    wanted = [
+        named
+        for named in _list_reported_metrics(given, options, clustered=clustered)
+        if named.metric.interval in _MEANS
+    ]
     return {
         named.name: float(found.values[found.members].mean())
         for named, found in _estimates(given, wanted)
@@ -225,8 +229,8 @@ def mean_figures(totals: DatasetTotals, options: MetricOptions) -> dict[str, flo
 
 def dataset_figures(totals: DatasetTotals, seed: int) -> Mapping[str, Figure]:
     """Return the metrics that a terminal shows, for a part of a dataset."""
-    columns = ProblemColumns.of(totals)
-    wanted = [metric.at(0) for metric, _ in metrics_in(Table.END)]
+    columns = ProblemColumns.from_totals(totals)
+    wanted = [metric.to_named(0) for metric, _ in metrics_in(Table.END)]
     metric_set = MetricSet(bool((columns.seen > 1).any()))
     for named, values in _estimates(Measurements(columns), wanted):
         _add_figure(metric_set, named, values)
@@ -239,7 +243,7 @@ def problem_values(columns: ProblemColumns, names: Iterable[str]) -> dict[str, t
     By the very estimators of the figures: two runs are compared by the differences of these values.
     """
     wanted = [named for name in names if (named := find_metric(name)) is not None and named.metric.interval in _MEANS]
-    estimated = _estimates(_given(columns, wanted), wanted)
+    estimated = _estimates(_make_measurements(columns, wanted), wanted)
     return {named.name: (found.values, found.members) for named, found in estimated}
 
 
@@ -248,20 +252,20 @@ def estimate_problems(metric: str, columns: ProblemColumns) -> ProblemValues | N
     named = find_metric(metric)
     if named is None or named.metric.interval not in _MEANS:
         return None
-    return ESTIMATORS[named.metric.name](_given(columns, [named]), named.number)
+    return ESTIMATORS[named.metric.name](_make_measurements(columns, [named]), named.number)
 
 
-def _given(columns: ProblemColumns, wanted: Iterable[NamedMetric]) -> Measurements:
+def _make_measurements(columns: ProblemColumns, wanted: Iterable[NamedMetric]) -> Measurements:
     return Measurements(columns, max((_turns_for(named, columns) for named in wanted), default=1))
 
 
 def _turns_for(named: NamedMetric, columns: ProblemColumns) -> int:
     if named.metric.measured is not Measured.TURNS:
         return 1
-    return named.number or max(2, turns_of(columns.problems))
+    return named.number or max(2, count_turns(columns.problems))
 
 
-def _reported(given: Measurements, options: MetricOptions, *, clustered: bool) -> Iterator[NamedMetric]:
+def _list_reported_metrics(given: Measurements, options: MetricOptions, *, clustered: bool) -> Iterator[NamedMetric]:
     """Yield the metrics of a run. Metrics of turns are ordered turn by turn."""
     measured = {Measured.ALWAYS, Measured.REPEATS}
     measured |= {Measured.SAMPLES} if clustered else set()
@@ -275,7 +279,7 @@ def _reported(given: Measurements, options: MetricOptions, *, clustered: bool) -
     for placeholder, neighbours in groupby(METRICS, key=lambda metric: metric.number):
         metrics = [metric for metric in neighbours if metric.measured in measured]
         for number in numbers[placeholder]:
-            yield from (metric.at(number) for metric in metrics if not placeholder or number >= metric.first)
+            yield from (metric.to_named(number) for metric in metrics if not placeholder or number >= metric.first)
 
 
 def _estimates(given: Measurements, wanted: Iterable[NamedMetric]) -> Iterator[tuple[NamedMetric, ProblemValues]]:
@@ -302,7 +306,7 @@ def _add_figure(metric_set: MetricSet, named: NamedMetric, found: ProblemValues)
             metric_set.percentile(named.name, found.values, found.members, named.metric.percentile)
 
 
-def _with_high_bounds(figures: Mapping[str, Figure], found: Mapping[NamedMetric, ProblemValues]) -> dict[str, Figure]:
+def _add_high_bounds(figures: Mapping[str, Figure], found: Mapping[NamedMetric, ProblemValues]) -> dict[str, Figure]:
     """Return the figures, those of the pass ratio with their values if every assumed timeout had passed."""
     metric_set = MetricSet(clustered=True)
     for named, values in found.items():

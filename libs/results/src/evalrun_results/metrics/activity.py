@@ -75,7 +75,7 @@ class RunActivity:
         self._generation.add(result.started_at, generated_at)
         if result.judged_at is not None:
             # A test's wall seconds are known, not when it began: an answer waits for its turn before.
-            began = max(generated_at, result.judged_at - _judging_seconds(result))
+            began = max(generated_at, result.judged_at - _sum_judging_seconds(result))
             self._judging.add(began, result.judged_at)
 
     def shares(self, generation_work: float, judging_work: float, problems: int) -> WorkShares | None:
@@ -102,7 +102,7 @@ class RunActivity:
         )
 
 
-def _judging_seconds(result: SampleResult) -> float:
+def _sum_judging_seconds(result: SampleResult) -> float:
     if result.verdict is None or result.verdict.cached:
         return 0.0
     return sum([test.duration for test in result.tests])

@@ -16,7 +16,7 @@ from evalrun_results.metrics.figures import Mask
 from evalrun_results.metrics.intervals import Floats
 from evalrun_results.metrics.pass_at_k import default_ks
 from evalrun_results.metrics.problem_columns import Counts, ProblemColumns
-from evalrun_results.metrics.turns import Reached, count_bits, reached, turns_spent
+from evalrun_results.metrics.turns import Reached, count_bits, list_turn_states, turns_spent
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class Measurements:
     @cached_property
     def by_turn(self) -> list[list[Reached]]:
         """The state of each problem's samples at the end of each turn, by problem and turn."""
-        return [reached(problem, self.turns) for problem in self.columns.problems]
+        return [list_turn_states(problem, self.turns) for problem in self.columns.problems]
 
-    def after_turn(self, turn: int) -> list[Reached]:
+    def select_turn(self, turn: int) -> list[Reached]:
         """Return the state of each problem's samples at the end of a turn, counted from 1."""
         return [turns[turn - 1] for turns in self.by_turn]
 
@@ -95,10 +95,10 @@ def value_bounds(found: ProblemValues, columns: ProblemColumns) -> tuple[Floats,
     if found.bounds is not None:
         return found.bounds()
     seen, hits = np.maximum(columns.seen, 1), found.above.astype(np.float64)
-    return hits / seen, (hits + missing_samples(found, columns)) / seen
+    return hits / seen, (hits + count_missing_samples(found, columns)) / seen
 
 
-def missing_samples(found: ProblemValues, columns: ProblemColumns) -> Counts:
+def count_missing_samples(found: ProblemValues, columns: ProblemColumns) -> Counts:
     """Return the number of missing samples of each problem, for a metric that is a share."""
     return columns.seen - found.below.astype(np.int64) if found.unknown is None else found.unknown
 
@@ -111,7 +111,7 @@ def _share_of_judged(hits: Callable[[ProblemColumns], Counts]) -> Estimator:
     return values
 
 
-def _ended_as(*statuses: str) -> Estimator:
+def _make_status_estimator(*statuses: str) -> Estimator:
     def hits(columns: ProblemColumns) -> Counts:
         total: Counts = np.sum([columns.statuses[status] for status in statuses], axis=0)
         return total
@@ -119,7 +119,9 @@ def _ended_as(*statuses: str) -> Estimator:
     return _share_of_judged(hits)
 
 
-def _each(value: Callable[[ProblemColumns], Floats], members: Callable[[ProblemColumns], Mask]) -> Estimator:
+def _make_amount_estimator(
+    value: Callable[[ProblemColumns], Floats], members: Callable[[ProblemColumns], Mask]
+) -> Estimator:
     def values(given: Measurements, _number: int) -> ProblemValues:
         found = value(given.columns)
         return ProblemValues(found, np.ones(len(found)), members(given.columns))
@@ -140,7 +142,7 @@ def _pass_ratio(given: Measurements, _number: int) -> ProblemValues:
     )
 
 
-def _not_judged(given: Measurements, _number: int) -> ProblemValues:
+def _estimate_not_judged(given: Measurements, _number: int) -> ProblemValues:
     columns = given.columns
     return ProblemValues(columns.seen - columns.judged, columns.seen, columns.seen > 0)
 
@@ -159,20 +161,20 @@ def _score(given: Measurements, _number: int) -> ProblemValues | None:
     return ProblemValues(columns.score_sum, columns.score_count, scored) if scored.any() else None
 
 
-def _tokens_counted(columns: ProblemColumns) -> Mask:
+def _select_token_counted(columns: ProblemColumns) -> Mask:
     return (columns.judged > 0) & columns.tokens_known
 
 
-def _timed(columns: ProblemColumns) -> Mask:
+def _select_timed(columns: ProblemColumns) -> Mask:
     return (columns.judged > 0) & columns.gen_seconds_known
 
 
-def _judged(columns: ProblemColumns) -> Mask:
+def _select_judged(columns: ProblemColumns) -> Mask:
     return columns.judged > 0
 
 
-_gen_time: Final = _each(lambda columns: columns.gen_seconds, _timed)
-_judge_time: Final = _each(lambda columns: columns.judge_seconds, _judged)
+_gen_time: Final = _make_amount_estimator(lambda columns: columns.gen_seconds, _select_timed)
+_judge_time: Final = _make_amount_estimator(lambda columns: columns.judge_seconds, _select_judged)
 
 
 def _throughput(given: Measurements, _number: int) -> ProblemValues:
@@ -225,7 +227,7 @@ def _pass_at(given: Measurements, k: int) -> ProblemValues:
     )
 
 
-def _solved_within_budget(given: Measurements, _number: int) -> ProblemValues:
+def _estimate_solved_within_budget(given: Measurements, _number: int) -> ProblemValues:
     """Leave out unsolved problems with a sample that was not judged: nobody can tell whether they are solved."""
     columns = given.columns
     told = columns.solved | (columns.judged == columns.seen)
@@ -240,14 +242,14 @@ def _solved_within_budget(given: Measurements, _number: int) -> ProblemValues:
     )
 
 
-def _accepted_by_turn(given: Measurements, turn: int) -> ProblemValues:
-    known = count_bits(each.known for each in given.after_turn(turn))
-    return ProblemValues(count_bits(each.accepted for each in given.after_turn(turn)), known, known > 0)
+def _estimate_accepted_by_turn(given: Measurements, turn: int) -> ProblemValues:
+    known = count_bits(each.known for each in given.select_turn(turn))
+    return ProblemValues(count_bits(each.accepted for each in given.select_turn(turn)), known, known > 0)
 
 
 def _zero_reward_by_turn(given: Measurements, turn: int) -> ProblemValues:
-    known = count_bits(each.known for each in given.after_turn(turn))
-    return ProblemValues(count_bits(each.zero for each in given.after_turn(turn)), known, known > 0)
+    known = count_bits(each.known for each in given.select_turn(turn))
+    return ProblemValues(count_bits(each.zero for each in given.select_turn(turn)), known, known > 0)
 
 
 def _tokens_of_turn(given: Measurements, turn: int) -> ProblemValues:
@@ -258,7 +260,7 @@ def _tokens_of_turn(given: Measurements, turn: int) -> ProblemValues:
 
 
 def _recovery_by_turn(given: Measurements, turn: int) -> ProblemValues:
-    at = given.after_turn(turn)
+    at = given.select_turn(turn)
     failed = count_bits(each.failed_first for each in at)
     recovered = count_bits(each.failed_first & each.accepted for each in at)
     unknown = given.columns.seen - count_bits(each.known for each in at)
@@ -302,20 +304,20 @@ ESTIMATORS: Final[Mapping[str, Estimator]] = {
     "pass_ratio_mean": _pass_ratio,
     "pass_ratio_p50": _pass_ratio,
     "pass_ratio_p90": _pass_ratio,
-    "exec_success_rate": _ended_as("success", "wrong_answer"),
-    "syntax_error_rate": _ended_as("syntax_error"),
-    "runtime_error_rate": _ended_as("runtime_error"),
-    "timeout_rate": _ended_as("timeout"),
-    "wrong_answer_rate": _ended_as("wrong_answer"),
-    "empty_output_rate": _ended_as("empty_output"),
+    "exec_success_rate": _make_status_estimator("success", "wrong_answer"),
+    "syntax_error_rate": _make_status_estimator("syntax_error"),
+    "runtime_error_rate": _make_status_estimator("runtime_error"),
+    "timeout_rate": _make_status_estimator("timeout"),
+    "wrong_answer_rate": _make_status_estimator("wrong_answer"),
+    "empty_output_rate": _make_status_estimator("empty_output"),
     "memory_limit_rate": _share_of_judged(lambda columns: columns.memory_limit),
     "guardrail_rate": _share_of_judged(lambda columns: columns.guarded),
     "forgeable_rate": _share_of_judged(lambda columns: columns.forgeable),
     "extraction_fallback_rate": _share_of_judged(lambda columns: columns.extraction_fallbacks),
-    "api_error_rate": _not_judged,
+    "api_error_rate": _estimate_not_judged,
     "zero_reward_rate": _zero_reward,
     "score_mean": _score,
-    "avg_total_gen_tokens": _each(lambda columns: columns.output_tokens, _tokens_counted),
+    "avg_total_gen_tokens": _make_amount_estimator(lambda columns: columns.output_tokens, _select_token_counted),
     "avg_gen_time": _gen_time,
     "p50_gen_time": _gen_time,
     "p95_gen_time": _gen_time,
@@ -323,17 +325,19 @@ ESTIMATORS: Final[Mapping[str, Estimator]] = {
     "p50_total_judge_time": _judge_time,
     "p95_total_judge_time": _judge_time,
     "throughput": _throughput,
-    "cost_per_solved_tokens": _each(
+    "cost_per_solved_tokens": _make_amount_estimator(
         lambda columns: columns.output_tokens, lambda columns: columns.solved & columns.tokens_known
     ),
-    "cost_per_solved_judge_time": _each(lambda columns: columns.judge_seconds, lambda columns: columns.solved),
+    "cost_per_solved_judge_time": _make_amount_estimator(
+        lambda columns: columns.judge_seconds, lambda columns: columns.solved
+    ),
     "tokens_per_solved": _tokens_per_solved,
     "judge_time_per_solved": _judge_time_per_solved,
     "gpu_seconds_per_solved": _gpu_seconds_per_solved,
     "money_per_solved": _money_per_solved,
     "pass_at_<k>": _pass_at,
-    "solved_within_budget": _solved_within_budget,
-    "accepted_by_turn_<t>": _accepted_by_turn,
+    "solved_within_budget": _estimate_solved_within_budget,
+    "accepted_by_turn_<t>": _estimate_accepted_by_turn,
     "zero_reward_rate_by_turn_<t>": _zero_reward_by_turn,
     "avg_gen_tokens_turn_<t>": _tokens_of_turn,
     "recovery_rate_by_turn_<t>": _recovery_by_turn,

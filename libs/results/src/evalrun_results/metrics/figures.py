@@ -50,7 +50,7 @@ class Figure:
     high_bound: float | None = None
 
     @classmethod
-    def without_interval(cls, value: float | None, n: int, because: str) -> Self:
+    def make_without_interval(cls, value: float | None, n: int, because: str) -> Self:
         """Create a figure that has no interval."""
         return cls(value, None, None, "none", n, "" if value is None else because)
 
@@ -114,7 +114,7 @@ class MetricSet:
         value = float(np.percentile(known, percentile)) if len(known) else None
         low, high = order_statistics(known, percentile)
         self._done[name] = (
-            Figure.without_interval(value, len(known), TOO_FEW)
+            Figure.make_without_interval(value, len(known), TOO_FEW)
             if low is None and high is None
             else Figure(value, low, high, "order_statistics", len(known))
         )
@@ -138,12 +138,12 @@ class MetricSet:
                 shares, members = self._means[name]
                 done[name] = Figure(value, *plus_four(shares[members]), "plus_four", count)
             elif value is None or count < MIN_PROBLEMS:
-                done[name] = Figure.without_interval(value, count, TOO_FEW)
+                done[name] = Figure.make_without_interval(value, count, TOO_FEW)
             else:
                 drawn[name] = (above, below, count)
-        return {name: done[name] for name in self._order} if not drawn else self._bootstrapped(done, drawn, seed)
+        return {name: done[name] for name in self._order} if not drawn else self._bootstrap_figures(done, drawn, seed)
 
-    def _bootstrapped(
+    def _bootstrap_figures(
         self, done: dict[str, Figure], drawn: Mapping[str, tuple[Floats, Floats, int]], seed: int
     ) -> dict[str, Figure]:
         above = np.stack([ratio[0] for ratio in drawn.values()], axis=1)
@@ -152,7 +152,7 @@ class MetricSet:
         for (name, (over, under, count)), (low, high) in zip(drawn.items(), bounds, strict=True):
             value = float(over.sum() / under.sum())
             done[name] = (
-                Figure.without_interval(value, count, ALL_ALIKE)
+                Figure.make_without_interval(value, count, ALL_ALIKE)
                 if low is not None and high is not None and high - low <= ROUNDING * abs(value)
                 else Figure(value, low, high, "bootstrap", count)
             )

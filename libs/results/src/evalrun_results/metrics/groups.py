@@ -18,12 +18,12 @@ FiguresOf = Callable[[DatasetTotals, int], Mapping[str, Figure]]
 
 def group_figures(totals: DatasetTotals, figures_of: FiguresOf, seed: int) -> JsonObject:
     """Return the metrics by difficulty and by tag. A key is absent if no problem has a value for it."""
-    kinds = {"by_difficulty": _difficulty_of, "by_tag": _tags_of}
-    found = {name: _by_group(totals, groups_of, figures_of, seed) for name, groups_of in kinds.items()}
+    kinds = {"by_difficulty": _list_difficulties, "by_tag": _list_tags}
+    found = {name: _measure_groups(totals, groups_of, figures_of, seed) for name, groups_of in kinds.items()}
     return {name: groups for name, groups in found.items() if groups}
 
 
-def _by_group(
+def _measure_groups(
     totals: DatasetTotals, groups_of: Callable[[ProblemTotals], tuple[str, ...]], figures_of: FiguresOf, seed: int
 ) -> JsonObject:
     members: dict[str, dict[str, ProblemTotals]] = {}
@@ -48,9 +48,9 @@ def _largest(members: Mapping[str, Mapping[str, ProblemTotals]]) -> Iterator[str
     yield from (group for group, _ in sizes.most_common(MAX_GROUPS))
 
 
-def _difficulty_of(problem: ProblemTotals) -> tuple[str, ...]:
+def _list_difficulties(problem: ProblemTotals) -> tuple[str, ...]:
     return (problem.difficulty,) if problem.difficulty else ()
 
 
-def _tags_of(problem: ProblemTotals) -> tuple[str, ...]:
+def _list_tags(problem: ProblemTotals) -> tuple[str, ...]:
     return problem.tags

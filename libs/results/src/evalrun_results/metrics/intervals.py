@@ -84,7 +84,7 @@ def bootstrap_ratios(
         above, below = sums[:, places[ratio]], sums[:, places[ratios + ratio]]
         outcomes = np.full(draws, np.inf)
         np.divide(above, below, out=outcomes, where=below > 0)
-        bounds.append(_bounds_of(outcomes[(below > 0) | (above > 0)], confidence))
+        bounds.append(_compute_bounds(outcomes[(below > 0) | (above > 0)], confidence))
     return bounds
 
 
@@ -162,7 +162,7 @@ def _distinct_columns(matrix: Floats) -> tuple[Floats, list[int]]:
     return np.ascontiguousarray(matrix[:, first]), places
 
 
-def _bounds_of(outcomes: Floats, confidence: float) -> Bounds:
+def _compute_bounds(outcomes: Floats, confidence: float) -> Bounds:
     if len(outcomes) == 0:
         return None, None
     outcomes.sort()

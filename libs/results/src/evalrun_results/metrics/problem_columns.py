@@ -56,7 +56,7 @@ class ProblemColumns:
     """Problems that the columns are computed from."""
 
     @classmethod
-    def of(cls, totals: DatasetTotals) -> Self:
+    def from_totals(cls, totals: DatasetTotals) -> Self:
         """Turn a dataset's problems into columns."""
         problems = [problem for _, problem in sorted(totals.problems.items()) if problem.outcomes.seen]
         flips = [problem.flips() for problem in problems]
@@ -114,10 +114,10 @@ class ProblemColumns:
     def pass_at_bounds(self, k: int) -> tuple[Floats, Floats]:
         """Return each problem's pass@k if every sample that was not judged had failed, and if it had been accepted."""
         accepted_if = (self.accepted, self.accepted + self.seen - self.judged)
-        low, high = (_pass_at_or_one_of(k, self.seen, accepted) for accepted in accepted_if)
+        low, high = (_compute_pass_or_any(k, self.seen, accepted) for accepted in accepted_if)
         return low, high
 
-    def accepted_bounds(self) -> tuple[float, float]:
+    def compute_accepted_bounds(self) -> tuple[float, float]:
         """Return [accepted / all, (accepted + not judged) / all], as means over problems: the unit of pass@1."""
         if len(self.seen) == 0:
             return 0.0, 1.0
@@ -142,7 +142,7 @@ class ProblemColumns:
         return parts
 
 
-def _pass_at_or_one_of(k: int, seen: Counts, accepted: Counts) -> Floats:
+def _compute_pass_or_any(k: int, seen: Counts, accepted: Counts) -> Floats:
     """Return pass@k of each problem; with fewer than k samples, whether any was accepted."""
     pairs = zip(seen.tolist(), accepted.tolist(), strict=True)
     return np.array([pass_at_k(n, c, k) if n >= k else float(c > 0) for n, c in pairs])

@@ -39,7 +39,7 @@ def _number(price: Decimal | None) -> float | None:
     return None if price is None else float(price)
 
 
-def spec_of(run_info: Mapping[str, object]) -> EvalRunSpec:
+def parse_spec(run_info: Mapping[str, object]) -> EvalRunSpec:
     """Return the spec of a run that has ended.
 
     Args:
@@ -55,10 +55,10 @@ def spec_of(run_info: Mapping[str, object]) -> EvalRunSpec:
 
 
 def metric_options(run_info: Mapping[str, object]) -> MetricOptions:
-    """Return the options of the metrics of a run that has ended. Raises BadInputError as `spec_of` does."""
+    """Return the options of the metrics of a run that has ended. Raises BadInputError as `parse_spec` does."""
     seconds, ks = run_info.get("gpu_seconds"), run_info.get("k")
     return options_of_spec(
-        spec_of(run_info),
+        parse_spec(run_info),
         gpu_seconds=float(seconds) if isinstance(seconds, int | float) else 0.0,
         is_made_elsewhere=run_info.get("responses") is not None,
         is_rejudged=run_info.get("rejudge") is not None,

@@ -30,7 +30,7 @@ class Reached:
     """Accepted in this turn, and in none before."""
 
 
-def reached(problem: ProblemTotals, turns: int) -> list[Reached]:
+def list_turn_states(problem: ProblemTotals, turns: int) -> list[Reached]:
     """Return the state of a problem's samples at the end of each turn."""
     first = problem.outcomes
     failed_first = first.judged & ~first.accepted
@@ -48,7 +48,7 @@ def reached(problem: ProblemTotals, turns: int) -> list[Reached]:
     return found
 
 
-def turns_of(problems: Sequence[ProblemTotals]) -> int:
+def count_turns(problems: Sequence[ProblemTotals]) -> int:
     """Return the turns that any sample has had."""
     return max((1 + max(problem.turns or {}, default=0) for problem in problems), default=1)
 

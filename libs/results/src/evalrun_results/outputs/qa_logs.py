@@ -80,7 +80,7 @@ class QaLogs:
             "schema": 1,
             "seed": self.options.seed,
             "total": sum(len(lines) for lines in records.values()),
-            "datasets": {name: _summary_of(sample) for name, sample in samples.items()},
+            "datasets": {name: _summarize_sample(sample) for name, sample in samples.items()},
         }
         return records, summary
 
@@ -95,7 +95,7 @@ def qa_record(result: SampleResult, options: QaOptions) -> JsonObject:
         "prompt": result.prompt,
         "messages": [dict(message) for message in result.messages],
         "response": result.response,
-        "ground_truth": _shortened(result.ground_truth),
+        "ground_truth": _shorten_texts(result.ground_truth),
         "pass_ratio": result.pass_ratio,
         "accepted": result.accepted,
         "final_status": result.final_status,
@@ -154,22 +154,22 @@ def _place(record: JsonObject) -> tuple[str, int]:
     return str(record["problem_id"]), int(str(record["sample"]))
 
 
-def _shortened(value: object) -> JsonValue:
+def _shorten_texts(value: object) -> JsonValue:
     """Copy plain values, with long texts cut and marked."""
     match value:
         case str():
             cut = len(value) - KEPT_CHARACTERS
             return value if cut <= 0 else f"{value[:KEPT_CHARACTERS]}... [{cut} more characters]"
         case Mapping():
-            return {str(key): _shortened(item) for key, item in value.items()}
+            return {str(key): _shorten_texts(item) for key, item in value.items()}
         case list() | tuple():
-            return [_shortened(item) for item in value]
+            return [_shorten_texts(item) for item in value]
         case None | bool() | int() | float():
             return value
     raise TypeError(f"a ground truth holds a {type(value).__name__}: only JSON's types can be written")
 
 
-def _summary_of(sample: DatasetSample[JsonObject]) -> JsonObject:
+def _summarize_sample(sample: DatasetSample[JsonObject]) -> JsonObject:
     taken = {stratum: len(records) for stratum, records in sample.taken.items()}
     short = {name: quota - taken[name] for name, quota in sample.quotas.items() if taken[name] < quota}
     short.pop(API_ERROR, None)  # an extra, not a quota that others make up for

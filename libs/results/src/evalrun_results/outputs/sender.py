@@ -17,7 +17,7 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 OpenFile = Callable[[], AbstractContextManager[BinaryIO]]
 
 
-def files_of(url: str, names: Sequence[str] = ()) -> Iterator[tuple[str, int, OpenFile]]:
+def list_files(url: str, names: Sequence[str] = ()) -> Iterator[tuple[str, int, OpenFile]]:
     """Return name, size in bytes and a way to open each file of a run's outputs, summary.json last.
 
     Raises:
@@ -37,9 +37,9 @@ def files_of(url: str, names: Sequence[str] = ()) -> Iterator[tuple[str, int, Op
 
 
 def send(url: str, names: Sequence[str], output: BinaryIO) -> None:
-    """Write the files as a tar. Raises as `files_of` does."""
+    """Write the files as a tar. Raises as `list_files` does."""
     with tarfile.open(fileobj=output, mode="w|") as tar:
-        for name, size, open_file in files_of(url, names):
+        for name, size, open_file in list_files(url, names):
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = size, 0o644
             with open_file() as file:

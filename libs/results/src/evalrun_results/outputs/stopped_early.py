@@ -16,7 +16,7 @@ from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.samples import JsonObject
 from evalrun_results.sequential.confidence_sequence import SHARE, Draws, confidence_sequence
 from evalrun_results.sequential.mean_decision import Population
-from evalrun_results.sequential.order import drawing_order
+from evalrun_results.sequential.order import order_problems
 from evalrun_runtime.exits import BadInputError
 
 NO_INTERVAL: Final = "the run was stopped by {}: only shares have an interval that holds whenever one stops"
@@ -64,7 +64,7 @@ class StoppedEarly:
             raise BadInputError("summary.json: stoppedEarly has other fields than this evalrun knows") from error
 
 
-def with_anytime_intervals(
+def apply_anytime_intervals(
     metrics: DatasetMetrics, totals: DatasetTotals, stopped: StoppedEarly, name: str
 ) -> DatasetMetrics:
     """Return a dataset's metrics, with intervals that hold although the results decided when to stop.
@@ -75,14 +75,14 @@ def with_anytime_intervals(
     drawn = stopped.datasets.get(name)
     if drawn is None or drawn.cancelled == 0:
         return metrics
-    columns = ProblemColumns.of(totals)
+    columns = ProblemColumns.from_totals(totals)
     ids = sorted(key for key, problem in totals.problems.items() if problem.outcomes.seen)
     places = {key: place for place, key in enumerate(ids)}
-    order = np.array([places[key] for key in drawing_order(stopped.seed, name, ids)], dtype=np.int64)
+    order = np.array([places[key] for key in order_problems(stopped.seed, name, ids)], dtype=np.int64)
     shares = _shares(columns, metrics.figures)
     figures = {}
     for metric, figure in metrics.figures.items():
-        figures[metric] = Figure.without_interval(figure.value, figure.n, NO_INTERVAL.format(STOPPERS[stopped.by]))
+        figures[metric] = Figure.make_without_interval(figure.value, figure.n, NO_INTERVAL.format(STOPPERS[stopped.by]))
         if metric in shares and figure.value is not None:
             values, members = shares[metric]
             draws = Draws(

@@ -23,12 +23,12 @@ QUOTAS: Final[Mapping[str, Mapping[str, int]]] = {
 """Places by dataset and stratum (docs/outputs.md): 120 in all."""
 
 
-def quotas_of(dataset: str) -> Mapping[str, int]:
+def find_quotas(dataset: str) -> Mapping[str, int]:
     """Return a dataset's places by stratum; a dataset that the table does not name has 20, split as humaneval's."""
     return QUOTAS.get(dataset, OTHER_QUOTAS)
 
 
-def stratum_of(final_status: str) -> str:
+def find_stratum(final_status: str) -> str:
     """Return the stratum of a final status: empty_output counts with syntax_error."""
     return "syntax_error" if final_status == "empty_output" else final_status
 
@@ -109,18 +109,18 @@ class StratifiedSampler(Generic[T]):
         """Offer a result. key: problem and sample, unique in the dataset. make: builds the item to keep."""
         reservoirs = self._reservoirs.get(dataset)
         if reservoirs is None:
-            total = sum(quotas_of(dataset).values())  # any stratum may have to stand in for all the others
+            total = sum(find_quotas(dataset).values())  # any stratum may have to stand in for all the others
             reservoirs = {stratum: Reservoir[T](total) for stratum in STRATA}
             reservoirs[API_ERROR] = Reservoir[T](API_ERROR_EXTRA)
             self._reservoirs[dataset] = reservoirs
-        reservoirs[stratum_of(final_status)].offer(priority(self.seed, dataset, *key), make)
+        reservoirs[find_stratum(final_status)].offer(priority(self.seed, dataset, *key), make)
 
     def finish(self) -> dict[str, DatasetSample[T]]:
         """Return each dataset's sample, in the order of their names."""
         return {name: self._sample(name) for name in sorted(self._reservoirs)}
 
     def _sample(self, dataset: str) -> DatasetSample[T]:
-        quotas, reservoirs = quotas_of(dataset), self._reservoirs[dataset]
+        quotas, reservoirs = find_quotas(dataset), self._reservoirs[dataset]
         available = {stratum: reservoir.seen for stratum, reservoir in reservoirs.items()}
         places = allot(quotas, available, self.seed) | {API_ERROR: API_ERROR_EXTRA}
         return DatasetSample(

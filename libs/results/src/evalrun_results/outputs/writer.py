@@ -25,7 +25,7 @@ from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.outputs.destination import REPORT, SUMMARY, SUMMARY_SCHEMA_VERSION, resolve_destination
 from evalrun_results.outputs.qa_logs import QaLogs, QaOptions
 from evalrun_results.outputs.result_table import result_table
-from evalrun_results.outputs.stopped_early import StoppedEarly, with_anytime_intervals
+from evalrun_results.outputs.stopped_early import StoppedEarly, apply_anytime_intervals
 from evalrun_results.published_figures import implausible_figures
 from evalrun_results.report.disagreements import DisagreementLog, Disagreements
 from evalrun_results.report.document import ReportContent, render_report
@@ -236,7 +236,7 @@ def write_directory(results: Iterable[SampleResult], directory: Path, plan: Outp
         write_atomically(directory / "audit" / name, content)
     records = _write_qa_logs(qa_logs, directory / "qa_logs")
     summary = summarise(metrics, disagreements, plan)
-    implausible = implausible_figures(_model_of(plan.run_info), summary.datasets, metrics.datasets)
+    implausible = implausible_figures(_read_model(plan.run_info), summary.datasets, metrics.datasets)
     lines = [*_partial_lines(summary), *warnings.lines(), *implausible]
     summary = replace(summary, warnings=lines, failures=failures)
     run_info = plan.run_info
@@ -252,7 +252,7 @@ def write_directory(results: Iterable[SampleResult], directory: Path, plan: Outp
     return summary
 
 
-def _model_of(run_info: Mapping[str, object]) -> str:
+def _read_model(run_info: Mapping[str, object]) -> str:
     """Return the path of the run's model; empty where the run was given answers, or has an adapter."""
     spec = run_info.get("spec")
     model = spec.get("model") if isinstance(spec, Mapping) else None
@@ -265,7 +265,7 @@ def summarise(metrics: MetricsAccumulator, disagreements: DisagreementLog, plan:
     datasets = metrics.finish(plan.metrics)
     if plan.stopped is not None:
         datasets = {
-            name: with_anytime_intervals(found, metrics.datasets[name], plan.stopped, name)
+            name: apply_anytime_intervals(found, metrics.datasets[name], plan.stopped, name)
             for name, found in datasets.items()
         }
     complete = all(dataset.complete for dataset in datasets.values())
@@ -277,7 +277,7 @@ def summarise(metrics: MetricsAccumulator, disagreements: DisagreementLog, plan:
         disagreements.datasets,
         gates,
         plan.stopped,
-        cost_of(
+        compute_cost(
             plan,
             sum(problem.judge_seconds for totals in metrics.datasets.values() for problem in totals.problems.values()),
         ),
@@ -295,7 +295,7 @@ def _partial_lines(summary: RunSummary) -> list[str]:
     return [f"these results are partial: {summary.partial}{lacking}"]
 
 
-def cost_of(plan: OutputPlan, cpu_seconds: float) -> JsonObject | None:
+def compute_cost(plan: OutputPlan, cpu_seconds: float) -> JsonObject | None:
     """Return the total cost of the run: seconds of GPUs and of judged programs, and money by the spec's prices.
 
     Returns None where the run had no GPUs of its own and the spec has no price of a CPU hour.

@@ -102,7 +102,7 @@ def _figures(datasets: Mapping[str, Any]) -> list[Figure]:
     found = []
     for name, dataset in datasets.items():
         for metric, measured in dataset["metrics"].items():
-            k = _k_of(metric)
+            k = _parse_k(metric)
             if k is None or measured.get("value") is None:
                 continue
             low, high = measured.get("low"), measured.get("high")
@@ -119,7 +119,7 @@ def _figures(datasets: Mapping[str, Any]) -> list[Figure]:
     return found
 
 
-def _k_of(metric: str) -> int | None:
+def _parse_k(metric: str) -> int | None:
     """Return the k of pass@k; None for another metric, and for pass_at_1, which is the headline's second name."""
     if metric == HEADLINE.name:
         return 1

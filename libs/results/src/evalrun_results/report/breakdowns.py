@@ -9,9 +9,9 @@ from evalrun_results.report import quantities as shown
 from evalrun_results.report.headline import interval_text
 from evalrun_results.report.json_access import Json, amount, count, inside, mapping
 from evalrun_results.report.markup import Child, Markup, element, joined
-from evalrun_results.report.page import folded, table
+from evalrun_results.report.page import make_foldable, table
 
-_SHOWN: Final = [(metric.at(0), column) for metric, column in metrics_in(Table.END)]
+_SHOWN: Final = [(metric.to_named(0), column) for metric, column in metrics_in(Table.END)]
 """Metrics that a breakdown shows: those of the terminal's table."""
 
 
@@ -30,7 +30,7 @@ def breakdowns(dataset: Json) -> Iterator[Markup]:
 def _groups(title: str, groups: Json) -> Markup:
     entries = {name: mapping(groups, name) for name in groups}
     listed = [
-        (named.name, _heading(named, column))
+        (named.name, _render_heading(named, column))
         for named, column in _SHOWN
         if any(named.name in mapping(entry, "metrics") for entry in entries.values())
     ]
@@ -40,12 +40,12 @@ def _groups(title: str, groups: Json) -> Markup:
         rows.append([name, count(entry, "problems"), count(entry, "judged"), *figures])
     headings = ["", "Problems", "Judged", *(heading for _, heading in listed)]
     return element(
-        "div", folded(title, table(headings, rows, right=frozenset(range(1, len(headings))))), class_="panel"
+        "div", make_foldable(title, table(headings, rows, right=frozenset(range(1, len(headings))))), class_="panel"
     )
 
 
-def _heading(named: NamedMetric, column: Column) -> str:
-    return named.heading(column).replace("\n", " ")
+def _render_heading(named: NamedMetric, column: Column) -> str:
+    return named.render_heading(column).replace("\n", " ")
 
 
 def _figure(name: str, metrics: Json) -> Child:
@@ -62,7 +62,7 @@ def _seeds(seeds: Json) -> Markup:
         if isinstance(values, list):
             each = ", ".join(shown.figure(name, value) for value in values if isinstance(value, float | int))
             mean, deviation = (shown.figure(name, amount(figures, name, part)) for part in ("mean", "deviation"))
-            rows.append([_heading(named, column), mean, deviation, each])
+            rows.append([_render_heading(named, column), mean, deviation, each])
     return element(
         "div",
         element("h3", f"By seed, {count(seeds, 'seeds')} seeds"),
@@ -80,6 +80,6 @@ def _tests(tests: Json) -> Markup:
     ]
     return element(
         "div",
-        folded(f"How {total} single tests ended", table(["", "Tests", "Share"], rows, right=frozenset({1, 2}))),
+        make_foldable(f"How {total} single tests ended", table(["", "Tests", "Share"], rows, right=frozenset({1, 2}))),
         class_="panel",
     )

@@ -36,7 +36,7 @@ def cost_section(summary: Json) -> Markup | None:
         "div",
         element("h2", "What a solved problem cost", id="cost"),
         table(headings, rows, right=frozenset(range(1, len(headings)))),
-        element("p", in_all(summary), class_="quiet"),
+        element("p", describe_run_cost(summary), class_="quiet"),
         class_="panel",
     )
 
@@ -47,7 +47,7 @@ def _figure(metrics: Json, metric: str) -> Markup:
     )
 
 
-def in_all(summary: Json) -> str:
+def describe_run_cost(summary: Json) -> str:
     """Describe the cost of the whole run in a sentence or two."""
     what = "The whole run over the problems that were solved, unsolved ones included."
     seconds, money = amount(summary, "cost", "gpu_seconds"), amount(summary, "cost", "money")

@@ -14,8 +14,8 @@ from evalrun_results.report.distributions import amount_bars, share_bars
 from evalrun_results.report.headline import interval_text
 from evalrun_results.report.json_access import Json, amount, count, inside, mapping, text
 from evalrun_results.report.markup import Child, Markup, element, joined
-from evalrun_results.report.page import folded, table
-from evalrun_results.report.plots import histogram, stacked_bar
+from evalrun_results.report.page import make_foldable, table
+from evalrun_results.report.plots import draw_histogram, draw_stacked_bar
 from evalrun_results.report.statuses import LABELS
 
 LISTED: Final = 10
@@ -42,7 +42,7 @@ def dataset_section(
         # With one answer and one test per problem the plot would repeat how the answers ended.
         if not set(ratios) <= {0.0, 1.0}:
             title = "Tests passed, share of each problem"
-            plots.append(_panel(title, histogram(share_bars(ratios), "pass ratio by problem")))
+            plots.append(_panel(title, draw_histogram(share_bars(ratios), "pass ratio by problem")))
         plots += [
             _panel("Generation time per problem", _times(generation, "answers made elsewhere carry no time")),
             _panel("Judge time per problem, CPU", _times(judging, "nothing was judged")),
@@ -54,7 +54,7 @@ def dataset_section(
         _turns(mapping(dataset, "metrics")),
         element("div", *_lists(problems), class_="grid"),
         _disagreements(disagreements) if disagreements is not None else None,
-        folded(f"Every figure of {name}", _figures(mapping(dataset, "metrics"))),
+        make_foldable(f"Every figure of {name}", _figures(mapping(dataset, "metrics"))),
     )
 
 
@@ -82,7 +82,7 @@ def _failures(dataset: Json) -> Markup | None:
 def _times(values: list[float], otherwise: str) -> Markup:
     if not values:
         return element("p", otherwise, class_="quiet")
-    return histogram(amount_bars(values, shown.round_seconds), "seconds by problem")
+    return draw_histogram(amount_bars(values, shown.round_seconds), "seconds by problem")
 
 
 def _endings(dataset: Json) -> Markup:
@@ -109,7 +109,7 @@ def _endings(dataset: Json) -> Markup:
     causes = mapping(dataset, "counts", "forgeable_causes")
     extras += [f"Verdicts that can be forged ({cause}): {number}" for cause, number in causes.items()]
     return joined(
-        stacked_bar(parts, LABELS, "answers by final status"),
+        draw_stacked_bar(parts, LABELS, "answers by final status"),
         table(["", "Answers", "Share"], rows, right=frozenset({1, 2})) if rows else None,
         [element("p", extra, class_="quiet") for extra in extras],
     )
@@ -118,7 +118,7 @@ def _endings(dataset: Json) -> Markup:
 def _lists(problems: dict[str, ProblemTotals]) -> Iterator[Markup]:
     def slowest(seconds: dict[str, float]) -> list[list[Child]]:
         top = heapq.nsmallest(LISTED, seconds.items(), key=lambda item: (-item[1], item[0]))
-        return [[_mono(name), shown.seconds(value), _ended(problems[name])] for name, value in top]
+        return [[_mono(name), shown.seconds(value), _describe_end(problems[name])] for name, value in top]
 
     right = frozenset({1})
     judged = {name: each.judge_seconds for name, each in problems.items() if each.judge_seconds > 0}
@@ -146,7 +146,7 @@ def flakiest(problems: dict[str, ProblemTotals]) -> list[tuple[str, str]]:
     return [(name, words) for _, _, name, words in sorted(ranked)[:LISTED]]
 
 
-def _ended(problem: ProblemTotals) -> str:
+def _describe_end(problem: ProblemTotals) -> str:
     judged = problem.outcomes.judged.bit_count()
     if judged == 0:
         return LABELS["api_error"]
@@ -168,7 +168,7 @@ def _disagreements(found: Disagreements) -> Markup:
     return _panel(
         "Comparators that would have decided otherwise",
         table(["Comparator", "Would also accept", "Would reject"], rows, right=frozenset({1, 2})),
-        folded(
+        make_foldable(
             f"{found.answers} answers",
             table(["Problem", "Sample", "Decided", "Otherwise by"], examples, right=frozenset({1})),
             element("p", f"and {more} more: results.jsonl has them all", class_="quiet") if more > 0 else None,
@@ -187,7 +187,7 @@ def _turns(metrics: Json) -> Markup | None:
         return None
     rows: list[list[Child]] = []
     for turn in range(1, count_of_turns + 1):
-        names = [metric.at(turn).name for metric, _ in TURN_COLUMNS]
+        names = [metric.to_named(turn).name for metric, _ in TURN_COLUMNS]
         rows.append([str(turn), *(_turn_figure(name, metrics) for name in names)])
     mean = shown.figure("turns_to_accept", amount(metrics, "turns_to_accept", "value"))
     return _panel(

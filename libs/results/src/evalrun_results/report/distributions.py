@@ -50,7 +50,7 @@ def amount_bars(values: Sequence[float], written: Callable[[float], str]) -> lis
     if not above:
         return zeros
     wide = max(above) / min(above) > WIDE
-    edges = _log_edges(min(above), max(above)) if wide else _even_edges(min(above), max(above))
+    edges = _make_log_edges(min(above), max(above)) if wide else _make_even_edges(min(above), max(above))
     counts = [0] * (len(edges) - 1)
     for value in above:
         counts[min(max(bisect_right(edges, value) - 1, 0), len(counts) - 1)] += 1
@@ -63,7 +63,7 @@ def amount_bars(values: Sequence[float], written: Callable[[float], str]) -> lis
     return zeros + bars
 
 
-def _log_edges(low: float, high: float) -> list[float]:
+def _make_log_edges(low: float, high: float) -> list[float]:
     """Return 1, 2, 5, 10, ... around the values. If there would be too many bars, the lowest are joined."""
     powers = range(math.floor(math.log10(low)), math.floor(math.log10(high)) + 2)
     edges = [factor * 10.0**power for power in powers for factor in (1, 2, 5)]
@@ -72,7 +72,7 @@ def _log_edges(low: float, high: float) -> list[float]:
     return edges[max(first, last - MAX_LOG_BARS) : last + 1]
 
 
-def _even_edges(low: float, high: float) -> list[float]:
+def _make_even_edges(low: float, high: float) -> list[float]:
     """Return even, round edges around the values."""
     rough = (high - low) / LINEAR_BARS or high / LINEAR_BARS
     magnitude = 10.0 ** math.floor(math.log10(rough))

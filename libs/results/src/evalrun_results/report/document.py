@@ -10,10 +10,10 @@ from evalrun_results.report import quantities as shown
 from evalrun_results.report.cost_section import cost_section
 from evalrun_results.report.dataset_section import dataset_section
 from evalrun_results.report.disagreements import Disagreements
-from evalrun_results.report.headline import headline, title_of
+from evalrun_results.report.headline import headline, render_title
 from evalrun_results.report.json_access import Json, amount, inside, mapping, text
 from evalrun_results.report.markup import Child, Markup, element, joined
-from evalrun_results.report.page import folded, page, table
+from evalrun_results.report.page import make_foldable, page, table
 from evalrun_results.report.qa_section import qa_section
 
 NOT_KNOWN: Final = "not known: the answers were made elsewhere"
@@ -38,12 +38,14 @@ def render_report(content: ReportContent) -> str:
     datasets = mapping(content.summary, "datasets")
     sections = [_dataset(name, mapping(datasets, name), content) for name in datasets]
     return page(
-        title_of(content.run_info),
+        render_title(content.run_info),
         joined(headline(content.summary, content.run_info), cost_section(content.summary)),
         sections,
         element("h2", "The run", id="run"),
         _run_table(content.run_info, content.summary),
-        folded("run_info.json", element("pre", json_document(content.run_info, sort_keys=True).decode(), dir="ltr")),
+        make_foldable(
+            "run_info.json", element("pre", json_document(content.run_info, sort_keys=True).decode(), dir="ltr")
+        ),
     )
 
 

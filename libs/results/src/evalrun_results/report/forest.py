@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from evalrun_results.report.markup import Markup, element, escaped, joined
+from evalrun_results.report.markup import Markup, element, escape_text, joined
 
 WIDTH: Final = 560.0
 _ROW, _LEFT, _RIGHT, _TOP, _BOTTOM = 22.0, 190.0, 14.0, 6.0, 22.0
@@ -56,4 +56,4 @@ def forest(shifts: Sequence[Shift], what: str) -> Markup | None:
 
 
 def _text(x: float, y: float, text: str, anchor: str) -> Markup:
-    return element("text", escaped(text), x=x, y=y, text_anchor=anchor)
+    return element("text", escape_text(text), x=x, y=y, text_anchor=anchor)

@@ -8,18 +8,18 @@ from typing import Final
 from evalrun_registry.metric import Measured, Table
 from evalrun_registry.metrics import METRICS, shown_in
 from evalrun_results.comparisons.roles import role_in
-from evalrun_results.repeated_figures import repeated_figures
+from evalrun_results.repeated_figures import find_repeated_figures
 from evalrun_results.report import quantities as shown
 from evalrun_results.report.json_access import Json, amount, count, inside, mapping, text
-from evalrun_results.report.markup import Markup, element, joined, scrolled
-from evalrun_results.report.plots import interval_bar
+from evalrun_results.report.markup import Markup, element, joined, make_scrollable
+from evalrun_results.report.plots import draw_interval_bar
 
 COVERAGE_RANK: Final = 7
 """The place of the coverage among the ranks of the metrics' columns."""
 GATE_CLASS = {"PASS": "success", "FAIL": "runtime_error", "INCONCLUSIVE": "wrong_answer"}
 
 
-def title_of(run_info: Json) -> str:
+def render_title(run_info: Json) -> str:
     """Return the page's title."""
     return f"{text(run_info, 'run') or 'evaluation'} · {text(run_info, 'spec', 'model', 'path') or 'unknown model'}"
 
@@ -28,7 +28,12 @@ def headline(summary: Json, run_info: Json) -> Markup:
     """Return the top of the page."""
     state = text(summary, "state")
     state_class = {"Succeeded": "success", "Degraded": "wrong_answer"}.get(state, "runtime_error")
-    facts = [text(run_info, "spec", "model", "path"), _protocol(run_info), _when(run_info), _containment(run_info)]
+    facts = [
+        text(run_info, "spec", "model", "path"),
+        _protocol(run_info),
+        _render_end_time(run_info),
+        _containment(run_info),
+    ]
     return joined(
         element(
             "div",
@@ -39,7 +44,7 @@ def headline(summary: Json, run_info: Json) -> Markup:
         ),
         element("p", " · ".join(fact for fact in facts if fact), class_="quiet"),
         _lineage(mapping(run_info, "spec", "lineage")),
-        _degraded(summary),
+        _render_not_judged(summary),
         _warnings(summary),
         _gate(mapping(summary, "gate")),
         _table(mapping(summary, "datasets"), run_info),
@@ -59,17 +64,17 @@ def _table(datasets: Json, run_info: Json) -> Markup:
             element("tr", [element("td", cell, data_label=label) for cell, label in zip(cells, headings, strict=True)])
         )
     head = element("thead", element("tr", [element("th", heading, scope="col") for heading in headings]))
-    return scrolled(element("table", head, element("tbody", rows), class_="headline"))
+    return make_scrollable(element("table", head, element("tbody", rows), class_="headline"))
 
 
 def _columns(datasets: Json) -> list[tuple[str, Callable[[Json], Markup]]]:
     """Return the heading of each column with the function that writes its cell for a dataset's entry in
     summary.json."""
     standard = [metric.name for metric in METRICS if metric.measured is Measured.ALWAYS]
-    repeated = repeated_figures(datasets)
+    repeated = find_repeated_figures(datasets)
     reported = [metric for each in datasets for metric in mapping(datasets, each, "metrics")]
     found: list[tuple[int, str, Callable[[Json], Markup]]] = [
-        (column.rank, metric.heading(column), partial(_share if column.prominent else _plain, metric.name))
+        (column.rank, metric.render_heading(column), partial(_share if column.prominent else _plain, metric.name))
         for metric, column in shown_in(Table.HEADLINE, [*standard, *reported])
         if metric.name not in repeated
     ]
@@ -92,7 +97,7 @@ def _share(name: str, dataset: Json) -> Markup:
     together, judged = count(dataset, "counts", "judged_together"), count(dataset, "counts", "judged")
     return joined(
         element("b", shown.percent(value), class_="big"),
-        interval_bar(value, low, high),
+        draw_interval_bar(value, low, high),
         element("small", f"{interval_text(name, metrics)}{without}"),
         element("small", f"{shown.percent(together / judged)} judged together: can be forged") if together else None,
     )
@@ -130,7 +135,7 @@ def _coverage(dataset: Json) -> Markup:
     )
 
 
-def _degraded(summary: Json) -> Markup | None:
+def _render_not_judged(summary: Json) -> Markup | None:
     names = ("not_judged", "not_judged_repeats", "not_judged_later_turns")
     missing, repeats, turns = (count(summary, "counts", name) for name in names)
     lines = []
@@ -198,7 +203,7 @@ def _protocol(run_info: Json) -> str:
     return f"{text(protocol, 'name')}, temperature {text(protocol, 'temperature')}{many}"
 
 
-def _when(run_info: Json) -> str:
+def _render_end_time(run_info: Json) -> str:
     started, ended = _time(text(run_info, "started_at")), _time(text(run_info, "ended_at"))
     if ended is None:
         return ""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from evalrun_registry.languages import LANGUAGES
-from evalrun_results.report.markup import Markup, element, escaped, joined
+from evalrun_results.report.markup import Markup, element, escape_text, joined
 
 _KEYWORDS: Final = {name: frozenset(language.syntax.keywords.split()) for name, language in LANGUAGES.items()}
 _TOKENS: Final = {
@@ -37,12 +37,12 @@ def guess_language(text: str) -> str | None:
     return next((name for name in reversed(_STARTS) if _STARTS[name].search(text)), None)
 
 
-def highlighted(code: str, language: str = "python") -> Markup:
+def highlight_code(code: str, language: str = "python") -> Markup:
     """Return a program with its words in spans; an unknown language stays plain."""
     tag = language.lower()
     name = next((name for name, tags in _TAGS.items() if tags.fullmatch(tag)), None)
     if name is None:
-        return escaped(code)
+        return escape_text(code)
     return joined(_spans(code, _TOKENS[name], _KEYWORDS[name]))
 
 
@@ -65,7 +65,7 @@ def answer(text: str, language: str = "python") -> Markup:
 
 def _code(text: str, language: str) -> Markup:
     stripped = text.strip("\n")
-    return element("pre", element("code", highlighted(stripped, language)), dir="ltr")
+    return element("pre", element("code", highlight_code(stripped, language)), dir="ltr")
 
 
 def _prose(text: str) -> Markup:
@@ -78,10 +78,10 @@ def _spans(code: str, tokens: re.Pattern[str], keywords: frozenset[str]) -> Iter
         kind = token.lastgroup or ""
         if kind == "word" and token[0] not in keywords:
             continue
-        yield escaped(code[done : token.start()])
+        yield escape_text(code[done : token.start()])
         yield element("span", token[0], class_=_CLASS[kind])
         done = token.end()
-    yield escaped(code[done:])
+    yield escape_text(code[done:])
 
 
 _CLASS: Final = {"comment": "c", "string": "s", "number": "n", "word": "k"}

@@ -27,7 +27,7 @@ _SHOWN: Final = str.maketrans(
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
-def escaped(text: str) -> Markup:
+def escape_text(text: str) -> Markup:
     """Return a text as HTML that shows it, control characters included; good inside quoted attributes too."""
     plain = _SURROGATES.sub("\ufffd", text.replace("\r\n", "\n")).translate(_SHOWN)
     return Markup(html.escape(plain, quote=True))
@@ -53,7 +53,7 @@ def element(name: str, /, *children: Child, **attributes: str | float | bool | N
     return Markup(f"<{name}{written}>{joined(*children)}</{name}>")
 
 
-def scrolled(table: Markup) -> Markup:
+def make_scrollable(table: Markup) -> Markup:
     """Return a table that scrolls by itself where it is too wide, by keys too: thus it takes the focus."""
     return element("div", table, class_="wide", tabindex=0, role="group", aria_label="table")
 
@@ -62,7 +62,7 @@ def _attribute(key: str, value: str | float | bool) -> str:
     name = key.rstrip("_").replace("_", "-")
     if isinstance(value, bool):
         return f" {name}" if value else ""
-    shown = f"{value:.6g}" if isinstance(value, float) else escaped(str(value))
+    shown = f"{value:.6g}" if isinstance(value, float) else escape_text(str(value))
     return f' {name}="{shown}"'
 
 
@@ -74,7 +74,7 @@ def _pieces(children: Iterable[Child]) -> Iterable[str]:
             case Markup():
                 yield child
             case str():
-                yield escaped(child)
+                yield escape_text(child)
             case int():
                 yield str(child)
             case _:

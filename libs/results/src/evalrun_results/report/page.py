@@ -4,7 +4,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Final
 
-from evalrun_results.report.markup import Child, Markup, element, joined, scrolled
+from evalrun_results.report.markup import Child, Markup, element, joined, make_scrollable
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 """Were an escape ever missed, the browser would still run nothing and fetch nothing."""
@@ -41,9 +41,9 @@ def table(headings: list[str], rows: list[list[Child]], *, right: frozenset[int]
 
     head = element("tr", [cell("th", place, heading) for place, heading in enumerate(headings)])
     body = [element("tr", [cell("td", place, content) for place, content in enumerate(row)]) for row in rows]
-    return scrolled(element("table", element("thead", head), element("tbody", body)))
+    return make_scrollable(element("table", element("thead", head), element("tbody", body)))
 
 
-def folded(summary: Child, *inside: Child, is_open: bool = False) -> Markup:
+def make_foldable(summary: Child, *inside: Child, is_open: bool = False) -> Markup:
     """Return a section that opens on demand."""
     return element("details", element("summary", summary), element("div", *inside, class_="inside"), open=is_open)

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from evalrun_results.report.distributions import Bar
-from evalrun_results.report.markup import Markup, element, escaped, joined
+from evalrun_results.report.markup import Markup, element, escape_text, joined
 
 WIDTH: Final = 360.0
 HEIGHT: Final = 150.0
 _LEFT, _TOP, _BOTTOM = 30.0, 10.0, 22.0
 
 
-def histogram(bars: Sequence[Bar], what: str) -> Markup:
+def draw_histogram(bars: Sequence[Bar], what: str) -> Markup:
     """Draw bars with tooltips. `what` describes the plot for screen readers."""
     most = max((bar.count for bar in bars), default=0)
     if most == 0:
@@ -35,10 +35,10 @@ def histogram(bars: Sequence[Bar], what: str) -> Markup:
     axis = element("line", x1=_LEFT, y1=floor, x2=WIDTH, y2=floor, class_="axis")
     top = element("line", x1=_LEFT, y1=_TOP, x2=WIDTH, y2=_TOP, class_="grid")
     scale = joined(_label(_LEFT - 5, _TOP + 4, str(most), "end"), _label(_LEFT - 5, floor + 3, "0", "end"))
-    return _drawing(WIDTH, HEIGHT, what, joined(top, marks, axis, scale))
+    return _make_svg(WIDTH, HEIGHT, what, joined(top, marks, axis, scale))
 
 
-def stacked_bar(parts: Mapping[str, int], labels: Mapping[str, str], what: str) -> Markup:
+def draw_stacked_bar(parts: Mapping[str, int], labels: Mapping[str, str], what: str) -> Markup:
     """Draw how a whole splits. Names of parts are CSS classes: literals, not data."""
     total = sum(parts.values())
     if total == 0:
@@ -50,10 +50,10 @@ def stacked_bar(parts: Mapping[str, int], labels: Mapping[str, str], what: str) 
             title = element("title", f"{labels[name]}: {count}")
             marks.append(element("g", title, element("rect", x=left, y=0, width=width, height=26, class_=name)))
             left += width
-    return _drawing(WIDTH, 26.0, what, joined(marks), stretch=True)
+    return _make_svg(WIDTH, 26.0, what, joined(marks), stretch=True)
 
 
-def interval_bar(value: float | None, low: float | None, high: float | None) -> Markup | None:
+def draw_interval_bar(value: float | None, low: float | None, high: float | None) -> Markup | None:
     """Draw a share from 0 to 1 with its interval, if it has an interval."""
     if value is None:
         return None
@@ -63,10 +63,10 @@ def interval_bar(value: float | None, low: float | None, high: float | None) -> 
         element("rect", x=160 * start, y=4, width=max(160 * (end - start), 1.0), height=6, rx=3, class_="range"),
         element("rect", x=min(max(160 * value - 1.5, 0.0), 157.0), y=0, width=3, height=14, rx=1, class_="point"),
     )
-    return _drawing(160.0, 14.0, f"{value:.3f}, interval {start:.3f} to {end:.3f}", joined(marks), small=True)
+    return _make_svg(160.0, 14.0, f"{value:.3f}, interval {start:.3f} to {end:.3f}", joined(marks), small=True)
 
 
-def _drawing(
+def _make_svg(
     width: float, height: float, what: str, content: Markup, *, small: bool = False, stretch: bool = False
 ) -> Markup:
     return element(
@@ -81,4 +81,4 @@ def _drawing(
 
 
 def _label(x: float, y: float, text: str, anchor: str) -> Markup:
-    return element("text", escaped(text), x=x, y=y, text_anchor=anchor)
+    return element("text", escape_text(text), x=x, y=y, text_anchor=anchor)

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from evalrun_results.report import quantities as shown
-from evalrun_results.report.highlighter import answer, guess_language, highlighted
+from evalrun_results.report.highlighter import answer, guess_language, highlight_code
 from evalrun_results.report.json_access import Json, amount, inside, mapping, text
 from evalrun_results.report.markup import Child, Markup, element, joined
-from evalrun_results.report.page import folded
+from evalrun_results.report.page import make_foldable
 from evalrun_results.report.statuses import LABELS, pill
 
 KEPT: Final = 12_000
@@ -43,7 +43,7 @@ def _record(record: Json) -> Markup:
         element("span", name, class_="mono"),
         element("span", " · ".join(facts), class_="right"),
     )
-    return folded(summary, *_inside(record))
+    return make_foldable(summary, *_inside(record))
 
 
 def _inside(record: Json) -> Iterator[Child]:
@@ -63,9 +63,9 @@ def _inside(record: Json) -> Iterator[Child]:
             yield element("p", reason)
         is_assertion = inside(truth, "test") is not None or inside(truth, "test_list") is not None
         yield from _texts(case, ASSERTION_LABELS if is_assertion else OUTPUT_LABELS)
-    yield folded("Problem", answer(_cut(text(record, "prompt"), KEPT)))
+    yield make_foldable("Problem", answer(_cut(text(record, "prompt"), KEPT)))
     if truth:
-        yield folded("Tests", _ground_truth(truth))
+        yield make_foldable("Tests", _ground_truth(truth))
 
 
 def _texts(case: Json, labels: Sequence[str]) -> Iterator[Markup]:
@@ -90,10 +90,10 @@ def _has_one_test(truth: object) -> bool:
 def _ground_truth(truth: object) -> Markup:
     test = inside(truth, "test")
     if isinstance(test, str):
-        return element("pre", highlighted(_cut(test, KEPT)), dir="ltr")
+        return element("pre", highlight_code(_cut(test, KEPT)), dir="ltr")
     asserts = inside(truth, "test_list")
     if isinstance(asserts, list):
-        return element("pre", highlighted(_cut("\n".join(map(str, asserts)), KEPT)), dir="ltr")
+        return element("pre", highlight_code(_cut("\n".join(map(str, asserts)), KEPT)), dir="ltr")
     written = truth if isinstance(truth, str) else json.dumps(truth, indent=1, ensure_ascii=False, default=str)
     return element("pre", _cut(written, KEPT), dir="ltr")
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 T = TypeVar("T", bound=np.generic)
 
 
-def numbers_of(array: pa.Array, kind: type[T]) -> NDArray[T]:
+def to_numbers(array: pa.Array, kind: type[T]) -> NDArray[T]:
     """Return the values of an array of fixed width without nulls.
 
     Args:

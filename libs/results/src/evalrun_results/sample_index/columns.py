@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evalrun_results.sample_index.arrow_values import numbers_of
+from evalrun_results.sample_index.arrow_values import to_numbers
 from evalrun_results.sample_rows.fields import FIELDS, FieldKind, SampleField
 from evalrun_results.samples import JsonObject
 
@@ -28,7 +28,7 @@ def encode_columns(batch: pa.RecordBatch) -> tuple[bytes, JsonObject]:
     written = bytearray()
     places: JsonObject = {}
     for field in SMALL_FIELDS:
-        place, parts = _encoded(field, batch.column(field.column))
+        place, parts = _encode_column(field, batch.column(field.column))
         for name, part in parts.items():
             packed = gzip.compress(part, _LEVEL, mtime=0)
             place[name] = [len(written), len(packed)]
@@ -37,19 +37,19 @@ def encode_columns(batch: pa.RecordBatch) -> tuple[bytes, JsonObject]:
     return bytes(written), places
 
 
-def _encoded(field: SampleField, column: pa.Array) -> tuple[JsonObject, dict[str, bytes]]:
+def _encode_column(field: SampleField, column: pa.Array) -> tuple[JsonObject, dict[str, bytes]]:
     match field.kind:
         case FieldKind.NUMBER:
-            values = numbers_of(pc.fill_null(column.cast(pa.float32(), safe=False), float("nan")), np.float32)
+            values = to_numbers(pc.fill_null(column.cast(pa.float32(), safe=False), float("nan")), np.float32)
             return {"type": "number"}, {"values": values.astype("<f4").tobytes()}
         case FieldKind.FLAG:
-            flags = numbers_of(pc.fill_null(column.cast(pa.uint8()), _ABSENT_FLAG), np.uint8)
+            flags = to_numbers(pc.fill_null(column.cast(pa.uint8()), _ABSENT_FLAG), np.uint8)
             return {"type": "flag"}, {"values": flags.tobytes()}
         case FieldKind.TEXT:
             texts = pc.utf8_slice_codeunits(pc.fill_null(column, ""), 0, MAX_TEXT).dictionary_encode()
             known = json.dumps(texts.dictionary.to_pylist()).encode()
             width = _width_for(len(texts.dictionary))
-            codes = numbers_of(texts.indices, np.int32)
+            codes = to_numbers(texts.indices, np.int32)
             return {"type": "text", "width": width}, {
                 "texts": known, "values": codes.astype(f"<u{width}").tobytes()
             }  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evalrun_results.sample_index.arrow_values import numbers_of
+from evalrun_results.sample_index.arrow_values import to_numbers
 from evalrun_results.sample_index.columns import SMALL_FIELDS, encode_columns
 from evalrun_results.sample_index.words import MAX_ROWS, WordIndex
 from evalrun_results.samples import JsonObject
@@ -50,7 +50,7 @@ class SegmentBuilder:
         self.lengths.extend(lengths)
         if batch is not None:
             self.columns.append(batch.select(list(SMALL_COLUMNS)))
-            self.words.add(searched_texts(batch))
+            self.words.add(join_searched_texts(batch))
 
     def write(self, directory: Path, name: str, file: str, start: int) -> JsonObject:
         """Write the segment's files and return its entry in the run's description.
@@ -90,7 +90,7 @@ def text_groups(lengths: Sequence[int]) -> tuple[list[int], list[int]]:
     return rows, ends
 
 
-def searched_texts(batch: pa.RecordBatch) -> pa.Array:
+def join_searched_texts(batch: pa.RecordBatch) -> pa.Array:
     """Return for each row the texts that a search finds it by: its answer, and what its tests printed and say."""
     response = pc.fill_null(batch.column("response"), "")
     tests = batch.column("tests")
@@ -99,7 +99,7 @@ def searched_texts(batch: pa.RecordBatch) -> pa.Array:
     kept = pc.list_slice(tests, 0, MAX_TESTS)
     inside = pc.list_flatten(kept)
     parts = [pc.fill_null(pc.struct_field(inside, name), "") for name in ("stdout", "stderr", "reason")]
-    lengths = numbers_of(pc.fill_null(pc.list_value_length(kept), 0), np.int32)
+    lengths = to_numbers(pc.fill_null(pc.list_value_length(kept), 0), np.int32)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     joined = pc.binary_join(
         pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pc.binary_join_element_wise(*parts, " ")), " "

@@ -66,7 +66,7 @@ def build_index(
     Raises:
         BadInputError: the results cannot be read, or the directory cannot be written.
     """
-    source = source_of(run)
+    source = describe_source(run)
     state = read_index(directory, source)
     if state.is_complete:
         report(state)
@@ -81,7 +81,7 @@ def build_index(
     return state
 
 
-def source_of(run: StoredRun) -> JsonObject:
+def describe_source(run: StoredRun) -> JsonObject:
     """Return what tells whether the results are those that were indexed."""
     for name in ("results.parquet", LINES):
         path = Path(run.place) / name
@@ -95,8 +95,8 @@ def _built(run: StoredRun, directory: Path, source: JsonObject, kept: list[JsonO
     """Yield the state after every segment. Of a kept segment nothing but the rows' lengths is read again."""
     segments: list[JsonObject] = []
     builder, start = SegmentBuilder(), 0
-    with _lines_of(run, directory) as lines:
-        for batch, ends_segment in _sized(StoredBatches(run).read(lines.columns)):
+    with _open_lines(run, directory) as lines:
+        for batch, ends_segment in _resize_batches(StoredBatches(run).read(lines.columns)):
             is_kept = len(segments) < len(kept)
             builder.add(batch if not is_kept else None, lines.lengths(batch))
             if not ends_segment:
@@ -154,7 +154,7 @@ class _WrittenLines:
 
 
 @contextmanager
-def _lines_of(run: StoredRun, directory: Path) -> Iterator[_RowLines]:
+def _open_lines(run: StoredRun, directory: Path) -> Iterator[_RowLines]:
     path = Path(run.place) / LINES
     if "://" not in run.place and path.is_file():
         with path.open("rb") as lines:
@@ -169,7 +169,7 @@ def _write_state(directory: Path, source: JsonObject, segments: list[JsonObject]
     write_description(directory, "index.json", cast(JsonObject, content))
 
 
-def _sized(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, bool]]:
+def _resize_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, bool]]:
     """Yield batches of about `_INDEXED_ROWS` rows, with whether each is the last of its segment."""
     held: list[Any] = []
     count = in_segment = 0
@@ -183,17 +183,17 @@ def _sized(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, 
             if count == _INDEXED_ROWS or in_segment + count == SEGMENT_ROWS:
                 if pending is not None:
                     yield pending, in_segment == 0
-                pending = _joined(held)
+                pending = _join_batches(held)
                 in_segment = (in_segment + count) % SEGMENT_ROWS
                 held, count = [], 0
     if held:
         if pending is not None:
             yield pending, in_segment == 0
-        pending = _joined(held)
+        pending = _join_batches(held)
     if pending is not None:
         yield pending, True
 
 
-def _joined(held: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _join_batches(held: list[pa.RecordBatch]) -> pa.RecordBatch:
     (batch,) = pa.Table.from_batches(held).combine_chunks().to_batches()
     return batch

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from evalrun_results.sample_index.arrow_values import numbers_of
+from evalrun_results.sample_index.arrow_values import to_numbers
 
 SEPARATORS: Final = r"[^\pL\pN_]+"
 MIN_LENGTH: Final = 2
@@ -49,8 +49,8 @@ class WordIndex:
         lengths = pc.binary_length(words)
         wanted = pc.and_(pc.greater_equal(lengths, MIN_LENGTH), pc.less_equal(lengths, MAX_LENGTH))
         coded = words.filter(wanted).dictionary_encode()
-        codes = self._known(coded.dictionary)[numbers_of(coded.indices, np.int32)]
-        numbers = numbers_of(rows.filter(wanted).cast(pa.int64()), np.int64) + self._rows
+        codes = self._known(coded.dictionary)[to_numbers(coded.indices, np.int32)]
+        numbers = to_numbers(rows.filter(wanted).cast(pa.int64()), np.int64) + self._rows
         self._pairs.append(np.unique(codes * MAX_ROWS + numbers))
         self._rows += len(texts)
 
@@ -58,8 +58,8 @@ class WordIndex:
         """Return the codes of distinct words; new ones get the next codes."""
         found = pc.index_in(words, value_set=self._words)
         is_new = pc.is_null(found)
-        codes = numbers_of(pc.fill_null(found, 0), np.int32).astype(np.int64)
-        mask = numbers_of(is_new.cast(pa.uint8()), np.uint8) == 1
+        codes = to_numbers(pc.fill_null(found, 0), np.int32).astype(np.int64)
+        mask = to_numbers(is_new.cast(pa.uint8()), np.uint8) == 1
         codes[mask] = np.arange(len(self._words), len(self._words) + int(mask.sum()))
         self._words = pa.concat_arrays([self._words, words.filter(is_new)])
         return codes
@@ -82,7 +82,7 @@ class WordIndex:
         """Yield words, in how many rows each one is, and the rows' gaps."""
         if not len(self._words):
             return
-        order = numbers_of(pc.sort_indices(self._words), np.uint64).astype(np.int64)
+        order = to_numbers(pc.sort_indices(self._words), np.uint64).astype(np.int64)
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
         pairs = np.concatenate(self._pairs)

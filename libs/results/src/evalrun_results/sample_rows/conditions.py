@@ -57,10 +57,10 @@ def parse_condition(written: str) -> Condition:
     if sign in _ORDERS and field.kind is not FieldKind.NUMBER:
         raise BadInputError(f"{written!r}: {sign} compares numbers, and {name} is a {field.kind}: write = or !=")
     parts = value.split(ALTERNATIVES) if sign in ("=", "!=") else [value]
-    return Condition(field, sign, tuple(_value_of(part.strip(), field, written) for part in parts))
+    return Condition(field, sign, tuple(_parse_value(part.strip(), field, written) for part in parts))
 
 
-def _value_of(text: str, field: SampleField, written: str) -> Value:
+def _parse_value(text: str, field: SampleField, written: str) -> Value:
     if text == NONE:
         return None
     if field.kind is FieldKind.TEXT:
@@ -75,7 +75,7 @@ def _value_of(text: str, field: SampleField, written: str) -> Value:
         raise BadInputError(f"{written!r}: {field.name} is a number, not {text!r}") from error
 
 
-def columns_of(conditions: Sequence[Condition]) -> tuple[str, ...]:
+def list_columns(conditions: Sequence[Condition]) -> tuple[str, ...]:
     """Return the columns that conditions read."""
     return tuple(dict.fromkeys(condition.field.column for condition in conditions))
 
@@ -94,12 +94,12 @@ def _mask(column: pa.Array, condition: Condition) -> pa.Array:
     sign = "=" if condition.operator == "!=" else condition.operator
     mask = None
     for value in condition.values:
-        each = pc.is_null(column) if value is None else _compared(column, sign, value)
+        each = pc.is_null(column) if value is None else _compare_column(column, sign, value)
         mask = each if mask is None else pc.or_(mask, each)
     return pc.invert(mask) if condition.operator == "!=" else mask
 
 
-def _compared(column: pa.Array, sign: str, value: Value) -> pa.Array:
+def _compare_column(column: pa.Array, sign: str, value: Value) -> pa.Array:
     if isinstance(value, float):
         column = column.cast(pa.float64())
     return pc.fill_null(_ARROW[sign](column, value), fill_value=False)

@@ -41,7 +41,7 @@ class StoredBatches:
         name = self._run.results_file
         if name is None:
             return
-        wanted = _fields_of(columns)
+        wanted = _select_fields(columns)
         place = f"{self._run.place.rstrip('/')}/{name}"
         if name.endswith(".parquet"):
             yield from _read_parquet(place, wanted, problem)
@@ -49,11 +49,11 @@ class StoredBatches:
             yield from _read_lines(place, wanted)
 
 
-def _fields_of(columns: Sequence[str]) -> pa.Schema:
+def _select_fields(columns: Sequence[str]) -> pa.Schema:
     return pa.schema([RESULT_SCHEMA.field(name) for name in columns]) if columns else RESULT_SCHEMA
 
 
-def batch_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema = RESULT_SCHEMA) -> pa.RecordBatch:
+def make_batch(rows: Sequence[Mapping[str, Any]], schema: pa.Schema = RESULT_SCHEMA) -> pa.RecordBatch:
     """Return rows as a batch."""
     return pa.RecordBatch.from_pylist(list(rows), schema=schema)
 
@@ -72,7 +72,7 @@ def _read_parquet(place: str, schema: pa.Schema, problem: str | None) -> Iterato
             if not groups:
                 return
             for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=present):
-                yield _completed(batch, schema)
+                yield _complete_columns(batch, schema)
         except pa.ArrowException as error:
             raise BadInputError(f"{place}: cannot be read: {error}") from error
 
@@ -86,7 +86,7 @@ def _may_hold(group: pq.RowGroupMetaData, problem: str) -> bool:
     return True
 
 
-def _completed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _complete_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     present = set(batch.schema.names)
     arrays = [
         batch.column(field.name).cast(field.type) if field.name in present else pa.nulls(batch.num_rows, field.type)
@@ -100,7 +100,7 @@ def _read_lines(place: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for row in read_rows(place):
         held.append(row.values)
         if len(held) == _JSON_ROWS:
-            yield batch_of(held, schema)
+            yield make_batch(held, schema)
             held = []
     if held:
-        yield batch_of(held, schema)
+        yield make_batch(held, schema)

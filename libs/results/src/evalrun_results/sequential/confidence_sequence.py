@@ -43,7 +43,7 @@ class Bounds:
     low: float
     high: float
 
-    def mirrored(self) -> "Bounds":
+    def negate(self) -> "Bounds":
         """Return the bounds of the negated values."""
         return Bounds(-self.high, -self.low)
 
@@ -137,7 +137,7 @@ def confidence_sequence(draws: Draws, confidence: float) -> tuple[float, float]:
     if draws.complete:
         return least, most  # no chance is left
     low = max(least, _lowest_left(draws.lows, draws.bounds, draws.population, error))
-    high = min(most, -_lowest_left(-draws.highs, draws.bounds.mirrored(), draws.population, error))
+    high = min(most, -_lowest_left(-draws.highs, draws.bounds.negate(), draws.population, error))
     return min(low, high), max(low, high)
 
 

@@ -5,7 +5,7 @@ from typing import Final
 import numpy as np
 
 from evalrun_results.sequential.confidence_sequence import DIFFERENCE
-from evalrun_results.sequential.mean_decision import Population, Values, decided_after
+from evalrun_results.sequential.mean_decision import Population, Values, count_until_decision
 
 ORDERS: Final = 200
 SEED: Final = 20_260_101
@@ -38,7 +38,7 @@ def problems_needed(
         places = rng.permutation(played) if population == "benchmark" else rng.integers(0, played, played)
         values, known = changes[places], solved[places]
         drawn = Values(values, values, -known, 1 - known, DIFFERENCE)
-        after = abs(int(decided_after(drawn, min_gain, population, (1 - confidence) / 2)))
+        after = abs(int(count_until_decision(drawn, min_gain, population, (1 - confidence) / 2)))
         times.append(after or played + 1)
     needed = int(np.quantile(times, share, method="higher"))
     return needed if needed <= played else None

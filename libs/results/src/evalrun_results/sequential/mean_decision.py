@@ -81,7 +81,7 @@ def decide_mean(values: Values, min_mean: float, population: Population, confide
     answers is wrong with probability (1 - confidence) / 2 at most.
     """
     count = len(values.lows)
-    after = int(decided_after(values, min_mean, population, (1 - confidence) / 2)) if count else 0
+    after = int(count_until_decision(values, min_mean, population, (1 - confidence) / 2)) if count else 0
     answer = MeanDecision.OPEN if not after else MeanDecision.AT_LEAST if after > 0 else MeanDecision.BELOW
     count = abs(after) or count
     draws = values.draws(population, count)
@@ -94,7 +94,7 @@ def decide_mean(values: Values, min_mean: float, population: Population, confide
     return Finding(answer, abs(after) or None, count, low, high, mean)
 
 
-def decided_after(values: Values, min_mean: float, population: Population, error: float) -> Integers:
+def count_until_decision(values: Values, min_mean: float, population: Population, error: float) -> Integers:
     """Return after how many problems it was decided: negative where the mean is below `min_mean`; 0 while it is open.
 
     Args:
@@ -105,9 +105,9 @@ def decided_after(values: Values, min_mean: float, population: Population, error
     """
     size = values.floors.shape[-1] if population == "benchmark" else None
     passed = first_time(log_capital_above(values.lows, min_mean, values.bounds, size), error)
-    failed = first_time(log_capital_above(-values.highs, -min_mean, values.bounds.mirrored(), size), error)
+    failed = first_time(log_capital_above(-values.highs, -min_mean, values.bounds.negate(), size), error)
     if size is not None:
-        surely = _certain_after(values, min_mean)
+        surely = _count_until_certain(values, min_mean)
         passed, failed = (_sooner(*each) for each in zip((passed, failed), surely, strict=True))
     passes = (passed > 0) & ((failed == 0) | (passed <= failed))
     found: Integers = np.where(passes, passed, -failed)
@@ -120,7 +120,7 @@ def _sooner(first: Integers, second: Integers) -> Integers:
     return found
 
 
-def _certain_after(values: Values, min_mean: float) -> tuple[Integers, Integers]:
+def _count_until_certain(values: Values, min_mean: float) -> tuple[Integers, Integers]:
     """Return after how many problems the rest cannot change the answer any more: at least, and below; 0: not yet."""
     total, count = values.floors.shape[-1], values.lows.shape[-1]
     slack = ROUNDING * total

@@ -9,17 +9,17 @@ from functools import lru_cache
 from hashlib import sha256
 
 
-def drawing_order(seed: int, dataset: str, problem_ids: Iterable[str]) -> list[str]:
+def order_problems(seed: int, dataset: str, problem_ids: Iterable[str]) -> list[str]:
     """Return the problems in the order in which a run of this seed draws them.
 
     Each problem's place comes from a hash of (seed, dataset, problem), so that any part of the problems is in the same
     order as it is among all, also for whoever sees that part alone.
     """
-    return list(_ordered(seed, dataset, tuple(problem_ids)))
+    return list(_sort_problems(seed, dataset, tuple(problem_ids)))
 
 
 @lru_cache(maxsize=16)
-def _ordered(seed: int, dataset: str, problem_ids: tuple[str, ...]) -> tuple[str, ...]:
+def _sort_problems(seed: int, dataset: str, problem_ids: tuple[str, ...]) -> tuple[str, ...]:
     """Return the order. It is cached, because a gate that is checked often asks for the same order each time."""
 
     def place(problem_id: str) -> bytes:

@@ -27,7 +27,7 @@ from evalrun_aggregator.turns.idleness import idle_share
 from evalrun_aggregator.weights_version import FACT as WEIGHTS_VERSION
 from evalrun_api.run_config import RunConfig
 from evalrun_results.comparisons.gate import GateResult
-from evalrun_results.comparisons.run_gate import NOTHING_SAID, gates_of
+from evalrun_results.comparisons.run_gate import NOTHING_SAID, make_gate_decider
 from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.outputs.stopped_early import StoppedDataset, StoppedEarly
 from evalrun_results.samples import SampleResult
@@ -198,7 +198,7 @@ class Finisher:
         if not gates:
             return None
         drawn, decided = (NOTHING_SAID, {}) if watch is None else (watch.drawn, watch.decided)
-        return gates_of(gates, self._order.base_dir, drawn, decided, partial=partial, run_info=run_info)
+        return make_gate_decider(gates, self._order.base_dir, drawn, decided, partial=partial, run_info=run_info)
 
     def _stopped(self) -> StoppedEarly | None:
         spec, item_states = self._order.spec, self._state.item_states

@@ -8,7 +8,7 @@ from evalrun_aggregator.finish.catalogue_entry import add_to_catalogue
 from evalrun_aggregator.finish.finisher import OutputJob
 from evalrun_aggregator.run_end import DecidedGate, Interval, RunEnd
 from evalrun_registry.metrics import HEADLINE
-from evalrun_results.exports.run_exports import exports_of
+from evalrun_results.exports.run_exports import make_exports
 from evalrun_results.metrics.run_options import options_of_spec
 from evalrun_results.outputs.destination import resolve_destination
 from evalrun_results.outputs.qa_logs import QaOptions
@@ -62,7 +62,7 @@ def write_run_outputs(job: OutputJob) -> RunEnd:
         stopped=job.stopped,
         partial=job.partial,
         generation=None if job.generation is None else {**job.generation()},
-        export=exports_of(job.order, scratch_in=job.staging, seconds=job.export_seconds),
+        export=make_exports(job.order, scratch_in=job.staging, seconds=job.export_seconds),
     )
     signature = job.signature
     summary = write_outputs(

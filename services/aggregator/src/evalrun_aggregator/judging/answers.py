@@ -20,7 +20,7 @@ from evalrun_aggregator.judging.verdict_store import VerdictStore
 from evalrun_aggregator.judging.work import Work, WorkSource
 from evalrun_aggregator.ledger.entries import StoredVerdict
 from evalrun_aggregator.ledger.item_states import ItemStates
-from evalrun_client.failure_codes import FailureCode, code_of
+from evalrun_client.failure_codes import FailureCode, to_failure_code
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_results.run_warnings import BrokenTests
 
@@ -80,7 +80,7 @@ class Answers:
         self._act(work, NotJudged(reason), None)
 
     def _record_failure(self, work: Work, failure: judge_pb2.StreamFailure) -> None:
-        if code_of(failure) is FailureCode.NOT_FOUND and not work.with_tests:
+        if to_failure_code(failure) is FailureCode.NOT_FOUND and not work.with_tests:
             # Another pod than the one that the tests were sent to, or it had to let them go.
             work.with_tests = True
             self._act(work, Retry(0.0, work.history), None)

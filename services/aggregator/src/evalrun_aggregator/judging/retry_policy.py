@@ -8,7 +8,7 @@ something else since the item was sent, or has only failed for `patience` second
 import math
 from dataclasses import dataclass
 
-from evalrun_client.failure_codes import FailureCode, code_of
+from evalrun_client.failure_codes import FailureCode, to_failure_code
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_runtime.backoff import backoff_seconds
 
@@ -102,7 +102,7 @@ def decide_failure(
     failure: judge_pb2.StreamFailure, history: ItemHistory, outage: Outage, policy: RetryPolicy
 ) -> Decision:
     """Decide on a request that has no verdict."""
-    code = code_of(failure)
+    code = to_failure_code(failure)
     reason = f"{code.name}: {failure.message}"[:REASON_LENGTH]
     if code in MALFORMED:
         return NotJudged(reason)

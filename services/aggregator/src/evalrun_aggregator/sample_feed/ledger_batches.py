@@ -14,7 +14,7 @@ from evalrun_aggregator.ledger.items import pack_row, unpack_row
 from evalrun_aggregator.ledger.store import LedgerReader
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_results.outputs.result_row import result_row
-from evalrun_results.sample_rows.stored_batches import batch_of
+from evalrun_results.sample_rows.stored_batches import make_batch
 from evalrun_results.samples import JsonObject, SampleResult
 from evalrun_runtime.exits import BadInputError
 
@@ -56,7 +56,7 @@ class LedgerBatches:
             BadInputError: the ledger cannot be read.
         """
         for results in self._grouped(problem):
-            batch = batch_of([msgspec.to_builtins(result_row(result)) for result in results])
+            batch = make_batch([msgspec.to_builtins(result_row(result)) for result in results])
             yield batch.select(list(columns)) if columns else batch
 
     def _grouped(self, problem: str | None) -> Iterator[list[SampleResult]]:

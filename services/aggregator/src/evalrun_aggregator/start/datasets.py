@@ -6,8 +6,8 @@ from functools import cached_property
 from pathlib import Path
 
 from evalrun_api.run_config import Dataset, EvalRunSpec
-from evalrun_client.grader import Grader, grader_of
-from evalrun_client.submit_mode import with_rows, with_tests
+from evalrun_client.grader import Grader, read_dataset_grader
+from evalrun_client.submit_mode import require_rows, require_tests
 from evalrun_data.digest import digest_problems, digest_records
 from evalrun_data.governance.run_audit import SET_POLICY, DatasetAudit, audit_dataset, choose_role
 from evalrun_data.prompts import read_template, render
@@ -93,11 +93,11 @@ def _load(dataset: Dataset, field: str, sources: Sequence[Source], audit_remedy:
     own, base_dir = sources[0], sources[0].base_dir
     # All groups: nothing is left out, and sources that do not say which group a test is in are fine.
     tests = () if set(dataset.tests) == set(TEST_GROUPS) else dataset.tests
-    grader = grader_of(dataset, base_dir)
+    grader = read_dataset_grader(dataset, base_dir)
     graded = None if grader is None else grader.decides
     each = [(source.name, iter_problems(source, dataset.name, tests=tests, graded=graded)) for source in sources]
     problems = merge_sources(each) if len(each) > 1 else each[0][1]
-    ready = with_rows if dataset.judge_mode == "Submit" else with_tests
+    ready = require_rows if dataset.judge_mode == "Submit" else require_tests
     used, excluded = list[Problem](), dict[str, Problem]()
     cut = Cut()
     stream = _keeping(ready(problems, own.name), used, excluded, dataset, cut)

@@ -12,7 +12,7 @@ from evalrun_client.judge_request import Answer
 from evalrun_data.records import Problem
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_proto.ledger.v1 import ledger_pb2
-from evalrun_results.sequential.order import drawing_order
+from evalrun_results.sequential.order import order_problems
 
 FORMATS = {"Chat": ledger_pb2.PROMPT_FORMAT_CHAT, "Completion": ledger_pb2.PROMPT_FORMAT_COMPLETION}
 
@@ -127,7 +127,7 @@ class RunProblems:
 
 def _by_chance(dataset: RunDataset, seed: int) -> list[Problem]:
     by_id = {problem.problem_id: problem for problem in dataset.problems}
-    return [by_id[name] for name in drawing_order(seed, dataset.spec.name, by_id)]
+    return [by_id[name] for name in order_problems(seed, dataset.spec.name, by_id)]
 
 
 def draws_by_chance(order: RunConfig) -> bool:

@@ -12,14 +12,14 @@ from evalrun_aggregator.finish.output_signature import attested_problems
 from evalrun_aggregator.start.datasets import load_datasets
 from evalrun_attest.bundle import JudgedProblems, write_bundle
 from evalrun_attest.checks import open_bundle, open_folder
-from evalrun_attest.commitments import HiddenProblem, opening_line
+from evalrun_attest.commitments import HiddenProblem, render_opening_line
 from evalrun_attest.revocations import revoke, to_line
 from evalrun_attest.run_files import RUN_INFO, read_document
 from evalrun_attest.signatures import Identity
 from evalrun_cli.attestation.scratch import scratch_folder
 from evalrun_cli.attestation.signers import SignerOptions
 from evalrun_cli.local.workspace import WORK_ORDER, order_in
-from evalrun_results.metrics.run_options import spec_of
+from evalrun_results.metrics.run_options import parse_spec
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 
@@ -56,7 +56,7 @@ def _trust_in(signer: str | Identity, options: SignerOptions) -> str:
 def judged_problems(folder: Path) -> dict[str, JudgedProblems]:
     """Return the problems of a run, from its own sources. Raises BadInputError."""
     if not (folder / WORK_ORDER).exists():  # downloaded from a cluster or a bucket
-        spec = spec_of(read_document(folder / RUN_INFO))
+        spec = parse_spec(read_document(folder / RUN_INFO))
         return attested_problems(load_datasets(spec, folder, {}), folder)
     order = order_in(folder)
     datasets = load_datasets(order.spec, order.base_dir, order.sources)
@@ -66,7 +66,7 @@ def judged_problems(folder: Path) -> dict[str, JudgedProblems]:
 def _write_openings(path: Path, hidden: Mapping[str, Sequence[HiddenProblem]]) -> None:
     path.touch(mode=0o600)
     with path.open("w", encoding="utf-8") as file:
-        file.writelines(opening_line(name, each) for name, problems in hidden.items() for each in problems)
+        file.writelines(render_opening_line(name, each) for name, problems in hidden.items() for each in problems)
 
 
 def revoke_attestation(place: Path, options: SignerOptions, reason: str, output: Path | None) -> ExitCode:

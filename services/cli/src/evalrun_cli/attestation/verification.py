@@ -12,7 +12,6 @@ from evalrun_attest.checks import (
     Finding,
     OpenedRun,
     Outcome,
-    bundled_problems,
     check_figures,
     check_openings,
     check_problems,
@@ -21,7 +20,8 @@ from evalrun_attest.checks import (
     matches,
     open_bundle,
     open_folder,
-    opened_problems,
+    parse_opened_problems,
+    read_bundled_problems,
     unknown,
 )
 from evalrun_attest.commitments import Opening, parse_openings
@@ -117,8 +117,8 @@ def _check_content(
         return
     report.findings += check_figures(run, rows)
     report.findings += check_openings(run, openings)
-    shown = opened_problems(run, openings)
-    problems: Mapping[str, Sequence[Problem]] = shown or bundled_problems(run)
+    shown = parse_opened_problems(run, openings)
+    problems: Mapping[str, Sequence[Problem]] = shown or read_bundled_problems(run)
     if not problems and place.is_dir():
         problems = _own_problems(place, report)
     if not shown:

@@ -70,9 +70,9 @@ async def bring_outputs(
                 f"{_on_volume(url)}: mount it in a pod to read them (docs/install.md): {error}"
             ) from error
         return f"{url}, through a pod"
-    from evalrun_results.outputs.sender import files_of  # fsspec: `evalrun status` starts without it
+    from evalrun_results.outputs.sender import list_files  # fsspec: `evalrun status` starts without it
 
-    for name, _, open_file in files_of(url, only):
+    for name, _, open_file in list_files(url, only):
         target = directory / name
         target.parent.mkdir(parents=True, exist_ok=True)
         with open_file() as source, target.open("wb") as file:

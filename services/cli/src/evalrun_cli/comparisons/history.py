@@ -16,7 +16,7 @@ from evalrun_cli.attestation.trust_files import TrustFiles
 from evalrun_cli.comparisons.history_page import history_page
 from evalrun_cli.comparisons.views import plain, terminal, write
 from evalrun_data.store_problems import name_read_errors
-from evalrun_results.comparisons.history import Curve, HistoryRun, Point, curves, lineage_of
+from evalrun_results.comparisons.history import Curve, HistoryRun, Point, curves, read_lineage
 from evalrun_results.stored_run import StoredRun
 from evalrun_runtime.exits import BadInputError, ExitCode
 
@@ -54,7 +54,7 @@ def history(
     trust = None if trust_config is None else read_trust(TrustFiles(trust_config=trust_config))
     runs = [run for place in places for run in runs_below(place, trust)]
     if schedules:  # several schedules may write to one URL
-        runs = [run for run in runs if lineage_of(run.run_info).get("schedule") in schedules]
+        runs = [run for run in runs if read_lineage(run.run_info).get("schedule") in schedules]
     found, stepless = curves(runs, metric, datasets)
     if not found:
         what = f"no step of {', '.join(stepless[:3])} is known: write spec.lineage.step" if stepless else "no datasets"

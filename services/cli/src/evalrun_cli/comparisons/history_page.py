@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from evalrun_results.comparisons.history import Curve, Point
-from evalrun_results.report.markup import Child, Markup, element, escaped, joined
+from evalrun_results.report.markup import Child, Markup, element, escape_text, joined
 from evalrun_results.report.page import page, table
 
 WIDTH, HEIGHT = 720.0, 260.0
@@ -84,4 +84,4 @@ def _figures(points: Sequence[Point]) -> Markup:
 
 
 def _label(x: float, y: float, text: str, anchor: str) -> Markup:
-    return element("text", escaped(text), x=x, y=y, text_anchor=anchor)
+    return element("text", escape_text(text), x=x, y=y, text_anchor=anchor)

@@ -13,10 +13,10 @@ from evalrun_cli.comparisons.history import places_below
 from evalrun_cli.comparisons.views import cell, plain, run_facts, terminal, write
 from evalrun_cli.terminal import print_whole, whole_table
 from evalrun_results.comparisons.leaderboard import ERROR, Entry, Leaderboard, Table, rank_runs
-from evalrun_results.comparisons.roles import named_with_role
+from evalrun_results.comparisons.roles import render_dataset_name
 from evalrun_results.report.markup import Child, Markup, element, joined
 from evalrun_results.report.page import page, table
-from evalrun_results.report.plots import interval_bar
+from evalrun_results.report.plots import draw_interval_bar
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 HEADINGS: Final = ["rank", "run", "pass@1", "95 % interval", "judged", "tokens per solved"]
@@ -63,7 +63,7 @@ def _attested(places: Sequence[str], files: TrustFiles) -> set[str]:
 
 def title(found: Table) -> str:
     """Return a table's heading."""
-    return f"{named_with_role(found.dataset, found.role)}: {found.problems:,} problems"
+    return f"{render_dataset_name(found.dataset, found.role)}: {found.problems:,} problems"
 
 
 def row(each: Entry) -> list[str]:
@@ -138,7 +138,7 @@ def _section(found: Table) -> Markup:
     rows: list[list[Child]] = []
     for each in found.entries:
         rank, name, score, *rest = row(each)
-        bar = interval_bar((each.lowest + each.highest) / 2, each.low, each.high)
+        bar = draw_interval_bar((each.lowest + each.highest) / 2, each.low, each.high)
         rows.append([element("b", rank), name, joined(score, bar), *rest])
     differs = [element("li", line) for line in found.differs]
     notice = element("div", element("b", "Measured differently from the dataset's first table"), element("ul", differs),

@@ -7,11 +7,11 @@ from evalrun_registry.metrics import falls, is_share
 from evalrun_results.comparisons.comparison import Comparison, DatasetComparison, Flip, RunFacts
 from evalrun_results.comparisons.differences import Difference
 from evalrun_results.comparisons.gate import GateResult
-from evalrun_results.comparisons.roles import named_with_role
+from evalrun_results.comparisons.roles import render_dataset_name
 from evalrun_results.report.forest import Shift, forest
 from evalrun_results.report.headline import GATE_CLASS
 from evalrun_results.report.markup import Child, Markup, element, joined
-from evalrun_results.report.page import folded, page, table
+from evalrun_results.report.page import make_foldable, page, table
 from evalrun_results.report.statuses import LABELS, pill
 
 NUMBERS = frozenset({1, 2, 3, 4})
@@ -63,7 +63,7 @@ def _dataset(each: DatasetComparison) -> Markup:
     headings = ["", "A", "B", "B \u2212 A", "95 % interval", *["Problems"] * left_out]
     rows = [_row(found, show_problems=left_out) for found in differences]
     return joined(
-        element("h2", named_with_role(each.dataset, each.role)),
+        element("h2", render_dataset_name(each.dataset, each.role)),
         element("p", _counts(each), class_="quiet"),
         element("div", table(headings, rows, right=NUMBERS | {5}), class_="panel") if rows else None,
         forest(list(_shifts(differences)), f"Differences on {each.dataset}, with their 95 % intervals"),
@@ -103,7 +103,7 @@ def _flips(title: str, flips: Sequence[Flip]) -> Markup | None:
         [element("span", flip.problem_id, class_="mono"), _ended(flip.baseline.text), _ended(flip.candidate.text)]
         for flip in flips
     ]
-    return folded(f"{title} ({len(flips)})", table(["Problem", "A", "B"], rows), is_open=len(flips) <= 20)
+    return make_foldable(f"{title} ({len(flips)})", table(["Problem", "A", "B"], rows), is_open=len(flips) <= 20)
 
 
 def _ended(text: str) -> Child:

@@ -20,8 +20,8 @@ from evalrun_results.comparisons.phases import PhaseRow
 from evalrun_results.comparisons.several import HEADLINE, Contrast, DatasetAcross, FlipAcross, SeveralRuns, Standing
 from evalrun_results.report.forest import Shift, forest
 from evalrun_results.report.markup import Child, Markup, element, joined
-from evalrun_results.report.page import folded, page, table
-from evalrun_results.report.plots import interval_bar
+from evalrun_results.report.page import make_foldable, page, table
+from evalrun_results.report.plots import draw_interval_bar
 from evalrun_results.report.statuses import LABELS, pill
 
 SHIFTS_TITLE = f"Differences of {words.label(HEADLINE)} on {{}}, with intervals"
@@ -86,7 +86,7 @@ def _shifts(contrasts: Sequence[Contrast]) -> Iterator[Shift]:
 
 def _standing(metric: str, each: Standing) -> Child:
     shown = standing(metric, each)
-    return joined(shown, interval_bar(each.value, each.low, each.high)) if metric == HEADLINE else shown
+    return joined(shown, draw_interval_bar(each.value, each.low, each.high)) if metric == HEADLINE else shown
 
 
 def _contrast(each: Contrast) -> list[Child]:
@@ -107,4 +107,4 @@ def _flips(flips: Sequence[FlipAcross], letters: Sequence[str]) -> Markup | None
         ]
         for flip in flips
     ]
-    return folded(f"Solved by some ({len(flips)})", table(["Problem", *letters], rows), is_open=len(flips) <= 20)
+    return make_foldable(f"Solved by some ({len(flips)})", table(["Problem", *letters], rows), is_open=len(flips) <= 20)

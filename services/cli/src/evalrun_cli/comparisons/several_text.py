@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from evalrun_cli.comparisons import text as words
 from evalrun_results.comparisons.phases import PhaseRow
-from evalrun_results.comparisons.roles import named_with_role
+from evalrun_results.comparisons.roles import render_dataset_name
 from evalrun_results.comparisons.several import (
     HEADLINE,
     Configuration,
@@ -29,7 +29,7 @@ def place(configuration: Configuration) -> str:
 
 def title(dataset: DatasetAcross) -> str:
     """Return a dataset's heading."""
-    return f"{named_with_role(dataset.dataset, dataset.role)}: {dataset.problems} problems judged in every run"
+    return f"{render_dataset_name(dataset.dataset, dataset.role)}: {dataset.problems} problems judged in every run"
 
 
 def shown_standings(dataset: DatasetAcross) -> Iterator[tuple[str, Mapping[str, Standing]]]:

@@ -29,12 +29,12 @@ from evalrun_results.comparisons.phases import (
     PHASES,
     PhaseRow,
     TrainingPhase,
-    outdated_baselines,
+    explain_outdated_baselines,
     phase_in,
     phase_named,
     phase_rows,
 )
-from evalrun_results.comparisons.several import DatasetAcross, SeveralRuns, compare_several, configurations_of
+from evalrun_results.comparisons.several import DatasetAcross, SeveralRuns, compare_several, make_configurations
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 
@@ -56,7 +56,7 @@ def compare_several_runs(
     except ValueError as error:
         raise BadInputError(f"--phases: {error}") from error
     if phases:
-        found = replace(found, warnings=(*outdated_baselines(found), *found.warnings))
+        found = replace(found, warnings=(*explain_outdated_baselines(found), *found.warnings))
     write(VIEWS[view](found, rows), output)
     return ExitCode.SUCCEEDED
 
@@ -92,7 +92,7 @@ def compared_several(places: Sequence[str], *, all_pairs: bool, pool_seeds: bool
         raise BadInputError(f"{', '.join(twice)}: named twice: name each run once")
     runs = [run_facts(each) for each in places]
     try:
-        configurations = configurations_of(runs, pool_seeds=pool_seeds)
+        configurations = make_configurations(runs, pool_seeds=pool_seeds)
     except ValueError as error:
         raise BadInputError(str(error)) from error
     if len(configurations) < 2:

@@ -22,8 +22,8 @@ from evalrun_cli.terminal import open_console
 from evalrun_results.comparisons.comparison import Comparison, DatasetComparison, Flip, RunFacts, compare_runs
 from evalrun_results.comparisons.gate import GateDecision, GateResult
 from evalrun_results.comparisons.gate_values import UnusableGateError
-from evalrun_results.comparisons.roles import named_with_role, refusal_for_role, role_in
-from evalrun_results.comparisons.run_gate import Totals, baseline_totals, decided_or_raised, drawn_by, version_warnings
+from evalrun_results.comparisons.roles import refusal_for_role, render_dataset_name, role_in
+from evalrun_results.comparisons.run_gate import Totals, baseline_totals, decide_or_raise, drawn_by, version_warnings
 from evalrun_results.comparisons.sample_size import needs
 from evalrun_results.metrics.problem_totals import DatasetTotals
 from evalrun_results.stored_run import StoredRun
@@ -88,7 +88,7 @@ def decide_gates(run: str, gates: Sequence[Gate], policy: Path) -> list[GateResu
 
     def decided(each: Gate, baseline: Totals | None, candidate: Totals) -> GateResult:
         drawn = drawn_by(stored, each, baseline, candidate)
-        found = decided_or_raised(each, baseline, candidate, drawn=drawn, family=len(gates))
+        found = decide_or_raise(each, baseline, candidate, drawn=drawn, family=len(gates))
         return replace(found, warnings=version_warnings(each, policy.resolve().parent, stored.run_info))
 
     return _of_each_gate(stored, policy, gates, decided)
@@ -168,7 +168,7 @@ def as_text(comparison: Comparison) -> str:
             console.print()
             console.print(
                 plain(
-                    f"{named_with_role(each.dataset, each.role)}: {each.problems} problems judged in both",
+                    f"{render_dataset_name(each.dataset, each.role)}: {each.problems} problems judged in both",
                     style="italic",
                 )
             )
@@ -195,7 +195,7 @@ def as_markdown(comparison: Comparison) -> str:
     for each in comparison.datasets:
         lines += [
             "",
-            f"### {cell(named_with_role(each.dataset, each.role))}: {each.problems} problems judged in both",
+            f"### {cell(render_dataset_name(each.dataset, each.role))}: {each.problems} problems judged in both",
             "",
         ]
         lines += ["| | A | B | B - A | 95 % interval |", "|---|--:|--:|--:|--:|"]

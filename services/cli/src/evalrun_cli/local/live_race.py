@@ -36,7 +36,7 @@ from evalrun_cli.local.workspace import shown_path
 from evalrun_cli.terminal import open_console
 from evalrun_executor.cpus import usable_cpus
 from evalrun_results.comparisons.comparison import RunFacts
-from evalrun_results.comparisons.run_race import Race, UnusableRaceError, race_runs, stop_of
+from evalrun_results.comparisons.run_race import Race, UnusableRaceError, race_runs, read_early_stop
 from evalrun_results.sequential.mean_decision import Population
 from evalrun_runtime.exits import BadInputError, ExitCode
 
@@ -261,7 +261,7 @@ class LiveRace:
         facts = self._facts.get(label)
         if facts is None:
             return 0, None
-        if (stopped := stop_of(facts)) is not None:
+        if (stopped := read_early_stop(facts)) is not None:
             drawn = stopped.datasets[self._dataset]
             return drawn.problems, drawn.of_problems
         count = len(facts.totals[self._dataset].problems)

@@ -23,7 +23,7 @@ from evalrun_cli.local.run_session import RunOutcome, RunSession, session_for
 from evalrun_cli.local.start_settings import StartSettings, read_start_settings
 from evalrun_cli.local.workspace import QUICK_FILE, Workspace, create, default_directory, order_in, reopen
 from evalrun_cli.run_gate import check_baseline
-from evalrun_client.grader import grader_of
+from evalrun_client.grader import read_dataset_grader
 from evalrun_data import demo
 from evalrun_data.published import EVALUATED, PUBLISHED
 from evalrun_data.readers import load_problem_files, merge_sources
@@ -402,7 +402,7 @@ def read_problems(sources: Sequence[str], grader: Grader | None = None) -> tuple
     graded = None
     if grader is not None:
         asked = Dataset.model_validate({"name": "graded", "source": "builtin:demo", "grader": grader})
-        found = grader_of(asked, Path.cwd())
+        found = read_dataset_grader(asked, Path.cwd())
         graded = None if found is None else found.decides
     each = [(source, load_problem_files([source], graded=graded)) for source in dict.fromkeys(sources)]
     places: dict[str, list[str]] = {}

@@ -11,9 +11,9 @@ from rich.table import Table
 
 from evalrun_cli.comparisons.race_view import only_dataset
 from evalrun_cli.comparisons.views import run_facts, terminal, write
-from evalrun_results.comparisons.answers_needed import differing_share, gate_needs, spread_of
+from evalrun_results.comparisons.answers_needed import gate_needs, measure_disagreement, measure_spread
 from evalrun_results.comparisons.comparison import RunFacts
-from evalrun_results.report.markup import Markup, element, escaped, joined
+from evalrun_results.report.markup import Markup, element, escape_text, joined
 from evalrun_results.sequential.expected_race import RaceField, expect_race
 from evalrun_results.sequential.mean_decision import Population
 from evalrun_runtime.exits import BadInputError, ExitCode
@@ -84,7 +84,7 @@ def print_decision_plan(
 def gate_plan(runs: Sequence[RunFacts], dataset: str, points: Sequence[float]) -> DecisionPlan:
     """Return what it takes to see that the second run is so many points behind the first one. Pure."""
     baseline, pilot = runs
-    spread = spread_of(baseline.totals[dataset], pilot.totals[dataset])
+    spread = measure_spread(baseline.totals[dataset], pilot.totals[dataset])
     price = gpu_hours_an_answer(pilot)
     rows = []
     for each in points:
@@ -116,7 +116,7 @@ def gate_plan(runs: Sequence[RunFacts], dataset: str, points: Sequence[float]) -
 
 def race_plan(runs: Sequence[RunFacts], dataset: str, points: Sequence[float], runners: int) -> DecisionPlan:
     """Return what a race takes whose best run leads equal ones by so many points. Pure."""
-    problems, solved, differ = differing_share({run.place: run.totals[dataset] for run in runs})
+    problems, solved, differ = measure_disagreement({run.place: run.totals[dataset] for run in runs})
     price = gpu_hours_an_answer(runs[-1])
     rows = list[Row]()
     fitting = [each for each in points if each / 100 <= 1 - solved]
@@ -174,7 +174,7 @@ def as_text(plan: DecisionPlan) -> str:
 def as_svg(plan: DecisionPlan) -> str:
     """Return a plan as a drawing by itself: a bar for each row, the part that stopping early needs in a darker tone."""
     most = max(row.answers for row in plan.rows)
-    marks: list[Markup] = [element("style", escaped(STYLE)), _text(0.0, 16.0, plan.title)]
+    marks: list[Markup] = [element("style", escape_text(STYLE)), _text(0.0, 16.0, plan.title)]
     for place, row in enumerate(plan.rows):
         top = ROW * (place + 1.2)
         scale = (WIDTH - LEFT - RIGHT) / most
@@ -197,7 +197,7 @@ def as_svg(plan: DecisionPlan) -> str:
 
 
 def _text(x: float, y: float, text: str) -> Markup:
-    return element("text", escaped(text), x=x, y=y)
+    return element("text", escape_text(text), x=x, y=y)
 
 
 def _shown(answers: int | None) -> str:

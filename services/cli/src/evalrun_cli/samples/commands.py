@@ -15,7 +15,7 @@ from evalrun_cli.results_table import ENDS
 from evalrun_cli.samples.run_samples import RunSamples, open_samples
 from evalrun_cli.samples.selection import Row, failed_first, in_reading_order, is_named, label_of, names_in, texts_of
 from evalrun_cli.terminal import open_console, print_whole, whole_table
-from evalrun_results.sample_rows.conditions import Condition, choose_rows, columns_of, parse_condition
+from evalrun_results.sample_rows.conditions import Condition, choose_rows, list_columns, parse_condition
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 KEY: Final = ("dataset", "problem_id", "sample", "turn", "repeat")
@@ -123,7 +123,7 @@ def named_rows(run: RunSamples, written: str) -> list[Row]:
 
 def _chosen(run: RunSamples, conditions: Sequence[Condition], columns: Sequence[str]) -> Iterator[Row]:
     """Yield the rows that meet every condition. Whole rows are made of those alone."""
-    wanted = tuple(dict.fromkeys((*columns, *columns_of(conditions)))) if columns else ()
+    wanted = tuple(dict.fromkeys((*columns, *list_columns(conditions)))) if columns else ()
     for batch in run.read(wanted):
         chosen = choose_rows(batch, conditions)
         yield from chosen.select(list(columns)).to_pylist() if columns else chosen.to_pylist()

@@ -10,7 +10,7 @@ import msgspec
 from evalrun_aggregator.ledger.entries import Recorded
 from evalrun_aggregator.sample_feed.ledger_batches import LedgerBatches
 from evalrun_results.sample_index.segment import SegmentBuilder
-from evalrun_results.sample_rows.stored_batches import batch_of
+from evalrun_results.sample_rows.stored_batches import make_batch
 from evalrun_results.samples import JsonObject
 
 TAIL_ROWS: Final = 4096
@@ -146,7 +146,7 @@ class LiveIndex:
         lines = [msgspec.json.encode(row) + b"\n" for row in rows]
         with (self._directory / TEXTS).open("ab") as file:
             file.writelines(lines)
-        self._tail.builder.add(batch_of(rows), [len(line) for line in lines])
+        self._tail.builder.add(make_batch(rows), [len(line) for line in lines])
         self._changes += 1
         name = f"live-{self._changes:06d}"
         before = self._tail.entry
