@@ -142,7 +142,7 @@ def unpack(archive: BinaryIO, member: Member, target: Path, length: int) -> tupl
 
 
 def _inflate_chunk(inflate: "zlib._Decompress", chunk: bytes) -> Iterator[bytes]:
-    """Yield what a chunk holds in parts of bounded size: a small file may stand for a large one."""
+    """Yield the inflated content of a chunk in parts of bounded size: a small file may expand to a large one."""
     while True:
         content = inflate.decompress(chunk, CHUNK)
         yield content

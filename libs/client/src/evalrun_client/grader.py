@@ -167,7 +167,7 @@ def answer_request(
 
 
 def render_grader_input(data_source: str, response: str, ground_truth: object, extra_info: Mapping[str, Any]) -> str:
-    """Return what a grader is called with, as JSON."""
+    """Return the arguments of a grader's call, as JSON."""
     return json.dumps(
         {
             "data_source": data_source,
@@ -219,7 +219,7 @@ def answer_verdict(problem: Problem, grader: Grader | None, verdict: judge_pb2.V
 
 
 def make_graded_verdict(grader: Grader, verdict: judge_pb2.Verdict) -> judge_pb2.Verdict:
-    """Return what a grader's run says of the answer; one that gave no score leaves it not judged, with the reason."""
+    """Return the answer's verdict by a grader's run: not judged, with the reason, if the run gave no score."""
     test = judge_pb2.TestResult(status=judge_pb2.TEST_STATUS_API_ERROR)
     if verdict.tests:
         test.CopyFrom(verdict.tests[0])

@@ -93,7 +93,7 @@ def test_limits(dataset: Dataset, problem: Problem) -> judge_pb2.Limits:
 
 
 def choose_comparator(dataset: Dataset, problem: Problem) -> judge_pb2.Comparator | None:
-    """Return what decides for a stdin/stdout problem; None: the judge's default, `standard`."""
+    """Return the comparator of a stdin/stdout problem; None means the judge's default, `standard`."""
     own = problem.comparator
     if own is not None and not (own.by_format and dataset.comparator is not None):
         comparator = judge_pb2.Comparator(name=own.name, case_sensitive=own.case_sensitive, abs=own.abs, rel=own.rel)

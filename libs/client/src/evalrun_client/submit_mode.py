@@ -8,7 +8,7 @@ from evalrun_runtime.exits import BadInputError
 
 
 def require_tests(problems: Iterable[Problem], source: str) -> Iterator[Problem]:
-    """Pass on problems whose tests are here. Raises BadInputError at the first whose are not."""
+    """Yield the problems. Raises BadInputError at the first problem without tests of its own."""
     for problem in problems:
         if isinstance(problem.ground_truth, ServerTests):
             raise BadInputError(
@@ -19,14 +19,14 @@ def require_tests(problems: Iterable[Problem], source: str) -> Iterator[Problem]
 
 
 def require_rows(problems: Iterable[Problem], source: str) -> Iterator[Problem]:
-    """Pass on problems that name a row of the server's.
+    """Yield the problems, each of which must name a row of the SandboxFusion server.
 
     Args:
-        problems: of the dataset.
-        source: where they were read, for the message.
+        problems: the dataset's problems.
+        source: the place that the problems were read from, for the message.
 
     Raises:
-        BadInputError: at the first that names none, or one that means something else to the server.
+        BadInputError: at the first problem without a row, or whose names the server would misread.
     """
     for problem in problems:
         dataset, row = problem.sandbox_dataset, problem.sandbox_id

@@ -151,7 +151,7 @@ def _same_but_case(expected: bytes, got: bytes) -> bool:
 
 
 def _is_within_tolerance(expected: bytes, got: bytes, absolute: float, relative: float) -> bool:
-    """Compare as the decimals that were written where that can be done cheaply.
+    """Return whether two numbers differ by at most the tolerance; near its edge, short ones compare as decimals.
 
     As floats |0.333334 - 0.333333| is 1.0000000000287557e-06, above a tolerance of 1e-6 that the texts keep.
     """

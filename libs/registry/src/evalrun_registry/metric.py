@@ -116,7 +116,7 @@ class Metric:
         return next((column for column in self.columns if column.table is table), None)
 
     def to_named(self, number: int) -> "NamedMetric":
-        """Return the metric of one k or turn; any number for a metric without."""
+        """Return the metric for a k or a turn. A metric without a number ignores `number`."""
         return NamedMetric(self, number if self.number else 0)
 
 

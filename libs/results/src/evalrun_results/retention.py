@@ -79,7 +79,7 @@ def is_due(ended_at: datetime, now: datetime, days: int) -> bool:
 
 
 def remove_texts(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of the results without what a model or its program wrote."""
+    """Return a row of the results without the texts that a model or its program wrote."""
     tests = [{**test, **dict.fromkeys(PRINTED, "")} for test in row["tests"]]
     return {**row, **dict.fromkeys(WRITTEN_BY_MODELS, ""), "tests": tests}
 
@@ -137,7 +137,7 @@ def _read_days(info: Mapping[str, Any]) -> int | None:
 
 
 def _read_end_time(info: Mapping[str, Any], file: str) -> datetime:
-    """Return when a run ended. Raises BadInputError if it does not say."""
+    """Return the time at which a run ended. Raises BadInputError if the file lacks it."""
     try:
         return datetime.fromisoformat(info["ended_at"])
     except (ValueError, KeyError, TypeError) as error:

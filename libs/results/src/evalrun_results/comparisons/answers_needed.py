@@ -88,7 +88,7 @@ def gate_needs(spread: Spread, points: float, samples: int) -> GateNeed:
 
 
 def _simulate_gate(fixed: int, difference: float, variance: float) -> int | None:
-    """Simulate a sequential gate on problems like the pilot's, of which as many are lost as the difference says."""
+    """Return how many problems a simulated sequential gate needs; None if more than the simulation has."""
     played = min(BEYOND * fixed, MOST_PROBLEMS)
     moved = min(1.0, max(variance + difference**2, difference))  # the share of problems that end otherwise
     rng = np.random.default_rng(SEED)

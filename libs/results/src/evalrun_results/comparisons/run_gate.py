@@ -53,12 +53,12 @@ def make_gate_decider(
 
     Args:
         gates: of the run.
-        base_dir: what relative baselines are below.
+        base_dir: the directory that relative baselines start from.
         drawn: how the run drew its problems.
-        decided: what was decided while the run went on, by the gate's place: the first decision stands.
-        partial: why the run ended before everything was there; empty for any other. What is open then stays so: what
-            the run did not come to may be what got worse.
-        run_info: of the run, for what its datasets are.
+        decided: the decisions made while the run went on, by the gate's index; such a decision stands.
+        partial: why the run ended early; empty if it did not. An open gate then stays open: the problems that the run
+            did not reach may be those that got worse.
+        run_info: the run's run_info.json, which describes its datasets.
     """
     early = f"the run ended early, so nothing was compared: {partial}"
 

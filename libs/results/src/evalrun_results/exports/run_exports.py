@@ -32,7 +32,7 @@ class ExportReport:
 
 
 def list_targets(exports: Exports) -> list[Target]:
-    """Return where a spec wants its run exported to."""
+    """Return the export targets that a spec names."""
     targets: list[Target] = []
     if exports.wandb is not None and exports.wandb.mode != "disabled":
         wandb = exports.wandb
@@ -104,7 +104,7 @@ def make_exports(order: RunConfig, *, scratch_in: Path, seconds: float) -> RunEx
     Args:
         order: the run's.
         scratch_in: a directory with room for what the packages write.
-        seconds: that each export may take.
+        seconds: the time limit of each export.
     """
     if not list_targets(order.spec.exports):
         return None

@@ -13,13 +13,13 @@ _IDENTITY = ("run", "namespace", "created", "spec", "rejudge")
 
 
 def read_stored_config(run: StoredRun) -> RunConfig:
-    """Return what a run was asked for, but for where it wrote and its EvalRun's uid. Raises BadInputError."""
+    """Return a stored run's configuration without its output directory and its EvalRun's uid. Raises BadInputError."""
     stored = {name: run.run_info.get(name) for name in _IDENTITY}
     return parse_run_config({**stored, "output_dir": "/"}, f"{run.place}/run_info.json")
 
 
 def read_export_content(run: StoredRun, order: RunConfig) -> ExportContent:
-    """Return what an export at the run's end holds. Where there was such an export, the id is that one's.
+    """Return the content of an export at the run's end, with the id of an earlier export if there was one.
 
     Args:
         run: a run that has ended.

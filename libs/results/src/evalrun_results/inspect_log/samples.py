@@ -78,7 +78,7 @@ def make_sample(
         asked: of the problem.
         run_id: of the log.
         with_tests: whether the texts of the failed test go into the log.
-        has_ended: whether the run has; what is missing then never came.
+        has_ended: whether the run has ended, so that a missing answer or verdict will not come.
     """
     row, later = turns[0], turns[1:]
     epoch = (row["sample"] or 0) + 1
@@ -109,7 +109,7 @@ def make_sample(
 
 
 def make_summary(sample: JsonObject) -> JsonObject:
-    """Return what lists of samples show, with long texts cut as Inspect cuts them."""
+    """Return a sample's entry in lists of samples, with long texts cut as Inspect cuts them."""
     copied = ("id", "epoch", "model_usage", "role_usage", "started_at", "completed_at", "total_time", "working_time",
               "uuid")  # fmt: skip
     found: JsonObject = {name: sample[name] for name in copied if name in sample}

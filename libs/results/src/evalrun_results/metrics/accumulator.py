@@ -307,7 +307,7 @@ def _add_figure(metric_set: MetricSet, named: NamedMetric, found: ProblemValues)
 
 
 def _add_high_bounds(figures: Mapping[str, Figure], found: Mapping[NamedMetric, ProblemValues]) -> dict[str, Figure]:
-    """Return the figures, those of the pass ratio with their values if every assumed timeout had passed."""
+    """Add to the pass ratio's figures the values that they would have if every assumed timeout had passed."""
     metric_set = MetricSet(clustered=True)
     for named, values in found.items():
         if values.above_had_all_passed is not None:

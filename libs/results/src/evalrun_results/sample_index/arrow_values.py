@@ -13,8 +13,8 @@ def to_numbers(array: pa.Array, kind: type[T]) -> NDArray[T]:
     """Return the values of an array of fixed width without nulls.
 
     Args:
-        array: of the same width as `kind`.
-        kind: of NumPy.
+        array: its values have the width of `kind`.
+        kind: a scalar type of NumPy.
 
     Raises:
         ValueError: the array has nulls, or another width.

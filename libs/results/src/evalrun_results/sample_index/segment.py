@@ -91,7 +91,7 @@ def text_groups(lengths: Sequence[int]) -> tuple[list[int], list[int]]:
 
 
 def join_searched_texts(batch: pa.RecordBatch) -> pa.Array:
-    """Return for each row the texts that a search finds it by: its answer, and what its tests printed and say."""
+    """Return each row's searchable text: its answer, and the output and the reasons of its tests."""
     response = pc.fill_null(batch.column("response"), "")
     tests = batch.column("tests")
     if tests.null_count == len(tests):

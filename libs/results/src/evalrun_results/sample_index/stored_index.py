@@ -82,7 +82,7 @@ def build_index(
 
 
 def describe_source(run: StoredRun) -> JsonObject:
-    """Return what tells whether the results are those that were indexed."""
+    """Return facts of the results that change when the results do: a stale index is found by them."""
     for name in ("results.parquet", LINES):
         path = Path(run.place) / name
         if "://" not in run.place and path.is_file():

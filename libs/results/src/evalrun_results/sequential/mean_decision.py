@@ -95,12 +95,12 @@ def decide_mean(values: Values, min_mean: float, population: Population, confide
 
 
 def count_until_decision(values: Values, min_mean: float, population: Population, error: float) -> Integers:
-    """Return after how many problems it was decided: negative where the mean is below `min_mean`; 0 while it is open.
+    """Return the number of problems until the decision: negative if the mean is below `min_mean`, 0 while it is open.
 
     Args:
-        values: of a run, or of many that differ in their order: then a row each.
-        min_mean: what the mean must be at least.
-        population: of which the mean is asked.
+        values: the values of a run, or of many orders of a run, one row per order.
+        min_mean: the smallest mean that passes.
+        population: the problems whose mean is asked for.
         error: probability with which each answer may be wrong.
     """
     size = values.floors.shape[-1] if population == "benchmark" else None

@@ -12,8 +12,8 @@ from hashlib import sha256
 def order_problems(seed: int, dataset: str, problem_ids: Iterable[str]) -> list[str]:
     """Return the problems in the order in which a run of this seed draws them.
 
-    Each problem's place comes from a hash of (seed, dataset, problem), so that any part of the problems is in the same
-    order as it is among all, also for whoever sees that part alone.
+    Each problem's place comes from a hash of (seed, dataset, problem), so that any subset of the problems has the same
+    order on its own as among all problems.
     """
     return list(_sort_problems(seed, dataset, tuple(problem_ids)))
 
