@@ -26,7 +26,7 @@ from evalrun_generator.ledger.ledger_client import GrpcLedger
 from evalrun_proto.judge.v1 import judge_pb2 as pb
 from evalrun_proto.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_runtime.connections.grpc_channel import open_channel
-from evalrun_runtime.ready_line import address_of
+from evalrun_runtime.ready_line import parse_ready_line
 from evalrun_runtime.service_environment import SERVICE_ENVIRONMENT
 
 LIMIT_MB = 300
@@ -125,7 +125,7 @@ async def measure(samples: int, tests: int, directory: Path) -> dict[str, float]
     )  # fmt: skip
     if process.stdout is None:
         raise RuntimeError("the aggregator has no stdout")
-    address = address_of((await process.stdout.readline()).decode())
+    address = parse_ready_line((await process.stdout.readline()).decode())
     if address is None:
         raise RuntimeError("the aggregator did not get ready")
     began, started = time.perf_counter(), cpu_seconds(process.pid)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from evalrun_runtime.ready_line import address_of
+from evalrun_runtime.ready_line import parse_ready_line
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("EVALRUN_TEST_DATA", ROOT.parent / "shared" / "data"))
@@ -98,7 +98,7 @@ def server(case: Case, files: dict[str, tuple[Path, Path]]) -> Iterator[str]:
     for dataset in case.datasets:
         command += [f"--problems={files[dataset][0]}", f"--responses={files[dataset][1]}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        if process.stdout is None or (address := address_of(process.stdout.readline())) is None:
+        if process.stdout is None or (address := parse_ready_line(process.stdout.readline())) is None:
             raise SystemExit(f"{' '.join(command)} did not get ready")
         try:
             yield address

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import grpc
 
 from evalrun_proto.judge.v1 import judge_pb2, judge_pb2_grpc
-from evalrun_runtime.ready_line import address_of
+from evalrun_runtime.ready_line import parse_ready_line
 
 PROGRAM = """\
 import sys
@@ -137,7 +137,7 @@ def by_gateway(server: str, pid: int | None, problems: list[Problem], *, lone: b
     )  # fmt: skip
     try:
         assert process.stdout is not None
-        address = address_of(process.stdout.readline())
+        address = parse_ready_line(process.stdout.readline())
         if address is None:
             raise SystemExit("the gateway did not start: see its stderr")
         with grpc.insecure_channel(address.removeprefix("grpc://")) as channel:

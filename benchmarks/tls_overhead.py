@@ -50,7 +50,7 @@ async def measure(rounds: int, count: int, in_flight: int) -> None:
             sandbox = await start("evalrun_sandbox", f"sandbox-{how}", *served)
             where = ["--sandbox", sandbox.address, "--cache-mib", "0"]
             judge = await start("evalrun_judge", f"judge-{how}", *where, *served, *called)
-            judges[how] = judge.address, TlsFiles.of(identity if served else None)
+            judges[how] = judge.address, TlsFiles.load(identity if served else None)
             async with open_channel(*judges[how]) as channel:
                 await until_ready(judge_pb2_grpc.JudgeServiceStub(channel))
         print(f"{usable_cpus()} CPUs, load {os.getloadavg()[0]:.1f}, {in_flight} in flight, {rounds} rounds")

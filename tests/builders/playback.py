@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from evalrun_runtime.ready_line import address_of
+from evalrun_runtime.ready_line import parse_ready_line
 
 
 @contextmanager
@@ -17,6 +17,6 @@ def playback(problems: Path, answers: Path, *, model: str = "recorded", seconds:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            yield next(address for line in process.stdout if (address := address_of(line)))
+            yield next(address for line in process.stdout if (address := parse_ready_line(line)))
         finally:
             process.kill()

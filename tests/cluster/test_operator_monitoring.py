@@ -52,7 +52,7 @@ from evalrun_operator.lifecycle.situation import identity_of
 from evalrun_operator.resources import RunPlan
 from evalrun_operator.resources.autoscaling import load_query
 from evalrun_proto.ledger.v1 import ledger_pb2
-from evalrun_runtime.ready_line import address_of
+from evalrun_runtime.ready_line import parse_ready_line
 
 SCRAPE_JOB = Path(__file__).parents[2] / "k8s" / "prometheus" / "scrape-evalrun.yaml"
 NAMESPACE = "watched"
@@ -133,7 +133,7 @@ def gateway() -> Iterator[int]:
     command = [sys.executable, "-m", "evalrun_judge", "--sandbox=http://127.0.0.1:1", f"--metrics-port={port}"]
     process = subprocess.Popen([*command, "--allow-uncontained"], stdout=subprocess.PIPE, text=True)
     try:
-        if process.stdout is None or not any(address_of(line) for line in process.stdout):
+        if process.stdout is None or not any(parse_ready_line(line) for line in process.stdout):
             raise RuntimeError(f"the gateway ended with {process.wait()}")
         yield port
     finally:

@@ -32,7 +32,7 @@ from builders.cluster.tasks import MODEL, Tasks, both_families, cheating, paced,
 from builders.command_line import COMMAND, evalrun
 from builders.tools import missing
 
-from evalrun_runtime.ready_line import address_of
+from evalrun_runtime.ready_line import parse_ready_line
 
 HERE = Path(__file__).parent
 STAGES = ("aggregator", "judge", "operator", "sandbox")
@@ -160,7 +160,7 @@ def started_here(tasks: Tasks, directory: Path) -> Iterator["subprocess.Popen[st
     served = [sys.executable, "-m", "evalrun_generator.recorded", f"--model={MODEL}", *tasks.flags(str(directory))]
     with subprocess.Popen(served, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         try:
-            address = address_of(server.stdout.readline() if server.stdout else "")
+            address = parse_ready_line(server.stdout.readline() if server.stdout else "")
             file = directory / "local.yaml"
             file.write_text(yaml.safe_dump(tasks.manifest("local", ".", {"url": f"{address}/v1"}, **small())))
             command = [*COMMAND, "run", str(file), "--local", "--output", str(directory / "local")]

@@ -29,11 +29,11 @@ TELLS_ITS_VERSION = "from importlib.metadata import version; print(version('kube
 ASKS_A_SANDBOX = """
 import json, subprocess, sys, urllib.request
 import msgspec
-from evalrun_runtime.ready_line import address_of
+from evalrun_runtime.ready_line import parse_ready_line
 from evalrun_executor.api import CONTENT_TYPE, Limits, RunReply, RunRequest
 
 sandbox = subprocess.Popen([sys.executable, "-m", "evalrun_sandbox", "--slots", "2"], stdout=subprocess.PIPE, text=True)
-address = address_of(sandbox.stdout.readline())
+address = parse_ready_line(sandbox.stdout.readline())
 if address is None:
     sys.exit("it did not start")
 

@@ -12,7 +12,7 @@ from evalrun_proto.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
 from evalrun_runtime.connections.grpc_channel import open_channel, token_metadata
 from evalrun_runtime.connections.tls_files import GivenTls, TlsIdentity
-from evalrun_runtime.connections.tls_remedies import remedy_of, with_remedy
+from evalrun_runtime.connections.tls_remedies import add_remedy, find_remedy
 
 STATES = {
     ledger_pb2.RUN_STATE_PREPARING: RunState.PREPARING,
@@ -123,8 +123,8 @@ class GrpcAggregators:
 
 def _unanswered(address: str, error: grpc.aio.AioRpcError) -> AggregatorError:
     cause = error.details() or ""
-    known = CertificateError if remedy_of(cause) else AggregatorError
-    return known(f"{address}: {error.code().name}: {with_remedy(cause)}")
+    known = CertificateError if find_remedy(cause) else AggregatorError
+    return known(f"{address}: {error.code().name}: {add_remedy(cause)}")
 
 
 def _identity(access: LedgerAccess, address: str) -> GivenTls | None:
@@ -133,7 +133,7 @@ def _identity(access: LedgerAccess, address: str) -> GivenTls | None:
     if access.certificate is None:
         return None
     try:
-        return GivenTls(TlsIdentity.of(*(text.encode() for text in access.certificate)))
+        return GivenTls(TlsIdentity.load(*(text.encode() for text in access.certificate)))
     except ValueError as error:
         raise CertificateError(f"{address}: the operator's certificate for it: {error}") from error
 

@@ -20,7 +20,7 @@ from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_proto.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_runtime.connections.grpc_channel import open_channel
 from evalrun_runtime.connections.tls_files import TlsSource
-from evalrun_runtime.ready_line import address_of
+from evalrun_runtime.ready_line import parse_ready_line
 
 READY_SECONDS = 120.0
 
@@ -162,7 +162,7 @@ class AggregatorProcess:
         assert self.process.stdout is not None
         async with asyncio.timeout(READY_SECONDS):
             while line := await self.process.stdout.readline():
-                if address := address_of(line.decode()):
+                if address := parse_ready_line(line.decode()):
                     self.address = address
                     return address
         raise AssertionError(f"not ready: exit code {await self.process.wait()}: {await self.errors()}")

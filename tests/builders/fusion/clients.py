@@ -15,7 +15,7 @@ import requests
 from aiohttp import web
 
 from evalrun_executor.api import CompileResult, ProgramRun, RunReply, RunRequest
-from evalrun_runtime.ready_line import address_of
+from evalrun_runtime.ready_line import parse_ready_line
 from evalrun_sandbox.fusion.dataset_rows import RowDirectory
 from evalrun_sandbox.fusion.dispatch import Dispatcher
 from evalrun_sandbox.fusion.routes import FusionRoutes
@@ -104,7 +104,7 @@ def sandbox(*flags: str | Path, environment: dict[str, str] | None = None) -> It
     )
     try:
         assert process.stdout is not None
-        address = address_of(process.stdout.readline())
+        address = parse_ready_line(process.stdout.readline())
         assert address is not None, "the sandbox did not start: see its stderr"
         yield address
     finally:

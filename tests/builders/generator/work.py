@@ -21,7 +21,7 @@ from evalrun_proto.ledger.v1 import ledger_pb2_grpc as ledger_grpc
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
 from evalrun_runtime.connections.grpc_server import TokenCheck, server_credentials
 from evalrun_runtime.connections.tls_files import TlsFiles
-from evalrun_runtime.ready_line import address_of
+from evalrun_runtime.ready_line import parse_ready_line
 from evalrun_runtime.settings import load_settings
 
 
@@ -59,7 +59,7 @@ class LedgerServer:
         self.service = FakeLedgerService(self.fake)
         self.port = 0
         self._interceptors = [] if token is None else [TokenCheck(BearerTokens(token))]
-        self._tls = TlsFiles.of(tls)
+        self._tls = TlsFiles.load(tls)
         self._server: grpc.aio.Server | None = None
 
     @property
@@ -179,7 +179,7 @@ class Processes:
         if child.process.stdout is None:
             raise RuntimeError("started without a pipe")
         line = (await child.process.stdout.readline()).decode()
-        address = address_of(line)
+        address = parse_ready_line(line)
         if address is None:
             raise RuntimeError(f"not a ready line: {line!r}; stderr: {child.errors}")
         child.address = address

@@ -19,7 +19,7 @@ from evalrun_executor.executor import Executor, ExecutorPlan
 from evalrun_executor.machine import Machine
 from evalrun_executor.oom_kills import OomKills
 from evalrun_executor.toolchain import COMPILER_PATH
-from evalrun_runtime.ready_line import address_of
+from evalrun_runtime.ready_line import parse_ready_line
 
 Found = TypeVar("Found")
 
@@ -94,7 +94,7 @@ async def service(*flags: str, **environment: str) -> AsyncIterator[tuple[str, a
     )  # fmt: skip
     assert process.stdout is not None
     try:
-        address = address_of((await process.stdout.readline()).decode())
+        address = parse_ready_line((await process.stdout.readline()).decode())
         assert address is not None
         yield address, process
     finally:

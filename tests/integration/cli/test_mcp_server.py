@@ -22,7 +22,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from evalrun_cli.mcp_server.run_reader import RunReader
 from evalrun_cli.mcp_server.server import build_server
-from evalrun_runtime.ready_line import address_of
+from evalrun_runtime.ready_line import parse_ready_line
 
 TOOLS = {"list_runs", "read_metrics", "compare_runs", "list_flips", "read_sample", "explain_failures"}
 
@@ -136,7 +136,7 @@ def served(runs: Path, *flags: str) -> Iterator[tuple[str, str]]:
     command = [*COMMAND, "serve", "mcp", "--runs", str(runs), "--port", "0", *flags]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
-            address = next(filter(None, map(address_of, process.stdout or ())))
+            address = next(filter(None, map(parse_ready_line, process.stdout or ())))
             yield address, "" if flags else (process.stderr or sys.stderr).readline()
         finally:
             process.send_signal(signal.SIGINT)

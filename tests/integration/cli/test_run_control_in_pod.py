@@ -14,7 +14,7 @@ from builders.operator.world import generating
 
 from evalrun_aggregator.control.acts import Pause, Resume, SetConcurrency, Stop
 from evalrun_api.v1alpha1 import EvalRun
-from evalrun_cli.control.cluster_runs import LEDGER, PROGRAM, ask_aggregator, controlled
+from evalrun_cli.control.cluster_runs import LEDGER, PROGRAM, ask_aggregator, make_controlled_run
 from evalrun_cli.control.texts import outcome_text, refusal_text
 from evalrun_client.fake_judge import FakeJudge, FakeJudgeServer
 from evalrun_cluster.runs import CommandFailedError, RunPod
@@ -58,7 +58,7 @@ async def test_acts_reach_the_aggregator_through_its_pod(tmp_path: Path) -> None
     server, run = FakeJudgeServer(FakeJudge()), generating().run
     order, ledger = write_run_config(tmp_path, problems=4), tmp_path / "ledger.sqlite"
     arguments = ["--work-order", str(order), "--ledger", str(ledger), "--judge", await server.start()]
-    names = controlled(run, "evals")
+    names = make_controlled_run(run, "evals")
     async with running(*arguments) as process:
         worker = Worker(process.address)
         paused = await ask_aggregator(run, POD, in_pod(ledger), Pause())
@@ -84,12 +84,12 @@ async def test_acts_reach_the_aggregator_through_its_pod(tmp_path: Path) -> None
 async def test_a_run_whose_aggregator_has_gone_has_ended_or_is_waited_for() -> None:
     run = over()
     gone = await ask_aggregator(run, None, failing(1), Pause())
-    said = refusal_text(gone, controlled(run, "evals"))
+    said = refusal_text(gone, make_controlled_run(run, "evals"))
     assert said == (
         "er/run has ended: evalrun results run -n evals --output DIR brings its answers, and evalrun judge --problems "
         "FILE --responses DIR/results.jsonl judges them again"
     )
-    assert refusal_text(await ask_aggregator(run, None, failing(1), Stop()), controlled(run, "evals")) is None
+    assert refusal_text(await ask_aggregator(run, None, failing(1), Stop()), make_controlled_run(run, "evals")) is None
     with pytest.raises(BadInputError, match="the aggregator of EvalRun run does not run now"):
         await ask_aggregator(generating().run, None, failing(1), Pause())
 

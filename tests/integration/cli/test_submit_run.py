@@ -10,7 +10,7 @@ import pytest
 from builders.command_line import Command, evalrun, evalrun_started, results, summary
 from builders.fusion.clients import STDIO_ROW, sandbox
 
-from evalrun_runtime.ready_line import address_of
+from evalrun_runtime.ready_line import parse_ready_line
 
 PROBLEM = {"dataset": "contests", "sandbox_dataset": "code_contests", "sandbox_id": "7"}  # the tests are there
 ANSWERS = {
@@ -48,7 +48,7 @@ def recorded(directory: Path) -> Iterator[str]:
     files = ("--problems", directory / "problems.jsonl", "--responses", directory / "answers.jsonl")
     with evalrun_started("serve", "recorded", *files, "--model", "some/model") as process:
         assert process.stdout is not None
-        address = next(filter(None, map(address_of, process.stdout)))
+        address = next(filter(None, map(parse_ready_line, process.stdout)))
         yield address
 
 

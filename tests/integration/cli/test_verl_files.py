@@ -12,7 +12,7 @@ from builders.command_line import Command, evalrun, results
 from builders.governance import write_rows
 
 from evalrun_cli.verl_files.commands import convert_file
-from evalrun_cli.verl_files.evaluation import read_evaluation, with_our_columns
+from evalrun_cli.verl_files.evaluation import read_evaluation, rename_columns
 from evalrun_runtime.exits import BadInputError
 
 ROWS = [
@@ -56,14 +56,14 @@ def test_rows_are_copied_beside_the_directory_that_one_is_in(tmp_path: Path, mon
     )
     (tmp_path / "out").mkdir()
     monkeypatch.chdir(tmp_path / "out")
-    assert with_our_columns(evaluation, Path(), tmp_path) == str(tmp_path / "out_rows.parquet")
+    assert rename_columns(evaluation, Path(), tmp_path) == str(tmp_path / "out_rows.parquet")
 
 
 def test_a_column_of_several_types_is_named(tmp_path: Path) -> None:
     file = write_rows(tmp_path / "rows.jsonl", [{"answers": ["x"], "prompt": "a"}, {"answers": ["x"], "prompt": 1}])
     evaluation = read_evaluation({"data": {"path": str(file), "response_key": "answers"}}, "e.yaml")
     with pytest.raises(BadInputError, match=r"rows.jsonl: cannot be written with a run's columns: .*: rename them in"):
-        with_our_columns(evaluation, tmp_path / "out", tmp_path)
+        rename_columns(evaluation, tmp_path / "out", tmp_path)
 
 
 def test_a_date_that_no_calendar_has_is_named(tmp_path: Path) -> None:

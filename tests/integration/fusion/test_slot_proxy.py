@@ -20,7 +20,7 @@ from evalrun_judge.sandboxes import SandboxUnreachableError
 from evalrun_judge.sandboxes.fusion_http import FusionServer
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
 from evalrun_runtime.connections.tls_files import TlsFiles
-from evalrun_runtime.ready_line import address_of
+from evalrun_runtime.ready_line import parse_ready_line
 
 SLOTS = 2
 TOKEN = "s3cret-of-this-run"
@@ -75,7 +75,7 @@ async def proxy(server: str, *flags: str) -> AsyncIterator[tuple[str, subprocess
     )  # fmt: skip
     try:
         assert process.stdout is not None
-        address = address_of(await asyncio.to_thread(process.stdout.readline))
+        address = parse_ready_line(await asyncio.to_thread(process.stdout.readline))
         assert address is not None, "the proxy did not start: see its stderr"
         yield address, process
     finally:

@@ -34,7 +34,7 @@ from monitoring.alerts import ALERTS
 from evalrun_operator.lifecycle.situation import identity_of
 from evalrun_operator.resources import RunPlan
 from evalrun_operator.resources.autoscaling import load_query
-from evalrun_runtime.ready_line import address_of
+from evalrun_runtime.ready_line import parse_ready_line
 
 pytestmark = pytest.mark.timeout(400)  # the first test waits for the whole run
 
@@ -74,7 +74,7 @@ def rewarding(metrics_port: int, store: Path) -> Iterator[str]:
     command = [*COMMAND, "serve", "reward", "--judge", "grpc://127.0.0.1:1", "--session-store", str(store)]
     with subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True) as process:
         try:
-            yield next(filter(None, map(address_of, process.stdout or ())))
+            yield next(filter(None, map(parse_ready_line, process.stdout or ())))
         finally:
             process.terminate()
 

@@ -15,7 +15,7 @@ from builders.cluster.chart import ROOT
 from builders.cluster.controlplane import until
 from builders.ports import free_ports
 
-from evalrun_runtime.ready_line import address_of
+from evalrun_runtime.ready_line import parse_ready_line
 
 TOKEN = "a-scrapers-own-token"
 SHIPPED = ROOT / "k8s" / "prometheus" / "scrape-evalrun.yaml"
@@ -31,7 +31,7 @@ def port() -> Iterator[int]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ)) as process:
         try:
             assert process.stdout is not None
-            assert address_of(process.stdout.readline())
+            assert parse_ready_line(process.stdout.readline())
             yield port
         finally:
             process.kill()

@@ -11,7 +11,7 @@ from builders.judge.sandbox import state_of
 from builders.reward.service import ECHO, WRONG, batch, post
 
 from evalrun_data.demo import problems
-from evalrun_runtime.ready_line import address_of
+from evalrun_runtime.ready_line import parse_ready_line
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -28,7 +28,7 @@ def ready(process: "subprocess.Popen[str]") -> str:
     if process.stdout is None:
         raise RuntimeError("no stdout")
     while line := process.stdout.readline():
-        if address := address_of(line):
+        if address := parse_ready_line(line):
             return address
         select.select([process.stdout], [], [], 1)
     raise AssertionError(f"it ended with {process.wait()}")

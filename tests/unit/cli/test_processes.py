@@ -90,7 +90,7 @@ def test_arguments_arrive_as_they_are(arguments: list[str], tmp_path: Path) -> N
     ended = subprocess.run(
         [sys.executable, "-c", script, "--first", late_arguments.FLAG],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        input=late_arguments.line_of(arguments, log), capture_output=True, check=True,
+        input=late_arguments.render_line(arguments, log), capture_output=True, check=True,
     )  # fmt: skip
     assert ast.literal_eval(ended.stdout.decode()) == ["--first", *arguments]
     assert (log.read_text(), ended.stderr) == ("to the log\n", b"")

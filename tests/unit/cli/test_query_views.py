@@ -6,7 +6,7 @@ import time
 import pytest
 
 from evalrun_cli.catalogue.commands import FLIPS
-from evalrun_cli.catalogue.database import OF_THE_CATALOGUE, OF_THE_RUNS, check_is_query, open_database, views_of
+from evalrun_cli.catalogue.database import OF_THE_CATALOGUE, OF_THE_RUNS, check_is_query, find_views, open_database
 from evalrun_results.catalogue.store import Catalogue
 from evalrun_runtime.exits import BadInputError
 
@@ -33,7 +33,7 @@ ALL = OF_THE_CATALOGUE | OF_THE_RUNS
     ],
 )
 def test_a_query_gets_the_views_that_it_reads(sql: str, views: set[str]) -> None:
-    assert views_of(sql) == views
+    assert find_views(sql) == views
 
 
 def test_without_duckdb_a_query_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from evalrun_api.manifest import evalrun_of, load_manifest
-from evalrun_cli.local.quick_run import QuickRun, file_text, manifest_of
+from evalrun_cli.local.quick_run import QuickRun, file_text, make_manifest
 from evalrun_runtime.exits import BadInputError
 
 URL = "http://127.0.0.1:8000/v1"
@@ -24,8 +24,8 @@ SUMS = [("sums", "/data/sums.jsonl")]
     ],
 )
 def test_flags_become_a_valid_protocol(samples: int, temperature: float | None, protocol: dict[str, object]) -> None:
-    asked = QuickRun([URL], "org/A.Model_7B", ["sums.jsonl"], samples, temperature).checked()
-    document = manifest_of(asked, SUMS)
+    asked = QuickRun([URL], "org/A.Model_7B", ["sums.jsonl"], samples, temperature).fill_defaults()
+    document = make_manifest(asked, SUMS)
     assert document["spec"]["protocol"] == protocol
     run = evalrun_of(document, where="flags", place="machine")
     assert (run.metadata.name, run.spec.model.path) == ("a-model-7b", "org/A.Model_7B")
@@ -44,21 +44,21 @@ def test_flags_become_a_valid_protocol(samples: int, temperature: float | None, 
 )
 def test_flags_that_exclude_each_other_name_themselves(asked: QuickRun, says: str) -> None:
     with pytest.raises(BadInputError, match=says):
-        asked.checked()
+        asked.fill_defaults()
 
 
 def test_flags_set_what_a_file_would() -> None:
     asked = QuickRun(
         [URL], "m", ["s"], 10, name="nightly", k=[10, 1], max_problems=20, step=300, labels={"team": "code"}
-    ).checked()
-    run = evalrun_of(manifest_of(asked, SUMS), where="flags", place="machine")
+    ).fill_defaults()
+    run = evalrun_of(make_manifest(asked, SUMS), where="flags", place="machine")
     assert (run.metadata.name, run.metadata.labels) == ("nightly", {"team": "code"})
     assert run.spec.datasets[0].max_problems == 20
     assert (run.spec.protocol.k, run.spec.protocol.samples) == ([1, 10], 10)
     assert run.spec.lineage is not None
     assert run.spec.lineage.step == 300
-    turns = QuickRun([URL], "m", ["s"], protocol="EVAL@turns").checked()
-    found = evalrun_of(manifest_of(turns, SUMS), where="flags", place="machine").spec.protocol.turns
+    turns = QuickRun([URL], "m", ["s"], protocol="EVAL@turns").fill_defaults()
+    found = evalrun_of(make_manifest(turns, SUMS), where="flags", place="machine").spec.protocol.turns
     assert found is not None
     assert found.limit == 4
 
@@ -73,18 +73,18 @@ def test_flags_set_what_a_file_would() -> None:
 )
 def test_what_is_missing_is_named(asked: QuickRun, missing: str) -> None:
     with pytest.raises(BadInputError) as caught:
-        asked.checked()
+        asked.fill_defaults()
     assert str(caught.value).startswith(missing)
 
 
 def test_the_demo_needs_no_more_than_its_endpoint() -> None:
-    asked = QuickRun(["builtin:demo"]).checked()
+    asked = QuickRun(["builtin:demo"]).fill_defaults()
     assert (asked.model, asked.datasets) == ("evalrun/recorded-demo", ["demo"])
 
 
 def test_the_file_that_is_left_says_the_same(tmp_path: Path) -> None:
-    asked = QuickRun([URL], "org/model", ["sums.jsonl"], 4).checked()
-    document = manifest_of(asked, SUMS)
+    asked = QuickRun([URL], "org/model", ["sums.jsonl"], 4).fill_defaults()
+    document = make_manifest(asked, SUMS)
     text = file_text(document, asked)
     assert text.startswith(f"# Again: evalrun run evalrun.yaml --local --endpoint {URL}\n")
     assert yaml.safe_load(text) == document
@@ -102,14 +102,16 @@ def test_the_file_that_is_left_says_the_same(tmp_path: Path) -> None:
     ],
 )
 def test_any_model_gives_a_run_that_a_cluster_takes(model: str, name: str) -> None:
-    document = manifest_of(QuickRun(["http://vllm:8000/v1"], model, ["demo"]).checked(), [("demo", "builtin:demo")])
+    document = make_manifest(
+        QuickRun(["http://vllm:8000/v1"], model, ["demo"]).fill_defaults(), [("demo", "builtin:demo")]
+    )
     if model.startswith("/"):
         document["spec"]["model"]["path"] = "org/m"  # a path means nothing in a cluster
     assert evalrun_of(document, where="flags", place="cluster").metadata.name == name
 
 
 def test_manifest_of_wandb_project_becomes_an_export() -> None:
-    document = manifest_of(QuickRun([URL], "m", ["sums.jsonl"], wandb="coder").checked(), SUMS)
+    document = make_manifest(QuickRun([URL], "m", ["sums.jsonl"], wandb="coder").fill_defaults(), SUMS)
     exports = evalrun_of(document, where="--wandb", place="machine").spec.exports
     assert exports.wandb is not None
     assert (exports.wandb.project, exports.wandb.mode) == ("coder", "online")

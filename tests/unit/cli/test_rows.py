@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from evalrun._rows import files_of
+from evalrun._rows import resolve_files
 from evalrun_runtime.exits import BadInputError
 
 ROWS = [{"problem_id": "a", "response": "1"}, {"problem_id": "b", "response": "2"}]
@@ -35,20 +35,20 @@ class HubDataset:
     ids=["list", "iterator", "pandas", "arrow", "polars", "datasets"],
 )
 def test_files_of_rows_writes_each_as_a_line(given: object, tmp_path: Path) -> None:
-    (file,) = files_of(given, "responses", tmp_path / "rows")
+    (file,) = resolve_files(given, "responses", tmp_path / "rows")
     assert [json.loads(line) for line in Path(file).read_text().splitlines()] == ROWS
 
 
 def test_files_of_same_rows_returns_same_file_and_other_rows_another(tmp_path: Path) -> None:
-    first, again = files_of(ROWS, "responses", tmp_path), files_of(list(ROWS), "responses", tmp_path)
+    first, again = resolve_files(ROWS, "responses", tmp_path), resolve_files(list(ROWS), "responses", tmp_path)
     assert first == again
-    assert files_of(ROWS[:1], "responses", tmp_path) != first
+    assert resolve_files(ROWS[:1], "responses", tmp_path) != first
     assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_files_of_data_frame_drops_missing_values_and_keeps_numpy_values(tmp_path: Path) -> None:
     frame = pd.DataFrame([{"problem_id": 1, "seed": 2.5}, {"problem_id": 2}])
-    (file,) = files_of(frame, "responses", tmp_path)
+    (file,) = resolve_files(frame, "responses", tmp_path)
     assert [json.loads(line) for line in Path(file).read_text().splitlines()] == [
         {"problem_id": 1, "seed": 2.5},
         {"problem_id": 2},
@@ -57,7 +57,7 @@ def test_files_of_data_frame_drops_missing_values_and_keeps_numpy_values(tmp_pat
 
 @pytest.mark.parametrize("named", [lambda path: str(path), lambda path: path, lambda path: [path]])
 def test_files_of_paths_returns_them_and_writes_nothing(named: Callable[[Path], Any], tmp_path: Path) -> None:
-    assert files_of(named(tmp_path / "x.jsonl"), "problems", tmp_path / "rows") == [str(tmp_path / "x.jsonl")]
+    assert resolve_files(named(tmp_path / "x.jsonl"), "problems", tmp_path / "rows") == [str(tmp_path / "x.jsonl")]
     assert not (tmp_path / "rows").exists()
 
 
@@ -73,4 +73,4 @@ def test_files_of_paths_returns_them_and_writes_nothing(named: Callable[[Path], 
 )
 def test_files_of_unusable_argument_says_what_to_pass(given: object, says: str, tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=says):
-        files_of(given, "problems", tmp_path)
+        resolve_files(given, "problems", tmp_path)

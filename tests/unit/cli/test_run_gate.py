@@ -4,7 +4,7 @@ import pytest
 from builders.results.stored_runs import a_gate, verdicts_of, write_run
 
 from evalrun_cli.comparisons.gate_policy import read_policy
-from evalrun_cli.run_gate import check_baseline, gate_line, gated_code
+from evalrun_cli.run_gate import apply_gate, check_baseline, gate_line
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 OK, DEGRADED = ExitCode.SUCCEEDED, ExitCode.DEGRADED
@@ -25,7 +25,7 @@ OK, DEGRADED = ExitCode.SUCCEEDED, ExitCode.DEGRADED
 )
 def test_the_exit_code_tells_what_needs_attention_most(code: ExitCode, decision: str | None, ends: ExitCode) -> None:
     summary = {} if decision is None else {"gate": {"decision": decision, "message": "why"}}
-    assert gated_code(code, summary) == ends
+    assert apply_gate(code, summary) == ends
     assert gate_line(summary) == (None if decision is None else f"Gate {decision}: why")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalrun_cli.local.run_series import Choice, SeriesRun, most_runs, run_in_order, run_series
+from evalrun_cli.local.run_series import Choice, SeriesRun, count_runs_at_once, run_in_order, run_series
 from evalrun_runtime.exits import ExitCode
 
 STAYS = "import signal, sys, time; signal.signal(signal.SIGINT, lambda *_: sys.exit(130)); time.sleep(60)"
@@ -57,7 +57,7 @@ def test_a_run_without_results_ends_the_series_and_the_others_are_waited_for(tmp
     ],
 )
 def test_lanes_share_the_cpus_and_keep_two_runs_each(lanes: int, cpus: int, expected: int) -> None:
-    assert most_runs(lanes, cpus) == expected
+    assert count_runs_at_once(lanes, cpus) == expected
 
 
 def test_of_many_lanes_no_more_runs_go_at_once_than_may_and_all_are_run(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from evalrun_aggregator.ledger.entries import StoredCompletion, StoredVerdict
 from evalrun_aggregator.ledger.items import pack_row
 from evalrun_aggregator.ledger.store import LedgerWriter
 from evalrun_cli.samples.commands import list_samples, show_run, show_sample
-from evalrun_cli.samples.selection import SampleName, names_in, texts_of
+from evalrun_cli.samples.selection import SampleName, collect_texts, names_in
 from evalrun_results.samples import SampleResult
 from evalrun_runtime.exits import BadInputError
 
@@ -131,9 +131,9 @@ def test_show_sample_failed_tests_come_with_expected_and_printed(run: str, capsy
 def test_texts_of_a_test_name_a_compilers_error_once() -> None:
     said = "SyntaxError: expected ':'"
     test = {"input": "f()", "expected_output": "", "stdout": None, "stderr": said, "compile_stderr": said}
-    assert texts_of(test) == {"input": "f()", "compile_stderr": said}
-    assert texts_of({**test, "compile_stderr": ""}) == {"input": "f()", "stderr": said}
-    assert texts_of({"stderr": "", "compile_stderr": ""}) == {}
+    assert collect_texts(test) == {"input": "f()", "compile_stderr": said}
+    assert collect_texts({**test, "compile_stderr": ""}) == {"input": "f()", "stderr": said}
+    assert collect_texts({"stderr": "", "compile_stderr": ""}) == {}
 
 
 def test_show_sample_problem_with_several_samples_lists_them(run: str, capsys: pytest.CaptureFixture[str]) -> None:

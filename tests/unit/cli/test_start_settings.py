@@ -12,7 +12,7 @@ from evalrun_runtime.exits import BadInputError
 
 def test_settings_are_found_again_as_they_were(tmp_path: Path) -> None:
     options = LocalOptions(2, True, None, [tmp_path / "packages"])  # noqa: FBT003 - as the flags stand
-    stored = StartSettings.of(options, ("http://a/v1",), 30.0)
+    stored = StartSettings.from_options(options, ("http://a/v1",), 30.0)
     stored.write(tmp_path)
     found = read_start_settings(tmp_path)
     assert found == stored

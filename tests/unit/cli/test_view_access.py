@@ -36,7 +36,7 @@ def token_file(directory: Path, content: str = TOKEN, mode: int = 0o400) -> Path
     ],
 )
 def test_trusted_proxy_vouches_for_one_user_from_its_own_address(named: list[str], peer: str, is_trusted: bool) -> None:
-    access = SharedAccess.of(
+    access = SharedAccess.from_options(
         SharedOptions(trusted_header="X-User", trusted_proxies=("10.0.3.0/24", "fd00::1")), lambda: 0.0
     )
     proxy = access.proxy
@@ -58,7 +58,7 @@ def test_trusted_proxy_vouches_for_one_user_from_its_own_address(named: list[str
 )
 def test_shared_access_options_that_let_in_anyone_or_nobody_are_refused(options: SharedOptions, message: str) -> None:
     with pytest.raises(BadInputError, match=message):
-        SharedAccess.of(options, lambda: 0.0)
+        SharedAccess.from_options(options, lambda: 0.0)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "evals.example.com"])
@@ -69,14 +69,14 @@ def test_listening_beyond_this_machine_without_a_token_is_refused(host: str) -> 
 
 @pytest.mark.parametrize("mode", [0o400, 0o440, 0o600, 0o640])
 def test_token_file_of_its_owner_and_group_is_taken(tmp_path: Path, mode: int) -> None:
-    access = SharedAccess.of(SharedOptions(token_file(tmp_path, mode=mode)), lambda: 0.0)
+    access = SharedAccess.from_options(SharedOptions(token_file(tmp_path, mode=mode)), lambda: 0.0)
     assert access.is_session(access.new_session())
 
 
 @pytest.mark.parametrize("mode", [0o444, 0o404, 0o420, 0o666, 0o402])
 def test_token_file_that_others_read_or_change_is_refused(tmp_path: Path, mode: int) -> None:
     with pytest.raises(BadInputError, match=r"others on this machine may read or change it: chmod 400"):
-        SharedAccess.of(SharedOptions(token_file(tmp_path, mode=mode)), lambda: 0.0)
+        SharedAccess.from_options(SharedOptions(token_file(tmp_path, mode=mode)), lambda: 0.0)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_token_file_without_a_token_that_cannot_be_guessed_is_refused(
     tmp_path: Path, content: str, message: str
 ) -> None:
     with pytest.raises(BadInputError, match=message):
-        SharedAccess.of(SharedOptions(token_file(tmp_path, content)), lambda: 0.0)
+        SharedAccess.from_options(SharedOptions(token_file(tmp_path, content)), lambda: 0.0)
 
 
 @pytest.mark.parametrize(

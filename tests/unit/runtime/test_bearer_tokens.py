@@ -46,7 +46,7 @@ def test_each_line_is_accepted_and_the_first_is_sent(tmp_path: Path) -> None:
 def test_either_a_token_or_a_file_of_them(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="token and token_file are both set"):
         ServiceSettings(token=SecretStr("a"), token_file=tmp_path / "token")
-    assert BearerTokens.of(None, None) is None
+    assert BearerTokens.load(None, None) is None
     with pytest.raises(ValueError, match="not loopback"):
         ServiceSettings(host="0.0.0.0")
     assert ServiceSettings(host="0.0.0.0", token_file=tmp_path / "token").token is None

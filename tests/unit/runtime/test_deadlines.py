@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from builders.virtual_time import run_virtually
 
-from evalrun_runtime.deadlines import HEADER, DeadlineError, deadline_headers, deadline_of, seconds_left, until
+from evalrun_runtime.deadlines import HEADER, DeadlineError, deadline_headers, read_deadline, seconds_left, until
 
 
 def now() -> float:
@@ -89,7 +89,7 @@ def test_other_errors_and_cancellations_pass_through() -> None:
 def test_what_a_header_says(header: str, seconds: float | None) -> None:
     async def scene() -> None:
         await asyncio.sleep(7)
-        deadline = deadline_of({HEADER: header} if header else {})
+        deadline = read_deadline({HEADER: header} if header else {})
         assert deadline == (None if seconds is None else 7 + seconds)
 
     run_virtually(scene())

@@ -17,7 +17,7 @@ from aiohttp import web
 from evalrun_runtime.connections.grpc_server import GrpcServer
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.process import Service, run_service, serve_metrics
-from evalrun_runtime.ready_line import address_of, ready_line
+from evalrun_runtime.ready_line import parse_ready_line, ready_line
 from evalrun_runtime.settings import ServiceSettings
 
 
@@ -132,8 +132,8 @@ def test_every_service_handles_signals_before_its_imports(module: str) -> None:
 
 
 def test_the_ready_line_names_the_address() -> None:
-    assert address_of(ready_line("sandbox", "http://127.0.0.1:80") + "\n") == "http://127.0.0.1:80"
+    assert parse_ready_line(ready_line("sandbox", "http://127.0.0.1:80") + "\n") == "http://127.0.0.1:80"
 
 
 def test_other_lines_are_no_ready_lines() -> None:
-    assert address_of("evalrun sandbox is not ready on anything yet") is None
+    assert parse_ready_line("evalrun sandbox is not ready on anything yet") is None

@@ -3,38 +3,38 @@
 import pytest
 
 from evalrun_runtime.declared_shares import FLOOR, Priority, divide_slots
-from evalrun_runtime.run_shares import priorities_of, shares_of
+from evalrun_runtime.run_shares import parse_priorities, parse_shares
 
 
 def test_a_runs_name_may_hold_an_equals_sign() -> None:
-    assert shares_of(["grpo-7b=3", "a=b=0.5"]) == {"grpo-7b": 3.0, "a=b": 0.5}
+    assert parse_shares(["grpo-7b=3", "a=b=0.5"]) == {"grpo-7b": 3.0, "a=b": 0.5}
 
 
 @pytest.mark.parametrize("text", ["grpo", "=3", "grpo=", "grpo=0", "grpo=-1", "grpo=nan", "grpo=inf", "grpo=three"])
 def test_what_is_no_share_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match="write RUN=WEIGHT with a weight above 0"):
-        shares_of([text])
+        parse_shares([text])
 
 
 def test_a_run_has_one_share() -> None:
     with pytest.raises(ValueError, match="name it once"):
-        shares_of(["grpo=3", "grpo=2"])
+        parse_shares(["grpo=3", "grpo=2"])
 
 
 def test_priorities_of_names_each_priority() -> None:
-    found = priorities_of(["eval/nightly=high", "a=b=low", "c=normal"])
+    found = parse_priorities(["eval/nightly=high", "a=b=low", "c=normal"])
     assert found == {"eval/nightly": Priority.HIGH, "a=b": Priority.LOW, "c": Priority.NORMAL}
 
 
 @pytest.mark.parametrize("text", ["grpo", "=high", "grpo=", "grpo=3", "grpo=HIGH", "grpo=highest"])
 def test_priorities_of_another_text_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match="write RUN=high, RUN=normal or RUN=low"):
-        priorities_of([text])
+        parse_priorities([text])
 
 
 def test_priorities_of_a_run_named_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="name it once"):
-        priorities_of(["grpo=high", "grpo=low"])
+        parse_priorities(["grpo=high", "grpo=low"])
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalrun_runtime.connections.tls_remedies import with_remedy
+from evalrun_runtime.connections.tls_remedies import add_remedy
 
 
 @pytest.mark.parametrize(
@@ -15,10 +15,10 @@ from evalrun_runtime.connections.tls_remedies import with_remedy
     ],
 )
 def test_the_words_of_tls_are_followed_by_what_to_do(cause: str, remedy: str) -> None:
-    assert with_remedy(cause).startswith(f"{cause} (")
-    assert remedy in with_remedy(cause)
+    assert add_remedy(cause).startswith(f"{cause} (")
+    assert remedy in add_remedy(cause)
 
 
 @pytest.mark.parametrize("cause", ["", "Deadline Exceeded", "connect: Connection refused (111)"])
 def test_what_is_not_about_tls_stays_as_it_is(cause: str) -> None:
-    assert with_remedy(cause) == cause
+    assert add_remedy(cause) == cause

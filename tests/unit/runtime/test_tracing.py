@@ -9,13 +9,13 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from evalrun_runtime.tracing import (
     current_traceparent,
+    derive_traceparent,
     past_span,
     root_span,
     span,
     start_tracing,
     stop_tracing,
     trace_headers,
-    trace_of,
     use_processor,
 )
 
@@ -37,7 +37,7 @@ def test_it_is_off_unless_an_endpoint_is_set(environment: dict[str, str]) -> Non
     assert span("a") is span("b")  # one shared context that does nothing
     with span("a", "00-" + "1" * 32 + "-" + "2" * 16 + "-01"):
         past_span("b", 1.0)
-        assert (trace_of("x"), current_traceparent(), trace_headers()) == ("", "", {})
+        assert (derive_traceparent("x"), current_traceparent(), trace_headers()) == ("", "", {})
 
 
 def test_a_process_that_does_not_trace_does_not_import_the_packages() -> None:
@@ -49,8 +49,12 @@ def test_a_process_that_does_not_trace_does_not_import_the_packages() -> None:
 
 
 def test_spans_of_several_processes_meet_in_one_trace(spans: InMemorySpanExporter) -> None:
-    item = trace_of("run-1", "humaneval", "HumanEval/0", 0)
-    assert item == trace_of("run-1", "humaneval", "HumanEval/0", 0) != trace_of("run-2", "humaneval", "HumanEval/0", 0)
+    item = derive_traceparent("run-1", "humaneval", "HumanEval/0", 0)
+    assert (
+        item
+        == derive_traceparent("run-1", "humaneval", "HumanEval/0", 0)
+        != derive_traceparent("run-2", "humaneval", "HumanEval/0", 0)
+    )
     with span("judge", item):
         header = trace_headers()["traceparent"]
         with span("sandbox", attributes={"address": "a"}):
@@ -84,7 +88,7 @@ def test_a_trace_that_is_not_sampled_leaves_no_span(monkeypatch: pytest.MonkeyPa
     exporter = InMemorySpanExporter()
     use_processor("test", SimpleSpanProcessor(exporter))
     try:
-        item = trace_of("x")
+        item = derive_traceparent("x")
         assert item.endswith("-00")
         with span("judge", item):
             pass

@@ -17,7 +17,7 @@ from evalrun_proto.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
 from evalrun_runtime.connections.grpc_channel import open_channel, token_metadata
 from evalrun_runtime.connections.tls_files import TlsSource
-from evalrun_runtime.connections.tls_remedies import with_remedy
+from evalrun_runtime.connections.tls_remedies import add_remedy
 
 REFUSALS = frozenset(
     {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNIMPLEMENTED}
@@ -162,7 +162,7 @@ def _make_failure(error: grpc.aio.AioRpcError) -> judge_pb2.StreamFailure:
     wait = trailers.get(RETRY_AFTER, "0")
     return judge_pb2.StreamFailure(
         code=FailureCode[error.code().name],
-        message=with_remedy(error.details() or error.code().name),
+        message=add_remedy(error.details() or error.code().name),
         retry_after_ms=int(wait) if wait.isdigit() else 0,
     )
 
@@ -170,4 +170,4 @@ def _make_failure(error: grpc.aio.AioRpcError) -> judge_pb2.StreamFailure:
 def judge_error(address: str, error: grpc.aio.AioRpcError) -> JudgeError:
     """Return the error by what the caller should do."""
     kind = JudgeRefusedError if error.code() in REFUSALS else JudgeLostError
-    return kind(f"judge {address}: {error.code().name}: {with_remedy(error.details() or '')}")
+    return kind(f"judge {address}: {error.code().name}: {add_remedy(error.details() or '')}")

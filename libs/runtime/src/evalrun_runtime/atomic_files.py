@@ -30,13 +30,13 @@ def atomic_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
         sync_directory(path.parent)
     except OSError as error:
         if error.filename in {None, str(partial)}:  # one that names another file comes from inside the block
-            raise named(error, path) from error
+            raise add_path(error, path) from error
         raise
     finally:
         partial.unlink(missing_ok=True)
 
 
-def named(error: OSError, path: Path) -> OSError:
+def add_path(error: OSError, path: Path) -> OSError:
     """Return the error with the name of the file that it is about; writes carry none."""
     return OSError(error.errno or errno.EIO, error.strerror or str(error), str(path))
 

@@ -72,7 +72,7 @@ def deadline_headers() -> dict[str, str]:
     return {} if left is None else {HEADER: str(int(min(left, MAX_SECONDS) * 1000))}
 
 
-def deadline_of(headers: Mapping[str, str]) -> float | None:
+def read_deadline(headers: Mapping[str, str]) -> float | None:
     """Read a call's deadline from its headers; None where it has none, or none that can be read."""
     given = headers.get(HEADER, "")
     fits = given.isascii() and given.isdigit() and len(given) <= MAX_DIGITS

@@ -67,7 +67,7 @@ class DeclaredShares:
                 carried[run] = min(MAX_CARRY, max(-MAX_CARRY, whole))
         self._carried = carried  # nothing is kept of a run that does not wait: a gateway sees thousands
 
-    def lacking(self, waiting: Collection[str], held: Mapping[str, int]) -> dict[str, float]:
+    def count_missing_slots(self, waiting: Collection[str], held: Mapping[str, int]) -> dict[str, float]:
         """Return how many slots each run that waits would lack if nobody got the next one."""
         shares = self._shares(waiting, held, 1)
         return {run: share - held.get(run, 0) + self._carried.get(run, 0.0) for run, share in shares.items()}

@@ -15,7 +15,7 @@ OTHER = "evalrun"
 """The other project, on the Python index."""
 
 
-def own_version() -> str:
+def read_own_version() -> str:
     """Return the version of the installed distribution."""
     from importlib.metadata import version  # a quarter of the time of `evalrun --help`
 

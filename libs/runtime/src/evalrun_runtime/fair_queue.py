@@ -24,7 +24,7 @@ class _Waiting(Generic[Item]):
         self.urgent: deque[Item] = deque()
         self._others: deque[Item] = deque()
 
-    def of(self, urgent: bool) -> deque[Item]:
+    def choose_queue(self, urgent: bool) -> deque[Item]:
         return self.urgent if urgent else self._others
 
     @property
@@ -56,16 +56,16 @@ class FairQueue(Generic[Item]):
         """Add an item; an urgent one goes before those of its run that are not."""
         if run not in self._waiting:
             self._advance()
-        self._waiting.setdefault(run, _Waiting()).of(urgent).append(item)
+        self._waiting.setdefault(run, _Waiting()).choose_queue(urgent).append(item)
 
     def first(self) -> tuple[str, Item] | None:
         """Return whose turn it is, with its run; None where nobody waits."""
         if len(self._waiting) == 1:  # most gateways serve one run at a time
             ((run, waiting),) = self._waiting.items()
-            if self._any_left(waiting):
+            if self._has_items_left(waiting):
                 return run, waiting.next[0]
         self._advance()
-        for idle in [run for run, waiting in self._waiting.items() if not self._any_left(waiting)]:
+        for idle in [run for run, waiting in self._waiting.items() if not self._has_items_left(waiting)]:
             del self._waiting[idle]
             self._forget(idle)
         if not self._waiting:
@@ -76,7 +76,7 @@ class FairQueue(Generic[Item]):
     def _next_run(self) -> str:
         if self._shares is None:
             return min(self._waiting, key=lambda run: (self._held[run], self._last_turn.get(run, 0)))
-        lacking = self._shares.lacking(self._waiting, self._held)
+        lacking = self._shares.count_missing_slots(self._waiting, self._held)
         return min(self._waiting, key=lambda run: (-lacking[run], self._last_turn.get(run, 0)))
 
     def take(self, run: str) -> Item:
@@ -118,7 +118,7 @@ class FairQueue(Generic[Item]):
         if self._shares is not None:
             self._shares.advance(self._waiting, self._held)
 
-    def _any_left(self, waiting: "_Waiting[Item]") -> bool:
+    def _has_items_left(self, waiting: "_Waiting[Item]") -> bool:
         while (items := waiting.next) and self._gone(items[0]):
             items.popleft()
         return bool(items)

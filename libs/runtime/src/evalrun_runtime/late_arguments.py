@@ -17,7 +17,7 @@ ON_STDIN: Final = "stdin:"
 """An address that follows on stdin."""
 
 
-def line_of(arguments: Sequence[str], log: Path) -> bytes:
+def render_line(arguments: Sequence[str], log: Path) -> bytes:
     """Return the line that a process started with `FLAG` waits for: its arguments, and the file for its stderr."""
     return json.dumps([str(log), *arguments]).encode() + b"\n"
 

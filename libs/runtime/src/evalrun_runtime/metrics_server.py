@@ -27,11 +27,11 @@ def start_metrics_server(port: int, host: str, token_sha256: Sequence[str]) -> i
     server, _ = start_http_server(port, addr=host)
     if token_sha256 and (shown := server.get_app()) is not None:
         # The server answers already, but no series is labelled before the service works.
-        server.set_app(guarded(shown, lambda token: is_known(token, token_sha256)))
+        server.set_app(guard_application(shown, lambda token: is_known(token, token_sha256)))
     return server.server_port
 
 
-def guarded(shown: "WSGIApplication", accept: Callable[[str], bool]) -> "WSGIApplication":
+def guard_application(shown: "WSGIApplication", accept: Callable[[str], bool]) -> "WSGIApplication":
     """Return an application that answers 401 unless the request's bearer token is accepted."""
 
     def answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:

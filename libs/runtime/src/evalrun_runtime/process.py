@@ -69,7 +69,7 @@ async def _serve(name: str, settings: ServiceSettings, build: Callable[[], Servi
         loop.add_signal_handler(number, stop.set)
     service = build()
     try:
-        address = await _started(service, stop)
+        address = await _start_service(service, stop)
     except OSError as error:
         raise _bind_error("--port", settings.host, settings.port, error) from error
     if address is None:
@@ -84,7 +84,7 @@ async def _serve(name: str, settings: ServiceSettings, build: Callable[[], Servi
     return ExitCode.SUCCEEDED
 
 
-async def _started(service: Service, stop: asyncio.Event) -> str | None:
+async def _start_service(service: Service, stop: asyncio.Event) -> str | None:
     """Start a service and return its address; None if it is told to end first. `start` frees what it has opened."""
     starting, stopping = asyncio.ensure_future(service.start()), asyncio.ensure_future(stop.wait())
     try:

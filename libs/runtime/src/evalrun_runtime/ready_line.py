@@ -8,7 +8,7 @@ def ready_line(name: str, address: str) -> str:
     return f"evalrun {name} ready on {address}"
 
 
-def address_of(line: str) -> str | None:
+def parse_ready_line(line: str) -> str | None:
     """Return the address that a ready line names; None where the line is another one."""
     found = re.fullmatch(r"evalrun \S+ ready on (\S+)", line.strip())
     return found.group(1) if found else None

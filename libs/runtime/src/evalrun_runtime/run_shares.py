@@ -10,19 +10,19 @@ from evalrun_runtime.declared_shares import DeclaredShares, Priority
 from evalrun_runtime.settings import CommaSeparated
 
 
-def _checked(texts: list[str]) -> list[str]:
-    shares_of(texts)
+def _check_shares(texts: list[str]) -> list[str]:
+    parse_shares(texts)
     return texts
 
 
-def _checked_priorities(texts: list[str]) -> list[str]:
-    priorities_of(texts)
+def _check_priorities(texts: list[str]) -> list[str]:
+    parse_priorities(texts)
     return texts
 
 
 RunShares = Annotated[
     CommaSeparated[str],
-    AfterValidator(_checked),
+    AfterValidator(_check_shares),
     Field(
         default_factory=list,
         description="RUN=WEIGHT: while several runs wait, this one holds slots in proportion to its weight, e.g. "
@@ -32,7 +32,7 @@ RunShares = Annotated[
 
 RunPriorities = Annotated[
     CommaSeparated[str],
-    AfterValidator(_checked_priorities),
+    AfterValidator(_check_priorities),
     Field(
         default_factory=list,
         description="RUN=high or RUN=low: free slots go to the waiting runs of the highest priority first; each lower "
@@ -41,7 +41,7 @@ RunPriorities = Annotated[
 ]
 
 
-def shares_of(texts: Iterable[str]) -> dict[str, float]:
+def parse_shares(texts: Iterable[str]) -> dict[str, float]:
     """Return the weights by run. Raises ValueError for a text that is no `RUN=WEIGHT`, or a run named twice."""
     shares: dict[str, float] = {}
     for text in texts:
@@ -58,7 +58,7 @@ def shares_of(texts: Iterable[str]) -> dict[str, float]:
     return shares
 
 
-def priorities_of(texts: Iterable[str]) -> dict[str, Priority]:
+def parse_priorities(texts: Iterable[str]) -> dict[str, Priority]:
     """Return the priorities by run. Raises ValueError for a text that is none, or a run named twice."""
     names = {priority.name.lower(): priority for priority in Priority}
     priorities: dict[str, Priority] = {}
@@ -72,10 +72,10 @@ def priorities_of(texts: Iterable[str]) -> dict[str, Priority]:
     return priorities
 
 
-def declared_shares(
+def make_declared_shares(
     shares: Sequence[str], priorities: Sequence[str], clock: Callable[[], float]
 ) -> DeclaredShares | None:
     """Return what settings declare; None if they declare neither."""
     if not shares and not priorities:
         return None
-    return DeclaredShares(shares_of(shares), clock, priorities_of(priorities))
+    return DeclaredShares(parse_shares(shares), clock, parse_priorities(priorities))

@@ -4,8 +4,8 @@ On where OTEL_EXPORTER_OTLP_ENDPOINT (or ..._TRACES_ENDPOINT) is set and the pac
 Like logging it is set up once, at the start of a process (`start_tracing`), and used from anywhere. Off, `span` gives
 one shared context that does nothing, and the packages are not imported.
 
-What ties spans of several processes together is a W3C traceparent. Nobody stores it: `trace_of` derives it from what an
-item is called, so that it is the same after every restart. It travels in messages (many items share an RPC, so that
+A W3C traceparent ties spans of several processes together. Nobody stores it: `derive_traceparent` derives it from an
+item's name, so that it is the same after every restart. It travels in messages (many items share an RPC, so that
 metadata could not tell them apart) and as a header to the sandbox.
 """
 
@@ -87,7 +87,7 @@ class Tracing:
             _given_ids.reset(token)
         opened.end(int(max(started_at, ended_at) * 1e9))
 
-    def sampled(self, trace: int) -> bool:
+    def is_sampled(self, trace: int) -> bool:
         """Return whether a trace of ours is recorded (OTEL_TRACES_SAMPLER)."""
         from opentelemetry.sdk.trace.sampling import Decision
 
@@ -169,7 +169,7 @@ def stop_tracing() -> None:
         tracing.stop()
 
 
-def trace_of(*names: object) -> str:
+def derive_traceparent(*names: object) -> str:
     """Return the traceparent of what these names stand for, always the same one; empty while tracing is off.
 
     Its span is the trace's root, which `root_span` records at the end.
@@ -177,7 +177,7 @@ def trace_of(*names: object) -> str:
     if _tracing is None:
         return ""
     digest = blake2b("\0".join(map(str, names)).encode(), digest_size=24).hexdigest()
-    return f"00-{digest[:32]}-{digest[32:]}-{'01' if _tracing.sampled(int(digest[:32], 16)) else '00'}"
+    return f"00-{digest[:32]}-{digest[32:]}-{'01' if _tracing.is_sampled(int(digest[:32], 16)) else '00'}"
 
 
 def span(name: str, parent: str = "", attributes: Attributes = _NO_ATTRIBUTES) -> AbstractContextManager[None]:
@@ -198,7 +198,7 @@ def past_span(name: str, seconds: float, parent: str = "", attributes: Attribute
 
 
 def root_span(name: str, traceparent: str, started_at: float, ended_at: float, attributes: Attributes) -> None:
-    """Record the root of a trace that `trace_of` named; Unix seconds."""
+    """Record the root of a trace that `derive_traceparent` named; Unix seconds."""
     if _tracing is not None and traceparent:
         _tracing.root(name, traceparent, started_at, ended_at, attributes)
 

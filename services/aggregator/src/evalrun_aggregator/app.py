@@ -103,7 +103,7 @@ class Aggregator:
         self._write = write
         self._registry = registry
         self._clocks = clocks
-        operator = BearerTokens.of(settings.operator_token, settings.operator_token_file)
+        operator = BearerTokens.load(settings.operator_token, settings.operator_token_file)
         own_tokens = {} if operator is None else dict.fromkeys(OPERATOR_METHODS, operator)
         self._server = GrpcServer(settings, [SERVICE_NAME], own_tokens=own_tokens)
         self._ledger: Ledger | None = None
@@ -147,8 +147,8 @@ class Aggregator:
                 now=self._clocks.now(),
             )
             watch = await gate_watch_of(order, problems, ledger)
-            tokens = BearerTokens.of(settings.judge_token, settings.judge_token_file)
-            tls = TlsFiles.of(settings.judge_tls_folder)
+            tokens = BearerTokens.load(settings.judge_token, settings.judge_token_file)
+            tls = TlsFiles.load(settings.judge_tls_folder)
             self._judges = [self._open_judge(address, tokens, tls) for address in settings.judge]
             self._run = run = self._wire(order, problems, ledger, opened, budget, watch)
             ledger_pb2_grpc.add_LedgerServiceServicer_to_server(run.service, self._server.server)

@@ -14,7 +14,7 @@ from evalrun._calls import RunFailedError, compare, gate, judge, load, run
 from evalrun._comparisons import Comparison, GateDecisions, SeveralRuns
 from evalrun._results import Estimate, RunResult, TestVerdict, Verdict
 from evalrun_results.comparisons.gate import GateDecision, GateResult
-from evalrun_runtime.distribution import own_version as _own_version
+from evalrun_runtime.distribution import read_own_version as _own_version
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 load_results = load

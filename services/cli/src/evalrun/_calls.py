@@ -14,18 +14,18 @@ from typing import Any, Literal, overload
 
 from evalrun._comparisons import Comparison, GateDecisions, SeveralRuns
 from evalrun._results import RunResult
-from evalrun._rows import PathLike, Rows, files_of
+from evalrun._rows import PathLike, Rows, resolve_files
 from evalrun_api.v1alpha1 import Grader
 from evalrun_cli.comparisons.gate_policy import read_gates, read_policy
-from evalrun_cli.comparisons.several_views import compared_several
-from evalrun_cli.comparisons.views import compared, decide_gates
+from evalrun_cli.comparisons.several_views import compare_places
+from evalrun_cli.comparisons.views import compare_two, decide_gates
 from evalrun_cli.gpu_host.options import GpuOptions
 from evalrun_cli.local.options import LocalOptions
 from evalrun_cli.local.quick_run import QuickRun
 from evalrun_cli.local.run_session import RunOutcome, RunSession
 from evalrun_cli.local.runs import judge_files, run_file, run_quickly
 from evalrun_cli.local.workspace import default_directory
-from evalrun_cli.run_gate import gated_code
+from evalrun_cli.run_gate import apply_gate
 from evalrun_cli.terminal import Terminal
 from evalrun_results.stored_run import StoredRun
 from evalrun_runtime.exits import BadInputError, ExitCode
@@ -88,7 +88,10 @@ def judge(
     options = _options(slots, allow_uncontained, packages)
     directory = default_directory(name, datetime.now(UTC)) if output is None else Path(output)
     rows = directory.with_name(f"{directory.name}.rows").resolve()
-    problem_files, response_files = files_of(problems, "problems", rows), files_of(responses, "responses", rows)
+    problem_files, response_files = (
+        resolve_files(problems, "problems", rows),
+        resolve_files(responses, "responses", rows),
+    )
 
     def work(session: RunSession) -> RunOutcome:
         return judge_files(
@@ -107,7 +110,7 @@ def judge(
             session=session,
         )
 
-    return _result_of(work, progress=progress)
+    return _run_work(work, progress=progress)
 
 
 def run(
@@ -175,7 +178,7 @@ def run(
             session=session,
         )
 
-    return _result_of(work, progress=progress)
+    return _run_work(work, progress=progress)
 
 
 def load(place: PathLike) -> RunResult:
@@ -189,7 +192,7 @@ def load(place: PathLike) -> RunResult:
     """
     summary = StoredRun.open(str(place)).summary
     code = ExitCode.SUCCEEDED if summary["state"] == "Succeeded" else ExitCode.DEGRADED
-    return RunResult(place, summary, gated_code(code, summary))
+    return RunResult(place, summary, apply_gate(code, summary))
 
 
 def gate(run: PathLike | RunResult, policy: PathLike | Iterable[Mapping[str, Any]]) -> GateDecisions:
@@ -254,9 +257,9 @@ def compare(
     """
     places = [_place(each) for each in (first, second, *more)]
     if not more and not pool_seeds:
-        found = compared(*places)
+        found = compare_two(*places)
         return Comparison(found.baseline, found.candidate, found.warnings, found.datasets)
-    several = compared_several(places, all_pairs=all_pairs, pool_seeds=pool_seeds)
+    several = compare_places(places, all_pairs=all_pairs, pool_seeds=pool_seeds)
     return SeveralRuns(several.configurations, several.warnings, several.datasets)
 
 
@@ -264,7 +267,7 @@ def _place(run: PathLike | RunResult) -> str:
     return str(run.place if isinstance(run, RunResult) else run)
 
 
-def _result_of(work: Callable[[RunSession], RunOutcome], *, progress: bool) -> RunResult:
+def _run_work(work: Callable[[RunSession], RunOutcome], *, progress: bool) -> RunResult:
     # Plain lines: a live display would draw from another thread, and into a notebook's own widgets.
     console = Terminal(quiet=not progress, force_terminal=False, force_jupyter=False)
     outcome = _to_its_end(work, RunSession(console=console, progress=console))

@@ -18,7 +18,7 @@ _CONVERSIONS = (("to_dicts", ()), ("to_pylist", ()), ("to_list", ()), ("to_dict"
 """How Polars, pyarrow, `datasets` and pandas give their rows as dicts."""
 
 
-def files_of(given: Rows, argument: str, directory: Path) -> list[str]:
+def resolve_files(given: Rows, argument: str, directory: Path) -> list[str]:
     """Return the files that an argument names; rows are written to a file in `directory` first.
 
     The file's name holds the checksum of its content: the same rows are found again by a resumed run.

@@ -26,7 +26,7 @@ from evalrun_results.retention import check_answers_kept
 from evalrun_results.samples import JsonObject
 from evalrun_results.stored_run import StoredRun
 from evalrun_runtime.atomic_files import atomic_file
-from evalrun_runtime.distribution import own_version
+from evalrun_runtime.distribution import read_own_version
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 SUFFIX: Final = ".eval"
@@ -50,9 +50,9 @@ def export_inspect(place: str, output: Path, dataset: str | None, *, with_tests:
     """
     check_answers_kept(place)
     samples = open_samples(place)
-    logged = _described(place)
+    logged = _describe_runs(place)
     targets = _targets(output, [run.dataset for run in logged], dataset)
-    asked = _asked(place)
+    asked = _read_datasets(place)
     for run in logged:
         if (path := targets.get(run.dataset)) is None:
             continue
@@ -84,9 +84,9 @@ def _targets(output: Path, names: Sequence[str], dataset: str | None) -> Mapping
     return {chosen[0]: output}
 
 
-def _described(place: str) -> list[LoggedRun]:
+def _describe_runs(place: str) -> list[LoggedRun]:
     if "://" not in place and not Workspace(Path(place)).summary.is_file() and Workspace(Path(place)).ledger.exists():
-        return _running(Path(place).resolve())
+        return _describe_running(Path(place).resolve())
     run = StoredRun.open(place)
     info: Mapping[str, Any] = run.run_info
     summary: Mapping[str, Any] = run.summary
@@ -101,7 +101,7 @@ def _described(place: str) -> list[LoggedRun]:
         LoggedRun(
             run=info["run"],
             dataset=name,
-            model=_model_of(info["spec"]["model"]),
+            model=_name_model(info["spec"]["model"]),
             created=info["created"],
             started=info["started_at"],
             ended=info["ended_at"],
@@ -116,7 +116,7 @@ def _described(place: str) -> list[LoggedRun]:
     ]
 
 
-def _running(directory: Path) -> list[LoggedRun]:
+def _describe_running(directory: Path) -> list[LoggedRun]:
     """Return what is known of a run that has not ended: nothing of its figures."""
     order = order_in(directory)
     is_live = is_in_use(Workspace(directory).ledger)
@@ -125,13 +125,13 @@ def _running(directory: Path) -> list[LoggedRun]:
         LoggedRun(
             run=order.run,
             dataset=dataset.name,
-            model=_model_of(order.spec.model.model_dump()),
+            model=_name_model(order.spec.model.model_dump()),
             created=created,
             started=created,
             ended="" if is_live else utc_time(Workspace(directory).ledger.stat().st_mtime),
             status="started" if is_live else "cancelled",
-            evalrun=own_version(),
-            protocol=_protocol_of(order.spec) if order.responses is None else {},
+            evalrun=read_own_version(),
+            protocol=_dump_protocol(order.spec) if order.responses is None else {},
             summary=None,
             metadata={"state": "Running" if is_live else "Stopped"},
         )
@@ -139,15 +139,15 @@ def _running(directory: Path) -> list[LoggedRun]:
     ]
 
 
-def _protocol_of(spec: EvalRunSpec) -> Mapping[str, Any]:
+def _dump_protocol(spec: EvalRunSpec) -> Mapping[str, Any]:
     return spec.protocol.model_dump(by_alias=True)
 
 
-def _model_of(model: Mapping[str, Any]) -> str:
+def _name_model(model: Mapping[str, Any]) -> str:
     return str(model.get("adapter") or model["path"])
 
 
-def _asked(place: str) -> Mapping[str, RunDataset]:
+def _read_datasets(place: str) -> Mapping[str, RunDataset]:
     """Return the datasets of a run by name; none where they cannot be read, which is said: an answer is worth seeing
     without its prompt."""
     if "://" in place or not Workspace(Path(place)).work_order.is_file():
@@ -169,7 +169,7 @@ class _Problems:
         self._with_tests = with_tests
         self._by_id = {} if dataset is None else {problem.problem_id: problem for problem in dataset.problems}
 
-    def asked(self, problem_id: str) -> AskedProblem:
+    def describe_problem(self, problem_id: str) -> AskedProblem:
         """Return what was asked; empty texts where that is not known."""
         problem = self._by_id.get(problem_id)
         if problem is None or self._dataset is None:
@@ -182,11 +182,11 @@ class _Problems:
             sent=prompt_text(messages),
             difficulty=problem.difficulty,
             tags=problem.tags,
-            reference=_reference_of(problem) if self._with_tests else "",
+            reference=_find_reference(problem) if self._with_tests else "",
         )
 
 
-def _reference_of(problem: Problem) -> str:
+def _find_reference(problem: Problem) -> str:
     truth = problem.ground_truth
     if not isinstance(truth, Reference):
         return ""
@@ -200,7 +200,11 @@ def _samples(samples: RunSamples, run: LoggedRun, problems: _Problems, *, with_t
     for (problem_id, _), turns in itertools.groupby(rows, key=lambda row: (row["problem_id"], row["sample"])):
         found = sorted(turns, key=lambda row: row["turn"] or 0)
         yield make_sample(
-            found, problems.asked(problem_id), run.run_id, with_tests=with_tests, has_ended=run.summary is not None
+            found,
+            problems.describe_problem(problem_id),
+            run.run_id,
+            with_tests=with_tests,
+            has_ended=run.summary is not None,
         )
 
 

@@ -13,7 +13,7 @@ from evalrun_generator.settings import openai_api_key
 from evalrun_runtime.exits import BadInputError
 
 
-def meaning_options(
+def make_meaning_options(
     *,
     embedder: Path | None,
     min_cosine: float | None,

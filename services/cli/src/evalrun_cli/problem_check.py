@@ -41,11 +41,11 @@ def check_files(
     Raises:
         BadInputError: a flag cannot be used, or programs cannot be run here.
     """
-    names = _names_of(renamed)
+    names = _parse_names(renamed)
     checked = [check_file(file, names) for file in files]
     if options is not None:
         for found in checked:
-            _add_mistakes_of_runs(found, _given(references, found.problems), options)
+            _add_mistakes_of_runs(found, _read_references(references, found.problems), options)
     for file, found in zip(files, checked, strict=True):
         for line in (*found.mistakes, *_summary(file, found)):
             click.echo(printable(line))
@@ -64,7 +64,7 @@ def check_files(
     return ExitCode.BAD_INPUT if wrong else ExitCode.SUCCEEDED
 
 
-def _names_of(renamed: Sequence[str]) -> dict[str, str]:
+def _parse_names(renamed: Sequence[str]) -> dict[str, str]:
     names = {}
     for each in renamed:
         theirs, sign, ours = each.partition("=")
@@ -74,7 +74,7 @@ def _names_of(renamed: Sequence[str]) -> dict[str, str]:
     return names
 
 
-def _given(references: str | None, problems: Sequence[Problem]) -> Mapping[tuple[str, str], str]:
+def _read_references(references: str | None, problems: Sequence[Problem]) -> Mapping[tuple[str, str], str]:
     """Return the first program that a file holds for each problem. Raises BadInputError."""
     if references is None:
         return {}
@@ -103,14 +103,16 @@ def _add_mistakes_of_runs(checked: CheckedFile, given: Mapping[tuple[str, str], 
         ]
     if not answers:
         return
-    for row in _judged([each.problem for each in by_key.values()], answers, options):
+    for row in _judge_answers([each.problem for each in by_key.values()], answers, options):
         each = by_key[row["dataset"], row["problem_id"]]
-        says = _mistake_of(row)
+        says = _find_mistake(row)
         if says is not None:
             checked.add(each.row, f"{each.where}: problem '{each.problem.problem_id}': {says}")
 
 
-def _judged(problems: Sequence[Problem], answers: Sequence[object], options: LocalOptions) -> list[dict[str, Any]]:
+def _judge_answers(
+    problems: Sequence[Problem], answers: Sequence[object], options: LocalOptions
+) -> list[dict[str, Any]]:
     """Judge the completions in a temporary run, and return the rows of its results."""
     # Here, since it imports the services' clients.
     from evalrun_cli.local.run_session import RunSession
@@ -137,7 +139,7 @@ def _judged(problems: Sequence[Problem], answers: Sequence[object], options: Loc
             return [json.loads(line) for line in lines]
 
 
-def _mistake_of(row: Mapping[str, Any]) -> str | None:
+def _find_mistake(row: Mapping[str, Any]) -> str | None:
     """Return the mistake in the problem that a verdict reveals, or None."""
     if row["sample"] == IDLE:
         return "its tests accept a program that does nothing, so wrong answers pass" if row["accepted"] else None

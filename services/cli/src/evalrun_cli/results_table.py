@@ -69,7 +69,7 @@ def _more_figures(summary: Mapping[str, Any]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for name, dataset in summary["datasets"].items():
         metrics, counts = dataset["metrics"], dataset["counts"]
-        scored = _scored_problems(dataset)
+        scored = _count_scored_problems(dataset)
         for shown, _ in metrics_in(MetricTable.END):
             known = metrics.get(shown.name)
             if known is not None and known.get("n", scored) < scored:
@@ -132,7 +132,7 @@ def _disagreements(summary: Mapping[str, Any]) -> Table:
     return table
 
 
-def _scored_problems(dataset: Mapping[str, Any]) -> int:
+def _count_scored_problems(dataset: Mapping[str, Any]) -> int:
     """Return of how many problems the headline is."""
     return int(dataset["metrics"].get(HEADLINE.name, {}).get("n", dataset["counts"]["problems"]))
 
@@ -140,7 +140,7 @@ def _scored_problems(dataset: Mapping[str, Any]) -> int:
 def _figures(dataset: Mapping[str, Any], left_out: Collection[str]) -> list[str]:
     problems = dataset["counts"]["problems"]
     metrics = dataset["metrics"]  # empty with purpose: Sampling
-    judged = _scored_problems(dataset)
+    judged = _count_scored_problems(dataset)
     cells = [str(problems) if judged == problems else f"{judged} of {problems}"]
     for metric, column in _shown(left_out):
         figure = metrics.get(metric.name)

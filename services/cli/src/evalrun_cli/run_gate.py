@@ -64,7 +64,7 @@ def gate_line(summary: Mapping[str, object]) -> str | None:
     return f"Gate {gate.get('decision')}: {gate.get('message')}{early}" if isinstance(gate, Mapping) else None
 
 
-def gated_code(code: ExitCode, summary: Mapping[str, object]) -> ExitCode:
+def apply_gate(code: ExitCode, summary: Mapping[str, object]) -> ExitCode:
     """Return the exit code of a run with results. A failed gate outweighs a degraded run; an open gate does not."""
     gate = summary.get("gate")
     decision = gate.get("decision") if isinstance(gate, Mapping) else None

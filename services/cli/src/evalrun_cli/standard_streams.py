@@ -46,12 +46,12 @@ def prepare() -> None:
     if sys.stdin is None:
         sys.stdin = os.fdopen(0, closefd=False)
     if sys.stdout is sys.__stdout__:
-        sys.stdout = _surviving(1, sys.stdout)
+        sys.stdout = _wrap_stream(1, sys.stdout)
     if sys.stderr is sys.__stderr__:
-        sys.stderr = _surviving(2, sys.stderr)
+        sys.stderr = _wrap_stream(2, sys.stderr)
 
 
-def _surviving(descriptor: int, stream: TextIO | None) -> TextIO:
+def _wrap_stream(descriptor: int, stream: TextIO | None) -> TextIO:
     if stream is not None:
         stream.flush()
     buffer = io.BufferedWriter(_Writer(descriptor, "w", closefd=False))

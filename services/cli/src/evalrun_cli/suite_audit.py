@@ -66,7 +66,7 @@ def audit_tests(
     }
     unjudged = 0
     known = _labels(labels, list(results)) if labels is not None else _verdicts(stronger or "", results.keys())
-    settled = settled_by(known, _verdicts(varied, results.keys()) if varied is not None else {})
+    settled = settle_labels(known, _verdicts(varied, results.keys()) if varied is not None else {})
     known = settled.labels
     for key, label in known.items():
         program = known_program(results[key], is_correct=label.is_correct, mutant=label.mutant)
@@ -81,7 +81,7 @@ def audit_tests(
     return ExitCode.FAILED if any(each.accepts_wrong or each.rejects_correct for each in found) else ExitCode.SUCCEEDED
 
 
-def settled_by(labels: dict[Key, Label], varied: dict[Key, Label]) -> Settled:
+def settle_labels(labels: dict[Key, Label], varied: dict[Key, Label]) -> Settled:
     """Return the labels with mutants that fail varied tests as wrong, where those accept each correct program. Pure.
 
     A mutant that passes them stays unknown, and so does every mutant of a problem whose varied tests reject a correct
@@ -154,13 +154,13 @@ def _dataset(row: Row, problem_id: str, datasets: set[str]) -> str:
 
 def _write(output: Path, found: list[SuiteQuality]) -> None:
     try:
-        content = {"schema": 1, "problems": [each.as_json() for each in found], "exclude": _excluded(found)}
+        content = {"schema": 1, "problems": [each.as_json() for each in found], "exclude": _list_exclusions(found)}
         output.write_text(json.dumps(content, indent=1) + "\n")
     except OSError as error:
         raise BadInputError(f"--output {output}: {error.strerror}") from error
 
 
-def _excluded(found: list[SuiteQuality]) -> dict[str, list[str]]:
+def _list_exclusions(found: list[SuiteQuality]) -> dict[str, list[str]]:
     """Return the problems with wrong tests by dataset, in the form of an EvalRun's `excludeProblems`."""
     faulty: defaultdict[str, list[str]] = defaultdict(list)
     for each in found:
@@ -182,34 +182,34 @@ def _print(found: list[SuiteQuality], unjudged: int, settled: frozenset[tuple[st
         lines.append(f"{unjudged} programs were not judged: they say nothing about the tests")
     weak = [each for each in found if each.accepts_wrong]
     passed = [f"{_name(e)}: {e.wrong - e.wrong_rejected} of {e.wrong}{_example(e)}" for e in weak]
-    lines += _listed("accepts wrong programs", passed)
+    lines += _render_list("accepts wrong programs", passed)
     strict = [each for each in found if each.rejects_correct]
     refused = [f"{_name(e)}: {e.correct - e.correct_accepted} of {e.correct}{_checker(e)}" for e in strict]
-    lines += _listed("rejects correct programs", refused)
+    lines += _render_list("rejects correct programs", refused)
     if settled is not None:
-        lines += _of_varied_tests(found, settled)
+        lines += _render_varied_tests(found, settled)
     alive = [each for each in found if each.survivors and (each.dataset, each.problem_id) not in (settled or ())]
     passing = [f"{_name(e)}: {len(e.survivors)} of {e.mutants}, e.g. {e.survivors[0]}" for e in alive]
-    lines += _listed("accepts mutants, each wrong or equivalent to the reference", passing)
+    lines += _render_list("accepts mutants, each wrong or equivalent to the reference", passing)
     idle = [f"{_name(each)}: {len(each.idle_tests)} of {each.tests} tests" for each in found if each.idle_tests]
-    lines += _listed("has tests that reject nothing which the others do not", idle)
-    for dataset, problems in _excluded(found).items():
+    lines += _render_list("has tests that reject nothing which the others do not", idle)
+    for dataset, problems in _list_exclusions(found).items():
         lines.append(f"to leave these out of a run: {{name: {dataset}, excludeProblems: {json.dumps(problems)}}}")
     print(printable_lines("\n".join(lines)))  # noqa: T201 - the command's result
 
 
-def _of_varied_tests(found: list[SuiteQuality], settled: frozenset[tuple[str, str]]) -> list[str]:
+def _render_varied_tests(found: list[SuiteQuality], settled: frozenset[tuple[str, str]]) -> list[str]:
     equivalent = sum(len(each.survivors) for each in found if (each.dataset, each.problem_id) in settled)
     lines = [f"accepts {equivalent} mutants that do not differ on varied arguments: equivalent as far as those show"]
     unsettled = [_name(each) for each in found if (each.dataset, each.problem_id) not in settled]
-    return lines + _listed("has varied tests that reject a correct program, or that judged none", unsettled)
+    return lines + _render_list("has varied tests that reject a correct program, or that judged none", unsettled)
 
 
 def _example(each: SuiteQuality) -> str:
     return f", e.g. {each.wrong_mutants[0]}" if each.wrong_mutants else ""
 
 
-def _listed(title: str, lines: list[str]) -> list[str]:
+def _render_list(title: str, lines: list[str]) -> list[str]:
     if not lines:
         return []
     more = [f"  and {len(lines) - SHOWN} more (--output has all)"] if len(lines) > SHOWN else []

@@ -22,10 +22,10 @@ def reference_programs(
     Raises:
         BadInputError: a source cannot be used, or publishes no solution.
     """
-    return _given(references, problems) if references is not None else _published(source, problems)
+    return _iter_given(references, problems) if references is not None else _iter_published(source, problems)
 
 
-def _given(references: str, problems: Sequence[Problem]) -> Iterator[tuple[Problem, str]]:
+def _iter_given(references: str, problems: Sequence[Problem]) -> Iterator[tuple[Problem, str]]:
     """Yield the first program that the file holds for each problem."""
     by_key = {problem.key: problem for problem in problems}
     for response in load_responses([references], problems):
@@ -34,7 +34,7 @@ def _given(references: str, problems: Sequence[Problem]) -> Iterator[tuple[Probl
             yield problem, problem.prompt + response.text if response.mode == "append" else response.text
 
 
-def _published(source: str, problems: Sequence[Problem]) -> Iterator[tuple[Problem, str]]:
+def _iter_published(source: str, problems: Sequence[Problem]) -> Iterator[tuple[Problem, str]]:
     for name in dict.fromkeys(problem.dataset for problem in problems):
         for problem, row in iter_source_rows(source, name):
             yield problem, _reference(row, problem)

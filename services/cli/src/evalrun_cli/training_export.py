@@ -30,7 +30,7 @@ def export_sft(run: Path, output: Path, per_problem: int) -> ExitCode:
         output,
         (
             {"prompt": chat, "completion": [_answer(each)], **_origin(each)}
-            for chat, _, answers in _asked(run, is_training=True)
+            for chat, _, answers in _iter_answered_problems(run, is_training=True)
             for each in answers.accepted[:per_problem]
         ),
         "no answer was accepted: draw more samples, or at a higher temperature",
@@ -44,7 +44,7 @@ def export_pairs(run: Path, output: Path, per_problem: int) -> ExitCode:
         (
             {"prompt": chat, "chosen": [_answer(chosen)], "rejected": [_answer(rejected)], **_origin(chosen),
              "rejected_sample": rejected.sample, "rejected_status": rejected.final_status}
-            for chat, _, answers in _asked(run, is_training=True)
+            for chat, _, answers in _iter_answered_problems(run, is_training=True)
             for chosen, rejected in answers.pairs(per_problem)
         ),
         "no problem has both an accepted and a rejected answer: draw several samples per problem",
@@ -57,7 +57,7 @@ def export_verl(run: Path, output: Path, agent_name: str | None, interaction: st
 
 
 def _verl_rows(run: Path, agent_name: str | None, interaction: str | None) -> Rows:
-    for index, (chat, problem, answers) in enumerate(_asked(run, is_training=False)):
+    for index, (chat, problem, answers) in enumerate(_iter_answered_problems(run, is_training=False)):
         row = {**verl_row(problem, index, ""), "prompt": chat}
         row["responses"] = [each.response for each in answers.every]
         if agent_name is not None:
@@ -69,7 +69,7 @@ def _verl_rows(run: Path, agent_name: str | None, interaction: str | None) -> Ro
         yield row
 
 
-def _asked(run: Path, *, is_training: bool) -> Iterator[tuple[list[dict[str, str]], Problem, Answers]]:
+def _iter_answered_problems(run: Path, *, is_training: bool) -> Iterator[tuple[list[dict[str, str]], Problem, Answers]]:
     """Yield each problem that has completions: its chat, the problem, and its completions.
 
     Raises:

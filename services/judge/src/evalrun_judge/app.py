@@ -34,10 +34,10 @@ from evalrun_runtime.admission import Admission
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
 from evalrun_runtime.connections.grpc_server import GrpcServer
 from evalrun_runtime.connections.tls_files import TlsFiles
-from evalrun_runtime.distribution import describe_install, own_version
+from evalrun_runtime.distribution import describe_install, read_own_version
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.late_arguments import ON_STDIN
-from evalrun_runtime.run_shares import declared_shares
+from evalrun_runtime.run_shares import make_declared_shares
 from evalrun_runtime.tracing import past_span
 
 SERVICE_NAME = judge_pb2.DESCRIPTOR.services_by_name["JudgeService"].full_name
@@ -91,11 +91,11 @@ class JudgeGateway:
                 metrics,
                 time.monotonic,
                 self._cache,
-                JudgeIdentity(own_version(), settings.sandbox_image),
+                JudgeIdentity(read_own_version(), settings.sandbox_image),
             ),
             pool,
             suites=Suites(settings.suite_mib * 1024 * 1024),
-            version=own_version(),
+            version=read_own_version(),
             stream_concurrency=settings.stream_concurrency,
             stream_seconds=settings.stream_seconds,
         )
@@ -127,10 +127,10 @@ def build_gateway(settings: JudgeSettings) -> JudgeGateway:
     host = os.uname()
     if reason := explain_unfit_system(host.sysname, host.release):
         raise BadInputError(reason)
-    tokens = BearerTokens.of(settings.sandbox_token, settings.sandbox_token_file)
+    tokens = BearerTokens.load(settings.sandbox_token, settings.sandbox_token_file)
     metrics = JudgeMetrics(REGISTRY)
 
-    tls = TlsFiles.of(settings.sandbox_tls_folder)
+    tls = TlsFiles.load(settings.sandbox_tls_folder)
 
     def connect(url: str, server_name: str | None = None) -> Sandbox:
         if settings.backend == "SandboxFusion":
@@ -208,5 +208,5 @@ def build_pool(settings: JudgeSettings, sources: SandboxSources, metrics: JudgeM
         sleep=asyncio.sleep,
         randomness=random.Random(),  # noqa: S311 - spreads load, guards nothing
         metrics=metrics,
-        shares=declared_shares(settings.share, settings.priority, time.monotonic),
+        shares=make_declared_shares(settings.share, settings.priority, time.monotonic),
     )

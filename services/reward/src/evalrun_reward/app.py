@@ -47,10 +47,10 @@ from evalrun_runtime.admission import Admission, DrainingError, QueueFullError, 
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
 from evalrun_runtime.connections.http_site import HttpServer
 from evalrun_runtime.connections.tls_files import TlsFiles
-from evalrun_runtime.deadlines import DeadlineError, deadline_of, seconds_left, until
-from evalrun_runtime.distribution import own_version
+from evalrun_runtime.deadlines import DeadlineError, read_deadline, seconds_left, until
+from evalrun_runtime.distribution import read_own_version
 from evalrun_runtime.exits import BadInputError
-from evalrun_runtime.run_shares import declared_shares
+from evalrun_runtime.run_shares import make_declared_shares
 from evalrun_runtime.tracing import HEADER, span
 
 logger = logging.getLogger(__name__)
@@ -86,17 +86,17 @@ class RewardService:
         sessions: SessionStore | None = None,
     ) -> None:
         self._settings = settings
-        self._tokens = BearerTokens.of(settings.token, settings.token_file)
+        self._tokens = BearerTokens.load(settings.token, settings.token_file)
         self._callers = None if settings.callers_file is None else Callers(settings.callers_file)
         self._tests = tests
         self._metrics = metrics
         self._close = close
         self._graders = graders or Graders({})
-        self._version = own_version()
+        self._version = read_own_version()
         self._admission = Admission(
             lambda: settings.queue_limit, time.monotonic, max_bytes=settings.queue_mib * 1024 * 1024
         )
-        shares = declared_shares(settings.share, settings.priority, time.monotonic)
+        shares = make_declared_shares(settings.share, settings.priority, time.monotonic)
         places = FairSlots(settings.in_flight, shares)
         named = set[str]() if shares is None else {*shares.weights, *shares.priorities}
         metrics.declare(lambda run: run in named or (self._callers is not None and run in self._callers.runs))
@@ -120,7 +120,7 @@ class RewardService:
                 settings.max_turns, settings.max_session_characters, settings.max_observation_characters
             )
             if settings.live_sandbox:
-                tokens = BearerTokens.of(settings.live_sandbox_token, settings.live_sandbox_token_file)
+                tokens = BearerTokens.load(settings.live_sandbox_token, settings.live_sandbox_token_file)
                 self._live = LiveInterpreters(settings.live_sandbox, tokens)
             cache_bytes = settings.cache_mib * 1024 * 1024
             calls = SessionCalls(sessions, tests, self._calls, limits, cache_bytes, metrics.count_session, self._live)
@@ -239,7 +239,7 @@ class RewardService:
                 f"{len(samples)} samples, and a request takes {limit} (--max-samples): send several",
             )
         now = asyncio.get_running_loop().time()
-        deadline = min(now + self._settings.deadline_seconds, deadline_of(request.headers) or math.inf)
+        deadline = min(now + self._settings.deadline_seconds, read_deadline(request.headers) or math.inf)
         ticket = self._enter(run, size, len(samples))
         try:
             async with asyncio.TaskGroup() as group:
@@ -322,8 +322,8 @@ def build_service(settings: RewardSettings, registry: CollectorRegistry = REGIST
     graders = load_graders(settings.grader)
     judge = GrpcJudge(
         settings.judge,
-        BearerTokens.of(settings.judge_token, settings.judge_token_file),
-        TlsFiles.of(settings.judge_tls_folder),
+        BearerTokens.load(settings.judge_token, settings.judge_token_file),
+        TlsFiles.load(settings.judge_tls_folder),
     )
     store = None
     if settings.session_store is not None:

@@ -27,8 +27,8 @@ from evalrun_executor.errors import RequestRefused, SandboxError, Unusable
 from evalrun_executor.executor import Executor
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
 from evalrun_runtime.connections.http_site import HttpServer
-from evalrun_runtime.deadlines import DeadlineError, deadline_of, until
-from evalrun_runtime.distribution import own_version
+from evalrun_runtime.deadlines import DeadlineError, read_deadline, until
+from evalrun_runtime.distribution import read_own_version
 from evalrun_runtime.tracing import HEADER, span
 from evalrun_sandbox.fusion.bodies import answer_as_fastapi
 from evalrun_sandbox.fusion.credentials import convert_to_bearer
@@ -66,7 +66,7 @@ class SandboxService:
     ) -> None:
         self._versions = list_spoken_versions(wire_version)
         self._settings = settings
-        self._tokens = BearerTokens.of(settings.token, settings.token_file)
+        self._tokens = BearerTokens.load(settings.token, settings.token_file)
         self._executor = executor
         self._decoder = msgspec.msgpack.Decoder(RunRequest)
         self._encoder = msgspec.msgpack.Encoder()
@@ -154,7 +154,7 @@ class SandboxService:
     async def _info(self, _: web.Request) -> web.Response:
         report = self._executor.report
         info = SandboxInfo(
-            version=own_version(), level=report.level, slots=self._executor.slots,
+            version=read_own_version(), level=report.level, slots=self._executor.slots,
             languages=self._executor.languages, python_version=report.python_version, missing=list(report.missing),
             keep_mib=self._settings.keep_mib, calls_version=self._versions[0],
             wire_versions=self._versions,
@@ -170,7 +170,7 @@ class SandboxService:
             if wanted.mode not in WIRE_MODES:
                 raise RequestRefused(f"mode {wanted.mode!r} is not one of {list(WIRE_MODES)}")
             with span("run", request.headers.get(HEADER, "")):
-                async with until(deadline_of(request.headers)):
+                async with until(read_deadline(request.headers)):
                     reply = await self._executor.run(wanted)
         except (msgspec.DecodeError, RecursionError) as error:
             return self._answer(400, "refused", Refused(f"body: {error}"))

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from evalrun_cli.reward_check.result import Pass, Row, Trouble, exit_code, json_of, row_of
+from evalrun_cli.reward_check.result import Pass, Row, Trouble, exit_code, make_json, make_row
 from evalrun_cli.reward_check.ways import EVALRUN, OWN
 from evalrun_runtime.exits import ExitCode
 
@@ -13,7 +13,7 @@ DESERVED = [1.0, 0.5, 0.0]
 
 def row(way: str, *rewards: float | None) -> Row:
     given = Pass(way, Trouble.BROKEN_CALLS, rewards, {}, calls=10, broken=2, seconds=1.5)
-    return row_of(given, DESERVED)
+    return make_row(given, DESERVED)
 
 
 def test_a_row_counts_wrong_and_absent_rewards_apart() -> None:
@@ -29,7 +29,7 @@ def test_a_reward_of_32_bits_is_the_same_reward() -> None:
 def test_without_any_reward_there_is_no_mean() -> None:
     given = row(EVALRUN, None, None, None)
     assert math.isnan(given.mean)
-    assert json_of([given], "verl", "0.9.1")["passes"][0]["mean_reward"] is None
+    assert make_json([given], "verl", "0.9.1")["passes"][0]["mean_reward"] is None
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import pytest
 from builders.operator.world import evalrun
 from builders.results.samples import sample_result
 
-from evalrun_cli.run_plan.command import Count, counts_of, plan_lines
+from evalrun_cli.run_plan.command import Count, count_answers, plan_lines
 from evalrun_cli.run_plan.estimate import Capacity, estimate
-from evalrun_cli.run_plan.rates import Answers, Rates, measured
+from evalrun_cli.run_plan.rates import Answers, Rates, measure_rates
 from evalrun_results.samples import SampleResult
 
 
@@ -26,7 +26,7 @@ def answers(
 
 
 def rates(results: list[SampleResult], *, elapsed: float, servers: int = 1, slots: int | None = 2) -> Rates:
-    found = measured(results, elapsed=elapsed, servers=servers, slots=slots)
+    found = measure_rates(results, elapsed=elapsed, servers=servers, slots=slots)
     assert found is not None
     return found
 
@@ -35,8 +35,8 @@ def test_rates_of_a_run_that_waited_for_its_answers() -> None:
     found = rates(answers(100), elapsed=130.0)
     assert (found.generating_seconds, found.working_seconds, found.start_seconds) == (100.0, 100.5, 29.5)
     assert not found.judge_decided
-    assert found.of("humaneval").tokens == 100
-    assert found.of("humaneval").judge_seconds == pytest.approx(0.5)
+    assert found.find_answers("humaneval").tokens == 100
+    assert found.find_answers("humaneval").judge_seconds == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_tokens_weigh_answers_unless_servers_did_not_count_them() -> None:
 
 def test_a_run_without_times_gives_no_rates() -> None:
     made_elsewhere = [dataclasses.replace(each, started_at=None, judged_at=None) for each in answers(3)]
-    assert measured(made_elsewhere, elapsed=1.0, servers=1, slots=None) is None
+    assert measure_rates(made_elsewhere, elapsed=1.0, servers=1, slots=None) is None
 
 
 def test_pods_are_those_that_the_operator_makes_with_their_requests() -> None:
@@ -114,14 +114,14 @@ def test_answers_are_problems_times_samples_and_noise_floor_repeats() -> None:
         "spec.protocol": {"name": "EVAL@k", "samples": 4, "temperature": "0.8", "k": [1], "noiseFloorRepeats": 1},
     }
     run = evalrun(changes, rollout=False)
-    counts = counts_of(run.spec, Path(), {})
+    counts = count_answers(run.spec, Path(), {})
     assert [(each.dataset, each.answers) for each in counts] == [("demo", 40), ("own", None)]
-    assert [each.answers for each in counts_of(run.spec, Path(), {"own": 10})] == [40, 80]
+    assert [each.answers for each in count_answers(run.spec, Path(), {"own": 10})] == [40, 80]
 
 
 def test_answers_that_depend_on_how_others_end_are_unknown() -> None:
     run = evalrun({"spec.protocol": {"name": "EVAL@turns", "turns": {"limit": 3}}}, rollout=False)
-    (count,) = counts_of(run.spec, Path(), {"humaneval": 164})
+    (count,) = count_answers(run.spec, Path(), {"humaneval": 164})
     assert (count.answers, count.why_unknown) == (None, "EVAL@turns asks again as often as answers fail")
 
 

@@ -13,7 +13,7 @@ from evalrun_data.governance.intra_dataset_duplicates import MIN_INTRA_DATASET_J
 from evalrun_data.governance.near_duplicates import MIN_CONTAINMENT, MIN_JACCARD
 from evalrun_data.governance.part_matches import MIN_SHARE_WITH_NGRAM, MIN_SHARES
 from evalrun_data.governance.shingles import NGRAM_WORDS, SHINGLE_CHARACTERS
-from evalrun_runtime.distribution import own_version
+from evalrun_runtime.distribution import read_own_version
 
 MAX_LISTED: Final = 200
 """Pairs in a table; audit.json has all of them."""
@@ -202,5 +202,5 @@ def _versions(result: AuditResult) -> str:
         for source in d.sources
     ]
     head = ("dataset", "version", "licence (records)", "published at", "read from", "bytes", "SHA-256")
-    programs = f"evalrun {own_version()}, rensa {version('rensa')}, Python {platform.python_version()}"
+    programs = f"evalrun {read_own_version()}, rensa {version('rensa')}, Python {platform.python_version()}"
     return f"{_table(head, rows)}\nWritten by {programs}.\n"

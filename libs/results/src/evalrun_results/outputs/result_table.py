@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from evalrun_results.outputs.result_row import RESULT_SCHEMA_VERSION, encode_row, result_row
 from evalrun_results.samples import SampleResult
-from evalrun_runtime.atomic_files import atomic_file, named
+from evalrun_runtime.atomic_files import add_path, atomic_file
 
 ROW_GROUP_BYTES: Final = 4 << 20
 """Of JSON lines that make up a row group: what is held in memory at a time, about four times over."""
@@ -136,7 +136,7 @@ class ResultTable:
         try:
             self._lines.write(content)
         except OSError as error:  # named here: further out it would pass for an error of the other file
-            raise named(error, self._lines_path) from error
+            raise add_path(error, self._lines_path) from error
         self._parquet.write_table(table_of_lines(content))
 
 

@@ -30,13 +30,13 @@ class BearerTokens:
     def __init__(self, *tokens: str, file: Path | None = None, min_characters: int = 1) -> None:
         def read(contents: Sequence[bytes]) -> tuple[str, ...]:
             lines = contents[0].decode("ascii").splitlines()
-            return _checked([line for line in lines if line.strip()], min_characters)
+            return _check_tokens([line for line in lines if line.strip()], min_characters)
 
         self._file = None if file is None else ReloadedFiles([file], read)
-        self._given = _checked(tokens, min_characters) if file is None else ()
+        self._given = _check_tokens(tokens, min_characters) if file is None else ()
 
     @classmethod
-    def of(cls, token: SecretStr | None, file: Path | None) -> "BearerTokens | None":
+    def load(cls, token: SecretStr | None, file: Path | None) -> "BearerTokens | None":
         """Return the tokens that two settings name; None where neither is set. Raises BadInputError."""
         if file is not None:
             return cls(file=file)
@@ -58,7 +58,7 @@ class BearerTokens:
         """Return a text's signature by the first token, which tells nothing of the token."""
         return _signature(text, self.sent)
 
-    def signed(self, text: str, signature: str) -> bool:
+    def has_signed(self, text: str, signature: str) -> bool:
         """Return whether one of them signed a text. Taking a token out of the file ends what it signed."""
         given = signature.encode(errors="replace")
         return any(hmac.compare_digest(given, _signature(text, token).encode()) for token in self._tokens())
@@ -81,7 +81,7 @@ def authorization(tokens: BearerTokens | None) -> dict[str, str]:
     return {} if tokens is None else {"Authorization": f"Bearer {tokens.sent}"}
 
 
-def _checked(tokens: Sequence[str], min_characters: int) -> tuple[str, ...]:
+def _check_tokens(tokens: Sequence[str], min_characters: int) -> tuple[str, ...]:
     if not tokens or not all(token.strip() for token in tokens):
         raise ValueError("it holds no token, or an empty one, which would let anyone in")
     stripped = tuple(token.strip() for token in tokens)

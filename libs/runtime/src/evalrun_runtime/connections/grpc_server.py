@@ -50,9 +50,9 @@ class GrpcServer:
             handshake_seconds: for a new connection's first bytes.
             own_tokens: by method, as `/package.Service/Method`, tokens that it accepts instead of the service's.
         """
-        tokens = BearerTokens.of(settings.token, settings.token_file)
+        tokens = BearerTokens.load(settings.token, settings.token_file)
         interceptors = [] if tokens is None else [TokenCheck(tokens, own_tokens)]
-        self._tls = TlsFiles.of(settings.tls_folder)
+        self._tls = TlsFiles.load(settings.tls_folder)
         self._settings = settings
         self._names = [*service_names, health.SERVICE_NAME]
         self._health = health.aio.HealthServicer()

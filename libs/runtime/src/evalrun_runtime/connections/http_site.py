@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from aiohttp import web
 
-from evalrun_runtime.connections.tls_files import TlsFiles, listening_context
+from evalrun_runtime.connections.tls_files import TlsFiles, make_listener_context
 from evalrun_runtime.settings import ServiceSettings
 
 HEAD_SECONDS: Final = 10.0
@@ -97,11 +97,11 @@ class WatchedSite(web.BaseSite):
         if server is None:
             raise RuntimeError("the runner is not set up")
 
-        def watched() -> HeadWatch:
+        def make_watch() -> HeadWatch:
             return HeadWatch(server(), self._head_seconds)
 
         self._server = await asyncio.get_running_loop().create_server(
-            watched,
+            make_watch,
             self._host,
             self._port,
             backlog=self._backlog,
@@ -138,8 +138,8 @@ class HttpServer:
         probed = web.Application()
         probed.router.add_get(path, handler)
         self._settings = settings
-        tls = TlsFiles.of(settings.tls_folder)
-        self._tls = None if tls is None else listening_context(tls)
+        tls = TlsFiles.load(settings.tls_folder)
+        self._tls = None if tls is None else make_listener_context(tls)
         self._runner = web.AppRunner(
             application,
             handler_cancellation=cancel_handlers,

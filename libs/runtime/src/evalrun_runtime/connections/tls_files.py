@@ -31,7 +31,7 @@ class TlsIdentity:
     client_context: ssl.SSLContext = field(repr=False)
 
     @classmethod
-    def of(cls, certificate: bytes, key: bytes, authorities: bytes) -> Self:
+    def load(cls, certificate: bytes, key: bytes, authorities: bytes) -> Self:
         """Return the identity of three PEM files. Raises ValueError where they cannot be used together."""
         contexts = (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
         for context in contexts:
@@ -77,7 +77,7 @@ class TlsFiles:
         self._files = ReloadedFiles([directory / name for name in FILES], _identity)
 
     @classmethod
-    def of(cls, directory: Path | None) -> "TlsFiles | None":
+    def load(cls, directory: Path | None) -> "TlsFiles | None":
         """Return what a setting names; None if it is not set. Raises BadInputError."""
         return None if directory is None else cls(directory)
 
@@ -94,7 +94,7 @@ class GivenTls:
     current: TlsIdentity
 
 
-def listening_context(source: TlsSource) -> ssl.SSLContext:
+def make_listener_context(source: TlsSource) -> ssl.SSLContext:
     """Return the context of a listener. Each handshake takes the certificate, key and authorities of that moment.
 
     A context that has loaded an authority cannot forget it, so a rotation needs another context. OpenSSL takes all
@@ -114,4 +114,4 @@ def listening_context(source: TlsSource) -> ssl.SSLContext:
 
 
 def _identity(contents: Sequence[bytes]) -> TlsIdentity:
-    return TlsIdentity.of(*contents)
+    return TlsIdentity.load(*contents)

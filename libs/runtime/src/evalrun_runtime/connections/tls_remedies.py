@@ -22,12 +22,12 @@ REMEDIES: Final = (
 side of the handshake is over (TLS 1.3)."""
 
 
-def remedy_of(cause: str) -> str:
+def find_remedy(cause: str) -> str:
     """Return what to do about a failed call where its cause is TLS; empty where it is another cause."""
     return next((remedy for phrase, remedy in REMEDIES if phrase in cause), "")
 
 
-def with_remedy(cause: str) -> str:
+def add_remedy(cause: str) -> str:
     """Return a failed call's cause and, where its words are those of TLS, what to do."""
-    remedy = remedy_of(cause)
+    remedy = find_remedy(cause)
     return f"{cause} ({remedy})" if remedy else cause

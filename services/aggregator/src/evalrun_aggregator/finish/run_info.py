@@ -14,7 +14,7 @@ from evalrun_aggregator.start.start_warnings import dataset_warnings
 from evalrun_aggregator.turns.feedback import WRONG
 from evalrun_api.run_config import RunConfig
 from evalrun_data.prompts import TEMPLATES_VERSION
-from evalrun_runtime.distribution import own_version
+from evalrun_runtime.distribution import read_own_version
 
 PACKAGES = ("grpcio", "numpy", "protobuf", "pyarrow", "pydantic", "verl", "vllm", "ray", "torch")
 
@@ -135,7 +135,7 @@ def _audit(dataset: RunDataset) -> dict[str, object] | None:
 
 def package_versions() -> dict[str, str]:
     """Return the versions of Python and of the relevant installed packages."""
-    found = {"python": platform.python_version(), "evalrun": own_version()}
+    found = {"python": platform.python_version(), "evalrun": read_own_version()}
     for package in PACKAGES:
         try:
             found[package] = version(package)

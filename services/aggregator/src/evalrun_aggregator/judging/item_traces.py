@@ -4,7 +4,7 @@ from evalrun_aggregator.ledger.entries import StoredCompletion, StoredVerdict
 from evalrun_aggregator.ledger.items import RunItems
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_results.samples import FINAL_STATUS_NAMES
-from evalrun_runtime.tracing import root_span, trace_of
+from evalrun_runtime.tracing import derive_traceparent, root_span
 
 
 class ItemTraces:
@@ -21,7 +21,7 @@ class ItemTraces:
 
     def of(self, index: int) -> str:
         """Return an item's traceparent; empty while tracing is off."""
-        return trace_of(self._run_id, *self._items.key_of(index))
+        return derive_traceparent(self._run_id, *self._items.key_of(index))
 
     def ended(self, index: int, completion: StoredCompletion, verdict: StoredVerdict) -> None:
         """Record the root span of an item's trace, from the completion request, if there was one, to the verdict."""

@@ -301,7 +301,7 @@ class LedgerReader:
         log_probs = struct.unpack(f"<{len(packed) // 4}f", packed)
         return sample._replace(completion=completion._replace(log_probs=log_probs))
 
-    def recorded_since(self, moment: float, limit: int = -1) -> list[Recorded]:
+    def list_recorded(self, moment: float, limit: int = -1) -> list[Recorded]:
         """Return which verdicts were stored at or after a moment (Unix seconds), in order of that time.
 
         Args:

@@ -59,7 +59,7 @@ class FeedServer:
             since = float(request.query.get("since", "0"))
         except ValueError:
             return _refused(400, "since: write seconds, e.g. since=1790000000.5")
-        return await self._answer(lambda batches: json.dumps(batches.recorded_since(since, MAX_RECORDED)).encode())
+        return await self._answer(lambda batches: json.dumps(batches.list_recorded(since, MAX_RECORDED)).encode())
 
     async def _results(self, request: web.Request) -> web.StreamResponse:
         try:

@@ -81,7 +81,7 @@ class LedgerBatches:
             if name == problem:
                 yield pack_row(position, 0, 0), pack_row(position + 1, 0, 0)
 
-    def recorded_since(self, moment: float, limit: int = -1) -> list[Recorded]:
+    def list_recorded(self, moment: float, limit: int = -1) -> list[Recorded]:
         """Return which verdicts were stored at or after a moment (Unix seconds), in order of that time.
 
         Args:
@@ -92,7 +92,7 @@ class LedgerBatches:
             BadInputError: the ledger cannot be read.
         """
         try:
-            return self._reader.recorded_since(moment, limit)
+            return self._reader.list_recorded(moment, limit)
         except sqlite3.DatabaseError as error:
             raise self._unreadable(error) from error
 

@@ -32,7 +32,7 @@ def choose_source(
         raise BadInputError("--interactive: a token comes from a person or from --identity-token-file: name one")
     if file is not None:
         return partial(_read, file)
-    return sign_in if interactive else partial(_detected, detect)
+    return sign_in if interactive else partial(_detect_token, detect)
 
 
 def _read(file: Path) -> str:
@@ -42,7 +42,7 @@ def _read(file: Path) -> str:
         raise BadInputError(f"{file}: the identity token cannot be read") from error
 
 
-def _detected(detect: Callable[[], str | None]) -> str:
+def _detect_token(detect: Callable[[], str | None]) -> str:
     if (found := detect()) is None:
         raise BadInputError(NO_IDENTITY)
     return found

@@ -79,22 +79,22 @@ def judge_again(
     for row in rows:
         key = (row["dataset"], row["problem_id"])
         if key not in known or not row["judged"] or settings[row["dataset"]].get("judgeMode") == "Submit":
-            left_out.append(name_of(row))
+            left_out.append(name_row(row))
         else:
             judged.append(row)
     batch = _Batch(run, settings, known, options)
     first, judge = batch.judge(judged, folder / "first")
     suspects = [row for row, now in zip(judged, first, strict=True) if now["judged"] and changes(row, now)]
     second, _ = batch.judge(suspects, folder / "second")
-    varying = {name_of(row) for row, now in zip(suspects, second, strict=True) if not changes(row, now)}
+    varying = {name_row(row) for row, now in zip(suspects, second, strict=True) if not changes(row, now)}
     differences, not_judged = [], []
     for row, now in zip(judged, first, strict=True):
         if not now["judged"]:
-            not_judged.append(f"{name_of(row)}: {now['not_judged_reason']}")
+            not_judged.append(f"{name_row(row)}: {now['not_judged_reason']}")
         elif found := changes(row, now):
-            by_itself = name_of(row) in varying
+            by_itself = name_row(row) in varying
             text = "; ".join(found) + (" (and the same again when judged once more)" if by_itself else "")
-            differences.append(Difference(name_of(row), text, by_itself or is_near_limit(row, now)))
+            differences.append(Difference(name_row(row), text, by_itself or is_near_limit(row, now)))
     same = len(judged) - len(differences) - len(not_judged)
     return JudgedAgain(same, differences, not_judged, left_out, judge)
 
@@ -112,19 +112,19 @@ class _Batch:
             return [], {}
         folder.mkdir()
         workspace = create(folder / "run", self._config(rows, folder))
-        StartSettings.of(self.options).write(workspace.directory)
+        StartSettings.from_options(self.options).write(workspace.directory)
         quiet = RunSession(console=open_console(quiet=True), progress=open_console(stderr=True, quiet=True))
         run_to_end(workspace, self.options, None, quiet)
         found = {}
         for _, row in read_lines(workspace.directory / RESULTS):
             found[row["dataset"], row["problem_id"], row["sample"]] = row
         judges = read_document(workspace.directory / RUN_INFO)["judges"]
-        return [found[key] for key, _ in _numbered(rows)], next(iter(judges.values()), {})
+        return [found[key] for key, _ in _number_rows(rows)], next(iter(judges.values()), {})
 
     def _config(self, rows: Sequence[ResultRow], folder: Path) -> RunConfig:
         answers = folder / "answers.jsonl"
         with answers.open("w", encoding="utf-8") as file:
-            for (dataset, problem_id, sample), row in _numbered(rows):
+            for (dataset, problem_id, sample), row in _number_rows(rows):
                 answer = {name: row[name] for name in ("response", "mode", "language", "finish_reason")}
                 keyed = {"dataset": dataset, "problem_id": problem_id, "sample": sample, **answer}
                 file.write(json.dumps(keyed) + "\n")
@@ -156,7 +156,7 @@ class _Batch:
         return Dataset.model_validate(dataset).to_wire()
 
 
-def _numbered(rows: Sequence[ResultRow]) -> list[tuple[tuple[str, str, int], ResultRow]]:
+def _number_rows(rows: Sequence[ResultRow]) -> list[tuple[tuple[str, str, int], ResultRow]]:
     """Number the rows of each problem: turns and noise-floor repeats count as samples here."""
     counts: dict[tuple[str, str], int] = {}
     numbered = []
@@ -167,7 +167,7 @@ def _numbered(rows: Sequence[ResultRow]) -> list[tuple[tuple[str, str, int], Res
     return numbered
 
 
-def name_of(row: ResultRow) -> str:
+def name_row(row: ResultRow) -> str:
     """Return the name of a row: dataset, problem, sample, and turn and noise-floor repeat where there are several."""
     more = "".join(f", {part} {row[part]}" for part in ("turn", "repeat") if row.get(part))
     return f"{row['dataset']} {row['problem_id']}#{row['sample']}{more}"

@@ -34,7 +34,7 @@ def _has_extra() -> bool:
     return find_spec("cryptography") is not None
 
 
-def signer_of(place: str, trust: "Trust | None" = None) -> str:
+def find_signer(place: str, trust: "Trust | None" = None) -> str:
     """Return the id of the key, or the identity, that signed the summary of a run; empty if nobody did.
 
     Whether to trust that signer is not asked here, but an identity is shown only if the authorities of `trust` vouch

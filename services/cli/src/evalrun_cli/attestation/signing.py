@@ -30,7 +30,7 @@ def attest_run(run: Path, options: SignerOptions, output: Path | None, *, hide_t
     target = output or folder.with_name(f"{folder.name}.bundle.tar")
     try:
         written = write_bundle(
-            folder, judged_problems(folder), signer, target, hide_tests=hide_tests, make_salt=secrets.token_bytes
+            folder, load_judged_problems(folder), signer, target, hide_tests=hide_tests, make_salt=secrets.token_bytes
         )
         if written.hidden:
             openings = target.with_name(f"{target.name}.openings.jsonl")
@@ -53,7 +53,7 @@ def _trust_in(signer: str | Identity, options: SignerOptions) -> str:
     return shlex.join(["--identity", signer.name, "--issuer", signer.issuer, *private])
 
 
-def judged_problems(folder: Path) -> dict[str, JudgedProblems]:
+def load_judged_problems(folder: Path) -> dict[str, JudgedProblems]:
     """Return the problems of a run, from its own sources. Raises BadInputError."""
     if not (folder / WORK_ORDER).exists():  # downloaded from a cluster or a bucket
         spec = parse_spec(read_document(folder / RUN_INFO))

@@ -120,16 +120,16 @@ def _check_content(
     shown = parse_opened_problems(run, openings)
     problems: Mapping[str, Sequence[Problem]] = shown or read_bundled_problems(run)
     if not problems and place.is_dir():
-        problems = _own_problems(place, report)
+        problems = _load_own_problems(place, report)
     if not shown:
         report.findings += check_problems(run, problems)
     if report.worst() is Outcome.DIFFERS or not problems:
         return
     again = report.judged_again = judge_again(run, rows.drawn, problems, scratch, options)
-    report.findings += _judging_findings(run, again, len(rows.drawn), asked.seed)
+    report.findings += _make_findings(run, again, len(rows.drawn), asked.seed)
 
 
-def _own_problems(place: Path, report: Report) -> dict[str, Sequence[Problem]]:
+def _load_own_problems(place: Path, report: Report) -> dict[str, Sequence[Problem]]:
     """Return a run's problems from its own sources, if they are on this machine."""
     from evalrun_aggregator.start.datasets import load_datasets
 
@@ -144,7 +144,7 @@ def _own_problems(place: Path, report: Report) -> dict[str, Sequence[Problem]]:
     return {each.spec.name: each.problems for each in found}
 
 
-def _judging_findings(run: OpenedRun, again: JudgedAgain, drawn: int, seed: int) -> list[Finding]:
+def _make_findings(run: OpenedRun, again: JudgedAgain, drawn: int, seed: int) -> list[Finding]:
     found = []
     firm = [each for each in again.differences if not each.may_vary]
     loose = [each for each in again.differences if each.may_vary]

@@ -9,7 +9,7 @@ import click
 from rich import box
 from rich.table import Table
 
-from evalrun_cli.catalogue.database import check_is_query, open_catalogue, open_database, views_of
+from evalrun_cli.catalogue.database import check_is_query, find_views, open_catalogue, open_database
 from evalrun_cli.comparisons.views import plain, terminal
 from evalrun_cli.printable_text import printable
 from evalrun_runtime.exits import BadInputError, ExitCode
@@ -65,7 +65,7 @@ def _answer(sql: str, runs: Sequence[str] | None, place: str, view: str, output:
     if view == "parquet" and output is None:
         raise BadInputError("--format parquet: name a file: --output FILE")
     check_is_query(sql)
-    with open_database(place, {"runs"} | views_of(sql)) as connection:
+    with open_database(place, {"runs"} | find_views(sql)) as connection:
         import duckdb
 
         if runs is not None:

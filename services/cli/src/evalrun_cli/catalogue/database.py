@@ -56,14 +56,14 @@ def open_catalogue(place: str) -> Catalogue:
         files, path = fsspec.core.url_to_fs(place)
         if not files.exists(path):
             raise BadInputError(f"{place}: no such directory: name the one that holds your runs")
-    return Catalogue(place, now=time.time, new_name=lambda: uuid.uuid4().hex, signer_of=_signer_of)
+    return Catalogue(place, now=time.time, new_name=lambda: uuid.uuid4().hex, signer_of=_find_signer)
 
 
-def _signer_of(place: str) -> str:
+def _find_signer(place: str) -> str:
     """Return who signed a run. Only an update of a catalogue asks, and few commands need what this loads."""
-    from evalrun_cli.attestation.requirement import signer_of
+    from evalrun_cli.attestation.requirement import find_signer
 
-    return signer_of(place)
+    return find_signer(place)
 
 
 @contextmanager
@@ -151,7 +151,7 @@ def _list(paths: Sequence[str]) -> str:
     return "[" + ", ".join("'" + path.replace("'", "''") + "'" for path in paths) + "]"
 
 
-def views_of(sql: str) -> frozenset[str]:
+def find_views(sql: str) -> frozenset[str]:
     """Return the views that a query may read; it is one that `check_is_query` takes.
 
     All, where it asks for something else than a view or a table of its own, or reads what a function gives: what tables

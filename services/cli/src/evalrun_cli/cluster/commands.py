@@ -19,7 +19,7 @@ from evalrun_api import names
 from evalrun_api.manifest import load_documents, load_manifest
 from evalrun_api.v1alpha1 import KIND, EvalRun
 from evalrun_cli.cluster.run_display import RunDisplay, run_display_for
-from evalrun_cli.cluster.run_view import exit_code, is_complete, reason_line, status_of, status_tables
+from evalrun_cli.cluster.run_view import exit_code, get_status, is_complete, reason_line, status_tables
 from evalrun_cli.results_table import results_tables
 from evalrun_cli.run_gate import gate_line
 from evalrun_cli.terminal import open_console
@@ -72,7 +72,7 @@ def run_in_cluster(file: Path, *, namespace: str | None, follow: bool = True, vi
         click.echo(f"the page has ended; open it again with: evalrun view er/{name} -n {runs.namespace}", err=True)
         return code
 
-    return with_cluster(namespace or named, work, otherwise=", or add --local")
+    return run_on_cluster(namespace or named, work, otherwise=", or add --local")
 
 
 def show_status(name: str, *, namespace: str | None, follow: bool) -> ExitCode:
@@ -86,7 +86,7 @@ def show_status(name: str, *, namespace: str | None, follow: bool) -> ExitCode:
             console.print(part)
         return exit_code(run) if is_complete(run) else ExitCode.SUCCEEDED
 
-    return with_cluster(namespace, work)
+    return run_on_cluster(namespace, work)
 
 
 def show_logs(name: str, *, namespace: str | None, parts: Sequence[str], follow: bool, tail: int | None) -> ExitCode:
@@ -111,7 +111,7 @@ def show_logs(name: str, *, namespace: str | None, parts: Sequence[str], follow:
             had = [await read() for read in reads]
         return ExitCode.SUCCEEDED if any(had) else ExitCode.FAILED
 
-    return with_cluster(namespace, work)
+    return run_on_cluster(namespace, work)
 
 
 def show_results(name: str, *, namespace: str | None, output: Path | None) -> ExitCode:
@@ -125,7 +125,7 @@ def show_results(name: str, *, namespace: str | None, output: Path | None) -> Ex
 
     async def work(runs: "ClusterRuns", console: Console) -> ExitCode:
         run = await find_run(runs, name)
-        status = status_of(run)
+        status = get_status(run)
         if not status.output_url:
             raise BadInputError(f"EvalRun {name} has no results: it is {status.phase or 'Pending'}: {reason_line(run)}")
         with TemporaryDirectory(prefix="evalrun-results-") as scratch:
@@ -141,7 +141,7 @@ def show_results(name: str, *, namespace: str | None, output: Path | None) -> Ex
         _say(console, f"results: {output or status.output_url} (from {place})")
         return exit_code(run)
 
-    return with_cluster(namespace, work)
+    return run_on_cluster(namespace, work)
 
 
 async def bring_to(
@@ -179,7 +179,7 @@ async def ready_aggregator(runs: "ClusterRuns", run: EvalRun) -> "RunPod | None"
     return next((pod for pod in await runs.pods(run) if pod.part == names.AGGREGATOR and pod.ready), None)
 
 
-def with_cluster(namespace: str | None, work: Work, *, otherwise: str = "") -> ExitCode:
+def run_on_cluster(namespace: str | None, work: Work, *, otherwise: str = "") -> ExitCode:
     """Connect to the current cluster, work there, and disconnect; `otherwise` is advice where no client is installed.
 
     Raises:
@@ -194,7 +194,7 @@ def with_cluster(namespace: str | None, work: Work, *, otherwise: str = "") -> E
             f"talking to a cluster needs the package {error.name}: {describe_install('cluster')}{otherwise}"
         ) from error
 
-    async def connected() -> ExitCode:
+    async def run_work() -> ExitCode:
         runs = connect(namespace)
         try:
             return await work(runs, open_console())
@@ -202,7 +202,7 @@ def with_cluster(namespace: str | None, work: Work, *, otherwise: str = "") -> E
             await runs.close()
 
     try:
-        return asyncio.run(connected())
+        return asyncio.run(run_work())
     except UnreachableError as error:
         logger.error("the cluster does not answer: %s", error)
         return ExitCode.FAILED
@@ -224,7 +224,7 @@ async def _follow(runs: "ClusterRuns", console: Console, name: str) -> ExitCode:
         loop.add_signal_handler(number, stopped.set)
     display = run_display_for(console)
     try:
-        run = await _until_complete(runs, name, display, stopped)
+        run = await _show_until_complete(runs, name, display, stopped)
     finally:
         display.close()
     if run is None:
@@ -233,12 +233,12 @@ async def _follow(runs: "ClusterRuns", console: Console, name: str) -> ExitCode:
         return ExitCode.STOPPED
     for part in status_tables(run, datetime.now(UTC)):
         console.print(part)
-    if status_of(run).output_url:
+    if get_status(run).output_url:
         _say(console, f"its figures and files: evalrun results {name} -n {runs.namespace} --output DIR")
     return exit_code(run)
 
 
-async def _until_complete(
+async def _show_until_complete(
     runs: "ClusterRuns", name: str, display: RunDisplay, stopped: asyncio.Event
 ) -> EvalRun | None:
     """Show the run until it has ended; None where it was stopped first. An API server that is away is waited for."""

@@ -7,7 +7,7 @@ from rich.console import Console, Group
 from rich.live import Live
 
 from evalrun_api.v1alpha1 import EvalRun
-from evalrun_cli.cluster.run_view import progress_line, reason_line, status_of, status_tables
+from evalrun_cli.cluster.run_view import get_status, progress_line, reason_line, status_tables
 
 PLAIN_INTERVAL = timedelta(seconds=5)
 """Seconds between two lines of the same state, so that a log of a night stays readable."""
@@ -36,8 +36,8 @@ class PlainRunDisplay:
 
     def update(self, run: EvalRun, now: datetime) -> None:
         """Print a line if enough time has passed."""
-        state = (status_of(run).phase, reason_line(run))
-        counts = "".join(dataset.model_dump_json() for dataset in status_of(run).datasets)
+        state = (get_status(run).phase, reason_line(run))
+        counts = "".join(dataset.model_dump_json() for dataset in get_status(run).datasets)
         due = self._printed_at is None or now - self._printed_at >= PLAIN_INTERVAL
         # A new phase is always printed. A reason may contain counts and then changes with each of them.
         moved = self._state is None or state[0] != self._state[0]

@@ -22,7 +22,7 @@ TELLING = {
 STYLES = {"True": "green", "False": "dim", "Unknown": "yellow"}
 
 
-def status_of(run: EvalRun) -> EvalRunStatus:
+def get_status(run: EvalRun) -> EvalRunStatus:
     """Return a run's status; empty if the operator has not processed the run yet."""
     return run.status or EvalRunStatus.model_validate({})
 
@@ -34,7 +34,7 @@ def is_complete(run: EvalRun) -> bool:
 
 def exit_code(run: EvalRun) -> ExitCode:
     """Return the exit code of a finished run. A failed gate outranks a degraded run; an inconclusive gate does not."""
-    status = status_of(run)
+    status = get_status(run)
     if not _holds(run, ConditionType.SUCCEEDED):
         why = condition_of(status, ConditionType.COMPLETE)
         return ExitCode.BAD_INPUT if why is not None and why.reason == Reason.INVALID_SPEC else ExitCode.FAILED
@@ -49,7 +49,7 @@ def exit_code(run: EvalRun) -> ExitCode:
 
 def progress_line(run: EvalRun, now: datetime) -> str:
     """Return a line with seconds since the start, phase, counts of each dataset, and the current step or obstacle."""
-    status = status_of(run)
+    status = get_status(run)
     elapsed = (
         0.0 if status.start_time is None else ((status.completion_time or now) - status.start_time).total_seconds()
     )
@@ -59,7 +59,7 @@ def progress_line(run: EvalRun, now: datetime) -> str:
 
 def reason_line(run: EvalRun) -> str:
     """Describe the run's current step, its obstacle, or its end."""
-    status = status_of(run)
+    status = get_status(run)
     if not status.conditions:
         return "No operator has taken it up yet: is evalrun installed in the cluster, and does it serve this namespace?"
     kinds = TELLING.get(status.phase or "Pending", (ConditionType.COMPLETE,))
@@ -71,7 +71,7 @@ def reason_line(run: EvalRun) -> str:
 
 def status_tables(run: EvalRun, now: datetime) -> Iterator[Table | Text]:
     """Return a heading, the conditions, the datasets, and where things lie."""
-    status, metadata = status_of(run), run.metadata
+    status, metadata = get_status(run), run.metadata
     heading = f"EvalRun {metadata.namespace}/{metadata.name}: {status.phase or 'Pending'}"
     yield Text(heading, style="bold")
     why = reason_line(run)
@@ -132,7 +132,7 @@ def _counts(dataset: DatasetStatus) -> str:
 
 
 def _holds(run: EvalRun, kind: ConditionType) -> bool:
-    condition = condition_of(status_of(run), kind)
+    condition = condition_of(get_status(run), kind)
     return condition is not None and condition.status == "True"
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from evalrun_cli.cluster.commands import with_cluster
+from evalrun_cli.cluster.commands import run_on_cluster
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 if TYPE_CHECKING:  # needs the extra `cluster`
@@ -26,7 +26,7 @@ def start_now(name: str, *, namespace: str | None) -> ExitCode:
         console.print(f"evalschedule/{name}: asked for a start; see kubectl describe evalschedule {name}")
         return ExitCode.SUCCEEDED
 
-    return with_cluster(namespace, work)
+    return run_on_cluster(namespace, work)
 
 
 def output_place(name: str, *, namespace: str | None) -> str:
@@ -53,5 +53,5 @@ def output_place(name: str, *, namespace: str | None) -> str:
         places.append(url)
         return ExitCode.SUCCEEDED
 
-    with_cluster(namespace, work)
+    run_on_cluster(namespace, work)
     return places[0]

@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from evalrun_cli.attestation.trust_files import TrustFiles
-from evalrun_cli.commands.group import evalrun, judged_here
-from evalrun_cli.commands.trust_options import with_trust
+from evalrun_cli.commands.group import add_judging_flags, evalrun
+from evalrun_cli.commands.trust_options import add_trust_flags
 from evalrun_cli.local.options import LocalOptions
 from evalrun_runtime.exits import ExitCode
 
@@ -87,12 +87,12 @@ def attest(
 )
 @click.option("--all", "every", is_flag=True, help="Judge every answer again.")
 @click.option("--seed", type=int, help="Draw the same answers as a run that printed this seed. Default: unpredictable.")
-@with_trust
+@add_trust_flags
 @click.option(
     "--openings", type=_PLACE, help="File that shows hidden tests: the one that attest --without-tests wrote."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-@judged_here
+@add_judging_flags
 def verify(
     place: Path,
     sample: int,

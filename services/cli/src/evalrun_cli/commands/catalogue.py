@@ -21,7 +21,7 @@ _FORMAT = click.option(
 )
 
 
-def _asked(command: Callable[..., int]) -> Callable[..., int]:
+def _add_flags(command: Callable[..., int]) -> Callable[..., int]:
     return _RUNS(_FORMAT(TO_FILE(command)))
 
 
@@ -40,7 +40,7 @@ def index(place: str) -> ExitCode:
 
 @evalrun.command()
 @click.argument("query")
-@_asked
+@_add_flags
 def sql(query: str, place: str, view: str, output: Path | None) -> ExitCode:
     """Answer QUERY, one SELECT of DuckDB's SQL, over all runs.
 
@@ -58,7 +58,7 @@ def sql(query: str, place: str, view: str, output: Path | None) -> ExitCode:
 
 @evalrun.command()
 @click.option("--where", default="true", metavar="CONDITION", help="Condition over the columns of the view runs.")
-@_asked
+@_add_flags
 def find(where: str, place: str, view: str, output: Path | None) -> ExitCode:
     """List the runs that meet a condition.
 
@@ -73,7 +73,7 @@ def find(where: str, place: str, view: str, output: Path | None) -> ExitCode:
 
 @evalrun.command()
 @click.argument("names", metavar="A B [C ...]", nargs=-1, required=True)
-@_asked
+@_add_flags
 def flips(names: Sequence[str], place: str, view: str, output: Path | None) -> ExitCode:
     """List the problems that some of the runs solve and others do not.
 

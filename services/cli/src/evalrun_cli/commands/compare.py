@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from evalrun_cli.attestation.trust_files import TrustFiles
-from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, TO_FILE, evalrun, shown, shown_as
-from evalrun_cli.commands.trust_options import with_trust
+from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, TO_FILE, add_format_flags, add_formats, evalrun
+from evalrun_cli.commands.trust_options import add_trust_flags
 from evalrun_runtime.exits import ExitCode
 
 
@@ -24,7 +24,7 @@ from evalrun_runtime.exits import ExitCode
     help="The runs are phases of a training (baseline, sft, dpo, grpo, repair), by lineage.phase or as PHASE=RUN: say "
     "whether each one's headline figures moved as they should. A directory stands for its runs that say a phase.",
 )
-@shown
+@add_format_flags
 def compare(
     runs: tuple[str, ...], all_pairs: bool, pool_seeds: bool, phases: bool, view: str, output: Path | None
 ) -> ExitCode:
@@ -71,8 +71,8 @@ def compare(
     is_flag=True,
     help="Refuse a baseline that is not signed by --trust or --identity, or that differs from what was signed.",
 )
-@with_trust
-@shown_as("text", "markdown", "json", "html", "junit")
+@add_trust_flags
+@add_formats("text", "markdown", "json", "html", "junit")
 def gate(
     run: str,
     policy: Path,

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, evalrun, judged_here
+from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, add_judging_flags, evalrun
 from evalrun_cli.local.options import LocalOptions
 from evalrun_runtime.exits import ExitCode
 
@@ -56,7 +56,7 @@ def prepare(plan: Path, output: Path, sandbox_fusion: str | None) -> ExitCode:
     "--references", metavar="FILE", help="Correct programs, as answers. Default: those that the files publish."
 )
 @click.option("--read-only", is_flag=True, help="Run no program: references and tests are only read.")
-@judged_here
+@add_judging_flags
 def check(
     files: tuple[str, ...],
     renamed: tuple[str, ...],
@@ -116,10 +116,10 @@ def audit(directory: Path, allow: Path | None, **meaning: Any) -> ExitCode:  # n
     Example, which also compares meanings:
       evalrun data audit eval-data/ --embedder all-MiniLM-L6-v2-onnx/
     """
-    from evalrun_cli.meaning_options import meaning_options
+    from evalrun_cli.meaning_options import make_meaning_options
     from evalrun_data.governance.commands import audit_data
 
-    return audit_data(directory, allow=allow, meaning=meaning_options(**meaning))
+    return audit_data(directory, allow=allow, meaning=make_meaning_options(**meaning))
 
 
 @data.command(epilog=EXIT_CODES)

@@ -65,7 +65,7 @@ class Numbers(click.ParamType[Sequence[int]]):
         return [int(part) for part in parts]
 
 
-def judged_here(command: Command) -> Command:
+def add_judging_flags(command: Command) -> Command:
     """Add the flags for judging on this machine; the command receives them as `options`."""
 
     @click.option("--slots", type=click.IntRange(min=1), help="Programs judged at once. Default: one per CPU.")
@@ -103,7 +103,7 @@ def judged_here(command: Command) -> Command:
     return with_options
 
 
-def on_gpus(command: Command) -> Command:
+def add_gpu_flags(command: Command) -> Command:
     """Add the flags for replicas on this machine; the command receives them as `gpu_options`."""
 
     @click.option(
@@ -134,7 +134,7 @@ def on_gpus(command: Command) -> Command:
     return with_gpu_options
 
 
-def reported(command: Command) -> Command:
+def add_printing_flags(command: Command) -> Command:
     """Add the flags for a run's output. The command receives them as `printing`."""
 
     @click.option("-q", "--quiet", is_flag=True, help="Print the results alone: no progress and no warnings.")
@@ -146,8 +146,8 @@ def reported(command: Command) -> Command:
     return with_printing
 
 
-def viewed(command: Command) -> Command:
-    """Add `--view` to a command that is `reported`, which stands above; the command finds it in `printing`."""
+def add_view_flag(command: Command) -> Command:
+    """Add `--view` to a command below `add_printing_flags`; the command finds it in `printing`."""
 
     @click.option(
         "--view",
@@ -162,12 +162,12 @@ def viewed(command: Command) -> Command:
     return with_view
 
 
-def shown(command: Command) -> Command:
+def add_format_flags(command: Command) -> Command:
     """Add the flags for a comparison's format and destination: `view` and `output`."""
-    return shown_as("text", "markdown", "json", "html")(command)
+    return add_formats("text", "markdown", "json", "html")(command)
 
 
-def shown_as(*views: str) -> Callable[[Command], Command]:
+def add_formats(*views: str) -> Callable[[Command], Command]:
     """Return a decorator that adds the flags for one of some formats, the first by default, and its destination."""
     form = click.option(
         "--format",

@@ -47,12 +47,12 @@ def doctor(gpu_python: Path | None, as_json: bool) -> ExitCode:
     Python, kernel, the containment that programs really reach, languages, GPUs, driver, verl, engine, free disk. The
     exit code is 1 if programs cannot be judged here; what only replicas need is named and does not count.
     """
-    from evalrun_cli.gpu_host.doctor import examine, lines_of
+    from evalrun_cli.gpu_host.doctor import examine, render_findings
 
     findings = examine(gpu_python)
     if as_json:
         click.echo(json.dumps([finding.to_wire() for finding in findings], indent=2))
     else:
-        click.echo("\n".join(lines_of(findings)))
+        click.echo("\n".join(render_findings(findings)))
     broken = any(finding.lacks and finding.is_required for finding in findings)
     return ExitCode.FAILED if broken else ExitCode.SUCCEEDED

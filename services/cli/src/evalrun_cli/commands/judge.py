@@ -12,10 +12,10 @@ from evalrun_cli.commands.group import (
     SINCE_START,
     LocalDirectory,
     Numbers,
+    add_judging_flags,
+    add_printing_flags,
+    add_view_flag,
     evalrun,
-    judged_here,
-    reported,
-    viewed,
 )
 from evalrun_cli.local.options import LocalOptions, Printing
 from evalrun_registry.comparators import COMPUTED
@@ -111,9 +111,9 @@ class AnswersPerProblem(click.ParamType[int | Literal["AsGiven"]]):
     "`data audit-tests --output` wrote. May be repeated.",
 )
 @click.option("--resume", is_flag=True, help="Resume an interrupted judgement with the same arguments.")
-@reported
-@viewed
-@judged_here
+@add_printing_flags
+@add_view_flag
+@add_judging_flags
 def judge(
     problems: Sequence[str],
     responses: Sequence[str],
@@ -142,19 +142,19 @@ def judge(
         raise click.UsageError(f"--problems, --responses: {verl_config} names the file already: remove them")
     if verl_config is None and not (problems and responses):
         raise click.UsageError("--problems and --responses: name the files, or --verl-config evaluation.yaml")
-    from evalrun_cli.local.parts import launched_early, needed_parts
+    from evalrun_cli.local.parts import launch_parts, select_parts
 
     # before the imports that take longest
-    with launched_early(needed_parts(options), [*problems, *responses]) as launched:
+    with launch_parts(select_parts(options), [*problems, *responses]) as launched:
         from evalrun_api.v1alpha1 import Grader
         from evalrun_cli.local.run_session import session_for
         from evalrun_cli.local.runs import judge_files
 
         own = None
         if verl_config is not None:
-            from evalrun_cli.verl_files.commands import rows_of
+            from evalrun_cli.verl_files.commands import resolve_rows
 
-            rows, own = rows_of(verl_config, output)
+            rows, own = resolve_rows(verl_config, output)
             problems = responses = [rows]
         return judge_files(
             problems,
@@ -179,17 +179,17 @@ def judge(
 @evalrun.command(epilog=EXIT_CODES)
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.option("--output", type=LocalDirectory(), help="Directory for the new results. Default: DIRECTORY_rejudged.")
-@reported
-@viewed
-@judged_here
+@add_printing_flags
+@add_view_flag
+@add_judging_flags
 def rejudge(directory: Path, output: Path | None, options: LocalOptions, printing: Printing) -> ExitCode:
     """Judge the completions of the run in DIRECTORY again. Nothing is generated and no GPU is needed.
 
     The run's directory is not changed; the new verdicts are written to a separate directory.
     """
-    from evalrun_cli.local.parts import launched_early, needed_parts
+    from evalrun_cli.local.parts import launch_parts, select_parts
 
-    with launched_early(needed_parts(options), [str(directory)]) as launched:
+    with launch_parts(select_parts(options), [str(directory)]) as launched:
         from evalrun_cli.local.run_session import session_for
         from evalrun_cli.local.runs import rejudge_directory
 

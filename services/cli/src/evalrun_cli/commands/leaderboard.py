@@ -5,16 +5,16 @@ from pathlib import Path
 import click
 
 from evalrun_cli.attestation.trust_files import TrustFiles
-from evalrun_cli.commands.group import EXIT_CODES, evalrun, shown
-from evalrun_cli.commands.trust_options import with_trust
+from evalrun_cli.commands.group import EXIT_CODES, add_format_flags, evalrun
+from evalrun_cli.commands.trust_options import add_trust_flags
 from evalrun_runtime.exits import ExitCode
 
 
 @evalrun.command(epilog=EXIT_CODES)
 @click.argument("runs", metavar="RUN|DIR...", nargs=-1, required=True)
 @click.option("--suite", "datasets", multiple=True, metavar="NAME", help="Only this dataset; may be repeated.")
-@with_trust
-@shown
+@add_trust_flags
+@add_format_flags
 def leaderboard(
     runs: tuple[str, ...],
     datasets: tuple[str, ...],

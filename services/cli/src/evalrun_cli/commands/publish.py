@@ -16,7 +16,7 @@ _SEND = click.option("--send", is_flag=True, help="Open a pull request on the Hu
 _SEND_THERE = click.option("--send", is_flag=True, help="Send it.")
 
 
-def _published(command: Callable[..., int]) -> Callable[..., int]:
+def _add_flags(command: Callable[..., int]) -> Callable[..., int]:
     return _RUN(_MODEL(_OUTPUT(_SEND(command))))
 
 
@@ -33,7 +33,7 @@ def publish() -> None:
 
 
 @publish.command(epilog=EXIT_CODES)
-@_published
+@_add_flags
 @click.option(
     "--hub-dataset",
     "hub_datasets",
@@ -57,7 +57,7 @@ def hub(run: str, model_id: str | None, hub_datasets: tuple[str, ...], output: P
 
 
 @publish.command(epilog=EXIT_CODES)
-@_published
+@_add_flags
 @click.option("--organization", required=True, help="Who ran the evaluation.")
 @click.option(
     "--relationship",

@@ -5,7 +5,7 @@ from typing import Literal
 
 import click
 
-from evalrun_cli.commands.group import EXIT_CODES, LocalDirectory, evalrun, judged_here, on_gpus
+from evalrun_cli.commands.group import EXIT_CODES, LocalDirectory, add_gpu_flags, add_judging_flags, evalrun
 from evalrun_cli.gpu_host.options import GpuOptions
 from evalrun_cli.local.options import LocalOptions
 from evalrun_runtime.exits import ExitCode
@@ -33,8 +33,8 @@ from evalrun_runtime.exits import ExitCode
     help="What the best run is best at: these very problems, or those that they stand for.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the race as JSON.")
-@judged_here
-@on_gpus
+@add_judging_flags
+@add_gpu_flags
 def race(
     runs: tuple[str, ...],
     checkpoints: str | None,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from evalrun_cli.commands.group import evalrun, judged_here, reported
+from evalrun_cli.commands.group import add_judging_flags, add_printing_flags, evalrun
 from evalrun_cli.local.options import LocalOptions, Printing
 from evalrun_cli.reward_check.ways import WAYS
 
@@ -33,8 +33,8 @@ from evalrun_cli.reward_check.ways import WAYS
     metavar="SHARE",
     help="Share of all calls that are broken.",
 )
-@judged_here
-@reported
+@add_judging_flags
+@add_printing_flags
 def reward_check(
     trainer: str, python: Path, answers: int, faults: float, options: LocalOptions, printing: Printing
 ) -> int:

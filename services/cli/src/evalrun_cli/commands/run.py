@@ -13,11 +13,11 @@ from evalrun_cli.commands.group import (
     SINCE_START,
     LocalDirectory,
     Numbers,
+    add_gpu_flags,
+    add_judging_flags,
+    add_printing_flags,
+    add_view_flag,
     evalrun,
-    judged_here,
-    on_gpus,
-    reported,
-    viewed,
 )
 from evalrun_cli.gpu_host.options import GpuOptions
 from evalrun_cli.local.options import LocalOptions, Printing
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from evalrun_cli.local.quick_run import QuickRun
 
 
-def labels_of(written: Sequence[str]) -> dict[str, str]:
+def parse_labels(written: Sequence[str]) -> dict[str, str]:
     """Return labels by name. Raises click.BadParameter."""
     labels = {}
     for each in written:
@@ -116,10 +116,10 @@ def labels_of(written: Sequence[str]) -> dict[str, str]:
     help="With --local: how long a request may take. Default: 0.2 s per token of maxNewTokens, at least 120 s; once 20 "
     "answers have come, five times the slowest if that is less. What timed out is sent again, with twice the time.",
 )
-@reported
-@viewed
-@judged_here
-@on_gpus
+@add_printing_flags
+@add_view_flag
+@add_judging_flags
+@add_gpu_flags
 def run(
     file: Path | None,
     local: bool,
@@ -206,7 +206,7 @@ def run(
     if namespace is not None or no_follow:
         raise click.UsageError("--namespace, --no-follow: only for runs in a cluster: remove --local")
 
-    def wanted() -> "QuickRun":  # imported late: the services are launched before
+    def make_quick_run() -> "QuickRun":  # imported late: the services are launched before
         from evalrun_cli.local.quick_run import QuickRun
 
         return QuickRun(
@@ -221,7 +221,7 @@ def run(
             k or (),
             max_problems,
             step,
-            labels_of(labels),
+            parse_labels(labels),
             seeds or 1,
             tensor_parallel or 1,
             bool(calculate_log_probs),
@@ -237,28 +237,28 @@ def run(
         return run_pattern(
             checkpoints,
             file,
-            wanted(),
+            make_quick_run(),
             output=output,
             request_seconds=request_timeout,
             options=options,
             gpu_options=gpu_options,
             quiet=printing.quiet,
         )
-    from evalrun_cli.local.parts import launched_early, needed_parts
+    from evalrun_cli.local.parts import launch_parts, select_parts
 
     plays_back = any(url.startswith("builtin:") for url in endpoints)
     launches = not endpoints and gpu_options.gpus is not None
     generates = bool(file or endpoints or launches)
-    names = needed_parts(options, generates=True, plays_back=plays_back, launches=launches) if generates else []
+    names = select_parts(options, generates=True, plays_back=plays_back, launches=launches) if generates else []
     names = [name for name in names if name != "rollout"]  # it imports little, and it may end late
-    with launched_early(names, [] if resume is None else [str(resume)]) as launched:  # before the longest imports
+    with launch_parts(names, [] if resume is None else [str(resume)]) as launched:  # before the longest imports
         from evalrun_cli.local.run_session import session_for
         from evalrun_cli.local.runs import run_file, run_quickly
 
         session = session_for(printing, SINCE_START, launched)
         if file is None:
             return run_quickly(
-                wanted(),
+                make_quick_run(),
                 output=output,
                 request_seconds=request_timeout,
                 options=options,
@@ -285,9 +285,9 @@ def run(
     "--endpoint", "endpoints", multiple=True, metavar="URL", help="Server of the model, if it serves elsewhere now."
 )
 @click.option("--request-timeout", type=click.FloatRange(min=1.0), metavar="SECONDS", help="As in `evalrun run`.")
-@reported
-@viewed
-@on_gpus
+@add_printing_flags
+@add_view_flag
+@add_gpu_flags
 def resume(
     directory: Path,
     endpoints: Sequence[str],

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, NAMESPACE, evalrun, shown
+from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, NAMESPACE, add_format_flags, evalrun
 from evalrun_registry.metrics import HEADLINE
 from evalrun_runtime.exits import ExitCode
 
@@ -20,7 +20,7 @@ from evalrun_runtime.exits import ExitCode
     help="ClientTrustConfig of a private instance of Sigstore, which says who an identity is that signed a run.",
 )
 @NAMESPACE
-@shown
+@add_format_flags
 def history(
     places: tuple[str, ...],
     metric: str,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from evalrun_cli.commands.group import EXISTING_FILE, evalrun, judged_here
+from evalrun_cli.commands.group import EXISTING_FILE, add_judging_flags, evalrun
 from evalrun_cli.local.options import LocalOptions
 from evalrun_runtime.exits import BadInputError, ExitCode
 
@@ -53,7 +53,7 @@ for _name, _summary in SERVICES.items():
     short_help=SERVICES["reward"][0].upper() + SERVICES["reward"][1:] + ".",
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@judged_here
+@add_judging_flags
 def reward(arguments: Sequence[str], options: LocalOptions) -> int:
     """Serve the judge's verdicts as rewards for trainers (HTTP).
 

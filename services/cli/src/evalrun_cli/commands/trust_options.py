@@ -13,7 +13,7 @@ from evalrun_cli.commands.group import EXISTING_FILE
 Command = Callable[..., int]
 
 
-def with_trust(command: Command) -> Command:
+def add_trust_flags(command: Command) -> Command:
     """Add the flags that say which signatures count; the command receives them as `trust`."""
 
     @click.option(

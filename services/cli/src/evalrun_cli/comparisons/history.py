@@ -11,7 +11,7 @@ import fsspec
 from rich import box
 from rich.table import Table
 
-from evalrun_cli.attestation.requirement import read_trust, signer_of
+from evalrun_cli.attestation.requirement import find_signer, read_trust
 from evalrun_cli.attestation.trust_files import TrustFiles
 from evalrun_cli.comparisons.history_page import history_page
 from evalrun_cli.comparisons.views import plain, terminal, write
@@ -78,7 +78,7 @@ def runs_below(place: str, trust: "Trust | None" = None) -> list[HistoryRun]:
     Raises:
         BadInputError: there is none.
     """
-    return [_opened(each, trust) for each in places_below(place)]
+    return [_open_run(each, trust) for each in places_below(place)]
 
 
 def places_below(place: str) -> list[str]:
@@ -93,9 +93,9 @@ def places_below(place: str) -> list[str]:
     return found
 
 
-def _opened(place: str, trust: "Trust | None") -> HistoryRun:
+def _open_run(place: str, trust: "Trust | None") -> HistoryRun:
     run = StoredRun.open(place)
-    return HistoryRun(place, run.summary, run.run_info, signer_of(place, trust))
+    return HistoryRun(place, run.summary, run.run_info, find_signer(place, trust))
 
 
 def _is_run(place: str) -> bool:

@@ -49,14 +49,14 @@ def print_leaderboard(
     known = sorted({name for each in facts for name in each.totals})
     if unknown := sorted(set(datasets) - set(known)):
         raise BadInputError(f"--suite {unknown[0]}: no run has it: the runs have {', '.join(known)}")
-    found = rank_runs(facts, _attested(runs, trust) if trust.names_anybody else None, datasets or None)
+    found = rank_runs(facts, _select_attested(runs, trust) if trust.names_anybody else None, datasets or None)
     if not found.tables:
         raise BadInputError("; ".join(found.not_ranked) or f"{', '.join(places)}: the runs have no results")
     write(VIEWS[view](found), output)
     return ExitCode.SUCCEEDED
 
 
-def _attested(places: Sequence[str], files: TrustFiles) -> set[str]:
+def _select_attested(places: Sequence[str], files: TrustFiles) -> set[str]:
     trust = read_trust(files)
     return {each for each in places if not why_not_attested(each, trust)}
 

@@ -100,11 +100,15 @@ def _flips(title: str, flips: Sequence[Flip]) -> Markup | None:
     if not flips:
         return None
     rows: list[list[Child]] = [
-        [element("span", flip.problem_id, class_="mono"), _ended(flip.baseline.text), _ended(flip.candidate.text)]
+        [
+            element("span", flip.problem_id, class_="mono"),
+            _render_outcome(flip.baseline.text),
+            _render_outcome(flip.candidate.text),
+        ]
         for flip in flips
     ]
     return make_foldable(f"{title} ({len(flips)})", table(["Problem", "A", "B"], rows), is_open=len(flips) <= 20)
 
 
-def _ended(text: str) -> Child:
+def _render_outcome(text: str) -> Child:
     return pill(text) if text in LABELS else text

@@ -35,7 +35,7 @@ def print_race(places: Sequence[str], *, dataset: str | None, population: Popula
         raise BadInputError(f"{', '.join(twice)}: named twice: name each run once")
     runs = [run_facts(each) for each in places]
     try:
-        race = race_runs(runs, dataset or only_dataset(runs), population)
+        race = race_runs(runs, dataset or find_shared_dataset(runs), population)
     except UnusableRaceError as error:
         raise BadInputError(str(error)) from error
     print(json.dumps(race.as_json(), indent=2) if as_json else as_text(race))  # noqa: T201 - the command's result
@@ -82,7 +82,7 @@ def _verdict(race: Race) -> str:
     return f"The race cannot tell which of the {len(race.left)} runs is {at}{missing}. {wrong}"
 
 
-def only_dataset(runs: Sequence[RunFacts]) -> str:
+def find_shared_dataset(runs: Sequence[RunFacts]) -> str:
     """Return the only dataset that all runs have. Raises BadInputError: there is none, or several."""
     shared = sorted(set.intersection(*(set(run.totals) for run in runs)))
     if not shared:

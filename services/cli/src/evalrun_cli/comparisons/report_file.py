@@ -18,7 +18,7 @@ def write_report(run: str, *, output: Path | None) -> ExitCode:
         BadInputError: no finished run there, or the file cannot be written.
     """
     stored = StoredRun.open(run)
-    target = output or _own_place(run)
+    target = output or _locate_report(run)
     try:
         write_atomically(target.resolve(), render_report(stored.report()).encode())
     except OSError as error:
@@ -27,7 +27,7 @@ def write_report(run: str, *, output: Path | None) -> ExitCode:
     return ExitCode.SUCCEEDED
 
 
-def _own_place(run: str) -> Path:
+def _locate_report(run: str) -> Path:
     files, path = resolve_destination(run)
     if not isinstance(files, LocalFileSystem):
         raise BadInputError(f"{run}: is not on this machine: name the file to write with --output")

@@ -12,8 +12,8 @@ from evalrun_cli.comparisons.several_text import (
     notes,
     phase_row,
     place,
+    render_standing,
     shown_standings,
-    standing,
     title,
 )
 from evalrun_results.comparisons.phases import PhaseRow
@@ -53,7 +53,7 @@ def _warnings(warnings: Sequence[str]) -> Markup | None:
 def _dataset(dataset: DatasetAcross, found: SeveralRuns) -> Markup:
     letters = [each.letter for each in found.configurations]
     figures: list[list[Child]] = [
-        [words.label(metric), *(_standing(metric, each) for each in standings.values())]
+        [words.label(metric), *(_mark_up_standing(metric, each) for each in standings.values())]
         for metric, standings in shown_standings(dataset)
     ]
     numbers = frozenset(range(1, len(CONTRAST_HEADINGS)))
@@ -84,8 +84,8 @@ def _shifts(contrasts: Sequence[Contrast]) -> Iterator[Shift]:
             yield Shift(f"{each.second} - {each.first}", found.difference, found.low, found.high)
 
 
-def _standing(metric: str, each: Standing) -> Child:
-    shown = standing(metric, each)
+def _mark_up_standing(metric: str, each: Standing) -> Child:
+    shown = render_standing(metric, each)
     return joined(shown, draw_interval_bar(each.value, each.low, each.high)) if metric == HEADLINE else shown
 
 

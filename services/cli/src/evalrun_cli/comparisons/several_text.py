@@ -41,10 +41,10 @@ def shown_standings(dataset: DatasetAcross) -> Iterator[tuple[str, Mapping[str, 
 
 def standing_row(metric: str, standings: Mapping[str, Standing]) -> list[str]:
     """Return a metric's name and its value in each configuration, with the spread over seeds."""
-    return [words.label(metric), *(standing(metric, each) for each in standings.values())]
+    return [words.label(metric), *(render_standing(metric, each) for each in standings.values())]
 
 
-def standing(metric: str, each: Standing) -> str:
+def render_standing(metric: str, each: Standing) -> str:
     """Return a value, and its standard deviation over the seeds where there are several."""
     return words.value(metric, each.value) + ("" if each.spread is None else f" ± {spread(metric, each.spread)}")
 

@@ -50,7 +50,7 @@ def compare_several_runs(
     named: Mapping[str, TrainingPhase] = {}
     if phases:
         places, named = phase_places(places)
-    found = compared_several(places, all_pairs=all_pairs, pool_seeds=pool_seeds)
+    found = compare_places(places, all_pairs=all_pairs, pool_seeds=pool_seeds)
     try:
         rows = phase_rows(found, named) if phases else ()
     except ValueError as error:
@@ -80,7 +80,7 @@ def phase_places(places: Sequence[str]) -> tuple[list[str], dict[str, TrainingPh
     return baselines + [place for place, phase in found if phase is not PHASES[0]], named
 
 
-def compared_several(places: Sequence[str], *, all_pairs: bool, pool_seeds: bool) -> SeveralRuns:
+def compare_places(places: Sequence[str], *, all_pairs: bool, pool_seeds: bool) -> SeveralRuns:
     """Compare the runs in several directories or URLs.
 
     Raises:
@@ -154,7 +154,7 @@ def as_markdown(found: SeveralRuns, phases: Sequence[PhaseRow] = ()) -> str:
             lines.append("")
         lines += _markdown_table(CONTRAST_HEADINGS, (contrast_row(each) for each in dataset.contrasts))
         lines += ["", *(f"{cell(note)}.  " for note in notes(dataset, found))]
-        lines += _folded_flips(dataset, found)
+        lines += _fold_flips(dataset, found)
     return "\n".join(lines)
 
 
@@ -190,7 +190,7 @@ def _markdown_table(headings: Sequence[str], rows: Iterator[Sequence[str]]) -> l
     return [*lines, *("| " + " | ".join(cell(each) for each in row) + " |" for row in rows)]
 
 
-def _folded_flips(dataset: DatasetAcross, found: SeveralRuns) -> list[str]:
+def _fold_flips(dataset: DatasetAcross, found: SeveralRuns) -> list[str]:
     if not dataset.flips:
         return []
     rows = _markdown_table(["Problem", *_letters(found)], (flip_row(flip) for flip in dataset.flips))

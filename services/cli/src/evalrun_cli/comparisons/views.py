@@ -46,11 +46,11 @@ def compare(first: str, second: str, *, view: str, output: Path | None) -> ExitC
     Raises:
         BadInputError: no finished run there, the runs share no dataset, or the file cannot be written.
     """
-    write(VIEWS[view](compared(first, second)), output)
+    write(VIEWS[view](compare_two(first, second)), output)
     return ExitCode.SUCCEEDED
 
 
-def compared(first: str, second: str) -> Comparison:
+def compare_two(first: str, second: str) -> Comparison:
     """Compare the runs in two directories or URLs.
 
     Raises:
@@ -86,12 +86,12 @@ def decide_gates(run: str, gates: Sequence[Gate], policy: Path) -> list[GateResu
     """
     stored = StoredRun.open(run)
 
-    def decided(each: Gate, baseline: Totals | None, candidate: Totals) -> GateResult:
+    def decide_gate(each: Gate, baseline: Totals | None, candidate: Totals) -> GateResult:
         drawn = drawn_by(stored, each, baseline, candidate)
         found = decide_or_raise(each, baseline, candidate, drawn=drawn, family=len(gates))
         return replace(found, warnings=version_warnings(each, policy.resolve().parent, stored.run_info))
 
-    return _of_each_gate(stored, policy, gates, decided)
+    return _map_gates(stored, policy, gates, decide_gate)
 
 
 def gate_sample_sizes(pilot: str, policy: Path, *, view: str, output: Path | None) -> ExitCode:
@@ -107,12 +107,12 @@ def gate_sample_sizes(pilot: str, policy: Path, *, view: str, output: Path | Non
     def told(each: Gate, baseline: Totals | None, run: Totals) -> str:
         return needs(each, baseline, run, family=len(gates))
 
-    lines = _of_each_gate(StoredRun.open(pilot), policy, gates, told)
+    lines = _map_gates(StoredRun.open(pilot), policy, gates, told)
     write("\n".join(printable(line) for line in lines), output)
     return ExitCode.SUCCEEDED
 
 
-def _of_each_gate(
+def _map_gates(
     run: StoredRun, policy: Path, gates: Sequence[Gate], found: Callable[[Gate, Totals | None, Totals], Found]
 ) -> list[Found]:
     candidate = run.totals()

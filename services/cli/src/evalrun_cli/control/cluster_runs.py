@@ -15,8 +15,8 @@ from evalrun_aggregator.control.messages import refusal_once_ended
 from evalrun_aggregator.control.words import words_of
 from evalrun_api import names
 from evalrun_api.v1alpha1 import EvalRun
-from evalrun_cli.cluster.commands import find_run, ready_aggregator, with_cluster
-from evalrun_cli.cluster.run_view import is_complete, reason_line, status_of
+from evalrun_cli.cluster.commands import find_run, ready_aggregator, run_on_cluster
+from evalrun_cli.cluster.run_view import get_status, is_complete, reason_line
 from evalrun_cli.control.texts import ControlledRun
 from evalrun_proto.ledger.v1 import ledger_pb2
 from evalrun_runtime.exits import BadInputError, ExitCode
@@ -43,9 +43,9 @@ def control_in_cluster(name: str, act: Act, namespace: str | None, report: Repor
         del console
         run = await find_run(runs, name)
         response = await ask_aggregator(run, await ready_aggregator(runs, run), runs.run_in, act)
-        return report(act, response, controlled(run, runs.namespace))
+        return report(act, response, make_controlled_run(run, runs.namespace))
 
-    return with_cluster(namespace, work)
+    return run_on_cluster(namespace, work)
 
 
 async def ask_aggregator(
@@ -87,12 +87,12 @@ async def ask_aggregator(
         ) from error
 
 
-def controlled(run: EvalRun, namespace: str) -> ControlledRun:
+def make_controlled_run(run: EvalRun, namespace: str) -> ControlledRun:
     """Return a run of a cluster as the command's texts need it."""
     name = run.metadata.name
     shown = f"{names.EVAL_RUN_PREFIX}{name}"
     fetched = f"evalrun results {name} -n {namespace} --output DIR"
-    if not status_of(run).output_url:
+    if not get_status(run).output_url:
         return ControlledRun(shown, f"evalrun status {name} -n {namespace} says what became of it")
     return ControlledRun(
         shown,

@@ -181,7 +181,7 @@ def leftovers_finding(directories: Sequence[Path]) -> Finding:
     return Finding("Ray directories", names or "none", is_required=False)
 
 
-def lines_of(findings: Sequence[Finding]) -> list[str]:
+def render_findings(findings: Sequence[Finding]) -> list[str]:
     """Return the findings as lines for people. Pure."""
     width = max(len(finding.name) for finding in findings)
     lines = []

@@ -79,7 +79,7 @@ class GpuEnvironment:
         command = [*(uv if has_uv else pip), "--no-deps", "--require-hashes"]
         with tempfile.TemporaryDirectory() as temporary:
             first = Path(temporary) / "setuptools.txt"
-            first.write_text(entry_of(self.lock.read_text(), "setuptools"))
+            first.write_text(find_entry(self.lock.read_text(), "setuptools"))
             _run([*command, "-r", str(first)])
         isolation = ["--no-build-isolation-package", SOURCE_ONLY] if has_uv else ["--no-build-isolation"]
         _run([*command, *isolation, "-r", str(self.lock)])
@@ -101,7 +101,7 @@ def known_environments() -> tuple[GpuEnvironment, GpuEnvironment]:
     )
 
 
-def entry_of(lock: str, package: str) -> str:
+def find_entry(lock: str, package: str) -> str:
     """Return a package's lines of a lock, hashes and all. Pure."""
     lines = lock.splitlines(keepends=True)
     first = next(number for number, line in enumerate(lines) if re.match(rf"{re.escape(package)}==", line))

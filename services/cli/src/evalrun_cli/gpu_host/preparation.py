@@ -66,23 +66,23 @@ def prepare_replicas(spec: EvalRunSpec, options: GpuOptions, file: str) -> Prepa
     if rollout is None:
         raise BadInputError(f"{file}: spec.rollout is missing: there are no replicas to start")
     if options.ray_address is not None:
-        return _joining(spec, options, file)
+        return _prepare_on_cluster(spec, options, file)
     chosen = choose_gpus(options.gpus, [] if (options.gpus or "").startswith("cpu") else find_gpus())
     fitted = fit_spec(spec, chosen.count, options.replicas, file)
     if fitted.rollout is not None:
-        chosen = first_of(chosen, fitted.rollout.gpus_per_node)
+        chosen = select_first_gpus(chosen, fitted.rollout.gpus_per_node)
     check_free_memory(chosen.gpus, rollout.gpu_memory_utilization_value)
     python = find_interpreter(options.gpu_python, cpu=chosen.pretended > 0, environments=known_environments())
     check_interpreter(python, rollout.engine)
     return PreparedReplicas(fitted, python, tuple(chosen.indices), chosen.pretended)
 
 
-def first_of(chosen: ChosenGpus, count: int) -> ChosenGpus:
+def select_first_gpus(chosen: ChosenGpus, count: int) -> ChosenGpus:
     """Return the first `count` GPUs. The others stay free for other users."""
     return ChosenGpus(tuple(chosen.gpus[:count]), min(chosen.pretended, count))
 
 
-def _joining(spec: EvalRunSpec, options: GpuOptions, file: str) -> PreparedReplicas:
+def _prepare_on_cluster(spec: EvalRunSpec, options: GpuOptions, file: str) -> PreparedReplicas:
     """Return the same for a Ray cluster that runs already: it knows its GPUs."""
     if options.gpus is not None:
         raise BadInputError("--gpus: the Ray cluster of --ray-address has its own: leave --gpus away")

@@ -166,7 +166,7 @@ def replicas_for(
     checkpoints: Sequence[Checkpoint], manifest: Mapping[str, Any], gpu_options: GpuOptions
 ) -> PreparedReplicas:
     """Return the replicas that take the checkpoints' weights. Raises BadInputError."""
-    first = evalrun_of(with_model(manifest, checkpoints[0]), where="--checkpoints", place="machine")
+    first = evalrun_of(apply_checkpoint(manifest, checkpoints[0]), where="--checkpoints", place="machine")
     if first.spec.rollout is None:
         raise BadInputError("--checkpoints: replicas are started here: leave --endpoint away, or add spec.rollout")
     if gpu_options.ray_address is not None:
@@ -195,19 +195,19 @@ def write_runs(
         "rollout": None if rollout is None else rollout.model_dump(mode="json", by_alias=True, exclude_none=True),
     }
     given = {**manifest, "spec": spec}
-    return [write_run(with_model(given, each), base, each.label, directory) for each in checkpoints]
+    return [write_run(apply_checkpoint(given, each), base, each.label, directory) for each in checkpoints]
 
 
 def write_run(manifest: Mapping[str, Any], base: Path, label: str, directory: Path) -> SeriesRun:
     """Write an EvalRun, whose relative sources lie in `base`, into a series' directory, and return its run."""
     file = directory / f"{label}.yaml"
-    file.write_text(yaml.safe_dump(_located(manifest, base), sort_keys=False, allow_unicode=True))
+    file.write_text(yaml.safe_dump(_resolve_paths(manifest, base), sort_keys=False, allow_unicode=True))
     return SeriesRun(label, file, directory / label)
 
 
 def run_flags(options: LocalOptions, request_seconds: float | None) -> list[str]:
     """Return the flags of the command of each run of a series."""
-    return [*_given(options), *([] if request_seconds is None else ["--request-timeout", str(request_seconds)])]
+    return [*_make_flags(options), *([] if request_seconds is None else ["--request-timeout", str(request_seconds)])]
 
 
 def goes_on(directory: Path) -> str:
@@ -223,7 +223,7 @@ def manifest_in(file: Path) -> dict[str, Any]:
     return manifest
 
 
-def with_model(manifest: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, Any]:
+def apply_checkpoint(manifest: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, Any]:
     """Return an EvalRun of a checkpoint: its model, and its step where its name has a number and the file says none."""
     spec = dict(manifest["spec"])
     spec["model"] = {**dict(spec.get("model") or {}), "path": str(checkpoint.directory)}
@@ -275,7 +275,7 @@ def kept_ray(host_flags: Sequence[str], directory: Path) -> Iterator[str]:
             end_process(process, END_SECONDS)
 
 
-def _located(manifest: Mapping[str, Any], base: Path) -> dict[str, Any]:
+def _resolve_paths(manifest: Mapping[str, Any], base: Path) -> dict[str, Any]:
     """Return an EvalRun whose files have absolute paths. Pure but for resolving them."""
     datasets = []
     for dataset in manifest["spec"]["datasets"]:
@@ -296,7 +296,7 @@ def _absolute(place: str, base: Path) -> str:
     return place if "://" in place or place.startswith("builtin:") else str((base / place).resolve())
 
 
-def _given(options: LocalOptions) -> list[str]:
+def _make_flags(options: LocalOptions) -> list[str]:
     """Return the flags of the command that have the same options."""
     flags = []
     for name, value in options.flags.items():

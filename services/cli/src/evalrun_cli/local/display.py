@@ -57,7 +57,7 @@ def progress_line(status: ledger_pb2.GetStatusResponse, seconds: float, pace: Pa
     parts = [STATE_NAMES.get(status.state, "starting")]
     for dataset in status.datasets:
         line = f"{dataset.name}: {dataset.generated}/{dataset.total} generated, {dataset.judged} judged"
-        line += f", {accepted_text(dataset)}"
+        line += f", {render_accepted(dataset)}"
         parts.append(line + (f", {dataset.not_judged} NOT JUDGED" if dataset.not_judged else ""))
     if status.state not in ENDED:
         parts += [part for part in (requests.text(), pace_text(pace)) if part]
@@ -66,7 +66,7 @@ def progress_line(status: ledger_pb2.GetStatusResponse, seconds: float, pace: Pa
     return f"[{seconds:7.1f} s] " + " | ".join(parts)
 
 
-def accepted_text(dataset: ledger_pb2.DatasetStatus) -> str:
+def render_accepted(dataset: ledger_pb2.DatasetStatus) -> str:
     """Return the number of accepted completions, with their share of the judged completions."""
     share = f" ({100 * dataset.accepted / dataset.judged:.1f} %)" if dataset.judged else ""
     return f"{dataset.accepted} accepted{share}"
@@ -130,7 +130,7 @@ class PlainDisplay:
         self._warnings.show(self._console, status)
         same = status.state == self._state and not self._news.is_new(waits_for(status))
         now = self._clock()
-        pace, requests = self._pace.read(status, now), OpenRequests.of(status, self._unix_clock())
+        pace, requests = self._pace.read(status, now), OpenRequests.from_status(status, self._unix_clock())
         facts = _facts(status, requests)
         if same and (facts == self._facts or now - self._printed_at < PLAIN_SECONDS):
             return
@@ -178,7 +178,7 @@ class LiveDisplay:
         if self._news.is_new(waits_for(status)):
             self._progress.console.print(status.message, markup=False, highlight=False, soft_wrap=True)
         now = self._clock()
-        pace, requests = self._pace.read(status, now), OpenRequests.of(status, self._unix_clock())
+        pace, requests = self._pace.read(status, now), OpenRequests.from_status(status, self._unix_clock())
         rest = "" if pace.seconds_left is None else f", about {duration(pace.seconds_left)} left"
         for dataset in status.datasets:
             if dataset.name not in self._bars:
@@ -192,7 +192,7 @@ class LiveDisplay:
             parts = [requests.text(), f"{pace.tokens_per_second:,.0f} tokens/s"] if waits else []
             asked, requests = ", ".join(part for part in parts if part), OpenRequests() if waits else requests
             self._progress.update(generated, total=dataset.total, completed=dataset.generated, note=asked)
-            note = accepted_text(dataset)
+            note = render_accepted(dataset)
             note += f", [red]{dataset.not_judged} not judged[/red]" if dataset.not_judged else ""
             done = dataset.judged + dataset.not_judged
             shown = f"{timedelta(seconds=int(now))}{rest if done < dataset.total else ''}"

@@ -10,7 +10,7 @@ from evalrun_runtime.exits import BadInputError
 FLAG = "--exclude-problems"
 
 
-def exclusions_of(given: Sequence[str], problems: Iterable[Problem]) -> dict[str, list[str]]:
+def read_exclusions(given: Sequence[str], problems: Iterable[Problem]) -> dict[str, list[str]]:
     """Return the ids that each dataset leaves out.
 
     An id is left out of every dataset that has it. The file that `data audit-tests --output` writes names the datasets;
@@ -28,7 +28,7 @@ def exclusions_of(given: Sequence[str], problems: Iterable[Problem]) -> dict[str
         known.setdefault(problem.dataset, set()).add(problem.problem_id)
     excluded: dict[str, list[str]] = {name: [] for name in known}
     for value in given:
-        named = _named(value)
+        named = _read_ids(value)
         if isinstance(named, Mapping):
             places = {name: set(ids) for name, ids in named.items() if name in known}
             if named and not places:
@@ -45,7 +45,7 @@ def exclusions_of(given: Sequence[str], problems: Iterable[Problem]) -> dict[str
     return {name: left_out for name, left_out in excluded.items() if left_out}
 
 
-def _named(value: str) -> Mapping[str, list[str]] | list[str]:
+def _read_ids(value: str) -> Mapping[str, list[str]] | list[str]:
     """Return the ids in a value, by dataset if the value names datasets."""
     file = Path(value)
     if not _is_file(file):

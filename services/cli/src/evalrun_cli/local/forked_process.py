@@ -57,7 +57,7 @@ def fork(name: str, main: Callable[[], int]) -> Fork:
     return Fork(pid, our_stdin, our_stdout)
 
 
-async def attached(forked: Fork) -> "ForkedProcess":
+async def attach_child(forked: Fork) -> "ForkedProcess":
     """Return a forked child, watched by the running loop."""
     stdout = asyncio.StreamReader()
     pipe = os.fdopen(forked.stdout, "rb", 0)
@@ -137,7 +137,7 @@ def _run_child(name: str, main: Callable[[], int], stdin: int, stdout: int) -> N
         Path("/proc/self/comm").write_text(name[:MAX_NAME])
         code = main()
     except SystemExit as ending:
-        code = _code_of(ending)
+        code = _find_exit_code(ending)
     except BaseException:  # noqa: BLE001 - as the interpreter treats what nobody caught
         traceback.print_exc()
     finally:
@@ -156,7 +156,7 @@ def _close(descriptor: int) -> None:
         return
 
 
-def _code_of(ending: SystemExit) -> int:
+def _find_exit_code(ending: SystemExit) -> int:
     if ending.code is None or isinstance(ending.code, int):
         return ending.code or 0
     sys.stderr.write(f"{ending.code}\n")

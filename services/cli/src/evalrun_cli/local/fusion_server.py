@@ -19,8 +19,8 @@ async def check_fusion_server(url: str) -> None:
     settings = load_settings(
         JudgeSettings, ["--sandbox", url, "--backend", "SandboxFusion"], program="evalrun serve judge"
     )
-    tokens = BearerTokens.of(settings.sandbox_token, settings.sandbox_token_file)
-    server = FusionServer(url, tokens, TlsFiles.of(settings.sandbox_tls_folder))
+    tokens = BearerTokens.load(settings.sandbox_token, settings.sandbox_token_file)
+    server = FusionServer(url, tokens, TlsFiles.load(settings.sandbox_tls_folder))
     try:
         await server.check_there(CHECK_SECONDS)
     except (SandboxUnreachableError, SandboxAbsentError) as error:

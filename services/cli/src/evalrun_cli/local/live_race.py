@@ -78,7 +78,7 @@ def race_files(files: Sequence[Path], rules: RaceRules, *, output: Path | None, 
         if not spec.endpoints:
             raise BadInputError(f"{file}: spec.endpoints is missing: only --checkpoints starts replicas for a race")
         _check(spec, specs[0], str(file), rules)
-        if differs := what_differs(problems_of(specs[0], files[0]), problems_of(spec, file)):
+        if differs := what_differs(describe_problems(specs[0], files[0]), describe_problems(spec, file)):
             raise BadInputError(
                 f"{file}: spec.datasets[0].{differs}: the runs of a race get the same problems and tests"
             )
@@ -128,7 +128,7 @@ def race_checkpoints(
         return ExitCode.FAILED
 
 
-def problems_of(spec: EvalRunSpec, file: Path) -> dict[str, object]:
+def describe_problems(spec: EvalRunSpec, file: Path) -> dict[str, object]:
     """Return what decides which problems a run's dataset has, and what is right: all but how they are asked."""
     (dataset,) = spec.datasets
     source = dataset.source if ":" in dataset.source else str(Path(file.parent, dataset.source).resolve())

@@ -22,12 +22,12 @@ from evalrun_cli.clock import Clock, stopwatch
 from evalrun_cli.gpu_host.part_times import PartTimes
 from evalrun_cli.local.display import Display, display_for
 from evalrun_cli.local.options import LocalOptions
-from evalrun_cli.local.parts import JOBS, needed_parts, part
+from evalrun_cli.local.parts import JOBS, part, select_parts
 from evalrun_cli.local.processes import Restarts, ServiceFailedError, ServiceProcess, keep_running
 from evalrun_cli.local.run_session import RunOutcome, RunSession, StopSwitch
 from evalrun_cli.local.workspace import Workspace, shown_path
 from evalrun_cli.results_table import results_tables
-from evalrun_cli.run_gate import gate_line, gated_code
+from evalrun_cli.run_gate import apply_gate, gate_line
 from evalrun_generator.gpu_host.session_directory import TIMES as HOST_TIMES
 from evalrun_generator.gpu_host.session_directory import remove_abandoned
 from evalrun_proto.ledger.v1 import ledger_pb2, ledger_pb2_grpc
@@ -105,7 +105,7 @@ class LocalRun:
         self._generation = generation
         plays_back = generation is not None and bool(generation.recorded)
         self._launches = generation is not None and bool(generation.host_flags)
-        names = needed_parts(options, generates=generation is not None, plays_back=plays_back, launches=self._launches)
+        names = select_parts(options, generates=generation is not None, plays_back=plays_back, launches=self._launches)
         self._not_needed = [service for name, service in launched.items() if name not in names]
         self._services = {name: launched.get(name) or part(name, workspace.logs) for name in names}
         for name, service in self._services.items():
@@ -172,7 +172,7 @@ class LocalRun:
             display.say("stopping now: what is stored stays")
             self._urgent.set()
             return
-        display.say(stopping_line(self._open_requests, generates=self._generates) if self._is_under_way else "stopping")
+        display.say(explain_stop(self._open_requests, generates=self._generates) if self._is_under_way else "stopping")
         self._stopped.set()
 
     async def _stop_all(self) -> None:
@@ -343,7 +343,7 @@ def poll_seconds(elapsed: float) -> float:
     return min(max(POLL_SHARE * elapsed, MIN_POLL_SECONDS), MAX_POLL_SECONDS)
 
 
-def stopping_line(open_requests: int, *, generates: bool) -> str:
+def explain_stop(open_requests: int, *, generates: bool) -> str:
     """Return the message for a run that is stopping.
 
     Args:
@@ -437,10 +437,10 @@ def run_to_end(
         say(f"stopped with what there was; the rest is done by: {resume_command(workspace)}")
     if session.as_json:
         console.out(json.dumps({"directory": str(workspace.directory), **summary}, indent=2), highlight=False)
-        return RunOutcome(gated_code(code, summary), workspace.directory, summary)
+        return RunOutcome(apply_gate(code, summary), workspace.directory, summary)
     for table in results_tables(summary):
         console.print(table)
     if (decided := gate_line(summary)) is not None:
         say(decided, console)
     say(f"results: {workspace.directory}", console)
-    return RunOutcome(gated_code(code, summary), workspace.directory, summary)
+    return RunOutcome(apply_gate(code, summary), workspace.directory, summary)

@@ -74,7 +74,7 @@ class LocalOptions:
         for directory in self.packages:
             if not directory.is_dir():
                 raise BadInputError(f"--packages {directory}: no such directory: name what pip install --target made")
-            if (closed := closed_to_others(directory.resolve())) is not None and os.geteuid() == 0:
+            if (closed := find_closed_directory(directory.resolve())) is not None and os.geteuid() == 0:
                 raise BadInputError(
                     f"--packages {directory}: programs run as another user, who may not read {closed}: chmod o+rx it"
                 )
@@ -119,7 +119,7 @@ def check_tls(environment: Mapping[str, str]) -> None:
             )
 
 
-def closed_to_others(directory: Path) -> Path | None:
+def find_closed_directory(directory: Path) -> Path | None:
     """Return the first directory on the path that other users may not enter, or None if they may enter all."""
     for place in [*reversed(directory.parents), directory]:
         needed = stat.S_IXOTH | (stat.S_IROTH if place == directory else 0)

@@ -93,7 +93,7 @@ class OpenRequests:
     """After which the oldest times out; 0 where it is not known."""
 
     @classmethod
-    def of(cls, status: ledger_pb2.GetStatusResponse, unix_now: float) -> "OpenRequests":
+    def from_status(cls, status: ledger_pb2.GetStatusResponse, unix_now: float) -> "OpenRequests":
         """Return the open requests in a status."""
         count = sum(replica.in_flight for replica in status.replicas)
         sent = [replica for replica in status.replicas if replica.oldest_request_at]

@@ -49,7 +49,7 @@ class LaunchedParts:
     runner: asyncio.Runner
 
 
-def needed_parts(
+def select_parts(
     options: LocalOptions, *, generates: bool = False, plays_back: bool = False, launches: bool = False
 ) -> list[str]:
     """Return the parts that a run needs here, in the order of `PARTS`.
@@ -76,7 +76,7 @@ def part(name: str, logs: Path) -> ServiceProcess:
 
 
 @contextmanager
-def launched_early(names: Iterable[str], sources: Iterable[str] = ()) -> Iterator[LaunchedParts]:
+def launch_parts(names: Iterable[str], sources: Iterable[str] = ()) -> Iterator[LaunchedParts]:
     """Launch parts, and kill those that still run at the end of the context.
 
     They are forked, so that what they share is imported once; or executed, if this process has threads.
@@ -89,7 +89,7 @@ def launched_early(names: Iterable[str], sources: Iterable[str] = ()) -> Iterato
     names = [] if missing else [*names]
     if names:
         check_system()
-    forks = _forked(names)
+    forks = _fork_parts(names)
     with asyncio.Runner() as runner:
         services = {name: part(name, Path()) for name in names}  # a run moves their logs into its directory
         try:
@@ -99,7 +99,7 @@ def launched_early(names: Iterable[str], sources: Iterable[str] = ()) -> Iterato
             runner.run(_kill(services.values()))
 
 
-def _forked(names: Iterable[str]) -> Mapping[str, Fork]:
+def _fork_parts(names: Iterable[str]) -> Mapping[str, Fork]:
     """Fork parts, until an import starts a thread; each imports its own modules and waits for its arguments."""
     for name, value in SERVICE_ENVIRONMENT.items():
         os.environ.setdefault(name, value)

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from evalrun_cli.local.forked_process import Fork, ForkedProcess, attached
+from evalrun_cli.local.forked_process import Fork, ForkedProcess, attach_child
 from evalrun_runtime import late_arguments
 from evalrun_runtime.backoff import backoff_seconds
 from evalrun_runtime.exits import BadInputError, ExitCode
-from evalrun_runtime.ready_line import address_of
+from evalrun_runtime.ready_line import parse_ready_line
 from evalrun_runtime.service_environment import SERVICE_ENVIRONMENT
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class ServiceProcess:
             forked: the process, if it runs already; it waits for its arguments as an executed one does.
         """
         if forked is not None:
-            self._process = await attached(forked)
+            self._process = await attach_child(forked)
             return
         await self._spawn([late_arguments.FLAG], asyncio.subprocess.PIPE, None)
 
@@ -99,7 +99,7 @@ class ServiceProcess:
                 stdin = asyncio.subprocess.PIPE if is_told_later else asyncio.subprocess.DEVNULL
                 await self._spawn(arguments, stdin, log)
             else:
-                self._process.stdin.write(late_arguments.line_of(arguments, self.log))
+                self._process.stdin.write(late_arguments.render_line(arguments, self.log))
                 if not is_told_later:
                     self._process.stdin.close()  # had it ended meanwhile, its stdout says so below
         if not self.has_port:
@@ -117,7 +117,7 @@ class ServiceProcess:
 
     def tell(self, line: str) -> None:
         """Write a line to its stdin, and end that. Nothing happens if the process has ended."""
-        stdin = self._started().stdin
+        stdin = self._require_process().stdin
         if stdin is not None:
             stdin.write(line.encode() + b"\n")
             stdin.close()
@@ -133,22 +133,22 @@ class ServiceProcess:
         )
 
     async def _read_address(self) -> str:
-        process = self._started()
+        process = self._require_process()
         if process.stdout is None:
             raise ServiceFailedError(f"{self.name} has no stdout")
         while line := await process.stdout.readline():
-            if address := address_of(line.decode(errors="replace")):
+            if address := parse_ready_line(line.decode(errors="replace")):
                 return address
         raise self.failure(await process.wait())
 
     async def _drop_stdout(self) -> None:
-        stdout = self._started().stdout
+        stdout = self._require_process().stdout
         while stdout is not None and await stdout.read(65536):
             pass
 
     async def wait(self) -> int:
         """Wait until it ends and return its exit code, negative for a signal."""
-        return await self._started().wait()
+        return await self._require_process().wait()
 
     async def stop(self, grace: float) -> None:
         """Ask it to drain and exit; kill it after `grace` seconds."""
@@ -172,7 +172,7 @@ class ServiceProcess:
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         return ServiceFailedError(f"{self.name} {how}: {last} (log: {self.log})")
 
-    def _started(self) -> asyncio.subprocess.Process | ForkedProcess:
+    def _require_process(self) -> asyncio.subprocess.Process | ForkedProcess:
         if self._process is None:
             raise ServiceFailedError(f"{self.name} was never started")
         return self._process

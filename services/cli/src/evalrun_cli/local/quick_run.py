@@ -52,7 +52,7 @@ class QuickRun:
     log_probs: bool = False
     """Whether the log-probability of every token is stored."""
 
-    def checked(self, gpu_options: GpuOptions = NO_GPU_OPTIONS) -> "QuickRun":
+    def fill_defaults(self, gpu_options: GpuOptions = NO_GPU_OPTIONS) -> "QuickRun":
         """Return it with the demo's own model and dataset filled in. Raises BadInputError if something is missing."""
         if not self.endpoints and gpu_options.gpus is None:
             raise BadInputError(
@@ -94,7 +94,7 @@ class QuickRun:
             raise BadInputError("--k: EVAL@turns reports figures by turn: leave it away")
 
 
-def rollout_of(gpus: int, tensor_parallel: int, *, on_cpu: bool) -> dict[str, Any]:
+def make_rollout(gpus: int, tensor_parallel: int, *, on_cpu: bool) -> dict[str, Any]:
     """Return the replicas that a number of GPUs holds, as a file would have them.
 
     Args:
@@ -113,7 +113,7 @@ def rollout_of(gpus: int, tensor_parallel: int, *, on_cpu: bool) -> dict[str, An
     }
 
 
-def manifest_of(
+def make_manifest(
     asked: QuickRun, sources: Sequence[tuple[str, str]], rollout: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return the EvalRun in the form of a manifest.

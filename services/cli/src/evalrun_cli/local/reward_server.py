@@ -157,7 +157,7 @@ async def _run(logs: Path, arguments: Sequence[str], options: LocalOptions, serv
         sandbox = ["--sandbox", address, *options.package_flags]
         live = [LIVE_FLAG, address] if own_interpreters else []
     judge = await start("judge", [*sandbox, *options.containment_flags, *share_flags(arguments)])
-    own, port = _without_port(arguments)
+    own, port = _split_port(arguments)
     address = await start("reward", [*own, "--judge", judge, *live], port)
     click.echo(ready_line("reward", address))
     async with asyncio.TaskGroup() as group:
@@ -165,7 +165,7 @@ async def _run(logs: Path, arguments: Sequence[str], options: LocalOptions, serv
             group.create_task(keep_running(service, Restarts()))
 
 
-def _without_port(arguments: Sequence[str]) -> tuple[list[str], str]:
+def _split_port(arguments: Sequence[str]) -> tuple[list[str], str]:
     """Return the flags without `--port`, and its value: it is named once more at each start."""
     kept, ports = split_flag(arguments, "--port")
     return kept, [os.environ.get("EVALRUN_REWARD_PORT", ""), *ports][-1]

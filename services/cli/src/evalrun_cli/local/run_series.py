@@ -66,7 +66,7 @@ def run_in_order(runs: Sequence[SeriesRun], lane: Sequence[str], ended: Callable
     return run_series(lambda _: (waiting.pop(0), ()) if waiting else None, [lane], ended)
 
 
-def most_runs(lanes: int, cpus: int) -> int:
+def count_runs_at_once(lanes: int, cpus: int) -> int:
     """Return how many runs may go at once over all lanes: each has services that judge, on the same CPUs. Pure."""
     return max(AT_ONCE, LEAST_OF_LANE * lanes, min(AT_ONCE * lanes, cpus))
 
@@ -84,9 +84,9 @@ def run_series(
             there is an end if none is going.
         lanes: flags of the runs of each lane. A lane has replicas of its own and at most `AT_ONCE` runs at a time.
         ended: gets each run that has ended, with its exit code. If it raises, the others are stopped first.
-        most: runs of all lanes at a time; None: as many as this machine's CPUs judge, see `most_runs`.
+        most: runs of all lanes at a time; None: as many as this machine's CPUs judge, see `count_runs_at_once`.
     """
-    codes, going = set[int](), _Going(lanes, most or most_runs(len(lanes), usable_cpus()))
+    codes, going = set[int](), _Going(lanes, most or count_runs_at_once(len(lanes), usable_cpus()))
 
     def stop(number: int, frame: object) -> None:
         del number, frame

@@ -15,10 +15,10 @@ from evalrun_cli.clock import Clock, stopwatch
 from evalrun_cli.gpu_host.gpus import choose_gpus, find_gpus
 from evalrun_cli.gpu_host.options import NO_GPU_OPTIONS, GpuOptions
 from evalrun_cli.gpu_host.preparation import prepare_replicas
-from evalrun_cli.local.exclusions import exclusions_of
+from evalrun_cli.local.exclusions import read_exclusions
 from evalrun_cli.local.local_run import CompletionSource, run_to_end
 from evalrun_cli.local.options import PRINT_ALL, LocalOptions, Printing
-from evalrun_cli.local.quick_run import QuickRun, file_text, manifest_of, rollout_of
+from evalrun_cli.local.quick_run import QuickRun, file_text, make_manifest, make_rollout
 from evalrun_cli.local.run_session import RunOutcome, RunSession, session_for
 from evalrun_cli.local.start_settings import StartSettings, read_start_settings
 from evalrun_cli.local.workspace import QUICK_FILE, Workspace, create, default_directory, order_in, reopen
@@ -62,8 +62,8 @@ def run_file(
     manifest = load_manifest(file, place="machine")
     for gate in manifest.spec.gates:
         check_baseline(gate, file)
-    settings = StartSettings.of(options, tuple(endpoints), request_seconds, gpu_options)
-    workspace, generation = _prepared(
+    settings = StartSettings.from_options(options, tuple(endpoints), request_seconds, gpu_options)
+    workspace, generation = _prepare_run(
         manifest, file, settings, output=output, resume=resume, race_problems=race_problems
     )
     return run_to_end(workspace, options, generation, session)
@@ -85,19 +85,19 @@ def run_quickly(
     """
     asked, document = quick_manifest(asked, gpu_options)
     manifest = evalrun_of(document, where="--dataset, --model, --name, --label and other flags", place="machine")
-    settings = StartSettings.of(options, tuple(asked.endpoints), request_seconds, gpu_options)
-    workspace, generation = _prepared(manifest, Path(QUICK_FILE), settings, output=output, resume=None)
+    settings = StartSettings.from_options(options, tuple(asked.endpoints), request_seconds, gpu_options)
+    workspace, generation = _prepare_run(manifest, Path(QUICK_FILE), settings, output=output, resume=None)
     (workspace.directory / QUICK_FILE).write_text(file_text(document, asked, gpu_options))
     return run_to_end(workspace, options, generation, session)
 
 
 def quick_manifest(asked: QuickRun, gpu_options: GpuOptions) -> tuple[QuickRun, dict[str, Any]]:
     """Return the request with its defaults, and the EvalRun that does the same. Raises BadInputError."""
-    asked = asked.checked(gpu_options)
+    asked = asked.fill_defaults(gpu_options)
     for url in asked.endpoints:
         check_endpoint(url)
     sources = [found for wanted in dict.fromkeys(asked.datasets) for found in _quick_sources(wanted)]
-    return asked, manifest_of(asked, sources, _quick_rollout(asked, gpu_options))
+    return asked, make_manifest(asked, sources, _quick_rollout(asked, gpu_options))
 
 
 def resume_directory(
@@ -142,7 +142,7 @@ def _quick_rollout(asked: QuickRun, gpu_options: GpuOptions) -> dict[str, Any] |
     if asked.endpoints:
         return None
     chosen = choose_gpus(gpu_options.gpus, find_gpus())
-    return rollout_of(chosen.count, asked.tensor_parallel, on_cpu=chosen.pretended > 0)
+    return make_rollout(chosen.count, asked.tensor_parallel, on_cpu=chosen.pretended > 0)
 
 
 def _quick_sources(wanted: str) -> list[tuple[str, str]]:
@@ -184,7 +184,7 @@ def _whole(order: RunConfig) -> RunConfig:
     return order if order.race_problems is None else order.model_copy(update={"race_problems": 0})
 
 
-def _prepared(
+def _prepare_run(
     manifest: EvalRun,
     file: Path,
     settings: StartSettings,
@@ -273,7 +273,7 @@ def judge_files(
     spec = judge_spec(places, model or EXTERNAL_MODEL, judge_mode, comparator, time_limit, grader)
     if step is not None:
         spec["lineage"] = {"step": step}
-    excluded = exclusions_of(exclude, known)
+    excluded = read_exclusions(exclude, known)
     for dataset in spec["datasets"]:
         if dataset["name"] in excluded:
             dataset["excludeProblems"] = excluded[dataset["name"]]
@@ -287,7 +287,7 @@ def judge_files(
             "created": datetime.now(UTC),
             "spec": spec,
             **({"sources": more} if more else {}),
-            "responses": [str(_located(path)) for path in responses],
+            "responses": [str(_resolve_source(path)) for path in responses],
             **({} if samples is None else {"answers_per_problem": samples}),
             **({"k": list(k)} if k else {}),
             "base_dir": Path.cwd(),
@@ -295,7 +295,7 @@ def judge_files(
         },
         "judge",
     )
-    workspace = _open(directory, order, StartSettings.of(options), resume=resume)
+    workspace = _open(directory, order, StartSettings.from_options(options), resume=resume)
     return run_to_end(workspace, options, None, session)
 
 
@@ -326,7 +326,7 @@ def rejudge_directory(
     target = (output or directory.with_name(f"{directory.resolve().name}_rejudged")).resolve()
     changes = {"created": datetime.now(UTC), "rejudge": "rejudge", "output_dir": str(target)}
     order = order.model_copy(update=changes)
-    workspace = _open(target, order, StartSettings.of(options), resume=Workspace(target).work_order.exists())
+    workspace = _open(target, order, StartSettings.from_options(options), resume=Workspace(target).work_order.exists())
     if not workspace.has_completions:  # the directory is new, or an earlier try was stopped before it had the ledger
         _copy_ledger(source.ledger, workspace.ledger)
     return run_to_end(workspace, options, None, session)
@@ -408,7 +408,7 @@ def read_problems(sources: Sequence[str], grader: Grader | None = None) -> tuple
     places: dict[str, list[str]] = {}
     for source, problems in each:
         for name in dict.fromkeys(problem.dataset for problem in problems):
-            places.setdefault(name, []).append(str(_located(source)))
+            places.setdefault(name, []).append(str(_resolve_source(source)))
     return list(merge_sources((f"--problems {source}", problems) for source, problems in each)), places
 
 
@@ -437,7 +437,7 @@ def judge_spec(
     }
 
 
-def _located(source: str) -> str | Path:
+def _resolve_source(source: str) -> str | Path:
     """Return a path that is valid from any directory. URLs stay unchanged."""
     return source if "://" in source or source.startswith(BUILTIN) else Path(source).resolve()
 

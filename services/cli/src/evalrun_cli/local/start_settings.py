@@ -30,7 +30,7 @@ class StartSettings(BaseModel):
     ray_address: str | None = None
 
     @classmethod
-    def of(
+    def from_options(
         cls,
         options: LocalOptions,
         endpoints: tuple[str, ...] = (),

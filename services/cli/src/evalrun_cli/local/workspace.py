@@ -145,7 +145,7 @@ def reopen(directory: Path, order: "RunConfig") -> Workspace:
     """
     workspace = Workspace(directory)
     stored = order_in(directory)
-    changed = list(differences(_fixed(stored.to_wire()), _fixed(order.to_wire())))
+    changed = list(differences(_select_fixed(stored.to_wire()), _select_fixed(order.to_wire())))
     if changed and workspace.has_completions:
         shown = "; ".join(changed[:MAX_SHOWN_DIFFERENCES])
         more = f"; and {len(changed) - MAX_SHOWN_DIFFERENCES} more" if len(changed) > MAX_SHOWN_DIFFERENCES else ""
@@ -173,7 +173,7 @@ def differences(stored: Any, wanted: Any, path: str = "") -> Iterator[str]:  # n
         yield f"{path} is {_shown(stored)} there and {_shown(wanted)} here"
 
 
-def _fixed(order: Mapping[str, Any]) -> dict[str, Any]:
+def _select_fixed(order: Mapping[str, Any]) -> dict[str, Any]:
     spec = order.get("spec", {})
     fixed: dict[str, Any] = {name: order.get(name) for name in FIXED}
     fixed["draws_for_a_race"] = order.get("race_problems") is not None

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from evalrun_cli.catalogue.commands import FLIPS
 from evalrun_cli.catalogue.database import open_database
-from evalrun_cli.comparisons.views import compared
-from evalrun_cli.samples.commands import named_rows
+from evalrun_cli.comparisons.views import compare_two
+from evalrun_cli.samples.commands import find_rows
 from evalrun_cli.samples.run_samples import open_samples
-from evalrun_cli.samples.selection import Row, failed_first, texts_of
+from evalrun_cli.samples.selection import Row, collect_texts, sort_tests
 from evalrun_results.stored_run import StoredRun
 from evalrun_runtime.exits import BadInputError
 
@@ -64,7 +64,7 @@ class RunReader:
         """Return runs, the newest first; each text chooses those that contain it."""
         wanted = {"model": model, "state": state, "schedule": schedule}
         with self._open() as views:
-            return _bounded("runs", views.rows(_RUNS, wanted), limit)
+            return _bound_rows("runs", views.rows(_RUNS, wanted), limit)
 
     def read_metrics(self, run: str) -> Json:
         """Return what a run measured: its datasets with their coverage, metrics with intervals, and gates."""
@@ -76,7 +76,7 @@ class RunReader:
         """Return how a run differs from another, with intervals and p-values; lists of problems are cut."""
         with self._open() as views:
             paths = views.path(baseline), views.path(candidate)
-        found: Json = _cut_lists(compared(*paths).as_json())
+        found: Json = _cut_lists(compare_two(*paths).as_json())
         for side, run in (("baseline", baseline), ("candidate", candidate)):
             found[side] = {**found[side], "place": run}
         return found
@@ -88,7 +88,7 @@ class RunReader:
                 views.path(run)
             found = views.rows(FLIPS, {"places": list(runs)})
         rows = [{**row, "accepted": dict(row["accepted"]), "ended": dict(row["ended"])} for row in found]
-        return _bounded("problems", rows, limit)
+        return _bound_rows("problems", rows, limit)
 
     def read_sample(self, run: str, sample: str) -> Json:
         """Return one sample with its verdict and the tests that it failed.
@@ -99,7 +99,7 @@ class RunReader:
         """
         with self._open() as views:
             path = views.path(run)
-        rows = named_rows(open_samples(path), sample)
+        rows = find_rows(open_samples(path), sample)
         if not rows:
             raise BadInputError(f"{sample}: {run} has no such sample: name a problem_id, or PROBLEM_ID#SAMPLE")
         number = rows[0]["sample"]
@@ -163,26 +163,26 @@ class _Views:
 
 
 def _sample(row: Row) -> Json:
-    tests = failed_first(row["tests"] or ())
+    tests = sort_tests(row["tests"] or ())
     program = row["code"] if (row["code"] or "").strip() != (row["response"] or "").strip() else None
     return {
         **{name: row.get(name) for name in _FACTS},
-        "response": _untrusted(row["response"]),
-        "program": _untrusted(program),
+        "response": _mark_untrusted(row["response"]),
+        "program": _mark_untrusted(program),
         "tests": len(tests),
         "tests_passed": sum(test["status"] == "success" for test in tests),
         "shown_tests": [
             {
                 "case": test["case_index"],
                 "status": test["status"],
-                **{name: _untrusted(text) for name, text in texts_of(test).items()},
+                **{name: _mark_untrusted(text) for name, text in collect_texts(test).items()},
             }
             for test in tests[:MOST_TESTS]
         ],
     }
 
 
-def _untrusted(text: str | None) -> Json | None:
+def _mark_untrusted(text: str | None) -> Json | None:
     """Return a text of others so that nobody takes it for ours; of lone surrogates, which JSON lacks, it has none."""
     if text is None:
         return None
@@ -190,7 +190,7 @@ def _untrusted(text: str | None) -> Json | None:
     return {"untrusted_text": shown, "characters_left_out": max(0, len(text) - MOST_CHARACTERS)}
 
 
-def _bounded(name: str, rows: list[Json], limit: int) -> Json:
+def _bound_rows(name: str, rows: list[Json], limit: int) -> Json:
     most = max(1, min(limit, MOST_ROWS))
     return {name: rows[:most], "found": len(rows), "is_cut": len(rows) > most}
 

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from evalrun_cli.mcp_server.run_reader import MOST_CHARACTERS, MOST_ROWS, Json, RunReader, plain_json
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
-from evalrun_runtime.distribution import own_version
+from evalrun_runtime.distribution import read_own_version
 from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.ready_line import ready_line
 
@@ -43,7 +43,7 @@ Runs: TypeAlias = Annotated[list[str], Field(min_length=2, max_length=20)]
 def build_server(reader: RunReader) -> MCPServer[Any]:
     """Return a server with the tools over these runs."""
     server: MCPServer[Any] = MCPServer(
-        "evalrun", instructions=INSTRUCTIONS, version=own_version(), log_level="WARNING", subscriptions=False
+        "evalrun", instructions=INSTRUCTIONS, version=read_own_version(), log_level="WARNING", subscriptions=False
     )
 
     @server.tool(annotations=_READ_ONLY)

@@ -12,8 +12,8 @@ import click
 from evalrun_cli.local.options import LocalOptions, Printing
 from evalrun_cli.local.processes import ServiceFailedError
 from evalrun_cli.reward_check.answers import make_answers
-from evalrun_cli.reward_check.passes import Trainer, TrainerFailedError, run_passes, started_parts
-from evalrun_cli.reward_check.result import Row, exit_code, json_of, row_of, table_of
+from evalrun_cli.reward_check.passes import Trainer, TrainerFailedError, run_passes, start_parts
+from evalrun_cli.reward_check.result import Row, exit_code, make_json, make_row, make_table
 from evalrun_cli.terminal import open_console
 from evalrun_runtime.exits import BadInputError, ExitCode
 
@@ -45,9 +45,9 @@ def check_rewards(trainer: Trainer, number: int, share: float, options: LocalOpt
         raise
     shutil.rmtree(logs)
     if printing.as_json:
-        click.echo(json.dumps(json_of(rows, trainer.name, version), indent=2))
+        click.echo(json.dumps(make_json(rows, trainer.name, version), indent=2))
     else:
-        open_console().print(table_of(rows, trainer.name, version))
+        open_console().print(make_table(rows, trainer.name, version))
     return exit_code(rows)
 
 
@@ -60,6 +60,6 @@ async def _check(
 
     await trainer.check()
     answers = make_answers(number)
-    async with started_parts(logs, options) as parts:
-        passes, version = await parts.during(run_passes(trainer, answers, share, parts, tell))
-    return [row_of(each, [answer.reward for answer in answers]) for each in passes], version
+    async with start_parts(logs, options) as parts:
+        passes, version = await parts.supervise(run_passes(trainer, answers, share, parts, tell))
+    return [make_row(each, [answer.reward for answer in answers]) for each in passes], version

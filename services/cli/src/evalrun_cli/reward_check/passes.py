@@ -48,7 +48,7 @@ class Parts:
     keepers: Sequence[asyncio.Task[int]]
     """Restart a part that ends; one is done only if its part cannot be kept running."""
 
-    async def during(self, work: Coroutine[Any, Any, Result]) -> Result:
+    async def supervise(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Return the result of work. Raises ServiceFailedError, BadInputError if a part cannot be kept running."""
         task = asyncio.create_task(work)
         try:
@@ -62,7 +62,7 @@ class Parts:
 
 
 @asynccontextmanager
-async def started_parts(logs: Path, options: LocalOptions) -> AsyncIterator[Parts]:
+async def start_parts(logs: Path, options: LocalOptions) -> AsyncIterator[Parts]:
     """Start sandbox, judge and reward service. The proxies before sandbox and service break no call until told to.
 
     Raises:
@@ -133,7 +133,7 @@ class Trainer:
             )
 
     @asynccontextmanager
-    async def started(self, way: str, url: str, answers: Sequence[Answer]) -> AsyncIterator["TrainerProcess"]:
+    async def start_process(self, way: str, url: str, answers: Sequence[Answer]) -> AsyncIterator["TrainerProcess"]:
         """Start a process that asks for rewards through `way` at `url`.
 
         It and what it started are killed when the block ends. If this process is killed, it ends with its stdin.
@@ -224,7 +224,7 @@ async def run_passes(
     for way in WAYS[trainer.name]:
         url = parts.sandbox_url if way == OWN else parts.reward_url
         usual: dict[FaultyProxy, int] = {}
-        async with trainer.started(way, url, answers) as asking:
+        async with trainer.start_process(way, url, answers) as asking:
             for trouble in Trouble:
                 tell(f"{trainer.name} through {'its own client' if way == OWN else 'evalrun'}, trouble: {trouble}")
                 before = {proxy: (proxy.calls, proxy.injected.total()) for proxy in proxies}

@@ -66,7 +66,7 @@ class Row:
     answers_per_second: float
 
 
-def row_of(given: Pass, deserved: Sequence[float]) -> Row:
+def make_row(given: Pass, deserved: Sequence[float]) -> Row:
     """Return the figures of a pass, from the rewards that its answers deserve."""
     pairs = [(reward, right) for reward, right in zip(given.rewards, deserved, strict=True) if reward is not None]
     return Row(
@@ -90,7 +90,7 @@ def exit_code(rows: Sequence[Row]) -> ExitCode:
     return ExitCode.DEGRADED if any(row.absent for row in ours) else ExitCode.SUCCEEDED
 
 
-def table_of(rows: Sequence[Row], trainer: str, version: str) -> Table:
+def make_table(rows: Sequence[Row], trainer: str, version: str) -> Table:
     """Return the table of a check."""
     named = f"{trainer} {version}" if version else "evalrun_trainers alone"
     title = f"Rewards of {named}"
@@ -120,7 +120,7 @@ def table_of(rows: Sequence[Row], trainer: str, version: str) -> Table:
     return table
 
 
-def json_of(rows: Sequence[Row], trainer: str, version: str) -> dict[str, Any]:
+def make_json(rows: Sequence[Row], trainer: str, version: str) -> dict[str, Any]:
     """Return the same as JSON holds it."""
     passes = [
         {

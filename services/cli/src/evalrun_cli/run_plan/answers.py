@@ -9,7 +9,7 @@ from typing import Final
 from rich import box
 from rich.table import Table
 
-from evalrun_cli.comparisons.race_view import only_dataset
+from evalrun_cli.comparisons.race_view import find_shared_dataset
 from evalrun_cli.comparisons.views import run_facts, terminal, write
 from evalrun_results.comparisons.answers_needed import gate_needs, measure_disagreement, measure_spread
 from evalrun_results.comparisons.comparison import RunFacts
@@ -65,7 +65,7 @@ def print_decision_plan(
     if len(places) < 2 or (len(places) > 2 and not race):
         raise BadInputError(f"plan --{'race' if race else 'gate'}: name {'two runs or more' if race else 'two runs'}")
     runs = [run_facts(each) for each in places]
-    name = dataset or only_dataset(runs)
+    name = dataset or find_shared_dataset(runs)
     if lacking := [run.place for run in runs if name not in run.totals]:
         raise BadInputError(f"{lacking[0]} has no results of dataset {name}")
     try:

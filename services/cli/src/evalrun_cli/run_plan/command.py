@@ -12,8 +12,8 @@ from evalrun_aggregator.start.datasets import load_datasets
 from evalrun_api.manifest import load_manifests
 from evalrun_api.v1alpha1 import EvalRun, EvalRunSpec
 from evalrun_cli.run_plan.estimate import Capacity, Estimate, estimate
-from evalrun_cli.run_plan.pods import PodGroup, pods_of, slots_of
-from evalrun_cli.run_plan.rates import Rates, measured
+from evalrun_cli.run_plan.pods import PodGroup, count_slots, plan_pods
+from evalrun_cli.run_plan.rates import Rates, measure_rates
 from evalrun_operator.settings import OperatorSettings
 from evalrun_results.stored_run import StoredRun
 from evalrun_runtime.exits import BadInputError, ExitCode
@@ -33,10 +33,10 @@ def print_plan(file: Path, *, like: str | None, local: bool) -> ExitCode:
     """Print the plan of each EvalRun of a file. Raises BadInputError."""
     runs = load_manifests(file, place="machine" if local else "cluster")
     earlier = None if like is None else StoredRun.open(like)
-    rates = None if earlier is None else rates_of(earlier)
-    sizes = {} if earlier is None else sizes_of(earlier)
+    rates = None if earlier is None else read_rates(earlier)
+    sizes = {} if earlier is None else read_sizes(earlier)
     for run in runs:
-        for line in plan_lines(run, counts_of(run.spec, file.parent, sizes), rates, like or "", local=local):
+        for line in plan_lines(run, count_answers(run.spec, file.parent, sizes), rates, like or "", local=local):
             click.echo(line)
     return ExitCode.SUCCEEDED
 
@@ -46,7 +46,7 @@ def plan_lines(run: EvalRun, counts: Sequence[Count], rates: Rates | None, like:
     # Defaults of the code: the chart's values can differ, and only the cluster's operator knows them.
     settings = OperatorSettings.model_validate({"host": "127.0.0.1"})
     yield f"{run.metadata.name}:"
-    groups = [] if local else pods_of(run, settings)
+    groups = [] if local else plan_pods(run, settings)
     yield from _pod_lines(groups)
     if run.spec.own_judge is None:
         yield f"  judged by the shared judge {run.spec.judge_ref}, whose pods are not counted"
@@ -65,7 +65,7 @@ def plan_lines(run: EvalRun, counts: Sequence[Count], rates: Rates | None, like:
 
 
 def _capacity(run: EvalRun, settings: OperatorSettings, *, local: bool) -> Capacity:
-    slots = None if local else slots_of(run, settings)
+    slots = None if local else count_slots(run, settings)
     most = None if slots is None else slots[1]
     rollout = run.spec.rollout
     if rollout is None:
@@ -111,7 +111,7 @@ def _plain(number: Decimal) -> str:
     return f"{number.normalize():f}"
 
 
-def counts_of(spec: EvalRunSpec, base_dir: Path, sizes: Mapping[str, int]) -> list[Count]:
+def count_answers(spec: EvalRunSpec, base_dir: Path, sizes: Mapping[str, int]) -> list[Count]:
     """Return the answers of each dataset that a run draws. Reads the problems.
 
     Args:
@@ -141,7 +141,7 @@ def counts_of(spec: EvalRunSpec, base_dir: Path, sizes: Mapping[str, int]) -> li
     return counts
 
 
-def sizes_of(stored: StoredRun) -> dict[str, int]:
+def read_sizes(stored: StoredRun) -> dict[str, int]:
     """Return the problems of a finished run, by dataset."""
     sizes = {}
     datasets = stored.run_info.get("datasets")
@@ -152,13 +152,13 @@ def sizes_of(stored: StoredRun) -> dict[str, int]:
     return sizes
 
 
-def rates_of(stored: StoredRun) -> Rates:
+def read_rates(stored: StoredRun) -> Rates:
     """Return the rates of a finished run. Raises BadInputError."""
     info = stored.run_info
     judges, replicas = info.get("judges"), info.get("replicas")
     described = judges.values() if isinstance(judges, dict) else ()
     slots = [said.get("slots") for said in described if isinstance(said, dict)]
-    rates = measured(
+    rates = measure_rates(
         stored.results(),
         elapsed=_seconds(info.get("ended_at")) - _seconds(info.get("started_at")),
         servers=len(replicas) if isinstance(replicas, list) else 1,

@@ -48,7 +48,7 @@ def estimate(answers: Mapping[str, int], rates: Rates, capacity: Capacity) -> Es
     generating = paced * _share(answers, rates) * rates.servers / capacity.servers + rates.generating_tail
     slots = capacity.slots or rates.slots or 1
     slots_then = rates.slots or slots
-    busy = sum(count * rates.of(name).judge_seconds for name, count in answers.items())
+    busy = sum(count * rates.find_answers(name).judge_seconds for name, count in answers.items())
     busy_then = sum(each.count * each.judge_seconds for each in rates.datasets.values())
     judging = busy / slots
     if rates.judge_decided and busy_then > 0:
@@ -66,4 +66,4 @@ def _share(answers: Mapping[str, int], rates: Rates) -> float:
     then = sum(each.count * (each.tokens or 0.0) for each in rates.datasets.values())
     if not known or not then:
         return sum(answers.values()) / rates.answers
-    return sum(count * (rates.of(name).tokens or 0.0) for name, count in answers.items()) / then
+    return sum(count * (rates.find_answers(name).tokens or 0.0) for name, count in answers.items()) / then

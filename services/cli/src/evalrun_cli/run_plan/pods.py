@@ -28,7 +28,7 @@ class PodGroup:
     gpus: int = 0
 
 
-def pods_of(run: EvalRun, settings: OperatorSettings) -> list[PodGroup]:
+def plan_pods(run: EvalRun, settings: OperatorSettings) -> list[PodGroup]:
     """Return the pods of a run; of a shared judge, none."""
     # Names and times stand in the objects, and requests do not depend on them.
     identity = RunIdentity(run.metadata.name, "default", "planned", datetime.fromtimestamp(0, UTC))
@@ -57,7 +57,7 @@ def pods_of(run: EvalRun, settings: OperatorSettings) -> list[PodGroup]:
     ]
 
 
-def slots_of(run: EvalRun, settings: OperatorSettings) -> tuple[int, int] | None:
+def count_slots(run: EvalRun, settings: OperatorSettings) -> tuple[int, int] | None:
     """Return the fewest and the most programs that the run's sandboxes run at once; None with a shared judge."""
     judge = run.spec.own_judge
     if judge is None:

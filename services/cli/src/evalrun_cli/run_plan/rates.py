@@ -55,7 +55,7 @@ class Rates:
         """Whether judging, and not generation, decided how long it took."""
         return self.working_seconds - self.generating_seconds > JUDGED_LATE * self.working_seconds
 
-    def of(self, dataset: str) -> Answers:
+    def find_answers(self, dataset: str) -> Answers:
         """Return the rates of a dataset; for a dataset that the run did not have, the mean over all."""
         if dataset in self.datasets:
             return self.datasets[dataset]
@@ -65,7 +65,7 @@ class Rates:
         return Answers(self.answers, tokens if known else None, judge or 0.0)
 
 
-def measured(results: Iterable[SampleResult], *, elapsed: float, servers: int, slots: int | None) -> Rates | None:
+def measure_rates(results: Iterable[SampleResult], *, elapsed: float, servers: int, slots: int | None) -> Rates | None:
     """Return the rates of a run, or None if it generated nothing or its results have no times.
 
     Args:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from evalrun_cli.results_table import ENDS
 from evalrun_cli.samples.run_samples import RunSamples, open_samples
-from evalrun_cli.samples.selection import Row, failed_first, in_reading_order, is_named, label_of, names_in, texts_of
+from evalrun_cli.samples.selection import Row, collect_texts, is_named, name_sample, names_in, sort_rows, sort_tests
 from evalrun_cli.terminal import open_console, print_whole, whole_table
 from evalrun_results.sample_rows.conditions import Condition, choose_rows, list_columns, parse_condition
 from evalrun_runtime.exits import BadInputError, ExitCode
@@ -42,7 +42,7 @@ def list_samples(place: str, where: Sequence[str], limit: int, *, as_json: bool)
     """
     conditions = [parse_condition(each) for each in where]
     run = open_samples(place)
-    found = _chosen(run, conditions, () if as_json else LISTED)
+    found = _iter_chosen_rows(run, conditions, () if as_json else LISTED)
     if as_json:
         for row in itertools.islice(found, limit or None):
             click.echo(json.dumps(row, ensure_ascii=False))
@@ -54,10 +54,10 @@ def list_samples(place: str, where: Sequence[str], limit: int, *, as_json: bool)
     if not rows:
         console.print("no sample meets the conditions" if where else "no samples")
         return ExitCode.SUCCEEDED
-    console.print(_table_of(rows, console.width))
+    console.print(_make_table(rows, console.width))
     if is_cut:
         console.print(f"more than {limit}: narrow --where, or raise --limit (0: all)")
-    console.print(Text(f"evalrun show {place} '{label_of(rows[0]).partition(' ')[0]}' prints the first"))
+    console.print(Text(f"evalrun show {place} '{name_sample(rows[0]).partition(' ')[0]}' prints the first"))
     return ExitCode.SUCCEEDED
 
 
@@ -91,7 +91,7 @@ def show_sample(place: str, written: str, *, as_json: bool, all_tests: bool) -> 
     Raises:
         BadInputError: the run cannot be read, or has no such sample.
     """
-    rows = named_rows(open_samples(place), written)
+    rows = find_rows(open_samples(place), written)
     if not rows:
         raise BadInputError(f"{written}: {place} has no such sample: evalrun samples {place} lists what it has")
     if as_json:
@@ -100,28 +100,28 @@ def show_sample(place: str, written: str, *, as_json: bool, all_tests: bool) -> 
         return ExitCode.SUCCEEDED
     console = open_console(width=110)
     if len({row["sample"] for row in rows}) > 1:
-        console.print(_table_of(rows, console.width))
-        console.print(Text(f"evalrun show {place} '{label_of(rows[0]).partition(' ')[0]}' prints the first"))
+        console.print(_make_table(rows, console.width))
+        console.print(Text(f"evalrun show {place} '{name_sample(rows[0]).partition(' ')[0]}' prints the first"))
         return ExitCode.SUCCEEDED
     for row in rows:
         # In a file or pipe the answer keeps its own lines: somebody may run it.
         is_read = console.is_terminal
-        console.print(_described(row, all_tests=all_tests, wraps=is_read), soft_wrap=not is_read)
+        console.print(_describe_sample(row, all_tests=all_tests, wraps=is_read), soft_wrap=not is_read)
     return ExitCode.SUCCEEDED
 
 
-def named_rows(run: RunSamples, written: str) -> list[Row]:
+def find_rows(run: RunSamples, written: str) -> list[Row]:
     """Return the rows that `PROBLEM` or `PROBLEM#SAMPLE` names, in reading order; empty: none. Raises BadInputError."""
     for by_end in (False, True):
         for name in names_in(written):
             batches = run.read(problem=None if by_end else name.problem)
             named = (row for batch in batches for row in batch.to_pylist() if is_named(row, name, by_end=by_end))
-            if rows := in_reading_order(named):
+            if rows := sort_rows(named):
                 return rows
     return []
 
 
-def _chosen(run: RunSamples, conditions: Sequence[Condition], columns: Sequence[str]) -> Iterator[Row]:
+def _iter_chosen_rows(run: RunSamples, conditions: Sequence[Condition], columns: Sequence[str]) -> Iterator[Row]:
     """Yield the rows that meet every condition. Whole rows are made of those alone."""
     wanted = tuple(dict.fromkeys((*columns, *list_columns(conditions)))) if columns else ()
     for batch in run.read(wanted):
@@ -129,12 +129,12 @@ def _chosen(run: RunSamples, conditions: Sequence[Condition], columns: Sequence[
         yield from chosen.select(list(columns)).to_pylist() if columns else chosen.to_pylist()
 
 
-def _table_of(rows: Sequence[Row], width: int) -> Table:
+def _make_table(rows: Sequence[Row], width: int) -> Table:
     """Return a table that fits `width` columns: where it does not, the last figures are left out."""
     names: dict[str, list[Text]] = {}
     if len({row["dataset"] for row in rows}) > 1:
         names["dataset"] = [Text(row["dataset"]) for row in rows]
-    names["sample"] = [Text(label_of(row)) for row in rows]
+    names["sample"] = [Text(name_sample(row)) for row in rows]
     status = {"status": [_status_text(row) for row in rows]}
     figures = {
         "tests passed": [_shown(row["pass_ratio"], "{:.0%}") for row in rows],
@@ -143,7 +143,7 @@ def _table_of(rows: Sequence[Row], width: int) -> Table:
         "judge CPU s": [Text(_seconds(row["total_judge_time"])) for row in rows],
     }
     reasons = [Text(row["not_judged_reason"] or "") for row in rows]
-    while figures and _width_of({**names, **status, **figures}) > width:
+    while figures and _measure_width({**names, **status, **figures}) > width:
         figures.popitem()
     table = Table(box=None, pad_edge=False)
     for heading in names:
@@ -164,14 +164,14 @@ def _shown(value: object, form: str) -> Text:
     return Text("" if value is None else form.format(value))
 
 
-def _width_of(columns: Mapping[str, Sequence[Text]]) -> int:
+def _measure_width(columns: Mapping[str, Sequence[Text]]) -> int:
     """Return how wide a table of these columns is, with two spaces between them."""
     widest = [max(len(heading), *(text.cell_len for text in cells)) for heading, cells in columns.items()]
     return sum(widest) + 2 * (len(widest) - 1)
 
 
-def _described(row: Row, *, all_tests: bool, wraps: bool) -> Group:
-    head = Text(f"{row['dataset']} · {label_of(row)} · ", style="bold")
+def _describe_sample(row: Row, *, all_tests: bool, wraps: bool) -> Group:
+    head = Text(f"{row['dataset']} · {name_sample(row)} · ", style="bold")
     head.append(_status_text(row))
     facts = [f"{row['pass_ratio']:.0%} of tests passed"] if row["pass_ratio"] is not None else []
     facts += [f"{row['output_tokens']} tokens"] if row["output_tokens"] is not None else []
@@ -188,7 +188,7 @@ def _described(row: Row, *, all_tests: bool, wraps: bool) -> Group:
         language = row["language"] or "python"
         coloured = Syntax(row["code"], language, background_color="default", word_wrap=True)
         parts += [Text("\nProgram that was judged", style="bold"), coloured if wraps else Text(row["code"])]
-    tests = failed_first(row["tests"] or ())
+    tests = sort_tests(row["tests"] or ())
     passed = sum(test["status"] == "success" for test in tests)
     parts.append(Text(f"\nTests: {passed} of {len(tests)} passed", style="bold"))
     failed = tests if all_tests else [test for test in tests if test["status"] != "success"]
@@ -208,7 +208,7 @@ def _test_parts(test: Row) -> Iterator[Any]:
     yield line
     if test["reason"]:
         yield Text(f"  {test['reason']}")
-    for field, text in texts_of(test).items():
+    for field, text in collect_texts(test).items():
         yield Text(f"  {_LABELS[field]}:")
         yield Text("\n".join(f"    {each}" for each in _cut_lines(text, test[f"{field}_length"])))
 

@@ -40,7 +40,7 @@ def is_named(row: Row, name: SampleName, *, by_end: bool = False) -> bool:
     return bool(is_problem and name.sample in (None, row["sample"]))
 
 
-def in_reading_order(rows: Iterable[Row]) -> list[Row]:
+def sort_rows(rows: Iterable[Row]) -> list[Row]:
     """Return rows by sample, noise-floor repeat and turn."""
     return sorted(rows, key=lambda row: (row["dataset"], row["sample"] or 0, row["repeat"] or 0, row["turn"] or 0))
 
@@ -48,7 +48,7 @@ def in_reading_order(rows: Iterable[Row]) -> list[Row]:
 TEXTS_OF_A_TEST: Final = ("input", "expected_output", "stdout", "stderr", "compile_stderr")
 
 
-def texts_of(test: Row) -> dict[str, str]:
+def collect_texts(test: Row) -> dict[str, str]:
     """Return a test's texts by their columns, without empty ones. What the compiler said stands once."""
     found = {name: text for name in TEXTS_OF_A_TEST if (text := test.get(name))}
     if found.get("stderr") == found.get("compile_stderr"):
@@ -56,12 +56,12 @@ def texts_of(test: Row) -> dict[str, str]:
     return found
 
 
-def failed_first(tests: Iterable[Row]) -> list[Row]:
+def sort_tests(tests: Iterable[Row]) -> list[Row]:
     """Return the tests with those that failed first, otherwise in their order."""
     return sorted(tests, key=lambda test: (test["status"] == "success", test["case_index"] or 0))
 
 
-def label_of(row: Row) -> str:
+def name_sample(row: Row) -> str:
     """Return `PROBLEM#SAMPLE`, with turn and noise-floor repeat where they are not the first."""
     text = f"{row['problem_id']}#{row['sample'] or 0}"
     text += f" turn {row['turn'] + 1}" if row["turn"] else ""

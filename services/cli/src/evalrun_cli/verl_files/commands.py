@@ -11,19 +11,19 @@ from evalrun_api.manifest import evalrun_of
 from evalrun_api.v1alpha1 import Grader
 from evalrun_cli.printable_text import printable, printable_lines
 from evalrun_cli.verl_files.document import account_text, refusals
-from evalrun_cli.verl_files.evaluation import read_evaluation, with_our_columns
+from evalrun_cli.verl_files.evaluation import read_evaluation, rename_columns
 from evalrun_cli.verl_files.generation import convert
 from evalrun_cli.verl_files.overrides import apply_overrides
 from evalrun_runtime.exits import BadInputError, ExitCode
 
 
-def rows_of(config: Path, output: Path) -> tuple[str, Grader | None]:
+def resolve_rows(config: Path, output: Path) -> tuple[str, Grader | None]:
     """Return the file of problems and answers that an evaluation.yaml names, and its grader. Raises BadInputError."""
     evaluation = read_evaluation(_yaml(config), str(config))
     unknown = [entry for entry in evaluation.entries if entry.fate == "unknown"]
     for entry in unknown:
         click.echo(printable(f"evalrun: {config}: {entry.key}: {entry.note}"), err=True)
-    return with_our_columns(evaluation, output, Path.cwd()), evaluation.grader
+    return rename_columns(evaluation, output, Path.cwd()), evaluation.grader
 
 
 def convert_file(config: Path | None, output: Path | None, overrides: Sequence[str] = ()) -> ExitCode:

@@ -36,7 +36,7 @@ class Document:
         """Return whether any key is below one of these prefixes."""
         return any(leaf == key or leaf.startswith(f"{key}.") for leaf in self._leaves for key in keys)
 
-    def children(self, key: str) -> list[str]:
+    def list_children(self, key: str) -> list[str]:
         """Return the names directly below a key; none if it is a leaf."""
         below = (leaf.removeprefix(f"{key}.") for leaf in self._leaves if leaf.startswith(f"{key}."))
         return list(dict.fromkeys(name.partition(".")[0] for name in below))
@@ -70,7 +70,7 @@ class Document:
         if key in self._leaves:
             self._entries[key] = Entry(key, self._leaves[key], fate, note)
 
-    def mapped(self, key: str, target: str) -> Any:  # noqa: ANN401 - YAML
+    def map_value(self, key: str, target: str) -> Any:  # noqa: ANN401 - YAML
         """Return a key's value and record that it went to `target`; null is recorded as left to the default."""
         value = self.value(key)
         if value is None:

@@ -44,12 +44,12 @@ def read_evaluation(values: Mapping[str, Any], where: str) -> Evaluation:
     """Return the evaluation that a configuration describes. Raises BadInputError if it names no file, or a key is
     refused."""
     document = Document(values, where)
-    path = document.mapped("data.path", "--problems and --responses")
+    path = document.map_value("data.path", "--problems and --responses")
     if path is None:
         raise BadInputError(f"{where}: data.path: names no file of prompts and responses: write one")
     renamed = {}
     for key, ours in _COLUMNS.items():
-        theirs = str(document.mapped(f"data.{key}", f"the column {ours}") or ours)
+        theirs = str(document.map_value(f"data.{key}", f"the column {ours}") or ours)
         if theirs != ours:
             renamed[theirs] = ours
     grader = None
@@ -70,14 +70,14 @@ def _grader(document: Document, function: str) -> Grader | None:
     for key in document.open_keys:
         if key.startswith(f"{function}.reward_kwargs") and document.is_set(key):
             document.note(key, "refused", "a grader gets no arguments of yours: write them into its file, as defaults")
-    document.mapped(f"{function}.path", "--grader")
-    name = str(document.mapped(f"{function}.name", "the grader's function") or FUNCTION)
+    document.map_value(f"{function}.path", "--grader")
+    name = str(document.map_value(f"{function}.name", "the grader's function") or FUNCTION)
     if not name.isidentifier():
         raise BadInputError(f"{document.where}: {function}.name: {name!r} is not a function's name")
     return Grader(path=os.path.expanduser(str(path)), name=name)  # noqa: PTH111 - it may be a URL
 
 
-def with_our_columns(evaluation: Evaluation, output: Path, base_dir: Path) -> str:
+def rename_columns(evaluation: Evaluation, output: Path, base_dir: Path) -> str:
     """Return a file with the column names that a run reads: the file itself, or a copy beside the output."""
     if not evaluation.renamed:
         return evaluation.file

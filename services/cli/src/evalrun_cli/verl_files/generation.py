@@ -37,22 +37,24 @@ def convert(values: Mapping[str, Any], where: str) -> Converted:
     top = "actor_rollout_ref." if document.has("actor_rollout_ref") else ""
     rollout = f"{top}rollout."
     validates = bool(top) and document.has(f"{rollout}val_kwargs")
-    path = str(document.mapped(f"{top}model.path", "spec.model.path"))
+    path = str(document.map_value(f"{top}model.path", "spec.model.path"))
     spec: dict[str, Any] = {"model": {"path": path}}
-    if document.mapped(f"{top}model.trust_remote_code", "spec.model.trustRemoteCode"):
+    if document.map_value(f"{top}model.trust_remote_code", "spec.model.trustRemoteCode"):
         spec["model"]["trustRemoteCode"] = True
-    if (adapter := document.mapped(f"{top}model.lora_adapter_path", "spec.model.adapter")) is not None:
+    if (adapter := document.map_value(f"{top}model.lora_adapter_path", "spec.model.adapter")) is not None:
         spec["model"]["adapter"] = str(adapter)
-    spec["datasets"] = _datasets(document, is_trainers=bool(top))
-    spec["protocol"] = _protocol(document, rollout, _sampling(rollout, validates=validates), is_trainers=bool(top))
-    spec["rollout"] = _rollout(document, rollout, validates=validates)
+    spec["datasets"] = _convert_datasets(document, is_trainers=bool(top))
+    spec["protocol"] = _convert_protocol(
+        document, rollout, _choose_sampling(rollout, validates=validates), is_trainers=bool(top)
+    )
+    spec["rollout"] = _convert_rollout(document, rollout, validates=validates)
     spec["output"] = {"retain": True}
-    if (wandb := _wandb(document)) is not None:
+    if (wandb := _convert_wandb(document)) is not None:
         spec["exports"] = {"wandb": wandb}
     _refuse_unmapped(document)
     reasons = [(f"{rollout}{name}".rstrip("."), why) for name, why in ROLLOUT_REASONS]
     document.ignore([*reasons, *REASONS])
-    name = _run_name(path)
+    name = _name_run(path)
     manifest = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}
     return Converted(manifest, document.entries)
 
@@ -69,42 +71,44 @@ def _refuse_unmapped(document: Document) -> None:
                 document.note(key, "refused", f"{why}, or leave it out with ~{key}")
 
 
-def _datasets(document: Document, *, is_trainers: bool) -> list[dict[str, Any]]:
+def _convert_datasets(document: Document, *, is_trainers: bool) -> list[dict[str, Any]]:
     """Return the datasets: those for evaluation, else those for validation, else the only files that are named."""
     keys = ("data.eval_files", "data.val_files", "data.train_files") if is_trainers else ("data.path",)
     key = next((key for key in keys if document.has(key)), keys[0])
-    named = document.children(key)
-    files = {name: document.mapped(f"{key}.{name}", "spec.datasets[].source") for name in named}
-    listed = None if named else document.mapped(key, "spec.datasets[].source")
+    named = document.list_children(key)
+    files = {name: document.map_value(f"{key}.{name}", "spec.datasets[].source") for name in named}
+    listed = None if named else document.map_value(key, "spec.datasets[].source")
     for source in listed if isinstance(listed, list) else [] if listed is None else [listed]:
-        name = _dataset_name(str(source))
+        name = _name_dataset(str(source))
         files[name if name not in files else f"{name}-{len(files)}"] = source
     if not files:
         raise BadInputError(f"{document.where}: {key}: names no file of problems: write one")
-    limit = document.mapped("data.val_max_samples", "spec.datasets[].maxProblems") if is_trainers else None
+    limit = document.map_value("data.val_max_samples", "spec.datasets[].maxProblems") if is_trainers else None
     cut: dict[str, Any] = {"maxProblems": int(limit)} if limit is not None and int(limit) > 0 else {}
-    if (system := document.mapped("data.system_prompt", "spec.datasets[].systemPrompt")) is not None:
+    if (system := document.map_value("data.system_prompt", "spec.datasets[].systemPrompt")) is not None:
         cut["systemPrompt"] = str(system)
-    if limits := _limits(document):
+    if limits := _convert_limits(document):
         cut["limits"] = limits
     return [{"name": name, "source": str(source), **cut} for name, source in files.items()]
 
 
-def _limits(document: Document) -> dict[str, Any]:
+def _convert_limits(document: Document) -> dict[str, Any]:
     """Return the limits of a test that a sandbox's section sets."""
     limits: dict[str, Any] = {}
-    seconds = document.mapped("sandbox.timeout", "spec.datasets[].limits: CPU seconds, so a busy machine fails nothing")
+    seconds = document.map_value(
+        "sandbox.timeout", "spec.datasets[].limits: CPU seconds, so a busy machine fails nothing"
+    )
     if seconds is not None:
         whole = float(seconds).is_integer()
         limits["timeSeconds" if whole else "timeMilliseconds"] = int(float(seconds) * (1 if whole else 1000))
     for section in ("sandbox", "sandbox_fusion", "reward.sandbox_fusion", "reward_model.sandbox_fusion"):
-        memory = document.mapped(f"{section}.memory_limit_mb", "spec.datasets[].limits.memoryMiB")
+        memory = document.map_value(f"{section}.memory_limit_mb", "spec.datasets[].limits.memoryMiB")
         if memory is not None and int(memory) != DEFAULT_LIMITS.memory_mib:
             limits["memoryMiB"] = int(memory)
     return limits
 
 
-def _wandb(document: Document) -> dict[str, Any] | None:
+def _convert_wandb(document: Document) -> dict[str, Any] | None:
     """Return the export to WandB that a trainer's logger asks for; None if it asks for none."""
     loggers = document.value("trainer.logger")
     if "wandb" not in (loggers if isinstance(loggers, list) else [loggers]):
@@ -113,8 +117,8 @@ def _wandb(document: Document) -> dict[str, Any] | None:
         document.note("trainer.logger", "ignored", "wandb needs a project: write trainer.project_name")
         return None
     document.note("trainer.logger", "mapped", "spec.exports.wandb")
-    wandb = {"project": str(document.mapped("trainer.project_name", "spec.exports.wandb.project"))}
-    if (name := document.mapped("trainer.experiment_name", "spec.exports.wandb.name")) is not None:
+    wandb = {"project": str(document.map_value("trainer.project_name", "spec.exports.wandb.project"))}
+    if (name := document.map_value("trainer.experiment_name", "spec.exports.wandb.name")) is not None:
         wandb["name"] = str(name)
     return wandb
 
@@ -129,23 +133,23 @@ class _Sampling:
     """verl's default."""
 
 
-def _sampling(rollout: str, *, validates: bool) -> _Sampling:
+def _choose_sampling(rollout: str, *, validates: bool) -> _Sampling:
     """Return the sampling settings. Validation's own section takes precedence over the rollout's."""
     return _Sampling(f"{rollout}val_kwargs.", 0.0) if validates else _Sampling(rollout, 1.0)
 
 
-def _protocol(document: Document, rollout: str, sampling: _Sampling, *, is_trainers: bool) -> dict[str, Any]:
+def _convert_protocol(document: Document, rollout: str, sampling: _Sampling, *, is_trainers: bool) -> dict[str, Any]:
     prefix = sampling.prefix
     count = f"{prefix}n" if is_trainers else "data.n_samples"
-    samples = int(document.mapped(count, "spec.protocol.samples") or 1)
+    samples = int(document.map_value(count, "spec.protocol.samples") or 1)
     if not is_trainers:
         document.note(f"{rollout}n", "ignored", "data.n_samples says how many answers a problem gets")
     is_greedy = document.value(f"{prefix}do_sample") is False
     document.note(f"{prefix}do_sample", "mapped", "spec.protocol.temperature: 0 unless it samples")
-    given = document.mapped(f"{prefix}temperature", "spec.protocol.temperature")
+    given = document.map_value(f"{prefix}temperature", "spec.protocol.temperature")
     temperature = 0.0 if is_greedy else float(sampling.temperature if given is None else given)
-    top_p = document.mapped(f"{prefix}top_p", "spec.protocol.topP")
-    top_k = document.mapped(f"{prefix}top_k", "spec.protocol.topK")
+    top_p = document.map_value(f"{prefix}top_p", "spec.protocol.topP")
+    top_k = document.map_value(f"{prefix}top_k", "spec.protocol.topK")
     protocol: dict[str, Any] = {"name": "EVAL@1"}
     if temperature == 0 and samples > 1:
         document.note(count, "refused", "at temperature 0 every sample is the same: write 1, or a temperature above 0")
@@ -163,26 +167,26 @@ def _protocol(document: Document, rollout: str, sampling: _Sampling, *, is_train
     if temperature == 0:
         for name in ("top_p", "top_k"):
             document.note(f"{prefix}{name}", "ignored", "the likeliest token is taken: it changes nothing")
-    return protocol | _decoding(document, rollout, validates=prefix != rollout)
+    return protocol | _convert_decoding(document, rollout, validates=prefix != rollout)
 
 
-def _decoding(document: Document, rollout: str, *, validates: bool) -> dict[str, Any]:
+def _convert_decoding(document: Document, rollout: str, *, validates: bool) -> dict[str, Any]:
     """Return the fields of the protocol that hold for every way of sampling."""
     protocol: dict[str, Any] = {}
-    length = document.mapped(f"{rollout}response_length", "spec.protocol.maxNewTokens")
+    length = document.map_value(f"{rollout}response_length", "spec.protocol.maxNewTokens")
     if length is None:
         length = document.value("data.max_response_length")
     document.note("data.max_response_length", "mapped", "spec.protocol.maxNewTokens")
-    penalty = document.mapped(f"{rollout}repetition_penalty", "spec.protocol.repetitionPenalty")
+    penalty = document.map_value(f"{rollout}repetition_penalty", "spec.protocol.repetitionPenalty")
     if penalty is not None and float(penalty) != 1:
         protocol["repetitionPenalty"] = f"{float(penalty):g}"
-    if document.mapped(f"{rollout}full_determinism", "spec.protocol.deterministic"):
+    if document.map_value(f"{rollout}full_determinism", "spec.protocol.deterministic"):
         protocol["deterministic"] = True
     if length is not None:
         protocol["maxNewTokens"] = int(length)
-    if document.mapped(f"{rollout}ignore_eos", "spec.protocol.ignoreEos"):
+    if document.map_value(f"{rollout}ignore_eos", "spec.protocol.ignoreEos"):
         protocol["ignoreEos"] = True
-    if not validates and document.mapped(f"{rollout}calculate_log_probs", "spec.protocol.calculateLogProbs"):
+    if not validates and document.map_value(f"{rollout}calculate_log_probs", "spec.protocol.calculateLogProbs"):
         protocol["calculateLogProbs"] = True
     return protocol
 
@@ -197,31 +201,31 @@ _ROLLOUT_FIELDS: Final = (
 )  # fmt: skip
 
 
-def _rollout(document: Document, rollout: str, *, validates: bool) -> dict[str, Any]:
+def _convert_rollout(document: Document, rollout: str, *, validates: bool) -> dict[str, Any]:
     spec: dict[str, Any] = {}
-    engine = document.mapped(f"{rollout}name", "spec.rollout.engine")
+    engine = document.map_value(f"{rollout}name", "spec.rollout.engine")
     if engine in ("vllm", "sglang"):
         spec["engine"] = engine
     elif engine is not None:
         document.note(f"{rollout}name", "refused", f"no engine {engine!r} here: write vllm or sglang")
     for name, field, kind in _ROLLOUT_FIELDS:
-        value = document.mapped(f"{rollout}{name}", f"spec.rollout.{field}")
+        value = document.map_value(f"{rollout}{name}", f"spec.rollout.{field}")
         if value is not None:
             spec[field] = kind(value)
     document.note("data.max_prompt_length", "mapped", "spec.rollout.promptLength")
-    spec["loadFormat"] = _load_format(document, f"{rollout}load_format", validates=validates)
-    gpus = int(document.mapped("trainer.n_gpus_per_node", "spec.rollout.gpusPerNode") or 8)
-    nodes = int(document.mapped("trainer.nnodes", "spec.rollout.replicas") or 1)
+    spec["loadFormat"] = _convert_load_format(document, f"{rollout}load_format", validates=validates)
+    gpus = int(document.map_value("trainer.n_gpus_per_node", "spec.rollout.gpusPerNode") or 8)
+    nodes = int(document.map_value("trainer.nnodes", "spec.rollout.replicas") or 1)
     of_replica = spec.get("tensorParallel", 2) * spec.get("dataParallel", 1) * spec.get("pipelineParallel", 1)
     spec["gpusPerNode"] = gpus
     spec["replicas"] = max(1, nodes * gpus // of_replica)
     return spec
 
 
-def _load_format(document: Document, key: str, *, validates: bool) -> str:
+def _convert_load_format(document: Document, key: str, *, validates: bool) -> str:
     """Return the load format of weights. In training `dummy` only means that the trainer pushes weights into the
     engine."""
-    given = document.mapped(key, "spec.rollout.loadFormat")
+    given = document.map_value(key, "spec.rollout.loadFormat")
     if given in DUMMY_FORMATS and validates:
         document.note(key, "ignored", "the trainer pushes weights into the engine; a run reads them: loadFormat: auto")
     elif given in DUMMY_FORMATS:
@@ -235,13 +239,13 @@ def _load_format(document: Document, key: str, *, validates: bool) -> str:
     return "auto"
 
 
-def _dataset_name(source: str) -> str:
+def _name_dataset(source: str) -> str:
     """Return a dataset's name: the file's, as quotas and headlines know it (codecontests_valid)."""
     file = re.sub(r"\.(parquet|jsonl?)(\.gz)?$", "", source.rstrip("/").rpartition("/")[2].lower())
     return re.sub(r"[^a-z0-9_.]+", "-", file).strip("-_.")[:60] or "problems"
 
 
-def _run_name(text: str) -> str:
+def _name_run(text: str) -> str:
     """Return a run's name: small letters, digits and hyphens, a letter first."""
     words = re.sub(r"[^a-z0-9]+", "-", text.rstrip("/").rpartition("/")[2].lower()).strip("-")
     if not words[:1].isalpha():

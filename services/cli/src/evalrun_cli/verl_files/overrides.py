@@ -17,7 +17,7 @@ def apply_overrides(values: Mapping[str, Any], overrides: Sequence[str]) -> dict
     Raises:
         BadInputError: an override is not readable, or only Hydra can resolve it.
     """
-    changed = _copied(values)
+    changed = _copy_values(values)
     for override in overrides:
         found = _OVERRIDE.fullmatch(override)
         if found is None or (found["value"] is None) != (found["sign"] == "~"):
@@ -48,5 +48,5 @@ def _value(override: str, text: str) -> Any:  # noqa: ANN401 - YAML
         raise BadInputError(f"{override}: the value is not readable: put it in quotes") from error
 
 
-def _copied(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _copied(value) if isinstance(value, Mapping) else value for key, value in values.items()}
+def _copy_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copy_values(value) if isinstance(value, Mapping) else value for key, value in values.items()}

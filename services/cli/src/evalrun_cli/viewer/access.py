@@ -133,7 +133,7 @@ class SharedAccess:
         self._clock = clock
 
     @classmethod
-    def of(cls, options: SharedOptions, clock: Callable[[], float]) -> "SharedAccess":
+    def from_options(cls, options: SharedOptions, clock: Callable[[], float]) -> "SharedAccess":
         """Return what the options ask for. Raises BadInputError where they would let in anyone, or nobody."""
         if options.token_file is None and options.trusted_header is None:
             raise BadInputError("--host: others could read every answer: add --token-file, or --trusted-header")
@@ -157,7 +157,7 @@ class SharedAccess:
         if request.path == HEALTH:  # the kubelet asks under the pod's address
             return None
         # As on one machine: a foreign name that points here would lend this page to its owner's own.
-        if _name_of(request.host) not in self._hosts:
+        if _strip_port(request.host) not in self._hosts:
             return web.Response(status=421, text="evalrun view: not served under this host name (--allowed-host)\n")
         if self._lets_in(request) or (request.method == "POST" and request.path == "/"):
             return None
@@ -178,7 +178,7 @@ class SharedAccess:
     def is_session(self, cookie: str) -> bool:
         """Return whether a cookie holds a session that one of the tokens opened, and that goes on."""
         until, _, signature = cookie.partition(".")
-        if self._tokens is None or not self._tokens.signed(_signed_text(until), signature):
+        if self._tokens is None or not self._tokens.has_signed(_make_signed_text(until), signature):
             return False
         return int(until) > self._clock()  # one of ours wrote it: it is a number
 
@@ -187,7 +187,7 @@ class SharedAccess:
         if self._tokens is None:
             raise TypeError("a session is opened by a token")
         until = str(int(self._clock()) + SESSION_SECONDS)
-        return f"{until}.{self._tokens.signature(_signed_text(until))}"
+        return f"{until}.{self._tokens.signature(_make_signed_text(until))}"
 
     async def _log_in(self, request: web.Request) -> web.StreamResponse:
         if self._tokens is None:
@@ -218,11 +218,11 @@ async def _say_healthy(_: web.Request) -> web.StreamResponse:
     return web.Response(text="ok\n")
 
 
-def _signed_text(until: str) -> str:
+def _make_signed_text(until: str) -> str:
     return f"evalrun view until {until}"
 
 
-def _name_of(host: str) -> str:
+def _strip_port(host: str) -> str:
     """Return the name in a Host header, without its port."""
     name, colon, port = host.rpartition(":")
     return (name if colon and port.isdecimal() else host).lower()

@@ -21,9 +21,9 @@ from evalrun_aggregator.ledger.entries import Recorded
 from evalrun_api import names
 from evalrun_api.v1alpha1 import EvalRun
 from evalrun_cli.cluster.commands import bring_to, find_run, ready_aggregator
-from evalrun_cli.cluster.run_view import is_complete, reason_line, status_of
+from evalrun_cli.cluster.run_view import get_status, is_complete, reason_line
 from evalrun_cli.viewer.live_index import LiveIndex
-from evalrun_cli.viewer.run_view import SEGMENT_FILE, RunView, shared_facts
+from evalrun_cli.viewer.run_view import SEGMENT_FILE, RunView, collect_shared_facts
 from evalrun_cluster.errors import UnreachableError
 from evalrun_results.samples import JsonObject
 from evalrun_runtime.exits import BadInputError
@@ -63,7 +63,7 @@ class AggregatorLink:
             UnreachableError: there is no aggregator now, or the connection is lost.
             BadInputError: it may not be reached.
         """
-        session, forward = await self._connected(run)
+        session, forward = await self._connect(run)
         try:
             async with session.get(f"http://aggregator/{path}") as response:
                 content = await response.read()
@@ -84,10 +84,10 @@ class AggregatorLink:
                 ) from error
             raise UnreachableError(f"the connection to pod {self._pod} is lost") from error
 
-    async def _connected(self, run: EvalRun) -> tuple[aiohttp.ClientSession, "PortForward"]:
+    async def _connect(self, run: EvalRun) -> tuple[aiohttp.ClientSession, "PortForward"]:
         pod = await ready_aggregator(self._runs, run)
         if pod is None:
-            phase = status_of(run).phase or "Pending"
+            phase = get_status(run).phase or "Pending"
             raise UnreachableError(f"EvalRun {self._name} has no aggregator now: it is {phase}: {reason_line(run)}")
         if self._session is None or self._forward is None or pod.name != self._pod:
             await self.close()
@@ -169,7 +169,7 @@ class ClusterRunView:
                 self._look()
         except (UnreachableError, BadInputError) as error:
             return {**shown, "live": False, "error": str(error)}
-        return {**shown, "live": True, "state": status_of(self._run).phase or "Pending"}
+        return {**shown, "live": True, "state": get_status(self._run).phase or "Pending"}
 
     def description(self) -> JsonObject:
         """Return the content of `run.json`: what is known by now, and why it may be old. Raises BadInputError."""
@@ -185,8 +185,8 @@ class ClusterRunView:
                 return {**self._ended.description(), "id": self.run_id, "place": self.place}
             segments, superseded = self._index.known()
             return {
-                **shared_facts(self.run_id, self.place, is_live=True, has_prompts=False),
-                "state": status_of(self._run).phase or "Pending", "complete": False, "lost": lost,
+                **collect_shared_facts(self.run_id, self.place, is_live=True, has_prompts=False),
+                "state": get_status(self._run).phase or "Pending", "complete": False, "lost": lost,
                 "segments": cast(Any, segments), "superseded": cast(Any, superseded),
             }  # fmt: skip
 
@@ -201,7 +201,7 @@ class ClusterRunView:
         """Return the run's uid."""
         return self._run.metadata.uid
 
-    def recorded_since(self, moment: float) -> Sequence[Recorded]:
+    def list_recorded(self, moment: float) -> Sequence[Recorded]:
         """Return which verdicts the aggregator has stored since."""
         return [Recorded(*each) for each in json.loads(self._get(f"recorded?since={moment!r}"))]
 
@@ -241,7 +241,7 @@ class ClusterRunView:
             return
         if not self._fetches_outputs:
             raise BadInputError(f"EvalRun {self.run_id} has ended: it is shown again once its outputs are found")
-        if not status_of(self._run).output_url:
+        if not get_status(self._run).output_url:
             raise BadInputError(f"EvalRun {self.run_id} has no results: it ended: {reason_line(self._run)}")
         if self._fetching is None:
             if self._failure is not None and self._clock() < self._fetch_at:

@@ -14,7 +14,7 @@ from aiohttp import web
 from rich.console import Console
 
 from evalrun_api.names import EVAL_RUN_PREFIX
-from evalrun_cli.cluster.commands import find_run, with_cluster
+from evalrun_cli.cluster.commands import find_run, run_on_cluster
 from evalrun_cli.viewer.access import Access, AddressAccess, SharedAccess, SharedOptions
 from evalrun_cli.viewer.server import Runs, build_app
 from evalrun_cli.viewer.shown_runs import ShownRuns, shown_runs
@@ -78,7 +78,7 @@ class Listening:
         """Return who may read. Raises BadInputError where that would be anyone, or nobody."""
         if is_loopback(self.host) and self.shared == SharedOptions():
             return AddressAccess(secrets.token_urlsafe(16), port)
-        return SharedAccess.of(self.shared, time.time)
+        return SharedAccess.from_options(self.shared, time.time)
 
     @property
     def is_shared(self) -> bool:
@@ -104,7 +104,7 @@ def serve_view(places: Sequence[str], listening: Listening, namespace: str | Non
     listening.access(lambda: 0)  # refused before a place is looked at
     with shown_runs(here) as stored:
         if here and not listening.is_shared:  # a shared page waits for runs, and says what it cannot read
-            stored.checked()
+            stored.require_runs()
         if not in_cluster:
             asyncio.run(_serve(stored, listening))
             return ExitCode.SUCCEEDED
@@ -118,7 +118,7 @@ def serve_view(places: Sequence[str], listening: Listening, namespace: str | Non
                 await _serve(lambda: {**stored(), **all_running(), **views}, listening)
             return ExitCode.SUCCEEDED
 
-        return with_cluster(namespace, work)
+        return run_on_cluster(namespace, work)
 
 
 @asynccontextmanager

@@ -30,7 +30,7 @@ def export_view(places: Sequence[str], site: Path) -> None:
     if any(place.startswith(EVAL_RUN_PREFIX) for place in places):
         raise BadInputError("--export: is of files on this machine: fetch them with evalrun results NAME --output DIR")
     with shown_runs(places) as runs:
-        views = runs.checked()
+        views = runs.require_runs()
         running = [view.place for view in views.values() if view.is_live]
         if running:
             raise BadInputError(f"{running[0]}: has not ended: wait for it, or look at it with evalrun view")

@@ -28,7 +28,7 @@ class SampleSource(Protocol):
     def identity(self) -> object | None:
         """Return what tells one store of the run from another in its place; None while there is none."""
 
-    def recorded_since(self, moment: float) -> Sequence[Recorded]:
+    def list_recorded(self, moment: float) -> Sequence[Recorded]:
         """Return which verdicts were stored at or after a moment (Unix seconds), in order of that time."""
 
     def result_rows(self, rows: Sequence[int]) -> list[JsonObject]:
@@ -51,15 +51,15 @@ class LedgerSource:
             return None
         return found.st_dev, found.st_ino
 
-    def recorded_since(self, moment: float) -> Sequence[Recorded]:
+    def list_recorded(self, moment: float) -> Sequence[Recorded]:
         """Return which verdicts were stored since."""
-        return self._opened().recorded_since(moment)
+        return self._open_batches().list_recorded(moment)
 
     def result_rows(self, rows: Sequence[int]) -> list[JsonObject]:
         """Return the results of these rows."""
-        return self._opened().result_rows(rows)
+        return self._open_batches().result_rows(rows)
 
-    def _opened(self) -> LedgerBatches:
+    def _open_batches(self) -> LedgerBatches:
         if self._batches is None or self._of != self.identity():
             self._of, self._batches = self.identity(), LedgerBatches(self._path)
         return self._batches
@@ -121,7 +121,7 @@ class LiveIndex:
         if identity != self._identity:
             self._start_again()
             self._identity = identity
-        fresh = [each for each in self._source.recorded_since(self._since - LATE_SECONDS) if self._is_new(each)]
+        fresh = [each for each in self._source.list_recorded(self._since - LATE_SECONDS) if self._is_new(each)]
         for begin in range(0, len(fresh), TAIL_ROWS):
             taken = fresh[begin : begin + TAIL_ROWS]
             # What was not read is new again at the next look: a source may fail in between.

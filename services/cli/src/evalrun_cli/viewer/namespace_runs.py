@@ -60,7 +60,7 @@ class NamespaceRuns:
             if self._clock() - self._looked_at >= LOOK_SECONDS and not self._is_closed:
                 self._looked_at = self._clock()
                 try:
-                    self._take(self._listed())
+                    self._take(self._list_runs())
                     self._problem = ""
                 except (UnreachableError, BadInputError) as error:
                     self._problem = str(error)
@@ -89,7 +89,7 @@ class NamespaceRuns:
                     self._cluster, run, self._loop, self._scratch, self._builder, self._clock, fetches_outputs=False
                 )
 
-    def _listed(self) -> list[EvalRun]:
+    def _list_runs(self) -> list[EvalRun]:
         self._asked = asyncio.run_coroutine_threadsafe(self._cluster.all(), self._loop)
         try:
             return self._asked.result()

@@ -104,7 +104,7 @@ class RunView:
         return {
             **content, "state": run.summary.get("state"), "datasets": cast(JsonObject, figures),
             "info": {name: run.run_info[name] for name in _SHOWN_OF_INFO if name in run.run_info},
-            "model": _model_of(run.run_info),
+            "model": _find_model(run.run_info),
         }  # fmt: skip
 
     def description(self) -> JsonObject:
@@ -136,7 +136,7 @@ class RunView:
             self._live = LiveIndex(LedgerSource(ledger), self._scratch / "live", self._clock)
         segments, superseded = self._live.refresh()
         return {
-            **self._shared(), "state": "Running", "complete": False, "segments": cast(Any, segments),
+            **self._collect_shared_facts(), "state": "Running", "complete": False, "segments": cast(Any, segments),
             "superseded": cast(Any, superseded),
         }  # fmt: skip
 
@@ -149,14 +149,14 @@ class RunView:
 
     def _describe(self, run: StoredRun, state: IndexState) -> JsonObject:
         return {
-            **self._shared(), "state": run.summary.get("state"), "complete": state.is_complete,
+            **self._collect_shared_facts(), "state": run.summary.get("state"), "complete": state.is_complete,
             "segments": cast(Any, state.segments), "superseded": [], "summary": run.summary,
             "info": _shown_info(run.run_info),
         }  # fmt: skip
 
-    def _shared(self) -> JsonObject:
+    def _collect_shared_facts(self) -> JsonObject:
         has_prompts = self.file(PROMPT_INDEX) is not None
-        return shared_facts(self.run_id, self.place, is_live=self.is_live, has_prompts=has_prompts)
+        return collect_shared_facts(self.run_id, self.place, is_live=self.is_live, has_prompts=has_prompts)
 
     def file(self, name: str) -> Path | None:
         """Return the path of a file that the description names; None if it names none such."""
@@ -194,7 +194,7 @@ class RunView:
             logger.warning("%s: the page shows no prompts: %s", self.place, error)
 
 
-def shared_facts(run_id: str, place: str, *, is_live: bool, has_prompts: bool) -> JsonObject:
+def collect_shared_facts(run_id: str, place: str, *, is_live: bool, has_prompts: bool) -> JsonObject:
     """Return what the description of every run holds, wherever it is."""
     return {
         "format": FORMAT, "id": run_id, "place": place, "live": is_live, "prompts": has_prompts,
@@ -226,7 +226,7 @@ class _StoredIndex:
             raise CancelledError
 
 
-def _model_of(info: Mapping[str, Any]) -> str:
+def _find_model(info: Mapping[str, Any]) -> str:
     spec = info.get("spec")
     model = spec.get("model") if isinstance(spec, dict) else None
     path = model.get("path") if isinstance(model, dict) else None
@@ -235,4 +235,4 @@ def _model_of(info: Mapping[str, Any]) -> str:
 
 def _shown_info(info: Mapping[str, Any]) -> JsonObject:
     shown = {name: info[name] for name in _SHOWN_OF_INFO if name in info}
-    return {**shown, "model": _model_of(info)}
+    return {**shown, "model": _find_model(info)}

@@ -53,7 +53,7 @@ def build_app(runs: Runs, access: Access) -> web.Application:
     page = _Pages(runs)
 
     @web.middleware
-    async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def guard_request(request: web.Request, handler: Handler) -> web.StreamResponse:
         response: web.StreamResponse | None = access.refusal(request)
         if response is None:
             try:
@@ -66,16 +66,16 @@ def build_app(runs: Runs, access: Access) -> web.Application:
             response.headers.setdefault(name, value)
         return response
 
-    app = web.Application(middlewares=[guarded], client_max_size=MAX_FORM_BYTES)
+    app = web.Application(middlewares=[guard_request], client_max_size=MAX_FORM_BYTES)
     app.add_routes(
         [
             *access.routes(),
             web.get(f"{access.prefix}/", page.index),
-            web.get(f"{access.prefix}/app/{{file}}", page.own_file),
+            web.get(f"{access.prefix}/app/{{file}}", page.serve_file),
             web.get(f"{access.prefix}/data/runs.json", page.runs),
             web.get(f"{access.prefix}/data/{{run}}/run.json", page.run),
             web.get(f"{access.prefix}/data/{{run}}/{{file}}", page.run_file),
-            web.get("/{rest:.*}", page.nothing),
+            web.get("/{rest:.*}", page.serve_nothing),
         ]
     )
     return app
@@ -87,37 +87,37 @@ class _Pages:
         self._files = web_files()
 
     async def index(self, request: web.Request) -> web.StreamResponse:
-        return self._own("index.html")
+        return self._serve_own("index.html")
 
-    async def own_file(self, request: web.Request) -> web.StreamResponse:
-        return self._own(request.match_info["file"])
+    async def serve_file(self, request: web.Request) -> web.StreamResponse:
+        return self._serve_own(request.match_info["file"])
 
-    def _own(self, name: str) -> web.StreamResponse:
+    def _serve_own(self, name: str) -> web.StreamResponse:
         content = self._files.get(name)
         if content is None:
-            return _nothing()
+            return _answer_missing()
         return web.Response(body=content, content_type=TYPES[Path(name).suffix], charset="utf-8")
 
     async def runs(self, request: web.Request) -> web.StreamResponse:
         return _json(await asyncio.to_thread(lambda: list_runs(self._runs())))
 
     async def run(self, request: web.Request) -> web.StreamResponse:
-        view = await self._found(request)
-        return _nothing() if view is None else _json(await asyncio.to_thread(view.description))
+        view = await self._find_run(request)
+        return _answer_missing() if view is None else _json(await asyncio.to_thread(view.description))
 
     async def run_file(self, request: web.Request) -> web.StreamResponse:
-        view = await self._found(request)
+        view = await self._find_run(request)
         path = None if view is None else await asyncio.to_thread(view.file, request.match_info["file"])
         if path is None or not path.is_file():
-            return _nothing()
+            return _answer_missing()
         return web.FileResponse(path, headers={"Content-Type": "application/octet-stream"})
 
-    async def _found(self, request: web.Request) -> ShownRun | None:
+    async def _find_run(self, request: web.Request) -> ShownRun | None:
         runs = await asyncio.to_thread(self._runs)
         return runs.get(request.match_info["run"])
 
-    async def nothing(self, request: web.Request) -> web.StreamResponse:
-        return _nothing()
+    async def serve_nothing(self, request: web.Request) -> web.StreamResponse:
+        return _answer_missing()
 
 
 def list_runs(runs: Mapping[str, ShownRun]) -> JsonObject:
@@ -135,5 +135,5 @@ def _json(content: JsonObject) -> web.Response:
     return web.Response(body=json.dumps(content).encode(), content_type="application/json")
 
 
-def _nothing() -> web.Response:
+def _answer_missing() -> web.Response:
     return web.json_response({"error": "no such page"}, status=404)

@@ -113,7 +113,7 @@ class ShownRuns:
                     shown[run_id] = UnreadablePlace(run_id, place.place, place.problem)
             return shown
 
-    def checked(self) -> Mapping[str, RunView]:
+    def require_runs(self) -> Mapping[str, RunView]:
         """Return the runs by id. Raises BadInputError where a place cannot be read, or none has a run."""
         with self._lock:
             self._look()

@@ -18,7 +18,7 @@ from evalrun_proto.ledger.v1 import ledger_pb2 as ledger
 from evalrun_proto.ledger.v1 import ledger_pb2_grpc as ledger_grpc
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
 from evalrun_runtime.connections.grpc_channel import token_metadata
-from evalrun_runtime.connections.tls_remedies import with_remedy
+from evalrun_runtime.connections.tls_remedies import add_remedy
 from evalrun_runtime.exits import BadInputError
 
 logger = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ class GrpcLedger:
             try:
                 response = await call()
             except grpc.aio.AioRpcError as error:
-                cause = f"{error.code().name}: {with_remedy(error.details() or 'no details')}"
+                cause = f"{error.code().name}: {add_remedy(error.details() or 'no details')}"
                 if error.code() is grpc.StatusCode.NOT_FOUND:
                     raise UnknownKeyError(error.details()) from error
                 if error.code() is grpc.StatusCode.FAILED_PRECONDITION:

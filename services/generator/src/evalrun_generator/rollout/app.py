@@ -59,14 +59,14 @@ async def roll_out(
     cluster = await attach(order.identity, plan)
     async with (
         open_replica_session(cluster.api_key, plan.kept) as session,
-        open_channel(settings.ledger, TlsFiles.of(settings.ledger_tls_folder)) as channel,
+        open_channel(settings.ledger, TlsFiles.load(settings.ledger_tls_folder)) as channel,
     ):
         ledger_client = GrpcLedger(
             channel,
             address=settings.ledger,
             worker_id=settings.worker_id,
             epoch=settings.epoch,
-            tokens=BearerTokens.of(settings.ledger_token, settings.ledger_token_file),
+            tokens=BearerTokens.load(settings.ledger_token, settings.ledger_token_file),
             start_seconds=settings.start_seconds,
             away_seconds=settings.ledger_seconds,
             rng=rng,

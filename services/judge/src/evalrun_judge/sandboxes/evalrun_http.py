@@ -33,7 +33,7 @@ from evalrun_judge.sandboxes.http_calls import HttpCalls
 from evalrun_judge.sandboxes.remote_inputs import SandboxInputs
 from evalrun_runtime.connections.bearer_tokens import BearerTokens, authorization
 from evalrun_runtime.connections.tls_files import TlsSource
-from evalrun_runtime.connections.tls_remedies import with_remedy
+from evalrun_runtime.connections.tls_remedies import add_remedy
 from evalrun_runtime.deadlines import deadline_headers
 from evalrun_runtime.tracing import trace_headers
 
@@ -188,7 +188,7 @@ class EvalrunSandbox:
             raise SandboxTimeoutError(f"{self.address}: no answer in {max_seconds:.1f} s") from error
         except OSError as error:
             cause = str(error) or type(error).__name__
-            said = with_remedy(cause) if self.address.startswith("https:") else cause
+            said = add_remedy(cause) if self.address.startswith("https:") else cause
             raise SandboxUnreachableError(f"{self.address}: {said}") from error
         except BadAnswerError as error:
             raise SandboxFailedError(f"{self.address}: no answer: {error}") from error

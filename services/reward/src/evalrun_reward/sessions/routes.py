@@ -33,7 +33,7 @@ from evalrun_reward.sessions.session import (
 )
 from evalrun_reward.sessions.session_calls import SessionCalls
 from evalrun_reward.sessions.store import StoreError
-from evalrun_runtime.deadlines import DeadlineError, deadline_of, until
+from evalrun_runtime.deadlines import DeadlineError, read_deadline, until
 
 SESSION_PATHS = ("/start_instance", "/process_action", "/postprocess", "/compute_reward")
 
@@ -108,7 +108,7 @@ class SessionRoutes:
         """Bound the time of a call, and convert its errors into Refused."""
         now = asyncio.get_running_loop().time()
         try:
-            async with until(min(now + self._deadline_seconds, deadline_of(request.headers) or math.inf)):
+            async with until(min(now + self._deadline_seconds, read_deadline(request.headers) or math.inf)):
                 yield
         except NotJudgedError as error:
             if error.invalid:

@@ -7,7 +7,7 @@ from aiohttp import web
 
 from evalrun_executor.contained.frames import STOPPED_OUTPUT, STOPPED_TIME
 from evalrun_executor.errors import Busy, SandboxError
-from evalrun_runtime.deadlines import DeadlineError, deadline_of, until
+from evalrun_runtime.deadlines import DeadlineError, read_deadline, until
 from evalrun_sandbox.sessions.interpreter import Outcome
 from evalrun_sandbox.sessions.sessions import Conflict, Execution, Sessions, StateLost
 
@@ -111,7 +111,7 @@ class SessionRoutes:
         if self._sessions is None:
             return _answer(404, {"message": OFF})
         try:
-            async with until(deadline_of(request.headers)):
+            async with until(read_deadline(request.headers)):
                 session = await self._sessions.create()
         except Busy as busy:
             return _busy(busy, f"{self._sessions.limits.max_sessions} sessions are open: close one, or come back")
@@ -135,7 +135,7 @@ class SessionRoutes:
             return _answer(400, {"message": wrong})
         execution = Execution(wanted.code, wanted.time_seconds, wanted.output_kib * 1024)
         try:
-            async with until(deadline_of(request.headers)):
+            async with until(read_deadline(request.headers)):
                 number, outcome = await self._sessions.execute(session, execution, wanted.execution)
         except StateLost as lost:
             return _answer(404, {"state": "lost", "message": f"the session's state is lost: {lost}"})

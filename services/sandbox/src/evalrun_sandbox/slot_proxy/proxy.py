@@ -42,7 +42,7 @@ class SlotProxy:
 
     def __init__(self, settings: SlotProxySettings, registry: CollectorRegistry = REGISTRY) -> None:
         self._settings = settings
-        self._tokens = BearerTokens.of(settings.token, settings.token_file)
+        self._tokens = BearerTokens.load(settings.token, settings.token_file)
         self._busy = 0
         self._draining = False
         self._session: aiohttp.ClientSession | None = None
