@@ -95,7 +95,7 @@ def test_place_that_cannot_be_read_stands_beside_the_others(
     assert "no such directory" in listed["gone"]
     assert "nowhere" in listed["x"]
     with pytest.raises(BadInputError, match="gone: no such directory"):
-        runs.checked()
+        runs.require_runs()
     write_run(tmp_path / "gone" / "c", samples_of([(1, 1)]))
     clock.now += DIRECTORY_SECONDS
     assert set(runs()) == {"a", "c", "x"}
