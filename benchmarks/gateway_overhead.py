@@ -34,7 +34,7 @@ from evalrun_judge.families.stdio import plan_stdio
 from evalrun_judge.rpc.messages import request_from
 from evalrun_judge.sandboxes import SandboxBusyError
 from evalrun_judge.sandboxes.evalrun_http import EvalrunSandbox
-from evalrun_judge.submission import StdioTest, StdioTests, extraction_of
+from evalrun_judge.submission import StdioTest, StdioTests, extract_program
 from evalrun_proto.judge.v1 import judge_pb2, judge_pb2_grpc
 from evalrun_runtime.connections.grpc_channel import open_channel
 from evalrun_runtime.connections.tls_files import TlsSource
@@ -75,7 +75,7 @@ def cpu_of_all(pid: int) -> float:
 async def directly(url: str, requests: list[judge_pb2.JudgeRequest], in_flight: int) -> None:
     asked = [request_from(one) for one in requests]
     waiting = [
-        plan_stdio(one, one.tests, extraction_of(one.submission)).run
+        plan_stdio(one, one.tests, extract_program(one.submission)).run
         for one in asked
         if isinstance(one.tests, StdioTests)
     ]

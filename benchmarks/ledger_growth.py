@@ -48,7 +48,7 @@ async def fill(ledger: Ledger, item_states: ItemStates) -> None:
 
     async def worker(name: str) -> None:
         while taken := leases.take(name, BATCH, time.monotonic()):
-            rows = [items.row_of(index) for index in taken]
+            rows = [items.get_row(index) for index in taken]
             await ledger.add_completions(
                 [StoredCompletion(row, TEXT, "stop", 100, 200, 1.0, 1.0, "replica-0", "model") for row in rows]
             )

@@ -9,7 +9,7 @@ from evalrun_generator.rollout.order import RolloutOrder
 
 def rollout_order(rollout: Mapping[str, Any], **spec: Any) -> RolloutOrder:
     """Return the order of a run with these replicas; `spec` adds to the spec, or replaces its fields."""
-    return RolloutOrder.of(
+    return RolloutOrder.from_run_config(
         RunConfig.model_validate(
             {
                 "run": "r",

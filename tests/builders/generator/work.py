@@ -13,7 +13,7 @@ import aiohttp
 import grpc
 
 from evalrun_generator.ledger.fake_ledger import FakeLedger, FakeLedgerService
-from evalrun_generator.recorded.__main__ import source_of
+from evalrun_generator.recorded.__main__ import load_source
 from evalrun_generator.recorded.server import RecordedServer
 from evalrun_generator.recorded.settings import RecordedSettings
 from evalrun_proto.ledger.v1 import ledger_pb2 as ledger
@@ -151,7 +151,7 @@ class Processes:
     async def recorded_here(self, *arguments: str) -> str:
         """Serve recorded completions in this process, which saves the start of one; gives the address."""
         settings = load_settings(RecordedSettings, arguments, program="evalrun serve recorded")
-        server = RecordedServer(settings, source_of(settings))
+        server = RecordedServer(settings, load_source(settings))
         self._servers.append(server)
         return await server.start()
 

@@ -15,7 +15,7 @@ from evalrun_client.judge_client import GrpcJudge
 from evalrun_data.records import Problem
 from evalrun_reward.app import RewardService
 from evalrun_reward.metrics import RewardMetrics
-from evalrun_reward.samples import SampleTests, judging_of
+from evalrun_reward.samples import SampleTests, make_judging
 from evalrun_reward.sessions.store_factory import open_store
 from evalrun_reward.settings import RewardSettings
 
@@ -49,7 +49,7 @@ async def served(
     address = judge_address or await gateway.start()
     client = GrpcJudge(address)
     told = RewardSettings(judge=address, **settings)
-    tests = SampleTests(problems, judging_of(told.comparator, told.time_limit), told.cache_mib << 20)
+    tests = SampleTests(problems, make_judging(told.comparator, told.time_limit), told.cache_mib << 20)
     registry = CollectorRegistry()
     store = None
     if told.session_store is not None:

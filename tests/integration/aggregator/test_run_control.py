@@ -14,7 +14,7 @@ from builders.aggregator.process import AggregatorProcess, Worker, read_results,
 from evalrun_aggregator.control.access import access_path, read_access
 from evalrun_aggregator.control.acts import Act, Pause, RequeueNotJudged, Resume, SetConcurrency, Stop
 from evalrun_aggregator.control.client import NotRunningError, control_ledger
-from evalrun_aggregator.control.messages import request_of
+from evalrun_aggregator.control.messages import make_request
 from evalrun_client.fake_judge import Answer, FakeJudge, FakeJudgeServer, make_scripted_verdict, unavailable
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_proto.ledger.v1 import ledger_pb2, ledger_pb2_grpc
@@ -210,7 +210,7 @@ async def test_only_the_owner_of_the_file_may_act_and_only_while_the_run_lives(r
             stub: ledger_pb2_grpc.ControlServiceAsyncStub = ledger_pb2_grpc.ControlServiceStub(channel)
             for metadata in ((), (("authorization", "Bearer guessed"),)):
                 with pytest.raises(grpc.aio.AioRpcError) as refused:
-                    await stub.ControlRun(request_of(Pause()), metadata=metadata)
+                    await stub.ControlRun(make_request(Pause()), metadata=metadata)
                 assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
             token = (("authorization", f"Bearer {access.token}"),)
             with pytest.raises(grpc.aio.AioRpcError) as unusable:
@@ -219,7 +219,7 @@ async def test_only_the_owner_of_the_file_may_act_and_only_while_the_run_lives(r
         async with open_channel(process.address) as channel:  # where workers come
             stub = ledger_pb2_grpc.ControlServiceStub(channel)
             with pytest.raises(grpc.aio.AioRpcError) as elsewhere:
-                await stub.ControlRun(request_of(Pause()))
+                await stub.ControlRun(make_request(Pause()))
             assert elsewhere.value.code() is grpc.StatusCode.UNIMPLEMENTED
         await process.end(signal.SIGKILL)
         assert path.exists()

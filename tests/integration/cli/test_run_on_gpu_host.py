@@ -17,7 +17,7 @@ import yaml
 from builders.command_line import DEMO, child_running, evalrun, evalrun_started, processes_with, summary, verdicts
 from builders.generator.pretended_gpu_python import make_pretended_gpu_python, segments_of
 
-from evalrun_generator.gpu_host.session_directory import abandoned_directories
+from evalrun_generator.gpu_host.session_directory import find_abandoned_directories
 
 SLOW_ANSWERS = {"EVALRUN_RECORDED_LATENCY_SECONDS": "1", "EVALRUN_RECORDED_MAX_CONCURRENCY": "1"}
 HOST = "evalrun_generator.gpu_host"
@@ -47,7 +47,7 @@ def run(python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     """The command's arguments. What it leaves is counted after the test."""
     monkeypatch.chdir(tmp_path / "model")
     yield ("run", write_run(tmp_path), "--local", "--gpus", "cpu", "--gpu-python", python, "--output", tmp_path / "out")
-    assert abandoned_directories() == []
+    assert find_abandoned_directories() == []
     assert segments_of(python) == []
     assert leftovers(tmp_path) == []
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evalrun_generator.gpu_host.model_download import ignored_files
+from evalrun_generator.gpu_host.model_download import list_ignored_files
 from evalrun_generator.gpu_host.processes import parents, start_time
 from evalrun_generator.gpu_host.session_directory import OWNER, PREFIX, make_session_directory, remove_abandoned
 
@@ -125,8 +125,8 @@ def test_directory_without_a_readable_owner_stays_with_its_processes(content: st
 
 
 def test_download_leaves_out_the_same_weights_in_other_formats() -> None:
-    assert "*.bin" in ignored_files(["config.json", "model-00001-of-00002.safetensors", "pytorch_model.bin"])
-    assert ignored_files(["config.json", "pytorch_model.bin"]) == ()
+    assert "*.bin" in list_ignored_files(["config.json", "model-00001-of-00002.safetensors", "pytorch_model.bin"])
+    assert list_ignored_files(["config.json", "pytorch_model.bin"]) == ()
 
 
 def test_start_time_distinguishes_processes() -> None:

@@ -97,7 +97,7 @@ async def test_a_change_is_told_by_the_watch_and_the_token_is_read_anew(tmp_path
     async with watching(tmp_path) as (server, discovery):
         await discovery.find()
         (tmp_path / "token").write_text("second")
-        change = asyncio.create_task(discovery.changed())
+        change = asyncio.create_task(discovery.wait())
         await server.watched.wait()
         assert not change.done()
         server.event.set()

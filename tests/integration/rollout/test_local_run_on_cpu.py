@@ -11,7 +11,7 @@ import yaml
 from builders.command_line import DEMO, answers_stored, evalrun, evalrun_started, processes_with, summary, verdicts
 from builders.generator.rollout import make_tiny_model
 
-from evalrun_generator.gpu_host.processes import descendants_of
+from evalrun_generator.gpu_host.processes import find_descendants
 from evalrun_generator.gpu_host.session_directory import PLACE, PREFIX
 
 pytestmark = [
@@ -72,7 +72,7 @@ async def test_local_run_killed_twice_is_resumed_to_the_end_and_leaves_nothing(
         until(lambda: answers_stored(output) or first.poll() is not None, LOAD_SECONDS)
         assert first.poll() is None, first.communicate()
         assert places()
-        engines = descendants_of([first.pid])
+        engines = find_descendants([first.pid])
         first.kill()
         first.wait()
         until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in engines), 10)

@@ -55,10 +55,10 @@ def test_a_lease_on_what_was_cancelled_does_not_bring_it_back() -> None:
 
 def test_a_problem_is_settled_once_nothing_more_is_to_come() -> None:
     item_states = new_item_states()
-    assert not item_states.settled(0)
+    assert not item_states.is_settled(0)
     for index in (0, 1):
         item_states.move(index, ItemState.GENERATED)
     item_states.judge(0, judged=True, accepted=True, final_status=1)
-    assert not item_states.settled(0)
+    assert not item_states.is_settled(0)
     item_states.judge(1, judged=False, accepted=False, final_status=0)
-    assert item_states.settled(0)
+    assert item_states.is_settled(0)

@@ -14,8 +14,8 @@ from evalrun_aggregator.control.acts import (
     Stop,
     decide,
 )
-from evalrun_aggregator.control.messages import REFUSALS, UnusableRequestError, act_of, request_of
-from evalrun_aggregator.control.words import act_of_words, words_of
+from evalrun_aggregator.control.messages import REFUSALS, UnusableRequestError, make_request, read_act
+from evalrun_aggregator.control.words import act_of_words, render_words
 from evalrun_proto.ledger.v1 import ledger_pb2
 from evalrun_runtime.exits import BadInputError
 
@@ -62,8 +62,8 @@ def test_a_run_that_ends_or_has_ended_takes_no_act(act: Act) -> None:
 
 @pytest.mark.parametrize("act", EVERY_ACT, ids=str)
 def test_words_and_messages_name_every_act(act: Act) -> None:
-    assert act_of_words(words_of(act)) == act
-    assert act_of(request_of(act)) == act
+    assert act_of_words(render_words(act)) == act
+    assert read_act(make_request(act)) == act
 
 
 def test_every_refusal_has_a_number() -> None:
@@ -110,4 +110,4 @@ def test_words_that_name_no_act_are_refused_with_what_to_write(words: list[str],
 )  # fmt: skip
 def test_requests_that_ask_for_nothing_known_are_refused(request_: ledger_pb2.ControlRunRequest) -> None:
     with pytest.raises(UnusableRequestError):
-        act_of(request_)
+        read_act(request_)

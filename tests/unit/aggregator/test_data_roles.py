@@ -86,7 +86,7 @@ def test_answers_to_excluded_problems_are_left_out_and_are_no_error(tmp_path: Pa
         return RunConfig(run="r", created=datetime.now(UTC), spec=spec, responses=[str(file)], output_dir=str(tmp_path))
 
     problems, given = read_responses(order(answers), datasets)
-    assert [problems.items.key_of(index).problem_id for index in range(2)] == ["p0", "p2"]
+    assert [problems.items.get_key(index).problem_id for index in range(2)] == ["p0", "p2"]
     assert [completion.text for completion in given.completions] == ["print(1)"]
     with pytest.raises(BadInputError, match=r"no answer but to excluded problems in .*answers\.jsonl"):
         read_responses(order(answers[1:]), datasets)

@@ -14,7 +14,7 @@ from evalrun_aggregator.judging.retry_policy import (
     decide_failure,
     decide_loss,
     decide_verdict,
-    reason_of,
+    explain_not_judged,
 )
 from evalrun_proto.judge.v1 import judge_pb2
 
@@ -110,5 +110,5 @@ def test_the_reason_is_the_first_test_that_could_not_be_judged() -> None:
         judge_pb2.TestResult(status=judge_pb2.TEST_STATUS_SUCCESS, reason="fine"),
         judge_pb2.TestResult(status=judge_pb2.TEST_STATUS_API_ERROR, reason="sandbox 500"),
     ]
-    assert reason_of(judge_pb2.Verdict(tests=tests)) == "api_error: sandbox 500"
-    assert reason_of(judge_pb2.Verdict()) == "api_error"
+    assert explain_not_judged(judge_pb2.Verdict(tests=tests)) == "api_error: sandbox 500"
+    assert explain_not_judged(judge_pb2.Verdict()) == "api_error"

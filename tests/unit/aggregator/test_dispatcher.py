@@ -35,7 +35,7 @@ async def dispatching(
     settings = DispatchSettings(in_flight, streams, stream_age, retries=policy)
     async with Ledger(directory / "l.db", max_pages=max_pages) as ledger:
         await ledger.add_completions(
-            [StoredCompletion(item_states.items.row_of(i), f"p{i} accept") for i in range(problems)]
+            [StoredCompletion(item_states.items.get_row(i), f"p{i} accept") for i in range(problems)]
         )
         for index in range(problems):
             item_states.move(index, ItemState.GENERATED)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from evalrun_aggregator.gpu_time import held_seconds, merged
+from evalrun_aggregator.gpu_time import held_seconds, merge_seconds
 from evalrun_proto.ledger.v1 import ledger_pb2
 
 
@@ -41,10 +41,10 @@ def test_a_worker_that_starts_again_adds_to_what_its_earlier_replicas_held() -> 
         ([replica("a", 2, 50, 60)], 65.0),  # 20
         ([replica("a", 2, 50)], 58.0),  # a report that was overtaken
     ):
-        known = merged(known, held_seconds("w", replicas, 0.0, reported_at))
+        known = merge_seconds(known, held_seconds("w", replicas, 0.0, reported_at))
     assert sum(known.values()) == pytest.approx(60)
 
 
 def test_two_workers_may_use_the_same_names() -> None:
     first, second = (held_seconds(worker, [replica("a", 1, 10)], 0.0, 20.0) for worker in ("v", "w"))
-    assert sum(merged(first, second).values()) == pytest.approx(20)
+    assert sum(merge_seconds(first, second).values()) == pytest.approx(20)

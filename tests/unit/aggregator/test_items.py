@@ -12,10 +12,10 @@ ITEMS = RunItems([DatasetItems("a", ["a1", "a2", "a3"]), DatasetItems("b", ["b1"
 
 
 def test_every_index_has_a_key_and_a_row_of_its_own_and_leads_back() -> None:
-    keys = [ITEMS.key_of(index) for index in range(ITEMS.count)]
-    rows = [ITEMS.row_of(index) for index in range(ITEMS.count)]
+    keys = [ITEMS.get_key(index) for index in range(ITEMS.count)]
+    rows = [ITEMS.get_row(index) for index in range(ITEMS.count)]
     assert len(set(keys)) == len(set(rows)) == ITEMS.count == 16
-    assert [ITEMS.index_of(key) for key in keys] == list(range(ITEMS.count))
+    assert [ITEMS.find_index(key) for key in keys] == list(range(ITEMS.count))
     assert [ITEMS.index_of_row(row) for row in rows] == list(range(ITEMS.count))
     assert keys[:3] == [ItemKey("a", "a1", 0), ItemKey("a", "a1", 1), ItemKey("a", "a2", 0)]
     assert all(key.repeat == 0 for key in keys[: ITEMS.own_count])
@@ -30,7 +30,7 @@ def test_every_index_has_a_key_and_a_row_of_its_own_and_leads_back() -> None:
     ],
 )  # fmt: skip
 def test_a_key_of_another_run_has_no_index(key: ItemKey) -> None:
-    assert ITEMS.index_of(key) is None
+    assert ITEMS.find_index(key) is None
 
 
 @pytest.mark.parametrize("row", [pack_row(4, 0, 0), pack_row(0, 2, 0), pack_row(0, 0, 2), pack_row(0, 0, 0, 1)])
@@ -55,8 +55,8 @@ def test_more_than_a_row_can_hold_is_refused() -> None:
 def test_counts_follow_from_moves_and_leave_noise_floor_repeats_out() -> None:
     item_states = ItemStates(ITEMS)
     own, repeated = 3, 14
-    assert ITEMS.key_of(own) == ItemKey("a", "a2", 1)
-    assert ITEMS.key_of(repeated) == ItemKey("b", "b1", 0, repeat=1)
+    assert ITEMS.get_key(own) == ItemKey("a", "a2", 1)
+    assert ITEMS.get_key(repeated) == ItemKey("b", "b1", 0, repeat=1)
     item_states.move(own, ItemState.GENERATED)
     item_states.move(repeated, ItemState.GENERATED)
     assert (item_states.remaining, item_states.unjudged) == (14, 2)
@@ -95,7 +95,7 @@ def test_first_finds_the_next_in_a_state_and_wraps() -> None:
 @pytest.mark.parametrize(("keep", "expected"), [(True, ItemState.NOT_JUDGED), (False, ItemState.GENERATED)])
 def test_a_board_takes_over_what_a_ledger_holds(keep: bool, expected: ItemState) -> None:
     item_states = ItemStates(ITEMS)
-    rows = [ITEMS.row_of(index) for index in (0, 1, 2)]
+    rows = [ITEMS.get_row(index) for index in (0, 1, 2)]
     foreign = item_states.restore(
         [*rows, pack_row(99, 0, 0)], [(rows[0], 1, True, True), (rows[1], 7, False, False)], keep_not_judged=keep
     )
@@ -112,13 +112,13 @@ def test_a_board_restored_counts_as_one_that_saw_it_happen() -> None:
     for index in range(items.count):
         if chance.random() < 0.2:
             continue
-        rows.append(items.row_of(index))
+        rows.append(items.get_row(index))
         seen.move(index, ItemState.GENERATED)
         if chance.random() < 0.8:
             judged, accepted = chance.random() < 0.9, chance.random() < 0.5
             status = 1 if accepted else chance.choice([3, 6])
             seen.judge(index, judged=judged, accepted=accepted, final_status=status)
-            verdicts.append((items.row_of(index), status, judged, accepted))
+            verdicts.append((items.get_row(index), status, judged, accepted))
     restored = ItemStates(items)
     restored.restore(iter(rows), iter(verdicts), keep_not_judged=True)
     assert [restored.state(i) for i in range(items.count)] == [seen.state(i) for i in range(items.count)]
@@ -147,7 +147,7 @@ def test_board_missing_items_count_as_not_judged() -> None:
     assert item_states.settle_pending([ITEMS.samples] * len(ITEMS.datasets)) == 15
     first = item_states.datasets[0]
     assert (item_states.remaining, first.total, first.generated, first.not_judged) == (0, whole, 1, whole - 1)
-    assert len(list(item_states.missing_rows())) == 15
+    assert len(list(item_states.find_missing_rows())) == 15
 
 
 class TestLeases:

@@ -16,7 +16,7 @@ from evalrun_aggregator.ledger.item_states import ItemState, ItemStates
 from evalrun_aggregator.ledger.items import DatasetItems, ItemKey, RunItems
 from evalrun_aggregator.start.datasets import RunDataset, load_datasets
 from evalrun_aggregator.start.problems import RunProblems
-from evalrun_aggregator.start.responses import asked_of, read_responses
+from evalrun_aggregator.start.responses import count_asked_answers, read_responses
 from evalrun_api.run_config import EvalRunSpec, RunConfig
 from evalrun_data.responses import Response
 from evalrun_results.comparisons.gate import GateDecision
@@ -42,13 +42,13 @@ def test_asked_samples_are_the_most_of_a_dataset_unless_the_order_says(
     answers: int | Literal["AsGiven"] | None, asked: list[int]
 ) -> None:
     given = [Response("a", "a1", sample, "") for sample in range(3)] + [Response("a", "a2", 0, "")]
-    assert asked_of(answers, ["a", "b"], given) == asked
+    assert count_asked_answers(answers, ["a", "b"], given) == asked
 
 
 def test_pending_samples_beyond_those_asked_are_no_part_of_the_run() -> None:
     item_states = ItemStates(TWO)
     for sample in range(3):
-        item_states.move(TWO.index_of(ItemKey("a", "a1", sample)) or 0, ItemState.GENERATED)
+        item_states.move(TWO.find_index(ItemKey("a", "a1", sample)) or 0, ItemState.GENERATED)
     assert item_states.settle_pending([3, 1]) == 4
     assert [(each.total, each.not_judged) for each in item_states.datasets] == [(6, 3), (1, 1)]
 
@@ -97,7 +97,7 @@ def test_partial_because_names_every_reason(
     protocol = EvalRunSpec.model_validate(evalrun_manifest({})["spec"]).protocol
     problems = RunProblems("r", datasets, protocol, samples=1, repeats=0)
     items = problems.items
-    rows = [items.row_of(items.index_of(ItemKey("contest", name)) or 0) for name in missing]
+    rows = [items.get_row(items.find_index(ItemKey("contest", name)) or 0) for name in missing]
     assert partial_because("", rows, problems) == says
 
 
@@ -132,7 +132,7 @@ def test_no_gate_is_passed_by_leaving_answers_out(samples: int, *, leaves_proble
             if rng.random() >= share or (only_failed and second[problem][sample])
         }
         kept = range(rng.randint(count // 2, count)) if leaves_problems_out else range(count)
-        asked = asked_of(samples, ["humaneval"], [Response("humaneval", "", s, "") for _, s in given])[0]
+        asked = count_asked_answers(samples, ["humaneval"], [Response("humaneval", "", s, "") for _, s in given])[0]
         baseline = totals_of(run_of(first, every, samples, range(count)))
         found = decide_or_explain(gate, baseline, totals_of(run_of(second, given, asked, kept)))
         if found.decision is GateDecision.PASS:

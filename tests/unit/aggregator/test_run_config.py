@@ -8,7 +8,7 @@ import pytest
 from builders.aggregator.process import write_run_config
 
 from evalrun_aggregator.run_end import DecidedGate, Interval, RunEnd
-from evalrun_aggregator.start.facts import end_facts, ended_of
+from evalrun_aggregator.start.facts import end_facts, read_run_end
 from evalrun_api.run_config import read_run_config
 from evalrun_runtime.exits import BadInputError
 
@@ -56,8 +56,8 @@ def test_what_is_no_run_config_is_refused(tmp_path: Path, text: str) -> None:
 def test_a_runs_end_is_kept_as_a_fact(gate: DecidedGate | None) -> None:
     figures = {"d": Interval(0.5, 0.25, 0.75)}
     ended = RunEnd(12.5, "s3://x", figures, gate, wandb_url="https://w/r", warnings=("export to mlflow failed: x",))
-    assert ended_of(end_facts(ended)) == ended
-    assert ended_of({}) is None
+    assert read_run_end(end_facts(ended)) == ended
+    assert read_run_end({}) is None
 
 
 def test_run_config_with_the_gate_of_earlier_releases_has_it_in_gates(tmp_path: Path) -> None:

@@ -25,10 +25,10 @@ from evalrun_proto.judge.v1 import judge_pb2
 class NoEvents:
     """Metrics that nobody reads."""
 
-    def completed(self, dataset: str, completion: StoredCompletion) -> None:
+    def record_completion(self, dataset: str, completion: StoredCompletion) -> None:
         del dataset, completion
 
-    def progressed(self, now: float) -> None:
+    def record_progress(self, now: float) -> None:
         del now
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evalrun_aggregator.run_driver import unexpected_end
+from evalrun_aggregator.run_driver import explain_unexpected_end
 
 
 async def end(how: str) -> None:
@@ -27,4 +27,4 @@ async def test_an_end_that_was_not_asked_for_is_told(how: str, told: str) -> Non
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.wait({task})
-    assert unexpected_end(task) == told
+    assert explain_unexpected_end(task) == told

@@ -1,6 +1,6 @@
 """What the ledger's samples become: the prompt of a result is the one that the model saw."""
 
-from evalrun_aggregator.finish.sample_stream import ground_truth_of, sample_results
+from evalrun_aggregator.finish.sample_stream import encode_ground_truth, sample_results
 from evalrun_aggregator.ledger.entries import StoredCompletion, StoredSample
 from evalrun_aggregator.ledger.items import pack_row
 from evalrun_aggregator.start.datasets import RunDataset
@@ -50,8 +50,8 @@ def test_of_an_answer_made_elsewhere_the_problem_is_shown_for_nobody_knows_what_
 
 def test_the_tests_of_a_result_have_their_prelude_if_there_is_one() -> None:
     preceded = Problem("d", "p", "Print one.", StdioTests(("",), ("1\n",), prelude="import math\n"))
-    assert ground_truth_of(preceded) == {"inputs": [""], "outputs": ["1\n"], "prelude": "import math\n"}
-    assert ground_truth_of(STDIO) == {"inputs": [""], "outputs": ["1\n"]}
+    assert encode_ground_truth(preceded) == {"inputs": [""], "outputs": ["1\n"], "prelude": "import math\n"}
+    assert encode_ground_truth(STDIO) == {"inputs": [""], "outputs": ["1\n"]}
 
 
 def test_a_worker_gets_the_sampling_and_the_system_prompt_of_the_spec() -> None:

@@ -39,8 +39,8 @@ def test_every_label_set_is_there_before_anything_happened() -> None:
 def test_figures_follow_the_board_and_go_on_from_the_ledger() -> None:
     telemetry, registry, item_states = made()
     telemetry.restore("d", CompletionTally("stop", 40, 1000))
-    telemetry.completed("d", StoredCompletion(0, "x", "length", output_tokens=24, generation_seconds=0.3))
-    telemetry.completed("d", StoredCompletion(0, "x", "surprising-reason-17", generation_seconds=700))
+    telemetry.record_completion("d", StoredCompletion(0, "x", "length", output_tokens=24, generation_seconds=0.3))
+    telemetry.record_completion("d", StoredCompletion(0, "x", "surprising-reason-17", generation_seconds=700))
     item_states.move(0, ItemState.GENERATED)
     item_states.judge(0, judged=True, accepted=True, final_status=1)
     completions = {

@@ -75,10 +75,10 @@ def test_samples_that_run_side_by_side_are_those_of_the_sequential_order(seed: i
         book.settle(item_states, sample, drawn[sample][1])
         if rng.random() < 0.3:  # a restart in between: nothing but what is in the ledger is known
             book, item_states = TokenBudgets(budget, item_states.items), ItemStates(item_states.items)
-            rows = [item_states.items.row_of(number) for number in sorted(drawn)]
+            rows = [item_states.items.get_row(number) for number in sorted(drawn)]
             item_states.restore(rows, [], keep_not_judged=False)
             book.restore(
-                item_states, [(item_states.items.row_of(n), tokens) for n, (_, tokens) in sorted(drawn.items())]
+                item_states, [(item_states.items.get_row(n), tokens) for n, (_, tokens) in sorted(drawn.items())]
             )
     assert drawn == one_by_one(budget, used)
 

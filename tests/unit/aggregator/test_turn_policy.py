@@ -6,7 +6,7 @@ from evalrun_aggregator.ledger.entries import Exchange, StoredCompletion
 from evalrun_aggregator.ledger.item_states import ItemState, ItemStates
 from evalrun_aggregator.ledger.items import DatasetItems, ItemKey, RunItems
 from evalrun_aggregator.turns.feedback import WRONG, FeedbackOptions
-from evalrun_aggregator.turns.policy import FRAME_TOKENS, TurnPolicy, conversation, turn_policy_of
+from evalrun_aggregator.turns.policy import FRAME_TOKENS, TurnPolicy, conversation, make_turn_policy
 from evalrun_api.run_config import EvalRunSpec
 from evalrun_data.records import Message, Problem, StdioTests
 from evalrun_proto.judge.v1 import judge_pb2 as pb
@@ -94,11 +94,11 @@ def spec(**changes: object) -> EvalRunSpec:
 
 def test_the_rules_are_those_of_the_spec() -> None:
     run = spec(shownTests=2, shownCharacters=64, template="{status}")
-    policies = [turn_policy_of(run, dataset) for dataset in run.datasets]
+    policies = [make_turn_policy(run, dataset) for dataset in run.datasets]
     assert policies[0] == TurnPolicy(3, 4096, FeedbackOptions("{status}", 2, 64))
     assert policies[1] == TurnPolicy(3, 4096, FeedbackOptions("{status}", 2, 64, only_wrong=True))
     shorter = spec(maxPromptTokens=100)
-    policy = turn_policy_of(shorter, shorter.datasets[0])
+    policy = make_turn_policy(shorter, shorter.datasets[0])
     assert policy is not None
     assert policy.max_prompt_tokens == 100
 
@@ -119,11 +119,11 @@ def states(item_states: ItemStates) -> list[str]:
 
 
 def test_keys_rows_and_indices_of_turns_lead_to_each_other() -> None:
-    keys = [ITEMS.key_of(index) for index in range(ITEMS.count)]
+    keys = [ITEMS.get_key(index) for index in range(ITEMS.count)]
     assert keys[:4] == [ItemKey("d", "p", 0, 0), ItemKey("d", "p", 0, 1), ItemKey("d", "p", 0, 2), ItemKey("d", "p", 1)]
-    assert [ITEMS.index_of(key) for key in keys] == list(range(12))
-    assert [ITEMS.index_of_row(ITEMS.row_of(index)) for index in range(12)] == list(range(12))
-    assert (ITEMS.index_of(ItemKey("d", "p", 0, 3)), ITEMS.position_of(6)) == (None, 1)
+    assert [ITEMS.find_index(key) for key in keys] == list(range(12))
+    assert [ITEMS.index_of_row(ITEMS.get_row(index)) for index in range(12)] == list(range(12))
+    assert (ITEMS.find_index(ItemKey("d", "p", 0, 3)), ITEMS.get_position(6)) == (None, 1)
 
 
 def test_later_turns_come_after_a_verdict_and_until_then_may_follow() -> None:
@@ -148,7 +148,7 @@ def test_later_turns_come_after_a_verdict_and_until_then_may_follow() -> None:
 
 
 def test_the_last_turn_lets_none_follow() -> None:
-    item_states = opened([ITEMS.row_of(0), ITEMS.row_of(1)])
+    item_states = opened([ITEMS.get_row(0), ITEMS.get_row(1)])
     assert states(item_states) == ["PPP", "PAA", "PAA", "PAA"]
     item_states.move(2, ItemState.GENERATED)
     assert item_states.may_follow == 0
@@ -157,7 +157,7 @@ def test_the_last_turn_lets_none_follow() -> None:
 def test_a_restart_opens_what_the_ledgers_feedback_says() -> None:
     """p's sample 0 has failed twice, sample 1 was accepted, q's sample 0 waits for its verdict, 1 had no room."""
     item_states = ItemStates(ITEMS)
-    rows = [ITEMS.row_of(index) for index in range(ITEMS.count)]
+    rows = [ITEMS.get_row(index) for index in range(ITEMS.count)]
     verdicts = [
         (rows[0], 6, True, False),
         (rows[1], 6, True, False),
@@ -175,10 +175,10 @@ def test_a_problem_is_settled_once_no_turn_can_open() -> None:
     item_states = opened()
     for index in (0, 3):
         item_states.move(index, ItemState.GENERATED)
-    assert not item_states.settled(0)
+    assert not item_states.is_settled(0)
     for index in (0, 3):
         item_states.judge(index, judged=True, accepted=True, final_status=1)
-    assert item_states.settled(0)
+    assert item_states.is_settled(0)
 
 
 def test_a_sample_that_was_cancelled_gets_no_turn() -> None:

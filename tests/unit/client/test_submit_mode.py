@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from evalrun_aggregator.finish.sample_stream import ground_truth_of
+from evalrun_aggregator.finish.sample_stream import encode_ground_truth
 from evalrun_api.v1alpha1 import Dataset
 from evalrun_client.judge_request import Answer, judge_request
 from evalrun_client.submit_mode import require_rows, require_tests
@@ -79,7 +79,7 @@ def test_a_record_may_leave_its_tests_to_the_server(form: PromptFormat) -> None:
     problem = parse_record(Row(ROW, "contests.jsonl", 1), None)
     assert (problem.ground_truth, problem.test_count, problem.family) == (ServerTests(), 0, "server")
     assert [message.content for message in render(problem, form)] == ["As the server words it.\n"]
-    assert ground_truth_of(problem) == {}
+    assert encode_ground_truth(problem) == {}
     assert parse_record(Row(make_problem_record(problem), "again.jsonl", 1), None) == problem
     assert list(require_rows([problem], "contests.jsonl")) == [problem]
     with pytest.raises(

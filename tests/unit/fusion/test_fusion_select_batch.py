@@ -15,7 +15,7 @@ from evalrun_judge.sandboxes.fusion_shared import (
     MAX_TESTS,
     PendingProgram,
     SharedCalls,
-    runners_of,
+    count_runners,
     select_batch,
 )
 
@@ -77,7 +77,7 @@ async def test_who_goes_alone() -> None:
 def test_a_program_that_finds_the_server_idle_has_two_runners(
     parts: list[Part], free: int, max_programs: int, runners: int
 ) -> None:
-    assert runners_of(parts, free, max_programs) == runners
+    assert count_runners(parts, free, max_programs) == runners
 
 
 class Server:

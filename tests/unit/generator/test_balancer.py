@@ -18,8 +18,8 @@ def failure(blame: Blame, retry_after: float | None = None) -> RequestFailure:
 
 
 def fail(before: EndpointState, blame: Blame, now: float = 0.0, retry_after: float | None = None) -> EndpointState:
-    sent = balancer.after_sending(before)
-    return balancer.after_failure(sent, failure(blame, retry_after), sent.epoch, now, LIMITS, jitter=1.0)
+    sent = balancer.apply_sending(before)
+    return balancer.apply_failure(sent, failure(blame, retry_after), sent.epoch, now, LIMITS, jitter=1.0)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_refused_connection_ejects_at_once_and_the_return_is_gradual() -> None
     assert down.free_at(6.0) == 1
     back = down
     for expected in (2, 3, 4):
-        back = balancer.after_success(balancer.after_sending(back))
+        back = balancer.apply_success(balancer.apply_sending(back))
         assert back.free_at(6.0) == expected
     assert back.failing_since is None
 
@@ -75,7 +75,7 @@ def test_ejections_in_a_row_double_and_a_success_starts_anew() -> None:
         now = current.closed_until
     assert waits == [1.0, 2.0, 4.0, 8.0, 8.0, 8.0]
     assert current.failing_since == 0.0
-    current = balancer.after_success(balancer.after_sending(current))
+    current = balancer.apply_success(balancer.apply_sending(current))
     assert fail(current, Blame.DOWN, now).closed_until == now + 1.0
 
 
@@ -83,7 +83,7 @@ def test_single_errors_do_not_eject_and_several_in_a_row_do() -> None:
     current = state("a", slots=8)
     for _ in range(10):
         current = fail(fail(current, Blame.SUSPECT), Blame.SUSPECT)
-        current = balancer.after_success(balancer.after_sending(current))
+        current = balancer.apply_success(balancer.apply_sending(current))
     assert current.free_at(0.0) == 8
     current = fail(fail(fail(current, Blame.SUSPECT), Blame.SUSPECT), Blame.SUSPECT)
     assert not current.open_at(0.0)
@@ -93,9 +93,9 @@ def test_single_errors_do_not_eject_and_several_in_a_row_do() -> None:
 def test_requests_that_break_off_together_are_one_outage() -> None:
     current = state("a", slots=64)
     for _ in range(64):
-        current = balancer.after_sending(current)
+        current = balancer.apply_sending(current)
     for _ in range(64):
-        current = balancer.after_failure(current, failure(Blame.DOWN), 0, 0.0, LIMITS, jitter=1.0)
+        current = balancer.apply_failure(current, failure(Blame.DOWN), 0, 0.0, LIMITS, jitter=1.0)
     assert (current.in_flight, current.ejections, current.closed_until) == (0, 1, 1.0)
 
 

@@ -9,9 +9,9 @@ import pytest
 from evalrun_generator.weights.checkpoint_files import (
     INDEX,
     UnfitCheckpointError,
+    compute_serving_digest,
     file_stamps,
     read_index,
-    serving_digest,
 )
 
 TENSORS = {"a.weight": (2, 4), "b.weight": (3,)}
@@ -98,9 +98,9 @@ def test_an_engine_serves_two_checkpoints_alike_where_only_the_weights_differ(
 ) -> None:
     first, second = checkpoint(tmp_path / "one"), checkpoint(tmp_path / "two")
     change(second / "model.safetensors", lambda content: content[:-1] + b"\7")
-    assert serving_digest(first) == serving_digest(second)
+    assert compute_serving_digest(first) == compute_serving_digest(second)
     (second / name).write_text(text)
-    assert (serving_digest(first) == serving_digest(second)) == is_served_alike
+    assert (compute_serving_digest(first) == compute_serving_digest(second)) == is_served_alike
 
 
 def test_a_file_that_somebody_wrote_again_has_another_stamp(tmp_path: Path) -> None:

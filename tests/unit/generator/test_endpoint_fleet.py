@@ -7,7 +7,7 @@ import pytest
 from evalrun_generator.endpoints.balancer import BalancerLimits, trouble
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
 from evalrun_generator.endpoints.fake_endpoint import FakeEndpoint
-from evalrun_generator.endpoints.retry import Blame, RequestFailure, RetryAction, broken_off, unreachable
+from evalrun_generator.endpoints.retry import Blame, RequestFailure, RetryAction, classify_broken_off, unreachable
 
 
 def fleet(**slots: int) -> EndpointFleet:
@@ -23,7 +23,7 @@ async def test_permits_are_bounded_and_handed_on_in_order() -> None:
     waiting = [asyncio.create_task(one.acquire()) for _ in range(2)]
     await asyncio.sleep(0)
     assert not any(task.done() for task in waiting)
-    one.succeeded(first)
+    one.record_success(first)
     second = await waiting[0]
     assert not waiting[1].done()
     one.give_up(second)
@@ -37,7 +37,7 @@ async def test_an_item_that_failed_goes_first() -> None:
     await asyncio.sleep(0)
     again = asyncio.create_task(one.acquire(first=True))
     await asyncio.sleep(0)
-    one.succeeded(permit)
+    one.record_success(permit)
     await again
     assert not later.done()
     later.cancel()
@@ -50,7 +50,7 @@ async def test_an_item_that_waits_for_elsewhere_holds_up_nobody() -> None:
     await asyncio.sleep(0)
     other = await asyncio.wait_for(two.acquire(), 1)
     assert other.endpoint.name == "a"
-    two.succeeded(busy)
+    two.record_success(busy)
     assert (await picky).endpoint.name == "b"
 
 
@@ -66,7 +66,7 @@ async def test_an_endpoint_that_opens_while_an_item_is_refused_wakes_it() -> Non
     readings[:] = [0.0]
     permit = await one.acquire()
     readings[:] = [0.0, 0.0, 0.0]
-    one.failed(permit, unreachable("refused"))
+    one.record_failure(permit, unreachable("refused"))
     readings[:] = [closed, closed]  # whatever is read after these two refusals is late
     permit = await asyncio.wait_for(one.acquire(), 5)
     assert permit.endpoint.name == "a"
@@ -74,7 +74,7 @@ async def test_an_endpoint_that_opens_while_an_item_is_refused_wakes_it() -> Non
 
 async def test_waiting_items_go_when_an_ejected_endpoint_returns() -> None:
     one = fleet(a=4)
-    one.failed(await one.acquire(), unreachable("refused"))
+    one.record_failure(await one.acquire(), unreachable("refused"))
     permit = await asyncio.wait_for(one.acquire(), 1)
     assert permit.endpoint.name == "a"
 
@@ -84,7 +84,7 @@ async def test_a_cancelled_wait_gives_its_permit_back() -> None:
     permit = await one.acquire()
     waiting = asyncio.create_task(one.acquire())
     await asyncio.sleep(0)
-    one.succeeded(permit)  # the permit is on its way to `waiting`
+    one.record_success(permit)  # the permit is on its way to `waiting`
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
     assert one.states[0].in_flight == 0
@@ -97,10 +97,10 @@ async def test_endpoints_join_and_leave_while_requests_wait() -> None:
     none.join(FakeEndpoint("late"), 1)
     permit = await waiting
     none.leave("late")
-    none.failed(permit, RequestFailure(RetryAction.RETRY, Blame.DOWN, counted=False, reason="gone"))
+    none.record_failure(permit, RequestFailure(RetryAction.RETRY, Blame.DOWN, counted=False, reason="gone"))
     assert none.states == []
     none.join(FakeEndpoint("late"), 1)
-    none.succeeded(permit)  # the old one's: not this one's business
+    none.record_success(permit)  # the old one's: not this one's business
     assert none.states[0].in_flight == 0
 
 
@@ -113,8 +113,8 @@ async def test_an_outage_and_its_end_are_told_once_each_with_cause_and_next_try(
     told: list[str] = []
     one.on_trouble.append(lambda: told.append(trouble(one.states[0])))
     for _ in range(2):
-        one.failed(await one.acquire(), broken_off("HTTP 500: CUDA out of memory"))
-    one.succeeded(await one.acquire())
+        one.record_failure(await one.acquire(), classify_broken_off("HTTP 500: CUDA out of memory"))
+    one.record_success(await one.acquire())
     assert told == [
         "HTTP 500: CUDA out of memory; next try within 0.004 s",
         "HTTP 500: CUDA out of memory; next try within 0.008 s",

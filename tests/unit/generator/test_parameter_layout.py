@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from evalrun_generator.weights.checkpoint_files import StoredTensor, UnfitCheckpointError
-from evalrun_generator.weights.moves import Columns, Move, cut, move_of
+from evalrun_generator.weights.moves import Columns, Move, cut, make_move
 from evalrun_generator.weights.parameter_layout import Parameter, Place, Rank, layout
 
 FUSED = {"qkv_proj": ["q_proj", "k_proj", "v_proj"], "gate_up_proj": ["gate_proj", "up_proj"]}
@@ -151,7 +151,7 @@ def test_each_rank_gets_the_bytes_that_vllm_cuts_for_it(ranks: int, most: int, t
         places = layout(parameters, stored, FUSED, tied=False, vocabulary=VOCABULARY, rank=rank)
         for name, place in places.items():
             target = filled[place.parameter][place.first : place.first + place.count].reshape(-1).view(np.uint8)
-            for piece in cut(move_of(stored[name], place, _Flat(target)), most):
+            for piece in cut(make_move(stored[name], place, _Flat(target)), most):
                 assert piece.read <= most
                 read = np.frombuffer(content[piece.start : piece.start + piece.read], np.uint8)
                 if columns := piece.move.columns:

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from evalrun_generator.gpu_host.host import joining_environment
+from evalrun_generator.gpu_host.host import make_joining_environment
 from evalrun_generator.gpu_host.ray_head import ray_environment
 from evalrun_generator.gpu_host.session_directory import SessionDirectory
 
@@ -37,7 +37,7 @@ def test_ray_environment_without_gpus_leaves_ray_free_to_pretend_some() -> None:
 
 
 def test_joining_environment_tells_the_clusters_actors_where_our_packages_are() -> None:
-    found = joining_environment(BASE, DIRECTORY)
+    found = make_joining_environment(BASE, DIRECTORY)
     job = json.loads(found["RAY_JOB_CONFIG_JSON_ENV_VAR"])
     assert job["runtime_env"]["env_vars"]["PYTHONPATH"] == found["PYTHONPATH"] == "/tmp/evalrun-ray-x/code"
     assert found["RAY_AUTH_TOKEN"] == "of-another"

@@ -11,7 +11,7 @@ from builders.generator.work import work_items
 
 from evalrun_generator.endpoints.endpoint import Timed
 from evalrun_generator.endpoints.fake_endpoint import FakeEndpoint, answer
-from evalrun_generator.endpoints.retry import RequestFailure, broken_off
+from evalrun_generator.endpoints.retry import RequestFailure, classify_broken_off
 from evalrun_generator.ledger.fake_ledger import FakeLedger
 from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_generator.rollout.app import RolloutService
@@ -291,7 +291,7 @@ async def test_a_replica_that_cannot_answer_is_not_let_in() -> None:
 
     def answers(start: Start) -> Callable[[], Timed | RequestFailure]:
         sick[start.suffix] = next(ill, False)
-        return lambda: broken_off("HTTP 500") if sick[start.suffix] else answer()
+        return lambda: classify_broken_off("HTTP 500") if sick[start.suffix] else answer()
 
     world = World(answers=answers)
     assert await world.run() is ExitCode.SUCCEEDED

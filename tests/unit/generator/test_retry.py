@@ -8,7 +8,7 @@ from evalrun_generator.endpoints.retry import (
     Backoff,
     Blame,
     RetryAction,
-    broken_off,
+    classify_broken_off,
     error_message,
     from_status,
     retry_after,
@@ -62,7 +62,7 @@ def test_statuses(status: int, body: bytes, action: RetryAction, blame: Blame, c
 
 def test_what_no_server_has_worked_on_does_not_count() -> None:
     assert not unreachable("refused").counted
-    assert broken_off("dropped").counted
+    assert classify_broken_off("dropped").counted
 
 
 @pytest.mark.parametrize(

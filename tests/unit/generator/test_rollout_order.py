@@ -50,7 +50,7 @@ def test_runs_have_identities_of_their_own() -> None:
     first = order()
     assert first.identity == order().identity
     later = first.order.model_copy(update={"created": first.order.created + timedelta(seconds=1)})
-    assert first.identity != RolloutOrder.of(later).identity
+    assert first.identity != RolloutOrder.from_run_config(later).identity
 
 
 @pytest.mark.parametrize(

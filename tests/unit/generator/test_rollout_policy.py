@@ -126,7 +126,7 @@ class TestDecide:
         assert decided(TWO, one, free=0, now=0.0) == [Action(ActionKind.END, 0, "s0", why, failed)]
 
     def test_a_failed_start_is_tried_again_after_a_wait_that_doubles(self) -> None:
-        history = DecisionHistory().after_failed_start("x", now=10.0).after_failed_start("x", now=10.0)
+        history = DecisionHistory().apply_failed_start("x", now=10.0).apply_failed_start("x", now=10.0)
         assert decided(TWO, history=history, now=11.9) == []
         assert kinds(decided(TWO, history=history, now=12.1)) == [("start", 0), ("start", 1)]
 
@@ -150,16 +150,16 @@ class TestGivingUp:
         history = DecisionHistory()
         for number in range(3):
             assert give_up_reason(TWO, [], history, LIMITS, 0) is None
-            history = history.after_failed_start(f"error {number}", 0)
+            history = history.apply_failed_start(f"error {number}", 0)
         reason = give_up_reason(TWO, [], history, LIMITS, 0)
         assert reason == "3 replica starts failed in a row, the last with: error 2"
-        assert give_up_reason(TWO, [], history.after_success(), LIMITS, 0) is None
+        assert give_up_reason(TWO, [], history.apply_success(), LIMITS, 0) is None
 
     def test_when_no_place_appears_and_says_what_there_is(self) -> None:
-        history = DecisionHistory().after_look(lacking=True, now=5.0).after_look(lacking=True, now=50.0)
+        history = DecisionHistory().apply_look(lacking=True, now=5.0).apply_look(lacking=True, now=50.0)
         assert give_up_reason(TWO, [], history, LIMITS, 104.9) is None
         reason = give_up_reason(TWO, [NodeCapacity("n", 8, 2)], history, LIMITS, 105.0)
         assert reason is not None
         assert "needs 1 GPUs and 3 CPUs" in reason
         assert "free now: 8 GPUs and 2 CPUs" in reason
-        assert give_up_reason(TWO, [], history.after_look(lacking=False, now=60.0), LIMITS, 999.0) is None
+        assert give_up_reason(TWO, [], history.apply_look(lacking=False, now=60.0), LIMITS, 999.0) is None

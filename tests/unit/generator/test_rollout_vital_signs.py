@@ -1,6 +1,6 @@
 import pytest
 
-from evalrun_generator.rollout.replica_api import generated_tokens
+from evalrun_generator.rollout.replica_api import parse_generated_tokens
 from evalrun_generator.rollout.vital_signs import ProbeLimits, VitalSigns, should_ask, trouble
 
 PATIENCE = ProbeLimits(quiet_seconds=5, hang_seconds=60, failures=2)
@@ -8,40 +8,40 @@ FRESH = VitalSigns(progress_at=0.0)
 
 
 def test_a_replica_that_makes_progress_is_never_asked() -> None:
-    signs = FRESH.after_count(0, 10.0, now=1.0)
+    signs = FRESH.apply_count(0, 10.0, now=1.0)
     assert not should_ask(signs, PATIENCE, 5.9)
-    assert not should_ask(signs.after_count(0, 11.0, now=5.0), PATIENCE, 9.0)
-    assert not should_ask(signs.after_count(1, 10.0, now=5.0), PATIENCE, 9.0)
+    assert not should_ask(signs.apply_count(0, 11.0, now=5.0), PATIENCE, 9.0)
+    assert not should_ask(signs.apply_count(1, 10.0, now=5.0), PATIENCE, 9.0)
 
 
 def test_a_quiet_one_is_asked_once() -> None:
-    signs = FRESH.after_count(0, 0.0, now=0.0).after_count(0, 0.0, now=5.0)
+    signs = FRESH.apply_count(0, 0.0, now=0.0).apply_count(0, 0.0, now=5.0)
     assert should_ask(signs, PATIENCE, 5.0)
-    asked = signs.after_asking(5.0)
+    asked = signs.apply_asking(5.0)
     assert not should_ask(asked, PATIENCE, 30.0)
-    assert not should_ask(asked.after_reply(None, now=6.0), PATIENCE, 10.0)
+    assert not should_ask(asked.apply_reply(None, now=6.0), PATIENCE, 10.0)
 
 
 def test_hung_means_no_answer_and_no_token() -> None:
-    asked = FRESH.after_asking(5.0)
+    asked = FRESH.apply_asking(5.0)
     assert trouble(asked, PATIENCE, 64.9) == ""
     assert trouble(asked, PATIENCE, 65.0) == "hung: no token and no answer to a tiny completion within 60 s"
     # The question waits behind work that goes on.
-    assert trouble(asked.after_count(0, 7.0, now=60.0), PATIENCE, 100.0) == ""
+    assert trouble(asked.apply_count(0, 7.0, now=60.0), PATIENCE, 100.0) == ""
 
 
 def test_a_server_without_a_counter_is_judged_by_its_answers() -> None:
-    signs = FRESH.after_count(3, None, now=4.0)
+    signs = FRESH.apply_count(3, None, now=4.0)
     assert signs.progress_at == 4.0
-    assert signs.after_count(3, None, now=9.0).progress_at == 4.0
+    assert signs.apply_count(3, None, now=9.0).progress_at == 4.0
 
 
 def test_dead_means_failed_checks_in_a_row() -> None:
-    once = FRESH.after_health("/health: 503")
+    once = FRESH.apply_health("/health: 503")
     assert trouble(once, PATIENCE, 1.0) == ""
-    assert trouble(once.after_health(None).after_health("/health: 503"), PATIENCE, 1.0) == ""
-    assert trouble(once.after_health("/health: 503"), PATIENCE, 1.0) == "dead: /health: 503"
-    assert trouble(once.after_reply("HTTP 500", now=1.0), PATIENCE, 1.0) == "dead: HTTP 500"
+    assert trouble(once.apply_health(None).apply_health("/health: 503"), PATIENCE, 1.0) == ""
+    assert trouble(once.apply_health("/health: 503"), PATIENCE, 1.0) == "dead: /health: 503"
+    assert trouble(once.apply_reply("HTTP 500", now=1.0), PATIENCE, 1.0) == "dead: HTTP 500"
 
 
 @pytest.mark.parametrize(
@@ -56,4 +56,4 @@ def test_dead_means_failed_checks_in_a_row() -> None:
     ],
 )
 def test_the_counter_is_read_from_prometheus_text(text: str, tokens: float | None) -> None:
-    assert generated_tokens(text) == tokens
+    assert parse_generated_tokens(text) == tokens

@@ -11,7 +11,14 @@ from evalrun_generator.endpoints.endpoint import Timed
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
 from evalrun_generator.endpoints.fake_endpoint import FakeEndpoint, answer
 from evalrun_generator.endpoints.openai_api import CompletionAnswer
-from evalrun_generator.endpoints.retry import Backoff, Blame, RequestFailure, RetryAction, broken_off, unreachable
+from evalrun_generator.endpoints.retry import (
+    Backoff,
+    Blame,
+    RequestFailure,
+    RetryAction,
+    classify_broken_off,
+    unreachable,
+)
 from evalrun_generator.ledger.fake_ledger import FakeLedger
 from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_generator.token_counts import TokenCounter
@@ -190,7 +197,7 @@ async def test_the_models_tokenizer_counts_where_the_server_does_not() -> None:
 
 
 async def test_a_failed_item_is_asked_for_elsewhere_with_the_same_bytes() -> None:
-    bad = FakeEndpoint("bad", lambda _count, _body: broken_off("dropped"))
+    bad = FakeEndpoint("bad", lambda _count, _body: classify_broken_off("dropped"))
     good = FakeEndpoint("good")
     fake = FakeLedger([work_item(f"p/{index}", seed=index) for index in range(20)])
     await loop_over(fake, [bad, good]).run()
@@ -239,7 +246,9 @@ async def test_refusals_that_come_before_the_first_answer_do_not_end_the_run() -
 async def test_an_item_that_always_fails_is_given_up_while_others_are_answered() -> None:
     poison = "solve p/3"
     endpoints = [
-        FakeEndpoint(name, lambda _count, body: slowly(broken_off("died") if prompt_of(body) == poison else answer()))
+        FakeEndpoint(
+            name, lambda _count, body: slowly(classify_broken_off("died") if prompt_of(body) == poison else answer())
+        )
         for name in "ab"
     ]
     fake = FakeLedger(work_items(200))
@@ -251,7 +260,7 @@ async def test_an_item_that_always_fails_is_given_up_while_others_are_answered()
 
 async def test_an_outage_fails_no_item_and_is_waited_out() -> None:
     def script(count: int, _body: dict[str, object]) -> Timed | RequestFailure:
-        return broken_off("HTTP 500: engine is dead") if 10 <= count < 60 else answer()
+        return classify_broken_off("HTTP 500: engine is dead") if 10 <= count < 60 else answer()
 
     fake = FakeLedger(work_items(40))
     await loop_over(fake, [FakeEndpoint("a", script)]).run()

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from evalrun_judge.comparators import disagreeing, passes
+from evalrun_judge.comparators import find_disagreeing_comparators, passes
 from evalrun_registry.comparators import COMPARATORS, COMPUTED, Comparator
 
 TEXTS = (
@@ -58,7 +58,10 @@ def test_disagreeing_names_those_whose_own_functions_disagree(name: str, options
             for other in COMPUTED
             if other != name and passes(expected, stdout, named(other, options)) is not passed
         )
-        assert disagreeing(expected, stdout, named(name, options), passed) == others, (expected, stdout)
+        assert find_disagreeing_comparators(expected, stdout, named(name, options), passed) == others, (
+            expected,
+            stdout,
+        )
 
 
 def named(name: str, options: Comparator) -> Comparator:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from evalrun_judge.comparators import disagreeing, passes, rests_on
+from evalrun_judge.comparators import find_disagreeing_comparators, passes, rests_on
 from evalrun_registry.comparators import COMPUTED, Comparator, Leniency
 
 EXACT, VERL, FUSION, TOKENS, STANDARD = (
@@ -61,7 +61,7 @@ def test_ordinary_outputs(what: str, expected: bytes, stdout: bytes, passing: se
     for name in names:  # what is reported beside a verdict is what the others really say
         passed = name in passing
         others = {other for other in names if other is not name and (other in passing) is not passed}
-        assert set(disagreeing(expected, stdout, Comparator(name), passed)) - ADDED == others
+        assert set(find_disagreeing_comparators(expected, stdout, Comparator(name), passed)) - ADDED == others
 
 
 # expected, stdout, options, passes
@@ -114,7 +114,7 @@ def test_options(expected: bytes, stdout: bytes, comparator: Comparator, passed:
             for other in (EXACT, VERL, FUSION, TOKENS, STANDARD)
             if passes(expected, stdout, replace(comparator, name=other)) is not by_name
         }
-        assert set(disagreeing(expected, stdout, named, by_name)) - ADDED == others
+        assert set(find_disagreeing_comparators(expected, stdout, named, by_name)) - ADDED == others
 
 
 def test_a_checker_is_no_function_of_the_texts() -> None:

@@ -15,7 +15,7 @@ from evalrun_judge.pool.discovery import (
     NoDnsError,
     StdinDiscovery,
     host_and_port,
-    service_of,
+    parse_service,
     system_lookup,
 )
 from evalrun_judge.pool.endpoint_slices import ApiServer
@@ -151,12 +151,12 @@ def test_a_target_without_host_or_port_says_what_to_write(target: str) -> None:
 
 
 def test_services() -> None:
-    assert service_of("k8s:///judging/sandbox:http") == ("judging", "sandbox", "http")
+    assert parse_service("k8s:///judging/sandbox:http") == ("judging", "sandbox", "http")
     for wrong in ("k8s:///sandbox:80", "k8s:///a/b", "k8s:///a/b:80/c", "dns:///a:80"):
         with pytest.raises(ValueError, match="k8s:///namespace/service:port"):
-            service_of(wrong)
+            parse_service(wrong)
     with pytest.raises(ValueError, match="dns:///host:port"):
-        ApiServer.of_pod({})
+        ApiServer.from_pod({})
 
 
 REQUEST = RunRequest(language="python", code="print(input())", inputs=[b"1"])

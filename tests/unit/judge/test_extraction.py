@@ -107,7 +107,7 @@ def test_nothing_to_run(text: str) -> None:
 
 
 def test_a_text_that_does_not_compile_was_no_code() -> None:
-    found = auto("I am sorry.").without_code()
+    found = auto("I am sorry.").drop_code()
     assert (found.code, found.method, found.guardrails) == ("", ExtractionMethod.NONE, (Guardrail.NO_CODE_FOUND,))
 
 

@@ -20,7 +20,7 @@ def test_what_is_read_is_judged_by_the_family_that_read_it() -> None:
     for form in FORMS:
         message = judge_pb2.JudgeRequest()
         getattr(message, form).SetInParent()
-        family = families.of(request_from(message).tests)
+        family = families.find_family(request_from(message).tests)
         assert form in family.FORMS
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import sandbox_fusion as sdk
 
-from evalrun_judge.families.submit import outcome_of, records_of_submission
+from evalrun_judge.families.submit import decide_outcome, records_of_submission
 from evalrun_judge.sandboxes import RunRefusedError, SandboxFailedError, SubmitCall, fusion_submit
 from evalrun_judge.status import TestStatus
 from evalrun_judge.verdict import BY_WALL
@@ -109,7 +109,7 @@ STATUSES: dict[str, tuple[sdk.models.EvalTestCase, TestStatus, str]] = {
 def test_what_a_test_of_the_server_means(name: str) -> None:
     case, status, reason = STATUSES[name]
     [test] = read(answered(case, accepted=case.passed)).tests
-    outcome = outcome_of(test)
+    outcome = decide_outcome(test)
     assert (outcome.status, outcome.reason) == (status, reason)
 
 

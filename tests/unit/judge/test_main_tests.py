@@ -11,7 +11,7 @@ from builders.judge.gateway import Time, make_judge, make_pool
 from evalrun_executor.api import CompileResult, ProgramRun, RunReply, RunRequest
 from evalrun_judge.extraction import SubmissionMode
 from evalrun_judge.families.humaneval_x_forms import cut_at_brace
-from evalrun_judge.families.main import MainTest, outcome_of
+from evalrun_judge.families.main import MainTest, decide_outcome
 from evalrun_judge.families.main_forms import FORMS, make_program
 from evalrun_judge.sandboxes.fake import FakeSandbox, ended, reply
 from evalrun_judge.status import TestStatus
@@ -62,7 +62,7 @@ def test_programs_with_their_tests_compile_and_end_as_they_should(name: str, com
     assert built.returncode == 0, built.stderr
     done = subprocess.run([tmp_path / "all"], capture_output=True, check=False)
     run = ended(done.stdout, exit_code=done.returncode, stderr=done.stderr)
-    assert outcome_of(CPP, run, SECRET).status is status
+    assert decide_outcome(CPP, run, SECRET).status is status
 
 
 def test_a_type_that_the_prompt_defines_stays_unless_the_answer_defines_it() -> None:
@@ -85,7 +85,7 @@ def test_a_type_that_the_prompt_defines_stays_unless_the_answer_defines_it() -> 
     ],
 )
 def test_ends(run: ProgramRun, status: TestStatus, reason: str) -> None:
-    outcome = outcome_of(CPP, run, SECRET)
+    outcome = decide_outcome(CPP, run, SECRET)
     assert (outcome.status, outcome.reason if reason else "") == (status, reason)
 
 

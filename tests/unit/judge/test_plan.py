@@ -12,7 +12,7 @@ from evalrun_judge.submission import (
     StdioTest,
     StdioTests,
     Submission,
-    extraction_of,
+    extract_program,
 )
 
 PROMPT = 'from typing import List\n\ndef f(x: int) -> int:\n    """Add one."""\n'
@@ -24,7 +24,7 @@ AUTO, APPEND, STANDALONE = SubmissionMode.AUTO, SubmissionMode.APPEND, Submissio
 
 def function_plan(text: str, mode: SubmissionMode) -> tuple[str, Extraction]:
     request = JudgeRequest(Submission(text, mode), CheckTest(PROMPT, "def check(c): ...", "f"))
-    extraction = extraction_of(request.submission)
+    extraction = extract_program(request.submission)
     return plan_function(request, extraction).program, extraction
 
 
@@ -65,14 +65,14 @@ def test_a_prompt_without_a_last_newline() -> None:
 
 def test_mbpp_has_no_prompt_to_run() -> None:
     request = JudgeRequest(Submission(f"```python\n{WHOLE}```"), AssertTests(["assert f(1) == 2"], "", "f"))
-    assert plan_function(request, extraction_of(request.submission)).program == WHOLE
+    assert plan_function(request, extract_program(request.submission)).program == WHOLE
 
 
 @pytest.mark.parametrize("mode", [AUTO, STANDALONE])
 def test_a_prelude_comes_before_a_program_in_every_mode(mode: SubmissionMode) -> None:
     tests = AssertTests(["assert f(1) == 2"], "", "f", "from typing import *\n")
     request = JudgeRequest(Submission(WHOLE, mode), tests)
-    assert plan_function(request, extraction_of(request.submission)).program == f"from typing import *\n{WHOLE}"
+    assert plan_function(request, extract_program(request.submission)).program == f"from typing import *\n{WHOLE}"
 
 
 @pytest.mark.parametrize("mode", [AUTO, STANDALONE])
@@ -94,13 +94,13 @@ def test_a_prelude_comes_before_a_stdio_program_in_python(
     tests = StdioTests([StdioTest("", "2\n")])
     given = f"```{language}\n{text}```" if mode is AUTO else text
     request = JudgeRequest(Submission(given, mode, language, prelude="from math import *\n"), tests)
-    assert plan_stdio(request, tests, extraction_of(request.submission)).run.code == program
+    assert plan_stdio(request, tests, extract_program(request.submission)).run.code == program
 
 
 def test_a_stdio_program_runs_once_a_test_on_the_very_bytes() -> None:
     tests = StdioTests([StdioTest("1\r\n", "å"), StdioTest("", "")])
     request = JudgeRequest(Submission("int main(){}", STANDALONE, "cpp"), tests)
-    plan = plan_stdio(request, tests, extraction_of(request.submission))
+    plan = plan_stdio(request, tests, extract_program(request.submission))
     assert plan.run.inputs == [b"1\r\n", b""]
     assert plan.expected == ("å".encode(), b"")
     assert plan.run.code == "int main(){}"
@@ -108,4 +108,4 @@ def test_a_stdio_program_runs_once_a_test_on_the_very_bytes() -> None:
 
 @pytest.mark.parametrize("mode", [AUTO, APPEND, STANDALONE])
 def test_nothing_to_run(mode: SubmissionMode) -> None:
-    assert not extraction_of(Submission("\n", mode)).code.strip()
+    assert not extract_program(Submission("\n", mode)).code.strip()

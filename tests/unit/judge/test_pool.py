@@ -333,13 +333,13 @@ async def test_gradual_return() -> None:
     endpoint = SandboxEndpoint(sandbox)
     endpoint.admit(await sandbox.describe())
     assert endpoint.free == 8  # all of them at the start
-    endpoint.failed(SandboxUnreachableError("reset"))
+    endpoint.record_failure(SandboxUnreachableError("reset"))
     assert endpoint.free == 0
     endpoint.admit(await sandbox.describe())
     allowed = []
     for _ in range(5):
         allowed.append(endpoint.free)
-        endpoint.succeeded()
+        endpoint.record_success()
     assert allowed == [1, 2, 4, 8, 8]
 
 
@@ -349,14 +349,14 @@ async def test_the_first_program_after_its_return_is_a_trial() -> None:
     endpoint.admit(await sandbox.describe())
     usable = []
     for _ in range(3):  # three in a row at the start
-        endpoint.failed(SandboxFailedError("500"))
+        endpoint.record_failure(SandboxFailedError("500"))
         usable.append(endpoint.usable)
     endpoint.admit(await sandbox.describe())
-    endpoint.failed(SandboxFailedError("500"))  # one is enough
+    endpoint.record_failure(SandboxFailedError("500"))  # one is enough
     usable.append(endpoint.usable)
     endpoint.admit(await sandbox.describe())
-    endpoint.succeeded()
-    endpoint.failed(SandboxFailedError("500"))
+    endpoint.record_success()
+    endpoint.record_failure(SandboxFailedError("500"))
     usable.append(endpoint.usable)
     assert usable == [True, True, False, False, True]
 
@@ -367,10 +367,10 @@ async def test_one_that_describes_itself_but_does_no_work_rests_longer_each_time
     endpoint.admit(await sandbox.describe())
     rests = []
     for _ in range(4):
-        endpoint.failed(SandboxUnreachableError("reset"))
+        endpoint.record_failure(SandboxUnreachableError("reset"))
         rests.append(endpoint.rest_seconds)
         endpoint.admit(await sandbox.describe())
     assert rests == [0.0, 0.1, 0.2, 0.4]
-    endpoint.succeeded()
-    endpoint.failed(SandboxUnreachableError("reset"))
+    endpoint.record_success()
+    endpoint.record_failure(SandboxUnreachableError("reset"))
     assert endpoint.rest_seconds == 0.0

@@ -3,7 +3,7 @@
 import pytest
 
 from evalrun_executor.api import SandboxInfo
-from evalrun_judge.pool.info import PoolInfo, info_of
+from evalrun_judge.pool.info import PoolInfo, combine_info
 from evalrun_judge.sandboxes import Backend
 
 STRONG = Backend("evalrun", SandboxInfo("0.2", "full", 4, ["python", "c", "cpp"], "3.11.2"), submits=True)
@@ -19,9 +19,9 @@ WEAK = Backend("evalrun", SandboxInfo("0.1", "seccomp", 2, ["cpp", "python"], "3
     ],
 )
 def test_the_least_that_all_have(backends: list[Backend], info: PoolInfo) -> None:
-    assert info_of(backends) == info
+    assert combine_info(backends) == info
 
 
 def test_of_nothing_nothing_is_known() -> None:
     with pytest.raises(ValueError, match="no sandbox"):
-        info_of([])
+        combine_info([])

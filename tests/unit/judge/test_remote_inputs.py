@@ -6,7 +6,7 @@ import pytest
 from evalrun_executor.api import RunRequest, SandboxInfo, digest_inputs
 from evalrun_judge.families.stdio import plan_stdio
 from evalrun_judge.sandboxes.remote_inputs import MAX_KNOWN, WORTH_BYTES, SandboxInputs
-from evalrun_judge.submission import JudgeRequest, StdioTest, StdioTests, Submission, extraction_of
+from evalrun_judge.submission import JudgeRequest, StdioTest, StdioTests, Submission, extract_program
 
 LARGE = [b"x" * (WORTH_BYTES // 2)] * 2
 REQUEST = RunRequest("python", "pass", LARGE, inputs_digest=digest_inputs(LARGE))
@@ -16,7 +16,7 @@ BY_DIGEST = msgspec.structs.replace(REQUEST, inputs=[])
 
 def knowing(keep_mib: int = 1) -> SandboxInputs:
     kept = SandboxInputs()
-    kept.described(SandboxInfo("0.1", "full", 2, ["python"], "3.11", keep_mib=keep_mib))
+    kept.record_description(SandboxInfo("0.1", "full", 2, ["python"], "3.11", keep_mib=keep_mib))
     return kept
 
 
@@ -50,7 +50,7 @@ def test_inputs_larger_than_all_that_it_keeps_go_plain() -> None:
 @pytest.mark.parametrize("status", [200, 429])
 def test_once_they_arrived_they_are_named(status: int) -> None:
     kept = knowing()
-    assert kept.after(kept.form(REQUEST), REQUEST, status) is None
+    assert kept.record_answer(kept.form(REQUEST), REQUEST, status) is None
     assert kept.form(REQUEST) == BY_DIGEST
     assert kept.form(msgspec.structs.replace(REQUEST, code="other")).inputs == []
 
@@ -70,22 +70,22 @@ AFTER: list[tuple[RunRequest, int, RunRequest | None]] = [
 
 @pytest.mark.parametrize(("sent", "status", "again"), AFTER)
 def test_what_follows_an_answer(sent: RunRequest, status: int, again: RunRequest | None) -> None:
-    assert knowing().after(sent, REQUEST, status) == again
+    assert knowing().record_answer(sent, REQUEST, status) == again
 
 
 def test_what_it_lacks_is_not_named_again_before_it_was_sent() -> None:
     kept = knowing()
-    kept.after(REQUEST, REQUEST, 200)
-    kept.after(BY_DIGEST, REQUEST, 404)
+    kept.record_answer(REQUEST, REQUEST, 200)
+    kept.record_answer(BY_DIGEST, REQUEST, 404)
     assert kept.form(REQUEST) == REQUEST
 
 
 def test_no_more_digests_are_remembered_than_may_be() -> None:
     kept = knowing()
-    kept.after(REQUEST, REQUEST, 200)
+    kept.record_answer(REQUEST, REQUEST, 200)
     for number in range(MAX_KNOWN):
         other = msgspec.structs.replace(REQUEST, inputs_digest=number.to_bytes(32))
-        kept.after(other, other, 200)
+        kept.record_answer(other, other, 200)
     assert kept.form(REQUEST) == REQUEST
 
 
@@ -93,6 +93,6 @@ def test_no_more_digests_are_remembered_than_may_be() -> None:
 def test_only_suites_that_callers_name_get_a_digest(named: bool) -> None:
     tests = StdioTests([StdioTest("1\ud800", "é"), StdioTest("", "2")], named=named)
     request = JudgeRequest(Submission("```python\npass\n```"), tests)
-    plan = plan_stdio(request, tests, extraction_of(request.submission))
+    plan = plan_stdio(request, tests, extract_program(request.submission))
     assert (plan.run.inputs, plan.expected) == ([b"1\xed\xa0\x80", b""], (b"\xc3\xa9", b"2"))
     assert plan.run.inputs_digest == (digest_inputs(plan.run.inputs) if named else b"")

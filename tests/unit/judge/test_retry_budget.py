@@ -98,9 +98,9 @@ def test_in_an_outage_there_is_no_floor(failed: list[float], answered: float | N
     budget = RetryBudget(POLICY)
     for now in sorted([*failed, *([] if answered is None else [answered])]):
         if now == answered:
-            budget.answered()
+            budget.record_success()
         else:
-            budget.failed(now)
+            budget.record_failure(now)
     assert granted(budget, 100, max_slots=8) == wanted
 
 

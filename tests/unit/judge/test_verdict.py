@@ -12,7 +12,7 @@ from evalrun_judge.verdict import (
     TestOutcome,
     TestRecord,
     cut_text,
-    failure_of,
+    find_failure,
     make_verdict,
     stdio_outcome,
 )
@@ -49,10 +49,10 @@ RUNS: list[tuple[ProgramRun, TestStatus]] = [
 
 def test_a_time_out_on_a_slow_machine_says_so() -> None:
     slow = ProgramRun("timeout", cpu_seconds=3.25, slowness=2.0)
-    outcome = failure_of(slow)
+    outcome = find_failure(slow)
     assert outcome is not None
     assert outcome.reason == "3.25 s of CPU, on a machine 2.0 times slower than at its best"
-    assert failure_of(ProgramRun("timeout", cpu_seconds=3.25, slowness=1.1)) == TestOutcome(TIME)
+    assert find_failure(ProgramRun("timeout", cpu_seconds=3.25, slowness=1.1)) == TestOutcome(TIME)
 
 
 @pytest.mark.parametrize(("run", "status"), RUNS)

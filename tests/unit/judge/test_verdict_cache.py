@@ -31,7 +31,7 @@ from evalrun_judge.submission import (
     StdioTest,
     StdioTests,
     Submission,
-    extraction_of,
+    extract_program,
 )
 from evalrun_judge.verdict import TestRecord
 from evalrun_registry.comparators import Comparator
@@ -45,8 +45,8 @@ ASSERTS = JudgeRequest(Submission("def f(): return 1"), AssertTests(["assert f()
 
 
 def key_of(request: JudgeRequest, identity: JudgeIdentity = IDENTITY, info: PoolInfo = INFO) -> bytes:
-    extraction = extraction_of(request.submission)
-    family = build_families(Runners(make_pool([], Time()), NoAssertions())).of(request.tests)
+    extraction = extract_program(request.submission)
+    family = build_families(Runners(make_pool([], Time()), NoAssertions())).find_family(request.tests)
     depends = family.key(family.plan(request, extraction), request)
     return verdict_key(depends, request, identity, info, must_compile=extraction.must_compile)
 

@@ -12,9 +12,9 @@ def test_a_token_is_its_run_and_no_other_is(tmp_path: Path) -> None:
     file = tmp_path / "callers"
     file.write_text("# training\ngrpo-7b  s3cret\n\ndpo t0ken\n")
     callers = Callers(file)
-    assert callers.run_of("Bearer s3cret") == "grpo-7b"
-    assert callers.run_of("Bearer t0ken") == "dpo"
-    assert [callers.run_of(given) for given in ("", "Bearer ", "s3cret", "Bearer s3cret ", "Bearer é")] == [None] * 5
+    assert callers.find_run("Bearer s3cret") == "grpo-7b"
+    assert callers.find_run("Bearer t0ken") == "dpo"
+    assert [callers.find_run(given) for given in ("", "Bearer ", "s3cret", "Bearer s3cret ", "Bearer é")] == [None] * 5
     assert set(callers.runs) == {"grpo-7b", "dpo"}
 
 

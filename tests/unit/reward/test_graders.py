@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from evalrun_proto.judge.v1 import judge_pb2
-from evalrun_reward.graders import graded_request, graded_result, load_graders
-from evalrun_reward.samples import judging_of
+from evalrun_reward.graders import load_graders, make_grader_request, make_grader_result
+from evalrun_reward.samples import make_judging
 from evalrun_reward.wire import Outcome, Sample
 from evalrun_runtime.exits import BadInputError
 
@@ -19,7 +19,7 @@ def test_an_answer_is_the_graders_input_and_no_program(tmp_path: Path) -> None:
     (tmp_path / "g.py").write_text(GOOD)
     grader = load_graders([f"gsm8k={tmp_path}/g.py"]).of(MATHS)
     assert grader is not None
-    request = graded_request(grader, MATHS, "42", judging_of(None, 2.0)).whole
+    request = make_grader_request(grader, MATHS, "42", make_judging(None, 2.0)).whole
     (test,) = request.stdio.tests
     assert json.loads(test.input) == {
         "data_source": "gsm8k", "solution_str": "import os", "ground_truth": "42", "extra_info": {"index": 1},
@@ -27,10 +27,10 @@ def test_an_answer_is_the_graders_input_and_no_program(tmp_path: Path) -> None:
     assert (request.submission.text, request.limits.time_seconds) == (grader.program, 2.0)
     said = judge_pb2.TestResult(status=judge_pb2.TEST_STATUS_WRONG_ANSWER)
     said.stdout.text = '{"score": -0.5, "accepted": false}'
-    result = graded_result("s", grader, judge_pb2.Verdict(judged=True, tests=[said]))
+    result = make_grader_result("s", grader, judge_pb2.Verdict(judged=True, tests=[said]))
     assert (result.outcome, result.reward, result.accepted) == (Outcome.JUDGED, -0.5, False)
     said.stdout.text = ""
-    result = graded_result("s", grader, judge_pb2.Verdict(judged=True, tests=[said]))
+    result = make_grader_result("s", grader, judge_pb2.Verdict(judged=True, tests=[said]))
     assert (result.outcome, result.reward) == (Outcome.NOT_JUDGED, None)
     assert result.reason == "the grader of gsm8k: it ended without a score"
 

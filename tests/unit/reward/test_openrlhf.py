@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalrun_reward.openrlhf import answer_of, response_of, samples_of, without_special_tokens
+from evalrun_reward.openrlhf import extract_answer, make_response, read_samples, strip_special_tokens
 from evalrun_reward.wire import OpenRlhfRequest, OpenRlhfResponse, Outcome, Result
 from evalrun_runtime.exits import BadInputError
 
@@ -22,17 +22,17 @@ from evalrun_runtime.exits import BadInputError
     ],
 )
 def test_the_answer_is_what_follows_the_prompt(query: str, prompt: str, answer: str) -> None:
-    assert answer_of(query, prompt) == answer
+    assert extract_answer(query, prompt) == answer
 
 
 def test_a_long_answer_of_blanks_or_tokens_ends_within_the_tests_own_limit() -> None:  # quadratic took hours
-    assert without_special_tokens(" " * 1_000_000 + "x") == " " * 1_000_000 + "x"
-    assert without_special_tokens("x" + "<|pad|> " * 50_000) == "x"
+    assert strip_special_tokens(" " * 1_000_000 + "x") == " " * 1_000_000 + "x"
+    assert strip_special_tokens("x" + "<|pad|> " * 50_000) == "x"
 
 
 def test_lists_of_different_lengths_are_refused() -> None:
     with pytest.raises(BadInputError, match="2, 1 and 1"):
-        samples_of(OpenRlhfRequest(["a", "b"], ["p"], ["{}"]))
+        read_samples(OpenRlhfRequest(["a", "b"], ["p"], ["{}"]))
 
 
 RIGHT = Result("0", Outcome.JUDGED, reward=1.0, accepted=True)
@@ -41,19 +41,19 @@ INVALID = Result("2", Outcome.INVALID, reason="no tests")
 
 
 def test_one_reward_a_query() -> None:
-    answer = response_of([RIGHT, RIGHT], None)
+    answer = make_response([RIGHT, RIGHT], None)
     assert isinstance(answer, OpenRlhfResponse)
     assert answer.rewards == answer.scores == [1.0, 1.0]
     assert answer.extra_logs["judged"] == [1.0, 1.0]
 
 
 def test_what_was_not_judged_is_no_reward_unless_a_number_was_named_for_it() -> None:
-    assert response_of([RIGHT, UNKNOWN], None) is UNKNOWN
-    named = response_of([RIGHT, UNKNOWN], -0.5)
+    assert make_response([RIGHT, UNKNOWN], None) is UNKNOWN
+    named = make_response([RIGHT, UNKNOWN], -0.5)
     assert isinstance(named, OpenRlhfResponse)
     assert named.rewards == [1.0, -0.5]
     assert named.extra_logs["judged"] == [1.0, 0.0]
 
 
 def test_an_invalid_label_never_has_a_reward() -> None:
-    assert response_of([INVALID], 0.0) is INVALID
+    assert make_response([INVALID], 0.0) is INVALID

@@ -10,8 +10,8 @@ from evalrun_reward.retries import (
     GiveUp,
     History,
     RetryAfter,
-    after_failure,
-    after_verdict,
+    decide_after_failure,
+    decide_after_verdict,
 )
 
 GIVEN_UP = GiveUp("the judge failed 4 times: why")
@@ -43,7 +43,7 @@ def failure(code: Code, wait: int = 0) -> judge_pb2.StreamFailure:
     ],
 )
 def test_after_a_failure(given: judge_pb2.StreamFailure, history: History, decision: RetryAfter | GiveUp) -> None:
-    assert after_failure(given, history, attempts=4) == decision
+    assert decide_after_failure(given, history, attempts=4) == decision
 
 
 @pytest.mark.parametrize(
@@ -56,4 +56,4 @@ def test_after_a_failure(given: judge_pb2.StreamFailure, history: History, decis
     ],
 )
 def test_after_a_verdict(verdict: judge_pb2.Verdict, failures: int, decision: RetryAfter | None) -> None:
-    assert after_verdict(verdict, failures, attempts=4) == decision
+    assert decide_after_verdict(verdict, failures, attempts=4) == decision

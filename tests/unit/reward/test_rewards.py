@@ -3,7 +3,7 @@
 import pytest
 
 from evalrun_proto.judge.v1 import judge_pb2
-from evalrun_reward.rewards import UNKNOWN_RATIO, result_of
+from evalrun_reward.rewards import UNKNOWN_RATIO, make_result
 from evalrun_reward.wire import Outcome, Shape
 
 S = judge_pb2
@@ -44,13 +44,13 @@ EMPTY = verdict(S.TEST_STATUS_SUCCESS, judged=True, pass_ratio=1.0, final_status
 def test_what_could_not_be_told_is_never_a_number(
     given: judge_pb2.Verdict, shape: Shape, reward: float | None, outcome: Outcome
 ) -> None:
-    result = result_of("s", given, shape)
+    result = make_result("s", given, shape)
     assert (result.reward, result.outcome) == (reward, outcome)
     assert bool(result.reason) == (reward is None)
 
 
 def test_why_a_share_is_unknown_is_said() -> None:
-    assert result_of("s", FAILED_WITHOUT_A_SHARE, "dense").reason == UNKNOWN_RATIO
+    assert make_result("s", FAILED_WITHOUT_A_SHARE, "dense").reason == UNKNOWN_RATIO
 
 
 def test_codes_are_verls_and_counts_are_of_all_tests() -> None:
@@ -59,7 +59,7 @@ def test_codes_are_verls_and_counts_are_of_all_tests() -> None:
         S.TEST_STATUS_TIMEOUT, S.TEST_STATUS_ASSUMED_TIMEOUT, S.TEST_STATUS_COMPILE_ERROR,
         S.TEST_STATUS_COMPILE_TIMEOUT, S.TEST_STATUS_API_ERROR,
     )  # fmt: skip
-    result = result_of("s", verdict(*statuses, assumed_timeouts=1), "dense")
+    result = make_result("s", verdict(*statuses, assumed_timeouts=1), "dense")
     assert result.codes == [True, False, -2, -2, -3, -3, -4, -4, -1]
     assert (result.f2p_count, result.f2p_total, result.p2p_count, result.p2p_total) == (1, 9, 0, 0)
     assert (result.passed, result.tests, result.assumed_timeouts) == (1, 9, 1)
@@ -67,5 +67,5 @@ def test_codes_are_verls_and_counts_are_of_all_tests() -> None:
 
 def test_every_status_of_the_contract_has_a_code() -> None:
     named = [value for name, value in S.TestStatus.items() if value != S.TEST_STATUS_UNSPECIFIED]
-    codes = result_of("s", verdict(*named), "dense").codes
+    codes = make_result("s", verdict(*named), "dense").codes
     assert [code for status, code in zip(named, codes, strict=True) if code == -1] == [-1]

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from evalrun_data.records import Problem, ServerTests, StdioTests
-from evalrun_reward.samples import SampleTests, judging_of, submission_of
+from evalrun_reward.samples import SampleTests, make_judging, make_submission
 from evalrun_reward.wire import BatchRequest, Sample
 from evalrun_runtime.exits import BadInputError
 
@@ -22,7 +22,7 @@ def sample(**fields: object) -> Sample:
 
 
 def finder(*problems: Problem, comparator: str | None = None, time_limit: float | None = None) -> SampleTests:
-    return SampleTests(problems, judging_of(comparator, time_limit), 1 << 20)
+    return SampleTests(problems, make_judging(comparator, time_limit), 1 << 20)
 
 
 @pytest.mark.parametrize("raw", ['{"inputs": [1e400]}', '"[1,' + "[" * 100_000 + '"'])
@@ -106,5 +106,5 @@ def test_the_services_comparator_and_limit_hold_where_the_problem_has_none() -> 
 
 def test_an_answer_may_hold_what_no_wire_carries() -> None:
     odd = msgspec.structs.replace(sample(), response="a\ud800b", language="c++", truncated=True)
-    submission = submission_of(odd, 0)
+    submission = make_submission(odd, 0)
     assert (submission.text, submission.language, submission.truncated) == ("a\ufffdb", "cpp", True)

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from evalrun_proto.judge.v1 import judge_pb2
-from evalrun_reward.sessions.messages import text_of
-from evalrun_reward.sessions.observation import NO_PROGRAM, append_submission, cut, observation_of
+from evalrun_reward.sessions.messages import render_id
+from evalrun_reward.sessions.observation import NO_PROGRAM, append_submission, cut, render_observation
 from evalrun_reward.sessions.session import (
     Session,
     SessionClosedError,
@@ -14,9 +14,9 @@ from evalrun_reward.sessions.session import (
     SessionLimits,
     Turn,
     TurnConflictError,
+    find_replay,
     is_sid,
-    replayed,
-    sid_of,
+    make_sid,
 )
 
 LIMITS = SessionLimits(max_turns=3, max_characters=1000, max_observation=100)
@@ -52,9 +52,9 @@ def test_an_action_is_new_or_a_retry_or_refused(
 ) -> None:
     if isinstance(wanted, type):
         with pytest.raises(wanted):
-            replayed(held, content, turn, LIMITS)
+            find_replay(held, content, turn, LIMITS)
     else:
-        assert replayed(held, content, turn, LIMITS) == wanted
+        assert find_replay(held, content, turn, LIMITS) == wanted
 
 
 @pytest.mark.parametrize(
@@ -74,11 +74,11 @@ def test_each_change_is_another_version() -> None:
 
 
 def test_ids_fit_a_signed_64_bit_integer_and_a_request_id_names_one_session() -> None:
-    ids = {sid_of("r", "") for _ in range(100)}
+    ids = {make_sid("r", "") for _ in range(100)}
     assert len(ids) == 100
-    assert sid_of("r", "x") == sid_of("r", "x")
-    assert len({sid_of("r", "x"), sid_of("q", "x"), sid_of("r", "y"), sid_of("rx", "")}) == 4
-    assert all(is_sid(one) and int(one) < 1 << 53 for one in {*ids, sid_of("r", "x")})
+    assert make_sid("r", "x") == make_sid("r", "x")
+    assert len({make_sid("r", "x"), make_sid("q", "x"), make_sid("r", "y"), make_sid("rx", "")}) == 4
+    assert all(is_sid(one) and int(one) < 1 << 53 for one in {*ids, make_sid("r", "x")})
 
 
 @pytest.mark.parametrize("text", ["", "-1", "x", "1.0", " 1", "9223372036854775808", "1" * 30, "\u0661"])
@@ -99,25 +99,25 @@ def test_an_observation_says_how_a_program_ended() -> None:
     ok, bad = judge_pb2.TEST_STATUS_WRONG_ANSWER, judge_pb2.TEST_STATUS_RUNTIME_ERROR
     failed = result(bad, stderr="ValueError: x\n")
     failed.exit_code = 1
-    assert observation_of(verdict(result(ok, stdout="3\n")), (), 100) == "stdout:\n3"
-    assert observation_of(verdict(result(ok)), (), 100) == "[it printed nothing]"
-    assert observation_of(verdict(failed), (), 100) == "stderr:\nValueError: x\n[exit code 1]"
+    assert render_observation(verdict(result(ok, stdout="3\n")), (), 100) == "stdout:\n3"
+    assert render_observation(verdict(result(ok)), (), 100) == "[it printed nothing]"
+    assert render_observation(verdict(failed), (), 100) == "stderr:\nValueError: x\n[exit code 1]"
     slow = verdict(result(judge_pb2.TEST_STATUS_TIMEOUT))
-    assert observation_of(slow, (), 100) == "[stopped: time limit exceeded]"
+    assert render_observation(slow, (), 100) == "[stopped: time limit exceeded]"
     empty = judge_pb2.Verdict(judged=True, final_status=judge_pb2.FINAL_STATUS_EMPTY_OUTPUT)
-    assert observation_of(empty, (), 200) == NO_PROGRAM
+    assert render_observation(empty, (), 200) == NO_PROGRAM
 
 
 def test_an_observation_on_public_tests_shows_each() -> None:
     right, wrong = result(judge_pb2.TEST_STATUS_SUCCESS, stdout="1"), result(judge_pb2.TEST_STATUS_WRONG_ANSWER)
     wrong.case_index = 1
-    text = observation_of(verdict(right, wrong), (("1\n", "1\n"), ("2\n", "2\n")), 1000)
+    text = render_observation(verdict(right, wrong), (("1\n", "1\n"), ("2\n", "2\n")), 1000)
     first, second = text.split("\n\n")
     assert first == "Test 1: passed\ninput:\n1\nexpected:\n1\nprinted:\n1"
     assert second == "Test 2: failed\ninput:\n2\nexpected:\n2\n[it printed nothing]"
     broken = result(judge_pb2.TEST_STATUS_COMPILE_ERROR, compile_stderr="SyntaxError")
     shown = (("1", "1"), ("2", "2"))
-    assert observation_of(verdict(broken, broken), shown, 100) == "compiler:\nSyntaxError\n[it does not compile]"
+    assert render_observation(verdict(broken, broken), shown, 100) == "compiler:\nSyntaxError\n[it does not compile]"
 
 
 @pytest.mark.parametrize("limit", [1, 40, 100, 256, 5000])
@@ -133,14 +133,14 @@ def test_a_long_observation_loses_its_middle(limit: int) -> None:
 def test_what_the_judge_left_out_is_counted() -> None:
     test = result(judge_pb2.TEST_STATUS_WRONG_ANSWER)
     test.stdout.text, test.stdout.full_length = "xx", 5000
-    assert observation_of(verdict(test), (), 100) == "stdout:\nxx\n[4998 bytes more]"
+    assert render_observation(verdict(test), (), 100) == "stdout:\nxx\n[4998 bytes more]"
 
 
 @pytest.mark.parametrize(
     ("given", "text"), [(17, "17"), ("p17", "p17"), (17.0, "17"), (2.0**53 - 1, "9007199254740991"), (0.5, "0.5")]
 )
 def test_text_of_a_number_is_its_decimal_digits(given: str | float, text: str) -> None:
-    assert text_of(given) == text
+    assert render_id(given) == text
 
 
 @pytest.mark.parametrize("limit", [60, 256])

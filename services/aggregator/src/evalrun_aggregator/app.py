@@ -20,7 +20,7 @@ from evalrun_aggregator.finish.output_retry import OutputRetry
 from evalrun_aggregator.finish.output_signature import parse_attest_key
 from evalrun_aggregator.finish.writer import check_destination, write_run_outputs
 from evalrun_aggregator.gate_stop import GateStop
-from evalrun_aggregator.gate_watch import GateWatch, kept_problems, watched_gates
+from evalrun_aggregator.gate_watch import GateWatch, kept_problems, load_watched_gates
 from evalrun_aggregator.intake import Intake
 from evalrun_aggregator.judging.dispatcher import Dispatcher, DispatchSettings
 from evalrun_aggregator.judging.item_rules import ItemRules
@@ -36,9 +36,9 @@ from evalrun_aggregator.run_state import RunState
 from evalrun_aggregator.service import LedgerService
 from evalrun_aggregator.settings import AggregatorSettings
 from evalrun_aggregator.start.datasets import check_supported, load_datasets
-from evalrun_aggregator.start.facts import identity_of, rejudging_of
+from evalrun_aggregator.start.facts import make_identity, name_rejudging
 from evalrun_aggregator.start.ledger_start import OpenedRun, open_run
-from evalrun_aggregator.start.problems import RunProblems, draws_by_chance, raced_problems, turn_policies_of
+from evalrun_aggregator.start.problems import RunProblems, count_raced_problems, draws_by_chance, make_turn_policies
 from evalrun_aggregator.start.responses import GivenResponses, read_responses
 from evalrun_aggregator.start.start_warnings import count_languages, start_warnings
 from evalrun_aggregator.status_report import StatusReport
@@ -124,29 +124,29 @@ class Aggregator:
         order = read_run_config(settings.work_order)
         first_start = not settings.ledger.exists()
         await asyncio.to_thread(check_destination, order.output_dir, first_start=first_start)
-        problems, responses = await asyncio.to_thread(load_problems_of, order)
+        problems, responses = await asyncio.to_thread(load_run_problems, order)
         max_pages = None if settings.ledger_max_mib is None else settings.ledger_max_mib * PAGES_A_MIB
         self._ledger = ledger = Ledger(settings.ledger, max_pages=max_pages)
         try:
-            budget = budget_book_of(order, problems.items)
+            budget = make_budget_book(order, problems.items)
             opened = await open_run(
                 ledger,
                 problems.items,
-                identity_of(order, problems.datasets, None if responses is None else responses.sha256),
-                rejudge=rejudging_of(order),
+                make_identity(order, problems.datasets, None if responses is None else responses.sha256),
+                rejudge=name_rejudging(order),
                 retry_not_judged=settings.retry_not_judged,
                 lift_pause=settings.lift_pause,
                 asks_for_outputs=order.race_problems is not None,
                 responses=None if responses is None else responses.completions,
                 budget=budget,
                 turns=turn_policies(order) is not None,
-                asked=asked_samples(order, problems, responses),
+                asked=count_asked_samples(order, problems, responses),
                 kept=lambda facts: (
-                    kept_problems(facts, order.spec, problems.items) or raced_problems(order, problems.items)
+                    kept_problems(facts, order.spec, problems.items) or count_raced_problems(order, problems.items)
                 ),
                 now=self._clocks.now(),
             )
-            watch = await gate_watch_of(order, problems, ledger)
+            watch = await make_gate_watch(order, problems, ledger)
             tokens = BearerTokens.load(settings.judge_token, settings.judge_token_file)
             tls = TlsFiles.load(settings.judge_tls_folder)
             self._judges = [self._open_judge(address, tokens, tls) for address in settings.judge]
@@ -265,22 +265,22 @@ class Aggregator:
         return telemetry
 
 
-async def gate_watch_of(order: RunConfig, problems: RunProblems, ledger: Ledger) -> GateWatch | None:
+async def make_gate_watch(order: RunConfig, problems: RunProblems, ledger: Ledger) -> GateWatch | None:
     """Return the watch over the run's sequential gates, or None if there are none."""
     if not any(gate.sequential for gate in order.spec.gates):
         return None
-    gates = await asyncio.to_thread(watched_gates, order)
+    gates = await asyncio.to_thread(load_watched_gates, order)
     return GateWatch(order.spec, problems, gates, ledger.reader.facts())
 
 
-def load_problems_of(order: RunConfig) -> tuple[RunProblems, GivenResponses | None]:
+def load_run_problems(order: RunConfig) -> tuple[RunProblems, GivenResponses | None]:
     """Load the datasets and responses of a run configuration. Blocking. Raises BadInputError."""
     check_supported(order.spec)
     remedy = SET_POLICY if order.responses is None else COPY_ELSEWHERE
     datasets = load_datasets(order.spec, order.base_dir, order.sources, remedy)
     if order.responses is None:
         protocol = order.spec.protocol
-        budget = token_budget_of(protocol)
+        budget = make_token_budget(protocol)
         samples = (
             protocol.answers_per_problem
             if budget is None
@@ -296,22 +296,22 @@ def load_problems_of(order: RunConfig) -> tuple[RunProblems, GivenResponses | No
     return read_responses(order, datasets)
 
 
-def token_budget_of(protocol: Protocol) -> TokenBudget | None:
+def make_token_budget(protocol: Protocol) -> TokenBudget | None:
     """Return the token budget of each problem; None if the protocol fixes the number of samples."""
     if protocol.budget is None:
         return None
     return TokenBudget(protocol.budget.output_tokens_per_problem, protocol.max_new_tokens)
 
 
-def budget_book_of(order: RunConfig, items: RunItems) -> TokenBudgets | None:
+def make_budget_book(order: RunConfig, items: RunItems) -> TokenBudgets | None:
     """Return the book of a run that draws samples until its budget is spent; None where answers are not generated."""
-    budget = token_budget_of(order.spec.protocol)
+    budget = make_token_budget(order.spec.protocol)
     if budget is None or order.responses is not None or order.rejudge is not None:
         return None
     return TokenBudgets(budget, items)
 
 
-def asked_samples(order: RunConfig, problems: RunProblems, responses: GivenResponses | None) -> Sequence[int]:
+def count_asked_samples(order: RunConfig, problems: RunProblems, responses: GivenResponses | None) -> Sequence[int]:
     """Return how many samples each problem of each dataset should have at least where nothing is generated."""
     if responses is not None:
         return responses.asked
@@ -324,7 +324,7 @@ def turn_policies(order: RunConfig) -> dict[str, TurnPolicy] | None:
     """Return the rules of further turns by dataset; None where no turn opens: answers are not generated."""
     if order.responses is not None or order.rejudge is not None:
         return None
-    return turn_policies_of(order.spec)
+    return make_turn_policies(order.spec)
 
 
 def item_rules(order: RunConfig, problems: RunProblems) -> ItemRules:

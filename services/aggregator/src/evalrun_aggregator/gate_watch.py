@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from evalrun_aggregator.finish.sample_stream import NO_ANSWER, missing_sample, sample_results
+from evalrun_aggregator.finish.sample_stream import NO_ANSWER, make_missing_sample, sample_results
 from evalrun_aggregator.ledger.item_states import ItemStates
 from evalrun_aggregator.ledger.items import RunItems, pack_row
 from evalrun_aggregator.ledger.ledger import Ledger
@@ -82,11 +82,11 @@ class GateWatch:
         self._problems = problems
         self._gates = gates
         self._family = len(spec.gates)
-        self._asked = {place: str(said) for place, said in _stored(facts, "gates_asked").items()}
-        self._kept = {name: int(str(count)) for name, count in _stored(facts, "gates_kept").items()}
+        self._asked = {place: str(said) for place, said in _read_fact(facts, "gates_asked").items()}
+        self._kept = {name: int(str(count)) for name, count in _read_fact(facts, "gates_kept").items()}
         self.decided: dict[int, GateResult] = {
             int(place): decision_from(content)
-            for place, content in _stored(facts, "gates_decided").items()
+            for place, content in _read_fact(facts, "gates_decided").items()
             if isinstance(content, dict)
         }
         """By the gate's place: the first decision of each."""
@@ -123,7 +123,7 @@ class GateWatch:
         if new:
             self.decided |= new
             stored = {str(place): each.as_json() for place, each in self.decided.items()}
-            kept = self._needed()
+            kept = self._count_needed_problems()
             await ledger.set_facts(gates_decided=json.dumps(stored), gates_kept=json.dumps(self._kept | kept))
             for each in new.values():
                 logger.info("gate: %s after %s problems: %s", each.decision, each.decided_after, each.message)
@@ -153,19 +153,19 @@ class GateWatch:
     async def _read_on(self, ledger: Ledger, item_states: ItemStates) -> None:
         """Take in the results of the problems that are settled by now, in order."""
         for number, dataset in enumerate(self._problems.items.datasets):
-            start, first = self._problems.items.start_of(number), self._settled[number]
+            start, first = self._problems.items.get_start(number), self._settled[number]
             end = first
-            while end < len(dataset.problem_ids) and item_states.settled(start + end):
+            while end < len(dataset.problem_ids) and item_states.is_settled(start + end):
                 end += 1
             if end > first:
                 rows = pack_row(start + first, 0, 0), pack_row(start + end, 0, 0)
-                missing = [row for row in item_states.missing_rows() if rows[0] <= row < rows[1]]
+                missing = [row for row in item_states.find_missing_rows() if rows[0] <= row < rows[1]]
                 await asyncio.to_thread(self._take_in, ledger, *rows, missing)
                 self._settled[number] = end
 
     def _take_in(self, ledger: Ledger, first: int, end: int, missing: Sequence[int]) -> None:
         samples = heapq.merge(
-            ledger.samples(first, end), map(missing_sample, missing), key=lambda sample: sample.completion.row
+            ledger.samples(first, end), map(make_missing_sample, missing), key=lambda sample: sample.completion.row
         )
         for result in sample_results(samples, self._problems, self._spec.model.evaluated, undecided=NO_ANSWER):
             if result.repeat == 0:
@@ -174,7 +174,7 @@ class GateWatch:
     def _decide(self) -> dict[int, GateResult]:
         found = {}
         for each in self._gates:
-            number = self._number_of(each.gate)
+            number = self._find_dataset_number(each.gate)
             count, total = self._settled[number], len(self._problems.items.datasets[number].problem_ids)
             before = self._looked_at.get(each.place, 0)
             if each.place in self.decided or (count < before + max(1, before // GROWTH) and count < total):
@@ -189,7 +189,7 @@ class GateWatch:
                 found[each.place] = decision
         return found
 
-    def _needed(self) -> dict[str, int]:
+    def _count_needed_problems(self) -> dict[str, int]:
         """Return of how many problems the results count, by dataset, where the gates need no more than that."""
         found = {}
         for number, dataset in enumerate(self._problems.items.datasets):
@@ -230,11 +230,11 @@ class GateWatch:
                 return position + 1
         return len(ids)
 
-    def _number_of(self, gate: Gate) -> int:
+    def _find_dataset_number(self, gate: Gate) -> int:
         return [each.name for each in self._problems.items.datasets].index(gate.dataset_names[0])
 
 
-def watched_gates(order: RunConfig) -> list[WatchedGate]:
+def load_watched_gates(order: RunConfig) -> list[WatchedGate]:
     """Return the sequential gates of a run with their baselines. Blocking.
 
     A baseline that cannot be read keeps the run from stopping early, not from starting: at the end it is read again.
@@ -255,7 +255,9 @@ def kept_problems(facts: Mapping[str, str], spec: EvalRunSpec, items: RunItems) 
     if not any(gate.may_stop for gate in spec.gates):
         return {}  # somebody has asked for everything since
     numbers = {each.name: number for number, each in enumerate(items.datasets)}
-    return {numbers[name]: int(str(count)) for name, count in _stored(facts, "gates_kept").items() if name in numbers}
+    return {
+        numbers[name]: int(str(count)) for name, count in _read_fact(facts, "gates_kept").items() if name in numbers
+    }
 
 
 def decision_from(content: Mapping[str, object]) -> GateResult:
@@ -269,7 +271,7 @@ def decision_from(content: Mapping[str, object]) -> GateResult:
     return GateResult(**{**fields, **decisions})  # type: ignore[arg-type]
 
 
-def _stored(facts: Mapping[str, str], name: str) -> dict[str, object]:
+def _read_fact(facts: Mapping[str, str], name: str) -> dict[str, object]:
     text = facts.get(name, "")
     found = json.loads(text) if text else {}
     return found if isinstance(found, dict) else {}

@@ -32,6 +32,6 @@ def held_seconds(
     return held
 
 
-def merged(known: Mapping[str, float], report: Mapping[str, float]) -> dict[str, float]:
+def merge_seconds(known: Mapping[str, float], report: Mapping[str, float]) -> dict[str, float]:
     """Return the seconds of every holder after a report. They never decrease, even if reports arrive out of order."""
     return {**known, **{holder: max(seconds, known.get(holder, 0.0)) for holder, seconds in report.items()}}

@@ -64,10 +64,10 @@ class Intake:
             return []
         return self._leases.take(worker, min(limit, MAX_ITEMS), self._state.clocks.monotonic())
 
-    def index_of(self, key: ItemKey) -> int:
+    def find_index(self, key: ItemKey) -> int:
         """Return a key's item. Raises UnknownItemError."""
         item_states = self._state.item_states
-        index = item_states.items.index_of(key)
+        index = item_states.items.find_index(key)
         if index is None or item_states.state(index) is ItemState.ABSENT:
             raise UnknownItemError(f"{key} is not of run {self._state.name}")
         return index

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from evalrun_aggregator.gpu_time import merged
+from evalrun_aggregator.gpu_time import merge_seconds
 from evalrun_proto.ledger.v1 import ledger_pb2
 
 SILENT_SECONDS = 60.0
@@ -47,7 +47,7 @@ class ReplicaRegistry:
                 self._known[owner, name] = KnownReplica(gone, now)
         for name, replica in named.items():
             self._known[worker, name] = KnownReplica(replica, now)
-        self._gpu_seconds = merged(self._gpu_seconds, gpu_seconds)
+        self._gpu_seconds = merge_seconds(self._gpu_seconds, gpu_seconds)
 
     @property
     def warnings(self) -> list[str]:
@@ -69,7 +69,7 @@ class ReplicaRegistry:
         others = f" (and {len(failing) - 1} more)" if len(failing) > 1 else ""
         return f"{first.address or first.name}: {first.error}{others}"
 
-    def all(self, now: float) -> list[ledger_pb2.Replica]:
+    def list_replicas(self, now: float) -> list[ledger_pb2.Replica]:
         """Return the replicas in order of number; those of a silent worker are down."""
         found = []
         for known in self._known.values():

@@ -118,7 +118,7 @@ class RunDriver:
 
     def _note_end(self, task: "asyncio.Task[None]") -> None:
         """Turn an internal error into a failed run, which would otherwise wait forever."""
-        if broken := unexpected_end(task):
+        if broken := explain_unexpected_end(task):
             self._state.fail(broken)
 
     async def _judge(self) -> None:
@@ -140,7 +140,7 @@ class RunDriver:
                 state.is_writing = False
 
 
-def unexpected_end(task: "asyncio.Task[None]") -> str:
+def explain_unexpected_end(task: "asyncio.Task[None]") -> str:
     """Describe the unexpected end of a task; empty if it returned, or was cancelled on request."""
     if task.cancelled():
         return "" if task.cancelling() else f"the part {task.get_name()!r} of the run was cut off"

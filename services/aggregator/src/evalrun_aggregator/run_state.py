@@ -16,11 +16,11 @@ logger = logging.getLogger(__name__)
 class Events(Protocol):
     """Interface to the metrics, which are told what was stored."""
 
-    def completed(self, dataset: str, completion: StoredCompletion) -> None:
+    def record_completion(self, dataset: str, completion: StoredCompletion) -> None:
         """Record a completion that was stored."""
         ...
 
-    def progressed(self, now: float) -> None:
+    def record_progress(self, now: float) -> None:
         """Record that a completion or verdict was stored; Unix seconds."""
         ...
 
@@ -113,7 +113,7 @@ class RunState:
         ]
         return "; ".join(parts)
 
-    def elapsed_seconds(self) -> float:
+    def measure_elapsed_seconds(self) -> float:
         """Return the seconds from the first start to now, or to the end."""
         end = self.clocks.now() if self.ended is None else self.ended.finished_at
         return max(0.0, end - self.started_at)
@@ -121,19 +121,19 @@ class RunState:
     def count_completion(self, index: int, completion: StoredCompletion) -> None:
         """Count an item's completion that was stored."""
         self.output_tokens += completion.output_tokens or 0
-        self.work_time.completed(completion.started_at, completion.generation_seconds)
-        self._events.completed(self.item_states.items.key_of(index).dataset, completion)
+        self.work_time.record_completion(completion.started_at, completion.generation_seconds)
+        self._events.record_completion(self.item_states.items.get_key(index).dataset, completion)
 
     def note_completions(self) -> None:
         """Announce that completions were stored and counted."""
-        self._events.progressed(self.clocks.now())
+        self._events.record_progress(self.clocks.now())
         self.changed.set()
 
     def note_verdicts(self) -> None:
         """Announce that verdicts were stored and counted."""
         now = self.clocks.now()
-        self.work_time.judged(now)
-        self._events.progressed(now)
+        self.work_time.record_verdict(now)
+        self._events.record_progress(now)
         self.changed.set()
         self.judged.set()
 

@@ -91,7 +91,7 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         """Store completions."""
         await self._refuse_superseded(request.epoch, context)
         for completion in request.completions:
-            if wrong := not_finite(completion, "generation_seconds", "started_at") or bad_log_probs(completion):
+            if wrong := explain_not_finite(completion, "generation_seconds", "started_at") or bad_log_probs(completion):
                 key = completion.key
                 where = f"completion of {key.dataset} {key.problem_id} sample {key.sample}"
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{where}: {wrong}")
@@ -115,9 +115,9 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
     ) -> ledger_pb2.ReportReplicasResponse:
         """Keep what a worker says of its replicas."""
         await self._refuse_superseded(request.epoch, context)
-        wrong = not_finite(request, "gpu_seconds", "reported_at")
+        wrong = explain_not_finite(request, "gpu_seconds", "reported_at")
         for replica in request.replicas:
-            if not wrong and (of_replica := not_finite(replica, *REPLICA_NUMBERS)):
+            if not wrong and (of_replica := explain_not_finite(replica, *REPLICA_NUMBERS)):
                 wrong = f"replica {replica.name}: {of_replica}"
         if wrong:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, wrong)
@@ -157,9 +157,9 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
 
     def _completion(self, completion: ledger_pb2.Completion) -> tuple[int, StoredCompletion]:
         key = completion.key
-        index = self._intake.index_of(ItemKey(key.dataset, key.problem_id, key.sample, key.turn, key.repeat))
+        index = self._intake.find_index(ItemKey(key.dataset, key.problem_id, key.sample, key.turn, key.repeat))
         return index, StoredCompletion(
-            row=self._state.item_states.items.row_of(index),
+            row=self._state.item_states.items.get_row(index),
             text=completion.text,
             finish_reason=completion.finish_reason,
             prompt_tokens=completion.prompt_tokens if completion.HasField("prompt_tokens") else None,
@@ -173,7 +173,7 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         )
 
 
-def not_finite(message: Message, *fields: str) -> str:
+def explain_not_finite(message: Message, *fields: str) -> str:
     """Name the number of a message that is not finite; empty if all are. SQLite stores NaN as NULL."""
     for field in fields:
         if not math.isfinite(value := getattr(message, field)):

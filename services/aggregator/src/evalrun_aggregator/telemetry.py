@@ -84,13 +84,13 @@ class Telemetry(Collector):
         self._completions[dataset, finish_label(tally.finish_reason)] += tally.count
         self._tokens += tally.output_tokens
 
-    def completed(self, dataset: str, completion: StoredCompletion) -> None:
+    def record_completion(self, dataset: str, completion: StoredCompletion) -> None:
         """Count a completion that was stored."""
         self._completions[dataset, finish_label(completion.finish_reason)] += 1
         self._tokens += completion.output_tokens or 0
         self._seconds.observe(completion.generation_seconds)
 
-    def progressed(self, now: float) -> None:
+    def record_progress(self, now: float) -> None:
         """Note that something was stored; Unix seconds."""
         self._last_progress = now
 
@@ -102,8 +102,8 @@ class Telemetry(Collector):
         """Return the current value of every series."""
         datasets = self._item_states.datasets if self._item_states is not None else []
         yield self._problems(datasets)
-        yield self._accepted(datasets)
-        yield self._finished(datasets)
+        yield self._make_accepted_metric(datasets)
+        yield self._make_finished_metric(datasets)
         yield self._single(CounterMetricFamily, "evalrun_generated_tokens", "Tokens generated.", self._tokens)
         gpu_seconds = self._gpu_seconds()
         yield self._single(CounterMetricFamily, "evalrun_gpu_seconds", "Seconds of GPU held by replicas.", gpu_seconds)
@@ -131,7 +131,7 @@ class Telemetry(Collector):
                 family.add_metric([*self._labels, counts.name, name], sum(counts.states[state] for state in states))
         return family
 
-    def _accepted(self, datasets: list[DatasetCounts]) -> Metric:
+    def _make_accepted_metric(self, datasets: list[DatasetCounts]) -> Metric:
         labels = ["run", "namespace", "dataset"]
         help_text = "Mean over problems of accepted / judged samples so far; 0 before any."
         family = GaugeMetricFamily(HEADLINE.series(), help_text, labels=labels)
@@ -140,7 +140,7 @@ class Telemetry(Collector):
                 family.add_metric([*self._labels, counts.name], counts.accepted_at_1 or 0.0)
         return family
 
-    def _finished(self, datasets: list[DatasetCounts]) -> Metric:
+    def _make_finished_metric(self, datasets: list[DatasetCounts]) -> Metric:
         labels = ["run", "namespace", "dataset", "finish_reason"]
         family = CounterMetricFamily("evalrun_completions", "Completions stored, by how they ended.", labels=labels)
         for counts in datasets:

@@ -97,11 +97,11 @@ class TokenBudgets:
 
     def allowance(self, index: int) -> int:
         """Return the most tokens that a sample which is out may use."""
-        return self._budget.allowance(int(self._spent[self._items.position_of(index)]))
+        return self._budget.allowance(int(self._spent[self._items.get_position(index)]))
 
     def settle(self, item_states: ItemStates, index: int, output_tokens: int | None) -> None:
         """Charge a completion that is on disk, and make the next sample pending if the budget allows it."""
-        position = self._items.position_of(index)
+        position = self._items.get_position(index)
         self._spent[position] += self._budget.charge(output_tokens)
         self._answered[position] += 1
         self._open(item_states, position)

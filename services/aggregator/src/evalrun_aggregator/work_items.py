@@ -26,16 +26,16 @@ class WorkItems:
         self._budget = budget
         self._traces = traces
 
-    async def of(self, indices: Sequence[int]) -> list[ledger_pb2.WorkItem]:
+    async def get_traceparent(self, indices: Sequence[int]) -> list[ledger_pb2.WorkItem]:
         """Return the items. Raises LedgerError where earlier turns cannot be read."""
-        return [await self._of(index) for index in indices]
+        return [await self._make_item(index) for index in indices]
 
-    async def _of(self, index: int) -> ledger_pb2.WorkItem:
-        row = self._problems.items.row_of(index)
+    async def _make_item(self, index: int) -> ledger_pb2.WorkItem:
+        row = self._problems.items.get_row(index)
         parts = unpack_row(row)
         first = pack_row(parts.problem, parts.repeat, parts.sample)
         item = self._problems.work_item(index, await self._ledger.exchanges(first, row) if parts.turn else ())
         if self._budget is not None:
             item.sampling.max_tokens = self._budget.allowance(index)
-        item.traceparent = self._traces.of(index)
+        item.traceparent = self._traces.get_traceparent(index)
         return item

@@ -18,22 +18,22 @@ class WorkTime:
         self._generating = ActiveTime()
         self._working = ActiveTime()
 
-    def completed(self, started_at: float, seconds: float) -> None:
+    def record_completion(self, started_at: float, seconds: float) -> None:
         """Note a completion; nothing if its answer was made elsewhere."""
         if started_at:
             self._generating.add(started_at, started_at + seconds)
             self._working.add(started_at, started_at + seconds)
 
-    def judged(self, recorded_at: float) -> None:
+    def record_verdict(self, recorded_at: float) -> None:
         """Record the time of a verdict."""
         self._working.add(recorded_at - JUDGED_WITHIN_SECONDS, recorded_at)
 
     def restore(self, completions: Iterable[tuple[float, float]], verdicts: Iterable[float]) -> None:
         """Restore the times of a ledger: (started at, seconds) of each completion, and the time of each verdict."""
         for started_at, seconds in completions:
-            self.completed(started_at, seconds)
+            self.record_completion(started_at, seconds)
         for recorded_at in verdicts:
-            self.judged(recorded_at)
+            self.record_verdict(recorded_at)
 
     @property
     def generating_seconds(self) -> float:

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from evalrun_generator.endpoint_reports import replicas, report_until_cancelled, unexpected_end
+from evalrun_generator.endpoint_reports import make_unexpected_end_error, replicas, report_until_cancelled
 from evalrun_generator.endpoints.balancer import BalancerLimits
 from evalrun_generator.endpoints.completion_client import RequestPolicy
 from evalrun_generator.endpoints.endpoint import Endpoint, HttpEndpoint, open_session
@@ -39,9 +39,9 @@ class Signals:
         self.urgent = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._arrived)
+            loop.add_signal_handler(number, self._on_signal)
 
-    def _arrived(self) -> None:
+    def _on_signal(self) -> None:
         (self.urgent if self.asked.is_set() else self.asked).set()
 
 
@@ -128,14 +128,14 @@ async def _supervise(
             draining = asyncio.create_task(work.drain(settings.drain_seconds))
             urgent = asyncio.create_task(signals.urgent.wait())
             await asyncio.wait({draining, urgent, working}, return_when=asyncio.FIRST_COMPLETED)
-            await cancelled(draining, urgent)
+            await cancel_tasks(draining, urgent)
             return ExitCode.STOPPED
         working.result()
         seconds = time.monotonic() - started
         logger.info("%d completions, %d output tokens in %.1f s", work.answered, work.output_tokens, seconds)
         return ExitCode.SUCCEEDED
     finally:
-        await cancelled(working, admitting, asked)
+        await cancel_tasks(working, admitting, asked)
 
 
 async def work_and_report(
@@ -155,17 +155,17 @@ async def work_and_report(
     try:
         await asyncio.wait({working, reporting}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
-            raise unexpected_end(reporting)
+            raise make_unexpected_end_error(reporting)
         working.result()
     finally:
-        await cancelled(working, reporting)
+        await cancel_tasks(working, reporting)
         current = replicas(admission, fleet, work.oldest_requests())
         last = asyncio.create_task(ledger_client.report(current, [*admission.warnings, *work.warnings]))
         await asyncio.wait([last], timeout=LAST_REPORT_SECONDS)
-        await cancelled(last)
+        await cancel_tasks(last)
 
 
-async def cancelled(*tasks: asyncio.Task[object]) -> None:
+async def cancel_tasks(*tasks: asyncio.Task[object]) -> None:
     """Cancel tasks and wait until they have ended. Their results are left for the caller to inspect."""
     for task in tasks:
         task.cancel()

@@ -74,7 +74,7 @@ async def report_until_cancelled(
             continue  # the interval is over
 
 
-def unexpected_end(reporting: "asyncio.Task[None]") -> GenerationStoppedError:
+def make_unexpected_end_error(reporting: "asyncio.Task[None]") -> GenerationStoppedError:
     """Return the error that ends the process: without reports every endpoint would count as down."""
     error = None if reporting.cancelled() else reporting.exception()
     logger.error("the reports to the ledger ended unexpectedly", exc_info=error)

@@ -70,11 +70,11 @@ class TokenCounter:
         if self._place is None:
             return None
         if self._loading is None:
-            self._loading = asyncio.create_task(self._loaded(self._place))
+            self._loading = asyncio.create_task(self._load_in_time(self._place))
         count = await asyncio.shield(self._loading)  # other callers wait for it too
         return None if count is None else count(text)
 
-    async def _loaded(self, place: str) -> CountTokens | None:
+    async def _load_in_time(self, place: str) -> CountTokens | None:
         try:
             async with asyncio.timeout(LOAD_SECONDS):
                 return await asyncio.to_thread(self._load, place)

@@ -67,7 +67,7 @@ class WorkLoop:
             ledger_client,
             batch_size=plan.batch_size,
             delay=plan.batch_delay_seconds,
-            acknowledged=self._acknowledged,
+            acknowledged=self._release_batch,
         )
         self._held: set[Key] = set()
         self._given_up: dict[Key, str] = {}
@@ -164,7 +164,7 @@ class WorkLoop:
             if response.remaining <= len(self._given_up) and not self._held:
                 raise self._end_of_given_up()
             if not new or response.remaining <= len(self._held) + len(self._given_up):
-                await self._until_worth_asking(response.retry_after_ms / 1000 or IDLE_POLL_SECONDS)
+                await self._wait_until_worth_asking(response.retry_after_ms / 1000 or IDLE_POLL_SECONDS)
 
     def _room(self) -> int:
         """Return how many items to lease; 0 while a call is not worthwhile."""
@@ -192,7 +192,7 @@ class WorkLoop:
         self.remaining = response.remaining
         self._fleet.limit(response.max_in_flight if response.HasField("max_in_flight") else None)
 
-    async def _until_worth_asking(self, seconds: float) -> None:
+    async def _wait_until_worth_asking(self, seconds: float) -> None:
         """Wait until a held item is acknowledged or given up, at most `seconds`."""
         self._ask_again.clear()
         try:
@@ -220,7 +220,7 @@ class WorkLoop:
             self._submitter.hurry()
         self._room_made.set()
 
-    def _acknowledged(self, batch: Sequence[ledger.Completion]) -> None:
+    def _release_batch(self, batch: Sequence[ledger.Completion]) -> None:
         for completion in batch:
             self._release(key_of(completion.key))
         # The rest of a problem's token budget is known once an answer is stored. Waiting for the poll would idle a

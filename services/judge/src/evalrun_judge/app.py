@@ -143,7 +143,7 @@ def build_gateway(settings: JudgeSettings) -> JudgeGateway:
     scheme = "http" if tls is None else "https"
     sources = SandboxSources(
         [connect(url) for url in settings.sandbox if url.startswith("http")],
-        [discovery_of(target, scheme) for target in settings.sandbox if not target.startswith("http")],
+        [make_discovery(target, scheme) for target in settings.sandbox if not target.startswith("http")],
         connect,
     )
     pool = build_pool(settings, sources, metrics)
@@ -173,7 +173,7 @@ def build_cache(settings: JudgeSettings, metrics: JudgeMetrics) -> VerdictCache:
     return VerdictCache(stores, metrics.count_cache)
 
 
-def discovery_of(target: str, scheme: str = "http") -> SandboxDiscovery:
+def make_discovery(target: str, scheme: str = "http") -> SandboxDiscovery:
     """Return the discovery for `dns:///host:port`, `k8s:///namespace/service:port` or `stdin:`. Raises
     BadInputError."""
     if target == ON_STDIN:
@@ -183,7 +183,7 @@ def discovery_of(target: str, scheme: str = "http") -> SandboxDiscovery:
             # Here, since it imports aiohttp, which takes long.
             from evalrun_judge.pool.endpoint_slices import ApiServer, EndpointSliceDiscovery
 
-            return EndpointSliceDiscovery(target, ApiServer.of_pod(os.environ), scheme=scheme)
+            return EndpointSliceDiscovery(target, ApiServer.from_pod(os.environ), scheme=scheme)
         return DnsDiscovery(target, scheme=scheme)
     except ValueError as error:
         raise BadInputError(f"--sandbox: {error}") from error

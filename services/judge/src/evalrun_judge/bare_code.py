@@ -32,10 +32,10 @@ def defines(code: str, name: str) -> bool:
         return False
     lines = code.split("\n")
     found = next((number for number, line in enumerate(lines) if indented.match(line)), None)
-    return found is not None and _in_branches(lines, found)
+    return found is not None and _is_in_branches(lines, found)
 
 
-def _in_branches(lines: list[str], number: int) -> bool:
+def _is_in_branches(lines: list[str], number: int) -> bool:
     """Return whether a line is at the top level, or nested in nothing but `if`, `else` and the like."""
     width = _indent(lines[number])
     for line in reversed(lines[:number]):

@@ -20,7 +20,9 @@ def passes(expected: bytes, stdout: bytes, comparator: Comparator) -> bool:
     return expected == stdout or decide(expected, stdout, comparator)
 
 
-def disagreeing(expected: bytes, stdout: bytes, comparator: Comparator, passed: bool) -> tuple[str, ...]:
+def find_disagreeing_comparators(
+    expected: bytes, stdout: bytes, comparator: Comparator, passed: bool
+) -> tuple[str, ...]:
     """Name the comparators that would have decided otherwise than `comparator`, which decided `passed`.
 
     The others take the same options where they have any; `tokens` alone has no tolerance unless one is given.

@@ -10,13 +10,13 @@ _NOT_FOUND: Final = re.compile(rb"ModuleNotFoundError: No module named '([\w.]{1
 _PACKAGE: Final = re.compile(r"[A-Za-z_]\w{0,63}", re.ASCII)
 
 
-def missing_package(stderr: bytes) -> str:
+def parse_missing_package(stderr: bytes) -> str:
     """Return the package whose absence ended a program, by the last line of its stderr; empty if another cause did."""
     found = _NOT_FOUND.match(stderr.rstrip().rpartition(b"\n")[2])
-    return "" if found is None else package_of(found[1].decode("ascii", "replace"))
+    return "" if found is None else parse_package(found[1].decode("ascii", "replace"))
 
 
-def package_of(module: object) -> str:
+def parse_package(module: object) -> str:
     """Return the package of a module that an untrusted program names; empty if that is not a module's name."""
     package = module.partition(".")[0] if isinstance(module, str) else ""
     return package if _PACKAGE.fullmatch(package) else ""

@@ -12,7 +12,7 @@ from enum import StrEnum
 import msgspec
 
 from evalrun_judge.bare_code import defines, definitions_in, looks_whole
-from evalrun_judge.fences import SPECIAL_TOKEN, Block, before_first_fence, blocks_of
+from evalrun_judge.fences import SPECIAL_TOKEN, Block, cut_at_first_fence, find_blocks
 from evalrun_registry.languages import LANGUAGES
 
 START_OF_THOUGHT, END_OF_THOUGHT = "<think>", "</think>"
@@ -66,7 +66,7 @@ class Extraction(msgspec.Struct, frozen=True):
     method: ExtractionMethod
     guardrails: tuple[Guardrail, ...] = ()
     must_compile: bool = False
-    """The whole text is taken for code only if it compiles; if it does not, there was no code: see `without_code`."""
+    """The whole text is taken for code only if it compiles; if it does not, there was no code: see `drop_code`."""
     otherwise: str = ""
     """What is judged instead of `code` where that does not compile; empty: nothing."""
 
@@ -74,7 +74,7 @@ class Extraction(msgspec.Struct, frozen=True):
         """Return the extraction that is judged once `code` has turned out not to compile."""
         return Extraction(self.otherwise, self.method, self.guardrails, self.must_compile)
 
-    def without_code(self) -> "Extraction":
+    def drop_code(self) -> "Extraction":
         """Return this extraction for a text that does not compile."""
         return Extraction("", ExtractionMethod.NONE, (*self.guardrails, Guardrail.NO_CODE_FOUND))
 
@@ -109,7 +109,7 @@ def extract(
         return Extraction("", ExtractionMethod.NONE, (*guardrails, Guardrail.NOTHING_TO_RUN))
     if mode is not SubmissionMode.AUTO:
         return Extraction(text, ExtractionMethod.VERBATIM, tuple(guardrails))
-    code, method = _choose(blocks_of(text), language, entry_point, truncated=truncated)
+    code, method = _choose(find_blocks(text), language, entry_point, truncated=truncated)
     opening = LANGUAGES[language].opening
     if opening and code is not None:
         code = _open(code, opening)
@@ -118,7 +118,7 @@ def extract(
         sought
         and code is not None
         and not defines(code, sought)
-        and defines(opened := before_first_fence(text), sought)
+        and defines(opened := cut_at_first_fence(text), sought)
     ):
         # The prompt, or a stop sequence, has taken the opening fence.
         return Extraction(
@@ -126,11 +126,11 @@ def extract(
             ExtractionMethod.WHOLE_TEXT,
             tuple(guardrails),
             must_compile=True,
-            otherwise=_rest_of(opened, sought, opened),
+            otherwise=_find_rest(opened, sought, opened),
         )
     if code is not None:
         sought = sought if method is ExtractionMethod.UNCLOSED_BLOCK else ""
-        return Extraction(code, method, tuple(guardrails), otherwise=_rest_of(code, sought, code))
+        return Extraction(code, method, tuple(guardrails), otherwise=_find_rest(code, sought, code))
     marked = MARKED.search(text)
     code = marked["code"] if marked is not None and marked["code"].strip() else text
     if opening:
@@ -138,7 +138,7 @@ def extract(
         if begin < 0:
             return Extraction("", ExtractionMethod.NONE, (*guardrails, Guardrail.NO_CODE_FOUND))
         code = code[begin:]
-    rest = _rest_of(text, sought, code)
+    rest = _find_rest(text, sought, code)
     return Extraction(code, ExtractionMethod.WHOLE_TEXT, tuple(guardrails), must_compile=True, otherwise=rest)
 
 
@@ -147,7 +147,7 @@ def _open(code: str, opening: str) -> str:
     return code.lstrip() if opening[:2] in code else f"{opening}\n{code}"
 
 
-def _rest_of(text: str, sought: str, code: str) -> str:
+def _find_rest(text: str, sought: str, code: str) -> str:
     """Return the definitions in a text that are worth a try where `code` does not compile."""
     rest = definitions_in(text, sought) if sought else ""
     return "" if rest.strip() == code.strip() else rest
@@ -156,17 +156,17 @@ def _rest_of(text: str, sought: str, code: str) -> str:
 def _answer_in(text: str) -> str:
     """Return an answer without its thoughts, byte order mark and the special tokens at its end."""
     _, final, after = text.rpartition(FINAL_CHANNEL)
-    text = _after_thought(after if final else text.removeprefix("\ufeff")).removeprefix("\ufeff")
+    text = _strip_thoughts(after if final else text.removeprefix("\ufeff")).removeprefix("\ufeff")
     end = len(text)
     for _ in range(MARKS_LOOKED_AT):
-        start = _token_before(text, end)
+        start = _find_token_before(text, end)
         if start is None:
             break
         end = start
     return text[:end]
 
 
-def _token_before(text: str, end: int) -> int | None:
+def _find_token_before(text: str, end: int) -> int | None:
     """Return the start of the special token that ends at a position, ignoring blanks, or None."""
     tail = text[max(0, end - MAX_TOKEN) : end].rstrip()
     if not tail.endswith(">"):
@@ -175,7 +175,7 @@ def _token_before(text: str, end: int) -> int | None:
     return None if last is None else max(0, end - MAX_TOKEN) + last.start()
 
 
-def _after_thought(text: str) -> str:
+def _strip_thoughts(text: str) -> str:
     """Return the text after the model's thoughts, or the whole text without a finished thought.
 
     Where the prompt held `<think>`, the answer has its end only: then the mark stands at a line's start or end, and in
@@ -191,7 +191,7 @@ def _after_thought(text: str) -> str:
         end = at + len(END_OF_THOUGHT)
         line = text[text.rfind("\n", 0, at) + 1 : at]
         if not line.strip() or text[end : end + 1] in ("", "\n", "\r"):
-            blocks = blocks_of(text[:at])
+            blocks = find_blocks(text[:at])
             if not blocks or blocks[-1].closed:
                 return text[end:]
         at = text.find(END_OF_THOUGHT, end)

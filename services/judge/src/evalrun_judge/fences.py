@@ -55,7 +55,7 @@ class Block(msgspec.Struct, frozen=True, gc=False):
     closed: bool
 
 
-def blocks_of(text: str) -> list[Block]:
+def find_blocks(text: str) -> list[Block]:
     """Return the blocks of a text, in order."""
     if QUOTED_FENCE.search(text):
         text = "\n".join(QUOTE.sub("", line, count=1) for line in text.split("\n"))
@@ -66,7 +66,7 @@ def blocks_of(text: str) -> list[Block]:
     return found
 
 
-def before_first_fence(text: str) -> str:
+def cut_at_first_fence(text: str) -> str:
     """Return the text before the first fence, or the whole text without a fence."""
     lines = text.split("\n")
     first = next(
@@ -110,7 +110,7 @@ class _Reader:
                 if number > string_end:
                     next_opening = _opens_next(fence)
                     if next_opening:
-                        blocks.append(_unclosed(opening, body))
+                        blocks.append(_make_unclosed_block(opening, body))
                         opening, body, quote = fence, [], ""
                         continue
                     if len(fence.indent) <= len(opening.indent) + CLOSING_INDENT:
@@ -121,7 +121,7 @@ class _Reader:
             if '"""' in line or "'''" in line:
                 quote = _quote_after(line, quote)
         if opening is not None:
-            blocks.append(_unclosed(opening, body))
+            blocks.append(_make_unclosed_block(opening, body))
         return blocks
 
     def _end_of_string(self, number: int, quote: str, opening: _Fence) -> int:
@@ -183,7 +183,7 @@ def _quote_after(line: str, quote: str) -> str:
         quote, at = (found[0] if found[0] in ('"""', "'''") else ""), found.end()
 
 
-def _unclosed(opening: _Fence, body: list[str]) -> Block:
+def _make_unclosed_block(opening: _Fence, body: list[str]) -> Block:
     for index, line in enumerate(body):
         code, fence, rest = SPECIAL_TOKEN.split(line, maxsplit=1)[0].rstrip().rpartition(opening.fence)
         if fence and not rest:
@@ -198,11 +198,11 @@ def _block(opening: _Fence, body: list[str], *, closed: bool) -> Block:
     words = opening.info.split(maxsplit=1)
     tag = TAG_END.split(words[0].lstrip("{"), maxsplit=1)[0].strip("{}.") if words else ""
     margin = opening.indent
-    lines = [_without_margin(line, len(margin)) for line in body] if margin else body
+    lines = [_strip_margin(line, len(margin)) for line in body] if margin else body
     return Block(tag, "\n".join([*lines, ""]).removeprefix("\ufeff"), closed)
 
 
-def _without_margin(line: str, width: int) -> str:
+def _strip_margin(line: str, width: int) -> str:
     """Take up to `width` blanks off the front: the indentation that the fence itself has."""
     blanks = len(line) - len(line.lstrip(" \t"))
     return line[min(blanks, width) :]

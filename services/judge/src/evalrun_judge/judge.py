@@ -16,7 +16,7 @@ from evalrun_judge.pool.slot_queue import NoSandboxError
 from evalrun_judge.records import records_without_run
 from evalrun_judge.sandboxes import RunRefusedError
 from evalrun_judge.status import ForgeableCause, TestStatus
-from evalrun_judge.submission import InvalidRequestError, JudgeRequest, check_request, extraction_of
+from evalrun_judge.submission import InvalidRequestError, JudgeRequest, check_request, extract_program
 from evalrun_judge.verdict import Verdict, make_verdict
 from evalrun_registry.languages import LANGUAGES
 from evalrun_runtime.admission import Admission, DrainingError, QueueFullError, Ticket
@@ -78,7 +78,7 @@ class Judge:
                     verdict = await self._judge_admitted(request, ticket)
             finally:
                 ticket.leave()
-            outcome = _outcome_of(verdict)
+            outcome = _classify_verdict(verdict)
             statuses = [test.status for test in verdict.tests]
             for status in set(statuses):
                 self._metrics.count_tests(status, statuses.count(status))
@@ -104,19 +104,19 @@ class Judge:
     def _check(self, request: JudgeRequest) -> None:
         info = self._pool.describe()
         check_request(request, [*LANGUAGES] if info is None else info.languages)
-        self._families.of(request.tests).check(request, info)
+        self._families.find_family(request.tests).check(request, info)
 
     async def _judge_admitted(self, request: JudgeRequest, ticket: Ticket) -> Verdict:
-        extraction = extraction_of(request.submission, request.tests.sought_function)
+        extraction = extract_program(request.submission, request.tests.sought_function)
         if not extraction.code.strip():
             return self._empty(request, extraction)
         return await self._judge_extracted(request, ticket, extraction)
 
     async def _judge_extracted(self, request: JudgeRequest, ticket: Ticket, extraction: Extraction) -> Verdict:
-        family = self._families.of(request.tests)
+        family = self._families.find_family(request.tests)
         plan = family.plan(request, extraction)
         if plan is None:
-            return self._empty(request, extraction.without_code())
+            return self._empty(request, extraction.drop_code())
         info, depends = self._pool.describe(), None
         # Before any sandbox has answered nobody knows what judges.
         if info is not None and self._cache.on and not request.fresh:
@@ -129,7 +129,7 @@ class Judge:
         if extraction.otherwise and not judged.compiled:
             return await self._judge_extracted(request, ticket, extraction.fall_back())
         if extraction.must_compile and not judged.compiled:
-            return self._empty(request, extraction.without_code())
+            return self._empty(request, extraction.drop_code())
         if judged.code is not None:
             extraction = structs.replace(extraction, code=judged.code)
         return make_verdict(
@@ -139,22 +139,22 @@ class Judge:
             ticket.queue_seconds,
             cached=cached,
             complete=judged.complete,
-            forgeable=_cause_of(family),
+            forgeable=_find_cause(family),
         )
 
     def _empty(self, request: JudgeRequest, extraction: Extraction) -> Verdict:
         """Return the verdict on an answer without code; the level is the pool's, since nothing ran."""
         info = self._pool.describe()
         records = records_without_run(request.tests, TestStatus.COMPILE_ERROR, "nothing to run")
-        forgeable = _cause_of(self._families.of(request.tests))
+        forgeable = _find_cause(self._families.find_family(request.tests))
         return make_verdict(records, extraction, "none" if info is None else info.level, 0.0, forgeable=forgeable)
 
 
-def _cause_of(family: Family[Any]) -> ForgeableCause | None:
+def _find_cause(family: Family[Any]) -> ForgeableCause | None:
     return ForgeableCause.SHARED_PROCESS if family.FORGEABLE else None
 
 
-def _outcome_of(verdict: Verdict) -> RequestOutcome:
+def _classify_verdict(verdict: Verdict) -> RequestOutcome:
     if not verdict.judged:
         return RequestOutcome.NOT_JUDGED
     return RequestOutcome.ACCEPTED if verdict.accepted else RequestOutcome.REJECTED

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from evalrun_executor.api import RunReply
-from evalrun_judge.cpython_texts import missing_package
+from evalrun_judge.cpython_texts import parse_missing_package
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import Tests
 from evalrun_judge.verdict import TestOutcome, TestRecord, cut_text, stdio_outcome
 from evalrun_registry.comparators import Comparator
 
 
-def compared(expected: Sequence[bytes], reply: RunReply, comparator: Comparator) -> list[TestOutcome]:
+def compare_runs(expected: Sequence[bytes], reply: RunReply, comparator: Comparator) -> list[TestOutcome]:
     """Judge a program's runs by a comparator that is a pure function.
 
     Raises:
@@ -48,7 +48,7 @@ def records_of_runs(
             permanent=outcome.permanent,
             rests_on=outcome.rests_on,
             cause=outcome.cause,
-            missing_module=missing_package(run.stderr) if outcome.status is TestStatus.RUNTIME_ERROR else "",
+            missing_module=parse_missing_package(run.stderr) if outcome.status is TestStatus.RUNTIME_ERROR else "",
         )
         for index, (data, wanted, run, outcome) in enumerate(zip(inputs, expected, reply.runs, outcomes, strict=True))
     ]

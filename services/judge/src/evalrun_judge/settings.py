@@ -7,7 +7,7 @@ from pydantic import DirectoryPath, Field, SecretStr, field_validator, model_val
 from pydantic_settings import SettingsConfigDict
 
 from evalrun_executor.api import Level
-from evalrun_judge.pool.discovery import host_and_port, service_of
+from evalrun_judge.pool.discovery import host_and_port, parse_service
 from evalrun_runtime.late_arguments import ON_STDIN
 from evalrun_runtime.run_shares import RunPriorities, RunShares
 from evalrun_runtime.settings import ServiceSettings
@@ -144,7 +144,7 @@ class JudgeSettings(ServiceSettings):
             if target.startswith("dns:"):
                 host_and_port(target)
             elif target.startswith("k8s:"):
-                service_of(target)
+                parse_service(target)
             elif target != ON_STDIN and not target.startswith(("http://", "https://")):
                 raise ValueError(f"{target!r} is not a URL; write http://host:port or dns:///host:port")
         return targets

@@ -46,7 +46,7 @@ def short_request(request: RunRequest, indices: Sequence[int]) -> RunRequest:
     )
 
 
-def with_short_runs(reply: RunReply, indices: Sequence[int], short: RunReply) -> RunReply:
+def merge_short_runs(reply: RunReply, indices: Sequence[int], short: RunReply) -> RunReply:
     """Return the reply with the short runs that decide. The others stay `not_run`, with their time and output.
 
     Args:
@@ -56,10 +56,10 @@ def with_short_runs(reply: RunReply, indices: Sequence[int], short: RunReply) ->
     """
     runs = list(reply.runs)
     for index, run in zip(indices, short.runs, strict=True):
-        runs[index] = run if run.end != "timeout" else assumed(run)
+        runs[index] = run if run.end != "timeout" else mark_not_run(run)
     return structs.replace(reply, runs=runs, level=min(reply.level, short.level, key=LEVELS.index))
 
 
-def assumed(run: ProgramRun) -> ProgramRun:
+def mark_not_run(run: ProgramRun) -> ProgramRun:
     """Mark a run that the short limit stopped as `not_run`."""
     return structs.replace(run, end="not_run", exit_code=None)

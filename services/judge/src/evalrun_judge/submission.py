@@ -205,7 +205,7 @@ def check_request(request: JudgeRequest, languages: Sequence[str]) -> None:
     _check_checker(request, languages)
 
 
-def extraction_of(submission: Submission, sought_function: str = "") -> Extraction:
+def extract_program(submission: Submission, sought_function: str = "") -> Extraction:
     """Return the program that an answer holds; see `Tests.sought_function`."""
     return extract(
         submission.text,

@@ -11,7 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from evalrun_executor.api import QUIET_SLOWNESS, CompileResult, Level, ProgramRun
-from evalrun_judge.comparators import disagreeing, passes, rests_on
+from evalrun_judge.comparators import find_disagreeing_comparators, passes, rests_on
 from evalrun_judge.extraction import Extraction, ExtractionMethod, Guardrail
 from evalrun_judge.status import ForgeableCause, TestCause, TestStatus
 from evalrun_registry.comparators import COMPARATORS, Comparator, Leniency
@@ -175,15 +175,15 @@ def compile_status(result: CompileResult) -> TestStatus | None:
     return None
 
 
-def failure_of(run: ProgramRun) -> TestOutcome | None:
+def find_failure(run: ProgramRun) -> TestOutcome | None:
     """Return the failure of a run regardless of its output, or None if the output decides."""
     if run.end == "exited":
-        return None if run.exit_code == 0 else _failed_exit(run)
+        return None if run.exit_code == 0 else _classify_exit(run)
     match run.end:
         case "timeout":
             if not run.confirmed and run.measured:
                 return TestOutcome(TestStatus.API_ERROR, UNCONFIRMED, cause=TestCause.UNCONFIRMED)
-            return TestOutcome(TestStatus.TIMEOUT, slowness_of(run) if run.measured else BY_WALL)
+            return TestOutcome(TestStatus.TIMEOUT, explain_slowness(run) if run.measured else BY_WALL)
         case "not_run":
             return TestOutcome(TestStatus.ASSUMED_TIMEOUT, ASSUMED)
         case "memory_limit":
@@ -193,14 +193,14 @@ def failure_of(run: ProgramRun) -> TestOutcome | None:
     raise ValueError(f"unknown end of a run: {run.end}")
 
 
-def slowness_of(run: ProgramRun) -> str:
+def explain_slowness(run: ProgramRun) -> str:
     """Return the reason of a timeout on a slow machine; empty for other outcomes."""
     if run.slowness <= QUIET_SLOWNESS:
         return ""
     return f"{run.cpu_seconds:.2f} s of CPU, on a machine {run.slowness:.1f} times slower than at its best"
 
 
-def _failed_exit(run: ProgramRun) -> TestOutcome:
+def _classify_exit(run: ProgramRun) -> TestOutcome:
     if run.exit_code is None:
         return TestOutcome(TestStatus.API_ERROR, "the sandbox did not say how the program ended")
     if _out_of_memory(run):
@@ -227,13 +227,13 @@ def _signal_name(number: int) -> str:
 
 def stdio_outcome(run: ProgramRun, expected: bytes, comparator: Comparator) -> TestOutcome:
     """Judge a run of a stdin/stdout test with a comparator."""
-    failure = failure_of(run)
+    failure = find_failure(run)
     if failure is not None:
         return failure
     passed = passes(expected, run.stdout, comparator)
     if passed and expected == run.stdout:
         return PASSED
-    others = disagreeing(expected, run.stdout, comparator, passed)
+    others = find_disagreeing_comparators(expected, run.stdout, comparator, passed)
     if not passed:
         return TestOutcome(TestStatus.WRONG_ANSWER, "", others)
     return TestOutcome(TestStatus.SUCCESS, "", others, rests_on=rests_on(expected, run.stdout, comparator))

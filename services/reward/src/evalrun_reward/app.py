@@ -17,15 +17,15 @@ from prometheus_client import REGISTRY, CollectorRegistry
 from evalrun_client.judge_client import GrpcJudge, JudgeRefusedError
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_reward.batches import GivenSample, UnreadableSample, read_batch, read_remote
-from evalrun_reward.callers import CALLER, Callers, run_of
-from evalrun_reward.graders import Graders, graded_request, graded_result, load_graders
+from evalrun_reward.callers import CALLER, Callers, find_run
+from evalrun_reward.graders import Graders, load_graders, make_grader_request, make_grader_result
 from evalrun_reward.judge_calls import FairSlots, JudgeCaller, JudgeCalls, NoVerdictError
 from evalrun_reward.metrics import ReplyKind, RewardMetrics
 from evalrun_reward.openapi import document
-from evalrun_reward.openrlhf import response_of, samples_of
+from evalrun_reward.openrlhf import make_response, read_samples
 from evalrun_reward.refusals import ErrorReply, json_response, refusal
-from evalrun_reward.rewards import result_of, timeouts_of, without_reward
-from evalrun_reward.samples import SampleTests, ground_truth_of, judging_of, load_known, submission_of
+from evalrun_reward.rewards import choose_max_timeouts, make_result, make_result_without_reward
+from evalrun_reward.samples import SampleTests, load_known, make_judging, make_submission, read_ground_truth
 from evalrun_reward.sessions.live import LiveInterpreters
 from evalrun_reward.sessions.routes import SESSION_PATHS, SessionRoutes
 from evalrun_reward.sessions.session import SessionLimits
@@ -113,7 +113,7 @@ class RewardService:
         self._store = sessions
         self._live: LiveInterpreters | None = None
         self._sessions: dict[str, Callable[[web.Request], Awaitable[msgspec.Struct]]] = dict.fromkeys(
-            SESSION_PATHS, self._no_sessions
+            SESSION_PATHS, self._refuse_sessions
         )
         if sessions is not None:
             limits = SessionLimits(
@@ -149,10 +149,10 @@ class RewardService:
         application = web.Application(
             client_max_size=self._settings.max_request_mib * 1024 * 1024, middlewares=[self._check_token]
         )
-        application.router.add_post("/v1/rewards", self._answered(self._rewards))
-        application.router.add_post("/get_reward", self._answered(self._get_reward))
+        application.router.add_post("/v1/rewards", self._make_handler(self._rewards))
+        application.router.add_post("/get_reward", self._make_handler(self._get_reward))
         for path, work in self._sessions.items():
-            application.router.add_post(path, self._answered(work))
+            application.router.add_post(path, self._make_handler(work))
         application.router.add_get(HEALTH_PATH, self._healthz)
         application.router.add_get("/openapi.json", self._openapi)
         return application
@@ -163,7 +163,7 @@ class RewardService:
         if request.path in _OPEN_PATHS or (tokens is None and callers is None):
             return await handler(request)
         given = request.headers.get("Authorization", "")
-        if callers is not None and (run := callers.run_of(given)) is not None:
+        if callers is not None and (run := callers.find_run(given)) is not None:
             request[CALLER] = run
             return await handler(request)
         if tokens is not None and tokens.accept(given):
@@ -177,7 +177,7 @@ class RewardService:
     async def _openapi(self, _: web.Request) -> web.Response:
         return json_response(document(self._version), 200)
 
-    def _answered(self, work: Callable[[web.Request], Awaitable[msgspec.Struct]]) -> Handler:
+    def _make_handler(self, work: Callable[[web.Request], Awaitable[msgspec.Struct]]) -> Handler:
         """Return a handler that sends the result of `work`, or a message if `work` refuses."""
 
         async def handle(request: web.Request) -> web.Response:
@@ -207,20 +207,20 @@ class RewardService:
     async def _rewards(self, request: web.Request) -> BatchResponse:
         body = await request.read()
         batch = read_batch(body)
-        run = run_of(request, batch.run)
+        run = find_run(request, batch.run)
         results = await self._judge_all(batch.samples, run, batch.shape, len(body), request)
         counts = Counter(result.outcome for result in results)
         return BatchResponse(results, counts[Outcome.JUDGED], counts[Outcome.NOT_JUDGED], counts[Outcome.INVALID])
 
     async def _get_reward(self, request: web.Request) -> OpenRlhfResponse:
         body = await request.read()
-        samples = samples_of(read_remote(body))
+        samples = read_samples(read_remote(body))
         shape = next((known for known in get_args(Shape) if known == request.query.get("shape", "dense")), None)
         if shape is None:
             raise BadInputError("query parameter shape: write dense or sparse")
-        run = run_of(request, request.query.get("run", ""))
+        run = find_run(request, request.query.get("run", ""))
         results = await self._judge_all(samples, run, shape, len(body), request)
-        answer = response_of(results, self._settings.not_judged_reward)
+        answer = make_response(results, self._settings.not_judged_reward)
         if isinstance(answer, OpenRlhfResponse):
             return answer
         if answer.outcome is Outcome.INVALID:
@@ -251,7 +251,7 @@ class RewardService:
             ticket.leave()
         return [task.result() for task in tasks]
 
-    async def _no_sessions(self, _: web.Request) -> msgspec.Struct:
+    async def _refuse_sessions(self, _: web.Request) -> msgspec.Struct:
         message = "this service has no sessions: start it with --session-store, a file's path or redis://host:port/db"
         raise ErrorReply(501, ReplyKind.MALFORMED, message)
 
@@ -277,7 +277,7 @@ class RewardService:
 
     async def _judge(self, sample: GivenSample, number: int, run: str, shape: Shape, deadline: float) -> Result:
         if isinstance(sample, UnreadableSample):
-            result = without_reward(sample.id, Outcome.INVALID, sample.reason)
+            result = make_result_without_reward(sample.id, Outcome.INVALID, sample.reason)
         else:
             result = await self._result(sample, number, run, shape, deadline)
         self._metrics.count_sample(result.outcome, run)
@@ -287,36 +287,42 @@ class RewardService:
         grader = self._graders.of(sample)
         try:
             if grader is None:
-                tests, submission = self._tests.of(sample, number), submission_of(sample, number)
+                tests, submission = self._tests.of(sample, number), make_submission(sample, number)
             else:
-                truth = ground_truth_of(sample, number, parsed=False)
-                tests = graded_request(grader, sample, truth, self._tests.judging)
+                truth = read_ground_truth(sample, number, parsed=False)
+                tests = make_grader_request(grader, sample, truth, self._tests.judging)
                 submission = judge_pb2.Submission()  # the request has the grader's
         except BadInputError as error:
-            return without_reward(sample.id, Outcome.INVALID, str(error))
+            return make_result_without_reward(sample.id, Outcome.INVALID, str(error))
         try:
             async with until(deadline):
                 verdict = await self._calls.verdict(
-                    tests, run, submission, seconds_left, stop_after_timeouts=None if grader else timeouts_of(shape)
+                    tests,
+                    run,
+                    submission,
+                    seconds_left,
+                    stop_after_timeouts=None if grader else choose_max_timeouts(shape),
                 )
             if grader is not None:
-                return graded_result(sample.id, grader, verdict)
-            return result_of(sample.id, verdict, shape)
+                return make_grader_result(sample.id, grader, verdict)
+            return make_result(sample.id, verdict, shape)
         except DeadlineError:
-            return without_reward(sample.id, Outcome.NOT_JUDGED, "no verdict by the request's deadline")
+            return make_result_without_reward(sample.id, Outcome.NOT_JUDGED, "no verdict by the request's deadline")
         except NoVerdictError as error:
             outcome = Outcome.INVALID if error.invalid else Outcome.NOT_JUDGED
-            return without_reward(sample.id, outcome, str(error))
+            return make_result_without_reward(sample.id, outcome, str(error))
         except JudgeRefusedError as error:
             logger.error("%s: set EVALRUN_REWARD_JUDGE_TOKEN to the judge's token", error)
-            return without_reward(sample.id, Outcome.NOT_JUDGED, "the judge refuses this service: its log says why")
+            return make_result_without_reward(
+                sample.id, Outcome.NOT_JUDGED, "the judge refuses this service: its log says why"
+            )
 
 
 def build_service(settings: RewardSettings, registry: CollectorRegistry = REGISTRY) -> RewardService:
     """Create the service that the settings describe. Called inside the running loop. Raises BadInputError."""
     tests = SampleTests(
         load_known(settings.problems),
-        judging_of(settings.comparator, settings.time_limit),
+        make_judging(settings.comparator, settings.time_limit),
         settings.cache_mib * 1024 * 1024,
     )
     graders = load_graders(settings.grader)

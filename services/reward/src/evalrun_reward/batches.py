@@ -51,7 +51,7 @@ def read_batch(body: bytes) -> Batch:
         batch = _BATCHES.decode(body)
         return Batch(batch.samples, batch.run, batch.shape)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        given = _parsed(body)
+        given = _parse_json(body)
         if not isinstance(given, dict) or not isinstance(rows := given.get("samples"), list):
             raise
         rest = msgspec.convert(replace_surrogates_within({**given, "samples": []}), BatchRequest)
@@ -73,10 +73,10 @@ def read_remote(body: bytes) -> OpenRlhfRequest:
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return msgspec.convert(replace_surrogates_within(_parsed(body)), OpenRlhfRequest)
+        return msgspec.convert(replace_surrogates_within(_parse_json(body)), OpenRlhfRequest)
 
 
-def _parsed(body: bytes) -> object:
+def _parse_json(body: bytes) -> object:
     """Parse JSON as Python's own encoder writes it: with NaN, and with lone surrogates. Raises BadInputError.
 
     An integer of too many digits becomes `_HUGE`, so that it refuses its own sample only.

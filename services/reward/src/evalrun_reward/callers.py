@@ -12,7 +12,7 @@ CALLER: web.RequestKey[str] = web.RequestKey("caller", str)
 """The run of a request's caller, where its token says so."""
 
 
-def run_of(request: web.Request, named: str) -> str:
+def find_run(request: web.Request, named: str) -> str:
     """Return the run of the request's token, or, where the token is no caller's, the run that the request names."""
     caller: str | None = request.get(CALLER)
     return named if caller is None else caller
@@ -29,14 +29,14 @@ class Callers:
     """
 
     def __init__(self, file: Path) -> None:
-        self._file = ReloadedFiles([file], _parsed)
+        self._file = ReloadedFiles([file], _parse_callers)
 
     @property
     def runs(self) -> Collection[str]:
         """The callers' runs."""
         return self._file.current.keys()
 
-    def run_of(self, authorization: str) -> str | None:
+    def find_run(self, authorization: str) -> str | None:
         """Return the run of an Authorization header's token; None if the token is no caller's."""
         found = None
         for run, token in self._file.current.items():  # all of them: the time tells nothing of a token
@@ -45,7 +45,7 @@ class Callers:
         return found
 
 
-def _parsed(contents: Sequence[bytes]) -> Mapping[str, str]:
+def _parse_callers(contents: Sequence[bytes]) -> Mapping[str, str]:
     callers: dict[str, str] = {}
     for number, line in enumerate(contents[0].decode("ascii").splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):

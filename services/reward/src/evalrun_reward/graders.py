@@ -13,7 +13,7 @@ from evalrun_client.grader import (
 )
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_reward.judge_calls import ProblemRequest
-from evalrun_reward.rewards import reason_of
+from evalrun_reward.rewards import explain_no_reward
 from evalrun_reward.wire import Outcome, Result, Sample
 from evalrun_runtime.exits import BadInputError
 
@@ -51,7 +51,7 @@ def load_graders(given: Sequence[str]) -> Graders:
     return Graders(graders)
 
 
-def graded_request(grader: Grader, sample: Sample, ground_truth: object, judging: Dataset) -> ProblemRequest:
+def make_grader_request(grader: Grader, sample: Sample, ground_truth: object, judging: Dataset) -> ProblemRequest:
     """Return the grader's run for a sample: the answer is its input, and no candidate's program runs.
 
     Args:
@@ -66,11 +66,11 @@ def graded_request(grader: Grader, sample: Sample, ground_truth: object, judging
     return ProblemRequest(request, None, request.ByteSize())
 
 
-def graded_result(sample_id: str, grader: Grader, verdict: judge_pb2.Verdict) -> Result:
+def make_grader_result(sample_id: str, grader: Grader, verdict: judge_pb2.Verdict) -> Result:
     """Return the result of a grader's run. Without a score the sample is not judged, with the reason."""
     graded = make_graded_verdict(grader, verdict)
     if not graded.judged:
-        return Result(id=sample_id, outcome=Outcome.NOT_JUDGED, reason=reason_of(graded))
+        return Result(id=sample_id, outcome=Outcome.NOT_JUDGED, reason=explain_no_reward(graded))
     return Result(
         id=sample_id,
         outcome=Outcome.JUDGED,

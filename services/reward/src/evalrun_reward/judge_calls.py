@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from evalrun_proto.judge.v1 import judge_pb2
-from evalrun_reward.retries import Cause, GiveUp, History, RetryAfter, after_failure, after_verdict
+from evalrun_reward.retries import Cause, GiveUp, History, RetryAfter, decide_after_failure, decide_after_verdict
 from evalrun_runtime.declared_shares import DeclaredShares
 from evalrun_runtime.fair_queue import FairQueue
 
@@ -164,7 +164,7 @@ class JudgeCalls:
                 self._on_judged(run, self._clock() - before)
             if isinstance(answer, judge_pb2.Verdict):
                 failures += not answer.judged
-                again: RetryAfter | GiveUp | None = after_verdict(answer, failures, self._attempts)
+                again: RetryAfter | GiveUp | None = decide_after_verdict(answer, failures, self._attempts)
                 if again is None:
                     return answer
             else:
@@ -172,7 +172,7 @@ class JudgeCalls:
                 first_failure = first_failure or now
                 failures += 1
                 history = History(failures, now - first_failure, not named)
-                again = after_failure(answer, history, self._attempts)
+                again = decide_after_failure(answer, history, self._attempts)
                 if isinstance(again, RetryAfter) and again.cause in (Cause.BUSY, Cause.TESTS):
                     failures -= 1
             if isinstance(again, GiveUp):

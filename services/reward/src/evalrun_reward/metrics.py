@@ -83,9 +83,9 @@ class RewardMetrics:
 
     def add_judge_seconds(self, run: str, seconds: float) -> None:
         """Add the time that a sample was at the judge."""
-        self._run_seconds.labels(self._label_of(run)).inc(seconds)
+        self._run_seconds.labels(self._get_label(run)).inc(seconds)
 
-    def _label_of(self, run: str) -> str:
+    def _get_label(self, run: str) -> str:
         return run if self._is_declared(run) else OTHER_RUNS
 
     def observe_request(self, reply: ReplyKind, seconds: float) -> None:
@@ -95,7 +95,7 @@ class RewardMetrics:
     def count_sample(self, outcome: Outcome, run: str) -> None:
         """Count a sample."""
         self._samples[outcome].inc()
-        self._run_samples.labels(self._label_of(run), outcome.value).inc()
+        self._run_samples.labels(self._get_label(run), outcome.value).inc()
 
     def count_retry(self, cause: Cause) -> None:
         """Count a sample about which the judge is asked again."""

@@ -16,7 +16,7 @@ _SPECIAL_AT_END = re.compile(r"(?:<\|[^<>|]{1,64}\|>|</s>|<eos>|<end_of_turn>|<\
 _MAX_TOKEN = 68
 
 
-def samples_of(request: OpenRlhfRequest) -> list[Sample]:
+def read_samples(request: OpenRlhfRequest) -> list[Sample]:
     """Return the samples of a request. Raises BadInputError if its lists have different lengths."""
     counts = len(request.query), len(request.prompts), len(request.labels)
     if len(set(counts)) != 1:
@@ -25,7 +25,7 @@ def samples_of(request: OpenRlhfRequest) -> list[Sample]:
         )
     return [
         Sample(
-            response=answer_of(query, prompt),
+            response=extract_answer(query, prompt),
             id=str(number),
             ground_truth=msgspec.Raw(msgspec.json.encode(label)),
         )
@@ -35,7 +35,7 @@ def samples_of(request: OpenRlhfRequest) -> list[Sample]:
     ]
 
 
-def answer_of(query: str, prompt: str) -> str:
+def extract_answer(query: str, prompt: str) -> str:
     """Return the part of a query after the prompt, without special tokens at the end.
 
     A tokenizer may add a token before the prompt, so the first occurrence counts: an answer may hold the prompt
@@ -43,10 +43,10 @@ def answer_of(query: str, prompt: str) -> str:
     """
     start = query.find(prompt) if prompt else -1
     answer = query if start < 0 else query[start + len(prompt) :]
-    return without_special_tokens(answer)
+    return strip_special_tokens(answer)
 
 
-def without_special_tokens(text: str) -> str:
+def strip_special_tokens(text: str) -> str:
     """Return a text without the special tokens at its end. Takes time linear in its length: a model writes anything."""
     end = len(text)
     while True:
@@ -59,7 +59,7 @@ def without_special_tokens(text: str) -> str:
         end = found.start()
 
 
-def response_of(results: Sequence[Result], not_judged_reward: float | None) -> OpenRlhfResponse | Result:
+def make_response(results: Sequence[Result], not_judged_reward: float | None) -> OpenRlhfResponse | Result:
     """Return the reply, or the first result without a reward if no number is configured for such results.
 
     Args:

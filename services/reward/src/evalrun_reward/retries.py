@@ -61,7 +61,7 @@ class History:
     """The request held its tests, and did not only name them."""
 
 
-def after_failure(failure: judge_pb2.StreamFailure, history: History, attempts: int) -> RetryAfter | GiveUp:
+def decide_after_failure(failure: judge_pb2.StreamFailure, history: History, attempts: int) -> RetryAfter | GiveUp:
     """Decide on a request without a verdict; after `attempts` failures and PATIENCE_SECONDS it is given up."""
     code = to_failure_code(failure)
     if code in _REFUSED:
@@ -75,7 +75,7 @@ def after_failure(failure: judge_pb2.StreamFailure, history: History, attempts: 
     return RetryAfter(Cause.FAILED, _delay(history.failures))
 
 
-def after_verdict(verdict: judge_pb2.Verdict, failures: int, attempts: int) -> RetryAfter | None:
+def decide_after_verdict(verdict: judge_pb2.Verdict, failures: int, attempts: int) -> RetryAfter | None:
     """Return when to judge again after a "not judged" verdict, or None if the verdict is final."""
     if verdict.judged or verdict.permanent or failures >= attempts:
         return None

@@ -20,7 +20,7 @@ _CODES: dict[int, bool | int] = {
 UNKNOWN_RATIO = "a test could not be judged, so the share of tests passed is not known"
 
 
-def result_of(sample_id: str, verdict: judge_pb2.Verdict, shape: Shape) -> Result:
+def make_result(sample_id: str, verdict: judge_pb2.Verdict, shape: Shape) -> Result:
     """Return the result of a verdict. "Not judged" verdicts and unknown shares have no reward."""
     codes = [_CODES.get(test.status, -1) for test in verdict.tests]
     passed = sum(code is True for code in codes)
@@ -41,7 +41,7 @@ def result_of(sample_id: str, verdict: judge_pb2.Verdict, shape: Shape) -> Resul
         assumed_timeouts=verdict.assumed_timeouts,
         codes=codes,
         cached=verdict.cached,
-        reason="" if reward is not None else reason_of(verdict),
+        reason="" if reward is not None else explain_no_reward(verdict),
     )
 
 
@@ -51,7 +51,7 @@ def _reward(verdict: judge_pb2.Verdict, shape: Shape) -> float | None:
     return dense_score(verdict) if shape == "dense" else float(verdict.accepted)
 
 
-def timeouts_of(shape: Shape) -> int | None:
+def choose_max_timeouts(shape: Shape) -> int | None:
     """Return the timeouts after which an answer's other tests need no more than the short limit; None: the problem's.
 
     One timeout decides a sparse reward.
@@ -59,7 +59,7 @@ def timeouts_of(shape: Shape) -> int | None:
     return 1 if shape == "sparse" else None
 
 
-def reason_of(verdict: judge_pb2.Verdict) -> str:
+def explain_no_reward(verdict: judge_pb2.Verdict) -> str:
     """Return why a verdict has no reward, in one line."""
     for test in verdict.tests:
         if test.status == judge_pb2.TEST_STATUS_API_ERROR and test.reason:
@@ -67,6 +67,6 @@ def reason_of(verdict: judge_pb2.Verdict) -> str:
     return UNKNOWN_RATIO if verdict.judged else "the judge could not tell"
 
 
-def without_reward(sample_id: str, outcome: Outcome, reason: str) -> Result:
+def make_result_without_reward(sample_id: str, outcome: Outcome, reason: str) -> Result:
     """Return the result of a sample that has no verdict."""
     return Result(id=sample_id, outcome=outcome, reason=reason)

@@ -30,7 +30,7 @@ _ENTRY_BYTES = 2048
 """Of an entry of the memory, beside its tests."""
 
 
-def judging_of(comparator: str | None, time_limit: float | None) -> Dataset:
+def make_judging(comparator: str | None, time_limit: float | None) -> Dataset:
     """Return the judging options in the form of an EvalRun's dataset."""
     return Dataset.model_validate(
         {
@@ -71,10 +71,10 @@ class SampleTests:
         Raises:
             BadInputError: it names no known problem, or its tests cannot be used.
         """
-        key = _key_of(sample)
+        key = _make_key(sample)
         found = self._parsed.get(key)
         if found is None:
-            found = self.tests_of(self.problem_of(sample, number))
+            found = self.make_problem_tests(self.find_problem(sample, number))
             self._parsed.put(key, found)
         return found
 
@@ -83,12 +83,12 @@ class SampleTests:
         """Rules by which samples are judged."""
         return self._judging
 
-    def problem_of(self, sample: Sample, number: int) -> Problem:
+    def find_problem(self, sample: Sample, number: int) -> Problem:
         """Return the problem that a sample names or brings; arguments and errors as of `of`."""
         row = Row({}, "samples", number, "sample")
         if sample.problem_id:
             return self._find(sample.dataset, sample.problem_id, row)
-        truth = ground_truth_of(sample, number)
+        truth = read_ground_truth(sample, number)
         if truth is None:
             raise row.error("it names no problem_id and holds no ground_truth: write one of the two")
         if isinstance(truth, dict) and "problem_id" in truth:
@@ -117,7 +117,7 @@ class SampleTests:
         where = f" of dataset '{dataset}'" if dataset else ""
         raise row.error(f"unknown problem '{problem_id}'{where}: name its file with --problems, or send its tests")
 
-    def tests_of(self, problem: Problem) -> ProblemRequest:
+    def make_problem_tests(self, problem: Problem) -> ProblemRequest:
         """Return a problem's tests. Raises BadInputError if it has none of its own."""
         if isinstance(problem.ground_truth, ServerTests):
             raise BadInputError(
@@ -136,7 +136,7 @@ def tests_of_request(whole: judge_pb2.JudgeRequest) -> ProblemRequest:
     return ProblemRequest(whole, named, whole.ByteSize() + _ENTRY_BYTES)
 
 
-def submission_of(sample: Sample, number: int) -> judge_pb2.Submission:
+def make_submission(sample: Sample, number: int) -> judge_pb2.Submission:
     """Return the submission of a completion. Raises BadInputError if its language is unknown."""
     submission = judge_pb2.Submission(text=replace_surrogates(sample.response), truncated=sample.truncated)
     if sample.language:
@@ -153,7 +153,7 @@ def _raw(sample: Sample) -> bytes:
     return b"" if sample.ground_truth is msgspec.UNSET else bytes(sample.ground_truth)
 
 
-def ground_truth_of(sample: Sample, number: int, *, parsed: bool = True) -> Any:  # noqa: ANN401 - JSON
+def read_ground_truth(sample: Sample, number: int, *, parsed: bool = True) -> Any:  # noqa: ANN401 - JSON
     """Return a sample's ground truth, or None. Raises BadInputError if it is malformed.
 
     Args:
@@ -179,7 +179,7 @@ def ground_truth_of(sample: Sample, number: int, *, parsed: bool = True) -> Any:
     return value
 
 
-def _key_of(sample: Sample) -> bytes:
+def _make_key(sample: Sample) -> bytes:
     digest = hashlib.sha256(_raw(sample))
     for text in (sample.dataset, sample.problem_id, sample.data_source, sample.prompt, sample.language):
         data = text.encode("utf-8", "surrogatepass")

@@ -9,7 +9,7 @@ import grpc
 
 from evalrun_aggregator.control.access import ControlAccess, read_access
 from evalrun_aggregator.control.acts import Act
-from evalrun_aggregator.control.messages import request_of
+from evalrun_aggregator.control.messages import make_request
 from evalrun_aggregator.ledger.place import is_in_use
 from evalrun_proto.ledger.v1 import ledger_pb2, ledger_pb2_grpc
 from evalrun_runtime.connections.bearer_tokens import BearerTokens
@@ -70,7 +70,7 @@ async def control_ledger(
                 return await _ask(access, act)
             except grpc.aio.AioRpcError as error:
                 if error.code() not in COMES_BACK:
-                    raise _refused(ledger, error) from error
+                    raise _convert_error(ledger, error) from error
                 last = f"{error.code().name}: {error.details()}"
         if time.monotonic() - began >= (patience_seconds if in_use else absent_seconds):
             if in_use:
@@ -83,7 +83,7 @@ async def _ask(access: ControlAccess, act: Act) -> ledger_pb2.ControlRunResponse
     async with open_channel(access.address) as channel:
         stub: ledger_pb2_grpc.ControlServiceAsyncStub = ledger_pb2_grpc.ControlServiceStub(channel)
         metadata = token_metadata(BearerTokens(access.token))
-        return await stub.ControlRun(request_of(act), timeout=CALL_SECONDS, metadata=metadata)
+        return await stub.ControlRun(make_request(act), timeout=CALL_SECONDS, metadata=metadata)
 
 
 def _readable_access(ledger: Path) -> ControlAccess | None:
@@ -93,7 +93,7 @@ def _readable_access(ledger: Path) -> ControlAccess | None:
         raise BadInputError(f"{error.filename}: the run belongs to another user, who alone may control it") from error
 
 
-def _refused(ledger: Path, error: grpc.aio.AioRpcError) -> Exception:
+def _convert_error(ledger: Path, error: grpc.aio.AioRpcError) -> Exception:
     said = f"{error.code().name}: {error.details()}"
     if error.code() in (grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INVALID_ARGUMENT):
         return NoControlError(said)

@@ -28,7 +28,7 @@ class UnusableRequestError(Exception):
     """A request names no act that there is, or a bound out of range."""
 
 
-def request_of(act: Act) -> ledger_pb2.ControlRunRequest:
+def make_request(act: Act) -> ledger_pb2.ControlRunRequest:
     """Return the request for an act."""
     match act:
         case Pause():
@@ -50,7 +50,7 @@ def refusal_once_ended(act: Act) -> "ledger_pb2.ControlRefusal.ValueType":
     return REFUSALS[decided] if isinstance(decided, Refusal) else ledger_pb2.CONTROL_REFUSAL_UNSPECIFIED
 
 
-def act_of(request: ledger_pb2.ControlRunRequest) -> Act:
+def read_act(request: ledger_pb2.ControlRunRequest) -> Act:
     """Return the act that a request asks for. Raises UnusableRequestError."""
     match request.WhichOneof("act"):
         case "pause":

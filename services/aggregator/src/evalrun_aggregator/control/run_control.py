@@ -67,7 +67,7 @@ class RunControl:
             LedgerError: the disk failed or is full: nothing was changed.
         """
         async with self._one_at_a_time:
-            effect = decide(act, self._standing())
+            effect = decide(act, self._make_standing())
             if isinstance(effect, Refusal):
                 return ActResult(refusal=effect)
             if effect is Effect.NOTHING:
@@ -76,7 +76,7 @@ class RunControl:
             logger.info("control: %s", act)
             return ActResult(changed=True, requeued=requeued)
 
-    def _standing(self) -> Standing:
+    def _make_standing(self) -> Standing:
         state = self._state
         return Standing(
             ended=state.ended is not None,

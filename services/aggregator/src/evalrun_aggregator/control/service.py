@@ -2,7 +2,7 @@
 
 import grpc
 
-from evalrun_aggregator.control.messages import REFUSALS, UnusableRequestError, act_of
+from evalrun_aggregator.control.messages import REFUSALS, UnusableRequestError, read_act
 from evalrun_aggregator.control.run_control import RunControl
 from evalrun_aggregator.ledger.errors import LedgerBrokenError, LedgerFullError
 from evalrun_aggregator.status_report import StatusReport
@@ -28,7 +28,7 @@ class ControlService(ledger_pb2_grpc.ControlServiceServicer):
     ) -> ledger_pb2.ControlRunResponse:
         """Act on the run."""
         try:
-            result = await self._control.perform(act_of(request))
+            result = await self._control.perform(read_act(request))
         except UnusableRequestError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except LedgerFullError as error:

@@ -31,7 +31,7 @@ def act_of_words(words: Sequence[str]) -> Act:
             )
         return Stop()
     if name == "set":
-        return _setting(rest)
+        return _parse_setting(rest)
     act = PLAIN.get(name)
     if act is None:
         raise BadInputError(f"{name or 'no act'}: write {ALL}")
@@ -40,7 +40,7 @@ def act_of_words(words: Sequence[str]) -> Act:
     return act
 
 
-def words_of(act: Act) -> list[str]:
+def render_words(act: Act) -> list[str]:
     """Return the words that name an act."""
     if isinstance(act, SetConcurrency):
         return ["set", f"concurrency={DEFAULT if act.max_in_flight is None else act.max_in_flight}"]
@@ -49,7 +49,7 @@ def words_of(act: Act) -> list[str]:
     return [next(name for name, plain in PLAIN.items() if plain == act)]
 
 
-def _setting(words: Sequence[str]) -> SetConcurrency:
+def _parse_setting(words: Sequence[str]) -> SetConcurrency:
     name, sign, value = words[0].partition("=") if len(words) == 1 else ("", "", "")
     if name != "concurrency" or not sign:
         raise BadInputError(f"{' '.join(['set', *words])}: write set concurrency=N")

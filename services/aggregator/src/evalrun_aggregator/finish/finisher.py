@@ -12,7 +12,7 @@ from evalrun_aggregator.finish.output_retry import OutputRetry
 from evalrun_aggregator.finish.output_signature import OutputSignature
 from evalrun_aggregator.finish.partial_results import partial_because
 from evalrun_aggregator.finish.run_info import run_info
-from evalrun_aggregator.finish.sample_stream import NO_ANSWER, missing_sample, sample_results
+from evalrun_aggregator.finish.sample_stream import NO_ANSWER, make_missing_sample, sample_results
 from evalrun_aggregator.gate_watch import GateWatch
 from evalrun_aggregator.judging.judge_descriptions import JudgeDescriptions
 from evalrun_aggregator.ledger.entries import StoredSample
@@ -22,7 +22,7 @@ from evalrun_aggregator.replicas import ReplicaRegistry
 from evalrun_aggregator.run_end import OutputError, RunEnd
 from evalrun_aggregator.run_state import RunState
 from evalrun_aggregator.start.facts import end_facts
-from evalrun_aggregator.start.problems import RunProblems, raced_problems
+from evalrun_aggregator.start.problems import RunProblems, count_raced_problems
 from evalrun_aggregator.turns.idleness import idle_share
 from evalrun_aggregator.weights_version import FACT as WEIGHTS_VERSION
 from evalrun_api.run_config import RunConfig
@@ -119,7 +119,7 @@ class Finisher:
         """
         finished_at = self._state.clocks.now()
         partial = partial or self._state.cut_short
-        missing = list(self._state.item_states.missing_rows())
+        missing = list(self._state.item_states.find_missing_rows())
         absent = self._state.item_states.count_absent_problems()
         incomplete = partial_because(partial, missing, self._problems, absent=absent)
         await self._judges.refresh()
@@ -141,7 +141,11 @@ class Finisher:
         job = OutputJob(
             order=self._order,
             samples=lambda: sample_results(
-                heapq.merge(self._counting(), map(missing_sample, missing), key=lambda sample: sample.completion.row),
+                heapq.merge(
+                    self._read_counted_samples(),
+                    map(make_missing_sample, missing),
+                    key=lambda sample: sample.completion.row,
+                ),
                 self._problems,
                 self._order.spec.model.evaluated,
                 undecided=f"the run ended early: {partial}" if partial else NO_ANSWER,
@@ -157,7 +161,7 @@ class Finisher:
             export_seconds=self._export_seconds,
             finished_at=finished_at,
             decide_gates=self._decide_gates(partial, info),
-            stopped=self._stopped(),
+            stopped=self._describe_early_stop(),
             staging=self._ledger.path.parent,
             generation=self._generation(),
             wait=self._retry.wait,
@@ -180,7 +184,7 @@ class Finisher:
             return None
         return lambda: idle_share(self._ledger.replica_requests())
 
-    def _counting(self) -> Iterator[StoredSample]:
+    def _read_counted_samples(self) -> Iterator[StoredSample]:
         """Read the samples whose results count: those that the gates made needless are left in the ledger."""
         items, item_states = self._problems.items, self._state.item_states
         if not any(counts.cancelled for counts in item_states.datasets):
@@ -200,13 +204,15 @@ class Finisher:
         drawn, decided = (NOTHING_SAID, {}) if watch is None else (watch.drawn, watch.decided)
         return make_gate_decider(gates, self._order.base_dir, drawn, decided, partial=partial, run_info=run_info)
 
-    def _stopped(self) -> StoppedEarly | None:
+    def _describe_early_stop(self) -> StoppedEarly | None:
         spec, item_states = self._order.spec, self._state.item_states
         if not any(counts.cancelled for counts in item_states.datasets):
             return None
         similar = {name for gate in spec.gates if gate.population == "similar" for name in gate.dataset_names}
         names = [each.name for each in self._problems.items.datasets]
-        raced = {names[number]: count for number, count in raced_problems(self._order, self._problems.items).items()}
+        raced = {
+            names[number]: count for number, count in count_raced_problems(self._order, self._problems.items).items()
+        }
         kept = raced if self._watch is None else self._watch.kept
         datasets = {}
         for counts, dataset in zip(item_states.datasets, self._problems.items.datasets, strict=True):

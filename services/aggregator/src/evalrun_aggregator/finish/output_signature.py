@@ -48,7 +48,7 @@ class OutputSignature:
 
         write_bundle(
             directory,
-            attested_problems(self.problems.datasets, self.base_dir),
+            collect_attested_problems(self.problems.datasets, self.base_dir),
             self.key,
             directory / BUNDLE,
             hide_tests=False,
@@ -56,7 +56,7 @@ class OutputSignature:
         )
 
 
-def attested_problems(datasets: Sequence[RunDataset], base_dir: Path) -> "dict[str, JudgedProblems]":
+def collect_attested_problems(datasets: Sequence[RunDataset], base_dir: Path) -> "dict[str, JudgedProblems]":
     """Return the tests and graders that judged a run. Raises BadInputError if a grader can no longer be read."""
     from evalrun_attest.bundle import JudgedProblems
 

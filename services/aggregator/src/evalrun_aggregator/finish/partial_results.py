@@ -20,12 +20,14 @@ def partial_because(ended_early: str, missing: Sequence[int], problems: RunProbl
         problems: of the run.
         absent: problems that have no answer, and count nowhere.
     """
-    lacking = ended_early or lacking_answers(missing, problems) or absent_problems(absent, problems.items.problems)
+    lacking = (
+        ended_early or name_unanswered_problems(missing, problems) or absent_problems(absent, problems.items.problems)
+    )
     left_out = [line for dataset in problems.datasets for line in left_out_problems(dataset)]
     return "; ".join([*([lacking] if lacking else []), *left_out])
 
 
-def lacking_answers(rows: Sequence[int], problems: RunProblems) -> str:
+def name_unanswered_problems(rows: Sequence[int], problems: RunProblems) -> str:
     """Name the problems without a completion, in one line; empty if there are none. `rows`: rows of the missing
     completions."""
     positions = dict.fromkeys(unpack_row(row).problem for row in rows)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from evalrun_aggregator.ledger.entries import StoredEvent, StoredReplica
 from evalrun_aggregator.start.datasets import RunDataset
-from evalrun_aggregator.start.problems import RunProblems, turn_policies_of
+from evalrun_aggregator.start.problems import RunProblems, make_turn_policies
 from evalrun_aggregator.start.start_warnings import dataset_warnings
 from evalrun_aggregator.turns.feedback import WRONG
 from evalrun_api.run_config import RunConfig
@@ -69,7 +69,7 @@ def run_info(
         "prompt_templates": TEMPLATES_VERSION,
         "feedback_templates": {
             name: WRONG if policy.feedback.only_wrong else policy.feedback.template
-            for name, policy in (turn_policies_of(order.spec) or {}).items()
+            for name, policy in (make_turn_policies(order.spec) or {}).items()
         },
         "base_dir_git_revision": git_revision(order.base_dir),
         "versions": package_versions(),

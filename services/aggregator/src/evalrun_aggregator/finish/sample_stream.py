@@ -31,7 +31,7 @@ class _Asked:
     def __init__(self, dataset: RunDataset, problem: Problem) -> None:
         self.dataset = dataset.spec.name
         self.problem = problem
-        self.truth = dict(ground_truth_of(problem))
+        self.truth = dict(encode_ground_truth(problem))
         self._dataset = dataset
 
     @cached_property
@@ -104,7 +104,7 @@ def sample_results(
         )
 
 
-def missing_sample(row: int) -> StoredSample:
+def make_missing_sample(row: int) -> StoredSample:
     """Return the placeholder for a completion that was never generated or given."""
     return StoredSample(StoredCompletion(row, "", finish_reason="", output_tokens=0), None)
 
@@ -116,7 +116,7 @@ def prompt_text(messages: Sequence[Message]) -> str:
     return "\n\n".join(f"[{message.role}]\n{message.content}" for message in messages)
 
 
-def ground_truth_of(problem: Problem) -> Mapping[str, object]:
+def encode_ground_truth(problem: Problem) -> Mapping[str, object]:
     """Return the tests as the record holds them (docs/data-formats.md)."""
     truth = problem.ground_truth
     if isinstance(truth, Reference):

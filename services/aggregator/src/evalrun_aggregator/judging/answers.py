@@ -13,8 +13,8 @@ from evalrun_aggregator.judging.retry_policy import (
     decide_failure,
     decide_loss,
     decide_verdict,
-    not_judged_verdict,
-    reason_of,
+    explain_not_judged,
+    make_not_judged_verdict,
 )
 from evalrun_aggregator.judging.verdict_store import VerdictStore
 from evalrun_aggregator.judging.work import Work, WorkSource
@@ -65,7 +65,7 @@ class Answers:
         if answer.HasField("failure"):
             self._record_failure(work, answer.failure)
             return
-        outage = self._health.outage_of(work)
+        outage = self._health.note_outage(work)
         if answer.verdict.judged:
             self._health.record_verdict()
         verdict = self._rules.verdict(work.index, answer.verdict)
@@ -73,7 +73,7 @@ class Answers:
 
     def record_loss(self, work: Work, reason: str) -> None:
         """Act on an item whose stream ended before its answer."""
-        self._act(work, decide_loss(reason, work.history, self._health.outage_of(work), self._policy), None)
+        self._act(work, decide_loss(reason, work.history, self._health.note_outage(work), self._policy), None)
 
     def give_up(self, work: Work, reason: str) -> None:
         """Record an item that cannot be sent as not judged."""
@@ -86,7 +86,7 @@ class Answers:
             self._act(work, Retry(0.0, work.history), None)
             return
         self._health.record_failure(failure)
-        self._act(work, decide_failure(failure, work.history, self._health.outage_of(work), self._policy), None)
+        self._act(work, decide_failure(failure, work.history, self._health.note_outage(work), self._policy), None)
 
     def _act(self, work: Work, decision: Decision, verdict: judge_pb2.Verdict | None) -> None:
         if isinstance(decision, Retry):
@@ -96,11 +96,11 @@ class Answers:
         reason = ""
         if isinstance(decision, NotJudged) or verdict is None:
             reason = decision.reason if isinstance(decision, NotJudged) else ""
-            verdict = not_judged_verdict()
+            verdict = make_not_judged_verdict()
         elif not verdict.judged:
-            reason = reason_of(verdict)
+            reason = explain_not_judged(verdict)
         if not verdict.judged:
-            key = self._item_states.items.key_of(work.index)
+            key = self._item_states.items.get_key(work.index)
             self.broken_tests.add(key.dataset, key.problem_id, verdict)
             logger.warning("%s was not judged: %s", key, reason)
         stored = StoredVerdict(

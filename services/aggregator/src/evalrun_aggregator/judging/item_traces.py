@@ -19,16 +19,16 @@ class ItemTraces:
         self._run_id = run_id
         self._items = items
 
-    def of(self, index: int) -> str:
+    def get_traceparent(self, index: int) -> str:
         """Return an item's traceparent; empty while tracing is off."""
-        return derive_traceparent(self._run_id, *self._items.key_of(index))
+        return derive_traceparent(self._run_id, *self._items.get_key(index))
 
-    def ended(self, index: int, completion: StoredCompletion, verdict: StoredVerdict) -> None:
+    def record_root_span(self, index: int, completion: StoredCompletion, verdict: StoredVerdict) -> None:
         """Record the root span of an item's trace, from the completion request, if there was one, to the verdict."""
-        traceparent = self.of(index)
+        traceparent = self.get_traceparent(index)
         if not traceparent:
             return
-        key = self._items.key_of(index)
+        key = self._items.get_key(index)
         number = judge_pb2.FinalStatus.ValueType(verdict.final_status)
         status = FINAL_STATUS_NAMES.get(number, "") if verdict.judged else "not_judged"
         root_span(

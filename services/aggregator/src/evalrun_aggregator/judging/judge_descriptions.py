@@ -71,7 +71,7 @@ class JudgeDescriptions:
 
     async def refresh(self) -> None:
         """Ask each judge once more, at a run's end: how slow the machines were is known by then."""
-        asked = (self._described(judge, REFRESH_SECONDS) for judge in self._judges)
+        asked = (self._fetch_description(judge, REFRESH_SECONDS) for judge in self._judges)
         answers = await asyncio.gather(*asked, return_exceptions=True)
         for judge, answer in zip(self._judges, answers, strict=True):
             if isinstance(answer, JudgeError):  # scaled away: what it said before stands
@@ -79,7 +79,9 @@ class JudgeDescriptions:
             elif isinstance(answer, BaseException):
                 raise answer
 
-    async def _described(self, judge: JudgeAddress, seconds: float = ANSWER_SECONDS) -> judge_pb2.DescribeResponse:
+    async def _fetch_description(
+        self, judge: JudgeAddress, seconds: float = ANSWER_SECONDS
+    ) -> judge_pb2.DescribeResponse:
         said = await judge.describe(seconds)
         self.descriptions[judge.address] = MessageToDict(said, preserving_proto_field_name=True)
         return said
@@ -87,7 +89,7 @@ class JudgeDescriptions:
     async def _ask(self, judge: JudgeAddress) -> None:
         while True:
             try:
-                said = await self._described(judge)
+                said = await self._fetch_description(judge)
                 await self._ledger.set_facts(judges=json.dumps(self.descriptions))
             except (JudgeError, LedgerFullError) as error:
                 if self._submits and isinstance(error, JudgeRefusedError):

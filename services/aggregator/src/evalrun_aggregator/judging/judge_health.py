@@ -38,7 +38,7 @@ class JudgeHealth:
             return None
         return f"no verdict for {seconds:.0f} s; it says: {self._failure.message}"
 
-    def outage_of(self, work: Work) -> Outage:
+    def note_outage(self, work: Work) -> Outage:
         """Return the judge's state as an item's answer comes, or is lost. The first failure starts an outage."""
         if self._failing_since is None:
             self._failing_since = self._clock()

@@ -59,7 +59,7 @@ class Requests:
             return None
         request = self._rules.request(work.index, work.completion)
         if self._traces is not None:
-            request.traceparent = self._traces.of(work.index)
+            request.traceparent = self._traces.get_traceparent(work.index)
         work.verdicts_at_sending = self._health.verdicts
         if request.suite_digest in self._suites_sent and not work.with_tests:
             request.ClearField("stdio")

@@ -90,7 +90,7 @@ def decide_verdict(verdict: judge_pb2.Verdict, history: ItemHistory, outage: Out
     One that says that no other attempt would tell is stored at once: five more of them held a run for ten minutes.
     One with a number that is not finite is a failure of the judge's too: no output could be written with it.
     """
-    if wrong := not_finite(verdict):
+    if wrong := explain_not_finite(verdict):
         return _again(history, outage, policy) or NotJudged(f"INTERNAL: the judge's answer is malformed: {wrong}")
     if verdict.judged or verdict.permanent:
         return Store()
@@ -119,7 +119,7 @@ def decide_loss(reason: str, history: ItemHistory, outage: Outage, policy: Retry
     return again or NotJudged(f"the judge's stream broke {history.losses + 1} times: {reason}"[:REASON_LENGTH])
 
 
-def not_finite(verdict: judge_pb2.Verdict) -> str:
+def explain_not_finite(verdict: judge_pb2.Verdict) -> str:
     """Name the number of a verdict that is NaN or infinite; empty if all are finite."""
     for name in ("pass_ratio", "pass_ratio_high", "score", "queue_seconds"):
         if not math.isfinite(value := getattr(verdict, name)):
@@ -130,7 +130,7 @@ def not_finite(verdict: judge_pb2.Verdict) -> str:
     return ""
 
 
-def reason_of(verdict: judge_pb2.Verdict) -> str:
+def explain_not_judged(verdict: judge_pb2.Verdict) -> str:
     """Return the reason of a "not judged" verdict, in one line."""
     for test in verdict.tests:
         if test.status == judge_pb2.TEST_STATUS_API_ERROR and test.reason:
@@ -138,7 +138,7 @@ def reason_of(verdict: judge_pb2.Verdict) -> str:
     return "api_error"
 
 
-def not_judged_verdict() -> judge_pb2.Verdict:
+def make_not_judged_verdict() -> judge_pb2.Verdict:
     """Return the "not judged" verdict for a request to which the judge sent no verdict."""
     return judge_pb2.Verdict(final_status=judge_pb2.FINAL_STATUS_API_ERROR, judged=False, accepted=False)
 

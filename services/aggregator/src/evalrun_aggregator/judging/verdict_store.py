@@ -86,4 +86,4 @@ class VerdictStore:
                 self._item_states.open_next_turn(work.index)
         self._source.done()
         if self._traces is not None:
-            self._traces.ended(work.index, work.completion, stored)
+            self._traces.record_root_span(work.index, work.completion, stored)

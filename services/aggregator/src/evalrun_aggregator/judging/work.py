@@ -127,7 +127,7 @@ class WorkSource:
             indices.append(index)
         if not indices:
             return False
-        by_row = {self._item_states.items.row_of(index): index for index in indices}
+        by_row = {self._item_states.items.get_row(index): index for index in indices}
         completions = await self._ledger.completions(list(by_row))
         self._ready.extend(Work(by_row[completion.row], completion) for completion in completions)
         return True

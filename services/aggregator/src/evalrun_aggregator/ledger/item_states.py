@@ -164,10 +164,10 @@ class ItemStates:
         self._totals[before] -= 1
         self._totals[state] += 1
         if index < self.items.own_count:
-            counts = self.datasets[self.items.dataset_at(self.items.position_of(index))]
+            counts = self.datasets[self.items.dataset_at(self.items.get_position(index))]
             counts.states[before] -= 1
             counts.states[state] += 1
-            if self._opens_turns and self.items.turn_of(index) + 1 < self.items.turns:
+            if self._opens_turns and self.items.get_turn(index) + 1 < self.items.turns:
                 counts.may_follow += (state in UNJUDGED) - (before in UNJUDGED)
 
     def open_next_turn(self, index: int) -> None:
@@ -180,11 +180,11 @@ class ItemStates:
         self.move(index, ItemState.NOT_JUDGED if not judged else ItemState.ACCEPTED if accepted else ItemState.REJECTED)
         if not judged or index >= self.items.own_count:
             return
-        position = self.items.position_of(index)
+        position = self.items.get_position(index)
         counts = self.datasets[self.items.dataset_at(position)]
         counts.final_status[final_status] += 1
         self._statuses[index] = final_status
-        if self.items.turn_of(index):
+        if self.items.get_turn(index):
             return
         before = self._accepted[position] / self._judged[position] if self._judged[position] else 0.0
         counts.rated_problems += self._judged[position] == 0
@@ -208,11 +208,11 @@ class ItemStates:
         states, foreign = np.frombuffer(self._states, dtype=np.uint8), 0
         statuses = np.frombuffer(self._statuses, dtype=np.uint8)
         for rows in _chunks(completed, np.dtype(np.int64)):
-            indices, known = self._indices_of(rows)
+            indices, known = self._find_indices(rows)
             states[indices[known]] = ItemState.GENERATED
             foreign += int(np.count_nonzero(~known))
         for chunk in _chunks(verdicts, VERDICT_ROW):
-            indices, known = self._indices_of(chunk["row"])
+            indices, known = self._find_indices(chunk["row"])
             reached = np.where(chunk["accepted"], np.uint8(ItemState.ACCEPTED), np.uint8(ItemState.REJECTED))
             kept = known & (chunk["judged"] | keep_not_judged)
             states[indices[kept]] = np.where(chunk["judged"], reached, np.uint8(ItemState.NOT_JUDGED))[kept]
@@ -235,7 +235,7 @@ class ItemStates:
         shape = 1 + self.items.repeats, self.items.problems, self.items.samples, self.items.turns
         by_sample, is_pending = states.reshape(shape), pending.reshape(shape)
         for number, samples in enumerate(asked):
-            start = self.items.start_of(number)
+            start = self.items.get_start(number)
             problems = slice(start, start + len(self.items.datasets[number].problem_ids))
             # The verdicts decide whether a later turn follows.
             wanted = by_sample[:, problems, :samples, :1]
@@ -255,17 +255,17 @@ class ItemStates:
         later = states[:, 1:]
         is_open = np.zeros((len(states), items.turns - 1), dtype=np.bool_)
         for rows in _chunks(opening, np.dtype(np.int64)):
-            indices, known = self._indices_of(rows)
+            indices, known = self._find_indices(rows)
             indices = indices[known & (indices % items.turns + 1 < items.turns)]
             is_open[indices // items.turns, indices % items.turns] = True
         later[(later == ItemState.PENDING) & ~is_open] = ItemState.ABSENT
         self._recount(states.reshape(-1))
 
-    def missing_rows(self) -> Iterator[int]:
+    def find_missing_rows(self) -> Iterator[int]:
         """Return the rows of the items without a completion that are part of the run, in order."""
         states = np.frombuffer(self._states, dtype=np.uint8)
         missing = np.flatnonzero(np.isin(states, (ItemState.PENDING, ItemState.LEASED, ItemState.MISSING)))
-        return iter(sorted(self.items.row_of(int(index)) for index in missing))
+        return iter(sorted(self.items.get_row(int(index)) for index in missing))
 
     def count_absent_problems(self) -> int:
         """Return how many problems have no item in the run. Answers that are judged as given leave some so."""
@@ -281,7 +281,7 @@ class ItemStates:
             self.move(index, ItemState.GENERATED)
         return found
 
-    def settled(self, position: int) -> bool:
+    def is_settled(self, position: int) -> bool:
         """Return whether nothing more is to come of a problem in the run itself."""
         first = position * self.items.width
         return all(state in SETTLED for state in self._states[first : first + self.items.width])
@@ -299,7 +299,7 @@ class ItemStates:
         by_pass = states.reshape(1 + self.items.repeats, self.items.problems, self.items.width)
         leased = states == ItemState.LEASED
         for number, count in kept.items():
-            start = self.items.start_of(number)
+            start = self.items.get_start(number)
             end = start + len(self.items.datasets[number].problem_ids)
             needless = by_pass[:, start + count : end]
             needless[needless != ItemState.ABSENT] = ItemState.CANCELLED
@@ -313,7 +313,7 @@ class ItemStates:
         found: list[int] = np.flatnonzero(leased & (states == ItemState.CANCELLED)).tolist()
         return found
 
-    def _indices_of(self, rows: Integers) -> tuple[Integers, Flags]:
+    def _find_indices(self, rows: Integers) -> tuple[Integers, Flags]:
         """Return `items.index_of_row` of many rows, and which of them are of this run."""
         items, parts = self.items, unpack_rows(rows)
         known = (parts.problem < items.problems) & (parts.repeat <= items.repeats)
@@ -322,7 +322,7 @@ class ItemStates:
         return samples * items.turns + parts.turn, known
 
     def _tally(self, indices: Integers, statuses: Integers) -> None:
-        starts = [self.items.start_of(number) for number in range(len(self.datasets))]
+        starts = [self.items.get_start(number) for number in range(len(self.datasets))]
         numbers = np.searchsorted(starts, indices // self.items.width, side="right") - 1
         for number, counts in enumerate(self.datasets):
             found = np.unique(statuses[numbers == number], return_counts=True)
@@ -338,7 +338,7 @@ class ItemStates:
         judged = accepted + np.count_nonzero(first == ItemState.REJECTED, axis=1)
         self._accepted, self._judged = array("I", accepted.tolist()), array("I", judged.tolist())
         for number, counts in enumerate(self.datasets):
-            start = items.start_of(number)
+            start = items.get_start(number)
             problems = slice(start, start + len(items.datasets[number].problem_ids))
             rated = judged[problems] > 0
             counts.states = np.bincount(own[problems].ravel(), minlength=len(STATES)).tolist()

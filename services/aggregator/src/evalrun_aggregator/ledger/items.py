@@ -147,21 +147,21 @@ class RunItems:
         """Return (dataset, problem id) of each problem in order of position."""
         return iter(self._positions)
 
-    def index_of(self, key: ItemKey) -> int | None:
+    def find_index(self, key: ItemKey) -> int | None:
         """Return the index of a key; None where it is not of this run."""
         position = self._positions.get((key.dataset, key.problem_id))
         if position is None or key.sample >= self.samples or key.repeat > self.repeats or key.turn >= self.turns:
             return None
         return ((key.repeat * self.problems + position) * self.samples + key.sample) * self.turns + key.turn
 
-    def key_of(self, index: int) -> ItemKey:
+    def get_key(self, index: int) -> ItemKey:
         """Return the key of an index."""
         position, repeat, sample, turn = self._split(index)
         number = self.dataset_at(position)
         dataset = self.datasets[number]
         return ItemKey(dataset.name, dataset.problem_ids[position - self._starts[number]], sample, turn, repeat)
 
-    def row_of(self, index: int) -> int:
+    def get_row(self, index: int) -> int:
         """Return the ledger's row of an index."""
         position, repeat, sample, turn = self._split(index)
         return pack_row(position, repeat, sample, turn)
@@ -173,11 +173,11 @@ class RunItems:
             return None
         return ((repeat * self.problems + problem) * self.samples + sample) * self.turns + turn
 
-    def turn_of(self, index: int) -> int:
+    def get_turn(self, index: int) -> int:
         """Return the item's turn, from 0. The next index is the next turn of the same sample, if any."""
         return index % self.turns
 
-    def position_of(self, index: int) -> int:
+    def get_position(self, index: int) -> int:
         """Return the position of the item's problem, over all datasets."""
         return index // self.width % self.problems
 
@@ -185,7 +185,7 @@ class RunItems:
         """Return the number of the dataset that the problem at this position belongs to."""
         return bisect_right(self._starts, position) - 1
 
-    def start_of(self, dataset: int) -> int:
+    def get_start(self, dataset: int) -> int:
         """Return the position of the dataset's first problem."""
         return self._starts[dataset]
 

@@ -284,15 +284,15 @@ class LedgerReader:
     def samples(self, first: int = 0, end: int = LAST_ROW) -> Iterator[StoredSample]:
         """Yield the completions of the rows from `first` up to `end` with their verdicts, in order of row: by
         problem, repeat and sample. Only one sample is in memory at a time."""
-        found = map(_stored_sample, self._connection.execute(SELECT_SAMPLES, (first, end)))
+        found = map(_make_stored_sample, self._connection.execute(SELECT_SAMPLES, (first, end)))
         # A ledger that an earlier release writes, which is only read here, has no such table.
         has_log_probs = (
             self._connection.execute(HAS_LOG_PROBS).fetchone()
             and self._connection.execute("SELECT 1 FROM log_probs LIMIT 1").fetchone()
         )
-        return map(self._with_log_probs, found) if has_log_probs else found
+        return map(self._add_log_probs, found) if has_log_probs else found
 
-    def _with_log_probs(self, sample: StoredSample) -> StoredSample:
+    def _add_log_probs(self, sample: StoredSample) -> StoredSample:
         completion = sample.completion
         found = self._connection.execute(SELECT_LOG_PROBS, (completion.row,)).fetchone()
         if found is None:
@@ -312,7 +312,7 @@ class LedgerReader:
         return [Recorded(row, bool(judged), at) for row, judged, at in found]
 
 
-def _stored_sample(columns: Sequence[Any]) -> StoredSample:
+def _make_stored_sample(columns: Sequence[Any]) -> StoredSample:
     completion, blob, feedback = StoredCompletion(*columns[:12]), columns[12], columns[19]
     if blob is None:
         return StoredSample(completion, None, feedback)

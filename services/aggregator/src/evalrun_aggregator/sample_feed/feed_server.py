@@ -38,7 +38,7 @@ class FeedServer:
         self._turn = asyncio.Lock()
         self._batches: LedgerBatches | None = None
         app = web.Application()
-        app.add_routes([web.get("/recorded", self._recorded), web.get("/results", self._results)])
+        app.add_routes([web.get("/recorded", self._serve_recorded), web.get("/results", self._results)])
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_END_SECONDS)
 
     async def start(self) -> int:
@@ -54,20 +54,20 @@ class FeedServer:
         if self._batches is not None:
             self._batches.close()
 
-    async def _recorded(self, request: web.Request) -> web.StreamResponse:
+    async def _serve_recorded(self, request: web.Request) -> web.StreamResponse:
         try:
             since = float(request.query.get("since", "0"))
         except ValueError:
-            return _refused(400, "since: write seconds, e.g. since=1790000000.5")
+            return _make_refusal(400, "since: write seconds, e.g. since=1790000000.5")
         return await self._answer(lambda batches: json.dumps(batches.list_recorded(since, MAX_RECORDED)).encode())
 
     async def _results(self, request: web.Request) -> web.StreamResponse:
         try:
             rows = [int(row) for row in request.query.get("rows", "").split(",")]
         except ValueError:
-            return _refused(400, "rows: write numbers with commas between them, e.g. rows=1,2")
+            return _make_refusal(400, "rows: write numbers with commas between them, e.g. rows=1,2")
         if len(rows) > MAX_ROWS:
-            return _refused(400, f"rows: at most {MAX_ROWS} at once")
+            return _make_refusal(400, f"rows: at most {MAX_ROWS} at once")
         return await self._answer(
             lambda batches: b"".join(msgspec.json.encode(row) + b"\n" for row in batches.result_rows(rows))
         )
@@ -75,17 +75,17 @@ class FeedServer:
     async def _answer(self, read: Callable[[LedgerBatches], bytes]) -> web.StreamResponse:
         async with self._turn:
             try:
-                body = await asyncio.to_thread(lambda: read(self._opened()))
+                body = await asyncio.to_thread(lambda: read(self._open_batches()))
             except BadInputError as error:
                 logger.warning("samples cannot be shown: %s", error)
-                return _refused(503, str(error))
+                return _make_refusal(503, str(error))
         return web.Response(body=body, content_type="application/json")
 
-    def _opened(self) -> LedgerBatches:
+    def _open_batches(self) -> LedgerBatches:
         if self._batches is None:
             self._batches = LedgerBatches(self._ledger)
         return self._batches
 
 
-def _refused(status: int, why: str) -> web.Response:
+def _make_refusal(status: int, why: str) -> web.Response:
     return web.json_response({"error": why}, status=status)

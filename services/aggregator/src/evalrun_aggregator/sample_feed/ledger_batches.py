@@ -55,11 +55,11 @@ class LedgerBatches:
         Raises:
             BadInputError: the ledger cannot be read.
         """
-        for results in self._grouped(problem):
+        for results in self._read_groups(problem):
             batch = make_batch([msgspec.to_builtins(result_row(result)) for result in results])
             yield batch.select(list(columns)) if columns else batch
 
-    def _grouped(self, problem: str | None) -> Iterator[list[SampleResult]]:
+    def _read_groups(self, problem: str | None) -> Iterator[list[SampleResult]]:
         held: list[SampleResult] = []
         try:
             for first, end in self._ranges(problem):

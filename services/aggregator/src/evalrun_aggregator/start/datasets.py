@@ -100,7 +100,7 @@ def _load(dataset: Dataset, field: str, sources: Sequence[Source], audit_remedy:
     ready = require_rows if dataset.judge_mode == "Submit" else require_tests
     used, excluded = list[Problem](), dict[str, Problem]()
     cut = Cut()
-    stream = _keeping(ready(problems, own.name), used, excluded, dataset, cut)
+    stream = _select_problems(ready(problems, own.name), used, excluded, dataset, cut)
     audit = audit_dataset(
         dataset.name,
         own,
@@ -131,7 +131,7 @@ class Cut:
     problems: int = 0
 
 
-def _keeping(
+def _select_problems(
     problems: Iterable[Problem], kept: list[Problem], excluded: dict[str, Problem], dataset: Dataset, cut: Cut
 ) -> Iterator[Problem]:
     """Yield every problem to the audit, and append those that the run uses to `kept`.

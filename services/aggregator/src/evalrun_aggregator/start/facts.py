@@ -31,13 +31,13 @@ class LedgerIdentity:
         return {"run": self.run, "generation": self.generation, "judging": self.judging}
 
 
-def identity_of(order: RunConfig, datasets: Sequence[RunDataset], responses_sha256: str | None) -> LedgerIdentity:
+def make_identity(order: RunConfig, datasets: Sequence[RunDataset], responses_sha256: str | None) -> LedgerIdentity:
     """Return the identity of the ledger for a run configuration."""
     spec = order.spec
     generation = {
         "model": spec.model.to_wire(),
         "protocol": protocol_facts(spec.protocol),
-        "prompts": [_prompts_of(d) for d in datasets],
+        "prompts": [_identify_prompts(d) for d in datasets],
         "templates": TEMPLATES_VERSION,
         "responses": responses_sha256,
     }
@@ -62,7 +62,7 @@ def protocol_facts(protocol: Protocol) -> dict[str, object]:
     return {name: value for name, value in protocol.to_wire().items() if (name, value) != ("seeds", 1)}
 
 
-def _prompts_of(dataset: RunDataset) -> list[str]:
+def _identify_prompts(dataset: RunDataset) -> list[str]:
     """Return what identifies the prompts. Default feedback is omitted, so that digests of earlier versions stay
     valid."""
     spec = dataset.spec
@@ -70,7 +70,7 @@ def _prompts_of(dataset: RunDataset) -> list[str]:
     return [spec.name, spec.prompt_format, dataset.prompts_sha256, *feedback]
 
 
-def rejudging_of(order: RunConfig) -> str | None:
+def name_rejudging(order: RunConfig) -> str | None:
     """Name the rejudging that a run configuration asks for; None for none.
 
     The output is part of the name: rejudging a copy of a rejudged ledger into another directory is intended.
@@ -126,7 +126,7 @@ PAUSED = {"paused": "yes"}
 STOPPED_BY_USER = {"stopped_by_user": "yes"}
 
 
-def max_in_flight_of(facts: Mapping[str, str]) -> int | None:
+def read_max_in_flight(facts: Mapping[str, str]) -> int | None:
     """Return the most requests that a worker may have in flight; None: as many as its endpoints take."""
     text = facts.get("max_in_flight", "")
     return int(text) if text else None
@@ -137,7 +137,7 @@ def max_in_flight_facts(bound: int | None) -> dict[str, str]:
     return {"max_in_flight": "" if bound is None else str(bound)}
 
 
-def ended_of(facts: Mapping[str, str]) -> RunEnd | None:
+def read_run_end(facts: Mapping[str, str]) -> RunEnd | None:
     """Return a run's end from the facts of its ledger; None where it has not ended."""
     text = facts.get("ended", "")
     if not text:

@@ -15,8 +15,8 @@ from evalrun_aggregator.start.facts import (
     NOT_PAUSED,
     LedgerIdentity,
     check_identity,
-    ended_of,
-    max_in_flight_of,
+    read_max_in_flight,
+    read_run_end,
 )
 from evalrun_aggregator.token_budget import TokenBudgets
 from evalrun_aggregator.work_time import WorkTime
@@ -115,7 +115,7 @@ async def open_run(
             await ledger.add_completions(responses[start : start + IMPORT_BATCH])
     item_states = ItemStates(items)
     facts = ledger.reader.facts()
-    ended = ended_of(facts)
+    ended = read_run_end(facts)
     keep = ended is not None and not retry_not_judged
     item_states.restore(ledger.reader.completion_rows(), ledger.reader.verdict_rows(), keep_not_judged=keep)
     if responses is not None or rejudge is not None:
@@ -138,14 +138,14 @@ async def open_run(
     work_time.restore(ledger.reader.request_times(), ledger.reader.verdict_times())
     return OpenedRun(
         item_states,
-        tallies_of(ledger, items),
+        read_tallies(ledger, items),
         work_time,
         float(facts["started_at"]),
         ended,
         ended_early,
         facts.get("cut_short", ""),
         is_paused=await stays_paused(ledger, facts, lift_pause=lift_pause, now=now),
-        max_in_flight=max_in_flight_of(facts),
+        max_in_flight=read_max_in_flight(facts),
         is_stopped_by_user=bool(ended_early and facts.get("stopped_by_user")),
     )
 
@@ -158,11 +158,11 @@ async def stays_paused(ledger: Ledger, facts: Mapping[str, str], *, lift_pause: 
     return bool(facts.get("paused"))
 
 
-def tallies_of(ledger: Ledger, items: RunItems) -> dict[str, Sequence[CompletionTally]]:
+def read_tallies(ledger: Ledger, items: RunItems) -> dict[str, Sequence[CompletionTally]]:
     """Return the ledger's completions of each dataset, counted by finish reason."""
     found: dict[str, Sequence[CompletionTally]] = {}
     for number, dataset in enumerate(items.datasets):
-        start = items.start_of(number)
+        start = items.get_start(number)
         first, end = pack_row(start, 0, 0), pack_row(start + len(dataset.problem_ids), 0, 0)
         found[dataset.name] = ledger.reader.tallies(first, end)
     return found

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from evalrun_aggregator.ledger.entries import Exchange, StoredCompletion
 from evalrun_aggregator.ledger.items import DatasetItems, RunItems
 from evalrun_aggregator.start.datasets import RunDataset
-from evalrun_aggregator.turns.policy import TurnPolicy, conversation, turn_policy_of
+from evalrun_aggregator.turns.policy import TurnPolicy, conversation, make_turn_policy
 from evalrun_api.run_config import EvalRunSpec, Protocol, RunConfig
 from evalrun_client.grader import answer_request, answer_verdict
 from evalrun_client.judge_request import Answer
@@ -46,7 +46,7 @@ class RunProblems:
         self.datasets = datasets
         self._run = run
         self._protocol = protocol
-        numbered = [_by_chance(d, protocol.seed) if by_chance else d.problems for d in datasets]
+        numbered = [_shuffle_problems(d, protocol.seed) if by_chance else d.problems for d in datasets]
         self._problems = [(d, each) for d, problems in zip(datasets, numbered, strict=True) for each in problems]
         self.items = RunItems(
             [
@@ -69,8 +69,8 @@ class RunProblems:
             index: of the item.
             exchanges: the sample's earlier answers, with the feedback on each.
         """
-        key = self.items.key_of(index)
-        dataset, problem = self._problems[self.items.position_of(index)]
+        key = self.items.get_key(index)
+        dataset, problem = self._problems[self.items.get_position(index)]
         protocol = self._protocol
         return ledger_pb2.WorkItem(
             key=ledger_pb2.WorkKey(
@@ -97,9 +97,9 @@ class RunProblems:
 
     def request(self, index: int, completion: StoredCompletion) -> judge_pb2.JudgeRequest:
         """Return the judge request for an item."""
-        dataset, problem = self._problems[self.items.position_of(index)]
-        request = answer_request(self._run, dataset.spec, problem, answer_of(completion), dataset.grader)
-        request.fresh = self.items.key_of(index).repeat > 0
+        dataset, problem = self._problems[self.items.get_position(index)]
+        request = answer_request(self._run, dataset.spec, problem, make_answer(completion), dataset.grader)
+        request.fresh = self.items.get_key(index).repeat > 0
         return request
 
     def next_feedback(
@@ -113,19 +113,19 @@ class RunProblems:
             completion: its answer.
             verdict: on it.
         """
-        dataset, problem = self._problems[self.items.position_of(index)]
+        dataset, problem = self._problems[self.items.get_position(index)]
         decided = dataset.grader is not None and dataset.grader.decides(problem.data_source)
         ours = dataset.spec.judge_mode == "RunCode" and not decided
         policy = policies[dataset.spec.name]
-        return policy.next_feedback(self.items.turn_of(index), problem, completion, verdict, ours=ours)
+        return policy.next_feedback(self.items.get_turn(index), problem, completion, verdict, ours=ours)
 
     def verdict(self, index: int, said: judge_pb2.Verdict) -> judge_pb2.Verdict:
         """Return the verdict about an item, from the judge's reply."""
-        dataset, problem = self._problems[self.items.position_of(index)]
+        dataset, problem = self._problems[self.items.get_position(index)]
         return answer_verdict(problem, dataset.grader, said)
 
 
-def _by_chance(dataset: RunDataset, seed: int) -> list[Problem]:
+def _shuffle_problems(dataset: RunDataset, seed: int) -> list[Problem]:
     by_id = {problem.problem_id: problem for problem in dataset.problems}
     return [by_id[name] for name in order_problems(seed, dataset.spec.name, by_id)]
 
@@ -136,7 +136,7 @@ def draws_by_chance(order: RunConfig) -> bool:
     return order.race_problems is not None or any(gate.sequential for gate in order.spec.gates)
 
 
-def raced_problems(order: RunConfig, items: RunItems) -> dict[int, int]:
+def count_raced_problems(order: RunConfig, items: RunItems) -> dict[int, int]:
     """Return of how many problems the results count, by the number of the dataset, where a race has not asked for
     more."""
     wanted = order.race_problems
@@ -146,13 +146,13 @@ def raced_problems(order: RunConfig, items: RunItems) -> dict[int, int]:
     return {number: wanted for number, size in enumerate(sizes) if wanted < size}
 
 
-def turn_policies_of(spec: EvalRunSpec) -> dict[str, TurnPolicy] | None:
+def make_turn_policies(spec: EvalRunSpec) -> dict[str, TurnPolicy] | None:
     """Return the rules of further turns by dataset; None where the protocol draws single answers."""
-    found = {each.name: policy for each in spec.datasets if (policy := turn_policy_of(spec, each)) is not None}
+    found = {each.name: policy for each in spec.datasets if (policy := make_turn_policy(spec, each)) is not None}
     return found or None
 
 
-def answer_of(completion: StoredCompletion) -> Answer:
+def make_answer(completion: StoredCompletion) -> Answer:
     """Convert a stored completion for the judge's client."""
     return Answer(
         text=completion.text,

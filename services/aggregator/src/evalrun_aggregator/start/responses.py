@@ -76,12 +76,14 @@ def read_responses(order: RunConfig, datasets: Sequence[RunDataset]) -> tuple[Ru
     numbered = RunProblems(
         order.run, datasets, order.spec.protocol, samples=samples, repeats=0, by_chance=draws_by_chance(order)
     )
-    completions = [completion_of(response, numbered) for response in responses]
-    asked = asked_of(order.answers_per_problem, [dataset.spec.name for dataset in datasets], responses)
-    return numbered, GivenResponses(completions, digest_records(map(_judged_fields, responses)), asked)
+    completions = [make_completion(response, numbered) for response in responses]
+    asked = count_asked_answers(order.answers_per_problem, [dataset.spec.name for dataset in datasets], responses)
+    return numbered, GivenResponses(completions, digest_records(map(_select_judged_fields, responses)), asked)
 
 
-def asked_of(answers: int | Literal["AsGiven"] | None, datasets: Sequence[str], given: Sequence[Response]) -> list[int]:
+def count_asked_answers(
+    answers: int | Literal["AsGiven"] | None, datasets: Sequence[str], given: Sequence[Response]
+) -> list[int]:
     """Return the expected number of samples per problem, by dataset.
 
     Args:
@@ -100,19 +102,19 @@ def asked_of(answers: int | Literal["AsGiven"] | None, datasets: Sequence[str], 
     return [most[name] for name in datasets]
 
 
-def _judged_fields(response: Response) -> dict[str, object]:
+def _select_judged_fields(response: Response) -> dict[str, object]:
     """Return what identifies a response. Turn 0 is omitted, so that digests of earlier versions stay valid."""
     return {name: value for name, value in dataclasses.asdict(response).items() if name != "turn"}
 
 
-def completion_of(response: Response, problems: RunProblems) -> StoredCompletion:
+def make_completion(response: Response, problems: RunProblems) -> StoredCompletion:
     """Return an answer as the ledger stores it. Raises BadInputError where it cannot be stored."""
     key = ItemKey(response.dataset, response.problem_id, response.sample)
-    index = problems.items.index_of(key)
+    index = problems.items.find_index(key)
     if index is None:
         raise BadInputError(f"responses: {key}: not a problem of this run")
     return StoredCompletion(
-        row=problems.items.row_of(index),
+        row=problems.items.get_row(index),
         text=replace_surrogates(response.text),
         finish_reason=response.finish_reason,
         prompt_tokens=response.prompt_tokens,

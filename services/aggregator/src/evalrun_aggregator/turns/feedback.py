@@ -74,12 +74,12 @@ def feedback_text(problem: Problem, verdict: pb.Verdict, options: FeedbackOption
         return WRONG
     texts = {
         "status": WORDS.get(verdict.final_status, "it was not accepted"),
-        "tests": "\n".join(_failed_tests(problem, verdict, options)) if ours else "",
+        "tests": "\n".join(_render_failed_tests(problem, verdict, options)) if ours else "",
     }
     return _PLACES.sub(lambda place: texts[place[1]], options.template)
 
 
-def _failed_tests(problem: Problem, verdict: pb.Verdict, options: FeedbackOptions) -> Iterator[str]:
+def _render_failed_tests(problem: Problem, verdict: pb.Verdict, options: FeedbackOptions) -> Iterator[str]:
     """Return the first public tests that failed, each with the program's own output."""
     truth = problem.ground_truth
     if not isinstance(truth, StdioTests) or len(verdict.tests) > len(truth.groups):

@@ -63,7 +63,7 @@ class TurnPolicy:
         return spoken + len(feedback.encode("utf-8", "replace")) + FRAME_TOKENS <= self.max_prompt_tokens
 
 
-def turn_policy_of(spec: EvalRunSpec, dataset: Dataset) -> TurnPolicy | None:
+def make_turn_policy(spec: EvalRunSpec, dataset: Dataset) -> TurnPolicy | None:
     """Return the rules of a dataset; None where the protocol draws single answers."""
     turns = spec.protocol.turns
     if turns is None:
@@ -85,12 +85,12 @@ def conversation(prompt: Sequence[Message], exchanges: Iterable[Exchange]) -> li
     """
     messages = list(prompt)
     for each in exchanges:
-        messages.append(Message("assistant", _without_thought(each.answer)))
+        messages.append(Message("assistant", _strip_thoughts(each.answer)))
         messages.append(Message("user", each.feedback))
     return messages
 
 
-def _without_thought(answer: str) -> str:
+def _strip_thoughts(answer: str) -> str:
     """Return the text after the thought. A mark inside code belongs to the program."""
     thought, mark, rest = answer.partition(THINK_END)
     is_thought = mark and (thought.lstrip().startswith(THINK_START) or "```" not in thought)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from evalrun_aggregator.finish.output_signature import attested_problems
+from evalrun_aggregator.finish.output_signature import collect_attested_problems
 from evalrun_aggregator.start.datasets import load_datasets
 from evalrun_attest.bundle import JudgedProblems, write_bundle
 from evalrun_attest.checks import open_bundle, open_folder
@@ -57,10 +57,10 @@ def load_judged_problems(folder: Path) -> dict[str, JudgedProblems]:
     """Return the problems of a run, from its own sources. Raises BadInputError."""
     if not (folder / WORK_ORDER).exists():  # downloaded from a cluster or a bucket
         spec = parse_spec(read_document(folder / RUN_INFO))
-        return attested_problems(load_datasets(spec, folder, {}), folder)
+        return collect_attested_problems(load_datasets(spec, folder, {}), folder)
     order = order_in(folder)
     datasets = load_datasets(order.spec, order.base_dir, order.sources)
-    return attested_problems(datasets, order.base_dir)
+    return collect_attested_problems(datasets, order.base_dir)
 
 
 def _write_openings(path: Path, hidden: Mapping[str, Sequence[HiddenProblem]]) -> None:

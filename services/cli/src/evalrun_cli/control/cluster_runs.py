@@ -12,7 +12,7 @@ from rich.console import Console
 
 from evalrun_aggregator.control.acts import Act
 from evalrun_aggregator.control.messages import refusal_once_ended
-from evalrun_aggregator.control.words import words_of
+from evalrun_aggregator.control.words import render_words
 from evalrun_api import names
 from evalrun_api.v1alpha1 import EvalRun
 from evalrun_cli.cluster.commands import find_run, ready_aggregator, run_on_cluster
@@ -71,7 +71,7 @@ async def ask_aggregator(
         raise BadInputError(f"the aggregator of EvalRun {run.metadata.name} does not run now: {reason_line(run)}")
     said = io.BytesIO()
     try:
-        await run_in(aggregator, [*PROGRAM, LEDGER, *words_of(act)], said)
+        await run_in(aggregator, [*PROGRAM, LEDGER, *render_words(act)], said)
     except CommandFailedError as error:
         if error.exit_code == ExitCode.FAILED:  # Python's own, for a module that is not there
             raise BadInputError(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from evalrun_aggregator.control.acts import Act, Pause, RequeueNotJudged, Resume, SetConcurrency, Stop
-from evalrun_aggregator.control.words import words_of
+from evalrun_aggregator.control.words import render_words
 from evalrun_cli.local.display import STATE_NAMES
 from evalrun_proto.ledger.v1 import ledger_pb2
 
@@ -44,7 +44,7 @@ def outcome_json(act: Act, response: ledger_pb2.ControlRunResponse, run: Control
     """Return the same for programs."""
     return {
         "run": run.name,
-        "act": " ".join(words_of(act)),
+        "act": " ".join(render_words(act)),
         "changed": response.changed,
         "state": STATE_NAMES.get(response.state, "unknown"),
         "paused": response.paused,

@@ -93,12 +93,12 @@ def capacity(states: Iterable[EndpointState], now: float, max_in_flight: int | N
     return found if max_in_flight is None else min(found, max_in_flight)
 
 
-def after_sending(state: EndpointState) -> EndpointState:
+def apply_sending(state: EndpointState) -> EndpointState:
     """Return the state after a request was sent."""
     return replace(state, in_flight=state.in_flight + 1, sent=state.sent + 1)
 
 
-def after_success(state: EndpointState) -> EndpointState:
+def apply_success(state: EndpointState) -> EndpointState:
     """Return the state after a success: earlier failures are forgotten, a wait requested by the endpoint stays."""
     return replace(
         state,
@@ -111,12 +111,12 @@ def after_success(state: EndpointState) -> EndpointState:
     )
 
 
-def after_giving_up(state: EndpointState) -> EndpointState:
+def apply_giving_up(state: EndpointState) -> EndpointState:
     """Return the state after a request that ended without evidence about the endpoint."""
     return replace(state, in_flight=state.in_flight - 1)
 
 
-def after_failure(
+def apply_failure(
     state: EndpointState, failure: RequestFailure, epoch: int, now: float, limits: BalancerLimits, jitter: float
 ) -> EndpointState:
     """Return the state after a failed request.

@@ -155,9 +155,9 @@ class CompletionClient:
             if task is not None:
                 self.sending.pop(task, None)
         if isinstance(outcome, Timed):
-            self._fleet.succeeded(permit)
+            self._fleet.record_success(permit)
         else:
-            self._fleet.failed(permit, outcome)
+            self._fleet.record_failure(permit, outcome)
         return outcome
 
     def _note_mute(self, endpoint: str) -> None:

@@ -26,7 +26,14 @@ from evalrun_generator.endpoints.openai_api import (
     read_answer,
     server_version,
 )
-from evalrun_generator.endpoints.retry import Blame, RequestFailure, RetryAction, broken_off, from_status, unreachable
+from evalrun_generator.endpoints.retry import (
+    Blame,
+    RequestFailure,
+    RetryAction,
+    classify_broken_off,
+    from_status,
+    unreachable,
+)
 from evalrun_generator.template_facts import template_facts
 
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -137,7 +144,7 @@ class HttpEndpoint:
         try:
             return Timed(read_answer(body, self._model), seconds, started_at)
         except MalformedAnswerError as error:
-            return broken_off(f"malformed answer: {error}")
+            return classify_broken_off(f"malformed answer: {error}")
 
     async def _send(self, method: str, path: str, body: bytes | None, deadline: float) -> bytes | RequestFailure:
         """Return the body of a 200, or the failure."""
@@ -161,13 +168,13 @@ class HttpEndpoint:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             return unreachable(_cause(error))
         except TimeoutError:
-            return replace(broken_off(f"no answer within {deadline:g} s"), timed_out=True)
+            return replace(classify_broken_off(f"no answer within {deadline:g} s"), timed_out=True)
         except aiohttp.InvalidURL as error:
             return RequestFailure(RetryAction.ABORT, Blame.DOWN, counted=True, reason=f"not a usable URL: {error}")
         except (aiohttp.ClientError, OSError) as error:
-            return broken_off(_cause(error))
+            return classify_broken_off(_cause(error))
         except _AnswerTooLargeError:
-            return broken_off(f"the answer is larger than {MAX_ANSWER_MIB} MiB")
+            return classify_broken_off(f"the answer is larger than {MAX_ANSWER_MIB} MiB")
 
 
 class _AnswerTooLargeError(Exception):

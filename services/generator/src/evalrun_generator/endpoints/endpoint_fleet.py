@@ -107,20 +107,20 @@ class EndpointFleet:
                 self.give_up(waiter.result())
             raise
 
-    def succeeded(self, permit: Permit) -> None:
+    def record_success(self, permit: Permit) -> None:
         """Give a permit back after a completed request."""
-        self._update(permit, balancer.after_success)
+        self._update(permit, balancer.apply_success)
 
-    def failed(self, permit: Permit, failure: RequestFailure) -> None:
+    def record_failure(self, permit: Permit, failure: RequestFailure) -> None:
         """Give a permit back after a failed request."""
         now, jitter = self._now(), self._rng.random()
         self._update(
-            permit, lambda state: balancer.after_failure(state, failure, permit.epoch, now, self._limits, jitter)
+            permit, lambda state: balancer.apply_failure(state, failure, permit.epoch, now, self._limits, jitter)
         )
 
     def give_up(self, permit: Permit) -> None:
         """Give a permit back that was not used, or whose request this side cancelled."""
-        self._update(permit, balancer.after_giving_up)
+        self._update(permit, balancer.apply_giving_up)
 
     def _update(self, permit: Permit, change: Callable[[EndpointState], EndpointState]) -> None:
         name = permit.endpoint.name
@@ -146,7 +146,7 @@ class EndpointFleet:
         chosen = balancer.choose(self.states, now, avoid, self._max_in_flight)
         if chosen is None:
             return None
-        self._states[chosen.name] = balancer.after_sending(chosen)
+        self._states[chosen.name] = balancer.apply_sending(chosen)
         return Permit(self._endpoints[chosen.name], chosen.epoch)
 
     def _serve(self) -> None:

@@ -113,7 +113,7 @@ def read_answer(body: bytes, asked_model: str) -> CompletionAnswer:
     finish_reason = choice.get("finish_reason") or ""
     if finish_reason in UNFINISHED:
         raise MalformedAnswerError(f"the server aborted the request: finish_reason {finish_reason!r}")
-    text = replace_surrogates(_text_of(choice))
+    text = replace_surrogates(_read_text(choice))
     prompt_tokens, output_tokens = _usage(parsed.get("usage"), has_text=bool(text))
     model = parsed.get("model")
     return CompletionAnswer(
@@ -155,7 +155,7 @@ def chat_template(body: bytes) -> str:
     return replace_surrogates(template) if isinstance(template, str) else ""
 
 
-def _text_of(choice: Mapping[str, object]) -> str:
+def _read_text(choice: Mapping[str, object]) -> str:
     message = choice.get("message")
     if isinstance(message, dict):
         content = message.get("content")

@@ -80,7 +80,7 @@ def unreachable(cause: str) -> RequestFailure:
     return RequestFailure(RetryAction.RETRY, Blame.DOWN, counted=False, reason=cause)
 
 
-def broken_off(cause: str) -> RequestFailure:
+def classify_broken_off(cause: str) -> RequestFailure:
     """Classify a request without a usable answer: dropped, past its deadline, malformed.
 
     It counts as an attempt: a prompt that crashes the engine looks like this on every endpoint.
@@ -97,10 +97,10 @@ def from_status(status: int, headers: Mapping[str, str], body: bytes, now: datet
         body: response body, an OpenAI error object if the server sends those.
         now: wall-clock time, needed if Retry-After is a date.
     """
-    return replace(_classified(status, headers, body, now), status=status)
+    return replace(_classify_status(status, headers, body, now), status=status)
 
 
-def _classified(status: int, headers: Mapping[str, str], body: bytes, now: datetime) -> RequestFailure:
+def _classify_status(status: int, headers: Mapping[str, str], body: bytes, now: datetime) -> RequestFailure:
     error = error_object(body)
     reason = f"HTTP {status}: {error_message(body)}"
     if status in (429, 503):

@@ -24,7 +24,7 @@ from evalrun_generator.gpu_host.session_directory import (
     END_SECONDS,
     TIMES,
     SessionDirectory,
-    owned_session,
+    own_session,
 )
 from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_runtime.atomic_files import write_atomically
@@ -97,7 +97,7 @@ class GpuHost:
             GenerationStoppedError: Ray does not start, or the generator does not stay alive.
         """
         code: int = ExitCode.FAILED
-        with owned_session(self._seen) as directory:
+        with own_session(self._seen) as directory:
             try:
                 code = self._run_in(directory)
                 return code
@@ -119,7 +119,7 @@ class GpuHost:
             base = ray_environment(os.environ, plan.python, directory, ())
             return RayHead(plan.kept_ray.address, {**base, **plan.kept_ray.environment})
         if plan.ray_address is not None:
-            return RayHead(plan.ray_address, joining_environment(os.environ, directory))
+            return RayHead(plan.ray_address, make_joining_environment(os.environ, directory))
         logger.info("starting Ray with %d GPUs", len(plan.gpus) or plan.pretended_gpus)
         began = time.monotonic()
         log = plan.logs / "ray.log"
@@ -210,7 +210,7 @@ class GpuHost:
         return process.wait()
 
 
-def joining_environment(base: Mapping[str, str], directory: SessionDirectory) -> dict[str, str]:
+def make_joining_environment(base: Mapping[str, str], directory: SessionDirectory) -> dict[str, str]:
     """Return the environment of a generator that joins a Ray cluster: its actors find our packages. Pure."""
     code = str(directory.code)
     job = {"runtime_env": {"env_vars": {"PYTHONPATH": code}}}

@@ -13,7 +13,7 @@ from typing import Final
 
 from evalrun_generator.gpu_host.processes import Descendants, StopRequests, adopt_orphans
 from evalrun_generator.gpu_host.ray_head import start_ray
-from evalrun_generator.gpu_host.session_directory import owned_session
+from evalrun_generator.gpu_host.session_directory import own_session
 from evalrun_generator.outcomes import GenerationStoppedError
 from evalrun_runtime.atomic_files import write_atomically
 from evalrun_runtime.exits import BadInputError, ExitCode
@@ -60,7 +60,7 @@ def hold(python: Path, file: Path, gpus: Sequence[str], pretended: int, logs: Pa
         GenerationStoppedError: Ray does not start.
     """
     seen = Descendants()
-    with owned_session(seen) as directory:
+    with own_session(seen) as directory:
         try:
             head = start_ray(python, directory, gpus, pretended, logs / "ray.log", stops)
             if head is not None:

@@ -14,7 +14,7 @@ OTHER_WEIGHTS: Final = ("*.bin", "*.pt", "*.pth", "*.gguf", "*.onnx", "*.h5", "*
 """The same weights in other formats, which are not needed beside safetensors."""
 
 
-def ignored_files(names: Sequence[str]) -> tuple[str, ...]:
+def list_ignored_files(names: Sequence[str]) -> tuple[str, ...]:
     """Return patterns of a model's files that the engine does not need. Pure."""
     return OTHER_WEIGHTS if any(name.endswith(".safetensors") for name in names) else ()
 
@@ -30,7 +30,7 @@ def download(model: str, revision: str | None) -> str:
 
     try:
         names = [str(entry.rfilename) for entry in HfApi().model_info(model, revision=revision).siblings or ()]
-        return str(snapshot_download(model, revision=revision, ignore_patterns=list(ignored_files(names))))
+        return str(snapshot_download(model, revision=revision, ignore_patterns=list(list_ignored_files(names))))
     except HFValidationError as error:
         raise BadInputError(f"model.path: {model}: neither a directory on this machine nor a hub id") from error
     except (HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:

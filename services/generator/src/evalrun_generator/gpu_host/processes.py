@@ -49,10 +49,10 @@ class StopRequests:
             os.set_blocking(end, False)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._arrived)
+            signal.signal(number, self._count_request)
         signal_when_parent_ends(signal.SIGTERM)
 
-    def _arrived(self, number: int, frame: object) -> None:
+    def _count_request(self, number: int, frame: object) -> None:
         del number, frame
         self._count += 1
 
@@ -119,7 +119,7 @@ def parents() -> Mapping[int, int]:
     return found
 
 
-def descendants_of(pids: Iterable[int]) -> list[int]:
+def find_descendants(pids: Iterable[int]) -> list[int]:
     """Return all processes below some."""
     known = parents()
     found = list(pids)
@@ -163,7 +163,7 @@ def _names(pid: int, text: str) -> bool:
     return False
 
 
-def shared_memory_of(pids: Iterable[int]) -> set[Path]:
+def find_shared_memory(pids: Iterable[int]) -> set[Path]:
     """Return the files of shared memory that processes have mapped and that still have a name.
 
     They are found by their inodes: a semaphore's mapping shows the temporary name under which the C library made it.
@@ -195,18 +195,18 @@ class Descendants:
 
     def look(self) -> list[int]:
         """Return the descendants of this process, and remember them with the shared memory that they have mapped."""
-        pids = descendants_of([os.getpid()])
+        pids = find_descendants([os.getpid()])
         self._pids.update(pids)
-        self._segments |= shared_memory_of(pids)
+        self._segments |= find_shared_memory(pids)
         return pids
 
     @property
     def segments(self) -> set[Path]:
         """Shared memory that was theirs."""
-        return self._segments | shared_memory_named_by(self._pids)
+        return self._segments | find_shared_memory_by_name(self._pids)
 
 
-def shared_memory_named_by(pids: Iterable[int]) -> set[Path]:
+def find_shared_memory_by_name(pids: Iterable[int]) -> set[Path]:
     """Return the files of shared memory whose names hold the id of a process: so loky names semaphores."""
     known = set(pids)
     return {
@@ -240,7 +240,7 @@ def end_descendants(seconds: float, seen: Descendants) -> list[int]:
 def remove_unused(segments: Iterable[Path]) -> None:
     """Remove segments of shared memory that no process has mapped."""
     wanted = set(segments)
-    used = shared_memory_of(parents()) if wanted else set()
+    used = find_shared_memory(parents()) if wanted else set()
     for segment in wanted - used:
         segment.unlink(missing_ok=True)
 

@@ -15,12 +15,12 @@ from typing import Final
 
 from evalrun_generator.gpu_host.processes import (
     Descendants,
-    descendants_of,
     end_descendants,
+    find_descendants,
+    find_shared_memory,
+    find_shared_memory_by_name,
     processes_in,
     remove_unused,
-    shared_memory_named_by,
-    shared_memory_of,
     start_time,
 )
 
@@ -81,7 +81,7 @@ def make_session_directory(place: Path = PLACE) -> SessionDirectory:
 
 
 @contextmanager
-def owned_session(seen: Descendants) -> Iterator[SessionDirectory]:
+def own_session(seen: Descendants) -> Iterator[SessionDirectory]:
     """Return a directory for a Ray that is started here; at the end kill every process below this one and remove it.
 
     What killed owners left is removed first.
@@ -100,11 +100,11 @@ def owned_session(seen: Descendants) -> Iterator[SessionDirectory]:
 
 def remove_abandoned(place: Path = PLACE) -> list[Path]:
     """End the processes of killed owners and remove their directories. Return the directories."""
-    found = abandoned_directories(place)
+    found = find_abandoned_directories(place)
     for path in found:
         pids = processes_in(path)
-        pids += descendants_of(pids)
-        segments = shared_memory_of(pids) | shared_memory_named_by(pids)
+        pids += find_descendants(pids)
+        segments = find_shared_memory(pids) | find_shared_memory_by_name(pids)
         for pid in pids:
             _kill(pid)
         remove_unused(segments)
@@ -112,7 +112,7 @@ def remove_abandoned(place: Path = PLACE) -> list[Path]:
     return found
 
 
-def abandoned_directories(place: Path = PLACE) -> list[Path]:
+def find_abandoned_directories(place: Path = PLACE) -> list[Path]:
     """Return this user's directories whose owner has ended without removing them.
 
     A directory that names no owner is somebody else's, whatever its name: what runs in it is not killed.

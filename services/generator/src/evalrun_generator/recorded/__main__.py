@@ -17,13 +17,13 @@ def main(argv: Sequence[str]) -> int:
     """Run the server and return its exit code."""
     try:
         settings = load_settings(RecordedSettings, argv, program="evalrun serve recorded")
-        source = source_of(settings)
+        source = load_source(settings)
         return run_service("recorded", settings, lambda: RecordedServer(settings, source))
     except BadInputError as error:
         return end_with(error, ExitCode.BAD_INPUT)
 
 
-def source_of(settings: RecordedSettings) -> RecordedCompletions | EchoCompletions:
+def load_source(settings: RecordedSettings) -> RecordedCompletions | EchoCompletions:
     """Return the source of answers. Raises BadInputError."""
     if settings.echo_tokens is not None:
         return EchoCompletions(settings.echo_tokens)

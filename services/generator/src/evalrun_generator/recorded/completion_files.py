@@ -33,7 +33,7 @@ def load_recorded_completions(
         by_problem.setdefault((response.dataset, response.problem_id), []).append(response)
     completions = RecordedCompletions(base_seed)
     for problem in problems:
-        samples = _by_sample(by_problem.get(problem.key, ()))
+        samples = _group_by_sample(by_problem.get(problem.key, ()))
         chat = tuple((message.role, message.content) for message in render(problem, "Chat"))
         completion = render(problem, "Completion")[0].content
         label = f"{problem.dataset}/{problem.problem_id}"
@@ -44,7 +44,7 @@ def load_recorded_completions(
     return completions
 
 
-def _by_sample(responses: Iterable[Response]) -> list[list[Response]]:
+def _group_by_sample(responses: Iterable[Response]) -> list[list[Response]]:
     """Return the answers of each sample, in order of turn. Raises BadInputError if a turn is missing in between."""
     samples: dict[int, list[Response]] = {}
     for response in sorted(responses, key=lambda each: (each.sample, each.turn)):

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from evalrun_generator.recorded.recorded_completions import PromptKey, RecordedAnswer, approximate_tokens, text_of
+from evalrun_generator.recorded.recorded_completions import PromptKey, RecordedAnswer, approximate_tokens, join_messages
 
 PIECE_CHARACTERS = 16
 """Length of one streamed chunk: a few tokens, as servers send them under load."""
@@ -97,7 +97,7 @@ def _prompt(value: object) -> PromptKey:
 def usage(asked: RecordedRequest, answers: Sequence[RecordedAnswer]) -> dict[str, object]:
     """Return the recorded token counts; missing ones are estimated and marked with `"approximate": true`."""
     recorded_prompt = answers[0].prompt_tokens
-    prompt = approximate_tokens(text_of(asked.prompt)) if recorded_prompt is None else recorded_prompt
+    prompt = approximate_tokens(join_messages(asked.prompt)) if recorded_prompt is None else recorded_prompt
     outputs = [approximate_tokens(a.text) if a.output_tokens is None else a.output_tokens for a in answers]
     counts: dict[str, object] = {
         "prompt_tokens": prompt,

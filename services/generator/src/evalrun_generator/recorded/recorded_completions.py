@@ -71,7 +71,7 @@ class RecordedCompletions:
             PromptUnknownError: the message names the problem without answers, or shows the prompt's beginning.
         """
         asked = prompt
-        prompt, turn = self._beginning_of(prompt)
+        prompt, turn = self._find_beginning(prompt)
         label = self._labels.get(prompt)
         if label is None:
             raise PromptUnknownError(f"nothing is recorded for this prompt: {_beginning(asked)!r}")
@@ -84,7 +84,7 @@ class RecordedCompletions:
             raise PromptUnknownError(f"no completion is recorded for turn {turn} of problem {label}")
         return answer.later[turn - 1] if turn else answer
 
-    def _beginning_of(self, prompt: PromptKey) -> tuple[PromptKey, int]:
+    def _find_beginning(self, prompt: PromptKey) -> tuple[PromptKey, int]:
         """Return the known prompt with which a conversation began, and the number of completions after it."""
         beginning, turn = prompt, 0
         while beginning not in self._labels and isinstance(beginning, tuple) and is_continued(beginning):
@@ -114,11 +114,11 @@ def approximate_tokens(text: str) -> int:
     return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
 
 
-def text_of(prompt: PromptKey) -> str:
+def join_messages(prompt: PromptKey) -> str:
     """Return a prompt's text, with all messages joined."""
     return prompt if isinstance(prompt, str) else "\n".join(content for _, content in prompt)
 
 
 def _beginning(prompt: PromptKey) -> str:
-    text = " ".join(text_of(prompt).split())
+    text = " ".join(join_messages(prompt).split())
     return text if len(text) <= 120 else text[:119] + "…"

@@ -122,7 +122,7 @@ class RecordedServer:
         if fault is Fault.HANG:
             await self._stopping.wait()
         if fault is not None and not asked.stream:
-            return _broken_off(request)
+            return _break_off(request)
         answers = self._find(asked)
         reply = Reply(f"{'chatcmpl' if chat else 'cmpl'}-{next(self._ids)}", int(time.time()))
         async with self._slots:
@@ -156,7 +156,7 @@ class RecordedServer:
             await self._sleep(1 / len(events), asked, answers, constant=False)
             await response.write(event)
         if break_off:
-            return _broken_off(request)
+            return _break_off(request)
         await response.write_eof()
         return response
 
@@ -171,7 +171,7 @@ class RecordedServer:
             await asyncio.sleep(seconds)
 
 
-def _broken_off(request: web.Request) -> web.Response:
+def _break_off(request: web.Request) -> web.Response:
     """Close the connection; the returned response is never sent."""
     if request.transport is not None:
         request.transport.abort()

@@ -47,16 +47,16 @@ def main(argv: Sequence[str]) -> int:
         start_tracing("generator")
         order = read_rollout_order(settings.work_order)
         # Imported only here: Ray takes seconds to load, and --help or an invalid run configuration do not need it.
-        from evalrun_generator.rollout.ray_cluster import attached, attached_in_turn, join_ray
-        from evalrun_generator.rollout.ray_node import joined_node
+        from evalrun_generator.rollout.ray_cluster import attach_in_turn, attach_to_cluster, join_ray
+        from evalrun_generator.rollout.ray_node import join_cluster
 
         node_ip = settings.ray_node_ip
-        with nullcontext() if settings.ray_join is None else joined_node(settings.ray_join, node_ip):
+        with nullcontext() if settings.ray_join is None else join_cluster(settings.ray_join, node_ip):
             join_ray(settings.ray_join or settings.ray_address, node_ip)
             if settings.keep_replicas is None:
-                attach_own = partial(attached, abandon_seconds=settings.abandon_seconds)
+                attach_own = partial(attach_to_cluster, abandon_seconds=settings.abandon_seconds)
                 return asyncio.run(roll_out(settings, order, attach_own))
-            attach = partial(_attach_in_turn, attached_in_turn, settings.keep_replicas, order.place)
+            attach = partial(_attach_in_turn, attach_in_turn, settings.keep_replicas, order.place)
             return asyncio.run(roll_out(settings, order, attach))
     except BadInputError as error:
         return end_with(error, ExitCode.BAD_INPUT)

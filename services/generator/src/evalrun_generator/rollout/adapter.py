@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-from evalrun_generator.rollout.engine_facts import combined, file_digest
+from evalrun_generator.rollout.engine_facts import combine_digests, file_digest
 from evalrun_runtime.exits import BadInputError
 
 CONFIG: Final = "adapter_config.json"
@@ -41,4 +41,4 @@ def adapter_rank(directory: Path) -> int:
 def adapter_facts(directory: Path) -> dict[str, str]:
     """Return the digest of an adapter's configuration and weights."""
     files = [directory / CONFIG, *(directory / name for name in WEIGHTS)]
-    return {"adapter_sha256": combined((file.name, file_digest(file)) for file in files if file.is_file())}
+    return {"adapter_sha256": combine_digests((file.name, file_digest(file)) for file in files if file.is_file())}

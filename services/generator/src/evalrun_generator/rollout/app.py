@@ -7,8 +7,8 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 
-from evalrun_generator.app import Signals, cancelled, request_policy
-from evalrun_generator.endpoint_reports import export, unexpected_end
+from evalrun_generator.app import Signals, cancel_tasks, request_policy
+from evalrun_generator.endpoint_reports import export, make_unexpected_end_error
 from evalrun_generator.endpoints.balancer import BalancerLimits
 from evalrun_generator.endpoints.endpoint_fleet import EndpointFleet
 from evalrun_generator.ledger.ledger_client import GrpcLedger, LedgerClient
@@ -130,28 +130,28 @@ class RolloutService:
             if managing.done():
                 managing.result()
             if reporting.done() and not working.done():
-                raise unexpected_end(reporting)
+                raise make_unexpected_end_error(reporting)
             if not working.done():
                 await self._drain(working, urgent)
                 if self._settings.end_replicas:
-                    await cancelled(working, managing, reporting)
+                    await cancel_tasks(working, managing, reporting)
                     await self._manager.end_all()
                 return ExitCode.STOPPED
             working.result()
-            await cancelled(managing, reporting)
+            await cancel_tasks(managing, reporting)
             await self._let_go(started)
             return ExitCode.SUCCEEDED
         except BadInputError:
-            await cancelled(managing, reporting)
+            await cancel_tasks(managing, reporting)
             await self._manager.end_all()  # no later attempt could use them
             raise
         except GenerationStoppedError:
             if self._settings.end_replicas:
-                await cancelled(working, managing, reporting)
+                await cancel_tasks(working, managing, reporting)
                 await self._end_what_answers()
             raise
         finally:
-            await cancelled(working, managing, reporting, asking)
+            await cancel_tasks(working, managing, reporting, asking)
             await self._last_report()
 
     async def _let_go(self, started: float) -> None:
@@ -181,7 +181,7 @@ class RolloutService:
         draining = asyncio.create_task(self._work.drain(self._settings.drain_seconds))
         hurrying = asyncio.create_task(urgent.wait())
         await asyncio.wait({draining, hurrying, working}, return_when=asyncio.FIRST_COMPLETED)
-        await cancelled(draining, hurrying)
+        await cancel_tasks(draining, hurrying)
 
     async def _report_until_cancelled(self) -> None:
         """Report at once, whenever a replica has joined or left, and at least every `report_seconds`."""
@@ -205,4 +205,4 @@ class RolloutService:
         """Send a last report with the time at which the GPUs were released."""
         last = asyncio.create_task(self._report())
         await asyncio.wait([last], timeout=LAST_REPORT_SECONDS)
-        await cancelled(last)
+        await cancel_tasks(last)

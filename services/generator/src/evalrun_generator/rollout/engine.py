@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from evalrun_generator.rollout.order import RolloutOrder
-from evalrun_generator.weights.checkpoint_files import UnfitCheckpointError, serving_digest
+from evalrun_generator.weights.checkpoint_files import UnfitCheckpointError, compute_serving_digest
 from evalrun_runtime.exits import BadInputError
 
 KEPT_MODEL: Final = "checkpoint"
@@ -36,7 +36,7 @@ class KeptPlan:
     model: str
     """What results call the model; the server itself calls each one `KEPT_MODEL`."""
     serving_digest: str
-    """See `checkpoint_files.serving_digest`."""
+    """See `checkpoint_files.compute_serving_digest`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ def _kept_plan(order: RolloutOrder, model_folder: str | None) -> KeptPlan:
         raise BadInputError(f"spec.model.path: {model.path} is no directory: kept replicas read checkpoints from files")
     try:
         weights = _digest([order.identity, model_folder])
-        return KeptPlan(weights, model.path, serving_digest(Path(model_folder)))
+        return KeptPlan(weights, model.path, compute_serving_digest(Path(model_folder)))
     except UnfitCheckpointError as error:
         raise BadInputError(f"spec.model.path: {error}") from error
 

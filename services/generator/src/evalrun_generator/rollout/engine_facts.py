@@ -89,7 +89,7 @@ def model_facts(path: str, revision: str | None, *, aside: bool = False) -> dict
     directory = model_folder(path, revision)
     if directory is None:
         return {}
-    facts = {"weights_sha256": weights_digest(directory, aside=aside), **template_facts(template_of(directory))}
+    facts = {"weights_sha256": weights_digest(directory, aside=aside), **template_facts(read_template(directory))}
     commit = _SNAPSHOT.search(f"{directory.absolute()}/")
     if commit is not None:
         facts["model_revision"] = commit["commit"]
@@ -108,7 +108,7 @@ def model_folder(path: str, revision: str | None) -> Path | None:
         return None
 
 
-def template_of(directory: Path) -> str:
+def read_template(directory: Path) -> str:
     """Return the chat template that a model's tokenizer applies by default; empty if it has none that can be read."""
     try:
         if (file := directory / "chat_template.jinja").is_file():
@@ -130,7 +130,7 @@ def weights_digest(directory: Path, *, aside: bool = False) -> str:
     if not files:
         return ""
     with ThreadPoolExecutor(FILES_AT_ONCE, initializer=_step_aside if aside else None) as pool:
-        return combined(zip((file.name for file in files), pool.map(file_digest, files), strict=True))
+        return combine_digests(zip((file.name for file in files), pool.map(file_digest, files), strict=True))
 
 
 def _step_aside() -> None:
@@ -138,7 +138,7 @@ def _step_aside() -> None:
     os.setpriority(os.PRIO_PROCESS, 0, max(os.getpriority(os.PRIO_PROCESS, 0), READ_AHEAD_NICENESS))
 
 
-def combined(digests: Iterable[tuple[str, str]]) -> str:
+def combine_digests(digests: Iterable[tuple[str, str]]) -> str:
     """Return a SHA-256 over the names and digests of files."""
     return hashlib.sha256("".join(f"{digest}  {name}\n" for name, digest in digests).encode()).hexdigest()
 

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from evalrun_generator.rollout.adapter import adapter_facts, adapter_rank
 from evalrun_generator.rollout.engine import EnginePlan
 from evalrun_generator.rollout.engine_facts import engine_facts, model_facts
-from evalrun_generator.rollout.vllm_start_times import TEXTS, own_start_times
+from evalrun_generator.rollout.vllm_start_times import TEXTS, read_own_start_times
 from evalrun_generator.weights.checkpoint_files import UnfitCheckpointError
 
 logger = logging.getLogger(__name__)
@@ -131,7 +131,7 @@ def _describe_server(server: Handle, engine: str) -> tuple[str, tuple[Process, .
     engine_config = getattr(getattr(server, "engine", None), "vllm_config", None)
     load_format = "" if engine_config is None else engine_config.load_config.load_format
     loaded = str(getattr(load_format, "value", load_format))
-    facts = engine_facts(engine, engine_config) | (own_start_times() if engine == "vllm" else {})
+    facts = engine_facts(engine, engine_config) | (read_own_start_times() if engine == "vllm" else {})
     return ray.get_runtime_context().get_node_id(), processes, loaded, facts
 
 

@@ -17,7 +17,7 @@ class RolloutOrder:
     rollout: Rollout
 
     @classmethod
-    def of(cls, order: RunConfig) -> Self:
+    def from_run_config(cls, order: RunConfig) -> Self:
         """Return the order of a run with replicas. Raises BadInputError if it has no spec.rollout."""
         if order.spec.rollout is None:
             raise BadInputError(
@@ -46,4 +46,4 @@ class RolloutOrder:
 
 def read_rollout_order(path: Path) -> RolloutOrder:
     """Load the run configuration of a run with replicas. Raises BadInputError naming the field."""
-    return RolloutOrder.of(read_run_config(path))
+    return RolloutOrder.from_run_config(read_run_config(path))

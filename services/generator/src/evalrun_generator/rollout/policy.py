@@ -49,15 +49,15 @@ class DecisionHistory:
     without_any_since: float | None = None
     """Since when there is work but no living replica; None while there is one."""
 
-    def after_failed_start(self, error: str, now: float) -> "DecisionHistory":
+    def apply_failed_start(self, error: str, now: float) -> "DecisionHistory":
         """Return the history after a start that never served."""
         return replace(self, failures=self.failures + 1, failed_at=now, last_error=error)
 
-    def after_success(self) -> "DecisionHistory":
+    def apply_success(self) -> "DecisionHistory":
         """Return the history without failures, because a replica serves."""
         return DecisionHistory(without_any_since=self.without_any_since)
 
-    def after_look(self, *, lacking: bool, now: float) -> "DecisionHistory":
+    def apply_look(self, *, lacking: bool, now: float) -> "DecisionHistory":
         """Return the history after observing whether work lacks a replica."""
         if not lacking:
             return replace(self, without_any_since=None)
@@ -109,12 +109,12 @@ def places(rollout: Rollout, rooms: Iterable[NodeCapacity], starts: Iterable[Sta
     GPUs, two CPUs per GPU, and briefly one more CPU while its HTTP server is placed. Starts whose GPUs still count as
     free are subtracted.
     """
-    fitting = sum(_fitting(rollout, room) for room in rooms) // rollout.pods_per_replica
+    fitting = sum(_count_fitting(rollout, room) for room in rooms) // rollout.pods_per_replica
     unplaced = sum(1 for start in starts if start.phase is StartPhase.STARTING and not start.placed)
     return max(0, fitting - unplaced)
 
 
-def _fitting(rollout: Rollout, room: NodeCapacity) -> int:
+def _count_fitting(rollout: Rollout, room: NodeCapacity) -> int:
     gpus = rollout.gpus_per_pod
     by_gpus, by_cpus = int(room.gpus // gpus), max(0, int((room.cpus - 1) // (2 * gpus)))
     return min(by_gpus, by_cpus) if rollout.pods_per_replica == 1 else min(1, by_gpus, by_cpus)
@@ -146,7 +146,7 @@ def decide(
     actions: list[Action] = []
     staying: list[ObservedReplica] = []
     for each in seen:
-        ending = _ending(each, limits, now)
+        ending = _decide_end(each, limits, now)
         if ending is not None:
             actions.append(ending)
         else:
@@ -163,7 +163,7 @@ def decide(
     return actions
 
 
-def _ending(each: ObservedReplica, limits: PolicyLimits, now: float) -> Action | None:
+def _decide_end(each: ObservedReplica, limits: PolicyLimits, now: float) -> Action | None:
     start = each.start
     if start.phase is StartPhase.FAILED:
         return Action(ActionKind.END, start.slot, start.suffix, start.error or "it ended while starting", failed=True)

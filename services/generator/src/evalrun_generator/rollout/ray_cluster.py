@@ -42,7 +42,7 @@ def join_ray(address: str, node_ip: str | None = None) -> None:
 
 
 class RayCluster:
-    """The replicas of a run. Create it with `attached`."""
+    """The replicas of a run. Create it with `attach_to_cluster`."""
 
     def __init__(self, supervisor: Handle, driver: str, api_key: str, *, started: bool, is_kept: bool = False) -> None:
         """`is_kept`: the replicas outlive this driver, which only ends its turn."""
@@ -86,7 +86,7 @@ class RayCluster:
         return starts
 
 
-async def attached(identity: str, plan: EnginePlan, abandon_seconds: float | None = None) -> RayCluster:
+async def attach_to_cluster(identity: str, plan: EnginePlan, abandon_seconds: float | None = None) -> RayCluster:
     """Attach to the run's supervisor, or create the supervisor.
 
     A supervisor whose replicas were started from another plan is ended: they may serve another model or engine.
@@ -117,7 +117,7 @@ async def attached(identity: str, plan: EnginePlan, abandon_seconds: float | Non
     raise GenerationStoppedError("the supervisor that was just created has another plan")
 
 
-async def attached_in_turn(name: str, place: tuple[int, str], plan: EnginePlan, facts: Mapping[str, str]) -> RayCluster:
+async def attach_in_turn(name: str, place: tuple[int, str], plan: EnginePlan, facts: Mapping[str, str]) -> RayCluster:
     """Wait for the turn on replicas that outlive their runs, then have them serve the plan's checkpoint.
 
     They take its weights in place where they can, and are started anew where they cannot.

@@ -26,7 +26,7 @@ POLL_SECONDS: Final = 0.1
 
 
 @contextmanager
-def joined_node(address: str, own_ip: str | None) -> Iterator[None]:
+def join_cluster(address: str, own_ip: str | None) -> Iterator[None]:
     """Be a node of the Ray cluster whose head is at `address`, HOST:PORT, within the context.
 
     Args:

@@ -55,7 +55,7 @@ class HttpReplicaApi:
     async def tokens(self) -> float | None:
         """Read the engine's counter from /metrics."""
         status, body = await self._get("/metrics")
-        return generated_tokens(body) if status == "200" else None
+        return parse_generated_tokens(body) if status == "200" else None
 
     async def _get(self, path: str) -> tuple[str, str]:
         """Return the status or the error, and the body."""
@@ -68,7 +68,7 @@ class HttpReplicaApi:
             return f"{type(error).__name__}: {error}", ""
 
 
-def generated_tokens(metrics: str) -> float | None:
+def parse_generated_tokens(metrics: str) -> float | None:
     """Parse the sum of the engine's token counter from Prometheus text, or return None if it is absent. Pure."""
     found = [
         float(line.rpartition(" ")[2])

@@ -85,7 +85,7 @@ class ReplicaManager:
                 if self._trouble.done():
                     self._trouble.result()
                 await self._look_and_act()
-                await self._until_woken(self._options.tick_seconds)
+                await self._wait_until_woken(self._options.tick_seconds)
         finally:
             for monitor in self._monitors.values():
                 self._fleet.leave(monitor.endpoint.name)
@@ -115,9 +115,9 @@ class ReplicaManager:
         self._starts = view.starts
         rollout, limits, now = self._options.rollout, self._options.limits, self._now()
         living = [start for start in view.starts if start.living]
-        seen = [self._seen(start) for start in living if start.suffix not in self._ending]
+        seen = [self._observe_replica(start) for start in living if start.suffix not in self._ending]
         remaining = self._remaining()
-        self._history = self._history.after_look(lacking=bool(remaining) and not living, now=now)
+        self._history = self._history.apply_look(lacking=bool(remaining) and not living, now=now)
         if remaining and not any(each.admitted and not each.trouble for each in seen):
             reason = policy.give_up_reason(rollout, view.rooms, self._history, limits, now)
             if reason is not None:
@@ -136,7 +136,7 @@ class ReplicaManager:
         for action in actions:
             await self._do(action, by_suffix)
 
-    def _seen(self, start: Start) -> ObservedReplica:
+    def _observe_replica(self, start: Start) -> ObservedReplica:
         monitor = self._monitors.get(start.suffix)
         state = next((state for state in self._fleet.states if state.name == start.name), None)
         now = self._now()
@@ -167,7 +167,7 @@ class ReplicaManager:
         )
         self._monitors[start.suffix] = monitor
         self._tasks[start.suffix] = task = asyncio.create_task(self._run_monitor(monitor))
-        task.add_done_callback(self._watched)
+        task.add_done_callback(self._on_watch_end)
 
     async def _run_monitor(self, monitor: ReplicaMonitor) -> None:
         try:
@@ -179,13 +179,13 @@ class ReplicaManager:
         self._models[monitor.start.suffix] = monitor.models
         took = self._now() - monitor.start.started_at
         logger.info("%s serves %s, %.0f s after its start", monitor.start.name, ", ".join(monitor.models), took)
-        self._history = self._history.after_success()
+        self._history = self._history.apply_success()
         self._errors.pop(monitor.start.slot, None)
         self._fleet.join(monitor.endpoint, self._options.slots)
-        self._changed()
+        self._notify_change()
         await monitor.run()
 
-    def _watched(self, task: "asyncio.Task[None]") -> None:
+    def _on_watch_end(self, task: "asyncio.Task[None]") -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None and not self._trouble.done():
             self._trouble.set_exception(error)
@@ -194,7 +194,7 @@ class ReplicaManager:
     def _end(self, start: Start, why: str, *, failed: bool) -> None:
         """Remove a replica at once; its GPUs are released in the background."""
         monitor = self._monitors.pop(start.suffix, None)
-        never_served = failed or (monitor is not None and not self._joined(monitor))
+        never_served = failed or (monitor is not None and not self._has_joined(monitor))
         if monitor is not None:
             self._fleet.leave(monitor.endpoint.name)
             monitor.endpoint.cut(why)
@@ -202,26 +202,26 @@ class ReplicaManager:
         logger.warning("ending %s: %s", start.name, why)
         self._errors[start.slot] = why
         if never_served:
-            self._history = self._history.after_failed_start(why, self._now())
+            self._history = self._history.apply_failed_start(why, self._now())
         self._busy_at.pop(start.suffix, None)
         task = asyncio.create_task(self._cluster.end(start.suffix))
         self._ending[start.suffix] = task
-        task.add_done_callback(self._watched)
-        task.add_done_callback(lambda _: self._ended(start.suffix))
-        self._changed()
+        task.add_done_callback(self._on_watch_end)
+        task.add_done_callback(lambda _: self._forget_ending(start.suffix))
+        self._notify_change()
 
-    def _joined(self, monitor: ReplicaMonitor) -> bool:
+    def _has_joined(self, monitor: ReplicaMonitor) -> bool:
         return any(state.name == monitor.endpoint.name for state in self._fleet.states)
 
-    def _ended(self, suffix: str) -> None:
+    def _forget_ending(self, suffix: str) -> None:
         self._ending.pop(suffix, None)
         self._wake.set()
 
-    def _changed(self) -> None:
+    def _notify_change(self) -> None:
         for notify in self.on_change:
             notify()
 
-    async def _until_woken(self, seconds: float) -> None:
+    async def _wait_until_woken(self, seconds: float) -> None:
         try:
             async with asyncio.timeout(seconds):
                 await self._wake.wait()

@@ -86,14 +86,14 @@ class ReplicaMonitor:
         question: asyncio.Task[str | None] | None = None
         try:
             while not self.trouble:
-                signs = signs.after_health(await self._api.health())
-                signs = signs.after_count(self.endpoint.answered, await self._api.tokens(), self._now())
+                signs = signs.apply_health(await self._api.health())
+                signs = signs.apply_count(self.endpoint.answered, await self._api.tokens(), self._now())
                 if question is not None and question.done():
-                    signs = signs.after_reply(question.result(), self._now())
+                    signs = signs.apply_reply(question.result(), self._now())
                     question = None
                 if question is None and should_ask(signs, self._patience, self._now()):
                     question = asyncio.create_task(self._ask_tiny())
-                    signs = signs.after_asking(self._now())
+                    signs = signs.apply_asking(self._now())
                 self.trouble = trouble(signs, self._patience, self._now())
                 if not self.trouble:
                     await asyncio.sleep(self._tick_seconds)

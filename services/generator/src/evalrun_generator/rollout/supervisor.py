@@ -76,7 +76,7 @@ class Supervisor:
     async def attach(self, driver: str) -> tuple[str, str]:
         """Obey `driver` from now on; return the plan's digest and the servers' API key."""
         if self._abandon_seconds is not None and not self._driver:
-            self._in_background(self._end_when_abandoned(self._abandon_seconds))
+            self._start_task(self._end_when_abandoned(self._abandon_seconds))
         self._driver = driver
         self._heard_at = self._now()
         return self._plan.digest, self._key
@@ -158,7 +158,7 @@ class Supervisor:
         self._check(driver)
         groups = await asyncio.to_thread(_groups)
         for owned in self._owned.values():
-            found = [entry for entry in groups if _is_of(entry, owned.start)]
+            found = [entry for entry in groups if _is_group_of_start(entry, owned.start)]
             if not owned.start.placed and found and all(entry["state"] == "CREATED" for entry in found):
                 owned.start = replace(owned.start, placed=True)
         return (*self._ended, *(owned.start for owned in self._owned.values()))
@@ -182,7 +182,7 @@ class Supervisor:
         )
         owned = _Owned(Start(slot, suffix, self._plan.gpus, time.time()), actor)
         self._owned[suffix] = owned
-        owned.launching = self._in_background(self._launch(owned))
+        owned.launching = self._start_task(self._launch(owned))
 
     async def end(self, driver: str, suffix: str) -> None:
         """End a replica and wait until its GPUs are free. Raises SupersededError."""
@@ -202,7 +202,7 @@ class Supervisor:
             raise SupersededError("another generator has taken the replicas over")
         self._heard_at = self._now()
 
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -277,7 +277,7 @@ def _groups() -> list[dict[str, Any]]:
     return [entry for entry in ray.util.placement_group_table().values() if entry["state"] != "REMOVED"]
 
 
-def _is_of(group: dict[str, Any], start: Start) -> bool:
+def _is_group_of_start(group: dict[str, Any], start: Start) -> bool:
     return f"_{start.suffix}" in str(group["name"])
 
 
@@ -290,10 +290,10 @@ def _remove_groups(start: Start) -> list[str]:
     from ray._raylet import PlacementGroupID
     from ray.util.placement_group import PlacementGroup, remove_placement_group
 
-    found = [group for group in _groups() if _is_of(group, start)]
+    found = [group for group in _groups() if _is_group_of_start(group, start)]
     for group in found:
         remove_placement_group(PlacementGroup(PlacementGroupID(bytes.fromhex(group["placement_group_id"]))))
-    return [str(group["name"]) for group in _groups() if _is_of(group, start)]
+    return [str(group["name"]) for group in _groups() if _is_group_of_start(group, start)]
 
 
 def _last_lines(text: str, most: int = 3) -> str:

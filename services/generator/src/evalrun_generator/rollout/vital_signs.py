@@ -33,23 +33,23 @@ class VitalSigns:
     asked_at: float | None = None
     """Time at which the pending probe was sent."""
 
-    def after_health(self, error: str | None) -> "VitalSigns":
+    def apply_health(self, error: str | None) -> "VitalSigns":
         """Return the signs after a health check; `error` is None if it succeeded."""
         if error is None:
             return replace(self, failures=0, error="")
         return replace(self, failures=self.failures + 1, error=error)
 
-    def after_count(self, answered: int, tokens: float | None, now: float) -> "VitalSigns":
+    def apply_count(self, answered: int, tokens: float | None, now: float) -> "VitalSigns":
         """Return the signs after counting completions and tokens; any change is progress."""
         moved = answered != self.answered or (tokens is not None and tokens != self.tokens)
         known = self.tokens if tokens is None else tokens
         return replace(self, answered=answered, tokens=known, progress_at=now if moved else self.progress_at)
 
-    def after_asking(self, now: float) -> "VitalSigns":
+    def apply_asking(self, now: float) -> "VitalSigns":
         """Return the signs after a probe was sent."""
         return replace(self, asked_at=now)
 
-    def after_reply(self, error: str | None, now: float) -> "VitalSigns":
+    def apply_reply(self, error: str | None, now: float) -> "VitalSigns":
         """Return the signs after the probe's answer; a failed probe counts as a failed health check."""
         if error is None:
             return replace(self, asked_at=None, progress_at=now, failures=0, error="")

@@ -24,7 +24,7 @@ def start_times(text: str) -> dict[str, str]:
     return {name: f"{max(values):.1f}" for name, values in found.items() if values}
 
 
-def own_start_times() -> dict[str, str]:
+def read_own_start_times() -> dict[str, str]:
     """Return the seconds that the files say which this process's stdout and stderr go to."""
     texts = []
     for place in {os.path.realpath(f"/proc/self/fd/{descriptor}") for descriptor in (1, 2)}:

@@ -49,7 +49,7 @@ def read_index(directory: Path) -> dict[str, StoredTensor]:
         raise UnfitCheckpointError(f"{directory} holds no {WEIGHTS}")
     found: dict[str, StoredTensor] = {}
     for file in files:
-        held = _tensors_of(file)
+        held = _read_tensors(file)
         if twice := sorted(held.keys() & found.keys()):
             raise UnfitCheckpointError(f"{file}: {twice[0]} is in another file too")
         found |= held
@@ -63,7 +63,7 @@ def read_index(directory: Path) -> dict[str, StoredTensor]:
     return found
 
 
-def _tensors_of(file: Path) -> dict[str, StoredTensor]:
+def _read_tensors(file: Path) -> dict[str, StoredTensor]:
     try:
         with file.open("rb") as stream:
             length = int.from_bytes(stream.read(LENGTH_BYTES), "little")
@@ -98,7 +98,7 @@ def file_stamps(directory: Path) -> tuple[tuple[str, int, int, int], ...]:
     return tuple((name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in found)
 
 
-def serving_digest(directory: Path) -> str:
+def compute_serving_digest(directory: Path) -> str:
     """Return a SHA-256 over all that an engine reads beside the weights: equal where an engine serves both alike.
 
     Raises:

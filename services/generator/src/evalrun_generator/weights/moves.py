@@ -51,7 +51,7 @@ class Piece:
     """Bytes to read from there."""
 
 
-def move_of(stored: StoredTensor, place: Place, target: Any) -> Move:  # noqa: ANN401 - torch.Tensor
+def make_move(stored: StoredTensor, place: Place, target: Any) -> Move:  # noqa: ANN401 - torch.Tensor
     """Return the move of a stored tensor's part into its place.
 
     Args:

@@ -11,7 +11,7 @@ from vllm.distributed import get_tensor_model_parallel_rank, get_tensor_model_pa
 
 from evalrun_generator.weights.checkpoint_files import UnfitCheckpointError, read_index
 from evalrun_generator.weights.file_to_device import Lanes
-from evalrun_generator.weights.moves import Move, move_of
+from evalrun_generator.weights.moves import Move, make_move
 from evalrun_generator.weights.parameter_layout import PLAIN_MODELS, Parameter, Rank, layout
 
 
@@ -78,7 +78,7 @@ class WeightsExtension(vLLMColocateWorkerExtension):  # type: ignore[misc] # ver
             if target.is_meta or not target.is_contiguous():
                 raise UnfitCheckpointError(f"the engine does not hold {place.parameter} as the checkpoint does")
             if place.count:
-                moves.append(move_of(stored[name], place, target.reshape(-1).view(torch.uint8)))
+                moves.append(make_move(stored[name], place, target.reshape(-1).view(torch.uint8)))
         return moves
 
 

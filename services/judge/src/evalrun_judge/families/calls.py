@@ -14,11 +14,11 @@ from evalrun_judge.families.family import Family, FormReader, Runners
 from evalrun_judge.families.function import program_after
 from evalrun_judge.pool.info import PoolInfo
 from evalrun_judge.records import records_of_runs
-from evalrun_judge.short_runs import left_out, short_request, with_short_runs
+from evalrun_judge.short_runs import left_out, merge_short_runs, short_request
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import InvalidRequestError, JudgeRequest, Tests, refuse_append
 from evalrun_judge.suites import Suites
-from evalrun_judge.verdict import TestOutcome, compile_status, failure_of
+from evalrun_judge.verdict import TestOutcome, compile_status, find_failure
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_registry.call_forms import (
     CALL_FORMS,
@@ -66,9 +66,9 @@ def read_calls(message: judge_pb2.JudgeRequest, suites: Suites) -> CallTests:
     return CallTests(message.calls.signature, tuple(message.calls.calls), tuple(message.calls.results))
 
 
-def outcome_of(signature: Signature, run: ProgramRun, expected: bytes) -> TestOutcome:
+def decide_outcome(signature: Signature, run: ProgramRun, expected: bytes) -> TestOutcome:
     """Return the outcome of a call. Pure."""
-    if (failure := failure_of(run)) is not None:
+    if (failure := find_failure(run)) is not None:
         return failure
     _, found, rest = run.stdout.rpartition(f"\n{RETURNED} ".encode())
     if not found:
@@ -122,10 +122,10 @@ class CallFamily(Family[CallPlan]):
         reply = await self._pool.run(plan.run, run=request.run, on_slot=on_begin)
         if left := left_out(reply):
             short = await self._pool.run(short_request(plan.run, left), run=request.run, begun=True)
-            reply = with_short_runs(reply, left, short)
+            reply = merge_short_runs(reply, left, short)
         uncompiled = compile_status(reply.compile)
         outcomes = [
-            outcome_of(plan.signature, run, expected) if uncompiled is None else TestOutcome(uncompiled)
+            decide_outcome(plan.signature, run, expected) if uncompiled is None else TestOutcome(uncompiled)
             for run, expected in zip(reply.runs, plan.expected, strict=True)
         ]
         texts = request.tests.texts()

@@ -9,7 +9,7 @@ C++ `main` must end with `return` or `exit`: it is called as an ordinary functio
 from collections.abc import Sequence
 
 from evalrun_executor.api import Limits, ProgramRun, RunReply, RunRequest
-from evalrun_judge.comparators import disagreeing
+from evalrun_judge.comparators import find_disagreeing_comparators
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import CheckerProgram
 from evalrun_judge.verdict import TestOutcome
@@ -75,7 +75,7 @@ def checker_outcomes(
     return [_outcome(run, ends, expected, stdout) for run, (_, expected, stdout) in zip(reply.runs, cases, strict=True)]
 
 
-def probes_of(case: tuple[bytes, bytes, bytes]) -> list[tuple[bytes, bytes, bytes]]:
+def make_probes(case: tuple[bytes, bytes, bytes]) -> list[tuple[bytes, bytes, bytes]]:
     """Return runs that show whether a checker works when it gave no decision about a case: on the expected output
     and, if that is blank, on plain outputs and on the input."""
     data, expected, _ = case
@@ -83,7 +83,7 @@ def probes_of(case: tuple[bytes, bytes, bytes]) -> list[tuple[bytes, bytes, byte
     return [(data, expected, output) for output in (expected, *others)]
 
 
-def settled(first: TestOutcome, probes: Sequence[TestOutcome], expected: bytes) -> TestOutcome:
+def settle_outcome(first: TestOutcome, probes: Sequence[TestOutcome], expected: bytes) -> TestOutcome:
     """Return the outcome of a case that the checker did not decide, from its results on the probes.
 
     One that handles what is expected and not this output has met what no right program prints: the answer is wrong,
@@ -91,7 +91,7 @@ def settled(first: TestOutcome, probes: Sequence[TestOutcome], expected: bytes) 
 
     Args:
         first: the end on the program's output.
-        probes: the ends on the outputs of `probes_of`.
+        probes: the ends on the outputs of `make_probes`.
         expected: the expected output.
     """
     if first.status is not TestStatus.API_ERROR or all(probe.status is TestStatus.API_ERROR for probe in probes):
@@ -107,5 +107,5 @@ def _outcome(run: ProgramRun, ends: dict[int, TestStatus], expected: bytes, stdo
         return TestOutcome(TestStatus.API_ERROR, f"the checker ended {how}, which is no answer", permanent=True)
     passed = status is TestStatus.SUCCESS
     said = run.stderr[:200].decode("utf-8", "replace").replace("\n", " ").strip()
-    others = disagreeing(expected, stdout, Comparator(CHECKER), passed)
+    others = find_disagreeing_comparators(expected, stdout, Comparator(CHECKER), passed)
     return TestOutcome(status, "" if passed else said, others)

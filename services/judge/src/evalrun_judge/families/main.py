@@ -22,7 +22,7 @@ from evalrun_judge.records import records_of_runs
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import InvalidRequestError, JudgeRequest, Tests
 from evalrun_judge.suites import Suites
-from evalrun_judge.verdict import TestOutcome, compile_status, failure_of
+from evalrun_judge.verdict import TestOutcome, compile_status, find_failure
 from evalrun_proto.judge.v1 import judge_pb2
 
 ENDED_EARLY: Final = "the program ended before its tests did"
@@ -61,9 +61,9 @@ def find_form(language: str, main: str) -> MainForm | None:
     return next((form for form in reversed(forms) if form.whole.fullmatch(main)), None)
 
 
-def outcome_of(form: MainForm, run: ProgramRun, secret: str) -> TestOutcome:
+def decide_outcome(form: MainForm, run: ProgramRun, secret: str) -> TestOutcome:
     """Return the outcome of a program's run with its tests. Pure."""
-    failure = failure_of(run)
+    failure = find_failure(run)
     if failure is None:
         ended = secret.encode() in run.stdout
         return TestOutcome(TestStatus.SUCCESS) if ended else TestOutcome(TestStatus.WRONG_ANSWER, ENDED_EARLY)
@@ -126,7 +126,7 @@ class MainFamily(Family[MainPlan]):
         reply = await self._pool.run(run, run=request.run, on_slot=on_begin)
         uncompiled = compile_status(reply.compile)
         outcomes = [
-            outcome_of(plan.form, each, secret) if uncompiled is None else TestOutcome(uncompiled)
+            decide_outcome(plan.form, each, secret) if uncompiled is None else TestOutcome(uncompiled)
             for each in reply.runs
         ]
         shown = [given for given, _ in tests.texts()]

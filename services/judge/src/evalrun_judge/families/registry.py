@@ -38,7 +38,7 @@ class Families:
     def __init__(self, families: Sequence[Family[Any]]) -> None:
         self._by_tests: dict[type, Family[Any]] = {tests: family for family in families for tests in family.TESTS}
 
-    def of(self, tests: Tests) -> Family[Any]:
+    def find_family(self, tests: Tests) -> Family[Any]:
         """Return the family of these tests."""
         return self._by_tests[type(tests)]
 

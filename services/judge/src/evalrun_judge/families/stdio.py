@@ -9,12 +9,12 @@ from typing import ClassVar, cast
 from evalrun_executor.api import LEVELS, Level, Limits, RunReply, RunRequest
 from evalrun_judge.cache.verdict_cache import Judged, is_stable
 from evalrun_judge.extraction import Extraction, SubmissionMode
-from evalrun_judge.families.checker import checker_outcomes, checker_run, probes_of, settled
+from evalrun_judge.families.checker import checker_outcomes, checker_run, make_probes, settle_outcome
 from evalrun_judge.families.family import Family, FormReader, Runners
 from evalrun_judge.families.function import program_after
 from evalrun_judge.pool.info import PoolInfo
-from evalrun_judge.records import compared, records_of_runs
-from evalrun_judge.short_runs import left_out, short_request, with_short_runs
+from evalrun_judge.records import compare_runs, records_of_runs
+from evalrun_judge.short_runs import left_out, merge_short_runs, short_request
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import (
     CheckerProgram,
@@ -25,7 +25,7 @@ from evalrun_judge.submission import (
     refuse_append,
 )
 from evalrun_judge.suites import Suites
-from evalrun_judge.verdict import TestOutcome, compile_status, failure_of
+from evalrun_judge.verdict import TestOutcome, compile_status, find_failure
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_registry.comparators import CHECKER
 from evalrun_runtime.tracing import span
@@ -97,7 +97,7 @@ class StdioFamily(Family[StdioPlan]):
         reply = await self._pool.run(plan.run, run=request.run, on_slot=on_begin)
         if left := left_out(reply):
             short = await self._pool.run(short_request(plan.run, left), run=request.run, begun=True)
-            reply = with_short_runs(reply, left, short)
+            reply = merge_short_runs(reply, left, short)
         with span("compare", attributes={"tests": len(plan.expected)}):
             outcomes, level = await self._outcomes(plan, reply, request)
         records = records_of_runs(plan.run.inputs, plan.expected, reply, outcomes)
@@ -111,15 +111,15 @@ class StdioFamily(Family[StdioPlan]):
         if uncompiled is not None:
             return [TestOutcome(uncompiled)] * len(reply.runs), reply.level
         if request.checker is not None and request.comparator.name == CHECKER:
-            return await self._checked(plan, reply, request, request.checker)
+            return await self._check_outputs(plan, reply, request, request.checker)
         if sum(len(run.stdout) for run in reply.runs) <= LARGE_BYTES:
-            return compared(plan.expected, reply, request.comparator), reply.level
-        return await asyncio.to_thread(compared, plan.expected, reply, request.comparator), reply.level
+            return compare_runs(plan.expected, reply, request.comparator), reply.level
+        return await asyncio.to_thread(compare_runs, plan.expected, reply, request.comparator), reply.level
 
-    async def _checked(
+    async def _check_outputs(
         self, plan: StdioPlan, reply: RunReply, request: JudgeRequest, checker: CheckerProgram
     ) -> tuple[Sequence[TestOutcome], Level]:
-        failures = [failure_of(run) for run in reply.runs]
+        failures = [find_failure(run) for run in reply.runs]
         cases = [
             (data, wanted, run.stdout)
             for data, wanted, run, failure in zip(plan.run.inputs, plan.expected, reply.runs, failures, strict=True)
@@ -132,13 +132,13 @@ class StdioFamily(Family[StdioPlan]):
         level = min(reply.level, said.level, key=LEVELS.index)
         crashed = [number for number, outcome in enumerate(outcomes) if outcome.status is TestStatus.API_ERROR]
         if crashed and said.compile.status == "ok":
-            probes = [(number, probe) for number in crashed for probe in probes_of(cases[number])]
+            probes = [(number, probe) for number in crashed for probe in make_probes(cases[number])]
             known = [probe for _, probe in probes]
             again = await self._pool.run(checker_run(checker, known, plan.run.limits), run=request.run, begun=True)
             probed: dict[int, list[TestOutcome]] = defaultdict(list)
             for (number, _), outcome in zip(probes, checker_outcomes(checker, again, known), strict=True):
                 probed[number].append(outcome)
             for number, found in probed.items():
-                outcomes[number] = settled(outcomes[number], found, cases[number][1])
+                outcomes[number] = settle_outcome(outcomes[number], found, cases[number][1])
         decided = iter(outcomes)
         return [next(decided) if failure is None else failure for failure in failures], level

@@ -7,7 +7,7 @@ from typing import ClassVar, cast
 
 from evalrun_client.fusion_names import is_dataset_name, is_row_id
 from evalrun_judge.cache.verdict_cache import Judged
-from evalrun_judge.cpython_texts import missing_package
+from evalrun_judge.cpython_texts import parse_missing_package
 from evalrun_judge.extraction import Extraction, SubmissionMode
 from evalrun_judge.families.family import Family, FormReader, Runners
 from evalrun_judge.pool.info import PoolInfo
@@ -15,7 +15,7 @@ from evalrun_judge.sandboxes import ServerTest, SubmitCall, SubmitReply
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import STANDARD, InvalidRequestError, JudgeRequest, Tests
 from evalrun_judge.suites import Suites
-from evalrun_judge.verdict import TestOutcome, TestRecord, compile_status, cut_text, failure_of
+from evalrun_judge.verdict import TestOutcome, TestRecord, compile_status, cut_text, find_failure
 from evalrun_proto.judge.v1 import judge_pb2
 
 
@@ -128,7 +128,7 @@ def records_of_submission(reply: SubmitReply) -> list[TestRecord]:
     return [_record(index, test) for index, test in enumerate(reply.tests)]
 
 
-def outcome_of(test: ServerTest) -> TestOutcome:
+def decide_outcome(test: ServerTest) -> TestOutcome:
     """Return the outcome of a test. The server decides whether it passed; the program's end shows how it failed."""
     if test.passed:
         return TestOutcome(TestStatus.SUCCESS)
@@ -137,7 +137,7 @@ def outcome_of(test: ServerTest) -> TestOutcome:
         return TestOutcome(uncompiled)
     if test.run is None:
         return TestOutcome(TestStatus.WRONG_ANSWER, "the server ran nothing: it found no program")
-    failure = failure_of(test.run)
+    failure = find_failure(test.run)
     if failure is None:
         return TestOutcome(TestStatus.WRONG_ANSWER)
     if test.case is None and failure.status is TestStatus.RUNTIME_ERROR and _assertion_failed(test.run.stderr):
@@ -152,7 +152,7 @@ def _assertion_failed(stderr: bytes) -> bool:
 
 
 def _record(index: int, test: ServerTest) -> TestRecord:
-    outcome, run = outcome_of(test), test.run
+    outcome, run = decide_outcome(test), test.run
     given, wanted = test.case or (b"", b"")
     return TestRecord(
         index,
@@ -169,5 +169,5 @@ def _record(index: int, test: ServerTest) -> TestRecord:
         compile_stderr=cut_text(test.compile.stderr),
         reason=outcome.reason,
         cause=outcome.cause,
-        missing_module=missing_package(run.stderr) if run and outcome.status is TestStatus.RUNTIME_ERROR else "",
+        missing_module=parse_missing_package(run.stderr) if run and outcome.status is TestStatus.RUNTIME_ERROR else "",
     )

@@ -206,7 +206,7 @@ class ContainedAssertions:
             try:
                 for replay in batch:
                     replay.on_slot()
-                ends = await self._ends_of(batch)
+                ends = await self._run_replays(batch)
             except asyncio.CancelledError:
                 for replay in batch:
                     replay.done.cancel()
@@ -236,22 +236,22 @@ class ContainedAssertions:
                 batch.append(self._waiting.popleft())
         return batch
 
-    async def _ends_of(self, batch: Sequence[_Replay]) -> list[ProgramRun | Exception]:
+    async def _run_replays(self, batch: Sequence[_Replay]) -> list[ProgramRun | Exception]:
         """Return what became of each: those that may share a process in one, then all that is left alone."""
         limits = batch[0].limits
         sharing = [replay for replay in batch if replay.shareable]
         ends: dict[_Replay, ProgramRun | Exception] = {}
         if len(sharing) > 1:
-            (run,) = await self._replayed([shared_assertions.together([replay.stdin for replay in sharing])], limits)
+            (run,) = await self._run_stdins([shared_assertions.together([replay.stdin for replay in sharing])], limits)
             if isinstance(run, ProgramRun):
                 found = zip(sharing, shared_assertions.apart(run, len(sharing)), strict=True)
                 ends.update((replay, end) for replay, end in found if end is not None)
         left = [replay for replay in batch if replay not in ends]
         if left:
-            ends.update(zip(left, await self._replayed([replay.stdin for replay in left], limits), strict=True))
+            ends.update(zip(left, await self._run_stdins([replay.stdin for replay in left], limits), strict=True))
         return [ends[replay] for replay in batch]
 
-    async def _replayed(self, stdins: Sequence[bytes], limits: Limits) -> list[ProgramRun | Exception]:
+    async def _run_stdins(self, stdins: Sequence[bytes], limits: Limits) -> list[ProgramRun | Exception]:
         """Return what became of each: NoSandboxError where nothing is known, RunRefusedError where it never will be."""
         request = RunRequest("python", "", list(stdins), limits, mode=MODE)
         error: ExecutorLost | None = None
@@ -263,5 +263,5 @@ class ContainedAssertions:
             except RequestRefused as refused:
                 return [RunRefusedError(str(refused)) for _ in stdins]
         if len(stdins) > 1:  # one of them may be what the child dies of: the others must not share its end
-            return [end for stdin in stdins for end in await self._replayed([stdin], limits)]
+            return [end for stdin in stdins for end in await self._run_stdins([stdin], limits)]
         return [NoSandboxError(f"the assertions' child died {ATTEMPTS} times: {error}")]

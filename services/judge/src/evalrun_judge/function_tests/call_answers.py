@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from evalrun_executor.api import ProgramRun
-from evalrun_judge.cpython_texts import package_of
+from evalrun_judge.cpython_texts import parse_package
 from evalrun_judge.status import TestCause, TestStatus
 from evalrun_judge.verdict import UNCONFIRMED
 
@@ -75,7 +75,7 @@ def read_answers(run: ProgramRun, calls: Sequence[tuple[int, int]]) -> BatchAnsw
     if first != b"load V null":
         if first.startswith(b"load E "):
             return BatchAnswers(loaded=False, load_end=_load_error(first[7:]), tests=tests, end=_nonsense())
-        end = _nonsense() if first else end_of(run)
+        end = _nonsense() if first else decide_ending(run)
         load_end = end
         if end.status is not TestStatus.API_ERROR:
             when = f"while it was loaded: {end.reason}" if end.reason else "while the program was loaded"
@@ -86,7 +86,7 @@ def read_answers(run: ProgramRun, calls: Sequence[tuple[int, int]]) -> BatchAnsw
         position = _read_test(lines, position, test, count, answers)
         if not answers.complete:
             break
-    end = _nonsense() if position < len(lines) else end_of(run)
+    end = _nonsense() if position < len(lines) else decide_ending(run)
     return BatchAnswers(loaded=True, load_end=None, tests=tests, end=end)
 
 
@@ -95,7 +95,7 @@ def _read_test(lines: list[bytes], position: int, test: int, count: int, answers
     for number in range(count):
         head = b"%d %d " % (test, number)
         if position < len(lines) and lines[position].startswith(head + b"P "):
-            answers.printed = (answers.printed + _printed(lines[position][len(head) + 2 :]))[:PRINT_LIMIT]
+            answers.printed = (answers.printed + _parse_string(lines[position][len(head) + 2 :]))[:PRINT_LIMIT]
             position += 1
         if position >= len(lines) or not _is_answer(lines[position], head):
             return position
@@ -110,7 +110,7 @@ def _is_answer(line: bytes, head: bytes) -> bool:
     return line.startswith((head + b"V ", head + b"E ", head + b"S ")) and line.isascii() and b"\r" not in line
 
 
-def end_of(run: ProgramRun) -> Ending:
+def decide_ending(run: ProgramRun) -> Ending:
     """Return what the end of a process means for the test in whose call it came."""
     match run.end:
         case "timeout":
@@ -133,7 +133,7 @@ def _nonsense() -> Ending:
     return Ending(TestStatus.RUNTIME_ERROR, "the program wrote into the judge's channel")
 
 
-def _parsed(text: bytes) -> object:
+def _parse_json(text: bytes) -> object:
     """Return what the JSON says; None where it is none, or larger than the harness writes."""
     if len(text) > MAX_TEXT:
         return None
@@ -144,13 +144,13 @@ def _parsed(text: bytes) -> object:
     return parsed
 
 
-def _printed(text: bytes) -> str:
-    printed = _parsed(text)
+def _parse_string(text: bytes) -> str:
+    printed = _parse_json(text)
     return printed if isinstance(printed, str) else ""
 
 
 def _load_error(text: bytes) -> Ending:
-    parts = _parsed(text)
+    parts = _parse_json(text)
     if not isinstance(parts, dict):
         return _nonsense()
     name, message = str(parts.get("type"))[:200], str(parts.get("message"))[:300].replace("\n", " ")
@@ -159,5 +159,5 @@ def _load_error(text: bytes) -> Ending:
     if parts.get("base") == "SystemExit":
         return Ending(TestStatus.RUNTIME_ERROR, f"the program called sys.exit({message}) while it was loaded")
     why = f"the program raised {name}{': ' if message else ''}{message} while it was loaded"
-    missing = package_of(parts.get("name")) if name == ModuleNotFoundError.__name__ else ""
+    missing = parse_package(parts.get("name")) if name == ModuleNotFoundError.__name__ else ""
     return Ending(TestStatus.RUNTIME_ERROR, why, missing_module=missing)

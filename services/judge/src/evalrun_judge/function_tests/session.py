@@ -38,7 +38,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from evalrun_executor.api import CompileResult, ProgramRun
-from evalrun_judge.cpython_texts import package_of
+from evalrun_judge.cpython_texts import parse_package
 from evalrun_judge.function_tests.call_answers import BatchAnswers, Ending, read_answers
 from evalrun_judge.function_tests.together import read_together, together_program
 from evalrun_judge.status import ForgeableCause, TestCause, TestStatus
@@ -201,7 +201,7 @@ class FunctionTestSession:
         self._seed = seed
         self._stop_after = stop_after_timeouts
         self._learned: dict[str, object] = {}
-        self._tests = _tests_of(tests)
+        self._tests = _make_tests(tests)
         self._batch: list[_Test] = []
         self._short = False
         """The last calls ran with the short limit."""
@@ -223,7 +223,7 @@ class FunctionTestSession:
             if self._together is not None:
                 return RunTogether(together_program(self._program), tuple(map(self._request_together, open_tests)))
             wanting = [test for test in open_tests if test.lines is None]
-            if wanting and not self._stopped(open_tests):
+            if wanting and not self._has_enough_timeouts(open_tests):
                 self._batch = wanting[:1] if wanting[0].alone else [test for test in wanting if not test.alone]
                 return self._calls(short=False)
             self._replayed = [test for test in open_tests if test.lines is not None]
@@ -275,7 +275,7 @@ class FunctionTestSession:
             test.run, test.share = run, len(self._batch)
             test.spent += max(run.wall_seconds, _MIN_SECONDS) / len(self._batch)
         if not answers.loaded:
-            self._not_loaded(run, answers)
+            self._end_unloaded(run, answers)
             return
         self._loaded = True
         stopped = next((n for n, test in enumerate(answers.tests) if not test.complete), len(self._batch))
@@ -320,7 +320,7 @@ class FunctionTestSession:
         }
         return json.dumps(request).encode()
 
-    def _not_loaded(self, run: ProgramRun, answers: BatchAnswers) -> None:
+    def _end_unloaded(self, run: ProgramRun, answers: BatchAnswers) -> None:
         """End the other tests as well, since the program cannot be loaded; not if a first batch of it could be."""
         end = answers.load_end or answers.end
         ended = self._batch if self._loaded else [test for test in self._tests if test.outcome is None]
@@ -328,7 +328,7 @@ class FunctionTestSession:
             test.run, test.share = run, len(ended)
             self._end(test, end.status, end.reason, cause=end.cause, missing_module=end.missing_module)
 
-    def _stopped(self, open_tests: list[_Test]) -> bool:
+    def _has_enough_timeouts(self, open_tests: list[_Test]) -> bool:
         """Return whether there were enough timeouts, including those that a replay may revoke."""
         if not self._stop_after:
             return False
@@ -358,7 +358,7 @@ class FunctionTestSession:
         self._short = short
         tests = [[test.index, test.calls] for test in self._batch]
         shared = {name: self._learned[name] for name in _SHARED if self._learned.get(name)}
-        definitions = named_definitions(self._program, self._learned.get("spare"))
+        definitions = select_definitions(self._program, self._learned.get("spare"))
         if definitions:
             shared["imports"] = "\n".join([str(shared.get("imports", "")), *definitions])
         draws = int(hashlib.sha256(f"draws {self._secret}".encode()).hexdigest()[:15], 16)
@@ -385,7 +385,7 @@ class FunctionTestSession:
             calls = report.get("calls")
             test.calls = calls if isinstance(calls, list) else []
             test.alone = str(test.index) in before  # in a process that has not made the calls of earlier ones yet
-            test.refusal = None if isinstance(calls, list) else _ending(report, TestStatus.API_ERROR)
+            test.refusal = None if isinstance(calls, list) else _read_ending(report, TestStatus.API_ERROR)
         self.recording = recorded
         refusal = next((test.refusal for test in self._tests if test.refusal is not None), None)
         cause = next((str(report["together"]) for report in reports if report.get("together")), "")
@@ -403,7 +403,7 @@ class FunctionTestSession:
             reached = report.get("reached")
             self._need(test, calls, reached if isinstance(reached, int) else len(calls))
             return
-        end = _ending(report, TestStatus(str(report.get("status"))))
+        end = _read_ending(report, TestStatus(str(report.get("status"))))
         if test.late and end.status is TestStatus.SUCCESS:
             end = Ending(TestStatus.TIMEOUT, "every call ended, but past the time limit")
         given, expected, actual, own = (
@@ -501,13 +501,13 @@ def recording_key(tests: CheckTest | AssertTests, seed: int) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _tests_of(tests: CheckTest | AssertTests) -> list[_Test]:
+def _make_tests(tests: CheckTest | AssertTests) -> list[_Test]:
     if isinstance(tests, CheckTest):
         return [_Test(0, tests.test, f"check({tests.entry_point})")]
     return [_Test(index, source, source) for index, source in enumerate(tests.asserts)]
 
 
-def named_definitions(program: str, spare: object) -> list[str]:
+def select_definitions(program: str, spare: object) -> list[str]:
     """Return what tests define for the program as far as it names that, or what it names does; in order.
 
     Nothing of a test is sent that a program does not ask for by name.
@@ -525,13 +525,13 @@ def named_definitions(program: str, spare: object) -> list[str]:
     return [text for _, text in left if text in taken]
 
 
-def _ending(report: dict[str, object], status: TestStatus) -> Ending:
+def _read_ending(report: dict[str, object], status: TestStatus) -> Ending:
     cause = report.get("cause")
     return Ending(
         status,
         str(report.get("reason"))[:REASON_LIMIT],
         TestCause(str(cause)) if cause else None,
-        package_of(report.get("missing_module")),
+        parse_package(report.get("missing_module")),
     )
 
 

@@ -11,8 +11,8 @@ from typing import Final
 
 from evalrun_executor.api import ProgramRun
 from evalrun_executor.harness import Harness, list_modules
-from evalrun_judge.cpython_texts import package_of
-from evalrun_judge.function_tests.call_answers import Ending, end_of
+from evalrun_judge.cpython_texts import parse_package
+from evalrun_judge.function_tests.call_answers import Ending, decide_ending
 from evalrun_judge.function_tests.programs import program
 from evalrun_judge.status import TestCause, TestStatus
 
@@ -40,13 +40,13 @@ def read_together(run: ProgramRun, secret: str) -> Ending:
     if report is None or run.end != "exited":
         if run.end == "exited":
             return Ending(TestStatus.RUNTIME_ERROR, "the program ended the process of its test")
-        return end_of(run)
+        return decide_ending(run)
     status = str(report.get("status"))
     if status not in _STATUSES:
         return Ending(TestStatus.RUNTIME_ERROR, "the program wrote into the judge's channel")
     reason = str(report.get("reason") or "")[:REASON_LIMIT]
     cause = TestCause.BROKEN_TEST if status == TestStatus.API_ERROR else None
-    return Ending(TestStatus(status), reason, cause, package_of(report.get("missing_module")))
+    return Ending(TestStatus(status), reason, cause, parse_package(report.get("missing_module")))
 
 
 def _report(stdout: bytes, secret: str) -> Mapping[str, object] | None:

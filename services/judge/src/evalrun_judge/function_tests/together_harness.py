@@ -72,7 +72,7 @@ def _run_cases(space: dict[str, object], earlier: set[str]) -> None:
     if result.unexpectedSuccesses or result.skipped or result.testsRun + len(functions) == 0:
         raise _UnmetError("not every test case ran")
     for function in functions:
-        for arguments in _arguments_of(function):
+        for arguments in _find_arguments(function):
             function(**arguments)
 
 
@@ -86,18 +86,18 @@ def _run_method(kind: type, name: str, **arguments: object) -> None:
         getattr(made, "teardown_method", lambda _: None)(getattr(made, name))
 
 
-def _arguments_of(function: Callable[..., object]) -> list[dict[str, object]]:
+def _find_arguments(function: Callable[..., object]) -> list[dict[str, object]]:
     """Return what a function is called with, by its marks of pytest's `parametrize`: one call without any."""
     calls: list[dict[str, object]] = [{}]
     for mark in getattr(function, "pytestmark", []):
         if mark.name == "parametrize":
             names = mark.args[0].replace(" ", "").split(",") if isinstance(mark.args[0], str) else mark.args[0]
-            rows = [_values_of(given, len(names)) for given in mark.args[1]]
+            rows = [_make_row(given, len(names)) for given in mark.args[1]]
             calls = [{**call, **dict(zip(names, row, strict=True))} for call in calls for row in rows]
     return calls
 
 
-def _values_of(given: object, count: int) -> Iterable[object]:
+def _make_row(given: object, count: int) -> Iterable[object]:
     """Return one row of `parametrize`: `pytest.param(...)`, a tuple, or the value alone of a name."""
     if hasattr(given, "marks"):
         values: Iterable[object] = given.values  # type: ignore[attr-defined]  # pytest's ParameterSet
@@ -105,7 +105,7 @@ def _values_of(given: object, count: int) -> Iterable[object]:
     return given if count > 1 else (given,)  # type: ignore[return-value]  # a tuple, by pytest's rule
 
 
-def _missing_module(request: dict[str, str]) -> str:
+def _find_missing_module(request: dict[str, str]) -> str:
     """Return a module that the test imports first and that is not here: no program can pass it."""
     for node in [*ast.parse(request["setup"]).body, *ast.parse(request["test"]).body]:
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -118,8 +118,8 @@ def _missing_module(request: dict[str, str]) -> str:
     return ""
 
 
-def _judged(code: str, request: dict[str, str]) -> dict[str, str]:
-    missing = _missing_module(request)
+def _judge_program(code: str, request: dict[str, str]) -> dict[str, str]:
+    missing = _find_missing_module(request)
     if missing:
         reason = f"the test itself fails: ModuleNotFoundError: No module named {missing!r}"
         return {"status": "api_error", "reason": reason, "missing_module": missing}
@@ -133,11 +133,11 @@ def _judged(code: str, request: dict[str, str]) -> dict[str, str]:
     try:
         exec(compiled, space)  # noqa: S102 - what it is for
     except BaseException as error:  # noqa: BLE001 - a program may raise anything
-        return _failed(error, "while it was loaded", loading=True)
+        return _report_failure(error, "while it was loaded", loading=True)
     try:
         _run_test(space, request)
     except BaseException as error:  # noqa: BLE001 - a test may raise anything
-        return _failed(error, "", loading=False)
+        return _report_failure(error, "", loading=False)
     return {"status": "success", "reason": ""}
 
 
@@ -155,7 +155,7 @@ def _run_test(space: dict[str, object], request: dict[str, str]) -> None:
         _run_cases(space, earlier)
 
 
-def _failed(error: BaseException, when: str, *, loading: bool) -> dict[str, str]:
+def _report_failure(error: BaseException, when: str, *, loading: bool) -> dict[str, str]:
     missing = error.name if isinstance(error, ModuleNotFoundError) else ""
     said = {"reason": f"{_line_of(error)} {when}".strip(), "missing_module": missing or ""}
     if isinstance(error, MemoryError):
@@ -196,6 +196,6 @@ def main(code: str) -> None:
     write, leave, dumps = os.write, os._exit, json.dumps  # a program may replace them
     answers = os.dup(1)
     os.dup2(2, 1)
-    outcome = dumps(_judged(code, request))
+    outcome = dumps(_judge_program(code, request))
     write(answers, f"\n{secret} {outcome}\n".encode())
     leave(0)

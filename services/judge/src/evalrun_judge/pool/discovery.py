@@ -37,7 +37,7 @@ class SandboxDiscovery(Protocol):
         """Return the URL of every sandbox there is. Raises DiscoveryError."""
         ...
 
-    async def changed(self) -> None:
+    async def wait(self) -> None:
         """Wait until it is worth asking again; a few seconds at most."""
         ...
 
@@ -113,8 +113,8 @@ class DnsDiscovery:
         of_one_family = [address for address in addresses if ":" not in address] or addresses
         return frozenset(http_url(address, self._port, self._scheme) for address in of_one_family)
 
-    async def changed(self) -> None:
-        """Wait for the next lookup; see `Discovery.changed`."""
+    async def wait(self) -> None:
+        """Wait for the next lookup; see `Discovery.wait`."""
         await self._sleep(self._refresh_seconds)
 
     async def close(self) -> None:
@@ -154,8 +154,8 @@ class StdinDiscovery:
         self.server_name = urlsplit(self._url).hostname or ""
         return frozenset({self._url})
 
-    async def changed(self) -> None:
-        """Wait; see `SandboxDiscovery.changed`."""
+    async def wait(self) -> None:
+        """Wait; see `SandboxDiscovery.wait`."""
         await self._sleep(REFRESH_SECONDS)
 
     async def close(self) -> None:
@@ -175,7 +175,7 @@ def http_url(address: str, port: int, scheme: str = "http") -> str:
     return f"{scheme}://[{address}]:{port}" if ":" in address else f"{scheme}://{address}:{port}"
 
 
-def service_of(target: str) -> tuple[str, str, str]:
+def parse_service(target: str) -> tuple[str, str, str]:
     """Read `k8s:///namespace/service:port` into its three parts; the port is a number or a name. Raises ValueError."""
     namespace, _, service = target.removeprefix("k8s:///").partition("/")
     name, _, port = service.partition(":")

@@ -14,7 +14,7 @@ from typing import Self
 import aiohttp
 import msgspec
 
-from evalrun_judge.pool.discovery import REFRESH_SECONDS, DiscoveryError, http_url, service_of
+from evalrun_judge.pool.discovery import REFRESH_SECONDS, DiscoveryError, http_url, parse_service
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Directory of a pod's own credentials in Kubernetes."""
@@ -63,7 +63,7 @@ class ApiServer:
     """Certificates that it is trusted by; None for plain HTTP."""
 
     @classmethod
-    def of_pod(cls, environment: Mapping[str, str]) -> Self:
+    def from_pod(cls, environment: Mapping[str, str]) -> Self:
         """Return the API server of the cluster in which this pod runs. Raises ValueError outside a cluster."""
         host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
         if not host or not port:
@@ -86,7 +86,7 @@ class EndpointSliceDiscovery:
             ValueError: the target is not of that form.
         """
         self._target = target
-        self._namespace, self._service, self._port = service_of(target)
+        self._namespace, self._service, self._port = parse_service(target)
         self.server_name, self._scheme = f"{self._service}.{self._namespace}.svc", scheme
         self._server = server
         self._version = ""
@@ -112,8 +112,8 @@ class EndpointSliceDiscovery:
         # slots. The first family that has any is enough.
         return frozenset(next((urls for _, urls in sorted(families.items()) if urls), ()))
 
-    async def changed(self) -> None:
-        """Wait for an event; see `Discovery.changed`. Without a connection, wait as long as between two DNS lookups."""
+    async def wait(self) -> None:
+        """Wait for an event; see `Discovery.wait`. Without a connection, wait as long as between two DNS lookups."""
         if self._version:
             watch = {"watch": "1", "resourceVersion": self._version, "timeoutSeconds": str(WATCH_SECONDS)}
             try:

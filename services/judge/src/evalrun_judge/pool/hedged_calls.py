@@ -48,7 +48,7 @@ class HedgedCalls:
             reply = await self._calls.call(endpoint, work, run)
             self._times.add(self._clock() - called)
             return reply
-        first = asyncio.create_task(self._timed(endpoint, work, run))
+        first = asyncio.create_task(self._time_call(endpoint, work, run))
         calls = {first}
         try:
             wait = after
@@ -56,7 +56,7 @@ class HedgedCalls:
                 wait = after / 4  # it is one by now: from here on a slot that is idle is what it waits for
                 other = self._calls.take_spare(endpoint, run) if self._has_room() else None
                 if other is not None:
-                    calls.add(second := asyncio.create_task(self._timed(other, work, run)))
+                    calls.add(second := asyncio.create_task(self._time_call(other, work, run)))
                     return await self._race(first, second)
             return first.result()
         finally:
@@ -67,7 +67,7 @@ class HedgedCalls:
     def _has_room(self) -> bool:
         return self._policy is not None and self._hedges < self._policy.max_hedges(self._calls.slots)
 
-    async def _timed(self, endpoint: SandboxEndpoint, work: SandboxWork[RunReply], run: str) -> RunReply:
+    async def _time_call(self, endpoint: SandboxEndpoint, work: SandboxWork[RunReply], run: str) -> RunReply:
         called = self._clock()
         reply = await self._calls.call(endpoint, work, run)
         self._times.add(self._clock() - called)

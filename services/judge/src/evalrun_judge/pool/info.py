@@ -25,7 +25,7 @@ class PoolInfo:
     """Every sandbox judges answers to datasets of its own."""
 
 
-def info_of(backends: Sequence[Backend]) -> PoolInfo:
+def combine_info(backends: Sequence[Backend]) -> PoolInfo:
     """Combine the descriptions of sandboxes. Raises ValueError if there are none."""
     if not backends:
         raise ValueError("no sandbox, no pool")

@@ -85,11 +85,11 @@ class RetryBudget:
         """Count a program's first call."""
         self._first.add(now)
 
-    def answered(self) -> None:
+    def record_success(self) -> None:
         """Record a call that was answered well."""
         self._failing_since = None
 
-    def failed(self, now: float) -> None:
+    def record_failure(self, now: float) -> None:
         """Record a call that failed."""
         if self._failing_since is None:
             self._failing_since = now

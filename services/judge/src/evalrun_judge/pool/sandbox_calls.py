@@ -115,12 +115,12 @@ class SandboxCalls:
         try:
             with (
                 span("sandbox", attributes={"address": endpoint.sandbox.address}),
-                self._fleet.watching(endpoint),
+                self._fleet.watch_call(endpoint),
             ):
                 reply = await work.start(endpoint.sandbox)
                 work.check(endpoint.sandbox, reply)
-            endpoint.succeeded()
-            self._budget.answered()
+            endpoint.record_success()
+            self._budget.record_success()
             return reply
         except SandboxBusyError as error:
             endpoint.busy(error.free)
@@ -128,8 +128,8 @@ class SandboxCalls:
                 self._queue.pause(endpoint, error.retry_after_seconds)
             raise
         except SandboxError as error:
-            self._fleet.failed(endpoint, error)
-            self._budget.failed(self._clock())
+            self._fleet.record_failure(endpoint, error)
+            self._budget.record_failure(self._clock())
             raise
         finally:
             self._metrics.observe_call(self._clock() - called)

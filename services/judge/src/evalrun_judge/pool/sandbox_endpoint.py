@@ -70,7 +70,7 @@ class SandboxEndpoint:
         self.usable, self.full, self.proved = True, False, not returning
         self.failures = self.failed_probes = 0
 
-    def succeeded(self) -> None:
+    def record_success(self) -> None:
         """Record a successful answer."""
         self.failures = self.relapses = 0
         self.proved = True
@@ -91,7 +91,7 @@ class SandboxEndpoint:
         self.successes = 0
         self.full = free == 0
 
-    def failed(self, error: SandboxError) -> None:
+    def record_failure(self, error: SandboxError) -> None:
         """Record a failure, after which it may be lost."""
         self.failures += 1
         if not self.usable:

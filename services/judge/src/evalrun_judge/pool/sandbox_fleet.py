@@ -15,7 +15,7 @@ from typing import Any
 
 from evalrun_executor.api import LEVELS
 from evalrun_judge.pool.discovery import Connect, DiscoveryError, NoDnsError, SandboxDiscovery
-from evalrun_judge.pool.info import PoolInfo, info_of
+from evalrun_judge.pool.info import PoolInfo, combine_info
 from evalrun_judge.pool.policy import PoolPolicy
 from evalrun_judge.pool.sandbox_endpoint import SandboxEndpoint
 from evalrun_judge.pool.slot_queue import NoSandboxError, SlotQueue, UnresolvedSandboxesError
@@ -143,7 +143,7 @@ class SandboxFleet:
             await discovery.close()
 
     @contextmanager
-    def watching(self, endpoint: SandboxEndpoint) -> Iterator[None]:
+    def watch_call(self, endpoint: SandboxEndpoint) -> Iterator[None]:
         """Watch a call that the current task makes inside the block. Raises SandboxTimeoutError where the sandbox is
         hung."""
         task = asyncio.current_task()
@@ -167,10 +167,10 @@ class SandboxFleet:
             member.calls.discard(task)
             member.broken_off.pop(task, None)
 
-    def failed(self, endpoint: SandboxEndpoint, error: SandboxError) -> None:
+    def record_failure(self, endpoint: SandboxEndpoint, error: SandboxError) -> None:
         """Count a failed call; afterwards the sandbox may be left out until it answers again."""
         was_usable = endpoint.usable
-        endpoint.failed(error)
+        endpoint.record_failure(error)
         if was_usable and not endpoint.usable:
             logger.warning("sandbox left out: %s", error)
             member = self._members.get(endpoint)
@@ -203,10 +203,10 @@ class SandboxFleet:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task: asyncio.Task[None] = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_end)
         return task
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
+    def _on_task_end(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("sandboxes are no longer watched as they should be: a fault of the gateway", exc_info=error)
@@ -255,7 +255,7 @@ class SandboxFleet:
         self.slots = sum(backend.info.slots for backend in backends)
         if not backends:
             return  # all are gone: what the last ones said still describes this gateway
-        self.described = info_of(backends)
+        self.described = combine_info(backends)
         self.changed.set()
         self._queue.dispatch()
 
@@ -277,7 +277,7 @@ class SandboxFleet:
                 self._without_dns.pop(discovery, None)
                 self.apply(discovery, urls)
                 self._give_up_where_lost("no sandbox is known")
-            await discovery.changed()
+            await discovery.wait()
 
     async def _let_go(self, member: Member) -> None:
         """Wait until a sandbox has finished its work, then close its connections."""
@@ -294,7 +294,7 @@ class SandboxFleet:
         """Take the sandbox into use whenever it is lost and describes itself; notice when it hangs."""
         while True:
             if not member.lost.is_set():
-                await self._until_lost(member)
+                await self._wait_until_lost(member)
             endpoint = member.endpoint
             if endpoint.rest_seconds and endpoint.failed_probes == 0:
                 await self._sleep(endpoint.rest_seconds)
@@ -328,7 +328,7 @@ class SandboxFleet:
             )
         return backend
 
-    async def _until_lost(self, member: Member) -> None:
+    async def _wait_until_lost(self, member: Member) -> None:
         """Wait until the sandbox is lost: it failed, or it stopped answering."""
         silent = 0
         while not member.lost.is_set():
@@ -356,7 +356,7 @@ class SandboxFleet:
     def _break_off(self, member: Member) -> None:
         endpoint = member.endpoint
         why = f"{endpoint.sandbox.address}: it has work and answers nothing, not even what it is"
-        self.failed(endpoint, SandboxTimeoutError(why))
+        self.record_failure(endpoint, SandboxTimeoutError(why))
         for task in [*member.calls]:
             member.broken_off[task] = why
             task.cancel()

@@ -88,7 +88,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
     async def Judge(self, request: judge_pb2.JudgeRequest, context: Context) -> judge_pb2.JudgeResponse:  # noqa: N802 - the RPC's name
         """Judge a submission."""
         response = judge_pb2.JudgeResponse()
-        deadline = _earlier(_deadline_of(request), context.time_remaining())
+        deadline = _earlier(_compute_deadline(request), context.time_remaining())
         failure = await self._judge_into(response.verdict, request, deadline)
         if failure is not None:
             wait = str(failure.retry_after_ms)
@@ -123,7 +123,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
 
             def begin(request: judge_pb2.JudgeRequest) -> None:
                 unanswered.expect(request.request_id)
-                judging.create_task(answer(request, _deadline_of(request)))
+                judging.create_task(answer(request, _compute_deadline(request)))
 
             ended = await self._read_until_over(context, places, begin, unanswered.withdraw)
         if not ended:
@@ -194,7 +194,7 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
             return RpcFailure(grpc.StatusCode.INTERNAL, "a fault of the gateway; its log has the traceback")
 
 
-def _deadline_of(request: judge_pb2.JudgeRequest) -> float | None:
+def _compute_deadline(request: judge_pb2.JudgeRequest) -> float | None:
     """Return the deadline of a request that has just been read, on the event loop's clock."""
     return asyncio.get_running_loop().time() + request.deadline_seconds if request.deadline_seconds > 0 else None
 

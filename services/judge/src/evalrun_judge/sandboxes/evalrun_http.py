@@ -115,7 +115,7 @@ class EvalrunSandbox:
         try:
             match status:
                 case 200:
-                    return self._checked(self._reply.decode(body), request)
+                    return self._check_reply(self._reply.decode(body), request)
                 case 429:
                     busy = self._busy.decode(body)
                     raise SandboxBusyError(
@@ -145,7 +145,7 @@ class EvalrunSandbox:
                 self._describe_difference(f"evalrun-sandbox {info.version} speaks wire versions {spoken}")
             )
         self._common_version = version
-        self._kept.described(info)
+        self._kept.record_description(info)
         return Backend("evalrun", info)
 
     def _describe_difference(self, sandbox: str) -> str:
@@ -167,7 +167,7 @@ class EvalrunSandbox:
             status, body = await self._call(
                 "POST", path, self._encoder.encode(form), max_seconds=max_seconds, max_bytes=max_bytes
             )
-            again = self._kept.after(form, request, status)
+            again = self._kept.record_answer(form, request, status)
             if again is None:
                 return status, body
             form = again
@@ -193,7 +193,7 @@ class EvalrunSandbox:
         except BadAnswerError as error:
             raise SandboxFailedError(f"{self.address}: no answer: {error}") from error
 
-    def _checked(self, reply: RunReply, request: RunRequest) -> RunReply:
+    def _check_reply(self, reply: RunReply, request: RunRequest) -> RunReply:
         if len(reply.runs) != len(request.inputs):
             raise SandboxFailedError(
                 f"{self.address}: {len(reply.runs)} runs for {len(request.inputs)} inputs: no answer to this request"

@@ -34,7 +34,7 @@ from evalrun_judge.sandboxes.fusion_answer import (
     NotTheHarnessError,
     OtherInterpreterError,
     file,
-    no_result,
+    make_no_result_error,
     result,
 )
 from evalrun_judge.sandboxes.fusion_batch import Machine, Part
@@ -213,17 +213,17 @@ class FusionSandbox:
         Gives the answer, and the machine with the harness as its interpreter compiled it.
         """
         try:
-            return await self._compiling_call(probe, machine)
+            return await self._call_compiler(probe, machine)
         except NotTheHarnessError as error:
             logger.info("%s: once more, after: %s", self.address, error)
-            return await self._compiling_call(probe, machine)
+            return await self._call_compiler(probe, machine)
 
-    async def _compiling_call(self, probe: RunRequest, machine: Machine) -> tuple[BatchAnswer, Machine]:
+    async def _call_compiler(self, probe: RunRequest, machine: Machine) -> tuple[BatchAnswer, Machine]:
         part = self._part(probe, [0])
         answer = await self._call([part], machine, fusion_batch.BUDGET_SECONDS, want_code=True)
         said, bundle, call_modules = result(answer, 0, part), file(answer, CODE), file(answer, CALLS_CODE)
         if said is None or not bundle or not call_modules:
-            raise no_result(answer)
+            raise make_no_result_error(answer)
         return said, replace(machine, bundle=bundle, call_modules=call_modules)
 
     async def _proxy_slots(self) -> int | None:
@@ -247,7 +247,7 @@ class FusionSandbox:
         alone = False
         decided: set[int] = set()
         while left and find_cut(runs, request.stop_after_timeouts) is None:
-            with self._checked():
+            with self._check_answer():
                 said = await calls.answer(self._part(request, left), again=alone)
             answer = BatchAnswer() if said is None else self._as_found(said, stock)
             compiled = compiled or answer.compiled
@@ -262,7 +262,7 @@ class FusionSandbox:
                 continue
             seconds, stop_after = request.limits.time_seconds, request.stop_after_timeouts
             while (index := find_doubt(runs, decided, seconds, stop_after)) is not None:
-                runs[index] = await self._decided(
+                runs[index] = await self._confirm_run(
                     runs[index], request, stock, partial(self._again, request, index, stock, machine)
                 )
                 decided.add(index)
@@ -271,11 +271,11 @@ class FusionSandbox:
 
     async def _again(self, request: RunRequest, index: int, stock: _Stock, machine: Machine) -> ProgramRun | None:
         part = self._part(request, [index])
-        with self._checked():
+        with self._check_answer():
             (answer,) = await self._ask(machine, [part], fusion_batch.BUDGET_SECONDS, 1)
         return None if answer is None else self._as_found(answer, stock).runs.get(index)
 
-    async def _decided(
+    async def _confirm_run(
         self, first: ProgramRun, request: RunRequest, stock: _Stock, again: Callable[[], Awaitable[ProgramRun | None]]
     ) -> ProgramRun:
         """Repeat runs that ended near their limit while no other call of ours is on the server."""
@@ -288,7 +288,7 @@ class FusionSandbox:
         return decide_alone(first, alone, request.limits.time_seconds)
 
     @contextmanager
-    def _checked(self) -> Iterator[None]:
+    def _check_answer(self) -> Iterator[None]:
         """Raise SandboxFailedError for an answer that is not the harness's."""
         try:
             yield
@@ -336,7 +336,7 @@ class FusionSandbox:
             if run is None:
                 return RunReply(compiled, [NOT_RUN] * len(request.inputs), stock.report.level)
             if run.end == "timeout":  # by the server's wall clock, with whatever else ran there
-                run = await self._decided(run, request, stock, partial(self._plain_again, request, index))
+                run = await self._confirm_run(run, request, stock, partial(self._plain_again, request, index))
             runs[index] = run
             if find_cut(runs, request.stop_after_timeouts) is not None:
                 break

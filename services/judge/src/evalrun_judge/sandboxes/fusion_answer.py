@@ -78,7 +78,7 @@ def _read_frames(left: memoryview, answer: BatchAnswer, request: RunRequest, ind
                 index, run = parse_run(payload, rules)
                 answer.runs[indices[index]] = run
             case _ if name == ENDED:
-                answer.compiled = _compiled_after(STATUS.unpack(payload)[0], answer)
+                answer.compiled = _infer_compile_result(STATUS.unpack(payload)[0], answer)
             case frames.FAULT:
                 raise ExecutorLost(payload[:MAX_TEXT].decode(errors="replace"))
             case frames.BINARY:
@@ -91,7 +91,7 @@ def _read_frames(left: memoryview, answer: BatchAnswer, request: RunRequest, ind
         raise ExecutorLost("the answer breaks off")
 
 
-def _compiled_after(status: int, answer: BatchAnswer) -> CompileResult | None:
+def _infer_compile_result(status: int, answer: BatchAnswer) -> CompileResult | None:
     """Return the compile result from a runner's end, because a program's text may kill the compiler. Raises
     ExecutorLost."""
     code = _exit_code(status)
@@ -114,7 +114,7 @@ def result(answer: CodeAnswer, number: int, part: Part) -> BatchAnswer | None:
     """Read the result of a program of the call, or None if it did not run. Raises NotTheHarnessError."""
     content = file(answer, f"{RESULT}{number}")
     if content is None or (number == 0 and not content):
-        raise no_result(answer)
+        raise make_no_result_error(answer)
     return read(content, part) if content else None
 
 
@@ -127,7 +127,7 @@ def file(answer: CodeAnswer, name: str) -> bytes | None:
         raise NotTheHarnessError(f"its {name} is no base64: {error}") from error
 
 
-def no_result(answer: CodeAnswer) -> NotTheHarnessError:
+def make_no_result_error(answer: CodeAnswer) -> NotTheHarnessError:
     """Return the error of a call without a result."""
     run = answer.run_result
     why = "no result" if run is None else f"{run.status}, {(run.stderr or '').strip()[-300:]}"

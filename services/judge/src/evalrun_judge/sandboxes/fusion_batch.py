@@ -155,8 +155,8 @@ def body(
     if want_code or kind(first) == frames.KIND_HARNESS:
         files[CALLS] = _base64(machine.call_modules if compiled else fusion_bundle.call_modules())
     for number, part in enumerate(parts):
-        files[f"{TASK}{number}"] = _encoded(marshal.dumps(_task(part, machine), 2))
-        files[f"{NONCE}{number}"] = _encoded(part.nonce)
+        files[f"{TASK}{number}"] = _encode_base64(marshal.dumps(_task(part, machine), 2))
+        files[f"{NONCE}{number}"] = _encode_base64(part.nonce)
     return {
         "language": "bash",
         "code": f"{_COMMAND} {shlex.quote(machine.python)} -s -S -B {fusion_bundle.LAUNCH}\n",
@@ -191,7 +191,7 @@ def _setup(
         "budget_bytes": BUDGET_BYTES,
         "want_code": want_code,
     }
-    return _encoded(marshal.dumps(fields, 2))
+    return _encode_base64(marshal.dumps(fields, 2))
 
 
 def _task(part: Part, machine: Machine) -> dict[str, Any]:
@@ -259,8 +259,8 @@ def _filters(
 
 @cache
 def _base64(text: bytes) -> str:
-    return _encoded(text)
+    return _encode_base64(text)
 
 
-def _encoded(data: bytes) -> str:
+def _encode_base64(data: bytes) -> str:
     return base64.b64encode(data).decode()

@@ -48,9 +48,9 @@ class FusionDatasets:
         """
         await self._check_listed(call.dataset)
         reply = await self._call(call, turns, level)
-        if turns is not None and _timed_out(reply):
-            reply = await self._decided_alone(reply, call, turns, level)
-        if reply.complete or (_timed_out(reply) and not call.after_timeouts):
+        if turns is not None and _has_timeout(reply):
+            reply = await self._confirm_timeouts(reply, call, turns, level)
+        if reply.complete or (_has_timeout(reply) and not call.after_timeouts):
             return reply
         try:
             whole = await self._call(call, turns, level, all_cases=True)
@@ -89,7 +89,7 @@ class FusionDatasets:
         finally:
             turns.give_back(turn)
 
-    async def _decided_alone(self, first: SubmitReply, call: SubmitCall, turns: Slots, level: Level) -> SubmitReply:
+    async def _confirm_timeouts(self, first: SubmitReply, call: SubmitCall, turns: Slots, level: Level) -> SubmitReply:
         """Judge timeouts again while no other call of ours is on the server. The second result decides."""
         async with turns.take_all(CONFIRM_WAIT_SECONDS) as free:
             if not free:
@@ -118,5 +118,5 @@ class FusionDatasets:
             raise SandboxFailedError(f"{self._server.address}: {error}") from error
 
 
-def _timed_out(reply: SubmitReply) -> bool:
+def _has_timeout(reply: SubmitReply) -> bool:
     return any(not test.passed and test.run is not None and test.run.end == "timeout" for test in reply.tests)

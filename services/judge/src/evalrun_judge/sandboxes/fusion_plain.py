@@ -45,7 +45,7 @@ def body(request: RunRequest, index: int) -> dict[str, Any]:
     }
 
 
-def compiled(answer: CodeAnswer, language: str) -> CompileResult:
+def read_compile_result(answer: CodeAnswer, language: str) -> CompileResult:
     """Return the compile result. Python's syntax errors count as runs, and are recognized by their text."""
     part = answer.compile_result
     if part is None:

@@ -78,7 +78,7 @@ def select_batch(waiting: Sequence[PendingProgram], free: int, max_programs: int
     return chosen
 
 
-def runners_of(parts: Sequence[Part], free: int, max_programs: int) -> int:
+def count_runners(parts: Sequence[Part], free: int, max_programs: int) -> int:
     """Return the number of runners per program of a call: several if the server is idle. Pure.
 
     Args:
@@ -174,7 +174,7 @@ class SharedCalls:
     async def _make_call(self, programs: list[PendingProgram]) -> None:
         budget = BUDGET_SECONDS if len(programs) == 1 else self._shared_seconds
         parts = [program.part for program in programs]
-        runners = runners_of(parts, self._turns.free, self._max_programs)
+        runners = count_runners(parts, self._turns.free, self._max_programs)
         call = _Call(
             asyncio.ensure_future(self._ask(parts, budget, runners)),
             len(programs),

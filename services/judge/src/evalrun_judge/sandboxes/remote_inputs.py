@@ -24,7 +24,7 @@ class SandboxInputs:
         self._capacity = 0
         self._known: OrderedDict[bytes, None] = OrderedDict()
 
-    def described(self, info: SandboxInfo) -> None:
+    def record_description(self, info: SandboxInfo) -> None:
         """Record the sandbox's description."""
         self._capacity = info.keep_mib * 1024 * 1024
 
@@ -38,7 +38,7 @@ class SandboxInputs:
             return msgspec.structs.replace(request, inputs=[])
         return request
 
-    def after(self, sent: RunRequest, request: RunRequest, status: int) -> RunRequest | None:
+    def record_answer(self, sent: RunRequest, request: RunRequest, status: int) -> RunRequest | None:
         """Record the answer to a form of the request.
 
         Gives the form in which to send it again, where the sandbox lacks the inputs or (400) may be an older one that

@@ -116,7 +116,7 @@ class ProgramFiles:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.task, self.nonce = _taken(f"{TASK}{number}"), _taken(f"{NONCE}{number}")
+        self.task, self.nonce = _open_unlinked(f"{TASK}{number}"), _open_unlinked(f"{NONCE}{number}")
         self.result = os.memfd_create("result")
         """A memory file, which nobody finds by a name."""
 
@@ -147,7 +147,7 @@ class Worker:
         job = task.job
         if task.commands:
             for number, command in enumerate(task.commands):
-                source = _memory_file(_with_command(task.compile_job, command))
+                source = _memory_file(_set_command(task.compile_job, command))
                 step = self._run([2 * number], frames.KIND_COMPILE, [source, _indices(0)], executable)
                 if step is not None:
                     return step
@@ -158,7 +158,7 @@ class Worker:
                 # one that somebody holds for writing cannot be executed
                 executable = [os.open(f"/proc/self/fd/{executable[0]}", os.O_RDONLY | os.O_CLOEXEC)]
                 if task.interpreter:
-                    job = _with_code(job, _read_all(executable[0]))
+                    job = _insert_code(job, _read_all(executable[0]))
                     os.close(executable[0])
         if task.interpreter and (executable or not task.commands):
             self._site.interpreters = [task.interpreter]
@@ -334,13 +334,13 @@ def _bytes(value: object) -> bytes:
     return value
 
 
-def _with_command(job: bytes, command: str) -> bytes:
+def _set_command(job: bytes, command: str) -> bytes:
     read, _, _ = frames.decode_job(lambda size, offset: job[offset : offset + size])
     read.mode = command
     return read.encode()
 
 
-def _with_code(job: bytes, code: bytes) -> bytes:
+def _insert_code(job: bytes, code: bytes) -> bytes:
     """Return an encoded job without a text, with this one: what the compiler made of it."""
     read, inputs, _ = frames.decode_job(lambda size, offset: job[offset : offset + size])
     read.code, read.code_size = code, len(code)
@@ -373,7 +373,7 @@ def _read_all(fd: int) -> bytes:
     return b"".join(parts)
 
 
-def _taken(name: str) -> int:
+def _open_unlinked(name: str) -> int:
     """Open a file and take its name away."""
     fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
     os.unlink(name)
@@ -411,10 +411,10 @@ def make_site(setup: Setup, call_modules: Bundle) -> Site:
     return site
 
 
-def _taken_call_modules() -> Bundle:
+def _read_call_modules() -> Bundle:
     """Return the modules that call functions, compiled; none where the call brings none."""
     try:
-        fd = _taken(CALLS)
+        fd = _open_unlinked(CALLS)
     except FileNotFoundError:
         return []
     magic, modules = marshal.loads(_read_all(fd))  # noqa: S302 - the gateway's own, or this interpreter's
@@ -447,7 +447,7 @@ def main(bundle: Bundle, magic: bytes) -> Next:
     started = time.monotonic()
     with open(SETUP, "rb") as file:
         setup = Setup(marshal.load(file))  # noqa: S302 - the gateway's own
-    call_modules = _taken_call_modules()
+    call_modules = _read_call_modules()
     site = make_site(setup, call_modules)
     for name in (BUNDLE, SETUP):
         os.unlink(name)

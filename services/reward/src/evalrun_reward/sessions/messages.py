@@ -14,7 +14,7 @@ model sees how many of them passed, never the tests. live: the program runs in t
 which keeps variables, imports and files from action to action."""
 
 
-def text_of(number_or_text: Id) -> str:
+def render_id(number_or_text: Id) -> str:
     """Return an id as a text: a whole number in decimal digits."""
     if isinstance(number_or_text, float) and number_or_text.is_integer():
         return str(int(number_or_text))

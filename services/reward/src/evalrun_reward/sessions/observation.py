@@ -14,7 +14,7 @@ _FAILURES = {
 }
 
 
-def observation_of(verdict: judge_pb2.Verdict, shown: Sequence[tuple[str, str]], limit: int) -> str:
+def render_observation(verdict: judge_pb2.Verdict, shown: Sequence[tuple[str, str]], limit: int) -> str:
     """Return the observation for the model.
 
     Args:

@@ -92,12 +92,12 @@ class RedisStore:
     async def create(self, session: Session, suite: bytes | None) -> Session:
         """Hold a new session; see `SessionStore.create`."""
         arguments: _Arguments = (
-            _encoded(session), _ms(self._idle_seconds), self._max_sessions, session.sid, suite or b""
+            _encode(session), _ms(self._idle_seconds), self._max_sessions, session.sid, suite or b""
         )  # fmt: skip
-        said, what = await self._asked(self._create(keys=_keys(session), args=arguments))
+        said, what = await self._ask_redis(self._create(keys=_keys(session), args=arguments))
         match bytes(said):
             case b"held":
-                return self._decoded(what)
+                return self._decode(what)
             case b"full":
                 raise TooManySessionsError(
                     f"{what.decode()} sessions are open (--max-sessions): end some, or wait until abandoned ones expire"
@@ -109,19 +109,19 @@ class RedisStore:
 
     async def get(self, sid: str) -> Session | None:
         """Return a session; see `SessionStore.get`."""
-        state = await self._asked(self._redis.hget(_session_key(sid), "state"))
-        return None if state is None else self._decoded(state)
+        state = await self._ask_redis(self._redis.hget(_session_key(sid), "state"))
+        return None if state is None else self._decode(state)
 
     async def replace(self, session: Session) -> bool:
         """Hold its next version; see `SessionStore.replace`."""
         is_open = session.reward is None
         seconds = self._idle_seconds if is_open else KEPT_SECONDS
-        arguments: _Arguments = (_encoded(session), _ms(seconds), session.version - 1, session.sid, int(is_open))
-        return bool(await self._asked(self._replace(keys=_keys(session), args=arguments)))
+        arguments: _Arguments = (_encode(session), _ms(seconds), session.version - 1, session.sid, int(is_open))
+        return bool(await self._ask_redis(self._replace(keys=_keys(session), args=arguments)))
 
     async def suite(self, digest: bytes) -> bytes | None:
         """Return a suite; see `SessionStore.suite`."""
-        found: bytes | None = await self._asked(self._redis.get(_suite_key(digest)))
+        found: bytes | None = await self._ask_redis(self._redis.get(_suite_key(digest)))
         return found
 
     async def close(self) -> None:
@@ -129,14 +129,14 @@ class RedisStore:
         await self._redis.aclose()
         await self._redis.connection_pool.disconnect()
 
-    async def _asked(self, call: Awaitable[Any]) -> Any:  # noqa: ANN401 - what Redis answers
+    async def _ask_redis(self, call: Awaitable[Any]) -> Any:  # noqa: ANN401 - what Redis answers
         try:
             async with asyncio.timeout(2 * ANSWER_SECONDS):
                 return await call
         except (RedisError, OSError) as error:  # TimeoutError is an OSError
             raise StoreError(f"the session store: Redis: {error or type(error).__name__}") from error
 
-    def _decoded(self, state: bytes) -> Session:
+    def _decode(self, state: bytes) -> Session:
         try:
             return self._decoder.decode(state)
         except msgspec.DecodeError as error:
@@ -159,5 +159,5 @@ def _ms(seconds: float) -> int:
     return int(seconds * 1000)
 
 
-def _encoded(session: Session) -> bytes:
+def _encode(session: Session) -> bytes:
     return msgspec.msgpack.encode(session)

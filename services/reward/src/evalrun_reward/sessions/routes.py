@@ -9,7 +9,7 @@ import msgspec
 from aiohttp import web
 
 from evalrun_client.judge_client import JudgeRefusedError
-from evalrun_reward.callers import run_of
+from evalrun_reward.callers import find_run
 from evalrun_reward.metrics import ReplyKind
 from evalrun_reward.refusals import ErrorReply
 from evalrun_reward.sessions.messages import (
@@ -20,7 +20,7 @@ from evalrun_reward.sessions.messages import (
     SessionRequest,
     StartRequest,
     StartResponse,
-    text_of,
+    render_id,
 )
 from evalrun_reward.sessions.session import (
     NotJudgedError,
@@ -77,34 +77,34 @@ class SessionRoutes:
     async def _start(self, request: web.Request) -> StartResponse:
         body = await request.read()
         asked = self._starts.decode(body)
-        asked = msgspec.structs.replace(asked, run=run_of(request, asked.run))
-        async with self._answering(request):
+        asked = msgspec.structs.replace(asked, run=find_run(request, asked.run))
+        async with self._answer_call(request):
             with self._enter(asked.run, len(body)):
                 return StartResponse((await self._calls.start(asked)).sid)
 
     async def _act(self, request: web.Request) -> ActionResponse:
         body = await request.read()
         asked = self._actions.decode(body)
-        async with self._answering(request):
-            session = await self._calls.get(text_of(asked.sid))
+        async with self._answer_call(request):
+            session = await self._calls.get(render_id(asked.sid))
             with self._enter(session.run, len(body)):
                 return ActionResponse(await self._calls.act(session, asked))
 
     async def _close(self, request: web.Request) -> Closed:
         asked = self._sessions.decode(await request.read())
-        async with self._answering(request):
-            await self._calls.close(await self._calls.get(text_of(asked.sid)))
+        async with self._answer_call(request):
+            await self._calls.close(await self._calls.get(render_id(asked.sid)))
             return Closed()
 
     async def _reward(self, request: web.Request) -> RewardResponse:
         asked = self._sessions.decode(await request.read())
-        async with self._answering(request):
-            session = await self._calls.get(text_of(asked.sid))
+        async with self._answer_call(request):
+            session = await self._calls.get(render_id(asked.sid))
             with self._enter(session.run, session.size):
                 return await self._calls.reward(session)
 
     @asynccontextmanager
-    async def _answering(self, request: web.Request) -> AsyncIterator[None]:
+    async def _answer_call(self, request: web.Request) -> AsyncIterator[None]:
         """Bound the time of a call, and convert its errors into Refused."""
         now = asyncio.get_running_loop().time()
         try:

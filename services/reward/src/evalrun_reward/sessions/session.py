@@ -142,7 +142,7 @@ class SessionLimits:
     """Characters of one observation."""
 
 
-def replayed(session: Session, content: str, turn: int | None, limits: SessionLimits) -> str | None:
+def find_replay(session: Session, content: str, turn: int | None, limits: SessionLimits) -> str | None:
     """Return the observation of an action that was executed before, or None for a new action.
 
     Raises:
@@ -172,7 +172,7 @@ def replayed(session: Session, content: str, turn: int | None, limits: SessionLi
     return None
 
 
-def sid_of(run: str, request_id: str) -> str:
+def make_sid(run: str, request_id: str) -> str:
     """Return the id of a new session: deterministic for a request id of a run, random without a request id."""
     if not request_id:
         return str(secrets.randbits(_SID_BITS))

@@ -17,8 +17,8 @@ from evalrun_data.records import Problem, ProblemComparator, StdioTests
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_reward.judge_calls import JudgeCalls, NoVerdictError, ProblemRequest
 from evalrun_reward.metrics import Step
-from evalrun_reward.rewards import reason_of, result_of, timeouts_of
-from evalrun_reward.samples import SampleTests, submission_of, tests_of_request
+from evalrun_reward.rewards import choose_max_timeouts, explain_no_reward, make_result
+from evalrun_reward.samples import SampleTests, make_submission, tests_of_request
 from evalrun_reward.sessions.live import (
     Interpreter,
     InterpreterLostError,
@@ -27,8 +27,8 @@ from evalrun_reward.sessions.live import (
     describe_execution,
     describe_loss,
 )
-from evalrun_reward.sessions.messages import Action, ActionRequest, RewardResponse, StartRequest, text_of
-from evalrun_reward.sessions.observation import append_submission, cut, has_program, observation_of
+from evalrun_reward.sessions.messages import Action, ActionRequest, RewardResponse, StartRequest, render_id
+from evalrun_reward.sessions.observation import append_submission, cut, has_program, render_observation
 from evalrun_reward.sessions.session import (
     NotJudgedError,
     Session,
@@ -37,9 +37,9 @@ from evalrun_reward.sessions.session import (
     Turn,
     TurnConflictError,
     UnknownSessionError,
+    find_replay,
     is_sid,
-    replayed,
-    sid_of,
+    make_sid,
 )
 from evalrun_reward.sessions.store import SessionStore, StoreNeedsSuiteError
 from evalrun_reward.wire import Outcome, Sample
@@ -107,11 +107,11 @@ class SessionCalls:
         """Return the new session. Raises BadInputError, SessionError or StoreError."""
         instance = self._instance(asked)
         session = Session(
-            sid_of(asked.run, asked.request_id),
-            text_of(asked.instance_hash),
+            make_sid(asked.run, asked.request_id),
+            render_id(asked.instance_hash),
             instance.digest,
             run=asked.run,
-            language=submission_of(Sample("", language=asked.language), 0).language,
+            language=make_submission(Sample("", language=asked.language), 0).language,
             shape=asked.shape,
             action=instance.action if asked.action is msgspec.UNSET else asked.action,
         )
@@ -147,7 +147,7 @@ class SessionCalls:
         turn: Turn | None = None
         interpreter: Interpreter | None = None
         while True:
-            known = replayed(session, asked.content, asked.turn, self._limits)
+            known = find_replay(session, asked.content, asked.turn, self._limits)
             if known is not None:
                 return known
             # What ran in an interpreter belongs to the state that the session had then: it runs again in the new one.
@@ -174,8 +174,8 @@ class SessionCalls:
         if session.reward is not None:
             return session.reward
         tests, _ = await self._suite(session)
-        verdict = await self._verdict(tests, session, session.answer, timeouts_of(session.shape))
-        result = result_of(session.sid, verdict, session.shape)
+        verdict = await self._verdict(tests, session, session.answer, choose_max_timeouts(session.shape))
+        result = make_result(session.sid, verdict, session.shape)
         if result.outcome is not Outcome.JUDGED or result.reward is None:
             raise NotJudgedError(result.reason)
         reward = RewardResponse(
@@ -190,7 +190,7 @@ class SessionCalls:
 
     def _instance(self, asked: StartRequest) -> "_Instance":
         """Return the tests of a new session, cached for known problems. Raises BadInputError."""
-        name = text_of(asked.instance_hash)
+        name = render_id(asked.instance_hash)
         if not name:
             raise BadInputError("instance_hash: it is empty: name a problem of --problems")
         if asked.ground_truth is not msgspec.UNSET:
@@ -203,26 +203,26 @@ class SessionCalls:
         return held
 
     def _made(self, sample: Sample) -> "_Instance":
-        problem = self._tests.problem_of(sample, 0)
-        request = self._tests.tests_of(problem).whole.SerializeToString(deterministic=True)
+        problem = self._tests.find_problem(sample, 0)
+        request = self._tests.make_problem_tests(problem).whole.SerializeToString(deterministic=True)
         suite = msgspec.msgpack.encode(Suite(request, _shown(problem)))
         action: Action = "run" if isinstance(problem.ground_truth, StdioTests) else "submit"
         return _Instance(hashlib.sha256(suite).digest(), suite, action, problem.language)
 
     async def _run(self, session: Session, content: str) -> tuple[Turn, Interpreter | None]:
         tests, suite = await self._suite(session)
-        verdict = await self._verdict(_run_of(tests, suite, self._tests.judging), session, content)
+        verdict = await self._verdict(_make_run(tests, suite, self._tests.judging), session, content)
         if not verdict.judged:
-            raise NotJudgedError(reason_of(verdict))
+            raise NotJudgedError(explain_no_reward(verdict))
         limit = self._limits.max_observation
         if session.action == "live" and has_program(verdict):
             observation, interpreter = await self._execute(session, verdict.code)
             return Turn(content, cut(observation, limit), has_program=True), interpreter
-        observation = observation_of(verdict, suite.shown, limit)
+        observation = render_observation(verdict, suite.shown, limit)
         if session.action == "submit" and has_program(verdict):
             judged = await self._verdict(tests, session, content)
             if not judged.judged:
-                raise NotJudgedError(reason_of(judged))
+                raise NotJudgedError(explain_no_reward(judged))
             observation = append_submission(observation, judged, limit)
         return Turn(content, observation, has_program(verdict)), session.interpreter
 
@@ -248,7 +248,7 @@ class SessionCalls:
     async def _verdict(
         self, tests: ProblemRequest, session: Session, text: str, stop_after_timeouts: int | None = None
     ) -> judge_pb2.Verdict:
-        submission = submission_of(Sample(text, language=session.language), 0)
+        submission = make_submission(Sample(text, language=session.language), 0)
         try:
             return await self._calls.verdict(
                 tests, session.run, submission, seconds_left, stop_after_timeouts=stop_after_timeouts
@@ -278,7 +278,7 @@ def _shown(problem: Problem) -> tuple[tuple[str, str], ...]:
     return tuple(case for case in cases if max(map(len, case)) <= MAX_SHOWN_CHARACTERS)[:SHOWN_TESTS]
 
 
-def _run_of(tests: ProblemRequest, suite: Suite, judging: Dataset) -> ProblemRequest:
+def _make_run(tests: ProblemRequest, suite: Suite, judging: Dataset) -> ProblemRequest:
     """Return the run of an action: on the public tests, or once with an empty input."""
     cases = suite.shown or (("", ""),)
     truth = StdioTests(tuple(given for given, _ in cases), tuple(expected for _, expected in cases))

@@ -81,7 +81,7 @@ class SqliteStore:
                 raise StoreNeedsSuiteError("the suite is not held")
             self._connection.execute(
                 "INSERT INTO sessions VALUES (?, ?, 1, ?, ?, ?)",
-                (int(session.sid), session.version, now + self._idle_seconds, session.suite, _encoded(session)),
+                (int(session.sid), session.version, now + self._idle_seconds, session.suite, _encode(session)),
             )
             return session
 
@@ -101,7 +101,7 @@ class SqliteStore:
             changed = self._connection.execute(
                 "UPDATE sessions SET version = ?, is_open = ?, expires = ?, state = ? "
                 "WHERE sid = ? AND version = ?",
-                (session.version, is_open, now + (self._idle_seconds if is_open else KEPT_SECONDS), _encoded(session),
+                (session.version, is_open, now + (self._idle_seconds if is_open else KEPT_SECONDS), _encode(session),
                  int(session.sid), session.version - 1),
             )  # fmt: skip
             return changed.rowcount == 1
@@ -171,5 +171,5 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
-def _encoded(session: Session) -> bytes:
+def _encode(session: Session) -> bytes:
     return msgspec.msgpack.encode(session)

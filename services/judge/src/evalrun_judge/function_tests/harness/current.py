@@ -17,6 +17,6 @@ CURRENT: list[Run] = []
 """The execution that is under way, last."""
 
 
-def asked(operation: str, *args: Value) -> Value:
+def ask_program(operation: str, *args: Value) -> Value:
     """Return the result of an operation of `call_harness.OPERATIONS` that the program performs."""
     return CURRENT[-1].call(f".{operation}", args, {})

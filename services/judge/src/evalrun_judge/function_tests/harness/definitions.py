@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 
 from evalrun_executor.calls.originals import Json, Value
-from evalrun_judge.function_tests.harness.source import bound_by, decorated, names_in, parse, walk
+from evalrun_judge.function_tests.harness.source import bound_by, get_decorated_text, names_in, parse, walk
 
 TYPE_CHECKING = False  # as typing's, without its import
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def definitions(texts: list[str], taken: set[str]) -> tuple[list[Json], set[str]
         if kept == spare:
             break
         spare = kept
-    made: list[Json] = [[sorted(bound[number]), decorated(*statements[number])] for number in sorted(spare)]
+    made: list[Json] = [[sorted(bound[number]), get_decorated_text(*statements[number])] for number in sorted(spare)]
     given = {name for names, _ in made for name in names}
     return made, {*everything} - given - taken
 

@@ -88,7 +88,7 @@ def caught_in(nodes: list[Value]) -> Iterator[str]:
                 yield one.id
 
 
-def shared_part(setup: ast.Module) -> list[ast.stmt]:
+def find_shared_part(setup: ast.Module) -> list[ast.stmt]:
     """Return what of a test's text the program may see: imports, and classes of data that need nothing else.
 
     The rest may hold what is expected, a reference solution or a table for example, and stays here.
@@ -107,13 +107,13 @@ def shared_part(setup: ast.Module) -> list[ast.stmt]:
     return found
 
 
-def shared_data_classes(test: ast.Module) -> list[ast.stmt]:
+def find_shared_data_classes(test: ast.Module) -> list[ast.stmt]:
     """Return the classes of a test's own text that only hold data, with the imports that they may need.
 
     `class ListNode` above `check` is what a program's arguments are made of, and a program may name it. Other
     classes may be a reference solution.
     """
-    found = shared_part(test)
+    found = find_shared_part(test)
     return found if any(type(node) is ast.ClassDef for node in found) else []
 
 

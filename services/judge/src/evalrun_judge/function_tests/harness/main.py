@@ -40,7 +40,12 @@ import os
 from evalrun_executor.calls import values
 from evalrun_executor.calls.originals import Json
 from evalrun_judge.function_tests.harness.current import CURRENT
-from evalrun_judge.function_tests.harness.outcome import broken_test, explained, outcome_of, statement_at
+from evalrun_judge.function_tests.harness.outcome import (
+    decide_ending,
+    explain_outcome,
+    report_broken_test,
+    statement_at,
+)
 from evalrun_judge.function_tests.harness.problem import Problem
 from evalrun_judge.function_tests.harness.run import Run
 
@@ -72,12 +77,12 @@ def replay(problem: Problem, source: str, calls: list[Json], results: list[Resul
         error = caught
     if run.unknown:
         return {**_calls(problem, source, calls, results), "reached": len(run.calls)}
-    outcome = {"input": "", "expected": "", "actual": "", **(run.ending or outcome_of(run, error))}
+    outcome = {"input": "", "expected": "", "actual": "", **(run.ending or decide_ending(run, error))}
     run.frozen = True
     if outcome["status"] == "success" and run.own_answer_line:
         outcome["own_answer"] = statement_at(source, run.own_answer_line)
     elif outcome["status"] != "success" and error is not None:
-        outcome.update(explained(error, source, run))
+        outcome.update(explain_outcome(error, source, run))
     return outcome
 
 
@@ -91,7 +96,7 @@ def _calls(problem: Problem, source: str, calls: list[Json], results: list[Resul
             problem.execute(source, run, tolerant=tolerant)
         except ImportError as error:
             if not results:  # no placeholder makes an import fail, and nothing of the program has run yet
-                return broken_test(error)
+                return report_broken_test(error)
             continue
         except BaseException:  # noqa: BLE001, S112 - placeholders break any test, and the program may have raised
             continue
@@ -146,10 +151,10 @@ def _answers(request: bytes, *, in_company: bool) -> Iterator[str]:
         outcome = record(problem, source) if recording else replay(problem, source, calls, given)
         if in_company and outcome.get("status") == "memory_limit":
             raise _AloneError
-        yield _dumped({"test": test, **outcome}, recording=recording)
+        yield _dump_structure({"test": test, **outcome}, recording=recording)
 
 
-def _dumped(structure: Json, *, recording: bool) -> str:
+def _dump_structure(structure: Json, *, recording: bool) -> str:
     try:
         return values.dumps(structure)
     except values.ValueRefusedError as error:

@@ -19,17 +19,17 @@ TEXT_LIMIT = 4096
 """Characters kept of a text for people."""
 
 
-def outcome_of(run: Run, error: BaseException | None) -> Ending:
+def decide_ending(run: Run, error: BaseException | None) -> Ending:
     """Return the ending of a replay that ended with this exception, or None."""
     if error is None:
         return {"status": "success", "reason": ""}
     chain, seen = error, 0
     while chain is not None and seen < 20:
         if any(chain is raised for raised in run.raised):
-            return _raised(chain)
+            return _report_raised(chain)
         chain, seen = chain.__cause__ or chain.__context__, seen + 1  # type: ignore[assignment]
     if not run.calls:
-        return broken_test(error)
+        return report_broken_test(error)
     if isinstance(error, MemoryError):
         return {"status": "memory_limit", "reason": "comparing what the program returned ran out of memory"}
     if type(error) is AssertionError:
@@ -38,17 +38,17 @@ def outcome_of(run: Run, error: BaseException | None) -> Ending:
     return {"status": "wrong_answer", "reason": f"the assertion raised {line_of(error)}"}
 
 
-def broken_test(error: BaseException) -> Ending:
+def report_broken_test(error: BaseException) -> Ending:
     """Return the ending of a test that fails whatever the program does."""
     return {
         "status": "api_error",
         "reason": f"the test itself fails: {line_of(error)}",
         "cause": "broken_test",
-        "missing_module": _missing_module(error),
+        "missing_module": _find_missing_module(error),
     }
 
 
-def _raised(error: BaseException) -> Ending:
+def _report_raised(error: BaseException) -> Ending:
     if isinstance(error, MemoryError):
         return {"status": "memory_limit", "reason": "the program raised MemoryError"}
     if isinstance(error, SystemExit):
@@ -56,11 +56,11 @@ def _raised(error: BaseException) -> Ending:
     return {
         "status": "runtime_error",
         "reason": f"the program raised {line_of(error)}",
-        "missing_module": _missing_module(error),
+        "missing_module": _find_missing_module(error),
     }
 
 
-def _missing_module(error: BaseException) -> str:
+def _find_missing_module(error: BaseException) -> str:
     """Return the module that was not found, as the exception names it; empty for any other exception."""
     name = error.name if type(error) is ModuleNotFoundError else ""
     return name if type(name) is str else ""
@@ -80,7 +80,7 @@ def _text(error: BaseException) -> str:
         return ""
 
 
-def explained(error: BaseException, source: str, run: Run) -> dict[str, str]:
+def explain_outcome(error: BaseException, source: str, run: Run) -> dict[str, str]:
     """Return, for people, which assertion it was, what was expected and what came back."""
     try:
         return _explanation(error, source, run)
@@ -105,8 +105,8 @@ def _explanation(error: BaseException, source: str, run: Run) -> dict[str, str]:
         texts["actual"] = _shown(run.last)
     test = found.test if isinstance(found, ast.Assert) else None
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
-        texts["expected"] = _evaluated(source, test.comparators[0], frame)
-        actual = _evaluated(source, test.left, frame, fallback="")
+        texts["expected"] = _evaluate_side(source, test.comparators[0], frame)
+        actual = _evaluate_side(source, test.left, frame, fallback="")
         texts["actual"] = actual or texts["actual"]
     return texts
 
@@ -126,7 +126,7 @@ def _statement(source: str, line: int) -> Value:
     return found
 
 
-def _evaluated(source: str, node: ast.expr, frame: Value, fallback: str | None = None) -> str:
+def _evaluate_side(source: str, node: ast.expr, frame: Value, fallback: str | None = None) -> str:
     """Return the value of one side of a comparison where it makes no call of the program; else its text."""
     text = segment(source, node)
     try:

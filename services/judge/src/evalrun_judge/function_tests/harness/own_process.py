@@ -54,7 +54,7 @@ def why_together(nodes: list[Value], implied: list[str]) -> tuple[str, str]:
         nodes: of a test and what comes before it.
         implied: modules that they use without importing them.
     """
-    modules, names = _imported(nodes)
+    modules, names = _find_imports(nodes)
     modules.update((name, name) for name in implied)
     bound = {node.name for node in nodes if type(node) is ast.FunctionDef}
     for node in nodes:
@@ -78,14 +78,14 @@ def _found(node: Value, modules: dict[str, str], names: dict[str, str]) -> str:
     if kind in (ast.AsyncFor, ast.AsyncWith) or (kind is ast.comprehension and node.is_async):
         return "iterates asynchronously"
     if kind is ast.Attribute:
-        return _of_attribute(node, modules, names)
+        return _check_attribute(node, modules, names)
     if kind is ast.Call and type(node.func) is ast.Name and node.func.id in ("setattr", "delattr"):
         path = _path(node.args[0]) if node.args else []
         return f"sets an attribute of {'.'.join(path)}" if path and path[0] in modules else ""
     return ""
 
 
-def _of_attribute(node: ast.Attribute, modules: dict[str, str], names: dict[str, str]) -> str:
+def _check_attribute(node: ast.Attribute, modules: dict[str, str], names: dict[str, str]) -> str:
     path = _path(node)
     module = modules.get(path[0], "") if path else ""
     if type(node.ctx) is not ast.Load:
@@ -117,7 +117,7 @@ def _path(node: Value) -> list[str]:
     return []
 
 
-def _imported(nodes: list[Value]) -> tuple[dict[str, str], dict[str, str]]:
+def _find_imports(nodes: list[Value]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the modules that these nodes import, by the names that they give them, and the names of modules that
     watch a process; `datetime` where one of its classes is among the names."""
     modules = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evalrun_executor.calls.originals import Value
-from evalrun_judge.function_tests.harness.current import CURRENT, asked
+from evalrun_judge.function_tests.harness.current import CURRENT, ask_program
 
 TYPE_CHECKING = False  # as typing's, without its import
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Placeholder:
         if name.startswith("__"):
             raise AttributeError(name)
         if self.call is not None and (self.object or name not in PLAIN_NAMES):
-            return asked("getattr", self, name)  # type: ignore[no-any-return]
+            return ask_program("getattr", self, name)  # type: ignore[no-any-return]
         return Placeholder()
 
     def __call__(self, *args: Value, **kwargs: Value) -> Value:
@@ -46,7 +46,7 @@ class Placeholder:
         pass
 
 
-def derived(*_: object, **__: object) -> Placeholder:
+def make_placeholder(*_: object, **__: object) -> Placeholder:
     """Return what an operation on a placeholder gives."""
     CURRENT[-1].step()
     return Placeholder()
@@ -81,6 +81,6 @@ CONSTANTS: dict[str, Value] = {
 }
 
 for _name in _OPERATIONS:
-    setattr(Placeholder, _name, derived)
+    setattr(Placeholder, _name, make_placeholder)
 for _name, _value in CONSTANTS.items():
     setattr(Placeholder, _name, _constant(_value))

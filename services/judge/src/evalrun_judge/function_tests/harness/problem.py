@@ -12,10 +12,10 @@ from evalrun_judge.function_tests.harness.definitions import definitions, preamb
 from evalrun_judge.function_tests.harness.findings import (
     attribute_owners,
     caught_in,
+    find_shared_data_classes,
+    find_shared_part,
     is_pure,
     is_shared_kind,
-    shared_data_classes,
-    shared_part,
     shows_a_class,
 )
 from evalrun_judge.function_tests.harness.own_process import why_together
@@ -25,9 +25,9 @@ from evalrun_judge.function_tests.harness.source import (
     SETUP,
     TEST,
     bound_by,
-    compiled,
-    decorated,
+    compile_source,
     defines,
+    get_decorated_text,
     names_in,
     parse,
     segment,
@@ -100,9 +100,9 @@ class Problem:
         self.pure = not self.modules and is_pure([node for nodes in (*walked, prompt_nodes) for node in nodes])
         caught = {name for nodes in walked for name in caught_in(nodes)}
         self.exceptions = sorted(caught & {*self.names})
-        given = prompt.body if self.check else shared_part(setup)
+        given = prompt.body if self.check else find_shared_part(setup)
         shared = [] if self.check else [(self._setup, node) for node in given]
-        shared += [(text, node) for text in self._own.values() for node in shared_data_classes(parse(text))]
+        shared += [(text, node) for text in self._own.values() for node in find_shared_data_classes(parse(text))]
         both_have = (*given, *(node for _, node in shared))
         self.classes = list(dict.fromkeys(node.name for node in both_have if type(node) is ast.ClassDef))
         taken = {self.entry, *(name for _, node in shared for name in bound_by(node))}
@@ -116,7 +116,7 @@ class Problem:
         return {
             "names": self.names,
             "modules": self.modules,
-            "imports": "\n".join(decorated(text, node) for text, node in shared),
+            "imports": "\n".join(get_decorated_text(text, node) for text, node in shared),
             "pure": self.pure,
             "exceptions": self.exceptions,
             "classes": self.classes,
@@ -160,7 +160,7 @@ class Problem:
                 return "prompt", f"the test uses the prompt's {', '.join(sorted(bound_by(node) & used))}"
         return "", ""
 
-    def text_of(self, function: Value) -> tuple[str, list[str]]:
+    def find_function_source(self, function: Value) -> tuple[str, list[str]]:
         """Return the source of a function that recreates a function of the test, and the names it uses.
 
         Raises:
@@ -199,12 +199,12 @@ class Problem:
         seed = random.seed
         try:
             if self._seeds:
-                random.seed = _seeding(run, seed)
+                random.seed = _make_seeder(run, seed)
             if not self.check:
-                exec(compiled(self._setup, SETUP), space)  # noqa: S102 - the problem's own setup
+                exec(compile_source(self._setup, SETUP), space)  # noqa: S102 - the problem's own setup
             if self._preamble:  # whose asserts have been judged by themselves
-                exec(compiled(self._preamble, BEFORE, tolerant=True), space)  # noqa: S102 - see below
-            exec(compiled(source, tolerant=tolerant), space)  # noqa: S102 - the problem's own test
+                exec(compile_source(self._preamble, BEFORE, tolerant=True), space)  # noqa: S102 - see below
+            exec(compile_source(source, tolerant=tolerant), space)  # noqa: S102 - the problem's own test
             if self.check:
                 # Mbpp/56 asks for a function `check`, whose name the test's own takes.
                 space["check"](entry if self.entry == "check" else space[self.entry])
@@ -231,7 +231,7 @@ class Problem:
         entry = StandIn(self.entry)
         if self.check:
             if self._ahead is None:
-                self._ahead = compiled(self._prompt_that_compiles(), PROMPT)
+                self._ahead = compile_source(self._prompt_that_compiles(), PROMPT)
             exec(self._ahead, space)  # noqa: S102 - the problem's own prompt
             space["candidate"] = entry
         space[self.entry] = entry
@@ -248,7 +248,7 @@ class Problem:
         return ""
 
 
-def _seeding(run: Run, seed: Callable[..., None]) -> Callable[..., None]:
+def _make_seeder(run: Run, seed: Callable[..., None]) -> Callable[..., None]:
     """Return a function that seeds `random` in the program and the test, as if both shared a process."""
 
     def seed_both(value: Value = None, version: int = 2) -> None:

@@ -6,8 +6,8 @@ import sys
 
 from evalrun_executor.calls import values
 from evalrun_executor.calls.originals import Json, Value
-from evalrun_judge.function_tests.harness.current import CURRENT, asked
-from evalrun_judge.function_tests.harness.placeholders import ARITHMETIC, CONSTANTS, Placeholder, derived
+from evalrun_judge.function_tests.harness.current import CURRENT, ask_program
+from evalrun_judge.function_tests.harness.placeholders import ARITHMETIC, CONSTANTS, Placeholder, make_placeholder
 
 TYPE_CHECKING = False  # as typing's, without its import
 if TYPE_CHECKING:
@@ -30,19 +30,19 @@ class Proxy:
         return CURRENT[-1].attribute(self, name)
 
     def __setattr__(self, name: str, value: Value) -> None:
-        asked("setattr", self, name, value)
+        ask_program("setattr", self, name, value)
 
     def __delattr__(self, name: str) -> None:
-        asked("delattr", self, name)
+        ask_program("delattr", self, name)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of the program>"
 
     def __copy__(self) -> Value:
-        return asked("copy", self)
+        return ask_program("copy", self)
 
     def __deepcopy__(self, _memo: object) -> Value:
-        return asked("deepcopy", self)
+        return ask_program("deepcopy", self)
 
 
 def _method(operation: str) -> Callable[..., Value]:
@@ -50,15 +50,15 @@ def _method(operation: str) -> Callable[..., Value]:
     fixed = special in CONSTANTS
 
     def ask(self: Value, *args: Value) -> Value:
-        found = CURRENT[-1].asked(operation, self, args)
+        found = CURRENT[-1].ask_program(operation, self, args)
         return CONSTANTS[special] if fixed and type(found) is Placeholder else found
 
     return ask
 
 
-def _reflected(operation: str) -> Callable[..., Value]:
+def _make_reflected(operation: str) -> Callable[..., Value]:
     def ask(self: Value, other: Value) -> Value:
-        return CURRENT[-1].asked(operation, other, (self,))
+        return CURRENT[-1].ask_program(operation, other, (self,))
 
     return ask
 
@@ -67,7 +67,7 @@ def _iterate(self: Value) -> Value:
     kind = type(self)
     if hasattr(kind, "__next__") and kind.__module__ != "program":
         return self  # as every iterator of the standard library
-    found = asked("iter", self)
+    found = ask_program("iter", self)
     if type(found) is Placeholder:
         CURRENT[-1].stop()
         return iter(())
@@ -75,7 +75,7 @@ def _iterate(self: Value) -> Value:
 
 
 def _next(self: Value) -> Value:
-    found = asked("next", self)
+    found = ask_program("next", self)
     if type(found) is Placeholder:
         raise StopIteration
     return found
@@ -84,7 +84,7 @@ def _next(self: Value) -> Value:
 def _contains(self: Value, item: Value) -> Value:
     run = CURRENT[-1]
     if run.is_made(self) or not hasattr(type(self), "__iter__"):
-        return run.asked("contains", self, (item,))
+        return run.ask_program("contains", self, (item,))
     return any(found is item or found == item for found in self)
 
 
@@ -94,21 +94,21 @@ def _call_object(self: Value, *args: Value, **kwargs: Value) -> Value:
 
 def _leave(self: Value, kind: Value, error: Value, _trace: Value) -> Value:
     if kind is None:
-        return asked("exit", self)
+        return ask_program("exit", self)
     if issubclass(kind, AssertionError) and not any(error is raised for raised in CURRENT[-1].raised):
         return False  # the test has failed, and no manager of the program takes that back
-    swallows = asked("exit", self, error)
+    swallows = ask_program("exit", self, error)
     if swallows:
         CURRENT[-1].rests_on_own_answer()
     return swallows
 
 
 def _format(self: Value, spec: str) -> Value:
-    return CURRENT[-1].asked("format", self, (spec,)) if spec else str(self)
+    return CURRENT[-1].ask_program("format", self, (spec,)) if spec else str(self)
 
 
 _METHODS: dict[str, Callable[..., Value]] = {name: _method(name) for name in values.SPECIALS}
-_METHODS.update({f"r{name}": _reflected(name) for name in ARITHMETIC.split()})
+_METHODS.update({f"r{name}": _make_reflected(name) for name in ARITHMETIC.split()})
 _METHODS.update(iter=_iterate, next=_next, contains=_contains, call=_call_object, exit=_leave, format=_format)
 _LOCAL = (
     ORDER
@@ -164,7 +164,7 @@ _BUILTIN_KINDS: dict[str, type] = {
     kind.__name__: kind
     for kind in (
         map, filter, zip, enumerate, reversed, memoryview, property, classmethod, staticmethod, type(len),
-        type(derived),
+        type(make_placeholder),
         type(_ for _ in ()), type(_unawaited), type(iter([])), type(iter(())), type(iter("")), type(iter({})),
         type(iter(set())), type(iter(range(0))), type([].append), type(sys), type(_iterate.__code__), object,
     )

@@ -6,8 +6,8 @@ import sys
 
 from evalrun_executor.calls import values
 from evalrun_executor.calls.originals import Json, Value
-from evalrun_judge.function_tests.harness.current import Ended, asked
-from evalrun_judge.function_tests.harness.placeholders import ARITHMETIC, MAX_STEPS, Placeholder, derived
+from evalrun_judge.function_tests.harness.current import Ended, ask_program
+from evalrun_judge.function_tests.harness.placeholders import ARITHMETIC, MAX_STEPS, Placeholder, make_placeholder
 from evalrun_judge.function_tests.harness.proxies import ORDER, Proxy, proxy_class
 from evalrun_judge.function_tests.harness.source import TEST
 from evalrun_judge.function_tests.harness.stand_ins import StandIn, name_of
@@ -94,7 +94,7 @@ class Run:
         """Return whether the test made an object from a class of the program: its operators are what is tested."""
         return id(thing) in self._made
 
-    def asked(self, operation: str, thing: Value, args: tuple[Value, ...]) -> Value:
+    def ask_program(self, operation: str, thing: Value, args: tuple[Value, ...]) -> Value:
         """Return the program's answer to an operation, unless it would decide about a value of the test."""
         if operation in _PLAIN_ANSWERS:
             key = operation, id(thing)
@@ -144,12 +144,12 @@ class Run:
             self._check_later(callee, args, kwargs)
             return Placeholder()
         try:
-            wanted = self._wanted(callee, args, kwargs)
+            wanted = self._encode_call(callee, args, kwargs)
         except _Derived:
             self._stopped = True  # what it is called with will be known once the calls so far are
             return Placeholder()
         except values.ValueRefusedError as error:
-            raise self._uncrossed(callee, error) from None
+            raise self._refuse_value(callee, error) from None
         number, same = self._next_known(wanted)
         if same:
             self.calls.append(self._known[number])
@@ -177,7 +177,7 @@ class Run:
             self._values.append(None)
         return len(self.calls), same and len(self.calls) < len(self._results)
 
-    def _uncrossed(self, callee: str, error: values.ValueRefusedError) -> Ended:
+    def _refuse_value(self, callee: str, error: values.ValueRefusedError) -> Ended:
         reason = f"the test calls {callee} with a {error}, which cannot cross"
         return self.needs_the_program("arguments", reason)
 
@@ -198,9 +198,9 @@ class Run:
         if self._results:
             return
         try:
-            self._wanted(callee, args, kwargs)
+            self._encode_call(callee, args, kwargs)
         except values.TypeRefusedError as error:
-            raise self._uncrossed(callee, error) from None
+            raise self._refuse_value(callee, error) from None
         except (_Derived, values.ValueRefusedError):
             pass
 
@@ -210,7 +210,7 @@ class Run:
         if self.frozen or self.ending is not None or self.unknown:
             raise Ended
 
-    def _wanted(self, callee: str, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Json:
+    def _encode_call(self, callee: str, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Json:
         self._problem.update_known(self.heap.known)
         changed = None
         if self._held or self.heap.places:
@@ -235,7 +235,7 @@ class Run:
             return {"r": thing.call}
         if kind is StandIn:
             return {"g": name_of(thing)}
-        if kind is type(derived):
+        if kind is type(make_placeholder):
             return self._function(thing)
         raise values.TypeRefusedError(f"value of type {values.type_name(thing)}")
 
@@ -246,7 +246,7 @@ class Run:
             return {"L": [made[1]]}
         number = len(self._functions)
         self._functions[id(function)] = function, number
-        source, names = self._problem.text_of(function)
+        source, names = self._problem.find_function_source(function)
         cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
         free, modules, given = [], [], []
         for name in names:
@@ -265,11 +265,11 @@ class Run:
 
     def _same(self, known: Json, wanted: Json) -> bool:
         """Compare calls; a recorded `{"r": call}` stands for the value that the call gave by now."""
-        return known == wanted or bool(self._values and self._filled(known) == wanted)
+        return known == wanted or bool(self._values and self._fill_references(known) == wanted)
 
-    def _filled(self, structure: Json) -> Json:
+    def _fill_references(self, structure: Json) -> Json:
         if type(structure) is list:
-            return [self._filled(item) for item in structure]
+            return [self._fill_references(item) for item in structure]
         if type(structure) is dict:
             if "r" in structure:
                 number = structure["r"]
@@ -280,7 +280,7 @@ class Run:
                     return self.heap.reference(value) or values.encode(value, self.heap, self._mark)
                 except values.ValueRefusedError:
                     return structure
-            return {tag: self._filled(payload) for tag, payload in structure.items()}
+            return {tag: self._fill_references(payload) for tag, payload in structure.items()}
         return structure
 
     def _replay(self, number: int, callee: str, args: tuple[Value, ...]) -> Value:
@@ -313,19 +313,19 @@ class Run:
             raise self.end("runtime_error", "the program wrote what is no value into the judge's channel") from None
         finally:
             self._decoding = False
-        value = _the_same(value, args)
+        value = _find_same(value, args)
         self._values.append(value)
         if isinstance(value, Proxy) and self._problem.is_class(callee):
             self._made.add(id(value))
         if kind == "E":
-            raise self._raised(error, callee)
+            raise self._convert_exception(error, callee)
         self.valued = True
         self.last = value
         if callee == ".run" or type(value).__name__ != "coroutine" or not isinstance(value, Proxy):
             return value
-        return _awaited(value)
+        return _run_coroutine(value)
 
-    def _raised(self, error: BaseException, callee: str) -> BaseException:
+    def _convert_exception(self, error: BaseException, callee: str) -> BaseException:
         if callee == ".next" and isinstance(error, StopIteration):
             return error
         self.raised.append(error)
@@ -351,7 +351,7 @@ def _object(description: Json, content: Value) -> Value:
     return base.__new__(proxy_class(description, base), content)
 
 
-def _the_same(value: Value, args: tuple[Value, ...]) -> Value:
+def _find_same(value: Value, args: tuple[Value, ...]) -> Value:
     """Return the argument that an equal text or number came from: `f(x) is x` holds of what cannot change."""
     if type(value) in (str, bytes, int):
         return next((arg for arg in args if type(arg) is type(value) and arg == value), value)
@@ -388,9 +388,9 @@ def _is_the_programs(thing: Value) -> bool:
     return isinstance(thing, (Proxy, StandIn)) or type(thing) is Placeholder
 
 
-async def _awaited(coroutine: Value) -> Value:
+async def _run_coroutine(coroutine: Value) -> Value:
     """Stand for a coroutine of the program: it runs there, to its end, once it is awaited."""
-    return asked("run", coroutine)
+    return ask_program("run", coroutine)
 
 
 class _Derived(Exception):  # noqa: N818 - caught where it is raised for

@@ -22,7 +22,7 @@ def parse(source: str) -> ast.Module:
     return tree  # type: ignore[no-any-return]  # what PyCF_ONLY_AST makes of "exec"
 
 
-def compiled(source: str, file: str = TEST, *, tolerant: bool = False) -> CodeType:
+def compile_source(source: str, file: str = TEST, *, tolerant: bool = False) -> CodeType:
     """Return the code of a text; `tolerant` of asserts that fail: they stop nothing."""
     if not tolerant:
         return compile(source, file, "exec", dont_inherit=True)
@@ -31,11 +31,13 @@ def compiled(source: str, file: str = TEST, *, tolerant: bool = False) -> CodeTy
         for field in ("body", "orelse", "finalbody"):
             statements = getattr(node, field, None)
             if type(statements) is list:
-                setattr(node, field, [_tolerated(item) if type(item) is ast.Assert else item for item in statements])
+                setattr(
+                    node, field, [_tolerate_assert(item) if type(item) is ast.Assert else item for item in statements]
+                )
     return compile(tree, file, "exec", dont_inherit=True)
 
 
-def _tolerated(node: ast.Assert) -> ast.Try:
+def _tolerate_assert(node: ast.Assert) -> ast.Try:
     """Put the assert into `try: ... except Exception: pass`."""
     at = {name: getattr(node, name) for name in ("lineno", "col_offset", "end_lineno", "end_col_offset")}
     kind = ast.Name(id="_evalrun_Exception", ctx=ast.Load(), **at)
@@ -103,15 +105,15 @@ def defines(node: Value, code: CodeType) -> bool:
 
 def segment(source: str, node: Value) -> str:
     """Return the text of a statement without its decorators, or of an expression."""
-    return _between(source, node, node.lineno)
+    return _cut_lines(source, node, node.lineno)
 
 
-def decorated(source: str, node: Value) -> str:
+def get_decorated_text(source: str, node: Value) -> str:
     """Return the text of a statement with its decorators."""
-    return _between(source, node, _first_line(node))
+    return _cut_lines(source, node, _first_line(node))
 
 
-def _between(source: str, node: Value, first_line: int) -> str:
+def _cut_lines(source: str, node: Value, first_line: int) -> str:
     lines = source.split("\n")[first_line - 1 : node.end_lineno]
     encoded = [line.encode() for line in lines]
     if not encoded:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evalrun_executor.calls.originals import Value
-from evalrun_judge.function_tests.harness.current import CURRENT, asked
+from evalrun_judge.function_tests.harness.current import CURRENT, ask_program
 from evalrun_judge.function_tests.harness.placeholders import ARITHMETIC, Placeholder
 
 TYPE_CHECKING = False  # as typing's, without its import
@@ -34,28 +34,28 @@ class StandIn:
         return CURRENT[-1].attribute(self, name)
 
     def __setattr__(self, name: str, value: Value) -> None:
-        asked("setattr", self, name, value)
+        ask_program("setattr", self, name, value)
 
     def __delattr__(self, name: str) -> None:
-        asked("delattr", self, name)
+        ask_program("delattr", self, name)
 
     def __instancecheck__(self, instance: Value) -> bool:
-        return _tells(asked("isinstance", instance, self))
+        return _tells(ask_program("isinstance", instance, self))
 
     def __subclasscheck__(self, kind: Value) -> bool:
-        return _tells(asked("issubclass", kind, self))
+        return _tells(ask_program("issubclass", kind, self))
 
     def __hash__(self) -> int:
         return id(self)
 
     def __eq__(self, other: object) -> Value:
-        return self is other or _resolved(self) == other
+        return self is other or _resolve_stand_in(self) == other
 
     def __bool__(self) -> bool:
-        return bool(_resolved(self))
+        return bool(_resolve_stand_in(self))
 
     def __repr__(self) -> str:
-        return repr(_resolved(self))
+        return repr(_resolve_stand_in(self))
 
 
 name_of: Callable[[StandIn], str] = vars(StandIn)["_evalrun_name"].__get__
@@ -65,13 +65,13 @@ def _tells(answer: Value) -> bool:
     return answer is True or type(answer) is Placeholder
 
 
-def _resolved(stand_in: StandIn) -> Value:
-    return asked("get", stand_in)
+def _resolve_stand_in(stand_in: StandIn) -> Value:
+    return ask_program("get", stand_in)
 
 
 def _on_value(special: str) -> Callable[..., Value]:
     def ask(self: StandIn, *args: Value) -> Value:
-        value = _resolved(self)
+        value = _resolve_stand_in(self)
         return getattr(type(value), special)(value, *args)
 
     return ask
@@ -79,7 +79,7 @@ def _on_value(special: str) -> Callable[..., Value]:
 
 def _on_both(operation: str) -> Callable[..., Value]:
     def ask(self: StandIn, other: Value) -> Value:
-        value = _resolved(self)
+        value = _resolve_stand_in(self)
         found = getattr(type(value), f"__{operation}__", lambda *_: NotImplemented)(value, other)
         if found is NotImplemented and hasattr(type(other), f"__r{operation}__"):
             found = getattr(type(other), f"__r{operation}__")(other, value)
