@@ -11,7 +11,7 @@ from builders.operator.world import evalrun, operator_settings
 
 from evalrun_api.names import GRPC_PORT
 from evalrun_operator import resources
-from evalrun_operator.lifecycle.situation import identity_of
+from evalrun_operator.lifecycle.situation import make_identity
 from evalrun_operator.rbac import shared_token_rules
 from evalrun_operator.resources import RunPlan
 from evalrun_operator.resources.network import METADATA
@@ -119,7 +119,7 @@ def test_clients_see_every_gateway_and_gateways_every_sandbox(chart: Chart) -> N
 def test_the_operator_reaches_aggregators_and_the_api_server_and_no_metadata_service(chart: Chart) -> None:
     egress = named(chart.render(), "NetworkPolicy", "evalrun-operator")["spec"]["egress"]
     aggregators, dns, servers = egress
-    plan = RunPlan(identity_of(run := evalrun()), run.spec, operator_settings(), "token")
+    plan = RunPlan(make_identity(run := evalrun()), run.spec, operator_settings(), "token")
     pod = resources.aggregator_stateful_set(plan)["spec"]["template"]["metadata"]["labels"]
     (source,) = aggregators["to"]
     assert selects(source["podSelector"]["matchLabels"], pod)

@@ -23,7 +23,7 @@ from builders.operator.world import evalrun, operator_settings
 from builders.tools import missing
 
 from evalrun_operator import resources
-from evalrun_operator.lifecycle.situation import identity_of
+from evalrun_operator.lifecycle.situation import make_identity
 from evalrun_operator.resources import RunPlan
 from evalrun_operator.resources.run_tokens import new_tokens
 
@@ -250,7 +250,7 @@ def test_the_operator_makes_no_pod_with_a_token_or_with_its_node(requests: Reque
 
 def test_the_operator_may_make_all_that_a_run_needs(requests: Requests) -> None:
     run = evalrun({"spec.output": OUTPUT}, rollout=False)
-    plan = RunPlan(identity_of(run), run.spec, operator_settings(), "token")
+    plan = RunPlan(make_identity(run), run.spec, operator_settings(), "token")
     judge = run.spec.own_judge
     assert judge is not None
     made = [

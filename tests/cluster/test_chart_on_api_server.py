@@ -33,7 +33,7 @@ from lightkube import KubeConfig
 from evalrun_api import names
 from evalrun_api.manifest import find_problems
 from evalrun_cluster.client import Cluster, ExactClient
-from evalrun_operator.certificates.judge_certificates import secrets_of
+from evalrun_operator.certificates.judge_certificates import list_secret_usages
 from evalrun_operator.settings import SharedJudge
 from evalrun_operator.shared_certificates import SharedCertificates
 from evalrun_operator.shared_tokens import SharedTokens
@@ -271,7 +271,7 @@ def fill_secrets(plane: ControlPlane, namespace: str, places: list[str], judge: 
 
     def filled() -> bool:  # the authorizer learns of a new Role a moment later
         asyncio.run(fill())
-        written = [place.split("/")[1] for place in places] + list(() if judge is None else secrets_of(judge))
+        written = [place.split("/")[1] for place in places] + list(() if judge is None else list_secret_usages(judge))
         secrets = [plane.request("GET", f"/api/v1/namespaces/{namespace}/secrets/{name}") for name in written]
         return all(secret.body.get("data") for secret in secrets)
 

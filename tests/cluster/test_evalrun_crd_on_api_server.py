@@ -20,7 +20,7 @@ from builders.operator.evalruns import (
     largest_evalrun,
 )
 
-from evalrun_api.checks import with_defaults
+from evalrun_api.checks import apply_defaults
 from evalrun_api.manifest import load_manifest, schema_for
 from evalrun_api.v1alpha1 import EvalRunSpec
 
@@ -76,7 +76,7 @@ def test_no_rule_is_too_costly_and_the_schema_is_structural(api: ControlPlane) -
 def test_every_sample_is_taken_and_gets_the_defaults_that_we_apply(api: ControlPlane, sample: Path) -> None:
     answer = created_dry(api, yaml.safe_load(sample.read_text(encoding="utf-8")))
     assert answer.status == 201, answer.message
-    offline = with_defaults(schema_for("cluster"), yaml.safe_load(sample.read_text(encoding="utf-8")))
+    offline = apply_defaults(schema_for("cluster"), yaml.safe_load(sample.read_text(encoding="utf-8")))
     assert answer.body["spec"] == offline["spec"]
     assert load_manifest(sample, place="cluster").spec.to_wire() == answer.body["spec"]
 

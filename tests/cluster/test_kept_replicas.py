@@ -35,7 +35,7 @@ from builders.operator.running_operator import (
 from evalrun_api import names
 from evalrun_api.checkpoint_listing import ReadyCheckpoint
 from evalrun_api.v1alpha1 import EvalSchedule
-from evalrun_operator.schedules.objects import eval_run
+from evalrun_operator.schedules.objects import make_eval_run
 from evalrun_proto.ledger.v1 import ledger_pb2
 
 SCHEDULES = "/apis/evalrun.dev/v1alpha1/namespaces/{namespace}/evalschedules"
@@ -98,7 +98,7 @@ class Kept:
         schedule = EvalSchedule.from_wire(self.plane.request("GET", self.path).body)
         for step in steps:
             found = ReadyCheckpoint(path=f"global_step_{step}", step=step, digest=f"{step:010}")
-            apply(self.plane, eval_run(schedule, found, datetime(2026, 5, 1, tzinfo=UTC), None))
+            apply(self.plane, make_eval_run(schedule, found, datetime(2026, 5, 1, tzinfo=UTC), None))
         return self
 
     def finish(self, step: int) -> None:

@@ -13,11 +13,11 @@ from builders.cluster.controlplane import Answer, ControlPlane, until
 from builders.operator.running_operator import make_namespace, remove_namespace
 from lightkube import ApiError
 
-from evalrun_cluster.client import translated
+from evalrun_cluster.client import translate_error
 from evalrun_cluster.errors import NamespaceGoneError, RefusedError
-from evalrun_operator.policies.kube_apiserver_texts import OTHERWISE, REMEDIES, remedy_of
+from evalrun_operator.policies.kube_apiserver_texts import OTHERWISE, REMEDIES, find_remedy
 from evalrun_operator.policies.kube_scheduler_texts import lacks_room
-from evalrun_operator.policies.troubles import TroubleKind, trouble_of
+from evalrun_operator.policies.troubles import TroubleKind, classify_trouble
 
 NAMESPACE = "kubernetes-texts"
 VERSION = "v1.36."
@@ -67,7 +67,7 @@ def unscheduled(plane: ControlPlane, name: str) -> dict[str, str]:
 def error_of(answer: Answer) -> Exception:
     request = httpx2.Request("POST", "https://api")
     response = httpx2.Response(answer.status, json=answer.body, request=request)
-    return translated(ApiError(request=request, response=response), "creating an object")
+    return translate_error(ApiError(request=request, response=response), "creating an object")
 
 
 def test_kubernetes_is_of_the_version_whose_texts_are_known(plane: ControlPlane) -> None:
@@ -91,7 +91,7 @@ def test_trouble_of_the_schedulers_condition_tells_room_from_what_is_missing(
 ) -> None:
     assert create(plane, pod(name, **fields)).status == 201
     told = unscheduled(plane, name)
-    assert trouble_of(told["reason"], told["message"]).kind is kind, told
+    assert classify_trouble(told["reason"], told["message"]).kind is kind, told
     assert lacks_room(told["message"]) is (kind is not TroubleKind.LASTING), told
 
 
@@ -113,7 +113,7 @@ def test_trouble_of_a_pod_whose_node_is_full_is_a_lack_of_room(plane: ControlPla
 
     until(lambda: bool(words()), "a pod without room")
     told = words()[0]
-    assert trouble_of(told["reason"], told["message"]).kind is TroubleKind.ROOM, told
+    assert classify_trouble(told["reason"], told["message"]).kind is TroubleKind.ROOM, told
 
 
 def test_a_request_above_a_quota_is_refused_with_advice_about_quotas(plane: ControlPlane) -> None:
@@ -128,13 +128,13 @@ def test_a_request_above_a_quota_is_refused_with_advice_about_quotas(plane: Cont
 
     until(is_refused, "the quota")
     assert type(error_of(answers[-1])) is RefusedError
-    assert remedy_of(answers[-1].message) == dict(REMEDIES)["exceeded quota"], answers[-1].message
+    assert find_remedy(answers[-1].message) == dict(REMEDIES)["exceeded quota"], answers[-1].message
 
 
 def test_a_missing_right_is_refused_with_advice_about_rights(plane: ControlPlane) -> None:
     with pytest.raises(RuntimeError) as refused:
         plane.kubectl("--as=nobody", "create", "configmap", "x", "--namespace", NAMESPACE)
-    assert remedy_of(str(refused.value)) == dict(REMEDIES)["cannot"]
+    assert find_remedy(str(refused.value)) == dict(REMEDIES)["cannot"]
 
 
 def test_a_pod_below_the_security_level_is_refused_with_advice_about_it(plane: ControlPlane) -> None:
@@ -143,7 +143,7 @@ def test_a_pod_below_the_security_level_is_refused_with_advice_about_it(plane: C
     answer = create(plane, pod("too-free", "restricted-texts", hostNetwork=True))
     remove_namespace(plane, "restricted-texts")
     assert answer.status == 403
-    assert remedy_of(answer.message) == dict(REMEDIES)["violates PodSecurity"], answer.message
+    assert find_remedy(answer.message) == dict(REMEDIES)["violates PodSecurity"], answer.message
 
 
 def test_a_namespace_that_ends_is_told_by_its_cause(plane: ControlPlane) -> None:
@@ -153,7 +153,7 @@ def test_a_namespace_that_ends_is_told_by_its_cause(plane: ControlPlane) -> None
     assert plane.request("DELETE", "/api/v1/namespaces/ending-texts").status == 200
     answer = create(plane, pod("late", "ending-texts"))
     assert isinstance(error_of(answer), NamespaceGoneError), answer.body
-    assert remedy_of(answer.message) == OTHERWISE
+    assert find_remedy(answer.message) == OTHERWISE
     free = {"metadata": {"finalizers": None}}
     path = "/api/v1/namespaces/ending-texts/configmaps/held"
     assert plane.request("PATCH", path, free, content_type="application/merge-patch+json").status == 200

@@ -48,7 +48,7 @@ from generate_monitoring import DASHBOARDS
 from monitoring.alerts import ALERTS
 
 from evalrun_api.v1alpha1 import EvalRun
-from evalrun_operator.lifecycle.situation import identity_of
+from evalrun_operator.lifecycle.situation import make_identity
 from evalrun_operator.resources import RunPlan
 from evalrun_operator.resources.autoscaling import load_query
 from evalrun_proto.ledger.v1 import ledger_pb2
@@ -182,7 +182,7 @@ def safe(name: str) -> str:
 
 def test_the_autoscalers_query_finds_the_runs_gateways(watched: Watched) -> None:
     run = EvalRun.from_wire(watched.run.get())
-    query = load_query(RunPlan(identity_of(run), run.spec, operator_settings(), "token"))
+    query = load_query(RunPlan(make_identity(run), run.spec, operator_settings(), "token"))
     (load,) = watched.has_data(query, "the judge's load")
     assert float(load["value"][1]) == 0
     found = watched.prometheus.query("evalrun_judge_queue_depth")

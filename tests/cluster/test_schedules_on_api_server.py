@@ -20,7 +20,7 @@ from builders.operator.schedule_world import SHARDS, write_checkpoint, write_sha
 from builders.operator.scheduled_nights import API, MERGE, NAME, Nights, nights
 from builders.results.stored_runs import totals_of, verdicts_of
 
-from evalrun_api.checks import with_defaults
+from evalrun_api.checks import apply_defaults
 from evalrun_api.manifest import schema_for
 from evalrun_api.v1alpha1 import Gate
 from evalrun_results.comparisons.gate import GateDecision, decide_gate
@@ -43,7 +43,7 @@ def test_the_api_server_takes_the_schedule_and_sets_the_same_defaults(api: Contr
     manifest = evalschedule_manifest()
     answer = api.request("POST", f"{API}/default/evalschedules", manifest, dryRun="All", fieldValidation="Strict")
     assert answer.status == 201, answer.message
-    assert answer.body["spec"] == with_defaults(schema_for("cluster", "EvalSchedule"), manifest)["spec"]
+    assert answer.body["spec"] == apply_defaults(schema_for("cluster", "EvalSchedule"), manifest)["spec"]
 
 
 def test_the_api_server_refuses_with_the_same_words(api: ControlPlane) -> None:

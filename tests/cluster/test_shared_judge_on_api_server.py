@@ -22,8 +22,8 @@ from builders.operator.running_operator import (
 from builders.operator.two_operators import Operators
 from builders.tools import missing
 
-from evalrun_operator.certificates.issuing import Certificate, Usage, remaining
-from evalrun_operator.certificates.judge_certificates import secrets_of
+from evalrun_operator.certificates.issuing import Certificate, Usage, compute_remaining_validity
+from evalrun_operator.certificates.judge_certificates import list_secret_usages
 from evalrun_operator.settings import SharedJudge
 
 NAMESPACE = "judged"
@@ -88,14 +88,15 @@ def test_a_fresh_installation_and_its_runs_get_certificates_and_follow_another_a
 
 def is_issued(plane: ControlPlane, judge: SharedJudge, besides: str) -> bool:
     """Return whether each Secret of the judge holds a certificate of one authority, other than an earlier one."""
-    found = {name: held(plane, SECRETS, name) for name in secrets_of(judge)}
+    found = {name: held(plane, SECRETS, name) for name in list_secret_usages(judge)}
     authorities = {files.get("ca.crt", "") for files in found.values()}
     if len(authorities) > 1 or authorities & {"", besides}:
         return False
     now = datetime.now(UTC)
     return all(
-        remaining(Certificate(files["tls.crt"], files["tls.key"]), files["ca.crt"], usage, now) is not None
-        for files, usage in zip(found.values(), secrets_of(judge).values(), strict=True)
+        compute_remaining_validity(Certificate(files["tls.crt"], files["tls.key"]), files["ca.crt"], usage, now)
+        is not None
+        for files, usage in zip(found.values(), list_secret_usages(judge).values(), strict=True)
     )
 
 
@@ -125,6 +126,6 @@ def accepts(caller: dict[str, str], gateway: dict[str, str]) -> bool:
     now, host = datetime.now(UTC), f"evalrun-judge.{OPERATOR_NAMESPACE}.svc"
     shown = Certificate(caller["tls.crt"], caller["tls.key"]), Certificate(gateway["tls.crt"], gateway["tls.key"])
     return (
-        remaining(shown[0], gateway["ca.crt"], Usage(), now) is not None
-        and remaining(shown[1], caller["ca.crt"], Usage([host]), now) is not None
+        compute_remaining_validity(shown[0], gateway["ca.crt"], Usage(), now) is not None
+        and compute_remaining_validity(shown[1], caller["ca.crt"], Usage([host]), now) is not None
     )

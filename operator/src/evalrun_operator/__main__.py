@@ -55,7 +55,7 @@ async def serve(settings: OperatorSettings, aggregators: Callable[[], Aggregator
             stop_flag=stop,
         )
     )
-    broken = asyncio.create_task(operator.broken())
+    broken = asyncio.create_task(operator.wait_until_broken())
     await asyncio.wait({running, broken}, return_when=asyncio.FIRST_COMPLETED)
     whole = not broken.done()
     broken.cancel()

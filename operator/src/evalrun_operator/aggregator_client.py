@@ -79,7 +79,7 @@ class GrpcAggregators:
         try:
             answer = await self._stub(address, access).GetStatus(request, timeout=self._timeout, metadata=metadata)
         except grpc.aio.AioRpcError as error:
-            raise _unanswered(address, error) from error
+            raise _translate_error(address, error) from error
         return from_wire(answer)
 
     async def end_run(self, address: str, access: LedgerAccess, reason: str) -> None:
@@ -88,7 +88,7 @@ class GrpcAggregators:
         try:
             await self._stub(address, access).EndRun(request, timeout=self._timeout, metadata=metadata)
         except grpc.aio.AioRpcError as error:
-            raise _unanswered(address, error) from error
+            raise _translate_error(address, error) from error
 
     def forget(self, address: str) -> None:
         """Close the channel to an address once its calls have ended, which their timeout sees to.
@@ -121,7 +121,7 @@ class GrpcAggregators:
         await asyncio.gather(*self._closing)
 
 
-def _unanswered(address: str, error: grpc.aio.AioRpcError) -> AggregatorError:
+def _translate_error(address: str, error: grpc.aio.AioRpcError) -> AggregatorError:
     cause = error.details() or ""
     known = CertificateError if find_remedy(cause) else AggregatorError
     return known(f"{address}: {error.code().name}: {add_remedy(cause)}")

@@ -124,7 +124,7 @@ class Operator:
         await self.aggregators.close()
         await self.client.close()
 
-    async def broken(self) -> None:
+    async def wait_until_broken(self) -> None:
         """Wait until the operator cannot go on: its view of the cluster would go stale, or no worker would run."""
         await self.watches.broken.wait()
 
@@ -143,7 +143,7 @@ class Operator:
         return True  # no namespace can be read for now: the watches say so, and pick them up later
 
 
-def namespace_of(key: Key) -> str:
+def get_namespace(key: Key) -> str:
     """Return the namespace of an object's key."""
     return key[0]
 
@@ -181,15 +181,17 @@ def build_operator(
     loop = asyncio.get_running_loop()
     queue: WorkQueue[Key] = WorkQueue(
         lambda key: controller.work(key), settings.workers, loop.time, first_workers=max(1, settings.workers // 4),
-        group=namespace_of,
+        group=get_namespace,
     )  # fmt: skip
     metrics = OperatorMetrics(registry)
     children = Children(queue.wake, metrics.skip, lambda key: schedule_queue.wake(key))
     cluster = Cluster(client)
     turns = KeptTurns(queue.wake)
-    controller = Controller(settings, cluster, children, aggregators, metrics, queue.wake, now, turns=turns.of)
+    controller = Controller(
+        settings, cluster, children, aggregators, metrics, queue.wake, now, turns=turns.find_for_run
+    )
     schedule_queue: WorkQueue[Key] = WorkQueue(
-        lambda key: schedules.work(key), settings.workers, loop.time, group=namespace_of
+        lambda key: schedules.work(key), settings.workers, loop.time, group=get_namespace
     )
     schedule_metrics = ScheduleMetrics(registry)
     schedules = ScheduleController(settings, cluster, children, schedule_metrics, schedule_queue.wake, now)

@@ -24,7 +24,7 @@ from evalrun_operator.policies.leadership import (
     ObservedLease,
     may_lead,
     must_stop,
-    seen,
+    observe_lease,
 )
 
 logger = logging.getLogger(__name__)
@@ -110,19 +110,19 @@ class LeaderElection:
         await self._stop_leading("the operator ends")
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
-                await self._leases.write_lease(self._written(holder=""))
+                await self._leases.write_lease(self._make_manifest(holder=""))
         except (ClusterError, TimeoutError) as error:  # it runs out by itself
             logger.warning("releasing Lease %s/%s: %s", self._namespace, self._name, error)
 
     async def _try(self, began: float) -> bool:
         """Read the Lease, and acquire or renew it if that is due. Return False if this leader has lost it."""
         self._manifest = await self._leases.read_lease(self._name, self._namespace)
-        self._sight = seen(self._sight, _lease(self._manifest), self._clock())
+        self._sight = observe_lease(self._sight, _lease(self._manifest), self._clock())
         if self.leading and (self._sight.lease is None or self._sight.lease.holder != self._me):
             return False
         if not may_lead(self._sight, self._me, self._clock()):
             return True
-        self._manifest = await self._leases.write_lease(self._written(self._me))
+        self._manifest = await self._leases.write_lease(self._make_manifest(self._me))
         self._sight = ObservedLease(_lease(self._manifest), self._clock())
         self._renewed_at = began  # others count from later than that
         if not self.leading:
@@ -136,7 +136,7 @@ class LeaderElection:
         logger.info("%s leads no more: %s", self._me, why)
         await self._follow()
 
-    def _written(self, holder: str) -> Object:
+    def _make_manifest(self, holder: str) -> Object:
         known = self._manifest or {}
         metadata = {"name": self._name, "namespace": self._namespace, **known.get("metadata", {})}
         spec = dict(known.get("spec") or {})

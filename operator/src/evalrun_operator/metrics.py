@@ -11,7 +11,7 @@ from prometheus_client import Counter as CounterMetric
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from evalrun_api.v1alpha1 import ConditionType, EvalRunSpec, EvalRunStatus, Phase, Reason, condition_of
+from evalrun_api.v1alpha1 import ConditionType, EvalRunSpec, EvalRunStatus, Phase, Reason, find_condition
 from evalrun_cluster.kinds import KINDS
 from evalrun_registry.metrics import HEADLINE
 
@@ -32,7 +32,7 @@ class RunSubject:
     """Likewise."""
 
 
-def subject_of(spec: EvalRunSpec) -> RunSubject:
+def make_subject(spec: EvalRunSpec) -> RunSubject:
     """Return what a run evaluates."""
     lineage = spec.lineage
     step = None if lineage is None else lineage.step
@@ -62,10 +62,10 @@ class Shown:
     subject: RunSubject | None
 
 
-def shown_of(status: EvalRunStatus, schedule: str, subject: RunSubject | None) -> Shown:
+def make_shown(status: EvalRunStatus, schedule: str, subject: RunSubject | None) -> Shown:
     """Return the exported values of the status of a run; `schedule` is the schedule that created it, if any."""
-    applied, gate = condition_of(status, ConditionType.APPLIED), condition_of(status, ConditionType.GATE_PASSED)
-    admitted, over = condition_of(status, ConditionType.ADMITTED), status.completion_time is not None
+    applied, gate = find_condition(status, ConditionType.APPLIED), find_condition(status, ConditionType.GATE_PASSED)
+    admitted, over = find_condition(status, ConditionType.ADMITTED), status.completion_time is not None
     preparing = status.phase == "Preparing" and status.start_time is not None
     return Shown(
         phase=status.phase or "Pending",
@@ -112,7 +112,7 @@ class OperatorMetrics(Collector):
 
     def show(self, key: Key, status: EvalRunStatus, schedule: str = "", subject: RunSubject | None = None) -> None:
         """Export a run's status. `schedule` is the EvalSchedule that created the run, or empty."""
-        shown = shown_of(status, schedule, subject)
+        shown = make_shown(status, schedule, subject)
         with self._lock:
             self._runs[key] = shown
 
@@ -218,5 +218,5 @@ class OperatorMetrics(Collector):
 
 def is_suspended(status: EvalRunStatus) -> bool:
     """Return whether a run is suspended, so that no progress is expected."""
-    condition = condition_of(status, ConditionType.SUSPENDED)
+    condition = find_condition(status, ConditionType.SUSPENDED)
     return condition is not None and (condition.status == "True" or condition.reason == Reason.SUSPENDING)

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from datetime import datetime
 
 from evalrun_api import names
-from evalrun_cluster.client import texts_of
+from evalrun_cluster.client import decode_secret
 from evalrun_cluster.errors import ClusterError, ConflictError
 from evalrun_operator.certificates.issuing import Authority, Usage
-from evalrun_operator.certificates.judge_certificates import authority_of, renewed, secrets_of
+from evalrun_operator.certificates.judge_certificates import list_secret_usages, make_authority, renew_secret
 from evalrun_operator.settings import SharedJudge
 from evalrun_operator.shared_tokens import Secrets
 
@@ -49,11 +49,11 @@ class SharedCertificates:
         namespace, name = self._judge.namespace, self._judge.authority_secret
         try:
             held = await self._api.read_secret(name, namespace)
-            seed = texts_of(held or {}).get(names.SEED_KEY)
+            seed = decode_secret(held or {}).get(names.SEED_KEY)
             if not seed:
                 return  # the release is being installed or removed, or `SharedTokens` has said why there is none
-            for name, usage in secrets_of(self._judge).items():
-                await self._fill(name, usage, authority_of(self._judge, seed))
+            for name, usage in list_secret_usages(self._judge).items():
+                await self._fill(name, usage, make_authority(self._judge, seed))
         except ConflictError:
             logger.info("Secret %s/%s changed in the meantime: it is looked at again", namespace, name)
         except ClusterError as error:
@@ -70,7 +70,7 @@ class SharedCertificates:
         secret = await self._api.read_secret(name, self._judge.namespace)
         if secret is None:
             return
-        wanted = renewed(texts_of(secret), name, usage, authority, self._now(), self._new_seed())
+        wanted = renew_secret(decode_secret(secret), name, usage, authority, self._now(), self._new_seed())
         if wanted is not None:
             await self._api.fill_secret(secret, wanted)
             logger.info("Secret %s/%s holds a new certificate", self._judge.namespace, name)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalrun_api.cel_rules import holds
-from evalrun_api.checks import with_defaults
+from evalrun_api.checks import apply_defaults
 from evalrun_api.structural import structural_schema
 from evalrun_api.v1alpha1 import EvalRun
 
@@ -80,7 +80,7 @@ def large_evalrun(prompt_characters: int) -> dict[str, Any]:
 def largest_evalrun(max_bytes: int) -> dict[str, Any]:
     """Return a manifest whose spec has, by the rule on its size, exactly `max_bytes` or up to two less."""
     schema = structural_schema(EvalRun)
-    spare = max_bytes - spec_bytes(with_defaults(schema, large_evalrun(1)))
+    spare = max_bytes - spec_bytes(apply_defaults(schema, large_evalrun(1)))
     return large_evalrun(1 + spare // 3)
 
 

@@ -11,18 +11,18 @@ from typing import Any, Literal
 from builders.operator.evalschedules import evalschedule_manifest
 
 from evalrun_api.checkpoint_listing import encode_answer
-from evalrun_api.checks import with_defaults
+from evalrun_api.checks import apply_defaults
 from evalrun_api.manifest import schema_for
 from evalrun_api.v1alpha1 import EvalSchedule, EvalScheduleStatus, ScheduleCondition, schedule_condition
 from evalrun_data.checkpoints.choice import list_checkpoints
 from evalrun_data.checkpoints.store import CheckpointStore, StoreError
-from evalrun_operator.schedules.choice import listing_request
+from evalrun_operator.schedules.choice import make_listing_request
 from evalrun_operator.schedules.decision import ObservedSchedule, ScheduleDecision
 from evalrun_operator.schedules.job_state import ListingJob
-from evalrun_operator.schedules.merge_step import merge_job_name, waiting_merge
-from evalrun_operator.schedules.objects import eval_run, merged_run
+from evalrun_operator.schedules.merge_step import find_waiting_merge, merge_job_name
+from evalrun_operator.schedules.objects import make_eval_run, make_merged_run
 from evalrun_operator.schedules.reconcile import decide
-from evalrun_operator.schedules.runs import ScheduledRun, scheduled_run
+from evalrun_operator.schedules.runs import ScheduledRun, parse_scheduled_run
 
 UID = "5c4edb1e-1111-2222-3333-444455556666"
 BEGIN = datetime(2026, 5, 1, 12, 0, tzinfo=UTC)
@@ -31,7 +31,7 @@ SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 
 def evalschedule(changes: dict[str, Any] | None = None, created: datetime = BEGIN) -> EvalSchedule:
     """Return an EvalSchedule as the API server has it: defaults applied, with uid and times."""
-    manifest = with_defaults(schema_for("cluster", "EvalSchedule"), evalschedule_manifest(changes))
+    manifest = apply_defaults(schema_for("cluster", "EvalSchedule"), evalschedule_manifest(changes))
     manifest["metadata"] |= {
         "namespace": "evals", "uid": UID, "generation": 1, "creationTimestamp": created.isoformat(),
         "resourceVersion": "1",
@@ -113,7 +113,7 @@ class ScheduleWorld:
     def observed(self) -> ObservedSchedule:
         start = self.status.start
         job = self.job if start is not None and self.job is not None and self.job.name == start.job else None
-        one = waiting_merge(self.status)
+        one = find_waiting_merge(self.status)
         name = None if one is None else merge_job_name(self.schedule.metadata.name, UID, one.digest)
         merge = self.merge_job if self.merge_job is not None and self.merge_job.name == name else None
         return ObservedSchedule(tuple(self.runs.values()), job, merge)
@@ -147,7 +147,7 @@ class ScheduleWorld:
         """Run the Job that was made: the real listing, over the directory."""
         if self.job is None or self.job.state != "Running":
             return
-        request = listing_request(self.schedule.spec, self.status, str(self.directory))
+        request = make_listing_request(self.schedule.spec, self.status, str(self.directory))
         try:
             if not self.reachable:
                 raise StoreError("s3://training/grpo: could not connect to the endpoint")
@@ -191,10 +191,10 @@ class ScheduleWorld:
             writes.append(lambda: self._make_job(job))
         parent = decision.parent
         for found in decision.start:
-            manifest = eval_run(self.schedule, found, decision.start_time or self.now, parent, decision.trigger)
+            manifest = make_eval_run(self.schedule, found, decision.start_time or self.now, parent, decision.trigger)
             writes.append(lambda manifest=manifest: self._make_run(manifest))
             parent = manifest["metadata"]["name"]
-        writes += [lambda one=one: self._make_run(merged_run(self.schedule, one)) for one in decision.merged]
+        writes += [lambda one=one: self._make_run(make_merged_run(self.schedule, one)) for one in decision.merged]
         if (merge := decision.make_merge) is not None:
             writes.append(lambda: self._make_merge_job(merge_job_name(self.schedule.metadata.name, UID, merge.digest)))
         writes.append(lambda: self._write(decision))
@@ -236,7 +236,7 @@ class ScheduleWorld:
         there = copy.deepcopy(manifest)
         uid = f"run-{len(self.made)}"
         there["metadata"] |= {"uid": uid, "creationTimestamp": self.now.isoformat(), "generation": 1}
-        seen = scheduled_run(with_defaults(schema_for("cluster"), there))
+        seen = parse_scheduled_run(apply_defaults(schema_for("cluster"), there))
         if seen is None:
             raise AssertionError(f"{name} does not say which checkpoint it evaluates")
         self.runs[uid] = seen

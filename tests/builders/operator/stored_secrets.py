@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evalrun_cluster.client import texts_of
+from evalrun_cluster.client import decode_secret
 from evalrun_cluster.errors import ClusterError, ConflictError
 
 NAMESPACE = "judging"
@@ -37,11 +37,11 @@ class StoredSecrets:
         if kept["version"] != secret["version"]:
             raise ConflictError("another version")
         self.writes += 1
-        self.add(secret["name"], {**texts_of(kept), **values}, kept["version"] + 1)
+        self.add(secret["name"], {**decode_secret(kept), **values}, kept["version"] + 1)
 
     def add(self, name: str, values: Mapping[str, str] | None = None, version: int = 1) -> None:
         data = {key: base64.b64encode(value.encode()).decode() for key, value in (values or {}).items()}
         self.kept[name] = {"name": name, "data": data, "version": version}
 
     def texts(self, name: str) -> dict[str, str]:
-        return texts_of(self.kept[name])
+        return decode_secret(self.kept[name])

@@ -12,18 +12,18 @@ from typing import Any
 from builders.operator.evalruns import evalrun_manifest
 
 from evalrun_api import names
-from evalrun_api.checks import with_defaults
+from evalrun_api.checks import apply_defaults
 from evalrun_api.manifest import schema_for
-from evalrun_api.v1alpha1 import Condition, ConditionType, EvalRun, EvalRunStatus, condition_of
+from evalrun_api.v1alpha1 import Condition, ConditionType, EvalRun, EvalRunStatus, find_condition
 from evalrun_operator.certificates.issuing import Authority
 from evalrun_operator.ledger_status import DatasetCounts, GateState, LedgerStatus, ReportedFigure, RunState
 from evalrun_operator.lifecycle.decision import Decision
 from evalrun_operator.lifecycle.reconcile import decide
-from evalrun_operator.observation.record_parser import belonging, parse_record
+from evalrun_operator.observation.record_parser import parse_record, select_own_objects
 from evalrun_operator.observation.records import Baseline, KeptReplicas, KueueWord, ObjectKey, Observed
 from evalrun_operator.policies.admission import QueuePosition
 from evalrun_operator.policies.refusals import WriteFailure
-from evalrun_operator.policies.troubles import Trouble, trouble_of
+from evalrun_operator.policies.troubles import Trouble, classify_trouble
 from evalrun_operator.resources.run_tokens import RunTokens
 from evalrun_operator.settings import OperatorSettings
 from evalrun_runtime.exits import EndCause
@@ -42,7 +42,7 @@ def operator_settings(**fields: Any) -> OperatorSettings:
 
 def evalrun(changes: dict[str, Any] | None = None, *, rollout: bool = True) -> EvalRun:
     """Return an EvalRun as the API server has it: defaults applied, with uid and times."""
-    manifest = with_defaults(schema_for("cluster"), evalrun_manifest(changes, rollout=rollout))
+    manifest = apply_defaults(schema_for("cluster"), evalrun_manifest(changes, rollout=rollout))
     manifest["metadata"] |= {
         "namespace": "evals", "uid": UID, "generation": 1, "creationTimestamp": START.isoformat(),
         "resourceVersion": "1",
@@ -53,7 +53,7 @@ def evalrun(changes: dict[str, Any] | None = None, *, rollout: bool = True) -> E
 def trouble_told(text: str) -> Trouble:
     """Return the trouble of an event that is written as `Reason: message`."""
     reason, _, message = text.partition(": ")
-    return trouble_of(reason, message)
+    return classify_trouble(reason, message)
 
 
 @dataclass
@@ -139,7 +139,7 @@ class World:
 
     def observed(self) -> Observed:
         return Observed(
-            belonging(parse_record(item) for item in self.objects.values()),
+            select_own_objects(parse_record(item) for item in self.objects.values()),
             None if self.token is None else RunTokens({names.TOKEN_KEY: self.token}),
             self.ledger(),
             self.missing_kinds,
@@ -393,7 +393,7 @@ class World:
         return self.run.status or EvalRunStatus.model_validate({})
 
     def condition(self, kind: ConditionType) -> Condition:
-        found = condition_of(self.status, kind)
+        found = find_condition(self.status, kind)
         if found is None:
             raise AssertionError(f"no condition {kind} in {self.status.to_wire()}")
         return found

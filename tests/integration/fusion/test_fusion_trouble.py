@@ -15,7 +15,7 @@ from evalrun_judge.sandboxes.fusion import FusionSandbox
 from evalrun_judge.sandboxes.fusion_answer import NotTheHarnessError, read
 from evalrun_judge.sandboxes.fusion_batch import Part
 from evalrun_judge.sandboxes.fusion_http import CodeAnswer, Command
-from evalrun_judge.sandboxes.fusion_plain import WHOLE_BYTES, compiled, run
+from evalrun_judge.sandboxes.fusion_plain import WHOLE_BYTES, read_compile_result, run
 from evalrun_judge.sandboxes.stock_harness import BUNDLE, ENDED, HELLO, RESULT
 
 NONCE = b"n" * 32
@@ -136,4 +136,4 @@ def test_one_call_a_test_refuses_what_may_have_been_cut() -> None:
 def test_one_call_a_test_tells_a_syntax_error_from_one_that_the_program_raised() -> None:
     refused = plain(code=1, stderr='  File "x.py", line 1\n    print(\nSyntaxError: never closed\n')
     raised = plain(code=1, stderr='Traceback (most recent call last):\n  File "x.py"\nSyntaxError: mine\n')
-    assert [compiled(answer, "python").status for answer in (refused, raised)] == ["error", "ok"]
+    assert [read_compile_result(answer, "python").status for answer in (refused, raised)] == ["error", "ok"]

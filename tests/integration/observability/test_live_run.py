@@ -31,7 +31,7 @@ from builders.reward.service import ECHO, batch
 from generate_monitoring import DASHBOARDS
 from monitoring.alerts import ALERTS
 
-from evalrun_operator.lifecycle.situation import identity_of
+from evalrun_operator.lifecycle.situation import make_identity
 from evalrun_operator.resources import RunPlan
 from evalrun_operator.resources.autoscaling import load_query
 from evalrun_runtime.ready_line import parse_ready_line
@@ -143,7 +143,7 @@ def test_the_figures_are_the_runs(run: ScrapedRun) -> None:
 
 def test_the_autoscalers_query_has_data(run: ScrapedRun) -> None:
     wanted = evalrun()
-    identity = replace(identity_of(wanted), name=OWN["run"], namespace=OWN["namespace"])
+    identity = replace(make_identity(wanted), name=OWN["run"], namespace=OWN["namespace"])
     query = load_query(RunPlan(identity, wanted.spec, operator_settings(), "token"))
     assert run.values(query) == [0]  # everything has been judged
     assert max(float(value) for _, value in run.prometheus.query(f"({query})[5m:100ms]", run.last)[0]["values"]) > 0

@@ -22,7 +22,7 @@ from evalrun_data.checkpoints.choice import list_checkpoints
 from evalrun_data.checkpoints.merging import main
 from evalrun_data.checkpoints.store import CheckpointStore
 from evalrun_generator.rollout.adapter import adapter_rank
-from evalrun_operator.schedules.objects import merge_job
+from evalrun_operator.schedules.objects import make_merge_job
 
 pytestmark = [
     pytest.mark.timeout(1800),
@@ -65,7 +65,7 @@ def merged(python: Path, directory: Path, base: str | None = None, *, bucket: bo
     assert found.merge
     one = PendingMerge(path=found.path, step=found.step, digest=found.digest, start=later, adapter=found.adapter)
     schedule = evalschedule({"spec.merge": {"cache": "s3://models"}})
-    job = merge_job(schedule, one, EvalScheduleStatus(merges=[one]), [], operator_settings())
+    job = make_merge_job(schedule, one, EvalScheduleStatus(merges=[one]), [], operator_settings())
     pod = job["spec"]["template"]["spec"]
     places = {"/scratch": str(directory / "s")}
     if not bucket:

@@ -74,8 +74,8 @@ class TestReplicaBook:
         a, b = (ledger_pb2.Replica(name=name, up=True, in_flight=2) for name in "ab")
         book.report("w", [a, b], {}, now=0)
         book.report("w", [b], {}, now=10)
-        assert [(r.name, r.up, r.in_flight) for r in book.all(now=20)] == [("a", False, 0), ("b", True, 2)]
-        assert [r.up for r in book.all(now=71)] == [False, False]
+        assert [(r.name, r.up, r.in_flight) for r in book.list_replicas(now=20)] == [("a", False, 0), ("b", True, 2)]
+        assert [r.up for r in book.list_replicas(now=71)] == [False, False]
 
     def test_gpu_seconds_add_up_over_holders_and_never_go_back(self) -> None:
         book = ReplicaRegistry({"w": 10.0})

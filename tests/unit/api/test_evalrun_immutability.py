@@ -5,7 +5,7 @@ from builders.operator.evalruns import CHANGES_AT_ANY_TIME, CHANGES_ONCE_STARTED
 
 from evalrun_api.api_model import VALIDATIONS
 from evalrun_api.cel_rules import holds
-from evalrun_api.checks import Value, with_defaults
+from evalrun_api.checks import Value, apply_defaults
 from evalrun_api.crd import evalrun_crd
 from evalrun_api.v1alpha1 import MUTABLE_FIELDS, EvalRunSpec
 
@@ -15,7 +15,7 @@ STARTED = {"startTime": "2026-01-31T12:00:00Z", "attempts": 0}
 
 
 def refused_fields(before: Value, after: Value) -> list[str]:
-    before, after = with_defaults(SCHEMA, before), with_defaults(SCHEMA, after)
+    before, after = apply_defaults(SCHEMA, before), apply_defaults(SCHEMA, after)
     return [rule["fieldPath"] for rule in TRANSITIONS if not holds(rule["rule"], after, before)]
 
 

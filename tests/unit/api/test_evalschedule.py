@@ -7,7 +7,7 @@ import pytest
 import yaml
 from builders.operator.evalschedules import REFUSED_SCHEDULES, RefusedSchedule, evalschedule_manifest
 
-from evalrun_api.checks import with_defaults
+from evalrun_api.checks import apply_defaults
 from evalrun_api.crd import SCHEDULE_COLUMNS, evalschedule_crd
 from evalrun_api.manifest import find_problems, load_schedules, schema_for
 from evalrun_api.structural import Schema
@@ -42,7 +42,7 @@ def rules_of(schema: Schema) -> Iterator[dict[str, str]]:
 
 
 def test_a_schedule_has_what_users_of_cronjobs_expect() -> None:
-    manifest = with_defaults(schema_for("cluster", "EvalSchedule"), evalschedule_manifest())
+    manifest = apply_defaults(schema_for("cluster", "EvalSchedule"), evalschedule_manifest())
     spec = EvalSchedule.from_wire(manifest).spec
     assert (spec.concurrency_policy, spec.suspend, spec.starting_deadline_seconds) == ("Forbid", False, None)
     assert (spec.successful_runs_history_limit, spec.failed_runs_history_limit) == (3, 1)

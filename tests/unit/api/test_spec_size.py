@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from builders.operator.evalruns import largest_evalrun, spec_bytes
 
-from evalrun_api.checks import with_defaults
+from evalrun_api.checks import apply_defaults
 from evalrun_api.manifest import find_problems
 from evalrun_api.structural import Schema, structural_schema
 from evalrun_api.v1alpha1 import EvalRun, EvalRunSpec, EvalSchedule, EvalScheduleSpec
@@ -60,7 +60,7 @@ def test_size_rule_counts_little_more_than_the_json_of_the_largest_spec_takes() 
     assert EvalRunSpec.MAX_BYTES is not None
     manifest = largest_evalrun(EvalRunSpec.MAX_BYTES)
     assert find_problems(manifest, place="cluster") == []
-    completed = with_defaults(SCHEMA, manifest)
+    completed = apply_defaults(SCHEMA, manifest)
     assert EvalRunSpec.MAX_BYTES - 3 < spec_bytes(completed) <= EvalRunSpec.MAX_BYTES
     assert EvalRunSpec.MAX_BYTES * 0.75 < json_bytes(completed["spec"]) <= EvalRunSpec.MAX_BYTES <= MAX_BYTES
     manifest["spec"]["datasets"][15]["systemPrompt"] += "\u20ac"

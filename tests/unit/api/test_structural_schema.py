@@ -9,7 +9,7 @@ from builders.operator.evalruns import REFUSED, evalrun_manifest
 from pydantic import BaseModel, Field, create_model
 
 from evalrun_api.api_model import PLACE, VALIDATIONS, ApiModel, Rule
-from evalrun_api.checks import structural_problems, with_defaults
+from evalrun_api.checks import apply_defaults, structural_problems
 from evalrun_api.crd import COLUMNS, evalrun_crd
 from evalrun_api.structural import Schema, UnsupportedSchemaError, structural_schema
 from evalrun_api.v1alpha1 import REASONS, ConditionType, EvalRun, EvalRunSpec, EvalRunStatus, Reason
@@ -129,9 +129,9 @@ def test_names_and_subresources() -> None:
 
 
 def test_models_read_back_what_they_write() -> None:
-    run = EvalRun.from_wire(with_defaults(SCHEMA, evalrun_manifest(rollout=True)))
+    run = EvalRun.from_wire(apply_defaults(SCHEMA, evalrun_manifest(rollout=True)))
     assert EvalRunSpec.model_validate(run.spec.to_wire()) == run.spec
-    assert run.spec.to_wire() == with_defaults(SCHEMA, evalrun_manifest(rollout=True))["spec"]
+    assert run.spec.to_wire() == apply_defaults(SCHEMA, evalrun_manifest(rollout=True))["spec"]
 
 
 def test_a_full_status_fits_the_schema() -> None:
@@ -167,7 +167,7 @@ def test_the_walker_refuses_exactly_what_jsonschema_refuses() -> None:
             "image with a line break",
         }:  # there jsonschema is wrong: Python's `$` lets a last newline be
             continue
-        value = with_defaults(SCHEMA, case.manifest)
+        value = apply_defaults(SCHEMA, case.manifest)
         ours = [
             problem
             for problem in structural_problems(SCHEMA, value)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from evalrun_api.manifest import evalrun_of, load_manifest
+from evalrun_api.manifest import load_manifest, parse_evalrun
 from evalrun_cli.local.quick_run import QuickRun, file_text, make_manifest
 from evalrun_runtime.exits import BadInputError
 
@@ -27,7 +27,7 @@ def test_flags_become_a_valid_protocol(samples: int, temperature: float | None, 
     asked = QuickRun([URL], "org/A.Model_7B", ["sums.jsonl"], samples, temperature).fill_defaults()
     document = make_manifest(asked, SUMS)
     assert document["spec"]["protocol"] == protocol
-    run = evalrun_of(document, where="flags", place="machine")
+    run = parse_evalrun(document, where="flags", place="machine")
     assert (run.metadata.name, run.spec.model.path) == ("a-model-7b", "org/A.Model_7B")
     assert [(dataset.name, dataset.source) for dataset in run.spec.datasets] == SUMS
 
@@ -51,14 +51,14 @@ def test_flags_set_what_a_file_would() -> None:
     asked = QuickRun(
         [URL], "m", ["s"], 10, name="nightly", k=[10, 1], max_problems=20, step=300, labels={"team": "code"}
     ).fill_defaults()
-    run = evalrun_of(make_manifest(asked, SUMS), where="flags", place="machine")
+    run = parse_evalrun(make_manifest(asked, SUMS), where="flags", place="machine")
     assert (run.metadata.name, run.metadata.labels) == ("nightly", {"team": "code"})
     assert run.spec.datasets[0].max_problems == 20
     assert (run.spec.protocol.k, run.spec.protocol.samples) == ([1, 10], 10)
     assert run.spec.lineage is not None
     assert run.spec.lineage.step == 300
     turns = QuickRun([URL], "m", ["s"], protocol="EVAL@turns").fill_defaults()
-    found = evalrun_of(make_manifest(turns, SUMS), where="flags", place="machine").spec.protocol.turns
+    found = parse_evalrun(make_manifest(turns, SUMS), where="flags", place="machine").spec.protocol.turns
     assert found is not None
     assert found.limit == 4
 
@@ -90,7 +90,7 @@ def test_the_file_that_is_left_says_the_same(tmp_path: Path) -> None:
     assert yaml.safe_load(text) == document
     (tmp_path / "evalrun.yaml").write_text(text)
     again = load_manifest(tmp_path / "evalrun.yaml", place="machine")
-    assert again == evalrun_of(document, where="flags", place="machine")
+    assert again == parse_evalrun(document, where="flags", place="machine")
 
 
 @pytest.mark.parametrize(
@@ -107,11 +107,11 @@ def test_any_model_gives_a_run_that_a_cluster_takes(model: str, name: str) -> No
     )
     if model.startswith("/"):
         document["spec"]["model"]["path"] = "org/m"  # a path means nothing in a cluster
-    assert evalrun_of(document, where="flags", place="cluster").metadata.name == name
+    assert parse_evalrun(document, where="flags", place="cluster").metadata.name == name
 
 
 def test_manifest_of_wandb_project_becomes_an_export() -> None:
     document = make_manifest(QuickRun([URL], "m", ["sums.jsonl"], wandb="coder").fill_defaults(), SUMS)
-    exports = evalrun_of(document, where="--wandb", place="machine").spec.exports
+    exports = parse_evalrun(document, where="--wandb", place="machine").spec.exports
     assert exports.wandb is not None
     assert (exports.wandb.project, exports.wandb.mode) == ("coder", "online")

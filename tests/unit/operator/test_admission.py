@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from builders.operator.world import START
 
-from evalrun_operator.policies.admission import QueuedRun, QueuePosition, place_of
+from evalrun_operator.policies.admission import QueuedRun, QueuePosition, find_position
 
 
 def run(
@@ -43,14 +43,14 @@ def run(
 def test_place_in_the_queue(
     contenders: list[QueuedRun], asked: int, max_active: int, admitted: tuple[str, ...], place: QueuePosition
 ) -> None:
-    assert place_of(f"uid-{asked}", contenders, max_active, admitted) == place
+    assert find_position(f"uid-{asked}", contenders, max_active, admitted) == place
 
 
 def test_thirty_runs_at_once_are_admitted_three_at_a_time_in_order() -> None:
     runs = {number: run(number) for number in range(30)}
     order: list[int] = []
     while runs:
-        admitted = [n for n in runs if place_of(f"uid-{n}", runs.values(), 3).position == 0]
+        admitted = [n for n in runs if find_position(f"uid-{n}", runs.values(), 3).position == 0]
         assert len(admitted) == min(3, len(runs))
         runs |= {number: run(number, active=True) for number in admitted}
         order.append(min(admitted))
@@ -62,7 +62,7 @@ def test_passes_that_overlap_admit_no_more_than_the_limit() -> None:
     runs = [run(number) for number in range(10)]
     admitted: set[str] = set()
     for one in reversed(runs):  # nobody's status is written yet
-        if place_of(one.uid, runs, 3, admitted).position == 0:
+        if find_position(one.uid, runs, 3, admitted).position == 0:
             admitted.add(one.uid)
     assert admitted == {"uid-0", "uid-1", "uid-2"}
 
@@ -71,5 +71,5 @@ def test_place_of_a_run_among_hundreds_of_another_namespace_is_the_first() -> No
     crowd = [run(number, namespace="crowd") for number in range(300)]
     alone = run(999, namespace="alone")
     contenders = [*(replace(one, active=True) for one in crowd[:4]), *crowd[4:], alone]
-    assert place_of(alone.uid, contenders, 4) == QueuePosition(1, 4)
-    assert place_of(crowd[4].uid, contenders, 4) == QueuePosition(2, 4)
+    assert find_position(alone.uid, contenders, 4) == QueuePosition(1, 4)
+    assert find_position(crowd[4].uid, contenders, 4) == QueuePosition(2, 4)

@@ -10,10 +10,10 @@ from builders.operator.schedule_world import BEGIN, evalschedule
 from builders.operator.world import World, evalrun, operator_settings
 from pydantic import ValidationError
 
-from evalrun_api.checks import with_defaults
+from evalrun_api.checks import apply_defaults
 from evalrun_api.manifest import schema_for
 from evalrun_api.v1alpha1 import ConditionType, EvalRun, ScheduleCondition, schedule_condition
-from evalrun_operator.policies.allow_lists import REFUSED, describe_refusal, refusal_expression, refusal_of
+from evalrun_operator.policies.allow_lists import REFUSED, describe_refusal, find_refusal, refusal_expression
 from evalrun_operator.schedules.decision import ObservedSchedule
 from evalrun_operator.schedules.reconcile import decide
 
@@ -25,26 +25,26 @@ LISTS: dict[str, dict[str, list[str]]] = {"": OF_ALL, "trusted": {**OF_ALL, **TR
 
 
 def spec_of(changes: dict[str, Any]) -> dict[str, Any]:
-    return EvalRun.from_wire(with_defaults(schema_for("cluster"), run_of(changes))).spec.to_wire()
+    return EvalRun.from_wire(apply_defaults(schema_for("cluster"), run_of(changes))).spec.to_wire()
 
 
 @pytest.mark.parametrize(("changes", "named"), BEYOND)
 def test_a_spec_beyond_a_list_is_refused_with_its_name(changes: dict[str, Any], named: str) -> None:
-    assert refusal_of(spec_of(changes), "evals", LISTS) == describe_refusal(named, OF_ALL[named])
-    assert refusal_of(spec_of(changes), "evals", {}) == ""
+    assert find_refusal(spec_of(changes), "evals", LISTS) == describe_refusal(named, OF_ALL[named])
+    assert find_refusal(spec_of(changes), "evals", {}) == ""
 
 
 @pytest.mark.parametrize("changes", WITHIN)
 def test_a_spec_within_the_lists_is_allowed(changes: dict[str, Any]) -> None:
-    assert refusal_of(spec_of(changes), "evals", LISTS) == ""
+    assert find_refusal(spec_of(changes), "evals", LISTS) == ""
 
 
 def test_a_namespaces_own_lists_replace_the_others() -> None:
     wants = spec_of(
         {"spec.placement": {"sandbox": {"priorityClassName": "batch", "tolerations": [{"operator": "Exists"}]}}}
     )
-    assert refusal_of(wants, "trusted", LISTS) == ""
-    assert "admission.allowed.priorityClasses " in refusal_of(wants, "evals", LISTS)
+    assert find_refusal(wants, "trusted", LISTS) == ""
+    assert "admission.allowed.priorityClasses " in find_refusal(wants, "evals", LISTS)
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -8,13 +8,13 @@ from builders.operator.world import START, World, evalrun, generating, operator_
 
 from evalrun_api.v1alpha1 import ConditionType as Kind
 from evalrun_api.v1alpha1 import Reason
-from evalrun_operator.lifecycle.situation import contender_of, holds_queue_position
+from evalrun_operator.lifecycle.situation import holds_queue_position, parse_queued_run
 from evalrun_operator.lifecycle.start_obstacles import SETTLE_SECONDS
-from evalrun_operator.lifecycle.status_report import with_applied
+from evalrun_operator.lifecycle.status_report import replace_applied_condition
 from evalrun_operator.observation.records import ObjectKey
 from evalrun_operator.policies.admission import QueuePosition
 from evalrun_operator.policies.condition_text import RunText
-from evalrun_operator.policies.refusals import LASTING_FAILURES, WriteFailure, applied_text
+from evalrun_operator.policies.refusals import LASTING_FAILURES, WriteFailure, report_writes
 from evalrun_operator.policies.start import gives_up_at, obstacles
 
 CROWDED = "Unschedulable: 0/1 nodes are available: 1 Insufficient memory. preemption: not helpful"
@@ -263,9 +263,9 @@ def refused_world(kind: str, reason: Reason, text: str) -> World:
     """Return a world whose last reconciliation ended with a refused write, as the controller tells it in the status."""
     world = World(run=evalrun(rollout=False)).settle()
     world.write_failures = [WriteFailure(kind, reason, text)]
-    said = applied_text(world.write_failures, LASTING_FAILURES)
+    said = report_writes(world.write_failures, LASTING_FAILURES)
     assert said is not None
-    status = with_applied(world.status, world.status, said, 1, world.now)
+    status = replace_applied_condition(world.status, world.status, said, 1, world.now)
     world.run = world.run.model_copy(update={"status": status})
     return world.settle()
 
@@ -301,9 +301,9 @@ def test_what_a_run_can_do_without_or_may_succeed_later_stalls_nothing(kind: str
 def test_a_refusal_while_all_parts_are_up_stalls_nothing() -> None:
     world = generating(rollout=False).generate_all().settle()
     world.write_failures = [WriteFailure("Service", Reason.REFUSED, "creating Service x: 422: no")]
-    said = applied_text(world.write_failures, 1)
+    said = report_writes(world.write_failures, 1)
     assert said is not None
-    status = with_applied(world.status, world.status, said, 1, world.now)
+    status = replace_applied_condition(world.status, world.status, said, 1, world.now)
     world.run = world.run.model_copy(update={"status": status})
     assert world.settle().condition(Kind.STALLED).status == "False"
 
@@ -334,7 +334,7 @@ def test_a_refusal_of_before_an_upgrade_keeps_what_it_stalled_until_the_next_wri
     assert (condition.status, condition.last_transition_time) == (stalled, since)
     assert world.condition(Kind.COMPLETE).status == "False"  # the operator has not asked for itself yet
     world.write_failures = ()
-    status = with_applied(world.status, world.status, RunText("True", Reason.ALL_APPLIED), 1, world.now)
+    status = replace_applied_condition(world.status, world.status, RunText("True", Reason.ALL_APPLIED), 1, world.now)
     world.run = world.run.model_copy(update={"status": status})
     assert world.settle().condition(Kind.STALLED).status == "False"
 
@@ -343,7 +343,7 @@ def test_run_that_fits_no_node_gives_its_place_back_until_it_fits() -> None:
     world = with_trouble(UNFIT)
     assert "It fits none of the nodes" in world.condition(Kind.STALLED).message
     assert not holds_queue_position(world.status)
-    contender = contender_of(world.run.to_wire())
+    contender = parse_queued_run(world.run.to_wire())
     assert contender is not None
     assert (contender.active, contender.stalled) == (False, True)
     world.services_up().settle()

@@ -9,7 +9,7 @@ import yaml
 from builders.operator.world import evalrun, operator_settings
 from builders.tools import missing
 
-from evalrun_operator.lifecycle.situation import identity_of
+from evalrun_operator.lifecycle.situation import make_identity
 from evalrun_operator.resources import RunPlan
 from evalrun_operator.resources.autoscaling import LOAD_METRIC, load_query
 
@@ -33,7 +33,7 @@ WAITING = 'evalrun_problems{%s,dataset="humaneval",state="generated"}'
 )
 def test_the_load_wakes_a_judge_that_sleeps(series: dict[str, int], load: int, tmp_path: Path) -> None:
     run = evalrun()
-    query = load_query(RunPlan(identity_of(run), run.spec, operator_settings(), "token"))
+    query = load_query(RunPlan(make_identity(run), run.spec, operator_settings(), "token"))
     assert_evaluates(query, series, load, tmp_path)
 
 

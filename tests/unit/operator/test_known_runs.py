@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from builders.operator.world import World, generating
 
-from evalrun_operator.observation.children import trimmed
+from evalrun_operator.observation.children import trim_manifest
 from evalrun_operator.reconcilers.known_runs import KnownRuns
 
 
@@ -58,7 +58,7 @@ def test_trimmed_manifest_of_a_hostile_user_keeps_only_what_is_read() -> None:
         "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "x" * 200_000, "evalrun.dev/trigger": "now",
                         "evalrun.dev/large": "x" * 200_000, **{f"evalrun.dev/z{one}": "" for one in range(1000)}},
     }  # fmt: skip
-    kept = trimmed({"metadata": metadata, "spec": {"suspend": True}})
+    kept = trim_manifest({"metadata": metadata, "spec": {"suspend": True}})
     assert kept["spec"] == {"suspend": True}
     assert kept["metadata"]["annotations"]["evalrun.dev/trigger"] == "now"
     assert kept["metadata"]["ownerReferences"] == [controller]

@@ -20,7 +20,7 @@ from evalrun_operator.policies.leadership import (
     ObservedLease,
     may_lead,
     must_stop,
-    seen,
+    observe_lease,
 )
 
 OTHERS = Lease("other", 4.0, "7")
@@ -44,10 +44,10 @@ def test_a_lease_may_be_taken_once_its_holder_is_silent_for_as_long_as_it_said(
 
 
 def test_a_lease_counts_from_when_this_state_of_it_was_first_seen() -> None:
-    first = seen(None, OTHERS, 100.0)
-    assert seen(first, OTHERS, 103.0).since == 100.0
-    assert seen(first, Lease("other", 4.0, "8"), 103.0).since == 103.0  # renewed
-    assert seen(first, None, 103.0) == ObservedLease(None, 103.0)
+    first = observe_lease(None, OTHERS, 100.0)
+    assert observe_lease(first, OTHERS, 103.0).since == 100.0
+    assert observe_lease(first, Lease("other", 4.0, "8"), 103.0).since == 103.0  # renewed
+    assert observe_lease(first, None, 103.0) == ObservedLease(None, 103.0)
 
 
 def test_a_leader_stops_before_another_may_begin() -> None:

@@ -14,13 +14,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 from pydantic import ValidationError
 
 from evalrun_api.v1alpha1 import EvalRunStatus
-from evalrun_cluster.client import translated
+from evalrun_cluster.client import translate_error
 from evalrun_cluster.errors import ClusterError, ConflictError, RefusedError, UnreachableError
 from evalrun_cluster.kinds import EVAL_RUN, KINDS
 from evalrun_operator.aggregator_client import from_wire
 from evalrun_operator.handlers import configure
 from evalrun_operator.ledger_status import GateState, RunState
-from evalrun_operator.metrics import OperatorMetrics, subject_of
+from evalrun_operator.metrics import OperatorMetrics, make_subject
 from evalrun_operator.observation.children import Children
 from evalrun_operator.rbac import role_rules
 from evalrun_operator.resources.run_tokens import LedgerAccess
@@ -38,14 +38,14 @@ REQUEST = httpx2.Request("PATCH", "https://api/x")
 )  # fmt: skip
 def test_errors_say_what_to_do(code: int, error: type[ClusterError]) -> None:
     response = httpx2.Response(code, request=REQUEST, text="why")
-    found = translated(httpx2.HTTPStatusError("why", request=REQUEST, response=response), "applying Job x")
+    found = translate_error(httpx2.HTTPStatusError("why", request=REQUEST, response=response), "applying Job x")
     assert type(found) is error
     assert "applying Job x" in str(found)
 
 
 @pytest.mark.parametrize("error", [httpx2.ReadTimeout("t"), httpx2.ConnectError("c"), httpx2.RemoteProtocolError("p")])
 def test_a_broken_connection_is_tried_again(error: httpx2.HTTPError) -> None:
-    assert isinstance(translated(error, "x"), UnreachableError)
+    assert isinstance(translate_error(error, "x"), UnreachableError)
 
 
 def test_an_answer_of_a_real_ledger_is_understood() -> None:
@@ -132,7 +132,7 @@ def test_metrics_count_runs_by_phase_and_show_results_until_the_run_is_gone() ->
     shown = generate_latest(registry).decode()
     assert 'evalrun_runs{phase="Generating"} 0.0' in shown  # sets are there from the start
     world = generating().generate_all().judge_all().settle()
-    metrics.show(("evals", "run"), world.status, "nightly", subject_of(world.run.spec))
+    metrics.show(("evals", "run"), world.status, "nightly", make_subject(world.run.spec))
     shown = generate_latest(registry).decode()
     assert 'evalrun_runs{phase="Succeeded"} 1.0' in shown
     about = f'model="{world.run.spec.model.path}",namespace="evals",phase="",run="run",schedule="nightly",step=""'
@@ -186,7 +186,7 @@ def test_children_wake_their_run_only_when_something_changed() -> None:
     assert known is not None
     children.drop(known)
     assert len(woken) == 3
-    assert children.of("evals", "u") == []
+    assert children.find_for_run("evals", "u") == []
 
 
 @pytest.mark.parametrize(("version", "known"), [("2.51.9", False), ("2.52.0", True), ("2.60.0", True), ("3.0.1", True)])

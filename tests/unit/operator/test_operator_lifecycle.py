@@ -12,13 +12,13 @@ from builders.operator.world import START, World, evalrun, generating, operator_
 
 from evalrun_api import names
 from evalrun_api.v1alpha1 import ConditionType as Kind
-from evalrun_api.v1alpha1 import condition_of
+from evalrun_api.v1alpha1 import find_condition
 from evalrun_operator.ledger_status import GateState, RunState
-from evalrun_operator.lifecycle.acceptance import unsupported
+from evalrun_operator.lifecycle.acceptance import explain_unsupported_spec
 from evalrun_operator.lifecycle.reconcile import decide
 from evalrun_operator.observation.record_parser import parse_kueue_word
 from evalrun_operator.observation.records import Baseline, KueueWord, ObjectKey
-from evalrun_operator.resources.changes import patch_of
+from evalrun_operator.resources.changes import make_patch
 from evalrun_runtime.exits import EndCause
 from evalrun_runtime.termination import TerminationMessage
 
@@ -179,7 +179,7 @@ def test_an_operator_that_renders_objects_otherwise_changes_only_what_follows_th
     (cluster,) = world.step().apply
     assert cluster["kind"] == "RayCluster"
     group = "/spec/workerGroupSpecs/0"
-    changed = {change["path"]: change["value"] for change in patch_of(cluster)}
+    changed = {change["path"]: change["value"] for change in make_patch(cluster)}
     assert set(changed) == {
         f"{group}/replicas", f"{group}/minReplicas", f"{group}/maxReplicas", f"{group}/scaleStrategy",
         "/metadata/annotations/evalrun.dev~1applied",
@@ -195,7 +195,7 @@ def test_an_edited_network_policy_is_put_right_at_once() -> None:
     policy["spec"]["egress"] = [{}]
     (item,) = world.step().apply
     assert item["kind"] == "NetworkPolicy"
-    assert {"op": "add", "path": "/spec", "value": item["spec"]} in patch_of(item)
+    assert {"op": "add", "path": "/spec", "value": item["spec"]} in make_patch(item)
     assert item["spec"]["egress"] == []
 
 
@@ -373,7 +373,7 @@ def test_a_suspended_run_holds_no_judge(generated: bool) -> None:
     assert world.of_kind("StatefulSet") == ["run-aggregator"]
     assert "run-sandbox" in world.of_kind("NetworkPolicy")
     assert "not ready" not in world.condition(Kind.JUDGED).message
-    assert condition_of(world.status, Kind.SCALING_ACTIVE) is None
+    assert find_condition(world.status, Kind.SCALING_ACTIVE) is None
     world.change_spec(suspend=False).settle().services_up().settle()
     assert world.of_kind("Deployment") == ["run-judge", "run-sandbox"]
     assert world.of_kind("HorizontalPodAutoscaler") == ["run-judge", "run-sandbox"]
@@ -807,8 +807,8 @@ def test_only_what_the_run_owns_is_ever_deleted() -> None:
 def test_a_judge_that_may_sleep_must_be_scraped_to_be_woken() -> None:
     keda = operator_settings(autoscaling="keda")
     asleep = {"spec.judge.sandbox.minReplicas": 0}
-    assert unsupported(evalrun(asleep), keda) == ""
-    said = unsupported(evalrun({**asleep, "spec.exports": {"prometheus": False}}), keda)
+    assert explain_unsupported_spec(evalrun(asleep), keda) == ""
+    said = explain_unsupported_spec(evalrun({**asleep, "spec.exports": {"prometheus": False}}), keda)
     assert said.startswith("spec.judge.sandbox.minReplicas: 0 needs exports.prometheus: true")
 
 
@@ -851,7 +851,7 @@ def test_a_run_that_is_refused_is_deleted_after_its_time_to_live_as_any_that_fai
 
 def test_keda_can_scale_to_zero() -> None:
     run = evalrun({"spec.judge.gateway.minReplicas": 0})
-    assert not unsupported(run, operator_settings(autoscaling="keda"))
+    assert not explain_unsupported_spec(run, operator_settings(autoscaling="keda"))
 
 
 @pytest.mark.parametrize(
@@ -946,7 +946,7 @@ def test_a_gate_whose_baseline_still_runs_waits_for_it_and_is_never_complete_bef
     world.baseline = Baseline("Succeeded", "s3://runs/before")
     world.tick(5).settle()
     assert world.status.start_time is not None
-    assert all((one := condition_of(step, Kind.COMPLETE)) and one.status == "False" for step in world.history)
+    assert all((one := find_condition(step, Kind.COMPLETE)) and one.status == "False" for step in world.history)
 
 
 def test_a_baselines_outputs_are_found_once_and_stand_in_the_run_config() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evalrun_operator.observation.record_parser import UnreadableObjectError, belonging, parse_record
+from evalrun_operator.observation.record_parser import UnreadableObjectError, parse_record, select_own_objects
 from evalrun_operator.observation.records import Attempt, ObservedCluster, ObservedObject, Pod, Workload
 
 LABELS = {"evalrun.dev/run-uid": "u", "evalrun.dev/run": "run"}
@@ -195,7 +195,7 @@ def test_a_pod_counts_through_its_owner_and_a_copied_label_counts_for_nothing() 
         seen("ConfigMap", "run-order", owner("EvalRun", "another")),
         seen("PersistentVolumeClaim", "data"),
     ]
-    assert {ref.name for ref in belonging(objects)} == {
+    assert {ref.name for ref in select_own_objects(objects)} == {
         "run-aggregator", "run-judge", "run-ledger-u", "run-aggregator-0", "run-judge-5d-x",
     }  # fmt: skip
 

@@ -16,7 +16,7 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from evalrun_aggregator.settings import AggregatorSettings
-from evalrun_api.replica_count import wanted_replicas
+from evalrun_api.replica_count import count_wanted_replicas
 from evalrun_api.run_config import read_run_config
 from evalrun_api.v1alpha1 import EvalRun, Rollout
 from evalrun_cluster.objects import Object
@@ -27,8 +27,8 @@ from evalrun_generator.settings import GeneratorSettings
 from evalrun_judge.settings import JudgeSettings
 from evalrun_operator import resources
 from evalrun_operator.certificates.run_certificates import new_certificates
-from evalrun_operator.lifecycle.situation import identity_of
-from evalrun_operator.policies.worker_count import WorkerPod, Workers, wanted_workers
+from evalrun_operator.lifecycle.situation import make_identity
+from evalrun_operator.policies.worker_count import WorkerPod, Workers, plan_workers
 from evalrun_operator.resources import RunPlan
 from evalrun_operator.resources.autoscaling import BEHAVIOR, FALLBACK_AFTER
 from evalrun_operator.resources.images import ray_image
@@ -42,7 +42,7 @@ LONGEST = "a" * 30
 
 
 def plan_of(run: EvalRun, **settings: Any) -> RunPlan:
-    return RunPlan(identity_of(run), run.spec, operator_settings(**settings), TOKEN)
+    return RunPlan(make_identity(run), run.spec, operator_settings(**settings), TOKEN)
 
 
 def objects(plan: RunPlan) -> list[Object]:
@@ -877,7 +877,7 @@ def test_a_digest_changes_with_the_object_and_with_nothing_else() -> None:
 def test_replicas_follow_the_pending_work(changes: dict[str, Any], pending: int | None, replicas: int) -> None:
     rollout = evalrun(changes).spec.rollout
     assert isinstance(rollout, Rollout)
-    assert wanted_replicas(rollout, pending) == replicas
+    assert count_wanted_replicas(rollout, pending) == replicas
 
 
 ELASTIC = {"spec.rollout.minReplicas": 1, "spec.rollout.maxReplicas": 8, "spec.rollout.gpusPerNode": 2}
@@ -917,14 +917,14 @@ def test_only_idle_workers_are_taken_away(
     rollout = evalrun({**ELASTIC, "spec.rollout.maxNumSeqs": 200}).spec.rollout
     assert isinstance(rollout, Rollout)
     assert rollout.gpus_per_replica == 2
-    assert wanted_workers(rollout, pending, group, pods, busy) == wanted
+    assert plan_workers(rollout, pending, group, pods, busy) == wanted
 
 
 def test_workers_of_replicas_that_span_pods_stay() -> None:
     """Such a replica names its first pod only."""
     rollout = evalrun({**ELASTIC, "spec.rollout.gpusPerNode": 1, "spec.rollout.maxNumSeqs": 200}).spec.rollout
     assert isinstance(rollout, Rollout)
-    assert wanted_workers(rollout, 200, THREE, [A, B, C], ["10.0.0.2"]) == THREE
+    assert plan_workers(rollout, 200, THREE, [A, B, C], ["10.0.0.2"]) == THREE
 
 
 def test_pods_that_are_to_go_are_named_to_kuberay() -> None:

@@ -11,7 +11,7 @@ import pytest
 from builders.operator.world import JOBS, World, evalrun, operator_settings
 
 from evalrun_api.v1alpha1 import ConditionType as Kind
-from evalrun_api.v1alpha1 import EvalRunStatus, condition_of
+from evalrun_api.v1alpha1 import EvalRunStatus, find_condition
 from evalrun_operator.observation.records import ObjectKey
 
 EVENTS = 120
@@ -19,7 +19,7 @@ PASSES_TO_THE_END = 120
 
 
 def holds(status: EvalRunStatus, kind: Kind) -> bool:
-    condition = condition_of(status, kind)
+    condition = find_condition(status, kind)
     return condition is not None and condition.status == "True"
 
 

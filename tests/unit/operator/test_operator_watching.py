@@ -90,7 +90,7 @@ async def watching(server: Server) -> AsyncIterator[tuple[Children, asyncio.Queu
 
 async def until_there_are(children: Children, woken: asyncio.Queue[tuple[str, str]], names: set[str]) -> None:
     async with asyncio.timeout(10):
-        while {seen.ref.name for seen in children.of("evals", UID)} != names:
+        while {seen.ref.name for seen in children.find_for_run("evals", UID)} != names:
             assert await woken.get() == KEY
 
 
@@ -147,7 +147,7 @@ async def test_what_took_over_a_name_in_a_gap_stays_known_when_the_former_is_for
     server = Server([[pod("a"), pod("b")], [pod("a", "2", "uid-next")]])
     async with watching(server) as (children, woken):
         await until_there_are(children, woken, {"a"})  # b has gone: the former a is forgotten in the same step
-        assert [seen.uid for seen in children.of("evals", UID)] == ["uid-next"]
+        assert [seen.uid for seen in children.find_for_run("evals", UID)] == ["uid-next"]
 
 
 async def test_a_watch_of_one_namespace_that_is_told_an_error_lists_again() -> None:
@@ -225,7 +225,7 @@ async def test_an_object_of_others_with_our_label_hides_no_object_of_ours() -> N
     """`int` refuses more than 4,300 digits: the watch had ended for good."""
     async with watching(Server([[foreign("9" * 5000), pod("a")]])) as (children, woken):
         await until_there_are(children, woken, {"a", "foreign"})
-    assert {seen.attempt for seen in children.of("evals", UID)} == {0}
+    assert {seen.attempt for seen in children.find_for_run("evals", UID)} == {0}
 
 
 async def test_an_object_that_cannot_be_read_is_skipped_counted_and_logged_once(
@@ -240,7 +240,7 @@ async def test_an_object_that_cannot_be_read_is_skipped_counted_and_logged_once(
     assert [record.getMessage() for record in caplog.records] == [
         "skipped Pod evals/bad, which has our label: ValueError: invalid literal for int() with base 10: 'many'"
     ]
-    assert children.of("evals", UID) == []
+    assert children.find_for_run("evals", UID) == []
 
 
 async def test_an_object_that_becomes_unreadable_is_no_longer_known() -> None:
@@ -309,7 +309,7 @@ async def test_a_lost_namespace_keeps_no_other_from_starting_and_is_picked_up_la
             assert watches.lost_namespaces() == {}
             lost.add("team-b")
             async with asyncio.timeout(50):
-                while children.of("team-b", UID):
+                while children.find_for_run("team-b", UID):
                     assert await woken.get()
         finally:
             await watches.stop()
@@ -319,7 +319,7 @@ async def test_objects_of_another_namespace_are_not_the_runs() -> None:
     children = Children(lambda _: None)
     item = {**pod("a"), "kind": "Pod"}
     children.put({**item, "metadata": {**item["metadata"], "namespace": "prod"}})
-    assert children.of("evals", UID) == []
+    assert children.find_for_run("evals", UID) == []
 
 
 def test_runs_are_told_without_what_nobody_reads_and_by_their_class() -> None:

@@ -6,9 +6,9 @@ import pytest
 from builders.operator.world import operator_settings
 
 from evalrun_api.v1alpha1 import Reason
-from evalrun_operator.lifecycle.frozen import FROZEN, UnreadableSettingsError, frozen, thawed
+from evalrun_operator.lifecycle.frozen import FROZEN, UnreadableSettingsError, freeze_settings, thaw_settings
 from evalrun_operator.policies.condition_text import RunText
-from evalrun_operator.policies.refusals import WriteFailure, applied_text
+from evalrun_operator.policies.refusals import WriteFailure, report_writes
 from evalrun_operator.settings import OperatorSettings
 from evalrun_runtime.settings import load_settings
 
@@ -36,7 +36,7 @@ AWAY = "creating Service r-judge: ReadTimeout"
     ],
 )
 def test_a_refusal_is_quoted_with_what_to_do(failure: WriteFailure, says: str) -> None:
-    text = applied_text([failure], 1)
+    text = report_writes([failure], 1)
     assert text is not None
     assert (text.status, text.reason) == ("False", failure.reason)
     assert says in text.message
@@ -44,7 +44,7 @@ def test_a_refusal_is_quoted_with_what_to_do(failure: WriteFailure, says: str) -
 
 
 def test_what_the_run_needs_is_told_before_what_it_can_do_without() -> None:
-    text = applied_text(
+    text = report_writes(
         [WriteFailure("PodDisruptionBudget", Reason.REFUSED, QUOTA), WriteFailure("Job", Reason.REFUSED, RIGHT)], 1
     )
     assert text is not None
@@ -54,24 +54,24 @@ def test_what_the_run_needs_is_told_before_what_it_can_do_without() -> None:
 
 def test_a_write_that_may_succeed_soon_is_told_once_it_has_failed_for_long() -> None:
     away = WriteFailure("Service", Reason.WRITE_FAILED, AWAY)
-    assert applied_text([away], 2) is None
-    text = applied_text([away], 3)
+    assert report_writes([away], 2) is None
+    text = report_writes([away], 3)
     assert text is not None
     assert (text.status, text.reason) == ("False", Reason.WRITE_FAILED)
-    assert applied_text([], 9) == RunText("True", Reason.ALL_APPLIED)
+    assert report_writes([], 9) == RunText("True", Reason.ALL_APPLIED)
 
 
 def test_settings_survive_their_stay_in_a_status() -> None:
     settings = operator_settings(judge_image="judge:1", sandbox_slots=3, workers=7, model_cache_claim="models")
-    kept = json.loads(json.dumps(frozen(settings)))
+    kept = json.loads(json.dumps(freeze_settings(settings)))
     assert all(isinstance(value, str) for value in kept.values())
     assert (kept["judgeImage"], kept["sandboxSlots"]) == ("judge:1", "3")
     later = operator_settings(judge_image="judge:2", sandbox_slots=9, workers=20, otlp_endpoint="http://c:1")
-    back = thawed(later, kept)
+    back = thaw_settings(later, kept)
     assert (back.judge_image, back.sandbox_slots, back.model_cache_claim) == ("judge:1", 3, "models")
     assert back.otlp_endpoint is None  # the run had none
     assert back.workers == 20  # the operator's own affair
-    assert frozen(back) == kept
+    assert freeze_settings(back) == kept
 
 
 def test_the_operators_environment_changes_nothing_that_a_run_has_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,24 +83,24 @@ def test_the_operators_environment_changes_nothing_that_a_run_has_kept(monkeypat
         return load_settings(OperatorSettings, [], program="evalrun-operator")
 
     began = chart({"sandbox": {"nodeSelector": {"pool": "untrusted"}}}, {"team": "a"})
-    kept = frozen(began)
-    assert thawed(began, kept).placement == began.placement
+    kept = freeze_settings(began)
+    assert thaw_settings(began, kept).placement == began.placement
     upgraded = chart(
         {"sandbox": {"nodeSelector": {"pool": "new"}}, "gateway": {"priorityClassName": "high"}}, {"x": "y"}
     )
-    back = thawed(upgraded, kept)
+    back = thaw_settings(upgraded, kept)
     assert (back.placement, back.pod_labels) == (began.placement, {"team": "a"})
 
 
 def test_a_run_that_has_kept_nothing_goes_by_the_operator() -> None:
     settings = operator_settings(judge_image="judge:2")
-    assert thawed(settings, {}) is settings
-    assert thawed(settings, {"ofANewerOperator": "x"}) is settings
+    assert thaw_settings(settings, {}) is settings
+    assert thaw_settings(settings, {"ofANewerOperator": "x"}) is settings
 
 
 def test_kept_settings_that_mean_nothing_are_an_error_of_their_own() -> None:
     with pytest.raises(UnreadableSettingsError, match=r"status\.settings"):
-        thawed(operator_settings(), {"sandboxSlots": "many"})
+        thaw_settings(operator_settings(), {"sandboxSlots": "many"})
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_thawed_affinity_of_an_earlier_release_loses_only_unknown_fields() -> No
         "futureAffinity": {"a": {"b": {}}},
     }
     kept = {"placement": json.dumps({"sandbox": {"affinity": affinity}})}
-    read = thawed(operator_settings(), kept).placement["sandbox"].affinity
+    read = thaw_settings(operator_settings(), kept).placement["sandbox"].affinity
     assert read is not None
     anti_affinity = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "zone"}
     assert read.to_wire() == {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [anti_affinity]}}

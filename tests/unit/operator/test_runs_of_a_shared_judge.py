@@ -6,7 +6,7 @@ import pytest
 from builders.operator.world import World, evalrun, operator_settings
 
 from evalrun_api import names
-from evalrun_operator.certificates.issuing import Authority, Certificate, Usage, remaining
+from evalrun_operator.certificates.issuing import Authority, Certificate, Usage, compute_remaining_validity
 from evalrun_operator.observation.records import ObjectKey
 
 JUDGE = {
@@ -39,8 +39,8 @@ def test_a_run_gets_a_certificate_of_the_judges_authority_that_calls_alone() -> 
     held = here.secrets[name]
     assert held.keys() == set(names.TLS_FILES)
     shown = Certificate(held["tls.crt"], held["tls.key"])
-    assert remaining(shown, held["ca.crt"], Usage(), here.now) is not None
-    assert remaining(shown, ANOTHER.certificate(here.now), Usage(), here.now) is None
+    assert compute_remaining_validity(shown, held["ca.crt"], Usage(), here.now) is not None
+    assert compute_remaining_validity(shown, ANOTHER.certificate(here.now), Usage(), here.now) is None
     assert set(here.secrets) == {"run-token", name}
 
 

@@ -18,8 +18,8 @@ from evalrun_operator.observation.children import Children
 from evalrun_operator.observation.records import KeptReplicas, ObjectKey
 from evalrun_operator.schedules.kept_objects import kept_cluster, kept_policy
 from evalrun_operator.schedules.kept_turns import KeptTurns
-from evalrun_operator.schedules.objects import eval_run
-from evalrun_operator.schedules.runs import scheduled_run
+from evalrun_operator.schedules.objects import make_eval_run
+from evalrun_operator.schedules.runs import parse_scheduled_run
 
 WAITS = KeptReplicas(UID, "", "", "EvalSchedule nightly keeps the replicas, and nightly-1 has its turn.")
 TURN = KeptReplicas(UID, "nightly-5c4ed-kept-1", "ray:1", "")
@@ -42,7 +42,7 @@ def test_a_run_waits_for_its_turn_without_a_cluster_and_without_a_deadline() -> 
     assert world.reason(Kind.ADMITTED) == "WaitingForReplicas"
     assert world.reason(Kind.GENERATED) == "WaitingForCluster"
     assert "nightly-1 has its turn" in world.condition(Kind.CLUSTER_READY).message
-    seen = scheduled_run(
+    seen = parse_scheduled_run(
         {
             **world.run.to_wire(),
             "metadata": {
@@ -140,17 +140,17 @@ def test_the_generator_joins_ray_as_the_replicas_were_made(
 def test_a_schedule_that_cannot_be_read_leaves_the_turn_as_it_was() -> None:
     woken: list[tuple[str, str]] = []
     turns = KeptTurns(woken.append)
-    manifest = eval_run(evalschedule(KEPT), ReadyCheckpoint(path="x", step=1, digest="a" * 10), BEGIN, None)
+    manifest = make_eval_run(evalschedule(KEPT), ReadyCheckpoint(path="x", step=1, digest="a" * 10), BEGIN, None)
     manifest["metadata"] |= {"uid": "mine", "creationTimestamp": BEGIN.isoformat()}
     run, state = EvalRun.from_wire(manifest), KeptStatus(cluster="c", image="ray:1", holder="x", holder_uid="mine")
     schedule = {**evalschedule(KEPT).to_wire(), "status": {"replicas": state.to_wire()}}
     turns.saw(schedule, gone=False)
     turns.saw({**schedule, "spec": {"of": "another release"}}, gone=False)
-    kept = turns.of(run, manifest)
+    kept = turns.find_for_run(run, manifest)
     assert kept is not None
     assert kept.cluster == "c"
     turns.saw({**schedule, "spec": {"of": "another release"}}, gone=True)
-    gone = turns.of(run, manifest)
+    gone = turns.find_for_run(run, manifest)
     assert gone is not None
     assert "is not there" in gone.message
 
@@ -186,15 +186,15 @@ def test_suspending_a_run_in_its_turn_ends_its_job_alone() -> None:
 )
 def test_turn_follows_from_the_schedules_status(changes: dict[str, Any], state: KeptStatus, expected: str) -> None:
     made_by = evalschedule(KEPT)
-    manifest = eval_run(made_by, ReadyCheckpoint(path="x", step=1, digest="a" * 10), BEGIN, None)
+    manifest = make_eval_run(made_by, ReadyCheckpoint(path="x", step=1, digest="a" * 10), BEGIN, None)
     manifest["metadata"] |= {"uid": "mine", "creationTimestamp": BEGIN.isoformat()}
     turns = KeptTurns(lambda _: None)
     run = EvalRun.from_wire(manifest)
-    unknown = turns.of(run, manifest)
+    unknown = turns.find_for_run(run, manifest)
     assert unknown is not None
     assert "is not there" in unknown.message
     turns.saw({**evalschedule({**KEPT, **changes}).to_wire(), "status": {"replicas": state.to_wire()}}, gone=False)
-    kept = turns.of(run, manifest)
+    kept = turns.find_for_run(run, manifest)
     told = "its own" if kept is None else f"turn on {kept.cluster}" if kept.cluster else kept.message
     assert expected in told
 
@@ -210,7 +210,7 @@ def test_turn_is_told_to_the_run_that_gets_it_and_to_the_one_that_had_it() -> No
 
 def test_run_of_a_user_that_copies_the_annotation_starts_its_own_replicas() -> None:
     run = evalrun({"metadata.annotations": {names.KEPT_ANNOTATION: "true"}})
-    assert KeptTurns(lambda _: None).of(run, run.to_wire()) is None
+    assert KeptTurns(lambda _: None).find_for_run(run, run.to_wire()) is None
 
 
 def test_what_changes_of_kept_replicas_wakes_the_schedule_and_no_run() -> None:
@@ -221,6 +221,6 @@ def test_what_changes_of_kept_replicas_wakes_the_schedule_and_no_run() -> None:
     cluster["metadata"] |= {"uid": "c", "creationTimestamp": (BEGIN + timedelta(seconds=1)).isoformat()}
     known = children.put(cluster)
     assert known is not None
-    assert [seen.owned for seen in children.of("evals", UID)] == [True]
+    assert [seen.owned for seen in children.find_for_run("evals", UID)] == [True]
     children.drop(known)
     assert woken == {"run": [], "schedule": [("evals", "nightly")] * 2}

@@ -6,11 +6,11 @@ import pytest
 from builders.operator.world import World, generating, operator_settings
 
 from evalrun_api.v1alpha1 import ConditionType as Kind
-from evalrun_api.v1alpha1 import EvalRunStatus, Reason, condition_of
+from evalrun_api.v1alpha1 import EvalRunStatus, Reason, find_condition
 from evalrun_cluster.errors import RefusedError
 from evalrun_operator.lifecycle.reconcile import decide
 from evalrun_operator.lifecycle.scaling_words import SETTLE_SECONDS
-from evalrun_operator.lifecycle.status_report import with_applied
+from evalrun_operator.lifecycle.status_report import replace_applied_condition
 from evalrun_operator.observation.discovery import ApiDiscovery
 from evalrun_operator.observation.records import ObjectKey
 from evalrun_operator.policies.condition_text import RunText
@@ -34,7 +34,7 @@ def test_a_judge_of_a_fixed_size_has_no_such_condition() -> None:
         "spec.judge": {"gateway": {"minReplicas": 1, "maxReplicas": 1}, "sandbox": {"minReplicas": 2, "maxReplicas": 2}}
     }
     world = generating(changes=fixed)
-    assert condition_of(world.status, Kind.SCALING_ACTIVE) is None
+    assert find_condition(world.status, Kind.SCALING_ACTIVE) is None
     assert world.of_kind("HorizontalPodAutoscaler") == []
 
 
@@ -83,11 +83,11 @@ def test_an_autoscaler_that_is_refused_counts_as_none(mode: str, kind: str) -> N
     def status() -> EvalRunStatus:
         return decide(world.run, world.observed(), world.settings, world.now, "token").status
 
-    assert condition_of(status(), Kind.SCALING_ACTIVE) is None  # it is being made
+    assert find_condition(status(), Kind.SCALING_ACTIVE) is None  # it is being made
     refusal = RunText("False", Reason.REFUSED, f"Creating {kind} run-judge: 403.")
-    told = with_applied(world.status, world.status, refusal, 1, world.now)
+    told = replace_applied_condition(world.status, world.status, refusal, 1, world.now)
     world.run = world.run.model_copy(update={"status": told})
-    said = condition_of(status(), Kind.SCALING_ACTIVE)
+    said = find_condition(status(), Kind.SCALING_ACTIVE)
     assert said is not None
     assert (said.status, said.reason) == ("False", "NotMeasured")
     assert said.message.startswith(f"{kind} run-judge is not there: the condition Applied says")

@@ -13,14 +13,14 @@ from cryptography.x509.verification import PolicyBuilder, Store
 
 from evalrun_api.v1alpha1 import JudgeReference
 from evalrun_cluster.errors import RefusedError
-from evalrun_operator.certificates.issuing import Certificate, Usage, remaining
+from evalrun_operator.certificates.issuing import Certificate, Usage, compute_remaining_validity
 from evalrun_operator.certificates.judge_certificates import (
     AUTHORITY_PERIOD,
     LIFETIME,
     RENEWED_BEFORE,
-    authority_of,
     certificate_for_run,
-    secrets_of,
+    list_secret_usages,
+    make_authority,
 )
 from evalrun_operator.resources.plan import is_issued
 from evalrun_operator.settings import SharedJudge
@@ -69,12 +69,12 @@ class Release:
         self._seeds = (f"seed {number}" for number in count())
         self._filler = SharedCertificates(self.api, JUDGE, lambda: self.now, lambda: next(self._seeds))
         self.api.add("authority", {"seed": "what nobody knows"})
-        for name in secrets_of(JUDGE):
+        for name in list_secret_usages(JUDGE):
             self.api.add(name)
 
     async def fill(self) -> dict[str, Files]:
         await self._filler.fill()
-        return {name: self.api.texts(name) for name in secrets_of(JUDGE)}
+        return {name: self.api.texts(name) for name in list_secret_usages(JUDGE)}
 
 
 async def test_each_secret_gets_a_certificate_once_and_a_sandboxs_opens_nothing(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ async def test_each_is_renewed_before_it_expires_and_callers_notice_nothing(tmp_
 async def test_the_authoritys_own_certificate_is_renewed_and_runs_that_hold_the_first_go_on(tmp_path: Path) -> None:
     release = Release()
     first = await release.fill()
-    authority = authority_of(JUDGE, "what nobody knows")
+    authority = make_authority(JUDGE, "what nobody knows")
     run = certificate_for_run(authority, "run", NOW, "a seed")
     assert handshake(first["judge-tls"], run, HOSTS["judge-tls"], tmp_path)
     release.now = NOW + AUTHORITY_PERIOD
@@ -120,7 +120,7 @@ async def test_the_authoritys_own_certificate_is_renewed_and_runs_that_hold_the_
         name = x509.DNSName(HOSTS["judge-tls"])
         PolicyBuilder().store(store).time(at).build_server_verifier(name).verify(server, [])
         shown = Certificate(caller["tls.crt"], caller["tls.key"])
-        left = remaining(shown, later["judge-tls"]["ca.crt"], Usage(), at)
+        left = compute_remaining_validity(shown, later["judge-tls"]["ca.crt"], Usage(), at)
         assert left is not None
         assert left > timedelta(0)
 
@@ -132,7 +132,7 @@ async def test_another_authority_replaces_all(tmp_path: Path) -> None:
     second = await release.fill()
     assert handshake(second["judge-tls"], second["caller-tls"], HOSTS["judge-tls"], tmp_path)
     assert not handshake(second["judge-tls"], first["caller-tls"], HOSTS["judge-tls"], tmp_path)
-    fingerprints = {authority_of(JUDGE, seed).fingerprint for seed in ("what nobody knows", "another")}
+    fingerprints = {make_authority(JUDGE, seed).fingerprint for seed in ("what nobody knows", "another")}
     assert len(fingerprints) == 2
 
 
@@ -167,7 +167,7 @@ async def test_a_release_without_a_seed_is_waited_for_and_a_refusal_names_the_re
 ) -> None:
     release = Release()
     release.api.add("authority")
-    assert await release.fill() == {name: {} for name in secrets_of(JUDGE)}
+    assert await release.fill() == {name: {} for name in list_secret_usages(JUDGE)}
     release.api.refusal = RefusedError("reading Secret authority: forbidden")
     with caplog.at_level(logging.WARNING):
         await release.fill()

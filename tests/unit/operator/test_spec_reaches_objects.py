@@ -11,8 +11,8 @@ from evalrun_api.quantities import amount
 from evalrun_api.v1alpha1.placement import PARTS, Part
 from evalrun_cluster.objects import Object
 from evalrun_operator import resources
-from evalrun_operator.lifecycle.acceptance import unsupported
-from evalrun_operator.lifecycle.situation import identity_of
+from evalrun_operator.lifecycle.acceptance import explain_unsupported_spec
+from evalrun_operator.lifecycle.situation import make_identity
 from evalrun_operator.policies.worker_count import Workers
 from evalrun_operator.resources import RunPlan
 
@@ -23,7 +23,7 @@ TAINT = {"key": "gpu", "operator": "Equal", "value": "yes", "effect": "NoSchedul
 def made_of(changes: dict[str, Any], *, rollout: bool = True, **settings: Any) -> dict[str, Object]:
     """Return everything that a run makes, by kind and name."""
     run = evalrun(changes, rollout=rollout)
-    plan = RunPlan(identity_of(run), run.spec, operator_settings(**settings), "token")
+    plan = RunPlan(make_identity(run), run.spec, operator_settings(**settings), "token")
     judge = plan.spec.own_judge
     made = [resources.ledger_claim(plan), resources.aggregator_stateful_set(plan), resources.order_config_map(plan)]
     if judge is not None:
@@ -134,7 +134,9 @@ def test_a_run_cannot_take_the_labels_that_select_its_pods() -> None:
 )
 def test_requests_above_their_limit_are_refused_before_anything_is_made(part: str, field: str) -> None:
     run = evalrun({f"spec.{part}.resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}, rollout=False)
-    assert unsupported(run, operator_settings()).startswith(f"{field}: requests more cpu than its limit: raise limits")
+    assert explain_unsupported_spec(run, operator_settings()).startswith(
+        f"{field}: requests more cpu than its limit: raise limits"
+    )
 
 
 def test_only_gpu_workers_go_where_the_rollout_says() -> None:
@@ -361,7 +363,7 @@ def test_an_image_of_the_spec_wins_over_the_charts(path: str, whose: str) -> Non
 def test_scalers_aim_at_four_fifths_of_the_slots(component: str, load: float, threshold: int) -> None:
     run = evalrun()
     for mode in ("keda", "custom"):
-        plan = RunPlan(identity_of(run), run.spec, operator_settings(autoscaling=mode), "token")
+        plan = RunPlan(make_identity(run), run.spec, operator_settings(autoscaling=mode), "token")
         scaler = resources.autoscaler(plan, component, 1, 4, load)
         assert scaler is not None
         spec = scaler["spec"]

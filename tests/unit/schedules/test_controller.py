@@ -19,7 +19,7 @@ from evalrun_cluster.client import Cluster, ExactClient
 from evalrun_operator.observation.children import Children
 from evalrun_operator.schedules.controller import ScheduleController
 from evalrun_operator.schedules.metrics import ScheduleMetrics
-from evalrun_operator.schedules.objects import eval_run
+from evalrun_operator.schedules.objects import make_eval_run
 
 CONFIG = KubeConfig.from_one(cluster=ClusterConfig(server="http://api"), user=User()).get()
 
@@ -103,7 +103,7 @@ async def test_listing_job_that_waits_for_an_image_no_longer_named_is_replaced(
             lambda *_: None,
             lambda: BEGIN,
         )
-        found = await controller._listing(evalschedule(), "list-1")
+        found = await controller._fetch_listing_job(evalschedule(), "list-1")
     assert (found is None, deletions) == (deleted, ["j"] if deleted else [])
 
 
@@ -136,7 +136,7 @@ async def test_status_says_how_kept_replicas_were_made_and_their_policy_is_compa
     manifest["metadata"]["resourceVersion"] = "1"
     recorded = {"digests": [{"digest": "a" * 10, "step": 1}]}
     manifest["status"] = {"evaluated": recorded, "replicas": {**state, "since": BEGIN.isoformat()}}
-    run = eval_run(schedule, ReadyCheckpoint(path="x", step=1, digest="a" * 10), BEGIN, None)
+    run = make_eval_run(schedule, ReadyCheckpoint(path="x", step=1, digest="a" * 10), BEGIN, None)
     run["metadata"] |= {"uid": "r", "creationTimestamp": BEGIN.isoformat()}
     admitted = {"type": "Admitted", "status": "False", "reason": "WaitingForReplicas", "message": ""}
     run["status"] = {"conditions": [{**admitted, "lastTransitionTime": BEGIN.isoformat()}]}

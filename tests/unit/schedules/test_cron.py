@@ -51,7 +51,7 @@ def test_each_night_of_a_year_has_one_start(expression: str, zone: str) -> None:
     cron, moment = parse_cron(expression, zone), utc("2026-01-01 00:00")
     days: list[str] = []
     while (following := cron.next_after(moment)) is not None and len(days) < 365:
-        days.append(cron.day_of(following))
+        days.append(cron.compute_day(following))
         moment = following
     assert len(set(days)) == 365
 
@@ -115,5 +115,5 @@ def test_what_cannot_be_read_is_said_with_what_to_write(expression: str, zone: s
 
 def test_times_are_shown_in_the_zone() -> None:
     cron = parse_cron("0 3 * * *", "Europe/Berlin")
-    assert cron.shown(utc("2026-03-29 01:00")) == "2026-03-29 03:00 CEST"
-    assert cron.day_of(utc("2026-03-28 23:30")) == "2026-03-29"
+    assert cron.render_moment(utc("2026-03-29 01:00")) == "2026-03-29 03:00 CEST"
+    assert cron.compute_day(utc("2026-03-28 23:30")) == "2026-03-29"

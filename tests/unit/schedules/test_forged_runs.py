@@ -16,7 +16,7 @@ from lightkube.config.models import User
 from prometheus_client import CollectorRegistry
 
 from evalrun_api.checkpoint_listing import ReadyCheckpoint
-from evalrun_api.checks import with_defaults
+from evalrun_api.checks import apply_defaults
 from evalrun_api.manifest import schema_for
 from evalrun_api.v1alpha1 import (
     Checkpoint,
@@ -33,8 +33,8 @@ from evalrun_cluster.errors import NameTakenError
 from evalrun_operator.observation.children import Children
 from evalrun_operator.schedules.controller import ScheduleController
 from evalrun_operator.schedules.metrics import ScheduleMetrics
-from evalrun_operator.schedules.objects import eval_run, run_name
-from evalrun_operator.schedules.run_history import own_runs, with_run_uids
+from evalrun_operator.schedules.objects import make_eval_run, run_name
+from evalrun_operator.schedules.run_history import add_run_uids, select_own_runs
 from evalrun_operator.schedules.runs import ScheduledRun
 
 LONG_AGO = BEGIN - timedelta(days=1)
@@ -138,8 +138,8 @@ async def test_run_that_somebody_made_before_under_the_schedules_next_name_is_no
 ) -> None:
     """Its name and the owner's uid can be known before. An equal run is left by a pass that was cut off."""
     schedule = evalschedule()
-    wanted = eval_run(schedule, ReadyCheckpoint(path="x", step=40, digest=FORGED_DIGEST), BEGIN, None)
-    there = with_defaults(schema_for("cluster"), copy.deepcopy(wanted))
+    wanted = make_eval_run(schedule, ReadyCheckpoint(path="x", step=40, digest=FORGED_DIGEST), BEGIN, None)
+    there = apply_defaults(schema_for("cluster"), copy.deepcopy(wanted))
     there["metadata"] |= {"uid": "first", "resourceVersion": "1"}
     for path, value in changes.items():
         *folders, last = path.split(".")
@@ -169,16 +169,16 @@ async def test_run_that_somebody_made_before_under_the_schedules_next_name_is_no
 
 def test_recorded_uid_of_a_made_run_keeps_another_run_of_its_name_out() -> None:
     status = EvalScheduleStatus(evaluated=Evaluated(digests=[EvaluatedDigest(digest=FORGED_DIGEST, step=40)]))
-    status = with_run_uids(status, {FORGED_DIGEST: "ours", "e" * 32: "another's"})
+    status = add_run_uids(status, {FORGED_DIGEST: "ours", "e" * 32: "another's"})
     name = run_name("nightly", FORGED_DIGEST)
     ours = replace(FORGED, name=name, uid="ours", step=40)
-    assert own_runs("nightly", status, [replace(ours, uid="theirs"), ours]) == (ours,)
+    assert select_own_runs("nightly", status, [replace(ours, uid="theirs"), ours]) == (ours,)
 
 
 async def test_controller_run_of_another_namespace_is_not_the_schedules() -> None:
     """Its owner reference had named the schedule's uid, and nothing asked for the namespace."""
     schedule = evalschedule()
-    forged = eval_run(schedule, ReadyCheckpoint(path="x", step=FAR, digest=FORGED_DIGEST), BEGIN, None)
+    forged = make_eval_run(schedule, ReadyCheckpoint(path="x", step=FAR, digest=FORGED_DIGEST), BEGIN, None)
     forged["metadata"] |= {
         "namespace": "tenant-b", "uid": "forged", "resourceVersion": "1", "creationTimestamp": BEGIN.isoformat(),
     }  # fmt: skip

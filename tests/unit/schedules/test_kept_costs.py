@@ -9,8 +9,8 @@ from builders.operator.schedule_world import BEGIN
 
 from evalrun_api.v1alpha1 import MAX_PAID, EvalScheduleStatus, KeptCosts, KeptReplicas
 from evalrun_operator.schedules.cron import parse_cron
-from evalrun_operator.schedules.kept_costs import EARLIER, paid_gpu_seconds, shared_out, with_gpu_seconds, with_run
-from evalrun_operator.schedules.run_history import taken_over
+from evalrun_operator.schedules.kept_costs import EARLIER, add_gpu_seconds, add_run, paid_gpu_seconds, split_by_weight
+from evalrun_operator.schedules.run_history import take_over_runs
 from evalrun_operator.schedules.runs import ScheduledRun
 
 
@@ -29,7 +29,7 @@ from evalrun_operator.schedules.runs import ScheduledRun
     ],
 )
 def test_shares_are_by_weight_and_add_up(total: int, weights: Sequence[int], expected: list[int]) -> None:
-    assert shared_out(total, weights) == expected
+    assert split_by_weight(total, weights) == expected
 
 
 def drawn(step: int, tokens: int, seconds: int) -> ScheduledRun:
@@ -42,11 +42,11 @@ def drawn(step: int, tokens: int, seconds: int) -> ScheduledRun:
 def two_turns(first: ScheduledRun, second: ScheduledRun) -> KeptCosts:
     """Return the costs of two GPUs: 50 s of start, turns of 100 and 20 s, 10 s idle between and 20 s after."""
     costs = KeptCosts(cluster="kept-1")
-    costs = with_gpu_seconds(costs, "start", 100, None, [], 2)
+    costs = add_gpu_seconds(costs, "start", 100, None, [], 2)
     for run, turn, idle in ((first, 200, 20), (second, 40, 40)):
-        costs = with_run(costs, replace(run, output_tokens=0, generating_seconds=0))
-        costs = with_gpu_seconds(costs, "use", turn, run.uid, [first, second], 2)
-        costs = with_gpu_seconds(costs, "idle", idle, None, [first, second], 2)
+        costs = add_run(costs, replace(run, output_tokens=0, generating_seconds=0))
+        costs = add_gpu_seconds(costs, "use", turn, run.uid, [first, second], 2)
+        costs = add_gpu_seconds(costs, "idle", idle, None, [first, second], 2)
     return costs
 
 
@@ -72,25 +72,25 @@ def test_a_run_pays_what_it_used_and_its_share_of_the_rest(
 
 
 def test_a_run_that_was_interrupted_elsewhere_pays_for_what_it_drew_here() -> None:
-    costs = with_run(KeptCosts(cluster="kept-2"), drawn(10, 900, 9))
-    costs = with_gpu_seconds(costs, "use", 100, "uid-10", [drawn(10, 1000, 12)], 2)
+    costs = add_run(KeptCosts(cluster="kept-2"), drawn(10, 900, 9))
+    costs = add_gpu_seconds(costs, "use", 100, "uid-10", [drawn(10, 1000, 12)], 2)
     (paid,) = costs.runs
     assert (paid.output_tokens, paid.use_gpu_seconds, paid.start_gpu_seconds) == (100, 6, 94)
 
 
 def test_what_is_known_of_a_run_that_is_gone_stays() -> None:
-    costs = with_run(KeptCosts(cluster="kept-1"), drawn(10, 0, 0))
-    costs = with_gpu_seconds(costs, "use", 30, "uid-10", [drawn(10, 50, 10)], 1)
-    costs = with_gpu_seconds(costs, "idle", 5, None, [], 1)
+    costs = add_run(KeptCosts(cluster="kept-1"), drawn(10, 0, 0))
+    costs = add_gpu_seconds(costs, "use", 30, "uid-10", [drawn(10, 50, 10)], 1)
+    costs = add_gpu_seconds(costs, "idle", 5, None, [], 1)
     assert paid_gpu_seconds(costs) == {"uid-10": 35}
     assert costs.runs[0].output_tokens == 50
 
 
 def test_a_second_turn_of_a_run_adds_to_its_first() -> None:
-    costs = with_run(KeptCosts(cluster="kept-1"), drawn(10, 0, 0))
-    costs = with_gpu_seconds(costs, "use", 30, "uid-10", [drawn(10, 50, 10)], 1)
-    costs = with_run(costs, drawn(10, 50, 10))
-    costs = with_gpu_seconds(costs, "use", 30, "uid-10", [drawn(10, 90, 25)], 1)
+    costs = add_run(KeptCosts(cluster="kept-1"), drawn(10, 0, 0))
+    costs = add_gpu_seconds(costs, "use", 30, "uid-10", [drawn(10, 50, 10)], 1)
+    costs = add_run(costs, drawn(10, 50, 10))
+    costs = add_gpu_seconds(costs, "use", 30, "uid-10", [drawn(10, 90, 25)], 1)
     (paid,) = costs.runs
     assert (paid.output_tokens, paid.turn_gpu_seconds, paid.use_gpu_seconds) == (90, 60, 25)
 
@@ -99,7 +99,7 @@ def test_the_first_of_very_many_runs_are_one_sum_and_nothing_is_lost() -> None:
     costs = KeptCosts(cluster="kept-1")
     for step in range(MAX_PAID + 20):
         run = drawn(step, 0, 0)
-        costs = with_gpu_seconds(with_run(costs, run), "use", 7, run.uid, [drawn(step, 10, 5)], 1)
+        costs = add_gpu_seconds(add_run(costs, run), "use", 7, run.uid, [drawn(step, 10, 5)], 1)
     assert len(costs.runs) == MAX_PAID
     assert (costs.runs[0].run, costs.runs[0].run_uid, costs.runs[0].output_tokens) == (EARLIER, None, 210)
     paid = sum(each.use_gpu_seconds + each.start_gpu_seconds for each in costs.runs)
@@ -111,12 +111,12 @@ def test_the_gpu_hours_of_a_run_that_waited_for_its_turn_are_what_it_pays() -> N
     released = BEGIN + timedelta(hours=5)
     runs = [replace(drawn(step, 0, 0), gpus=2, started=BEGIN, released=released) for step in (10, 20)]
     status = EvalScheduleStatus(replicas=KeptReplicas(costs=costs))
-    before = taken_over(status, runs, cron, released, races=False)
+    before = take_over_runs(status, runs, cron, released, races=False)
     assert [(one.gpu_hours, one.final) for one in before.usage] == [("0.08", False), ("0.03", False)]
     settled = KeptReplicas(costs=costs.model_copy(update={"settled": True}))
-    after = taken_over(before.model_copy(update={"replicas": settled}), runs, cron, released, races=False)
+    after = take_over_runs(before.model_copy(update={"replicas": settled}), runs, cron, released, races=False)
     assert [one.final for one in after.usage] == [True, True]
     # The next RayCluster knows nothing of them.
     fresh = after.model_copy(update={"replicas": KeptReplicas(costs=KeptCosts(cluster="kept-2"))})
-    assert taken_over(fresh, runs, cron, released, races=False).usage == after.usage
+    assert take_over_runs(fresh, runs, cron, released, races=False).usage == after.usage
     assert after.last_run_gpu_hours == "0.03"

@@ -19,9 +19,9 @@ from evalrun_operator.schedules.decision import ObservedSchedule
 from evalrun_operator.schedules.kept_costs import paid_gpu_seconds
 from evalrun_operator.schedules.kept_objects import as_made, kept_cluster
 from evalrun_operator.schedules.kept_replicas import ReplicaSituation, ReplicaStep, replica_step
-from evalrun_operator.schedules.objects import eval_run, run_name
+from evalrun_operator.schedules.objects import make_eval_run, run_name
 from evalrun_operator.schedules.reconcile import decide
-from evalrun_operator.schedules.runs import ScheduledRun, scheduled_run
+from evalrun_operator.schedules.runs import ScheduledRun, parse_scheduled_run
 
 IDLE = 120
 LATER = BEGIN + timedelta(seconds=IDLE)
@@ -484,7 +484,7 @@ def test_refusal_of_a_schedule_reaches_the_decision_on_its_replicas() -> None:
 def test_what_a_runs_conditions_say_of_its_turn(
     status: dict[str, str], metadata: dict[str, str], expected: tuple[bool, ...]
 ) -> None:
-    manifest = eval_run(evalschedule(KEPT), ReadyCheckpoint(path="x", step=1, digest="a" * 10), BEGIN, None)
+    manifest = make_eval_run(evalschedule(KEPT), ReadyCheckpoint(path="x", step=1, digest="a" * 10), BEGIN, None)
     manifest["metadata"] |= {"uid": "mine", "creationTimestamp": BEGIN.isoformat(), **metadata}
     manifest["status"] = {
         "conditions": [
@@ -492,7 +492,7 @@ def test_what_a_runs_conditions_say_of_its_turn(
             for kind, reason in status.items()
         ]
     }
-    run = scheduled_run(manifest)
+    run = parse_scheduled_run(manifest)
     assert run is not None
     assert (run.waits_for_replicas, run.ends_early, run.deleting) == expected
 

@@ -11,10 +11,10 @@ from builders.operator.schedule_world import BEGIN, ScheduleWorld, evalschedule,
 from builders.operator.world import operator_settings
 
 from evalrun_api.v1alpha1 import EvalScheduleStatus, PendingMerge, ScheduleCondition
-from evalrun_operator.schedules.choice import afforded
-from evalrun_operator.schedules.merge_step import protected
-from evalrun_operator.schedules.objects import merge_job, merged_run
-from evalrun_operator.schedules.refusals import merged_runs_refused, merging_refused
+from evalrun_operator.schedules.choice import select_affordable
+from evalrun_operator.schedules.merge_step import list_protected_digests
+from evalrun_operator.schedules.objects import make_merge_job, make_merged_run
+from evalrun_operator.schedules.refusals import drop_refused_merge, drop_refused_merged_runs
 
 MERGED, STARTED, SOUND = ScheduleCondition.MERGED, ScheduleCondition.STARTED, ScheduleCondition.SOUND
 LONG_AGO = BEGIN - timedelta(days=1)
@@ -123,7 +123,7 @@ def test_a_job_that_is_refused_is_told_and_tried_again(tmp_path: Path) -> None:
     while not (decision := nightly.step(killed_after=0)).make_merge:
         nightly.step()
         nightly.answer()
-    told = merging_refused(decision, "exceeded quota", nightly.schedule, nightly.now)
+    told = drop_refused_merge(decision, "exceeded quota", nightly.schedule, nightly.now)
     nightly.schedule = nightly.schedule.model_copy(update={"status": told.status})
     assert (nightly.said(MERGED), nightly.message(MERGED)) == (("False", "MergeFailed"), "exceeded quota")
     assert [event.message for event in told.events] == ["exceeded quota"]
@@ -138,7 +138,7 @@ def test_a_refused_run_is_tried_again_without_another_merge(tmp_path: Path) -> N
     nightly = world(tmp_path).wait(hours=16).end_merge()
     decision = nightly.step(killed_after=0)
     (one,) = decision.merged
-    kept = merged_runs_refused(decision, {one.digest: "exceeded quota"}, nightly.schedule, nightly.now)
+    kept = drop_refused_merged_runs(decision, {one.digest: "exceeded quota"}, nightly.schedule, nightly.now)
     nightly.schedule = nightly.schedule.model_copy(update={"status": kept.status})
     nightly.merge_job = None
     assert (nightly.said(STARTED), nightly.message(STARTED)) == (("False", "Refused"), "exceeded quota")
@@ -157,7 +157,7 @@ def test_merges_count_for_the_budget(tmp_path: Path) -> None:
     schedule = world(tmp_path, {"spec.budget": {"gpuHoursPerDay": "20"}}).schedule
     status = EvalScheduleStatus(last_run_gpu_hours="8", merges=[ONE])
     new = [ONE.model_copy(update={"digest": digit * 32}) for digit in "ab"]
-    found = afforded(schedule.spec, status, new, 0)  # type: ignore[arg-type]  # of them it asks their number alone
+    found = select_affordable(schedule.spec, status, new, 0)  # type: ignore[arg-type]  # of them it asks their number alone
     assert (len(found.checkpoints), found.left_out) == (1, 1)
 
 
@@ -165,7 +165,7 @@ def test_the_merger_has_no_credentials_and_the_cache_is_a_directory_of_the_sched
     secret = {"credentialsSecretRef": {"name": "bucket"}, "url": "s3://evaluations/grpo"}
     schedule = evalschedule({"spec.merge": {"cache": "s3://models/merged"}, "spec.template.output": secret})
     status = EvalScheduleStatus(merges=[ONE])
-    job = merge_job(schedule, ONE, status, [], operator_settings())
+    job = make_merge_job(schedule, ONE, status, [], operator_settings())
     pod = job["spec"]["template"]["spec"]
     fetch, merge = pod["initContainers"]
     (store,) = pod["containers"]
@@ -180,14 +180,14 @@ def test_the_merger_has_no_credentials_and_the_cache_is_a_directory_of_the_sched
     for container in (fetch, merge, store):
         assert container["securityContext"]["readOnlyRootFilesystem"]
         assert container["resources"]["limits"]["memory"]
-    run = merged_run(schedule, ONE)
+    run = make_merged_run(schedule, ONE)
     assert run["spec"]["model"]["path"] == "s3://models/merged/nightly-5c4ed/step-120-0123456789"
     assert run["spec"]["lineage"]["step"] == 120
 
 
 def test_shards_on_a_volume_are_read_where_they_are() -> None:
     changes = {"spec.checkpoints.url": "pvc://training/grpo", **CACHE}
-    job = merge_job(evalschedule(changes), ONE, EvalScheduleStatus(merges=[ONE]), [], operator_settings())
+    job = make_merge_job(evalschedule(changes), ONE, EvalScheduleStatus(merges=[ONE]), [], operator_settings())
     pod = job["spec"]["template"]["spec"]
     (merge,) = pod["initContainers"]
     assert "--local_dir=/mnt/claims/training/grpo/global_step_120/actor" in merge["args"]
@@ -200,6 +200,6 @@ def test_models_of_active_runs_and_of_other_merges_stay(tmp_path: Path) -> None:
     nightly = world(tmp_path).wait(hours=16).end_merge().wait(minutes=1)
     (run,) = nightly.runs.values()
     status = nightly.status.model_copy(update={"merges": [ONE]})
-    assert protected(status, [run]) == sorted([run.digest[:10], "0123456789"])
+    assert list_protected_digests(status, [run]) == sorted([run.digest[:10], "0123456789"])
     nightly.end()
-    assert protected(status, list(nightly.runs.values())) == ["0123456789"]
+    assert list_protected_digests(status, list(nightly.runs.values())) == ["0123456789"]

@@ -12,10 +12,16 @@ from prometheus_client import CollectorRegistry, generate_latest
 from evalrun_api.checkpoint_listing import ListingRequest, ReadyCheckpoint
 from evalrun_api.manifest import find_problems
 from evalrun_api.v1alpha1 import DatasetStatus, EvalScheduleStatus, GoodCheckpoint, LatestResult, PendingMerge
-from evalrun_operator.schedules.job_state import listing_job_of
+from evalrun_operator.schedules.job_state import parse_listing_job
 from evalrun_operator.schedules.metrics import ScheduleMetrics
-from evalrun_operator.schedules.objects import eval_run, jobs_policy, listing_job, merge_job, merged_run
-from evalrun_operator.schedules.runs import schedule_of, scheduled_run
+from evalrun_operator.schedules.objects import (
+    jobs_policy,
+    make_eval_run,
+    make_listing_job,
+    make_merge_job,
+    make_merged_run,
+)
+from evalrun_operator.schedules.runs import find_schedule, parse_scheduled_run
 
 FOUND = ReadyCheckpoint(path="global_step_120/actor/huggingface", step=120, digest="0123456789abcdef" * 2)
 
@@ -24,7 +30,7 @@ def test_the_run_is_the_template_with_the_checkpoint_and_its_lineage() -> None:
     schedule = evalschedule(
         {"spec.template.lineage": {"phase": "grpo"}, "spec.template.model": {"trustRemoteCode": True}}
     )
-    run = eval_run(schedule, FOUND, BEGIN, "nightly-fedcba9876")
+    run = make_eval_run(schedule, FOUND, BEGIN, "nightly-fedcba9876")
     assert find_problems(run, place="cluster") == []
     assert run["metadata"]["name"] == "nightly-0123456789"
     assert run["spec"]["model"] == {
@@ -37,7 +43,7 @@ def test_the_run_is_the_template_with_the_checkpoint_and_its_lineage() -> None:
     assert (labels["evalrun.dev/schedule"], labels["evalrun.dev/step"], labels["evalrun.dev/phase"]) == (
         "nightly", "120", "grpo",
     )  # fmt: skip
-    assert schedule_of(run) == ("nightly", schedule.metadata.uid)
+    assert find_schedule(run) == ("nightly", schedule.metadata.uid)
 
 
 BASE = {"spec.template.model": {"base": "Qwen/Qwen2.5-Coder-7B"}}
@@ -45,14 +51,14 @@ BASE = {"spec.template.model": {"base": "Qwen/Qwen2.5-Coder-7B"}}
 
 def test_the_run_of_an_adapter_names_its_base() -> None:
     found = FOUND.model_copy(update={"path": "global_step_120", "adapter": True})
-    run = eval_run(evalschedule(BASE), found, BEGIN, None)
+    run = make_eval_run(evalschedule(BASE), found, BEGIN, None)
     assert find_problems(run, place="cluster") == []
     url = "s3://training/grpo/global_step_120"
     assert (run["spec"]["model"]["path"], run["spec"]["model"]["adapter"]) == ("Qwen/Qwen2.5-Coder-7B", url)
-    scheduled = scheduled_run({**run, "metadata": {**run["metadata"], "creationTimestamp": BEGIN}})
+    scheduled = parse_scheduled_run({**run, "metadata": {**run["metadata"], "creationTimestamp": BEGIN}})
     assert scheduled is not None
     assert scheduled.url == url
-    whole = eval_run(evalschedule(BASE), FOUND, BEGIN, None)  # of the same schedule
+    whole = make_eval_run(evalschedule(BASE), FOUND, BEGIN, None)  # of the same schedule
     assert find_problems(whole, place="cluster") == []
     assert whole["spec"]["model"]["path"].endswith("/actor/huggingface")
     assert "adapter" not in whole["spec"]["model"]
@@ -61,13 +67,13 @@ def test_the_run_of_an_adapter_names_its_base() -> None:
 def test_the_run_of_a_merged_adapter_names_the_cached_one_and_its_base() -> None:
     schedule = evalschedule(BASE | {"spec.merge": {"cache": "s3://models"}})
     one = PendingMerge(path="global_step_120/actor", step=120, digest=FOUND.digest, start=BEGIN, adapter=True)
-    run = merged_run(schedule, one)
+    run = make_merged_run(schedule, one)
     assert find_problems(run, place="cluster") == []
     assert run["spec"]["model"]["path"] == "Qwen/Qwen2.5-Coder-7B"
     assert run["spec"]["model"]["adapter"] == f"s3://models/nightly-5c4ed/step-120-{FOUND.digest[:10]}"
     noted = run["metadata"]["annotations"]["evalrun.dev/checkpoint-url"]
     assert noted == "s3://training/grpo/global_step_120/actor"
-    (store,) = merge_job(schedule, one, EvalScheduleStatus(), [], operator_settings())["spec"]["template"]["spec"][
+    (store,) = make_merge_job(schedule, one, EvalScheduleStatus(), [], operator_settings())["spec"]["template"]["spec"][
         "containers"
     ]
     assert "--adapter" in store["args"]
@@ -91,13 +97,13 @@ def test_gates_compare_with_the_last_good_checkpoint_and_a_fixed_one(good: str |
     schedule = evalschedule({"spec.template.gates": GATES})
     last = GoodCheckpoint(url="s3://t/a", step=110, digest="abcdef" * 5, output_url=good or None)
     status = EvalScheduleStatus(last_good=None if good is None else last)
-    run = eval_run(schedule.model_copy(update={"status": status}), FOUND, BEGIN, None)
+    run = make_eval_run(schedule.model_copy(update={"status": status}), FOUND, BEGIN, None)
     assert find_problems(run, place="cluster") == []
     assert [gate["baseline"] for gate in run["spec"]["gates"]] == baselines
 
 
 def test_a_single_gate_is_left_out_until_there_is_a_last_good_checkpoint() -> None:
-    run = eval_run(evalschedule({"spec.template.gates": [GATES[0]]}), FOUND, BEGIN, None)
+    run = make_eval_run(evalschedule({"spec.template.gates": [GATES[0]]}), FOUND, BEGIN, None)
     assert find_problems(run, place="cluster") == []
     assert "gate" not in run["spec"]
 
@@ -112,7 +118,7 @@ def test_the_job_is_restricted_and_alone_has_the_credentials() -> None:
         }
     )
     request = ListingRequest(url="/mnt/claims/training/grpo")
-    job = listing_job(schedule, "nightly-5c4ed-list-1", request, operator_settings())
+    job = make_listing_job(schedule, "nightly-5c4ed-list-1", request, operator_settings())
     pod = job["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert container["envFrom"] == [{"secretRef": {"name": "bucket"}}]
@@ -177,7 +183,7 @@ COMPLETE, FAILED = {"type": "Complete", "status": "True"}, {"type": "Failed", "s
     ],
 )
 def test_how_a_job_stands(manifest: dict[str, Any], pods: list[dict[str, Any]], state: str, message: str) -> None:
-    seen = listing_job_of(manifest, pods)
+    seen = parse_listing_job(manifest, pods)
     assert (seen.state, seen.message) == (state, message)
 
 
@@ -216,9 +222,9 @@ def test_a_schedules_jobs_reach_no_metadata_service_unless_aggregators_do() -> N
     assert {} not in policy["egress"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert "ingress" not in policy
-    listing = listing_job(schedule, "look", ListingRequest(url="s3://training/grpo"), settings)
+    listing = make_listing_job(schedule, "look", ListingRequest(url="s3://training/grpo"), settings)
     pending = PendingMerge(path="global_step_1/actor", step=1, digest="0" * 32, start=BEGIN)
-    merging = merge_job(schedule, pending, EvalScheduleStatus(), [], settings)
+    merging = make_merge_job(schedule, pending, EvalScheduleStatus(), [], settings)
     for job in (listing, merging):
         assert policy["podSelector"]["matchLabels"].items() <= job["spec"]["template"]["metadata"]["labels"].items()
     named = jobs_policy(schedule, operator_settings(metadata_clients=["aggregator"]))["spec"]
@@ -229,7 +235,9 @@ def test_a_schedules_jobs_go_where_its_runs_aggregators_go() -> None:
     chart = {"aggregator": {"nodeSelector": {"pool": "cpu"}, "priorityClassName": "low", "labels": {"team": "a"}}}
     own = {"aggregator": {"nodeSelector": {"pool": "own"}, "labels": {"team": "b"}}}
     schedule = evalschedule({"spec.template.placement": own})
-    job = listing_job(schedule, "look", ListingRequest(url="s3://training/grpo"), operator_settings(placement=chart))
+    job = make_listing_job(
+        schedule, "look", ListingRequest(url="s3://training/grpo"), operator_settings(placement=chart)
+    )
     template = job["spec"]["template"]
     assert (template["spec"]["nodeSelector"], template["spec"]["priorityClassName"]) == ({"pool": "own"}, "low")
     assert template["metadata"]["labels"]["team"] == "b"

@@ -10,12 +10,12 @@ import pytest
 from builders.operator.schedule_world import ScheduleWorld, evalschedule, write_checkpoint, write_shards
 
 from evalrun_api.checkpoint_listing import ReadyCheckpoint
-from evalrun_api.checks import with_defaults
+from evalrun_api.checks import apply_defaults
 from evalrun_api.manifest import find_problems, schema_for
 from evalrun_api.v1alpha1 import BestCheckpoint
 from evalrun_api.v1alpha1.schedule import Race
-from evalrun_operator.schedules.objects import eval_run, race_gate
-from evalrun_operator.schedules.runs import scheduled_run
+from evalrun_operator.schedules.objects import make_eval_run, race_gate
+from evalrun_operator.schedules.runs import parse_scheduled_run
 
 
 def a_race(root: Path, changes: dict[str, Any] | None = None) -> ScheduleWorld:
@@ -130,10 +130,10 @@ def test_nobody_takes_the_place_of_a_run_whose_model_is_still_merged(tmp_path: P
     race.wait(hours=24)
     (one,) = race.status.merges
     found = ReadyCheckpoint(path=one.path, step=one.step, digest=one.digest)
-    forged = eval_run(race.schedule, found, one.start, None)
+    forged = make_eval_run(race.schedule, found, one.start, None)
     forged["spec"]["model"]["path"] = "pvc://evil/model"
     forged["metadata"] |= {"uid": "forged", "creationTimestamp": race.now.isoformat(), "generation": 1}
-    seen = scheduled_run(with_defaults(schema_for("cluster"), forged))
+    seen = parse_scheduled_run(apply_defaults(schema_for("cluster"), forged))
     assert seen is not None
     race.runs["forged"] = replace(seen, complete=True, succeeded=True, output_url="s3://evil/out")
     race.settle()

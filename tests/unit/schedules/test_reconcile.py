@@ -12,8 +12,14 @@ from evalrun_api.v1alpha1 import MAX_EVALUATED, EvalScheduleStatus, Evaluated, S
 from evalrun_operator.schedules.cron import parse_cron
 from evalrun_operator.schedules.decision import ScheduleDecision
 from evalrun_operator.schedules.reconcile import decide
-from evalrun_operator.schedules.refusals import FIRST_LOOK_SECONDS, runs_refused
-from evalrun_operator.schedules.run_history import MAX_USAGE, is_evaluated, remembered, taken_over, used_today
+from evalrun_operator.schedules.refusals import FIRST_LOOK_SECONDS, drop_refused_runs
+from evalrun_operator.schedules.run_history import (
+    MAX_USAGE,
+    is_evaluated,
+    remember_checkpoints,
+    sum_gpu_hours_today,
+    take_over_runs,
+)
 from evalrun_operator.schedules.runs import ScheduledRun
 
 STARTED, SOUND, DISCOVERED = ScheduleCondition.STARTED, ScheduleCondition.SOUND, ScheduleCondition.DISCOVERED
@@ -310,7 +316,7 @@ def test_decide_listing_from_before_the_start_lists_again(tmp_path: Path) -> Non
 
 def refuse_start(nightly: ScheduleWorld, decision: ScheduleDecision) -> ScheduleDecision:
     """Have the API server refuse the run of a decision; return what is decided then."""
-    told = runs_refused(decision, {decision.start[0].digest: "quota exceeded"}, nightly.schedule, nightly.now)
+    told = drop_refused_runs(decision, {decision.start[0].digest: "quota exceeded"}, nightly.schedule, nightly.now)
     nightly.schedule = nightly.schedule.model_copy(update={"status": told.status})
     return told
 
@@ -350,20 +356,20 @@ def test_a_days_gpu_hours_count_more_runs_than_the_status_lists() -> None:
             f"run-{number}", f"uid-{number}", "s3://training/a", number, f"{number:010x}", "", BEGIN, complete=True,
             gpus=1, started=BEGIN, released=BEGIN + timedelta(hours=1),
         )  # fmt: skip
-        status = taken_over(status, [run], cron, BEGIN, races=False)  # those before it are deleted
-    assert used_today(status, cron, BEGIN) == MAX_USAGE + 20
+        status = take_over_runs(status, [run], cron, BEGIN, races=False)  # those before it are deleted
+    assert sum_gpu_hours_today(status, cron, BEGIN) == MAX_USAGE + 20
     assert len(status.usage) <= MAX_USAGE
 
 
 def test_the_set_of_digests_is_bounded_by_a_high_water_step() -> None:
     evaluated = Evaluated()
     for step in range(1, 301):
-        evaluated = remembered(evaluated, [(step, f"{step:010x}")])
+        evaluated = remember_checkpoints(evaluated, [(step, f"{step:010x}")])
     assert (evaluated.high_water_step, len(evaluated.digests)) == (44, MAX_EVALUATED)
     assert is_evaluated(evaluated, 44, "f" * 10)  # let go: its step says that it is done
     assert is_evaluated(evaluated, 45, f"{45:010x}")
     assert not is_evaluated(evaluated, 45, "f" * 10)  # rewritten
-    assert remembered(evaluated, [(3, f"{3:010x}")]) == evaluated
+    assert remember_checkpoints(evaluated, [(3, f"{3:010x}")]) == evaluated
 
 
 @pytest.mark.parametrize("seed", range(3))

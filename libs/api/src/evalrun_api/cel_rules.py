@@ -44,7 +44,7 @@ def load_cel() -> ModuleType:
 
 
 @lru_cache(maxsize=512)
-def compiled(expression: str) -> Program:
+def compile_rule(expression: str) -> Program:
     """Compile a rule.
 
     Raises:
@@ -63,10 +63,12 @@ def holds(expression: str, self_value: Value, old_value: Value = None) -> bool:
     context: dict[str, Any] = {"self": self_value, "sum": sum}  # Kubernetes has it, the library has not
     if old_value is not None:
         context["oldSelf"] = old_value
-    return compiled(expression).execute(context) is True
+    return compile_rule(expression).execute(context) is True
 
 
-def broken_rules(schema: Schema, value: Value, wrong: Set[str] = frozenset(), path: str = "") -> Iterator[Violation]:
+def find_broken_rules(
+    schema: Schema, value: Value, wrong: Set[str] = frozenset(), path: str = ""
+) -> Iterator[Violation]:
     """Return every rule that `value`, or something inside it, breaks.
 
     Args:
@@ -80,19 +82,19 @@ def broken_rules(schema: Schema, value: Value, wrong: Set[str] = frozenset(), pa
     for rule in schema.get(VALIDATIONS, ()):
         read = set(re.findall(r"\w+", rule["rule"]))
         if "oldSelf" not in read and not spoilt & read and path not in unread:
-            yield from _broken(rule, value, path)
+            yield from _check_rule(rule, value, path)
     if isinstance(value, dict):
         known = schema.get("properties", {})
         for name, item in value.items():
             child = known.get(name, schema.get("additionalProperties"))
             if child is not None:
-                yield from broken_rules(child, item, wrong, child_path(path, name))
+                yield from find_broken_rules(child, item, wrong, child_path(path, name))
     elif isinstance(value, list) and "items" in schema:
         for index, item in enumerate(value):
-            yield from broken_rules(schema["items"], item, wrong, f"{path}[{index}]")
+            yield from find_broken_rules(schema["items"], item, wrong, f"{path}[{index}]")
 
 
-def _broken(rule: dict[str, str], value: Value, path: str) -> Iterator[Violation]:
+def _check_rule(rule: dict[str, str], value: Value, path: str) -> Iterator[Violation]:
     blamed = (path + rule.get("fieldPath", "")).removeprefix(".")
     try:
         if not holds(rule["rule"], value):

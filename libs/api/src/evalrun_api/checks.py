@@ -49,7 +49,7 @@ def child_path(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def with_defaults(schema: Schema, value: Value) -> Value:
+def apply_defaults(schema: Schema, value: Value) -> Value:
     """Return a copy in which absent fields have their defaults; a null where a default exists counts as absent."""
     if isinstance(value, dict):
         result = {}
@@ -58,13 +58,13 @@ def with_defaults(schema: Schema, value: Value) -> Value:
             child = known.get(name, schema.get("additionalProperties"))
             if item is None and child is not None and "default" in child:
                 continue
-            result[name] = item if child is None else with_defaults(child, item)
+            result[name] = item if child is None else apply_defaults(child, item)
         for name, child in known.items():
             if name not in result and "default" in child:
-                result[name] = with_defaults(child, copy.deepcopy(child["default"]))
+                result[name] = apply_defaults(child, copy.deepcopy(child["default"]))
         return result
     if isinstance(value, list) and "items" in schema:
-        return [with_defaults(schema["items"], item) for item in value]
+        return [apply_defaults(schema["items"], item) for item in value]
     return value
 
 

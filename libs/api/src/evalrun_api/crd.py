@@ -3,7 +3,7 @@
 from typing import Any
 
 from evalrun_api.api_model import VALIDATIONS, Rule
-from evalrun_api.structural import Schema, structural_schema, without_markers
+from evalrun_api.structural import Schema, drop_markers, structural_schema
 from evalrun_api.v1alpha1 import GROUP, KIND, MUTABLE_FIELDS, SCHEDULE_KIND, VERSION, EvalRun, EvalSchedule
 
 PLURAL = "evalruns"
@@ -49,7 +49,7 @@ def evalrun_crd() -> dict[str, Any]:
     Raises:
         UnsupportedSchemaError: a model says something that a CRD cannot.
     """
-    schema = without_markers(structural_schema(EvalRun))
+    schema = drop_markers(structural_schema(EvalRun))
     schema[VALIDATIONS] = [*schema.get(VALIDATIONS, []), *(rule.as_schema() for rule in immutability_rules(schema))]
     return _definition(KIND, PLURAL, "er", COLUMNS, schema)
 
@@ -60,7 +60,7 @@ def evalschedule_crd() -> dict[str, Any]:
     Raises:
         UnsupportedSchemaError: a model says something that a CRD cannot.
     """
-    schema = without_markers(structural_schema(EvalSchedule))
+    schema = drop_markers(structural_schema(EvalSchedule))
     return _definition(SCHEDULE_KIND, SCHEDULE_PLURAL, "evs", SCHEDULE_COLUMNS, schema)
 
 

@@ -13,11 +13,11 @@ from typing import Any, Literal
 import yaml
 from pydantic import ValidationError
 
-from evalrun_api.cel_rules import broken_rules
-from evalrun_api.checks import Value, Violation, quote_decimals, structural_problems, with_defaults
+from evalrun_api.cel_rules import find_broken_rules
+from evalrun_api.checks import Value, Violation, apply_defaults, quote_decimals, structural_problems
 from evalrun_api.manifest_yaml import describe_mistake, read_documents
 from evalrun_api.metadata import metadata_problems
-from evalrun_api.structural import Schema, structural_schema, without_cluster_rules, without_markers
+from evalrun_api.structural import Schema, drop_cluster_rules, drop_markers, structural_schema
 from evalrun_api.v1alpha1 import API_VERSION, KIND, SCHEDULE_KIND, EvalRun, EvalSchedule
 from evalrun_runtime.exits import BadInputError
 
@@ -41,10 +41,10 @@ def load_manifest(path: Path | str, *, place: Place) -> EvalRun:
     manifests = _evalruns(file, load_documents(file), place)
     if len(manifests) > 1:
         raise BadInputError(f"{file}: holds several EvalRuns ({', '.join(map(_title, manifests))}): keep one a file")
-    return evalrun_of(manifests[0], where=str(file), place=place)
+    return parse_evalrun(manifests[0], where=str(file), place=place)
 
 
-def evalrun_of(manifest: dict[str, Any], *, where: str, place: Place) -> EvalRun:
+def parse_evalrun(manifest: dict[str, Any], *, where: str, place: Place) -> EvalRun:
     """Return the EvalRun that an object describes, defaults applied.
 
     Args:
@@ -96,7 +96,7 @@ def load_schedules(path: Path | str) -> list[EvalSchedule]:
         lines += [f"{file}: {_title(item)}: {problem.path}: {problem.message}" for problem in problems]
     if lines:
         raise BadInputError("\n".join(lines))
-    return [EvalSchedule.from_wire(with_defaults(schema_for("cluster", SCHEDULE_KIND), item)) for item in found]
+    return [EvalSchedule.from_wire(apply_defaults(schema_for("cluster", SCHEDULE_KIND), item)) for item in found]
 
 
 def _read(manifest: dict[str, Any], place: Place) -> tuple[EvalRun | None, list[str]]:
@@ -106,7 +106,7 @@ def _read(manifest: dict[str, Any], place: Place) -> tuple[EvalRun | None, list[
     if problems:
         return None, problems
     try:
-        return EvalRun.from_wire(with_defaults(schema_for(place), manifest)), []
+        return EvalRun.from_wire(apply_defaults(schema_for(place), manifest)), []
     except ValidationError as error:  # metadata alone is left: its schema is the API server's, not ours
         return None, [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
 
@@ -115,18 +115,18 @@ def find_problems(manifest: Value, *, place: Place) -> list[Violation]:
     """Return everything that is wrong with an EvalRun or EvalSchedule as a manifest holds it; none if it is valid."""
     kind = manifest.get("kind") if isinstance(manifest, dict) else None
     schema = schema_for(place, SCHEDULE_KIND if kind == SCHEDULE_KIND else KIND)
-    completed = with_defaults(schema, manifest)
+    completed = apply_defaults(schema, manifest)
     problems = list(structural_problems(schema, completed))
     problems += metadata_problems(completed.get("metadata") if isinstance(completed, dict) else None)
     wrong = frozenset(problem.path for problem in problems if problem.spoils)
-    return [*problems, *broken_rules(schema, completed, wrong)]
+    return [*problems, *find_broken_rules(schema, completed, wrong)]
 
 
 @lru_cache(maxsize=4)
 def schema_for(place: Place, kind: str = KIND) -> Schema:
     """Return a CRD's schema, less the rules that do not apply to `place`."""
     schema = structural_schema(EvalSchedule if kind == SCHEDULE_KIND else EvalRun)
-    return without_markers(schema) if place == "cluster" else without_cluster_rules(schema)
+    return drop_markers(schema) if place == "cluster" else drop_cluster_rules(schema)
 
 
 def load_documents(file: Path) -> list[Any]:

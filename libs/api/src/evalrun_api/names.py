@@ -194,6 +194,6 @@ def aggregator_path(url: str, ledger: str) -> str:
     return f"{LEDGER_DIRECTORY}/{url.removeprefix(own)}" if url.startswith(own) else local_path(url)
 
 
-def claim_of(url: str) -> str | None:
+def parse_claim(url: str) -> str | None:
     """Return the claim that `pvc://CLAIM/PATH` names; None for any other URL."""
     return url.removeprefix("pvc://").partition("/")[0] if url.startswith("pvc://") else None

@@ -3,7 +3,7 @@
 from evalrun_api.v1alpha1.model_servers import Rollout
 
 
-def wanted_replicas(rollout: Rollout, pending: int | None) -> int:
+def count_wanted_replicas(rollout: Rollout, pending: int | None) -> int:
     """Return the replicas: fixed, or between min and max as many as the pending work fills.
 
     Args:

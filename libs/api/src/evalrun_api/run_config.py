@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from evalrun_api.replica_count import wanted_replicas
+from evalrun_api.replica_count import count_wanted_replicas
 from evalrun_api.v1alpha1 import Dataset, EvalRunSpec, Gate, Protocol, Rollout
 from evalrun_runtime.exits import BadInputError
 
@@ -21,9 +21,9 @@ __all__ = [
     "Protocol",
     "Rollout",
     "RunConfig",
+    "count_wanted_replicas",
     "parse_run_config",
     "read_run_config",
-    "wanted_replicas",
 ]
 
 
@@ -122,14 +122,14 @@ def parse_run_config(content: object, where: str) -> RunConfig:
     if isinstance(version, int) and version > 1:
         raise BadInputError(f"{where}: schema {version} is of a newer evalrun; this one knows 1")
     try:
-        return RunConfig.model_validate(_with_gates(content))
+        return RunConfig.model_validate(_upgrade_gate_field(content))
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         raise BadInputError(f"{where}: {field}: {first['msg']}") from error
 
 
-def _with_gates(content: dict[str, Any]) -> dict[str, Any]:
+def _upgrade_gate_field(content: dict[str, Any]) -> dict[str, Any]:
     """Return a configuration whose `gate`, a field of earlier releases, is the only item of `gates`."""
     spec = content.get("spec")
     if not isinstance(spec, dict) or "gate" not in spec:

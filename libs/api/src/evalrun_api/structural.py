@@ -50,27 +50,27 @@ def structural_schema(model: type[BaseModel]) -> Schema:
         }  # fmt: skip
     document["properties"].pop("metadata")
     root = converter.convert({key: value for key, value in document.items() if key != "$defs"}, "")
-    return _with_property_after_kind(root, "metadata", METADATA)
+    return _add_property_after_kind(root, "metadata", METADATA)
 
 
-def _with_property_after_kind(root: Schema, name: str, schema: Schema) -> Schema:
+def _add_property_after_kind(root: Schema, name: str, schema: Schema) -> Schema:
     properties = root["properties"]
     first = {key: properties[key] for key in ("apiVersion", "kind")}
     rest = {key: value for key, value in properties.items() if key not in first}
     return {**root, "properties": {**first, name: schema, **rest}, "required": sorted({name, *root["required"]})}
 
 
-def without_cluster_rules(schema: Schema) -> Schema:
+def drop_cluster_rules(schema: Schema) -> Schema:
     """Return the schema for a run on one machine: rules that only a cluster can break are left out."""
-    return _filtered(schema, keep_cluster=False)
+    return _filter_rules(schema, keep_cluster=False)
 
 
-def without_markers(schema: Schema) -> Schema:
+def drop_markers(schema: Schema) -> Schema:
     """Return the schema for the API server: every rule, and nothing that it does not know."""
-    return _filtered(schema, keep_cluster=True)
+    return _filter_rules(schema, keep_cluster=True)
 
 
-def _filtered(node: Schema, *, keep_cluster: bool) -> Schema:
+def _filter_rules(node: Schema, *, keep_cluster: bool) -> Schema:
     copied = dict(node)
     if VALIDATIONS in node:
         kept = [rule for rule in node[VALIDATIONS] if keep_cluster or PLACE not in rule]
@@ -79,11 +79,11 @@ def _filtered(node: Schema, *, keep_cluster: bool) -> Schema:
             del copied[VALIDATIONS]
     if "properties" in node:
         copied["properties"] = {
-            name: _filtered(child, keep_cluster=keep_cluster) for name, child in node["properties"].items()
+            name: _filter_rules(child, keep_cluster=keep_cluster) for name, child in node["properties"].items()
         }
     for name in ("items", "additionalProperties"):
         if name in node:
-            copied[name] = _filtered(node[name], keep_cluster=keep_cluster)
+            copied[name] = _filter_rules(node[name], keep_cluster=keep_cluster)
     return copied
 
 
@@ -92,7 +92,7 @@ class _Converter:
         self._definitions = definitions
 
     def convert(self, node: Schema, path: str) -> Schema:
-        node = self._resolved(node, path)
+        node = self._resolve_references(node, path)
         max_bytes = node.pop(MAX_BYTES, None)
         kind = node.get("type")
         if kind not in KEPT:
@@ -102,7 +102,7 @@ class _Converter:
             raise UnsupportedSchemaError(f"{path}: {', '.join(sorted(unknown))} is not known for type {kind}")
         result = {key: value for key, value in node.items() if key not in DROPPED}
         if "default" in result:
-            default = _without_nulls(result.pop("default"))
+            default = _drop_nulls(result.pop("default"))
             if default is not None:
                 result["default"] = default
                 _tell_default(result)
@@ -114,9 +114,9 @@ class _Converter:
             _convert_string(result, path)
         if max_bytes is not None:
             result[VALIDATIONS] = [*result.get(VALIDATIONS, []), size_rule(result, max_bytes).as_schema()]
-        return _ordered(result)
+        return _order_keys(result)
 
-    def _resolved(self, node: Schema, path: str) -> Schema:
+    def _resolve_references(self, node: Schema, path: str) -> Schema:
         """Follow `$ref` and `X | None`; what stands beside them wins over what they lead to."""
         while "$ref" in node or "anyOf" in node:
             beside = {key: value for key, value in node.items() if key not in {"$ref", "anyOf"}}
@@ -172,16 +172,16 @@ def _tell_default(result: Schema) -> None:
         result["description"] += f" Default: {json.dumps(default)}."
 
 
-def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - a default may be any JSON
+def _drop_nulls(value: Any) -> Any:  # noqa: ANN401 - a default may be any JSON
     """Drop unset fields: in a CRD they are absent, not null."""
     if isinstance(value, dict):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+        return {key: _drop_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
+        return [_drop_nulls(item) for item in value]
     return value
 
 
-def _ordered(node: Schema) -> Schema:
+def _order_keys(node: Schema) -> Schema:
     """Put what people read first, and what is long last."""
     first = [key for key in ("type", "description", "default") if key in node]
     last = [key for key in (VALIDATIONS, "required", "properties", "items", "additionalProperties") if key in node]

@@ -38,7 +38,7 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
             total=None, connect=limits.get("pool"), sock_connect=limits.get("connect"), sock_read=limits.get("read")
         )
         body = await request.aread()
-        with translated_errors(request):
+        with translate_errors(request):
             response = await session.request(
                 request.method,
                 URL(str(request.url), encoded=True),
@@ -85,7 +85,7 @@ class Stream(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield the chunks. Raises httpx2's errors."""
-        with translated_errors(self._request):
+        with translate_errors(self._request):
             async for chunk in self._response.content.iter_any():
                 yield chunk
 
@@ -101,7 +101,7 @@ def proxy_for(url: str) -> str | None:
 
 
 @contextmanager
-def translated_errors(request: httpx2.Request) -> Iterator[None]:
+def translate_errors(request: httpx2.Request) -> Iterator[None]:
     """Translate aiohttp's errors raised inside the block into httpx2's."""
     try:
         yield

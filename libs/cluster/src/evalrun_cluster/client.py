@@ -38,7 +38,7 @@ NAMESPACE_TERMINATING = "NamespaceTerminating"
 """Cause in the API server's Status when nothing can be created in a namespace that is being deleted."""
 
 
-def resource_of(kind: Kind) -> type[GenericNamespacedResource]:
+def find_resource(kind: Kind) -> type[GenericNamespacedResource]:
     """Return lightkube's class for a kind: plain dictionaries on the wire, whatever the kind."""
     return RESOURCES[kind.kind]
 
@@ -53,7 +53,7 @@ RESOURCES = {
 }
 
 
-def translated(error: httpx2.HTTPError, what: str) -> ClusterError:
+def translate_error(error: httpx2.HTTPError, what: str) -> ClusterError:
     """Return the error as one of ours, by what the caller should do; `what` says what was tried,
     and on which object."""
     text = " ".join(str(error).split())[:1000]
@@ -64,11 +64,11 @@ def translated(error: httpx2.HTTPError, what: str) -> ClusterError:
         return ConflictError(f"{what}: {text}")
     if code == 0 or code in COME_BACK:  # timeouts and broken connections come without a code
         return UnreachableError(f"{what}: {type(error).__name__} {text}")
-    refused = NamespaceGoneError if NAMESPACE_TERMINATING in _causes_of(error) else RefusedError
+    refused = NamespaceGoneError if NAMESPACE_TERMINATING in _find_causes(error) else RefusedError
     return refused(f"{what}: {text}")
 
 
-def _causes_of(error: httpx2.HTTPError) -> set[str | None]:
+def _find_causes(error: httpx2.HTTPError) -> set[str | None]:
     """Return the machine-readable causes that the API server gives of an error."""
     details = error.status.details if isinstance(error, ApiError) else None
     return {cause.reason for cause in (None if details is None else details.causes) or ()}
@@ -81,13 +81,13 @@ def is_missing(error: httpx2.HTTPError) -> bool:
     return isinstance(error, httpx2.HTTPStatusError) and error.response.status_code == NOT_FOUND
 
 
-def controller_of(item: Object) -> str | None:
+def find_controller(item: Object) -> str | None:
     """Return the uid of an object's controller; None if it has none."""
     owners = item["metadata"].get("ownerReferences") or ()
     return next((str(owner["uid"]) for owner in owners if owner.get("controller")), None)
 
 
-def texts_of(secret: Object) -> dict[str, str]:
+def decode_secret(secret: Object) -> dict[str, str]:
     """Return what a Secret holds, by key; what is no text, such as a keystore beside certificates, is garbled."""
     return {key: base64.b64decode(value).decode(errors="replace") for key, value in (secret.get("data") or {}).items()}
 
@@ -101,7 +101,7 @@ def refuse_foreign(wanted: Object, there: Object) -> None:
     """
     kind, name = wanted["kind"], wanted["metadata"]["name"]
     labels = there["metadata"].get("labels") or {}
-    ours, theirs = controller_of(wanted), controller_of(there)
+    ours, theirs = find_controller(wanted), find_controller(there)
     if theirs is not None and theirs == ours:
         return
     wanted_labels = wanted["metadata"]["labels"]
@@ -175,7 +175,7 @@ class ExactClient(AsyncClient):
         """
         lightkube: Any = self._client
         request = lightkube.prepare_request(
-            "list", res=resource_of(kind), namespace=namespace or ALL_NS, params={"limit": page_size, **selectors}
+            "list", res=find_resource(kind), namespace=namespace or ALL_NS, params={"limit": page_size, **selectors}
         )
         while True:
             response = await lightkube.send(lightkube.build_adapter_request(request))
@@ -197,7 +197,7 @@ class ExactClient(AsyncClient):
         lightkube: Any = self._client
         params = {"timeoutSeconds": seconds, "resourceVersion": version, **selectors}
         request = lightkube.prepare_request(
-            "list", res=resource_of(kind), namespace=namespace or ALL_NS, watch=True, params=params
+            "list", res=find_resource(kind), namespace=namespace or ALL_NS, watch=True, params=params
         )
         request.timeout = lightkube._watch_timeout
         response = await lightkube.send(lightkube.build_adapter_request(request), stream=True)
@@ -260,7 +260,7 @@ class Cluster:
         Raises:
             ClusterError: as the module `errors` says.
         """
-        return await self._named(EVAL_RUN.kind, name, namespace)
+        return await self._fetch_by_name(EVAL_RUN.kind, name, namespace)
 
     async def read_tokens(self, run: RunIdentity) -> dict[str, str] | None:
         """Return what the run's Secret holds, by key; None if the run has no Secret yet.
@@ -269,11 +269,11 @@ class Cluster:
             ClusterError: as the module `errors` says.
         """
         name = names.token_secret(run.name)
-        secret = await self._named(SECRET.kind, name, run.namespace)
-        if secret is None or controller_of(secret) != run.uid:
+        secret = await self._fetch_by_name(SECRET.kind, name, run.namespace)
+        if secret is None or find_controller(secret) != run.uid:
             # A Secret of another owner: creating ours makes the API server report the conflict.
             return None
-        return texts_of(secret)
+        return decode_secret(secret)
 
     async def create(self, manifest: Object) -> None:
         """Create an object; one that is there already is fine if it is the same run's.
@@ -297,11 +297,11 @@ class Cluster:
         name, namespace = metadata["name"], metadata["namespace"]
         item = RESOURCES[kind].from_dict(manifest)
         try:
-            made = await self._tried(
+            made = await self._send_with_retries(
                 lambda: self._client.create(item), f"creating {kind} {name}", repeat_conflicts=False
             )
         except ConflictError:
-            there = await self._named(kind, name, namespace)
+            there = await self._fetch_by_name(kind, name, namespace)
             if there is None:
                 raise
             refuse_foreign(manifest, there)
@@ -317,7 +317,7 @@ class Cluster:
             ClusterError: as the module `errors` says.
         """
         whole = [{"op": "test", "path": "/metadata/uid", "value": uid}, *patch]
-        await self._kept(
+        await self._send_exact_change(
             lambda: self._client.patch(RESOURCES[kind], name, whole, namespace=namespace, patch_type=PatchType.JSON),
             f"changing {kind} {name}", (kind, name, namespace, uid),
         )  # fmt: skip
@@ -332,7 +332,7 @@ class Cluster:
         kind, metadata = manifest["kind"], manifest["metadata"]
         name, namespace = metadata["name"], metadata["namespace"]
         item = RESOURCES[kind].from_dict({**manifest, "metadata": {**metadata, "uid": uid}})
-        await self._kept(
+        await self._send_exact_change(
             lambda: self._client.apply(item, force=True), f"applying {kind} {name}", (kind, name, namespace, uid)
         )
 
@@ -360,7 +360,7 @@ class Cluster:
         Raises:
             ClusterError: as the module `errors` says.
         """
-        return await self._named(kind, name, namespace)
+        return await self._fetch_by_name(kind, name, namespace)
 
     async def pods_of_job(self, job: str, namespace: str) -> list[Object]:
         """Return the pods of a Job.
@@ -370,10 +370,10 @@ class Cluster:
         """
         found = self._client.list(RESOURCES["Pod"], namespace=namespace, labels={"batch.kubernetes.io/job-name": job})
 
-        async def all_of_them() -> list[Object]:
+        async def collect_pods() -> list[Object]:
             return [dict(pod) async for pod in found]
 
-        return await self._once(all_of_them, f"listing the pods of Job {job}")
+        return await self._once(collect_pods, f"listing the pods of Job {job}")
 
     async def write_status(self, manifest: Object, status: EvalRunStatus | EvalScheduleStatus) -> Object | None:
         """Write a status if its object has not changed since it was read. Return the new object, None if it is gone.
@@ -401,7 +401,7 @@ class Cluster:
             ClusterError: as the module `errors` says.
         """
         found = self._client.list(
-            resource_of(EVENT), namespace=namespace, fields={"involvedObject.uid": uid, "type": "Warning"}
+            find_resource(EVENT), namespace=namespace, fields={"involvedObject.uid": uid, "type": "Warning"}
         )
 
         async def newest() -> StatusEvent | None:
@@ -415,7 +415,7 @@ class Cluster:
         Raises:
             ClusterError: as the module `errors` says.
         """
-        found = self._client.list(resource_of(WORKLOAD), namespace=namespace, labels={names.QUEUED_UID_LABEL: uid})
+        found = self._client.list(find_resource(WORKLOAD), namespace=namespace, labels={names.QUEUED_UID_LABEL: uid})
 
         async def read() -> list[Object]:
             return [dict(item) async for item in found]
@@ -430,7 +430,7 @@ class Cluster:
             ClusterError: as the module `errors` says.
         """
         found = await self._found(
-            lambda: self._client.get(resource_of(LEASE), name, namespace=namespace), f"reading Lease {name}"
+            lambda: self._client.get(find_resource(LEASE), name, namespace=namespace), f"reading Lease {name}"
         )
         return None if found is None else dict(found)
 
@@ -457,7 +457,7 @@ class Cluster:
         Raises:
             ClusterError: as the module `errors` says.
         """
-        return await self._named(SECRET.kind, name, namespace)
+        return await self._fetch_by_name(SECRET.kind, name, namespace)
 
     async def fill_secret(self, secret: Object, values: Mapping[str, str]) -> None:
         """Write some keys of a Secret of the chart, and note on it that its content is ours and not the chart's.
@@ -504,7 +504,7 @@ class Cluster:
         item = RESOURCES["Event"].from_dict(manifest)
         await self._once(lambda: self._client.create(item), f"recording an event of {kind} {run.name}")
 
-    async def _named(self, kind: str, name: str, namespace: str) -> Object | None:
+    async def _fetch_by_name(self, kind: str, name: str, namespace: str) -> Object | None:
         """Return an object by its name, or None. A list of one: it takes no right beyond `list`."""
         what = f"reading {kind} {name}"
         if kind == SECRET.kind:  # Secrets are never listed
@@ -512,23 +512,25 @@ class Cluster:
             return None if secret is None else dict(secret)
         found = self._client.list(RESOURCES[kind], namespace=namespace, fields={"metadata.name": name})
 
-        async def only() -> Object | None:
+        async def fetch_first() -> Object | None:
             return next(iter([dict(item) async for item in found]), None)
 
-        return await self._once(only, what)
+        return await self._once(fetch_first, what)
 
-    async def _kept(self, request: Callable[[], Awaitable[Any]], what: str, target: tuple[str, str, str, str]) -> None:
+    async def _send_exact_change(
+        self, request: Callable[[], Awaitable[Any]], what: str, target: tuple[str, str, str, str]
+    ) -> None:
         """Send a change of a specific object. The API server says 422 of a wrong uid, as of much else: look at it."""
         kind, name, namespace, uid = target
         try:
-            await self._tried(request, what)
+            await self._send_with_retries(request, what)
         except RefusedError as error:
-            there = await self._named(kind, name, namespace)
+            there = await self._fetch_by_name(kind, name, namespace)
             if there is None or there["metadata"]["uid"] != uid:
                 raise ConflictError(f"{what}: another object has its name by now") from error
             raise
 
-    async def _tried(
+    async def _send_with_retries(
         self, request: Callable[[], Awaitable[ResultT]], what: str, *, repeat_conflicts: bool = True
     ) -> ResultT:
         """Send a request that may be repeated, again soon where the API server could not do it just now."""
@@ -545,10 +547,10 @@ class Cluster:
         try:
             return await request()
         except httpx2.HTTPError as error:
-            raise translated(error, what) from error
+            raise translate_error(error, what) from error
 
     async def _gone_or(self, request: Callable[[], Awaitable[None]], what: str) -> None:
-        await self._tried(lambda: self._found(request, what), what)
+        await self._send_with_retries(lambda: self._found(request, what), what)
 
     async def _found(self, request: Callable[[], Awaitable[Any]], what: str) -> Any:  # noqa: ANN401 - JSON
         try:
@@ -556,4 +558,4 @@ class Cluster:
         except httpx2.HTTPError as error:
             if is_missing(error):
                 return None
-            raise translated(error, what) from error
+            raise translate_error(error, what) from error

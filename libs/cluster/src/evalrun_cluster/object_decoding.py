@@ -103,36 +103,36 @@ def _decode_at(text: bytes, span: slice) -> Object | UndecodableObject:
 
 def _members(text: bytes, position: int) -> Iterator[tuple[str, slice]]:
     """Yield the names of an object's members and where their values stand. Raises NotJsonError."""
-    position = _after_blanks(text, position)
+    position = _skip_blanks(text, position)
     if text[position : position + 1] != b"{":
         return
-    position = _after_blanks(text, position + 1)
+    position = _skip_blanks(text, position + 1)
     while text[position : position + 1] != b"}":
-        key = slice(position, _end_of(text, position))
-        position = _after_blanks(text, key.stop)
-        value = slice(position, _end_of(text, position))
+        key = slice(position, _find_end(text, position))
+        position = _skip_blanks(text, key.stop)
+        value = slice(position, _find_end(text, position))
         yield _text_at(text, key), value
-        position = _after_blanks(text, value.stop)
+        position = _skip_blanks(text, value.stop)
 
 
 def _elements(text: bytes, position: int) -> Iterator[slice]:
     """Yield where the elements of an array stand. Raises NotJsonError."""
-    position = _after_blanks(text, position)
+    position = _skip_blanks(text, position)
     if text[position : position + 1] != b"[":
         return
-    position = _after_blanks(text, position + 1)
+    position = _skip_blanks(text, position + 1)
     while text[position : position + 1] != b"]":
-        element = slice(position, _end_of(text, position))
+        element = slice(position, _find_end(text, position))
         yield element
-        position = _after_blanks(text, element.stop)
+        position = _skip_blanks(text, element.stop)
 
 
-def _after_blanks(text: bytes, position: int) -> int:
+def _skip_blanks(text: bytes, position: int) -> int:
     found = BLANKS.match(text, position)
     return position if found is None else found.end()
 
 
-def _end_of(text: bytes, position: int) -> int:
+def _find_end(text: bytes, position: int) -> int:
     """Return where the value at `position` ends. Raises NotJsonError."""
     if text[position : position + 1] not in (b"{", b"[", b'"'):
         plain = PLAIN_VALUE.match(text, position)

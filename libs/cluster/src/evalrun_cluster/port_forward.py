@@ -49,7 +49,7 @@ class PortForward:
         """Why the last connection was refused; None if it was not."""
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[Path]:
+    async def open_socket(self) -> AsyncIterator[Path]:
         """Give the socket file, which this user alone can reach: a port of this machine would be open to others."""
         with TemporaryDirectory(prefix="evalrun-forward-") as directory:
             path = Path(directory) / "pod"

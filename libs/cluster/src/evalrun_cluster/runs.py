@@ -19,7 +19,7 @@ from lightkube.types import PatchType
 
 from evalrun_api import names
 from evalrun_api.v1alpha1 import EvalRun, EvalSchedule
-from evalrun_cluster.client import is_missing, read_plain_errors, resource_of, translated
+from evalrun_cluster.client import find_resource, is_missing, read_plain_errors, translate_error
 from evalrun_cluster.errors import RefusedError, UnreachableError
 from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE
 from evalrun_cluster.port_forward import PortForward
@@ -77,10 +77,10 @@ class ClusterRuns:
         what = f"{kind} {metadata.get('name')}"
         given = {**document, "metadata": {**metadata, "namespace": metadata.get("namespace") or self.namespace}}
         try:
-            item = resource_of(EVAL_RUN).from_dict(given) if kind == EVAL_RUN.kind else from_dict(given)
+            item = find_resource(EVAL_RUN).from_dict(given) if kind == EVAL_RUN.kind else from_dict(given)
         except (LoadResourceError, AttributeError) as error:
             raise BadInputError(f"{what}: evalrun cannot apply this kind: use kubectl") from error
-        await self._tried(lambda: self._client.apply(item, force=True), f"applying {what}")
+        await self._send(lambda: self._client.apply(item, force=True), f"applying {what}")
         return f"{kind.lower()}/{metadata.get('name')}"
 
     async def schedule(self, name: str) -> EvalSchedule | None:
@@ -90,13 +90,13 @@ class ClusterRuns:
             BadInputError: the API server refuses.
             UnreachableError: it does not answer.
         """
-        resource = resource_of(EVAL_SCHEDULE)
+        resource = find_resource(EVAL_SCHEDULE)
         try:
             found = await self._client.get(resource, name, namespace=self.namespace)
         except httpx2.HTTPError as error:
             if is_missing(error):
                 return None
-            raise _translated(error, f"reading EvalSchedule {name}") from error
+            raise _translate_error(error, f"reading EvalSchedule {name}") from error
         return EvalSchedule.from_wire(dict(found))
 
     async def trigger(self, name: str, value: str) -> bool:
@@ -107,13 +107,13 @@ class ClusterRuns:
             UnreachableError: it does not answer.
         """
         patch = {"metadata": {"annotations": {names.TRIGGER_ANNOTATION: value}}}
-        resource = resource_of(EVAL_SCHEDULE)
+        resource = find_resource(EVAL_SCHEDULE)
         try:
             await self._client.patch(resource, name, patch, namespace=self.namespace, patch_type=PatchType.MERGE)
         except httpx2.HTTPError as error:
             if is_missing(error):
                 return False
-            raise _translated(error, f"changing EvalSchedule {name}") from error
+            raise _translate_error(error, f"changing EvalSchedule {name}") from error
         return True
 
     async def get(self, name: str) -> EvalRun | None:
@@ -125,7 +125,7 @@ class ClusterRuns:
         """
         what = f"reading EvalRun {name}"
         try:
-            found = await self._client.get(resource_of(EVAL_RUN), name, namespace=self.namespace)
+            found = await self._client.get(find_resource(EVAL_RUN), name, namespace=self.namespace)
         except httpx2.HTTPError as error:
             if is_missing(error):
                 if isinstance(error, ApiError) and error.status.details is not None and error.status.details.name:
@@ -133,27 +133,27 @@ class ClusterRuns:
                 raise BadInputError(
                     "this cluster serves no EvalRuns: install evalrun there first (docs/install.md)"
                 ) from error
-            raise _translated(error, what) from error
+            raise _translate_error(error, what) from error
         return EvalRun.from_wire(dict(found))
 
-    async def all(self) -> list[EvalRun]:
+    async def list_runs(self) -> list[EvalRun]:
         """Return the EvalRuns of the namespace, by name. Raises as `get` does."""
 
-        async def listed() -> list[EvalRun]:
-            found = self._client.list(resource_of(EVAL_RUN), namespace=self.namespace)
+        async def fetch_items() -> list[EvalRun]:
+            found = self._client.list(find_resource(EVAL_RUN), namespace=self.namespace)
             return [EvalRun.from_wire(dict(each)) async for each in found]
 
-        return sorted(await self._tried(listed, "listing EvalRuns"), key=lambda run: run.metadata.name)
+        return sorted(await self._send(fetch_items, "listing EvalRuns"), key=lambda run: run.metadata.name)
 
     async def pods(self, run: EvalRun) -> list[RunPod]:
         """Return the pods of a run by part and name. Raises as `get` does."""
         uid = str(run.metadata.uid)
 
-        async def listed() -> list[Pod]:
+        async def fetch_items() -> list[Pod]:
             pods = self._client.list(Pod, namespace=self.namespace, labels={names.RUN_UID_LABEL: uid})
             return [pod async for pod in pods]
 
-        found = await self._tried(listed, f"listing the pods of EvalRun {run.metadata.name}")
+        found = await self._send(fetch_items, f"listing the pods of EvalRun {run.metadata.name}")
         return sorted((_run_pod(pod) for pod in found), key=lambda pod: (pod.part, pod.name))
 
     async def log(self, pod: RunPod, container: str, *, follow: bool, tail: int | None) -> AsyncIterator[str]:
@@ -165,7 +165,7 @@ class ClusterRuns:
             async for line in lines:
                 yield line
         except httpx2.HTTPError as error:
-            raise _translated(error, f"reading the log of {pod.name}") from error
+            raise _translate_error(error, f"reading the log of {pod.name}") from error
 
     async def run_in(self, pod: RunPod, command: Sequence[str], output: BinaryIO) -> None:
         """Run a command in a pod's first container, its stdout into `output`.
@@ -176,7 +176,7 @@ class ClusterRuns:
         """
         what = f"running {command[0]} in pod {pod.name}"
         try:
-            answer = await self._tried(
+            answer = await self._send(
                 lambda: self._client.exec(
                     pod.name, namespace=self.namespace, container=pod.containers[0], command=list(command),
                     stdout=output, stderr=True,
@@ -208,21 +208,21 @@ class ClusterRuns:
             manifest = reader_pod(run, claim)
         except KeyError as error:
             raise BadInputError(f"EvalRun {run.metadata.name} does not say which image its aggregator had") from error
-        made = await self._tried(
+        made = await self._send(
             lambda: self._client.create(Pod.from_dict(manifest)), f"creating a pod that reads claim {claim}"
         )
         name = _run_pod(made).name
         try:
-            yield await self._started(name)
+            yield await self._wait_for_start(name)
         finally:
-            await self._tried(lambda: self._client.delete(Pod, name, namespace=self.namespace), f"deleting pod {name}")
+            await self._send(lambda: self._client.delete(Pod, name, namespace=self.namespace), f"deleting pod {name}")
 
-    async def _started(self, name: str) -> RunPod:
+    async def _wait_for_start(self, name: str) -> RunPod:
         waits = "it was not scheduled"
         try:
             async with asyncio.timeout(self._start_seconds):
                 while True:
-                    pod = await self._tried(
+                    pod = await self._send(
                         lambda: self._client.get(Pod, name, namespace=self.namespace), f"reading pod {name}"
                     )
                     if (known := _run_pod(pod)).ready:
@@ -236,11 +236,11 @@ class ClusterRuns:
         """Close the connections."""
         await self._client.close()
 
-    async def _tried(self, request: Callable[[], Awaitable[ResultT]], what: str) -> ResultT:
+    async def _send(self, request: Callable[[], Awaitable[ResultT]], what: str) -> ResultT:
         try:
             return await request()
         except httpx2.HTTPError as error:
-            raise _translated(error, what) from error
+            raise _translate_error(error, what) from error
 
 
 def connect(namespace: str | None, transport: httpx2.AsyncBaseTransport | None = None) -> ClusterRuns:
@@ -262,8 +262,8 @@ def connect(namespace: str | None, transport: httpx2.AsyncBaseTransport | None =
     return ClusterRuns(client, namespace)
 
 
-def _translated(error: httpx2.HTTPError, what: str) -> Exception:
-    known = translated(error, what)
+def _translate_error(error: httpx2.HTTPError, what: str) -> Exception:
+    known = translate_error(error, what)
     return BadInputError(str(known)) if isinstance(known, RefusedError) else known
 
 

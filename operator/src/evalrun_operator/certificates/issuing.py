@@ -127,7 +127,7 @@ def issue(name: str, parts: Mapping[str, Usage], now: datetime, seed: str) -> Is
     return Issued(authority.certificate(now), leaves)
 
 
-def remaining(held: Certificate, authority: str, usage: Usage, now: datetime) -> timedelta | None:
+def compute_remaining_validity(held: Certificate, authority: str, usage: Usage, now: datetime) -> timedelta | None:
     """Return how long a certificate remains valid, or None if it does not match its key, its authority or its usage.
 
     Args:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 from evalrun_api import names
-from evalrun_operator.certificates.issuing import Authority, Certificate, Usage, remaining
+from evalrun_operator.certificates.issuing import Authority, Certificate, Usage, compute_remaining_validity
 from evalrun_operator.settings import SharedJudge
 
 LIFETIME = timedelta(days=365)
@@ -16,12 +16,12 @@ AUTHORITY_PERIOD = timedelta(days=1825)
 run that begins with it may last for five years."""
 
 
-def authority_of(judge: SharedJudge, seed: str) -> Authority:
+def make_authority(judge: SharedJudge, seed: str) -> Authority:
     """Return the authority of the chart's judge."""
     return Authority(f"evalrun {names.service_host(judge.gateway, judge.namespace)}", seed)
 
 
-def secrets_of(judge: SharedJudge) -> dict[str, Usage]:
+def list_secret_usages(judge: SharedJudge) -> dict[str, Usage]:
     """Return the usage of the certificate in each Secret. A sandbox gets no client certificate: programs run near
     it."""
     return {
@@ -31,7 +31,7 @@ def secrets_of(judge: SharedJudge) -> dict[str, Usage]:
     }
 
 
-def renewed(
+def renew_secret(
     held: Mapping[str, str], part: str, usage: Usage, authority: Authority, now: datetime, seed: str
 ) -> dict[str, str] | None:
     """Return the new contents of a Secret; None while those that it holds will do.
@@ -44,9 +44,9 @@ def renewed(
         now: the time.
         seed: random; a new key is derived from it.
     """
-    own = _own_certificate(authority, now)
+    own = _make_authority_certificate(authority, now)
     chain, key, trusted = (held.get(file, "") for file in names.TLS_FILES)
-    left = remaining(Certificate(chain, key), own, usage, now)
+    left = compute_remaining_validity(Certificate(chain, key), own, usage, now)
     if trusted == own and left is not None and left > RENEWED_BEFORE:
         return None
     return _files(authority.sign(part, usage, now, seed, LIFETIME), own)
@@ -54,10 +54,10 @@ def renewed(
 
 def certificate_for_run(authority: Authority, run: str, now: datetime, seed: str) -> dict[str, str]:
     """Return the files with which a run authenticates to the judge. They are never renewed, so they outlast any run."""
-    return _files(authority.sign(run, Usage(), now, seed), _own_certificate(authority, now))
+    return _files(authority.sign(run, Usage(), now, seed), _make_authority_certificate(authority, now))
 
 
-def _own_certificate(authority: Authority, now: datetime) -> str:
+def _make_authority_certificate(authority: Authority, now: datetime) -> str:
     """Return the authority's certificate of this period: the same for every operator, and nothing to be kept."""
     first = datetime(1970, 1, 1, tzinfo=UTC)
     return authority.certificate(first + (now - first) // AUTHORITY_PERIOD * AUTHORITY_PERIOD)

@@ -7,12 +7,12 @@ from evalrun_api.api_model import Resources
 from evalrun_api.quantities import above_limits
 from evalrun_api.v1alpha1 import ConditionType, EvalRun, EvalRunSpec, EvalRunStatus, Phase, Reason
 from evalrun_operator.lifecycle.decision import IDLE_SECONDS, Decision, decision
-from evalrun_operator.lifecycle.frozen import frozen
-from evalrun_operator.lifecycle.run_end import after_end
+from evalrun_operator.lifecycle.frozen import freeze_settings
+from evalrun_operator.lifecycle.run_end import keep_ended_run
 from evalrun_operator.lifecycle.situation import ReconcileContext, holds
-from evalrun_operator.lifecycle.status_report import Report, events_of, report_status
+from evalrun_operator.lifecycle.status_report import Report, derive_events, report_status
 from evalrun_operator.policies.admission import QueuePosition
-from evalrun_operator.policies.allow_lists import refusal_of
+from evalrun_operator.policies.allow_lists import find_refusal
 from evalrun_operator.policies.condition_text import RunText
 from evalrun_operator.settings import OperatorSettings
 
@@ -32,12 +32,16 @@ def accept(context: ReconcileContext) -> Decision:
         holds(context.before, ConditionType.COMPLETE)
         and context.before.observed_generation == context.run.metadata.generation
     ):
-        return after_end(context)
+        return keep_ended_run(context)
     baseline = context.observed.baseline
-    problem = unsupported(context.run, context.settings) or _not_allowed(context) or _without_baseline(context)
+    problem = (
+        explain_unsupported_spec(context.run, context.settings)
+        or _find_refusal(context)
+        or _explain_missing_baseline(context)
+    )
     if problem:
         return refuse(context.run, problem, context.now)
-    waits = _waiting_for_baseline(context)
+    waits = _explain_baseline_wait(context)
     if waits:
         status = report_status(
             context.run, context.before, context.now, Report(started=False, waiting_for_baseline=waits)
@@ -48,25 +52,25 @@ def accept(context: ReconcileContext) -> Decision:
         return decision(
             context, report_status(context.run, context.before, context.now, Report(started=False, suspended=said))
         )
-    waits_for_place = queued(context.observed.place, context.settings.max_active_runs)
+    waits_for_place = explain_queue_wait(context.observed.place, context.settings.max_active_runs)
     if waits_for_place is not None:
         status = report_status(context.run, context.before, context.now, Report(started=False, queued=waits_for_place))
         return decision(context, status, requeue_after=IDLE_SECONDS)
     report = Report(
         started=True,
         baseline_url=None if baseline is None else baseline.output_url,
-        settings=frozen(context.settings),
+        settings=freeze_settings(context.settings),
     )
     status = report_status(context.run, context.before, context.now, report)
     return decision(context, status, requeue_after=0.0)
 
 
-def _not_allowed(context: ReconcileContext) -> str:
+def _find_refusal(context: ReconcileContext) -> str:
     """Return what the chart's allow-lists refuse; empty where the API server has refused it before, or nobody does."""
-    return refusal_of(context.run.spec.to_wire(), context.plan.run.namespace, context.settings.allowed)
+    return find_refusal(context.run.spec.to_wire(), context.plan.run.namespace, context.settings.allowed)
 
 
-def queued(place: QueuePosition, max_active: int) -> RunText | None:
+def explain_queue_wait(place: QueuePosition, max_active: int) -> RunText | None:
     """Return the condition of a run that waits in the queue, or None once the run is admitted."""
     if place.position == 0:
         return None
@@ -77,7 +81,7 @@ def queued(place: QueuePosition, max_active: int) -> RunText | None:
     return RunText("False", Reason.TOO_MANY_ACTIVE_RUNS, message)
 
 
-def _without_baseline(context: ReconcileContext) -> str:
+def _explain_missing_baseline(context: ReconcileContext) -> str:
     """Return why the EvalRun that the gates name can never be their baseline; empty if it can, or if none is named."""
     named, baseline = context.run.spec.baseline_run, context.observed.baseline
     if named is None:
@@ -95,7 +99,7 @@ def _without_baseline(context: ReconcileContext) -> str:
     return ""
 
 
-def _waiting_for_baseline(context: ReconcileContext) -> str:
+def _explain_baseline_wait(context: ReconcileContext) -> str:
     """Return the baseline that the run still waits for; empty if it waits for none."""
     named, baseline = context.run.spec.baseline_run, context.observed.baseline
     if named is None or (baseline is not None and baseline.output_url):
@@ -110,10 +114,10 @@ def refuse(run: EvalRun, problem: str, now: datetime) -> Decision:
     before = run.status or EvalRunStatus.model_validate({})
     status = report_status(run, before, now, Report(refused=problem))
     ttl = run.spec.ttl_seconds_after_finished
-    return Decision(status, events=events_of(before, status), requeue_after=None if ttl is None else float(ttl))
+    return Decision(status, events=derive_events(before, status), requeue_after=None if ttl is None else float(ttl))
 
 
-def unsupported(run: EvalRun, settings: OperatorSettings) -> str:
+def explain_unsupported_spec(run: EvalRun, settings: OperatorSettings) -> str:
     """Return the error of a spec that only the operator can detect, with the remedy; empty if the spec is supported."""
     spec = run.spec
     if spec.endpoints is not None:

@@ -8,9 +8,9 @@ from evalrun_api.v1alpha1 import EvalRunStatus
 from evalrun_cluster.kinds import KINDS
 from evalrun_cluster.objects import Object, StatusEvent
 from evalrun_operator.lifecycle.situation import ReconcileContext
-from evalrun_operator.lifecycle.status_report import events_of
+from evalrun_operator.lifecycle.status_report import derive_events
 from evalrun_operator.observation.records import ObjectKey, Observed, ObservedObject, Policy
-from evalrun_operator.policies.stuck_pods import abandoned_pods
+from evalrun_operator.policies.stuck_pods import find_abandoned_pods
 from evalrun_operator.resources.changes import is_as_made, is_outdated, spec_digest
 
 IDLE_SECONDS = 60.0
@@ -63,8 +63,8 @@ def decision(
         status,
         tuple(item for item in wanted if _to_apply(observed, item)),
         tuple(dict.fromkeys([*delete, *surplus])),
-        tuple(abandoned_pods(observed, context.now)),
-        events_of(context.before, status),
+        tuple(find_abandoned_pods(observed, context.now)),
+        derive_events(context.before, status),
         requeue_after,
     )
 

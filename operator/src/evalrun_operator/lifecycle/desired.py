@@ -6,11 +6,11 @@ from evalrun_api import names
 from evalrun_api.v1alpha1 import Rollout
 from evalrun_cluster.objects import Object
 from evalrun_operator import resources
-from evalrun_operator.lifecycle.scaling_words import unmeasured
-from evalrun_operator.lifecycle.situation import ReconcileContext, aggregator_restarts, judge_rests, ledger_failed
+from evalrun_operator.lifecycle.scaling_words import find_missing_group
+from evalrun_operator.lifecycle.situation import ReconcileContext, aggregator_restarts, has_ledger_failed, judge_rests
 from evalrun_operator.observation.records import ObjectKey, ObservedCluster
 from evalrun_operator.policies.generation import GenerationStep
-from evalrun_operator.policies.worker_count import WorkerPod, Workers, wanted_workers
+from evalrun_operator.policies.worker_count import WorkerPod, Workers, plan_workers
 
 
 def services(context: ReconcileContext) -> list[Object]:
@@ -20,10 +20,10 @@ def services(context: ReconcileContext) -> list[Object]:
     if judge is None:
         return desired
     gateway, sandbox = judge.gateway, judge.sandbox
-    slots = resources.slots_of(plan, judge)
+    slots = resources.count_slots(plan, judge)
     per_gateway = slots * sandbox.max_replicas / gateway.max_replicas
-    gateways = _scaled(context, names.JUDGE, (gateway.min_replicas, gateway.max_replicas), per_gateway, 1)
-    sandboxes = _scaled(context, names.SANDBOX, (sandbox.min_replicas, sandbox.max_replicas), slots, slots)
+    gateways = _scale_part(context, names.JUDGE, (gateway.min_replicas, gateway.max_replicas), per_gateway, 1)
+    sandboxes = _scale_part(context, names.SANDBOX, (sandbox.min_replicas, sandbox.max_replicas), slots, slots)
     desired += [
         resources.judge_service(plan),
         resources.judge_disruption_budget(plan),
@@ -44,7 +44,7 @@ def ledger_objects(context: ReconcileContext) -> list[Object]:
     """Return the objects of the aggregator."""
     plan = context.plan
     restarts = aggregator_restarts(context)
-    if ledger_failed(context):
+    if has_ledger_failed(context):
         restarts += 1  # the ledger is intact: a fresh process goes on
     return [
         resources.ledger_claim(plan),
@@ -65,11 +65,11 @@ class Scaled:
     scaler: tuple[Object, ...] = ()
 
 
-def _scaled(context: ReconcileContext, part: str, bounds: tuple[int, int], load: float, cpus: int) -> Scaled:
+def _scale_part(context: ReconcileContext, part: str, bounds: tuple[int, int], load: float, cpus: int) -> Scaled:
     kind = "ScaledObject" if context.settings.autoscaling == "keda" else "HorizontalPodAutoscaler"
     scaler = resources.autoscaler(context.plan, part, *bounds, load, cpus)
     there = context.observed.find(kind, names.component(context.plan.run.name, part)) is not None
-    if kind in context.observed.missing_kinds or (unmeasured(context) and not there):
+    if kind in context.observed.missing_kinds or (find_missing_group(context) and not there):
         scaler = None
     if scaler is None:
         return Scaled(max(1, bounds[0]))
@@ -79,11 +79,11 @@ def _scaled(context: ReconcileContext, part: str, bounds: tuple[int, int], load:
 def generation_objects(context: ReconcileContext, generation: GenerationStep) -> tuple[list[Object], set[ObjectKey]]:
     """Return the objects that the generation needs, and the keys of existing objects that stay unchanged."""
     plan, spec = context.plan, context.run.spec
-    kept = {seen.ref for seen in context.observed.of_kind("RayJob", "Job", "RayCluster")}
+    kept = {seen.ref for seen in context.observed.find_by_kind("RayJob", "Job", "RayCluster")}
     desired = []
     if generation.cluster is not None and spec.rollout is not None:
         name = names.ray_cluster(plan.run.name, plan.run.uid, generation.cluster)
-        there = [seen.ref.name for seen in context.observed.of_kind("RayCluster") if not seen.deleting]
+        there = [seen.ref.name for seen in context.observed.find_by_kind("RayCluster") if not seen.deleting]
         if name in there or not there:  # otherwise an earlier release has made it, under a name of its own: it stays
             workers = _workers(context, spec.rollout, name)
             desired.append(resources.ray_cluster(plan, spec.rollout, generation.cluster, workers))
@@ -106,7 +106,7 @@ def _workers(context: ReconcileContext, rollout: Rollout, cluster: str) -> Worke
     observed, ledger = context.observed, context.observed.ledger
     seen = observed.find("RayCluster", cluster)
     detail = None if seen is None else seen.detail
-    return wanted_workers(
+    return plan_workers(
         rollout,
         ledger.pending if ledger is not None and ledger.total else None,  # no total: it still reads its datasets
         Workers(detail.workers, detail.leaving, detail.begun) if isinstance(detail, ObservedCluster) else None,

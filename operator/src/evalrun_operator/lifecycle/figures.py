@@ -8,7 +8,7 @@ PRIMARY_DATASET = "humaneval"
 """The dataset whose pass@1 stands in the column, where the run has it."""
 
 
-def figures_of(run: EvalRun, before: EvalRunStatus, ledger: LedgerStatus | None) -> dict[str, object]:
+def make_figures(run: EvalRun, before: EvalRunStatus, ledger: LedgerStatus | None) -> dict[str, object]:
     """Return the status fields that hold metrics; none while the ledger does not reply, so that earlier values stay."""
     if ledger is None or ledger.total == 0:
         return {}

@@ -64,7 +64,7 @@ class UnreadableSettingsError(Exception):
     """Raised when the settings in a status cannot be read."""
 
 
-def frozen(settings: OperatorSettings) -> dict[str, str]:
+def freeze_settings(settings: OperatorSettings) -> dict[str, str]:
     """Return the settings that a run keeps, as text; those that are not set are left out."""
     values = settings.model_dump(mode="json", include=set(FROZEN.values()))
     given = {key: values[name] for key, name in FROZEN.items() if values[name] is not None}
@@ -92,7 +92,7 @@ def leaves_lost_nodes(kept: Mapping[str, str]) -> bool:
     return kept.get(LOST_NODES) == LEFT_SOON
 
 
-def thawed(settings: OperatorSettings, kept: Mapping[str, str]) -> OperatorSettings:
+def thaw_settings(settings: OperatorSettings, kept: Mapping[str, str]) -> OperatorSettings:
     """Return the operator's settings, overridden by those frozen for a run.
 
     Raises:
@@ -110,7 +110,7 @@ def thawed(settings: OperatorSettings, kept: Mapping[str, str]) -> OperatorSetti
         raise UnreadableSettingsError(f"status.settings: {error}") from error
 
 
-def _without_dropped_fields(placements: object) -> object:
+def _drop_removed_fields(placements: object) -> object:
     """Return placements without the affinity fields that releases before its bounded schema took.
 
     A run that began then goes on with the rest of its affinity; refusing to read its settings would stop it.
@@ -158,4 +158,4 @@ def _value(name: str, text: str) -> object:
     if default is None:  # text, or an object such as resources
         return json.loads(text) if text.startswith("{") else text
     value = text if isinstance(default, str) else json.loads(text)
-    return _without_dropped_fields(value) if name == "placement" else value
+    return _drop_removed_fields(value) if name == "placement" else value

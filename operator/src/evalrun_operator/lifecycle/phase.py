@@ -3,7 +3,7 @@
 from evalrun_api.v1alpha1 import Condition, ConditionType, Phase, Reason
 
 
-def phase_of(conditions: dict[str, Condition], started: bool) -> Phase:
+def derive_phase(conditions: dict[str, Condition], started: bool) -> Phase:
     """Derive the phase from the conditions."""
 
     def holds(kind: ConditionType) -> bool:
@@ -23,7 +23,7 @@ def phase_of(conditions: dict[str, Condition], started: bool) -> Phase:
     return "Preparing" if started else "Pending"
 
 
-def reason_of(conditions: dict[str, Condition]) -> str:
+def choose_reason(conditions: dict[str, Condition]) -> str:
     """Return the reason that explains the phase best: the obstacle of the run, or else its current step."""
     if conditions[ConditionType.COMPLETE].status == "True":
         if conditions[ConditionType.DEGRADED].status == "True":

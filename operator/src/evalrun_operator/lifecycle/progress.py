@@ -2,51 +2,51 @@
 
 from datetime import timedelta
 
-from evalrun_api.v1alpha1 import ConditionType, EvalRunStatus, Reason, condition_of
+from evalrun_api.v1alpha1 import ConditionType, EvalRunStatus, Reason, find_condition
 from evalrun_operator.lifecycle.decision import IDLE_SECONDS, Decision, decision
 from evalrun_operator.lifecycle.desired import generation_objects, services
 from evalrun_operator.lifecycle.run_end import finish
-from evalrun_operator.lifecycle.scaling_words import awaited_capacity, scaling
-from evalrun_operator.lifecycle.situation import ReconcileContext, cut_off, waiting_for
-from evalrun_operator.lifecycle.start_obstacles import stalled_words
+from evalrun_operator.lifecycle.scaling_words import explain_capacity_wait, report_scaling
+from evalrun_operator.lifecycle.situation import ReconcileContext, explain_unready_parts, find_cut_off_aggregator
+from evalrun_operator.lifecycle.start_obstacles import explain_stall
 from evalrun_operator.lifecycle.status_report import End, Report, report_status
-from evalrun_operator.lifecycle.suspension import held_by_kueue, waits_for_turn
+from evalrun_operator.lifecycle.suspension import explain_kueue_hold, explain_turn_wait
 from evalrun_operator.policies.generation import Circumstances, GenerationStep, newest_attempt, next_generation, release
 from evalrun_runtime.backoff import backoff_seconds
 
 
 def advance(context: ReconcileContext) -> Decision:
     """Bring the run forward: services, cluster, generation, judging."""
-    waits = waiting_for(context)
+    waits = explain_unready_parts(context)
     if context.generated:
         deletions = release(context.observed, context.now, jobs_first=False)
-        jobs = {seen.ref for seen in context.observed.of_kind("Job")}  # a generator that has all, ends by itself
-        kept = jobs | {seen.ref for seen in context.observed.of_kind("RayJob")}
-        stalled = stalled_words(context, waits)
+        jobs = {seen.ref for seen in context.observed.find_by_kind("Job")}  # a generator that has all, ends by itself
+        kept = jobs | {seen.ref for seen in context.observed.find_by_kind("RayJob")}
+        stalled = explain_stall(context, waits)
         report = Report(
             ledger=context.observed.ledger,
             waiting_for=waits,
-            awaited_capacity=awaited_capacity(context),
+            awaited_capacity=explain_capacity_wait(context),
             generated=True,
             attempts=newest_attempt(context.observed),
             stalled=stalled,
-            scaling=scaling(context),
+            scaling=report_scaling(context),
         )
         status = report_status(context.run, context.before, context.now, report)
         deletions = tuple(seen for seen in deletions if seen.ref not in jobs)
-        gone = [*deletions, *cut_off(context)]
+        gone = [*deletions, *find_cut_off_aggregator(context)]
         return decision(context, status, services(context), kept, gone, context.settings.poll_seconds)
     generation = next_generation(_circumstances(context, waits))
     if generation.exhausted:
-        return finish(context, End(Reason.BACKOFF_LIMIT_EXCEEDED, _exhausted(context, generation)), generation)
+        return finish(context, End(Reason.BACKOFF_LIMIT_EXCEEDED, _explain_exhaustion(context, generation)), generation)
     report = Report(
         ledger=context.observed.ledger,
         waiting_for=waits,
-        awaited_capacity=awaited_capacity(context),
+        awaited_capacity=explain_capacity_wait(context),
         generation=generation,
-        queued=held_by_kueue(context) or waits_for_turn(context),
-        stalled=stalled_words(context, waits),
-        scaling=scaling(context),
+        queued=explain_kueue_hold(context) or explain_turn_wait(context),
+        stalled=explain_stall(context, waits),
+        scaling=report_scaling(context),
     )
     status = report_status(context.run, context.before, context.now, report)
     desired, kept = generation_objects(context, generation)
@@ -55,13 +55,13 @@ def advance(context: ReconcileContext) -> Decision:
         status,
         [*services(context), *desired],
         kept,
-        [*generation.delete, *cut_off(context)],
+        [*generation.delete, *find_cut_off_aggregator(context)],
         _next_look(context, generation, status),
     )
 
 
 def _circumstances(context: ReconcileContext, waits: str) -> Circumstances:
-    generated = condition_of(context.before, ConditionType.GENERATED)
+    generated = find_condition(context.before, ConditionType.GENERATED)
     settings = context.settings
     return Circumstances(
         run=context.plan.run.name,
@@ -92,6 +92,6 @@ def _steps(status: EvalRunStatus) -> tuple[object, ...]:
     return status.attempts, *((condition.type, condition.reason) for condition in status.conditions)
 
 
-def _exhausted(context: ReconcileContext, generation: GenerationStep) -> str:
+def _explain_exhaustion(context: ReconcileContext, generation: GenerationStep) -> str:
     limit = context.run.spec.backoff_limit
     return f"More than backoffLimit ({limit}) attempts failed; the last: {generation.exhausted}"

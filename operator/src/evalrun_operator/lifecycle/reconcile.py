@@ -11,18 +11,18 @@ from datetime import datetime
 from evalrun_api.v1alpha1 import ConditionType, EvalRun, EvalRunStatus
 from evalrun_operator.certificates.judge_certificates import certificate_for_run
 from evalrun_operator.certificates.run_certificates import new_certificates
-from evalrun_operator.lifecycle.acceptance import accept, queued
+from evalrun_operator.lifecycle.acceptance import accept, explain_queue_wait
 from evalrun_operator.lifecycle.decision import Decision
 from evalrun_operator.lifecycle.frozen import (
     has_hop_tokens,
     has_tls_unless_disabled,
     has_weights_on_claim,
     leaves_lost_nodes,
-    thawed,
+    thaw_settings,
 )
 from evalrun_operator.lifecycle.progress import advance
-from evalrun_operator.lifecycle.run_end import after_end, close, early_end, finish, leave, may_close
-from evalrun_operator.lifecycle.situation import ReconcileContext, aggregator_of, holds, identity_of
+from evalrun_operator.lifecycle.run_end import close, find_early_end, finish, keep_ended_run, leave, may_close
+from evalrun_operator.lifecycle.situation import ReconcileContext, find_aggregator, holds, make_identity
 from evalrun_operator.lifecycle.suspension import resume, suspend
 from evalrun_operator.observation.records import Observed
 from evalrun_operator.resources import RunPlan
@@ -44,11 +44,11 @@ def decide(run: EvalRun, observed: Observed, settings: OperatorSettings, now: da
         UnreadableSettingsError: the settings that the run has kept cannot be read.
     """
     before = run.status or EvalRunStatus.model_validate({})
-    settings = thawed(settings, before.settings)
+    settings = thaw_settings(settings, before.settings)
     per_hop = has_hop_tokens(before.settings)
     tokens = observed.tokens or new_tokens(fresh_token, per_hop=per_hop)
     plan = RunPlan(
-        identity_of(run), run.spec, settings, tokens.first, before.baseline_url,
+        make_identity(run), run.spec, settings, tokens.first, before.baseline_url,
         hop_tokens=per_hop, new_tokens=tokens if observed.tokens is None else None,
         weights_on_claim=has_weights_on_claim(before.settings),
         tls_unless_disabled=has_tls_unless_disabled(before.settings),
@@ -56,11 +56,11 @@ def decide(run: EvalRun, observed: Observed, settings: OperatorSettings, now: da
         kept_by="" if observed.kept is None else observed.kept.schedule_uid,
     )  # fmt: skip
     if plan.tls and plan.new_tokens is not None and run.spec.tls_secret_refs is None:
-        plan = replace(plan, new_tokens=tokens.with_certificates(new_certificates(plan.run, fresh_token)))
+        plan = replace(plan, new_tokens=tokens.add_certificates(new_certificates(plan.run, fresh_token)))
     authority = observed.judge_authority
     if authority is not None and plan.judge_is_issued:
         plan = replace(plan, judge_authority=authority.fingerprint)
-        if aggregator_of(plan, observed) is None:  # it may have been deleted, and the Secret with it
+        if find_aggregator(plan, observed) is None:  # it may have been deleted, and the Secret with it
             certificate = certificate_for_run(authority, plan.run.name, now, fresh_token)
             plan = replace(plan, new_judge_certificate=certificate)
     context = ReconcileContext(run, before, plan, observed, now)
@@ -69,13 +69,13 @@ def decide(run: EvalRun, observed: Observed, settings: OperatorSettings, now: da
     if before.start_time is None:
         return accept(context)
     if holds(before, ConditionType.COMPLETE):
-        return after_end(context)
-    end = early_end(context)
+        return keep_ended_run(context)
+    end = find_early_end(context)
     if end is not None:
         return close(context, end) if may_close(context, end) else finish(context, end)
     if run.spec.suspend:
         return suspend(context)
     if holds(before, ConditionType.SUSPENDED):
-        waits = queued(observed.place, settings.max_active_runs)
+        waits = explain_queue_wait(observed.place, settings.max_active_runs)
         return resume(context) if waits is None else suspend(context, waits)
     return advance(context)

@@ -4,16 +4,16 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from evalrun_api import names
-from evalrun_api.v1alpha1 import ConditionType, EvalRunStatus, Reason, condition_of
+from evalrun_api.v1alpha1 import ConditionType, EvalRunStatus, Reason, find_condition
 from evalrun_operator.ledger_status import RunState
 from evalrun_operator.lifecycle.decision import Decision, decision
 from evalrun_operator.lifecycle.desired import ledger_objects
 from evalrun_operator.lifecycle.situation import (
     ReconcileContext,
     aggregator_restarts,
+    explain_unready_parts,
+    has_ledger_failed,
     holds,
-    ledger_failed,
-    waiting_for,
 )
 from evalrun_operator.lifecycle.start_obstacles import obstacle_to_start
 from evalrun_operator.lifecycle.status_report import End, Report, report_status
@@ -30,7 +30,7 @@ CLOSE_SECONDS = 1.0
 """Seconds between two checks whether they are written."""
 
 
-def early_end(context: ReconcileContext) -> End | None:
+def find_early_end(context: ReconcileContext) -> End | None:
     """Return the end if the run ends now, with its results or for a reason that no further attempt can fix."""
     spec, ledger = context.run.spec, context.observed.ledger
     if ledger is not None and ledger.ended:
@@ -45,26 +45,26 @@ def early_end(context: ReconcileContext) -> End | None:
     waits, limit = _waits(context), _deadline(context)
     if limit is not None and context.now >= limit:
         return End(Reason.DEADLINE_EXCEEDED, f"activeDeadlineSeconds ({spec.active_deadline_seconds}) have passed.")
-    stalled = condition_of(context.before, ConditionType.STALLED)
+    stalled = find_condition(context.before, ConditionType.STALLED)
     if stalled is not None and stalled.status == "True" and not waits:
         gives_up = gives_up_at(stalled.last_transition_time, context.settings.start_deadline_seconds)
         # An operator that has just begun makes its own writes first: the refusal that it is told of may be over.
         if gives_up is not None and context.now >= gives_up and context.observed.write_failures is not None:
-            obstacle = obstacle_to_start(context, waiting_for(context))
+            obstacle = obstacle_to_start(context, explain_unready_parts(context))
             if obstacle:
                 return End(Reason.CANNOT_START, f"{obstacle}.")
-    refused = _refused_by_a_part(context)
+    refused = _find_part_refusal(context)
     if refused is not None:
         return refused
-    if ledger is not None and ledger_failed(context) and aggregator_restarts(context) >= spec.backoff_limit:
+    if ledger is not None and has_ledger_failed(context) and aggregator_restarts(context) >= spec.backoff_limit:
         return End(Reason.BACKOFF_LIMIT_EXCEEDED, f"The ledger cannot go on: {ledger.message}")
-    generated = condition_of(context.before, ConditionType.GENERATED)
+    generated = find_condition(context.before, ConditionType.GENERATED)
     if ledger is None and generated is not None and generated.reason == Reason.STOPPED:
         return End(Reason.STOPPED, "It was stopped.")  # its ledger knows more, and may be starting again
     return None
 
 
-def _refused_by_a_part(context: ReconcileContext) -> End | None:
+def _find_part_refusal(context: ReconcileContext) -> End | None:
     """Return the end of a run whose input one of its pods refuses."""
     spec, observed = context.run.spec, context.observed
     for _, pod in observed.pods(names.AGGREGATOR):
@@ -84,14 +84,14 @@ def _refused_by_a_part(context: ReconcileContext) -> End | None:
 
 def _waits(context: ReconcileContext) -> bool:
     """Return whether the run is suspended or in a queue, or goes on just now: no deadline runs meanwhile."""
-    admitted = condition_of(context.before, ConditionType.ADMITTED)
+    admitted = find_condition(context.before, ConditionType.ADMITTED)
     queued = admitted is not None and admitted.status == "False"
     return context.run.spec.suspend or holds(context.before, ConditionType.SUSPENDED) or queued
 
 
 def _deadline(context: ReconcileContext) -> datetime | None:
     """Return when the run has taken too long; None while no deadline runs."""
-    changes = (condition_of(context.before, kind) for kind in (ConditionType.SUSPENDED, ConditionType.ADMITTED))
+    changes = (find_condition(context.before, kind) for kind in (ConditionType.SUSPENDED, ConditionType.ADMITTED))
     return deadline(
         context.before.start_time or context.now,
         [one.last_transition_time for one in changes if one is not None],
@@ -112,7 +112,7 @@ def may_close(context: ReconcileContext, end: End) -> bool:
         return known and late < ABSENT_SECONDS
     if ledger.ended or ledger.state is RunState.FAILED or ledger.pending == ledger.total:
         return False
-    judged = condition_of(context.before, ConditionType.JUDGED)
+    judged = find_condition(context.before, ConditionType.JUDGED)
     if judged is None or judged.reason != Reason.DEADLINE_EXCEEDED:
         return True  # it has not been told yet, however late it is: the operator may have been away
     # One that does not obey cannot: its disk is full, or it is older than this operator.
@@ -129,7 +129,7 @@ def close(context: ReconcileContext, end: End) -> Decision:
         closing_reason=end.reason,
     )
     status = report_status(context.run, context.before, context.now, report)
-    kept = {seen.ref for seen in context.observed.of_kind("Job", "RayJob", "RayCluster")}
+    kept = {seen.ref for seen in context.observed.find_by_kind("Job", "RayJob", "RayCluster")}
     deletions = release(context.observed, context.now, jobs_first=False)
     decided = decision(context, status, ledger_objects(context), kept, deletions, CLOSE_SECONDS)
     return replace(decided, end_early=end.message.rstrip("."))
@@ -145,20 +145,20 @@ def finish(context: ReconcileContext, end: End, generation: GenerationStep | Non
         end=end,
     )
     status = report_status(context.run, context.before, context.now, report)
-    return _ended(context, status)
+    return _release_ended_run(context, status)
 
 
-def after_end(context: ReconcileContext) -> Decision:
+def keep_ended_run(context: ReconcileContext) -> Decision:
     """Keep an ended run unchanged until its TTL."""
-    return _ended(context, context.before)
+    return _release_ended_run(context, context.before)
 
 
-def _ended(context: ReconcileContext, status: EvalRunStatus) -> Decision:
+def _release_ended_run(context: ReconcileContext, status: EvalRunStatus) -> Decision:
     """Take the judge away, and a while later all but the volume. Nothing of an ended run is ever written again."""
     completed, spec = status.completion_time or context.now, context.run.spec
     left = completed + timedelta(seconds=spec.aggregator.keep_seconds_after_finished) - context.now
     deletions = release(context.observed, context.now, jobs_first=False)
-    kept = {seen.ref for seen in context.observed.of_kind("PersistentVolumeClaim")}
+    kept = {seen.ref for seen in context.observed.find_by_kind("PersistentVolumeClaim")}
     ttl = spec.ttl_seconds_after_finished
     expires = None if ttl is None else completed + timedelta(seconds=ttl)
     if expires is not None and context.now >= expires and holds(context.before, ConditionType.COMPLETE):
@@ -167,7 +167,7 @@ def _ended(context: ReconcileContext, status: EvalRunStatus) -> Decision:
         wait = None if expires is None else max(1.0, (expires - context.now).total_seconds())
         return decision(context, status, [], kept, deletions, wait)
     left = left if expires is None else min(left, expires - context.now)
-    kept |= {seen.ref for seen in context.observed.of_kind("Job", "RayJob")}
+    kept |= {seen.ref for seen in context.observed.find_by_kind("Job", "RayJob")}
     kept |= {seen.ref for seen in context.observed.objects.values() if seen.component == names.AGGREGATOR}
     wait = max(1.0, min(left.total_seconds(), context.settings.resync_seconds))
     return decision(context, status, [], kept, deletions, wait)
@@ -175,11 +175,11 @@ def _ended(context: ReconcileContext, status: EvalRunStatus) -> Decision:
 
 def _never_ran(status: EvalRunStatus) -> bool:
     """Return whether a run ended whose parts cannot run: they would only crash on and on."""
-    succeeded = condition_of(status, ConditionType.SUCCEEDED)
+    succeeded = find_condition(status, ConditionType.SUCCEEDED)
     return succeeded is not None and succeeded.reason in {Reason.CANNOT_START, Reason.INVALID_SPEC}
 
 
 def leave(context: ReconcileContext) -> Decision:
     """Delete the objects of a deleted run. The garbage collector would wait until all foreign finalizers are gone."""
-    claims = {seen.ref for seen in context.observed.of_kind("PersistentVolumeClaim")}
+    claims = {seen.ref for seen in context.observed.find_by_kind("PersistentVolumeClaim")}
     return decision(context, context.before, [], claims, release(context.observed, context.now, jobs_first=False))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from evalrun_api import names
-from evalrun_api.v1alpha1 import ConditionType, Reason, condition_of
+from evalrun_api.v1alpha1 import ConditionType, Reason, find_condition
 from evalrun_operator.lifecycle.situation import ReconcileContext, judge_rests
 from evalrun_operator.observation.records import Scaler
 from evalrun_operator.policies.condition_text import RunText
@@ -22,7 +22,7 @@ SETTLE_SECONDS = 120.0
 """Seconds for which an autoscaler may lack metrics: a new pod has no measurements yet."""
 
 
-def unmeasured(context: ReconcileContext) -> str:
+def find_missing_group(context: ReconcileContext) -> str:
     """Return the API group without which no autoscaler of this mode can work, if the cluster lacks it; else empty.
 
     An autoscaler that is made all the same records an event every 15 s, and scales nothing.
@@ -31,7 +31,7 @@ def unmeasured(context: ReconcileContext) -> str:
     return group if group in context.observed.missing_groups else ""
 
 
-def scaling(context: ReconcileContext) -> RunText | None:
+def report_scaling(context: ReconcileContext) -> RunText | None:
     """Return the text of the condition ScalingActive; None if the judge has a fixed size or is idle."""
     judge = context.run.spec.own_judge
     if judge is None or judge_rests(context):
@@ -41,7 +41,7 @@ def scaling(context: ReconcileContext) -> RunText | None:
     scaled = [names.component(run, name) for name, part in parts if part.min_replicas < part.max_replicas]
     if not scaled:
         return None
-    group = unmeasured(context)
+    group = find_missing_group(context)
     stays = "Until then its judge keeps its smallest size, and the run goes on."
     if group:
         message = f"The cluster serves no {group}. {INSTALL[group]} {stays}"
@@ -49,7 +49,7 @@ def scaling(context: ReconcileContext) -> RunText | None:
     if context.settings.autoscaling == "keda" and "ScaledObject" in context.observed.missing_kinds:
         message = f"The cluster serves no ScaledObject. Install KEDA, or set operator.autoscaling to cpu. {stays}"
         return RunText("False", Reason.NOT_MEASURED, message)
-    for seen in context.observed.of_kind("HorizontalPodAutoscaler", "ScaledObject"):
+    for seen in context.observed.find_by_kind("HorizontalPodAutoscaler", "ScaledObject"):
         scaler = seen.detail
         if not isinstance(scaler, Scaler) or not scaler.trouble or seen.component not in {names.JUDGE, names.SANDBOX}:
             continue
@@ -67,7 +67,7 @@ def _unless_absent(context: ReconcileContext, scaled: Sequence[str]) -> RunText 
     absent = [name for name in scaled if context.observed.find(kind, name) is None]
     if not absent:
         return RunText("True", Reason.MEASURED, "")
-    applied = condition_of(context.before, ConditionType.APPLIED)
+    applied = find_condition(context.before, ConditionType.APPLIED)
     if applied is None or applied.status == "True":
         return None
     message = (
@@ -77,7 +77,7 @@ def _unless_absent(context: ReconcileContext, scaled: Sequence[str]) -> RunText 
     return RunText("False", Reason.NOT_MEASURED, message)
 
 
-def awaited_capacity(context: ReconcileContext) -> str:
+def explain_capacity_wait(context: ReconcileContext) -> str:
     """Describe the completions that wait while the judge is scaled to zero; empty if none wait.
 
     KEDA itself cannot be asked: of one that is gone, the ScaledObjects still say that all is well.

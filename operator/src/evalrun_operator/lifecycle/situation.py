@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from evalrun_api import names
-from evalrun_api.v1alpha1 import ConditionType, EvalRun, EvalRunStatus, condition_of
+from evalrun_api.v1alpha1 import ConditionType, EvalRun, EvalRunStatus, find_condition
 from evalrun_cluster.objects import RunIdentity
 from evalrun_operator.ledger_status import RunState
 from evalrun_operator.observation.records import Attempt, Observed, ObservedCluster, ObservedObject
@@ -51,7 +51,7 @@ class ReconcileContext:
         return holds(self.before, ConditionType.GENERATED)
 
 
-def waiting_for(context: ReconcileContext) -> str:
+def explain_unready_parts(context: ReconcileContext) -> str:
     """Name the parts among aggregator and judge that are not ready; empty if all are ready and the ledger replies."""
     run, observed = context.plan.run.name, context.observed
     parts = [("StatefulSet", names.AGGREGATOR)]
@@ -82,29 +82,29 @@ def judge_rests(context: ReconcileContext) -> bool:
         return True
     if context.run.spec.queue_name is None or context.generated:
         return False
-    queued = [seen.detail for seen in context.observed.of_kind("RayCluster", "Job") if not seen.deleting]
+    queued = [seen.detail for seen in context.observed.find_by_kind("RayCluster", "Job") if not seen.deleting]
     queued = [one for one in queued if not isinstance(one, Attempt) or one.outcome == "running"]
     if not queued:  # the first is still to come, or a later one takes the place of one that was lost, or failed
         return context.observed.find("Deployment", names.component(context.plan.run.name, names.JUDGE)) is None
     return all(not isinstance(one, ObservedCluster | Attempt) or one.suspended for one in queued)
 
 
-def aggregator_of(plan: RunPlan, observed: Observed) -> ObservedObject | None:
+def find_aggregator(plan: RunPlan, observed: Observed) -> ObservedObject | None:
     """Return the run's aggregator, unless it is on its way out."""
     return observed.find("StatefulSet", names.component(plan.run.name, names.AGGREGATOR))
 
 
-def cut_off(context: ReconcileContext) -> list[ObservedObject]:
+def find_cut_off_aggregator(context: ReconcileContext) -> list[ObservedObject]:
     """Return the aggregator if the chart's judge no longer accepts its calls because the authority or TLS mode
     changed. A recreated aggregator continues from its ledger with the right settings."""
     plan, observed = context.plan, context.observed
-    seen = aggregator_of(plan, observed)
+    seen = find_aggregator(plan, observed)
     if seen is None or (plan.judge_is_issued and observed.judge_authority is None):
         return []
     return [seen] if seen.judge_authority != plan.judge_authority else []
 
 
-def ledger_failed(context: ReconcileContext) -> bool:
+def has_ledger_failed(context: ReconcileContext) -> bool:
     """Return whether a running aggregator reports that its ledger cannot continue."""
     ledger = context.observed.ledger
     workload = context.observed.workload("StatefulSet", names.component(context.plan.run.name, names.AGGREGATOR))
@@ -113,17 +113,17 @@ def ledger_failed(context: ReconcileContext) -> bool:
 
 def aggregator_restarts(context: ReconcileContext) -> int:
     """Return how often the aggregator was restarted after its ledger failed."""
-    seen = aggregator_of(context.plan, context.observed)
+    seen = find_aggregator(context.plan, context.observed)
     return 0 if seen is None else seen.restarts
 
 
 def holds(status: EvalRunStatus, kind: ConditionType) -> bool:
     """Return whether a condition is True."""
-    condition = condition_of(status, kind)
+    condition = find_condition(status, kind)
     return condition is not None and condition.status == "True"
 
 
-def contender_of(manifest: Mapping[str, Any]) -> QueuedRun | None:
+def parse_queued_run(manifest: Mapping[str, Any]) -> QueuedRun | None:
     """Return an EvalRun as active or queued; None if it is neither."""
     metadata, spec, status = manifest["metadata"], manifest.get("spec") or {}, manifest.get("status") or {}
     said = {one.get("type"): one.get("status") for one in status.get("conditions") or ()}
@@ -144,7 +144,7 @@ def holds_queue_position(status: EvalRunStatus) -> bool:
     return status.start_time is not None and not any(holds(status, kind) for kind in given_back)
 
 
-def identity_of(run: EvalRun) -> RunIdentity:
+def make_identity(run: EvalRun) -> RunIdentity:
     """Return the identity of an EvalRun."""
     metadata = run.metadata
     created = metadata.creation_timestamp

@@ -15,12 +15,12 @@ from evalrun_api.v1alpha1 import (
     EvalRun,
     EvalRunStatus,
     Reason,
-    condition_of,
+    find_condition,
 )
 from evalrun_cluster.objects import StatusEvent
 from evalrun_operator.ledger_status import GateState, LedgerStatus
-from evalrun_operator.lifecycle.figures import figures_of
-from evalrun_operator.lifecycle.phase import phase_of, reason_of
+from evalrun_operator.lifecycle.figures import make_figures
+from evalrun_operator.lifecycle.phase import choose_reason, derive_phase
 from evalrun_operator.policies.condition_text import Answer, RunText, to_condition
 from evalrun_operator.policies.generation import NO_CLUSTER, GenerationStep
 
@@ -88,9 +88,9 @@ class Report:
 
 def report_status(run: EvalRun, before: EvalRunStatus, now: datetime, report: Report) -> EvalRunStatus:
     """Return the status that follows `before`."""
-    said = _said(run, before, report)
+    said = _report_conditions(run, before, report)
     conditions = [
-        to_condition(kind, text, condition_of(before, kind), run.metadata.generation, now)
+        to_condition(kind, text, find_condition(before, kind), run.metadata.generation, now)
         for kind, text in said.items()
     ]
     ended = report.end is not None or bool(report.refused)
@@ -100,16 +100,16 @@ def report_status(run: EvalRun, before: EvalRunStatus, now: datetime, report: Re
     changes: dict[str, object] = {
         "observed_generation": run.metadata.generation,
         "conditions": conditions,
-        "phase": phase_of({condition.type: condition for condition in conditions}, start is not None),
+        "phase": derive_phase({condition.type: condition for condition in conditions}, start is not None),
         "start_time": start,
         "generation_completed_time": (before.generation_completed_time or now) if generated else None,
         "completion_time": (before.completion_time or now) if ended else None,
         "baseline_url": report.baseline_url or before.baseline_url,
         "settings": before.settings if report.settings is None else report.settings,
         "attempts": max(before.attempts, report.attempts, 0 if generation is None else generation.attempts),
-        **figures_of(run, before, report.ledger),
+        **make_figures(run, before, report.ledger),
     }
-    changes["reason"] = reason_of({condition.type: condition for condition in conditions})
+    changes["reason"] = choose_reason({condition.type: condition for condition in conditions})
     if generation is not None:
         number = generation.cluster
         changes["ray_cluster_name"] = None if number is None else _cluster_name(run, number)
@@ -118,7 +118,7 @@ def report_status(run: EvalRun, before: EvalRunStatus, now: datetime, report: Re
     return before.model_copy(update=changes)
 
 
-def with_applied(
+def replace_applied_condition(
     before: EvalRunStatus, status: EvalRunStatus, text: RunText, generation: int | None, now: datetime
 ) -> EvalRunStatus:
     """Return the status with another condition Applied, where it has conditions at all.
@@ -130,7 +130,7 @@ def with_applied(
         generation: of the spec that was acted on.
         now: the time.
     """
-    was = condition_of(before, ConditionType.APPLIED)
+    was = find_condition(before, ConditionType.APPLIED)
     applied = to_condition(ConditionType.APPLIED, text, was, generation, now)
     if was is not None and (was.status, was.reason, was.message) == (applied.status, applied.reason, applied.message):
         applied = was
@@ -140,7 +140,7 @@ def with_applied(
     return status.model_copy(update={"conditions": [*others[:1], applied, *others[1:]]})
 
 
-def events_of(before: EvalRunStatus, after: EvalRunStatus) -> tuple[StatusEvent, ...]:
+def derive_events(before: EvalRunStatus, after: EvalRunStatus) -> tuple[StatusEvent, ...]:
     """Return one event per condition whose reason has changed and whose text is not empty."""
     known = {condition.type: condition.reason for condition in before.conditions}
     events: dict[str, StatusEvent] = {}
@@ -151,18 +151,18 @@ def events_of(before: EvalRunStatus, after: EvalRunStatus) -> tuple[StatusEvent,
     return tuple(events.values())
 
 
-def _said(run: EvalRun, before: EvalRunStatus, report: Report) -> dict[ConditionType, RunText]:
+def _report_conditions(run: EvalRun, before: EvalRunStatus, report: Report) -> dict[ConditionType, RunText]:
     refused, end = report.refused, report.end
     invalid = refused or (end.message if end is not None and end.reason is Reason.INVALID_SPEC else "")
-    accepted = RunText("False", Reason.INVALID_SPEC, invalid) if invalid else _accepted(before, report)
-    cluster, generated = _generation_texts(run, before, report)
+    accepted = RunText("False", Reason.INVALID_SPEC, invalid) if invalid else _report_accepted(before, report)
+    cluster, generated = _report_generation(run, before, report)
     suspended = report.suspended
     if report.waiting_for_baseline:
         accepted = RunText("Unknown", Reason.WAITING_FOR_BASELINE, report.waiting_for_baseline)
     said: dict[ConditionType, RunText] = {
         ConditionType.ACCEPTED: accepted,
-        ConditionType.APPLIED: _applied(before),
-        ConditionType.ADMITTED: _admitted(before, report),
+        ConditionType.APPLIED: _report_applied(before),
+        ConditionType.ADMITTED: _report_admitted(before, report),
         ConditionType.STALLED: (
             RunText("True", Reason.CANNOT_START, report.stalled)
             if report.stalled and end is None
@@ -170,16 +170,16 @@ def _said(run: EvalRun, before: EvalRunStatus, report: Report) -> dict[Condition
         ),
         ConditionType.CLUSTER_READY: cluster,
         ConditionType.GENERATED: generated,
-        ConditionType.JUDGED: _judged(before, report),
-        ConditionType.DEGRADED: _degraded(before, report),
+        ConditionType.JUDGED: _report_judged(before, report),
+        ConditionType.DEGRADED: _report_degraded(before, report),
         ConditionType.SUSPENDED: RunText("False", Reason.NOT_SUSPENDED) if suspended is None else suspended,
     }
     if report.scaling is not None:
         said[ConditionType.SCALING_ACTIVE] = report.scaling
     if run.spec.gates:
-        said[ConditionType.GATE_PASSED] = _gate(before, report)
+        said[ConditionType.GATE_PASSED] = _report_gate(before, report)
     if run.spec.attest is not None:
-        said[ConditionType.ATTESTED] = _attested(before, report)
+        said[ConditionType.ATTESTED] = _report_attested(before, report)
     if refused:
         said[ConditionType.SUCCEEDED] = RunText("False", Reason.INVALID_SPEC, refused)
         said[ConditionType.COMPLETE] = RunText("True", Reason.INVALID_SPEC, refused)
@@ -192,7 +192,7 @@ def _said(run: EvalRun, before: EvalRunStatus, report: Report) -> dict[Condition
     return said
 
 
-def _admitted(before: EvalRunStatus, report: Report) -> RunText:
+def _report_admitted(before: EvalRunStatus, report: Report) -> RunText:
     if report.queued is not None:
         return report.queued
     if report.refused or not report.started:
@@ -200,26 +200,26 @@ def _admitted(before: EvalRunStatus, report: Report) -> RunText:
     return RunText("True", Reason.RUN_ADMITTED)
 
 
-def _applied(before: EvalRunStatus) -> RunText:
+def _report_applied(before: EvalRunStatus) -> RunText:
     """Carry over the text about the writes of the last reconciliation, because those of this one are still to come."""
-    was = condition_of(before, ConditionType.APPLIED)
-    return RunText("True", Reason.ALL_APPLIED) if was is None else _again(was)
+    was = find_condition(before, ConditionType.APPLIED)
+    return RunText("True", Reason.ALL_APPLIED) if was is None else _repeat_text(was)
 
 
-def _accepted(before: EvalRunStatus, report: Report) -> RunText:
+def _report_accepted(before: EvalRunStatus, report: Report) -> RunText:
     """Accept the spec. If the spec leaves GPUs idle, say so here, because only the spec can change it."""
     if report.ledger is not None and report.ledger.warnings:
         return RunText("True", Reason.SPEC_ACCEPTED, " ".join(f"{warning}." for warning in report.ledger.warnings))
-    was = condition_of(before, ConditionType.ACCEPTED)
+    was = find_condition(before, ConditionType.ACCEPTED)
     said = "" if was is None or was.reason != Reason.SPEC_ACCEPTED else was.message
     return RunText("True", Reason.SPEC_ACCEPTED, said)
 
 
-def _generation_texts(run: EvalRun, before: EvalRunStatus, report: Report) -> tuple[RunText, RunText]:
+def _report_generation(run: EvalRun, before: EvalRunStatus, report: Report) -> tuple[RunText, RunText]:
     """Return the texts of the conditions ClusterReady and Generated."""
     on_ray = run.spec.rollout is not None
     released = RunText("False", Reason.CLUSTER_RELEASED, "Its GPUs are free.") if on_ray else NO_CLUSTER
-    was = condition_of(before, ConditionType.GENERATED)
+    was = find_condition(before, ConditionType.GENERATED)
     if report.generated:
         return released, RunText("True", Reason.ALL_GENERATED, "Every completion is in the ledger.")
     if report.closing:
@@ -236,22 +236,22 @@ def _generation_texts(run: EvalRun, before: EvalRunStatus, report: Report) -> tu
         return released if report.end is not None else cluster, generated
     waiting = RunText("False", Reason.WAITING_FOR_SERVICES, "Aggregator and judge come first.")
     if report.end is not None and was is not None:
-        return released, _again(was)
+        return released, _repeat_text(was)
     return waiting if on_ray else NO_CLUSTER, waiting
 
 
-def _judged(before: EvalRunStatus, report: Report) -> RunText:
+def _report_judged(before: EvalRunStatus, report: Report) -> RunText:
     ledger = report.ledger
     if report.closing:
         return RunText("False", report.closing_reason, report.closing)
     if ledger is None:
-        was = condition_of(before, ConditionType.JUDGED)
+        was = find_condition(before, ConditionType.JUDGED)
         if was is not None and (was.status == "True" or not report.waiting_for):
-            return _again(was)
+            return _repeat_text(was)
         return RunText("False", Reason.WAITING_FOR_SERVICES, report.waiting_for or "Aggregator and judge come first.")
     if ledger.total > 0 and ledger.pending == 0 and ledger.judged + ledger.not_judged >= ledger.total:
         if ledger.not_judged:
-            return _not_judged(ledger)
+            return _report_not_judged(ledger)
         return RunText("True", Reason.ALL_JUDGED, f"All {ledger.total} answers have a verdict.")
     if waits := report.waiting_for or report.awaited_capacity:
         return RunText("False", Reason.WAITING_FOR_SERVICES, waits)
@@ -261,33 +261,33 @@ def _judged(before: EvalRunStatus, report: Report) -> RunText:
     return RunText("False", Reason.JUDGING, message)
 
 
-def _degraded(before: EvalRunStatus, report: Report) -> RunText:
+def _report_degraded(before: EvalRunStatus, report: Report) -> RunText:
     ledger = report.ledger
     if ledger is not None and ledger.ended:
         if ledger.ended_early:
             message = f"{ledger.total - ledger.judged} of {ledger.total} answers have no verdict: the run ended early."
             return RunText("True", Reason.NOT_JUDGED, message)
         if ledger.not_judged:
-            return _not_judged(ledger)
+            return _report_not_judged(ledger)
         return RunText("False", Reason.ALL_JUDGED)
-    was = condition_of(before, ConditionType.DEGRADED)
+    was = find_condition(before, ConditionType.DEGRADED)
     if report.end is not None and was is not None:
-        return _again(was)
+        return _repeat_text(was)
     return RunText("False", Reason.RUNNING)
 
 
-def _not_judged(ledger: LedgerStatus) -> RunText:
+def _report_not_judged(ledger: LedgerStatus) -> RunText:
     message = f"{ledger.not_judged} of {ledger.total} answers could not be judged."
     return RunText("True", Reason.NOT_JUDGED, message)
 
 
-def _gate(before: EvalRunStatus, report: Report) -> RunText:
+def _report_gate(before: EvalRunStatus, report: Report) -> RunText:
     """Copy the aggregator's decision about the gates; open until the run has ended."""
     ledger = report.ledger
     if ledger is None or not ledger.ended:
-        was = condition_of(before, ConditionType.GATE_PASSED)
+        was = find_condition(before, ConditionType.GATE_PASSED)
         if was is not None:
-            return _again(was)
+            return _repeat_text(was)
         return RunText("Unknown", Reason.GATE_PENDING, "Decided when every verdict is in.")
     answers: dict[GateState, tuple[Answer, Reason]] = {
         GateState.PENDING: ("Unknown", Reason.GATE_PENDING),
@@ -300,20 +300,20 @@ def _gate(before: EvalRunStatus, report: Report) -> RunText:
     return RunText(*answers[ledger.gate], ledger.gate_message)
 
 
-def _attested(before: EvalRunStatus, report: Report) -> RunText:
+def _report_attested(before: EvalRunStatus, report: Report) -> RunText:
     """Say by which key the results are signed; only an ended run has any."""
     ledger = report.ledger
     if ledger is None or not ledger.ended:
-        was = condition_of(before, ConditionType.ATTESTED)
+        was = find_condition(before, ConditionType.ATTESTED)
         if was is not None:
-            return _again(was)
+            return _repeat_text(was)
         return RunText("Unknown", Reason.RUNNING, "Results are signed when they are written.")
     if ledger.attested_by:
         return RunText("True", Reason.SIGNED, f"Signed by the key {ledger.attested_by}.")
     return RunText("False", Reason.NOT_SIGNED, "The aggregator had no key: sign the results with evalrun attest.")
 
 
-def _again(was: Condition) -> RunText:
+def _repeat_text(was: Condition) -> RunText:
     """Return the unchanged text of a condition."""
     return RunText(was.status, Reason(was.reason), was.message)
 

@@ -4,7 +4,7 @@ from evalrun_api import names
 from evalrun_api.v1alpha1 import Reason
 from evalrun_operator.lifecycle.decision import IDLE_SECONDS, Decision, decision
 from evalrun_operator.lifecycle.desired import services
-from evalrun_operator.lifecycle.situation import ReconcileContext, waiting_for
+from evalrun_operator.lifecycle.situation import ReconcileContext, explain_unready_parts
 from evalrun_operator.lifecycle.status_report import Report, report_status
 from evalrun_operator.observation.records import KueueWord
 from evalrun_operator.policies.condition_text import RunText
@@ -33,12 +33,12 @@ def suspend(context: ReconcileContext, queued: RunText | None = None) -> Decisio
             else f"The attempt and its cluster are being ended. {stuck}".strip(),
         ),
         ledger=context.observed.ledger,
-        waiting_for=waiting_for(context),
+        waiting_for=explain_unready_parts(context),
         generated=context.generated,
         queued=queued,
     )
     status = report_status(context.run, context.before, context.now, report)
-    kept = {seen.ref for seen in context.observed.of_kind("RayCluster", "RayJob", "Job")}
+    kept = {seen.ref for seen in context.observed.find_by_kind("RayCluster", "RayJob", "Job")}
     wait = IDLE_SECONDS if freed else context.settings.poll_seconds
     return decision(context, status, services(context), kept, deletions, wait)
 
@@ -48,17 +48,20 @@ def resume(context: ReconcileContext) -> Decision:
     here.
     """
     report = Report(
-        ledger=context.observed.ledger, waiting_for=waiting_for(context), generated=context.generated, resumed=True
+        ledger=context.observed.ledger,
+        waiting_for=explain_unready_parts(context),
+        generated=context.generated,
+        resumed=True,
     )
     status = report_status(context.run, context.before, context.now, report)
-    kept = {seen.ref for seen in context.observed.of_kind("RayCluster", "RayJob", "Job")}
+    kept = {seen.ref for seen in context.observed.find_by_kind("RayCluster", "RayJob", "Job")}
     return decision(context, status, services(context), kept, requeue_after=0.0)
 
 
-def held_by_kueue(context: ReconcileContext) -> RunText | None:
+def explain_kueue_hold(context: ReconcileContext) -> RunText | None:
     """Return the text for a run whose RayCluster or Job Kueue holds back; None if Kueue holds back none."""
     queue = context.run.spec.queue_name
-    for seen in context.observed.held():
+    for seen in context.observed.find_held():
         name, word = f"{seen.ref.kind} {seen.ref.name}", context.observed.kueue.get(seen.uid, KueueWord(""))
         if queue is None:  # Kueue's manageJobsWithoutQueueName, or a person
             field = "generator" if context.run.spec.rollout is None else "rollout"
@@ -80,9 +83,9 @@ def held_by_kueue(context: ReconcileContext) -> RunText | None:
     return None
 
 
-def waits_for_turn(context: ReconcileContext) -> RunText | None:
+def explain_turn_wait(context: ReconcileContext) -> RunText | None:
     """Return the text for a run that waits for its schedule's replicas; None if it does not."""
     kept = context.observed.kept
-    if kept is None or kept.cluster or waiting_for(context):
+    if kept is None or kept.cluster or explain_unready_parts(context):
         return None
     return RunText("False", Reason.WAITING_FOR_REPLICAS, f"{kept.message} No deadline runs meanwhile.")

@@ -48,7 +48,7 @@ class Children:
         self.missing_groups: set[str] = set()
         """API groups that autoscalers measure by, and the cluster does not serve."""
 
-    def of(self, namespace: str, uid: str) -> list[ObservedObject]:
+    def find_for_run(self, namespace: str, uid: str) -> list[ObservedObject]:
         """Return the objects in a namespace that carry a run's uid."""
         return list(self._by_run.get((namespace, uid), {}).values())
 
@@ -120,7 +120,7 @@ class Manifests:
         if (fields.get("operatorClass") or "") != self._operator_class:
             return None
         metadata = manifest["metadata"]
-        self._saw(trimmed(manifest), False)  # noqa: FBT003 - it is not gone
+        self._saw(trim_manifest(manifest), False)  # noqa: FBT003 - it is not gone
         return metadata["namespace"], metadata["name"], metadata["uid"]
 
     def drop(self, known: tuple[str, str, str]) -> None:
@@ -136,7 +136,7 @@ MAX_NOTES, MAX_NOTE_CHARACTERS = 16, 4096
 """Annotations of ours, and the length of each; the longest that is read is a URL."""
 
 
-def trimmed(manifest: dict[str, Any]) -> dict[str, Any]:
+def trim_manifest(manifest: dict[str, Any]) -> dict[str, Any]:
     """Return an EvalRun or EvalSchedule with the metadata that is read: identity, our annotations, controller.
 
     The API server bounds neither labels, finalizers and owners nor managedFields but by the size of the whole object,

@@ -23,7 +23,7 @@ from evalrun_operator.observation.records import (
     Scaler,
     Workload,
 )
-from evalrun_operator.policies.troubles import Trouble, trouble_of
+from evalrun_operator.policies.troubles import Trouble, classify_trouble
 from evalrun_operator.resources.changes import spec_digest
 from evalrun_runtime.termination import TerminationMessage, parse_termination_message
 
@@ -98,7 +98,7 @@ def parse_kueue_word(workloads: Iterable[Manifest]) -> KueueWord:
     return KueueWord(said, admissible=reserved.get("reason") != "Inadmissible")
 
 
-def belonging(objects: Iterable[ObservedObject]) -> dict[ObjectKey, ObservedObject]:
+def select_own_objects(objects: Iterable[ObservedObject]) -> dict[ObjectKey, ObservedObject]:
     """Return those of the objects with a run's uid that really belong to the run.
 
     A label can be copied by anybody: what counts is the controller owner reference. Pods count through their owner, and
@@ -245,7 +245,9 @@ class _PodState:
 def _pod_state(status: Manifest, conditions: Mapping[str, Manifest], containers: list[Manifest]) -> _PodState:
     scheduled = conditions.get("PodScheduled")
     if scheduled is not None and scheduled.get("status") == "False":
-        return _PodState(trouble_of(str(scheduled.get("reason", "Unschedulable")), str(scheduled.get("message", ""))))
+        return _PodState(
+            classify_trouble(str(scheduled.get("reason", "Unschedulable")), str(scheduled.get("message", "")))
+        )
     for container in containers:
         state = container.get("state") or {}
         ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated") or {}
@@ -254,15 +256,15 @@ def _pod_state(status: Manifest, conditions: Mapping[str, Manifest], containers:
         # Up but not ready: a large ledger takes an hour to read, so only what crashed several times is in trouble.
         restarting = "running" in state and not container.get("ready") and container.get("restartCount", 0) >= CRASHES
         if code and (state.get("terminated") or waiting or restarting):
-            return _ended_with(str(container.get("name")), int(code), ended)
+            return _make_failed_state(str(container.get("name")), int(code), ended)
         if waiting.get("reason", "") not in {"", "PodInitializing", "ContainerCreating"}:
-            return _PodState(trouble_of(str(waiting["reason"]), str(waiting.get("message", ""))))
+            return _PodState(classify_trouble(str(waiting["reason"]), str(waiting.get("message", ""))))
     if status.get("phase") == "Failed":
-        return _PodState(trouble_of(str(status.get("reason", "Failed")), str(status.get("message", ""))))
+        return _PodState(classify_trouble(str(status.get("reason", "Failed")), str(status.get("message", ""))))
     return _PodState()
 
 
-def _ended_with(container: str, code: int, ended: Manifest) -> _PodState:
+def _make_failed_state(container: str, code: int, ended: Manifest) -> _PodState:
     """Return the state of a pod whose container ended with a nonzero exit code."""
     message = str(ended.get("message", ""))
     record = parse_termination_message(message)

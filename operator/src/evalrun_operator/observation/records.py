@@ -244,7 +244,7 @@ class Observed:
         seen = self.find(kind, name)
         return seen.detail if seen is not None and isinstance(seen.detail, Workload) else None
 
-    def of_kind(self, *kinds: str) -> list[ObservedObject]:
+    def find_by_kind(self, *kinds: str) -> list[ObservedObject]:
         """Return every object of these kinds, those on their way out too, by name."""
         found = (seen for seen in self.objects.values() if seen.ref.kind in kinds)
         return sorted(found, key=lambda seen: (seen.attempt, seen.ref.name))
@@ -253,7 +253,7 @@ class Observed:
         """Return the pods of a component, those on their way out too."""
         return [
             (seen, seen.detail)
-            for seen in self.of_kind("Pod")
+            for seen in self.find_by_kind("Pod")
             if seen.component == component and isinstance(seen.detail, Pod)
         ]
 
@@ -272,22 +272,22 @@ class Observed:
             with_ended: include pods that have ended, such as those of an attempt that failed.
         """
         found = set()
-        for seen in self.of_kind("Deployment", "StatefulSet", "Job", "PersistentVolumeClaim", "RayCluster", "Pod"):
+        for seen in self.find_by_kind("Deployment", "StatefulSet", "Job", "PersistentVolumeClaim", "RayCluster", "Pod"):
             if made_before is not None and seen.created_at is not None and seen.created_at > made_before:
                 continue
             if not with_ended and isinstance(seen.detail, Pod) and seen.detail.ended:
                 continue
             if seen.component in components and not seen.deleting:
-                trouble = _own_trouble(seen) or self.warnings.get(seen.uid)
+                trouble = _find_trouble(seen) or self.warnings.get(seen.uid)
                 if trouble is not None:
                     found.add(replace(trouble, text=f"{seen.ref.name}: {trouble.text}"))
         return sorted(found, key=lambda trouble: trouble.text)
 
-    def held(self) -> list[ObservedObject]:
+    def find_held(self) -> list[ObservedObject]:
         """Return the RayClusters and the Jobs that are suspended: Kueue has not admitted them, or took them back."""
         return [
             seen
-            for seen in self.of_kind("RayCluster", "Job")
+            for seen in self.find_by_kind("RayCluster", "Job")
             if not seen.deleting and isinstance(seen.detail, ObservedCluster | Attempt) and seen.detail.suspended
         ]
 
@@ -297,9 +297,9 @@ class Observed:
         A StatefulSet and a Job have no condition for a pod that is refused, a claim none for a missing StorageClass,
         and a pod none for a volume that cannot be mounted.
         """
-        with_pods = {seen.component for seen in self.of_kind("Pod") if not seen.deleting}
+        with_pods = {seen.component for seen in self.find_by_kind("Pod") if not seen.deleting}
         found = []
-        for seen in self.of_kind("StatefulSet", "Job", "PersistentVolumeClaim", "Pod"):
+        for seen in self.find_by_kind("StatefulSet", "Job", "PersistentVolumeClaim", "Pod"):
             detail = seen.detail
             if seen.deleting:
                 continue
@@ -316,7 +316,7 @@ class Observed:
         return found
 
 
-def _own_trouble(seen: ObservedObject) -> Trouble | None:
+def _find_trouble(seen: ObservedObject) -> Trouble | None:
     detail = seen.detail
     if isinstance(detail, Pod) and detail.trouble:
         return Trouble(detail.trouble, detail.trouble_kind)

@@ -96,7 +96,7 @@ class Watch:
         self.trouble = "no answer yet"
         """The last error; empty while all is well."""
 
-    def heard_before(self, now: float) -> float:
+    def measure_silence(self, now: float) -> float:
         """Return the seconds since the last reply of the API server, refusals included."""
         return now - self._heard_at
 
@@ -283,7 +283,7 @@ class Watches:
         if not self._tasks:
             self._tasks = [asyncio.create_task(watch.run(), name=watch.kind.plural) for watch in self._watches]
             for task in self._tasks:
-                task.add_done_callback(self._ended)
+                task.add_done_callback(self._on_end)
         try:
             async with asyncio.timeout(patience):
                 for watch in self._watches:
@@ -295,7 +295,7 @@ class Watches:
     def stale(self) -> list[str]:
         """Return the kinds that have not been heard of for too long."""
         now = asyncio.get_running_loop().time()
-        return sorted({watch.kind.plural for watch in self._watches if watch.heard_before(now) > STALE_SECONDS})
+        return sorted({watch.kind.plural for watch in self._watches if watch.measure_silence(now) > STALE_SECONDS})
 
     def lost_namespaces(self) -> dict[str, str]:
         """Return the namespaces that cannot be followed for now, each with the API server's reason."""
@@ -308,7 +308,7 @@ class Watches:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
+    def _on_end(self, task: "asyncio.Task[None]") -> None:
         if task.cancelled():
             return
         logger.critical("the watch of %s ended, which it never should", task.get_name(), exc_info=task.exception())

@@ -40,7 +40,7 @@ class QueuePosition:
     """Runs that hold a place."""
 
 
-def place_of(
+def find_position(
     uid: str, contenders: Iterable[QueuedRun], max_active: int, admitted: Collection[str] = ()
 ) -> QueuePosition:
     """Return a run's place in the queue.
@@ -58,7 +58,7 @@ def place_of(
     if uid in active:
         return QueuePosition(0, len(active))
     free = max(0, max_active - len(active))
-    for index, (run, others) in enumerate(_in_turn(known, active)):
+    for index, (run, others) in enumerate(_order_by_turn(known, active)):
         if run.uid == uid:
             # Runs that cannot start hold no place. Without a bound of their own they would fill the cluster.
             crowded = others >= max_active
@@ -66,7 +66,7 @@ def place_of(
     return QueuePosition(0 if free else 1, len(active))
 
 
-def _in_turn(known: Iterable[QueuedRun], active: Collection[str]) -> Iterator[tuple[QueuedRun, int]]:
+def _order_by_turn(known: Iterable[QueuedRun], active: Collection[str]) -> Iterator[tuple[QueuedRun, int]]:
     """Yield the waiting runs in the order of their admission, with the number of runs of their namespace before each.
 
     The next run is always the oldest of the namespace that has the fewest runs: whoever creates hundreds of runs delays

@@ -28,7 +28,7 @@ Lists = Mapping[str, Sequence[str]]
 Spec = Mapping[str, Any]
 
 
-def refusal_of(spec: Spec, namespace: str, lists: Mapping[str, Lists], more_urls: Sequence[str] = ()) -> str:
+def find_refusal(spec: Spec, namespace: str, lists: Mapping[str, Lists], more_urls: Sequence[str] = ()) -> str:
     """Return why a spec is not allowed; empty where it is.
 
     Args:
@@ -40,7 +40,7 @@ def refusal_of(spec: Spec, namespace: str, lists: Mapping[str, Lists], more_urls
     if not lists:
         return ""
     allowed = lists.get(namespace) or lists[""]
-    for name, value in asked_for(spec, more_urls):
+    for name, value in list_requested_values(spec, more_urls):
         entries = allowed[name]
         if EVERYTHING not in entries and not any(_allows(name, entry, value) for entry in entries):
             return describe_refusal(name, entries)
@@ -59,7 +59,7 @@ def refusal_expression(name: str) -> str:
     return f'"{BEGINNING.format(what=REFUSED[name])}" + {listed} + "{END.format(name=name)}"'
 
 
-def asked_for(spec: Spec, more_urls: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
+def list_requested_values(spec: Spec, more_urls: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
     """Yield what a spec asks for: the list that must allow it, and the value."""
     rollout, judge = spec.get("rollout") or {}, spec.get("judge") or {}
     sandbox = judge.get("sandbox") or {}

@@ -14,7 +14,7 @@ from evalrun_api.v1alpha1 import Reason
 from evalrun_operator.observation.records import Attempt, KeptReplicas, Observed, ObservedCluster, ObservedObject, Pod
 from evalrun_operator.policies.condition_text import RunText
 from evalrun_operator.policies.start import NO_KUBERAY, RAY_KINDS
-from evalrun_operator.policies.stuck_pods import abandoned_pods, stuck_pods
+from evalrun_operator.policies.stuck_pods import find_abandoned_pods, stuck_pods
 from evalrun_runtime.exits import EndCause
 
 JOB_KINDS = ("Job", "RayJob")
@@ -80,18 +80,18 @@ NO_CLUSTER = RunText("True", Reason.NO_CLUSTER_NEEDED, "Simple mode: the endpoin
 
 def live_attempts(observed: Observed) -> list[ObservedObject]:
     """Return the attempts that have not ended, those on their way out too."""
-    return [seen for seen in observed.of_kind(*JOB_KINDS) if seen.owned and _outcome(seen) == "running"]
+    return [seen for seen in observed.find_by_kind(*JOB_KINDS) if seen.owned and _outcome(seen) == "running"]
 
 
 def newest_attempt(observed: Observed) -> int:
     """Return the number of the newest attempt that the run has an object of, or 0 if it has none."""
-    return max((seen.attempt for seen in observed.of_kind(*JOB_KINDS) if seen.owned), default=0)
+    return max((seen.attempt for seen in observed.find_by_kind(*JOB_KINDS) if seen.owned), default=0)
 
 
 def gpu_holders(observed: Observed) -> list[ObservedObject]:
     """Return the RayClusters and the pods that hold GPUs, those on their way out too."""
     pods = [seen for seen, pod in observed.pods(names.RAY) if not pod.ended]
-    return [*observed.of_kind("RayCluster"), *pods]
+    return [*observed.find_by_kind("RayCluster"), *pods]
 
 
 def release(observed: Observed, now: datetime, *, jobs_first: bool) -> tuple[ObservedObject, ...]:
@@ -104,15 +104,15 @@ def release(observed: Observed, now: datetime, *, jobs_first: bool) -> tuple[Obs
     """
     jobs = live_attempts(observed)
     waited = [seen for seen in jobs if not seen.deleting or _seconds_since(seen.deleted_at, now) < STUCK_SECONDS]
-    clusters = [] if jobs_first and waited else observed.of_kind("RayCluster")
+    clusters = [] if jobs_first and waited else observed.find_by_kind("RayCluster")
     return tuple(seen for seen in (*jobs, *clusters) if not seen.deleting)
 
 
 def next_generation(given: Circumstances) -> GenerationStep:
     """Decide what the generation needs next. Only for a run that is neither suspended nor fully generated."""
     observed = given.observed
-    jobs = [seen for seen in observed.of_kind(*JOB_KINDS) if seen.owned]
-    clusters = [seen for seen in observed.of_kind("RayCluster") if not seen.deleting]
+    jobs = [seen for seen in observed.find_by_kind(*JOB_KINDS) if seen.owned]
+    clusters = [seen for seen in observed.find_by_kind("RayCluster") if not seen.deleting]
     number = max([given.attempts, 1, *(seen.attempt for seen in (*jobs, *clusters))])
     current = next((seen for seen in jobs if seen.attempt == number), None)
     cluster = clusters[-1] if clusters else None
@@ -120,13 +120,13 @@ def next_generation(given: Circumstances) -> GenerationStep:
     stale += [seen for seen in clusters if seen is not cluster]
     lost = _lost(given, current, cluster)
     interrupted = cluster is not None and isinstance(cluster.detail, ObservedCluster) and cluster.detail.suspended
-    if cluster is not None and _taken_away(given, number, current, cluster):
+    if cluster is not None and _is_taken_away(given, number, current, cluster):
         stale += [seen for seen in (current, cluster) if seen is not None and not seen.deleting]
         message = f"The head of {cluster.ref.name} was taken away, e.g. to drain its node: no attempt is counted."
         said = RunText("False", Reason.INTERRUPTED, message)
         gone = RunText("False", Reason.CLUSTER_PENDING, message)
         return GenerationStep(attempts=given.attempts, cluster_ready=gone, generated=said, delete=tuple(stale))
-    if current is not None and not current.deleting and (why := _not_to_blame(given, number, current)):
+    if current is not None and not current.deleting and (why := _explain_blameless_end(given, number, current)):
         said = RunText("False", Reason.INTERRUPTED, f"{why}: no attempt is counted. {given.waiting_for}".strip())
         return GenerationStep(
             attempts=given.attempts,
@@ -139,24 +139,24 @@ def next_generation(given: Circumstances) -> GenerationStep:
     if failure is None and current is not None:
         if interrupted and not current.deleting and _outcome(current) == "running":
             stale.append(current)  # Kueue took the place away: not the attempt's fault
-        return _running(given, number, current, cluster, tuple(stale))
+        return _continue_attempt(given, number, current, cluster, tuple(stale))
     if failure is None:
-        return _starting(given, number, cluster, tuple(stale))
+        return _start_attempt(given, number, cluster, tuple(stale))
     if lost:
         stale += [seen for seen in (current, cluster) if seen is not None and not seen.deleting]
         cluster = None
-    return _after_failure(given, number, current, cluster, tuple(stale), failure)
+    return _handle_failure(given, number, current, cluster, tuple(stale), failure)
 
 
-def _not_to_blame(given: Circumstances, number: int, current: ObservedObject) -> str:
+def _explain_blameless_end(given: Circumstances, number: int, current: ObservedObject) -> str:
     """Return why an attempt is over through no fault of its own; empty where it is not over, or where it counts."""
     attempt = current.detail
     if not isinstance(attempt, Attempt) or (given.failed and given.attempts == number):
         return ""
     pods = [(seen, pod) for seen, pod in given.observed.pods(names.GENERATOR) if _belongs_to(seen, current)]
-    if attempt.outcome == "running" and _left_behind(given, attempt) and not _crashed(given, attempt):
+    if attempt.outcome == "running" and _left_behind(given, attempt) and not _has_crashed(given, attempt):
         return f"RayCluster {attempt.cluster}, which the schedule kept, is no longer there for attempt {number}"
-    if attempt.outcome == "running" and (lost := {seen.uid for seen in abandoned_pods(given.observed, given.now)}):
+    if attempt.outcome == "running" and (lost := {seen.uid for seen in find_abandoned_pods(given.observed, given.now)}):
         nodes = [pod.node for seen, pod in pods if seen.uid in lost]
         return f"Node {nodes[0]} of attempt {number} is lost" if nodes else ""
     if attempt.outcome != "failed" or not _ledger_was_away(given.observed, attempt):
@@ -172,7 +172,7 @@ def _left_behind(given: Circumstances, attempt: Attempt) -> bool:
     return given.kept is not None and attempt.cluster not in ("", given.kept.cluster)
 
 
-def _crashed(given: Circumstances, attempt: Attempt) -> bool:
+def _has_crashed(given: Circumstances, attempt: Attempt) -> bool:
     """Return whether the head of an attempt's kept replicas ended beside it, which counts as in a run's own."""
     return _left_behind(given, attempt) and given.kept is not None and attempt.cluster == given.kept.crashed
 
@@ -205,7 +205,7 @@ def _failure(given: Circumstances, number: int, current: ObservedObject | None, 
     return None
 
 
-def _after_failure(
+def _handle_failure(
     given: Circumstances,
     number: int,
     current: ObservedObject | None,
@@ -235,10 +235,10 @@ def _after_failure(
         return GenerationStep(
             attempts=number, cluster_ready=ready, generated=said, cluster=kept, delete=delete, due=due
         )
-    return _starting(given, number + 1, cluster, delete)
+    return _start_attempt(given, number + 1, cluster, delete)
 
 
-def _running(
+def _continue_attempt(
     given: Circumstances,
     number: int,
     current: ObservedObject,
@@ -264,7 +264,7 @@ def _running(
     )
 
 
-def _starting(
+def _start_attempt(
     given: Circumstances, number: int, cluster: ObservedObject | None, delete: tuple[ObservedObject, ...]
 ) -> GenerationStep:
     """Start attempt `number` as soon as nothing stands in its way."""
@@ -286,7 +286,7 @@ def _starting(
         return GenerationStep(attempts=number, cluster_ready=ready, generated=said, delete=delete)
     name, head = "" if given.kept is None else given.kept.cluster, ""
     if cluster is not None:
-        heads = living_heads(observed, cluster)
+        heads = find_live_heads(observed, cluster)
         usable = isinstance(cluster.detail, ObservedCluster) and cluster.detail.usable
         if not usable or len(heads) != 1:
             return GenerationStep(attempts=number, cluster_ready=ready, generated=waiting, cluster=kept, delete=delete)
@@ -312,13 +312,13 @@ def _lost(given: Circumstances, current: ObservedObject | None, cluster: Observe
     attempt = current.detail
     if attempt.outcome != "running" or current.deleting:
         return ""
-    if _crashed(given, attempt):
+    if _has_crashed(given, attempt):
         return f"the head of RayCluster {attempt.cluster}, which the schedule kept, was replaced or has restarted"
     if current.ref.kind != "RayJob":
         return ""
     if cluster is None or cluster.ref.name != attempt.cluster:
         return f"RayCluster {attempt.cluster} is gone"
-    heads = living_heads(given.observed, cluster)
+    heads = find_live_heads(given.observed, cluster)
     if len(heads) != 1 or not isinstance(cluster.detail, ObservedCluster) or cluster.detail.suspended:
         return ""
     uid, _, restarts = attempt.head_uid.partition("/")
@@ -340,7 +340,7 @@ def head_life(head: ObservedObject) -> str:
     return f"{head.uid}/{restarts}"
 
 
-def _taken_away(given: Circumstances, number: int, current: ObservedObject | None, cluster: ObservedObject) -> bool:
+def _is_taken_away(given: Circumstances, number: int, current: ObservedObject | None, cluster: ObservedObject) -> bool:
     """Return whether the cluster's head went, or goes, for a reason that is not the run's. As with a Job's pods, that
     is what the condition DisruptionTarget says; a pod that was evicted for exceeding its own limits has none.
     """
@@ -354,7 +354,7 @@ def _taken_away(given: Circumstances, number: int, current: ObservedObject | Non
     )
 
 
-def living_heads(observed: Observed, cluster: ObservedObject) -> list[ObservedObject]:
+def find_live_heads(observed: Observed, cluster: ObservedObject) -> list[ObservedObject]:
     """Return the head pods of a RayCluster that neither have ended nor are on their way out."""
     return [
         seen

@@ -16,6 +16,6 @@ REMEDIES = (
 OTHERWISE = "Change what the message names."
 
 
-def remedy_of(message: str) -> str:
+def find_remedy(message: str) -> str:
     """Return what a user can do about a refusal."""
     return next((remedy for part, remedy in REMEDIES if part in message), OTHERWISE)

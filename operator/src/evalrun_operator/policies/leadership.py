@@ -37,7 +37,7 @@ class ObservedLease:
     since: float
 
 
-def seen(before: ObservedLease | None, lease: Lease | None, now: float) -> ObservedLease:
+def observe_lease(before: ObservedLease | None, lease: Lease | None, now: float) -> ObservedLease:
     """Return what is known after a look at the Lease."""
     return before if before is not None and before.lease == lease else ObservedLease(lease, now)
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evalrun_api.v1alpha1 import ConditionType, EvalRunStatus, Reason, condition_of
+from evalrun_api.v1alpha1 import ConditionType, EvalRunStatus, Reason, find_condition
 from evalrun_operator.policies.condition_text import RunText
-from evalrun_operator.policies.kube_apiserver_texts import remedy_of
+from evalrun_operator.policies.kube_apiserver_texts import find_remedy
 
 LASTING_FAILURES = 3
 """Passes in a row after which writes that may succeed later are worth a word."""
@@ -35,7 +35,7 @@ class WriteFailure:
         return self.kind in DISPENSABLE
 
 
-def applied_text(failures: Sequence[WriteFailure], passes: int) -> RunText | None:
+def report_writes(failures: Sequence[WriteFailure], passes: int) -> RunText | None:
     """Return the text of the condition Applied; None if it stays as it is.
 
     Args:
@@ -46,11 +46,11 @@ def applied_text(failures: Sequence[WriteFailure], passes: int) -> RunText | Non
         return RunText("True", Reason.ALL_APPLIED)
     if passes < LASTING_FAILURES and not any(failure.lasts for failure in failures):
         return None
-    first = _told(failures)[0]
+    first = _order_failures(failures)[0]
     return RunText("False", first.reason, f"{_describe(failures)} It is tried again by itself.")
 
 
-def holding_refusal(status: EvalRunStatus, failures: Sequence[WriteFailure] | None) -> str:
+def explain_lasting_refusal(status: EvalRunStatus, failures: Sequence[WriteFailure] | None) -> str:
     """Return the lasting refusal without which the run cannot go on; empty if there is none.
 
     Args:
@@ -59,28 +59,28 @@ def holding_refusal(status: EvalRunStatus, failures: Sequence[WriteFailure] | No
             condition does not say whether the run goes on, so whatever it was stalled for counts until the next writes
             are made.
     """
-    applied = condition_of(status, ConditionType.APPLIED)
+    applied = find_condition(status, ConditionType.APPLIED)
     if applied is None or applied.reason not in {Reason.REFUSED, Reason.NAME_TAKEN}:
         return ""
     if failures is None:
-        stalled = condition_of(status, ConditionType.STALLED)
+        stalled = find_condition(status, ConditionType.STALLED)
         return applied.message.rstrip(".") if stalled is not None and stalled.status == "True" else ""
-    told = _told(failures)
+    told = _order_failures(failures)
     if not told or told[0].is_dispensable or not told[0].lasts:
         return ""
     return _describe(failures).rstrip(".")
 
 
-def _told(failures: Sequence[WriteFailure]) -> list[WriteFailure]:
+def _order_failures(failures: Sequence[WriteFailure]) -> list[WriteFailure]:
     """Return the failures to report, the most important first: lasting failures if there are any, or else all."""
     lasting = [failure for failure in failures if failure.lasts]
     return sorted(lasting or failures, key=lambda failure: (failure.is_dispensable, failure.text))
 
 
 def _describe(failures: Sequence[WriteFailure]) -> str:
-    told = _told(failures)
+    told = _order_failures(failures)
     text = told[0].text.rstrip(".")[:2000]
     goes_on = " The run goes on without it." if told[0].is_dispensable else ""
-    remedy = NAME_TAKEN_REMEDY if told[0].reason is Reason.NAME_TAKEN else remedy_of(text)
+    remedy = NAME_TAKEN_REMEDY if told[0].reason is Reason.NAME_TAKEN else find_remedy(text)
     more = f" {len(told) - 1} more writes failed." if len(told) > 1 else ""
     return f"{text[:1].upper()}{text[1:]}.{goes_on} {remedy}{more}"

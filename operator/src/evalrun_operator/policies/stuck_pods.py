@@ -12,7 +12,7 @@ UNCONFIRMED_AFTER = timedelta(seconds=5)
 """The same for a pod that was deleted because its node is lost."""
 
 
-def abandoned_pods(observed: Observed, now: datetime) -> list[ObservedObject]:
+def find_abandoned_pods(observed: Observed, now: datetime) -> list[ObservedObject]:
     """Return the pods of generators and of Ray whose node is lost, so that nobody confirms their end.
 
     They may go on there, cut off from the network: the ledger refuses a generator once a later one has asked for work.
@@ -32,7 +32,7 @@ def stuck_pods(observed: Observed, now: datetime, *components: str) -> str:
     A StatefulSet makes no other pod of the name before, and their GPUs count as held.
     """
     found = []
-    for seen in observed.of_kind("Pod"):
+    for seen in observed.find_by_kind("Pod"):
         since, pod = seen.deleted_at, seen.detail
         if not isinstance(pod, Pod) or since is None or now - since < STUCK_AFTER or seen.component not in components:
             continue

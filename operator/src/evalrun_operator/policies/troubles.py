@@ -37,7 +37,7 @@ UNHEALTHY = "Unhealthy"
 """Reason of the kubelet's event about a probe that failed."""
 
 
-def trouble_of(reason: str, message: str) -> Trouble:
+def classify_trouble(reason: str, message: str) -> Trouble:
     """Return the trouble that Kubernetes reports by a reason and a message."""
     text = " ".join(f"{reason}: {message}".split())[:500].strip(": ")
     if reason in UNPLACED and fits_no_node(message):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evalrun_api.replica_count import wanted_replicas
+from evalrun_api.replica_count import count_wanted_replicas
 from evalrun_api.v1alpha1 import Rollout
 
 
@@ -28,7 +28,7 @@ class WorkerPod:
     deleting: bool = False
 
 
-def wanted_workers(
+def plan_workers(
     rollout: Rollout,
     pending: int | None,
     group: Workers | None,
@@ -50,14 +50,14 @@ def wanted_workers(
         pods: of the group.
         busy: hosts of the replicas that hold GPUs, an empty one where it is not known yet; None: nothing is known.
     """
-    target = rollout.worker_pods(wanted_replicas(rollout, pending))
+    target = rollout.worker_pods(count_wanted_replicas(rollout, pending))
     first = target if rollout.min_replicas is None else min(target, rollout.worker_pods(rollout.min_replicas))
     if group is None:
         return Workers(first)
     leaving = {pod.name for pod in pods} & set(group.leaving)
     if not group.begun:
         return Workers(min(first, group.count), tuple(sorted(leaving)))
-    if pending is None or (target < group.count and not _all_known(rollout, busy)):
+    if pending is None or (target < group.count and not _has_known_pods(rollout, busy)):
         return Workers(group.count, tuple(sorted(leaving)))
     staying = [pod for pod in pods if pod.name not in leaving and not pod.deleting]
     idle = [pod for pod in staying if pod.host not in (busy or ())]
@@ -66,6 +66,6 @@ def wanted_workers(
     return Workers(max(target, group.count - len(named)), tuple(sorted({*leaving, *named})))
 
 
-def _all_known(rollout: Rollout, busy: Sequence[str] | None) -> bool:
+def _has_known_pods(rollout: Rollout, busy: Sequence[str] | None) -> bool:
     """Return whether the pod of each replica is known. A replica that spans pods names only its first pod."""
     return busy is not None and "" not in busy and rollout.gpus_per_replica <= rollout.gpus_per_node

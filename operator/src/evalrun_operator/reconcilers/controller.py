@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from evalrun_api import names
-from evalrun_api.v1alpha1 import KIND, ConditionType, EvalRun, EvalRunStatus, Reason, condition_of
+from evalrun_api.v1alpha1 import KIND, ConditionType, EvalRun, EvalRunStatus, Reason, find_condition
 from evalrun_cluster.client import Cluster
 from evalrun_cluster.errors import ClusterError, NamespaceGoneError, NameTakenError, RefusedError
 from evalrun_cluster.kinds import EVAL_RUN, SECRET
@@ -17,12 +17,12 @@ from evalrun_operator.aggregator_client import Aggregators
 from evalrun_operator.lifecycle.decision import Decision
 from evalrun_operator.lifecycle.frozen import UnreadableSettingsError
 from evalrun_operator.lifecycle.reconcile import decide
-from evalrun_operator.lifecycle.situation import holds_queue_position, identity_of
-from evalrun_operator.lifecycle.status_report import events_of, with_applied
-from evalrun_operator.metrics import OperatorMetrics, subject_of
+from evalrun_operator.lifecycle.situation import holds_queue_position, make_identity
+from evalrun_operator.lifecycle.status_report import derive_events, replace_applied_condition
+from evalrun_operator.metrics import OperatorMetrics, make_subject
 from evalrun_operator.observation.children import Children, Key
 from evalrun_operator.observation.records import KeptReplicas
-from evalrun_operator.policies.refusals import WriteFailure, applied_text
+from evalrun_operator.policies.refusals import WriteFailure, report_writes
 from evalrun_operator.reconcilers.known_runs import KnownRuns
 from evalrun_operator.reconcilers.observer import Observer
 from evalrun_operator.reconcilers.queue_positions import QueuePositions
@@ -30,7 +30,7 @@ from evalrun_operator.reconcilers.reconciler import Reconciler, ReconcileResult,
 from evalrun_operator.reconcilers.work_queue import FIRST
 from evalrun_operator.reconcilers.writes import makes_something, write
 from evalrun_operator.resources.run_tokens import RunTokens
-from evalrun_operator.schedules.runs import schedule_of
+from evalrun_operator.schedules.runs import find_schedule
 from evalrun_operator.settings import OperatorSettings
 
 logger = logging.getLogger(__name__)
@@ -99,13 +99,15 @@ class Controller(Reconciler):
 
     async def _pass(self, key: Key, manifest: Object) -> ReconcileResult:
         run = read_object(EvalRun, manifest)
-        identity = identity_of(run)
+        identity = make_identity(run)
         observed = await self._observer.observe(run, identity)
         # Read in one go with the decision, so that two reconciliations cannot both take the last place.
         observed = replace(
-            observed, place=self._positions.of(identity.uid), write_failures=self._write_failures.get(identity.uid)
+            observed,
+            place=self._positions.find_for_run(identity.uid),
+            write_failures=self._write_failures.get(identity.uid),
         )
-        if not observed.of_kind("RayCluster"):  # it began with replicas of its own
+        if not observed.find_by_kind("RayCluster"):  # it began with replicas of its own
             observed = replace(observed, kept=self._turns(run, manifest))
         now = self._now()
         try:
@@ -126,24 +128,24 @@ class Controller(Reconciler):
         errors = await write(self._cluster, identity, decision, observed)
         made = next((item for item in decision.apply if _holds_tokens(item, identity)), None)
         if made is not None and not errors:
-            self._observer.made_tokens(identity.uid, RunTokens(made["stringData"]))
+            self._observer.record_tokens(identity.uid, RunTokens(made["stringData"]))
         if observed.resync:
-            self._observer.resynced(identity.uid)
-        status = self._told(key, run, decision.status, errors, now)
+            self._observer.record_resync(identity.uid)
+        status = self._report_failures(key, run, decision.status, errors, now)
         if status.to_wire() != manifest.get("status") and await self._write_status(key, manifest, status):
             await self._record_news(identity, manifest, status, decision)
         if not holds_queue_position(status):
             self._positions.free(identity.uid)  # only now: those that are woken look at the status that was written
         if self._is_known(key, identity.uid):  # it may have gone meanwhile
-            made_by = schedule_of(manifest)
-            self._metrics.show(key, status, "" if made_by is None else made_by[0], subject_of(run.spec))
+            made_by = find_schedule(manifest)
+            self._metrics.show(key, status, "" if made_by is None else made_by[0], make_subject(run.spec))
         if _complete(status):
             self._observer.close(identity)
             self._write_failures.pop(identity.uid, None)
         worst = next((error for _, error in errors if isinstance(error, RefusedError)), None)
         return ReconcileResult(decision.requeue_after, worst or next((error for _, error in errors), None))
 
-    def _told(
+    def _report_failures(
         self, key: Key, run: EvalRun, status: EvalRunStatus, errors: Sequence[tuple[str, ClusterError]], now: datetime
     ) -> EvalRunStatus:
         """Return the status with a report of the writes that failed."""
@@ -152,11 +154,11 @@ class Controller(Reconciler):
             for kind, error in errors
             if not isinstance(error, NamespaceGoneError)
         ]
-        text = applied_text(failures, self._failures.get(key, 0) + 1)
+        text = report_writes(failures, self._failures.get(key, 0) + 1)
         if text is None:
             return status
         self._write_failures[run.metadata.uid or ""] = failures
-        return with_applied(run.status or status, status, text, run.metadata.generation, now)
+        return replace_applied_condition(run.status or status, status, text, run.metadata.generation, now)
 
     async def _is_there(self, identity: RunIdentity) -> bool:
         """Ask whether the run is still there.
@@ -176,7 +178,7 @@ class Controller(Reconciler):
         self, identity: RunIdentity, manifest: Object, status: EvalRunStatus, decision: Decision
     ) -> None:
         before = EvalRunStatus.model_validate(manifest.get("status") or {})
-        told = [event for event in events_of(before, status) if event not in decision.events]
+        told = [event for event in derive_events(before, status) if event not in decision.events]
         for event in (*decision.events, *told):
             await self._record(identity, event)
 
@@ -203,5 +205,5 @@ def _reason(error: ClusterError) -> Reason:
 
 
 def _complete(status: EvalRunStatus | None) -> bool:
-    condition = None if status is None else condition_of(status, ConditionType.COMPLETE)
+    condition = None if status is None else find_condition(status, ConditionType.COMPLETE)
     return condition is not None and condition.status == "True"

@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
-from evalrun_operator.lifecycle.situation import contender_of
+from evalrun_operator.lifecycle.situation import parse_queued_run
 from evalrun_operator.observation.children import Key
 from evalrun_operator.policies.admission import QueuedRun
 
@@ -32,7 +32,7 @@ class KnownRuns(MutableMapping[Key, Manifest]):
         return manifest
 
     def __setitem__(self, key: Key, manifest: Manifest) -> None:
-        contender = contender_of(manifest)
+        contender = parse_queued_run(manifest)
         self._packed[key] = zlib.compress(json.dumps(manifest, separators=(",", ":")).encode(), 1)
         if contender is None:
             self._contenders.pop(key, None)

@@ -7,17 +7,17 @@ from dataclasses import replace
 
 from evalrun_api import names
 from evalrun_api.v1alpha1 import ConditionType, EvalRun
-from evalrun_cluster.client import Cluster, texts_of
+from evalrun_cluster.client import Cluster, decode_secret
 from evalrun_cluster.errors import RefusedError
 from evalrun_cluster.objects import RunIdentity
 from evalrun_operator.aggregator_client import AggregatorError, Aggregators, CertificateError
 from evalrun_operator.certificates.issuing import Authority
-from evalrun_operator.certificates.judge_certificates import authority_of
+from evalrun_operator.certificates.judge_certificates import make_authority
 from evalrun_operator.lifecycle.situation import holds
 from evalrun_operator.observation.children import Children, Key
-from evalrun_operator.observation.record_parser import belonging, parse_kueue_word
+from evalrun_operator.observation.record_parser import parse_kueue_word, select_own_objects
 from evalrun_operator.observation.records import Baseline, KueueWord, Observed
-from evalrun_operator.policies.troubles import Trouble, trouble_of
+from evalrun_operator.policies.troubles import Trouble, classify_trouble
 from evalrun_operator.resources.plan import is_issued
 from evalrun_operator.resources.run_tokens import RunTokens
 from evalrun_operator.settings import OperatorSettings
@@ -67,7 +67,7 @@ class Observer:
 
     async def observe(self, run: EvalRun, identity: RunIdentity) -> Observed:
         """Return the observed state of a run. Raises ClusterError."""
-        objects = belonging(self._children.of(identity.namespace, identity.uid))
+        objects = select_own_objects(self._children.find_for_run(identity.namespace, identity.uid))
         started = run.status is not None and run.status.start_time is not None
         ended = run.status is not None and holds(run.status, ConditionType.COMPLETE)
         tokens = await self._read_tokens(identity) if started and not ended else None
@@ -99,7 +99,7 @@ class Observer:
         references = run.spec.tls_secret_refs
         if references is not None:
             name = references.operator.name
-            held = texts_of(await self._cluster.read_secret(name, identity.namespace) or {})
+            held = decode_secret(await self._cluster.read_secret(name, identity.namespace) or {})
             lacks = [file for file in names.TLS_FILES if not held.get(file)]
             if lacks:
                 return replace(
@@ -107,7 +107,7 @@ class Observer:
                     ledger_error=f"Secret {name} of spec.tlsSecretRefs.operator lacks {', '.join(lacks)}: "
                     "without them the operator cannot ask it. Write them, or have cert-manager do so.",
                 )
-            tokens = tokens.with_operator_certificate(*(held[file] for file in names.TLS_FILES))
+            tokens = tokens.add_operator_certificate(*(held[file] for file in names.TLS_FILES))
             observed = replace(observed, tokens=tokens)
         try:
             ledger = await self._aggregators.status(self._address(identity.namespace, identity.name), tokens.operator)
@@ -128,7 +128,7 @@ class Observer:
             trouble, asked = known.get(seen.uid, (None, now))
             if now - asked >= WARNING_SECONDS:
                 warning, asked = await self._cluster.last_warning(identity.namespace, seen.uid), now
-                trouble = None if warning is None else trouble_of(warning.reason, warning.message)
+                trouble = None if warning is None else classify_trouble(warning.reason, warning.message)
             fresh[seen.uid] = trouble, asked
         self._warnings[identity.uid] = fresh
         return {uid: trouble for uid, (trouble, _) in fresh.items() if trouble is not None}
@@ -137,7 +137,7 @@ class Observer:
         """Return, by uid, Kueue's report about each object that it holds back."""
         known, now = self._kueue.pop(identity.uid, {}), self._clock()
         fresh = {}
-        for seen in observed.held():
+        for seen in observed.find_held():
             word, asked = known.get(seen.uid, (KueueWord(""), float("-inf")))
             if now - asked >= KUEUE_SECONDS or not word.message:
                 workloads = await self._cluster.kueue_workloads(identity.namespace, seen.uid)
@@ -155,11 +155,11 @@ class Observer:
         except AggregatorError as error:
             logger.warning("%s/%s: its aggregator does not end it: %s", identity.namespace, identity.name, error)
 
-    def made_tokens(self, uid: str, tokens: RunTokens) -> None:
+    def record_tokens(self, uid: str, tokens: RunTokens) -> None:
         """Remember tokens that were written just now: no need to read them back."""
         self._tokens[uid] = (tokens, self._clock())
 
-    def resynced(self, uid: str) -> None:
+    def record_resync(self, uid: str) -> None:
         """Remember that every object of a run was applied again."""
         self._resynced[uid] = self._clock()
 
@@ -199,11 +199,11 @@ class Observer:
         known, asked = self._judge_authority
         if known is not None and self._clock() - asked < TOKEN_SECONDS:
             return known
-        seed = texts_of(await self._cluster.read_secret(judge.authority_secret, judge.namespace) or {}).get(
+        seed = decode_secret(await self._cluster.read_secret(judge.authority_secret, judge.namespace) or {}).get(
             names.SEED_KEY
         )
         if seed:
-            self._judge_authority = authority_of(judge, seed), self._clock()
+            self._judge_authority = make_authority(judge, seed), self._clock()
             return self._judge_authority[0]
         if observed.find("StatefulSet", names.component(identity.name, names.AGGREGATOR)) is None:
             raise RefusedError(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from evalrun_api.v1alpha1 import EvalRunStatus
 from evalrun_operator.lifecycle.situation import holds_queue_position
 from evalrun_operator.observation.children import Key
-from evalrun_operator.policies.admission import QueuedRun, QueuePosition, place_of
+from evalrun_operator.policies.admission import QueuedRun, QueuePosition, find_position
 
 
 class QueuePositions:
@@ -23,11 +23,11 @@ class QueuePositions:
         self._wake = wake
         self._admitted: set[str] = set()
 
-    def of(self, uid: str) -> QueuePosition:
+    def find_for_run(self, uid: str) -> QueuePosition:
         """Return a run's position in the queue."""
         if self._max_active == 0 or uid in self._admitted:
             return QueuePosition()
-        return place_of(uid, self._contenders.values(), self._max_active, self._admitted)
+        return find_position(uid, self._contenders.values(), self._max_active, self._admitted)
 
     def take(self, uid: str, status: EvalRunStatus) -> None:
         """Keep that a run holds a place, if it does by this status."""

@@ -17,7 +17,7 @@ from evalrun_api.v1alpha1 import EvalRunStatus, EvalScheduleStatus
 from evalrun_cluster.client import Cluster
 from evalrun_cluster.errors import ClusterError, ConflictError, NamespaceGoneError, RefusedError
 from evalrun_cluster.objects import Object, RunIdentity, StatusEvent
-from evalrun_operator.observation.children import Key, trimmed
+from evalrun_operator.observation.children import Key, trim_manifest
 from evalrun_operator.reconcilers.work_queue import FIRST
 from evalrun_runtime.backoff import backoff_seconds
 
@@ -87,7 +87,7 @@ class Reconciler(ABC):
 
     def saw(self, manifest: Object, *, gone: bool = False) -> None:
         """Store the state of an object, and reconcile it if anything but its status changed."""
-        key, uid = _key_of(manifest), manifest["metadata"]["uid"]
+        key, uid = _make_key(manifest), manifest["metadata"]["uid"]
         known = self._known.get(key)
         same = known is not None and known["metadata"]["uid"] == uid
         if gone:
@@ -158,7 +158,7 @@ class Reconciler(ABC):
             return False
         self._on_shown(uid)
         if _is_newer(written, self._known.get(key, written)):
-            self._known[key] = trimmed(written)
+            self._known[key] = trim_manifest(written)
         return True
 
     async def _record(self, identity: RunIdentity, event: StatusEvent) -> None:
@@ -210,7 +210,7 @@ def unreadable(what: str) -> RefusedError:
     return RefusedError(f"this operator cannot read {what}: is it older than the one that wrote it?")
 
 
-def _key_of(manifest: Object) -> Key:
+def _make_key(manifest: Object) -> Key:
     return manifest["metadata"]["namespace"], manifest["metadata"]["name"]
 
 

@@ -9,7 +9,7 @@ from evalrun_cluster.kinds import SECRET
 from evalrun_cluster.objects import Object, RunIdentity
 from evalrun_operator.lifecycle.decision import Decision
 from evalrun_operator.observation.records import ObjectKey, Observed
-from evalrun_operator.resources.changes import is_as_made, patch_of
+from evalrun_operator.resources.changes import is_as_made, make_patch
 
 
 async def write(
@@ -35,7 +35,7 @@ async def write(
     writes += [(item["kind"], partial(_bring_about, cluster, item, observed)) for item in items]
     errors: list[tuple[str, ClusterError]] = []
     for kind, write in writes:
-        error = await _failure_of(write())
+        error = await _catch_failure(write())
         if error is not None:
             errors.append((kind, error))
         if error is not None and kind == SECRET.kind:
@@ -50,7 +50,7 @@ async def _bring_about(cluster: Cluster, item: Object, observed: Observed) -> No
     if seen is None:
         await cluster.create(item)
         return
-    await cluster.change(kind, name, namespace, seen.uid, patch_of(item))
+    await cluster.change(kind, name, namespace, seen.uid, make_patch(item))
     if observed.resync and is_as_made(seen.applied, item):
         await cluster.apply(item, seen.uid)
 
@@ -61,7 +61,7 @@ def makes_something(decision: Decision, observed: Observed) -> bool:
     return bool(new) or (observed.resync and bool(decision.apply))
 
 
-async def _failure_of(write: Awaitable[None]) -> ClusterError | None:
+async def _catch_failure(write: Awaitable[None]) -> ClusterError | None:
     try:
         await write
     except ClusterError as error:

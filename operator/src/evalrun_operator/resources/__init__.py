@@ -11,13 +11,14 @@ from evalrun_operator.resources.network import network_policies
 from evalrun_operator.resources.plan import RunPlan
 from evalrun_operator.resources.ray_cluster import ray_cluster
 from evalrun_operator.resources.run_config import judge_tls_secret, order_config_map, token_secret
-from evalrun_operator.resources.sandbox import sandbox_deployment, sandbox_service, slots_of
+from evalrun_operator.resources.sandbox import count_slots, sandbox_deployment, sandbox_service
 
 __all__ = [
     "RunPlan",
     "aggregator_service",
     "aggregator_stateful_set",
     "autoscaler",
+    "count_slots",
     "generator_job",
     "generator_ray_job",
     "judge_deployment",
@@ -31,6 +32,5 @@ __all__ = [
     "ray_cluster",
     "sandbox_deployment",
     "sandbox_service",
-    "slots_of",
     "token_secret",
 ]

@@ -2,13 +2,14 @@
 
 from evalrun_api import names
 from evalrun_cluster.objects import Object
-from evalrun_operator.resources.plan import RunPlan, dataset_files, without_owner
+from evalrun_operator.resources.plan import RunPlan, dataset_files, drop_owner
 from evalrun_operator.resources.pods import (
     GRPC,
     METRICS,
     ORDER_MOUNT,
     SHARED_TOKEN,
     HeldTokens,
+    choose_resources,
     claim_volumes,
     container,
     grpc_probes,
@@ -19,7 +20,6 @@ from evalrun_operator.resources.pods import (
     order_volume,
     pod_spec,
     pod_template,
-    resources_of,
     secret_env,
     service_account,
     tracing_env,
@@ -37,8 +37,8 @@ def ledger_claim(plan: RunPlan) -> Object:
     if storage.class_name is not None:
         spec["storageClassName"] = storage.class_name
     name = names.ledger_claim(plan.run.name, plan.run.uid)
-    claim = plan.made("PersistentVolumeClaim", name, names.AGGREGATOR, spec=spec)
-    return without_owner(claim) if plan.spec.output.retain else claim
+    claim = plan.make_object("PersistentVolumeClaim", name, names.AGGREGATOR, spec=spec)
+    return drop_owner(claim) if plan.spec.output.retain else claim
 
 
 def aggregator_service(plan: RunPlan) -> Object:
@@ -51,7 +51,7 @@ def aggregator_stateful_set(plan: RunPlan, restarts: int = 0) -> Object:
     name = names.component(plan.run.name, names.AGGREGATOR)
     notes = {names.RESTARTS_ANNOTATION: str(restarts)}
     issued = {names.JUDGE_AUTHORITY_ANNOTATION: plan.judge_authority} if plan.judge_authority else {}
-    return plan.made(
+    return plan.make_object(
         "StatefulSet",
         name,
         names.AGGREGATOR,
@@ -80,13 +80,13 @@ def judge_address(plan: RunPlan) -> str:
 def _pod(plan: RunPlan) -> Object:
     spec, output = plan.spec, plan.spec.output
     sources = [url for dataset in spec.to_wire()["datasets"] for _, _, url in dataset_files(dataset)]
-    volumes, mounts = claim_volumes([*sources, *map(plan.baseline_of, spec.gates)], writable=output.url)
+    volumes, mounts = claim_volumes([*sources, *map(plan.find_baseline, spec.gates)], writable=output.url)
     tokens = _tokens(plan)
     main = container(
         plan,
         names.AGGREGATOR,
         plan.settings.aggregator_image,
-        resources=resources_of(
+        resources=choose_resources(
             spec.aggregator.resources, plan.settings.aggregator_resources, default=DEFAULT_RESOURCES
         ),
         mounts=[ORDER_MOUNT, {"name": "ledger", "mountPath": names.LEDGER_DIRECTORY}, *tokens.mounts, *mounts],

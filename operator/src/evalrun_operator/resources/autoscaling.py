@@ -46,7 +46,7 @@ def autoscaler(
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
     threshold = max(1, math.floor(LOAD_SHARE * load_per_pod))
     if plan.settings.autoscaling == "keda":
-        return plan.made(
+        return plan.make_object(
             "ScaledObject",
             name,
             component,
@@ -74,7 +74,7 @@ def autoscaler(
             },
         )
     metric = cpu_metric(cpus) if plan.settings.autoscaling == "cpu" else _load_metric(plan, threshold)
-    return plan.made(
+    return plan.make_object(
         "HorizontalPodAutoscaler",
         name,
         component,

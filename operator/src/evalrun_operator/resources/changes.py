@@ -35,7 +35,7 @@ REPLACED_WHOLE = frozenset({"NetworkPolicy"})
 """Kinds whose spec nobody else may change: edits are seen and undone."""
 
 
-def stamped(manifest: Object) -> Object:
+def stamp_digests(manifest: Object) -> Object:
     """Return the object with digests of its fixed and its changeable parts in its annotations."""
     metadata = manifest["metadata"]
     annotations = {key: value for key, value in metadata["annotations"].items() if key != names.APPLIED_ANNOTATION}
@@ -58,7 +58,7 @@ def mutable_fields(manifest: Object) -> dict[str, object]:
     return found
 
 
-def patch_of(manifest: Object) -> list[Object]:
+def make_patch(manifest: Object) -> list[Object]:
     """Return the JSON patch that brings an existing object up to date."""
     fields = mutable_fields(manifest)
     if manifest["kind"] in REPLACED_WHOLE:
@@ -79,7 +79,7 @@ def is_as_made(applied: str, manifest: Object) -> bool:
 
 def spec_digest(spec: object) -> str:
     """Return a digest of a spec that treats empty and absent fields alike, as the API server stores them."""
-    return _digest(_without_empty(spec))
+    return _digest(_drop_empty(spec))
 
 
 def _parts(manifest: Object) -> tuple[str, str]:
@@ -108,10 +108,10 @@ def _remove(manifest: Object, path: tuple[str, ...]) -> None:
         place.pop(path[-1], None)
 
 
-def _without_empty(value: object) -> object:
+def _drop_empty(value: object) -> object:
     if isinstance(value, Mapping):
-        kept = {key: _without_empty(item) for key, item in value.items()}
+        kept = {key: _drop_empty(item) for key, item in value.items()}
         return {key: item for key, item in kept.items() if item not in ({}, [], None, "")}
     if isinstance(value, list):
-        return [_without_empty(item) for item in value]
+        return [_drop_empty(item) for item in value]
     return value

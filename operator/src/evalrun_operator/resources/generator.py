@@ -9,6 +9,7 @@ from evalrun_operator.resources.plan import RunPlan
 from evalrun_operator.resources.pods import (
     METRICS,
     ORDER_MOUNT,
+    choose_resources,
     claim_volumes,
     container,
     held_tokens,
@@ -16,7 +17,6 @@ from evalrun_operator.resources.pods import (
     order_volume,
     pod_spec,
     pod_template,
-    resources_of,
     secret_env,
     service_account,
     tracing_env,
@@ -25,10 +25,10 @@ from evalrun_operator.resources.ray_cluster import (
     ENGINE_ENV,
     SCRATCH_DISK,
     SCRATCH_MOUNT,
-    fetched_adapter,
-    fetched_model,
+    add_queue_label,
+    choose_adapter_directory,
+    choose_model_directory,
     head_resources,
-    with_queue,
 )
 from evalrun_operator.resources.ray_cluster import USER as RAY_USER
 
@@ -68,7 +68,7 @@ def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int, ep
         plan,
         names.GENERATOR,
         plan.settings.generator_image,
-        resources=resources_of(
+        resources=choose_resources(
             None if plan.spec.generator is None else plan.spec.generator.resources,
             plan.settings.generator_resources,
             default={"requests": {"cpu": plan.settings.generator_cpu, "memory": "512Mi"}, "limits": {"memory": "2Gi"}},
@@ -86,7 +86,7 @@ def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int, ep
         env=[*tokens.env, *secrets, *tracing_env(plan)],
         ports=[METRICS],
     )  # fmt: skip
-    job = plan.made(
+    job = plan.make_object(
         "Job",
         names.attempt_job(plan.run.name, plan.run.uid, attempt),
         names.GENERATOR,
@@ -101,7 +101,7 @@ def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int, ep
             ),
         },
     )
-    return with_queue(job, plan.spec.queue_name)
+    return add_queue_label(job, plan.spec.queue_name)
 
 
 def kept_generator_job(
@@ -154,7 +154,7 @@ def kept_generator_job(
         plan, [main], [order_volume(plan), scratch, *tokens.volumes, *volumes], user=RAY_USER, scratch=SCRATCH_DISK,
         restartPolicy="Never", **service_account(plan),
     )  # fmt: skip
-    return plan.made(
+    return plan.make_object(
         "Job",
         names.attempt_job(plan.run.name, plan.run.uid, attempt),
         names.GENERATOR,
@@ -179,13 +179,13 @@ def generator_ray_job(plan: RunPlan, attempt: int, cluster: str, head_uid: str, 
         f"--ledger={ledger_address(plan)} --worker-id={plan.run.name} --log-format=json"
     )
     entrypoint = " ".join([entrypoint, *epoch_flags(plan, epoch)])
-    directory = fetched_model(plan)
+    directory = choose_model_directory(plan)
     if directory is not None:
         entrypoint += f" --model-folder={directory}"
-    adapter = fetched_adapter(plan)
+    adapter = choose_adapter_directory(plan)
     if adapter is not None:
         entrypoint += f" --adapter-folder={adapter}"
-    return plan.made(
+    return plan.make_object(
         "RayJob",
         names.attempt_job(plan.run.name, plan.run.uid, attempt),
         names.GENERATOR,

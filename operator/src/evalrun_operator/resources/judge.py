@@ -8,6 +8,7 @@ from evalrun_operator.resources.plan import RunPlan
 from evalrun_operator.resources.pods import (
     GRPC,
     METRICS,
+    choose_resources,
     container,
     grpc_probes,
     headless_service,
@@ -16,7 +17,6 @@ from evalrun_operator.resources.pods import (
     metrics_flags,
     pod_spec,
     pod_template,
-    resources_of,
     spread,
     tracing_env,
 )
@@ -38,7 +38,7 @@ def judge_service(plan: RunPlan) -> Object:
 
 def judge_disruption_budget(plan: RunPlan) -> Object:
     """Return the budget that keeps a drain from taking all gateways at once."""
-    return plan.made(
+    return plan.make_object(
         "PodDisruptionBudget",
         names.component(plan.run.name, names.JUDGE),
         names.JUDGE,
@@ -54,10 +54,10 @@ def judge_deployment(plan: RunPlan, judge: Judge, replicas: int | None) -> Objec
     }
     if replicas is not None:
         spec["replicas"] = replicas
-    return plan.made("Deployment", names.component(plan.run.name, names.JUDGE), names.JUDGE, spec=spec)
+    return plan.make_object("Deployment", names.component(plan.run.name, names.JUDGE), names.JUDGE, spec=spec)
 
 
-def required_level(judge: Judge) -> str:
+def choose_required_level(judge: Judge) -> str:
     """Return the containment that is asked for: with a RuntimeClass of stronger isolation landlock may be missing."""
     return "full" if judge.sandbox.runtime_class_name is None else "seccomp"
 
@@ -74,14 +74,14 @@ def _pod(plan: RunPlan, judge: Judge) -> Object:
         plan,
         names.JUDGE,
         gateway_image(plan, judge),
-        resources=resources_of(
+        resources=choose_resources(
             judge.gateway.resources,
             plan.settings.gateway_resources,
             default={"requests": {"cpu": plan.settings.gateway_cpu, "memory": "1Gi"}, "limits": {"memory": "4Gi"}},
         ),
         command=["python", "-m", "evalrun_judge"],
         args=[
-            f"--sandbox=dns:///{host}:{names.SANDBOX_PORT}", f"--required-level={required_level(judge)}",
+            f"--sandbox=dns:///{host}:{names.SANDBOX_PORT}", f"--required-level={choose_required_level(judge)}",
             f"--sandbox-image={sandbox_image(plan, judge)}",
             f"--backend={judge.sandbox.backend}", f"--assertion-slots={ASSERTION_SLOTS}",
             "--host=0.0.0.0", f"--port={names.GRPC_PORT}", *metrics_flags(plan), "--log-format=json",

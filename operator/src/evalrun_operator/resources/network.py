@@ -43,7 +43,9 @@ def _sandbox(plan: RunPlan) -> Object:
 def _gateway(plan: RunPlan) -> Object:
     calls = {"from": [_pods(plan, names.AGGREGATOR)], "ports": [_port(names.GRPC_PORT)]}
     programs = {"to": [_pods(plan, names.SANDBOX)], "ports": [_port(names.SANDBOX_PORT)]}
-    spans = [] if plan.settings.otlp_endpoint is None else [{"ports": [_port(_port_of(plan.settings.otlp_endpoint))]}]
+    spans = (
+        [] if plan.settings.otlp_endpoint is None else [{"ports": [_port(_parse_port(plan.settings.otlp_endpoint))]}]
+    )
     return _policy(plan, names.JUDGE, [calls], [programs, dns(plan.settings), *spans])
 
 
@@ -63,7 +65,7 @@ def _generator(plan: RunPlan) -> Object:
 def kept_replicas_policy(plan: RunPlan) -> Object:
     """Return the policy of a schedule's kept replicas: its runs' generators are nodes of their Ray cluster."""
     generators = {"matchLabels": {names.KEPT_LABEL: plan.run.uid, names.COMPONENT_LABEL: names.GENERATOR}}
-    return plan.made(
+    return plan.make_object(
         "NetworkPolicy",
         names.component(plan.run.name, names.KEPT),
         names.RAY,
@@ -113,7 +115,7 @@ def _policy(
     """Return a component's policy. Metrics are open if the run is scraped, to those who scrape."""
     scrapers = {"from": plan.settings.metrics_clients} if plan.settings.metrics_clients else {}
     metrics = [{**scrapers, "ports": [_port(names.METRICS_PORT)]}] if scraped and plan.spec.exports.prometheus else []
-    return plan.made(
+    return plan.make_object(
         "NetworkPolicy",
         names.component(plan.run.name, component),
         component,
@@ -134,5 +136,5 @@ def _port(number: int) -> Object:
     return {"protocol": "TCP", "port": number}
 
 
-def _port_of(url: str) -> int:
+def _parse_port(url: str) -> int:
     return urlsplit(url if "://" in url else f"//{url}").port or OTLP_PORT

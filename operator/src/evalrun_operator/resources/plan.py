@@ -9,7 +9,7 @@ from evalrun_api import names
 from evalrun_api.v1alpha1 import API_VERSION, KIND, SCHEDULE_KIND, EvalRunSpec, Gate, JudgeReference, Part, Placement
 from evalrun_cluster.kinds import KINDS, SECRET
 from evalrun_cluster.objects import Object, RunIdentity
-from evalrun_operator.resources.changes import stamped
+from evalrun_operator.resources.changes import stamp_digests
 from evalrun_operator.resources.run_tokens import RunTokens
 from evalrun_operator.settings import OperatorSettings, SharedJudge
 
@@ -43,7 +43,7 @@ class RunPlan:
     kept_by: str = ""
     """Uid of the EvalSchedule whose replicas the run uses; empty where it starts its own."""
 
-    def baseline_of(self, gate: Gate) -> str | None:
+    def find_baseline(self, gate: Gate) -> str | None:
         """Return the URL of a gate's baseline; None where it compares with an anchor."""
         return self.baseline_url or gate.baseline if gate.names_a_run else gate.baseline
 
@@ -77,7 +77,7 @@ class RunPlan:
         wanted = self.spec.tls or ("Issued" if self.tls_unless_disabled else "Disabled")
         return self.hop_tokens and (wanted == "Issued" or self.spec.tls_secret_refs is not None)
 
-    def certificate_of(self, component: str) -> tuple[str, dict[str, str]]:
+    def find_certificate(self, component: str) -> tuple[str, dict[str, str]]:
         """Return the Secret with a part's certificate, and by its keys the files that they become."""
         given = self.spec.tls_secret_refs
         if given is not None:
@@ -111,7 +111,7 @@ class RunPlan:
         """Return the labels by which a component's pods are selected."""
         return {names.RUN_UID_LABEL: self.run.uid, names.COMPONENT_LABEL: component}
 
-    def made(
+    def make_object(
         self, kind: str, name: str, component: str, annotations: dict[str, str] | None = None, **fields: object
     ) -> Object:
         """Return an object that the run owns, its digest among its annotations."""
@@ -123,7 +123,7 @@ class RunPlan:
             "ownerReferences": [owner_reference(self.run, SCHEDULE_KIND if self.of_schedule else KIND)],
         }
         known = SECRET if kind == SECRET.kind else KINDS[kind]
-        return stamped({"apiVersion": known.api_version, "kind": kind, "metadata": metadata, **fields})
+        return stamp_digests({"apiVersion": known.api_version, "kind": kind, "metadata": metadata, **fields})
 
 
 def dataset_files(dataset: Object) -> Iterator[tuple[Object, str, str]]:
@@ -155,10 +155,10 @@ def is_issued(reference: JudgeReference | None, namespace: str, judge: SharedJud
     return (reference.namespace or namespace, reference.name) == (judge.namespace, judge.gateway)
 
 
-def without_owner(manifest: Object) -> Object:
+def drop_owner(manifest: Object) -> Object:
     """Return the object without an owner, so that it outlives its run."""
     metadata = {key: value for key, value in manifest["metadata"].items() if key != "ownerReferences"}
-    return stamped({**manifest, "metadata": metadata})
+    return stamp_digests({**manifest, "metadata": metadata})
 
 
 def timestamp(moment: datetime) -> str:

@@ -151,7 +151,7 @@ def container(
     }
 
 
-def resources_of(*given: Resources | None, default: Object) -> Object:
+def choose_resources(*given: Resources | None, default: Object) -> Object:
     """Return the first resources that are given, else the default."""
     return next((one.to_wire() for one in given if one is not None), default)
 
@@ -218,13 +218,13 @@ def held_tokens(
     files = {names.token_secret(plan.run.name): {key: key for key in own}}
     directories: list[Object] = []
     if plan.tls:
-        secret, keys = plan.certificate_of(component)
+        secret, keys = plan.find_certificate(component)
         directory = names.TLS_DIRECTORY.removeprefix(f"{names.IDENTITY_DIRECTORY}/")
         files.setdefault(secret, {}).update({key: f"{directory}/{file}" for key, file in keys.items()})
         directories = [{"name": variable, "value": names.TLS_DIRECTORY} for variable in tls]
-    sources = [_files_of(secret, paths) for secret, paths in files.items()]
+    sources = [_make_files_source(secret, paths) for secret, paths in files.items()]
     if shared is not None:
-        sources.append(_files_of(shared.name, {shared.key: SHARED_TOKEN}))
+        sources.append(_make_files_source(shared.name, {shared.key: SHARED_TOKEN}))
     return HeldTokens(
         [
             *(
@@ -238,7 +238,7 @@ def held_tokens(
     )
 
 
-def _files_of(secret: str, paths: Mapping[str, str]) -> Object:
+def _make_files_source(secret: str, paths: Mapping[str, str]) -> Object:
     """Return a source of a projected volume: files with these keys of a Secret."""
     return {"secret": {"name": secret, "items": [{"key": key, "path": path} for key, path in paths.items()]}}
 
@@ -292,8 +292,8 @@ def claim_volumes(urls: Iterable[str | None], writable: str | None = None) -> tu
     fsGroup (1.36: csi_mounter.go and local.go pass over those that are read-only). Ray's group is not the
     aggregator's, so each start of the one would change what the other had changed.
     """
-    target = None if writable is None else names.claim_of(writable)
-    claims = {claim for url in urls if url is not None and (claim := names.claim_of(url)) is not None}
+    target = None if writable is None else names.parse_claim(writable)
+    claims = {claim for url in urls if url is not None and (claim := names.parse_claim(url)) is not None}
     volumes, mounts = [], []
     for number, claim in enumerate(sorted(claims | ({target} if target else set()))):
         volume = f"claim-{number}"
@@ -309,7 +309,7 @@ def headless_service(plan: RunPlan, component: str, ports: Mapping[str, int]) ->
     A run that is not to be scraped has no port `metrics`, which is what ServiceMonitors look for.
     """
     shown = {name: port for name, port in ports.items() if name != "metrics" or plan.spec.exports.prometheus}
-    return plan.made(
+    return plan.make_object(
         "Service",
         names.component(plan.run.name, component),
         component,

@@ -11,13 +11,13 @@ from evalrun_operator.resources.plan import RunPlan
 from evalrun_operator.resources.pods import (
     ORDER_MOUNT,
     HeldTokens,
+    choose_resources,
     claim_volumes,
     container,
     held_tokens,
     order_volume,
     pod_spec,
     pod_template,
-    resources_of,
     secret_env,
     service_account,
     tracing_env,
@@ -81,7 +81,7 @@ def ray_cluster(plan: RunPlan, rollout: Rollout, attempt: int, workers: Workers)
         ],
     }
     name = names.ray_cluster(plan.run.name, plan.run.uid, attempt)
-    return with_queue(plan.made("RayCluster", name, names.RAY, annotations, spec=spec), rollout.queue_name)
+    return add_queue_label(plan.make_object("RayCluster", name, names.RAY, annotations, spec=spec), rollout.queue_name)
 
 
 def kept_ray_cluster(plan: RunPlan, rollout: Rollout, number: int, claims: Sequence[str]) -> Object:
@@ -123,7 +123,7 @@ def kept_ray_cluster(plan: RunPlan, rollout: Rollout, number: int, claims: Seque
             }
         ],
     }
-    return plan.made("RayCluster", names.kept_cluster(plan.run.name, plan.run.uid, number), names.RAY, spec=spec)
+    return plan.make_object("RayCluster", names.kept_cluster(plan.run.name, plan.run.uid, number), names.RAY, spec=spec)
 
 
 def _authentication(plan: RunPlan) -> Object:
@@ -135,21 +135,21 @@ def _authentication(plan: RunPlan) -> Object:
     return {"authOptions": {"mode": "token"}} if plan.settings.ray_auth == "token" else {}
 
 
-def fetched_model(plan: RunPlan) -> str | None:
+def choose_model_directory(plan: RunPlan) -> str | None:
     """Return the directory to which the workers fetch the model; None where the engine reads it where it is."""
     rollout, path = plan.spec.rollout, plan.spec.model.path
     streamed = rollout is not None and rollout.load_format == "runai_streamer"
     return None if streamed or "://" not in path or path.startswith("pvc://") else CHECKPOINT_DIRECTORY
 
 
-def fetched_adapter(plan: RunPlan) -> str | None:
+def choose_adapter_directory(plan: RunPlan) -> str | None:
     """Return the directory to which the workers download the LoRA adapter; None without an adapter, or if it is on a
     volume."""
     adapter = plan.spec.model.adapter
     return None if adapter is None or adapter.startswith("pvc://") else ADAPTER_DIRECTORY
 
 
-def with_queue(manifest: Object, queue: str | None) -> Object:
+def add_queue_label(manifest: Object, queue: str | None) -> Object:
     """Put a RayCluster or Job into a LocalQueue, if the run names a LocalQueue.
 
     The queue cannot change, so the digest need not know it.
@@ -172,7 +172,7 @@ def worker_cpus(rollout: Rollout) -> int:
 def worker_disk(plan: RunPlan, rollout: Rollout) -> str:
     """Return the disk request and limit of a worker: as large as its memory if the weights are stored there too."""
     hub = "://" not in plan.spec.model.path and not plan.settings.model_cache_claim
-    if hub or (fetched_model(plan) is not None and not _caches_checkpoints(plan)):
+    if hub or (choose_model_directory(plan) is not None and not _caches_checkpoints(plan)):
         return f"{rollout.gpus_per_node * plan.settings.worker_memory_gib_per_gpu}Gi"
     return SCRATCH_DISK
 
@@ -190,7 +190,7 @@ def _head(plan: RunPlan, rollout: Rollout) -> Object:
 def head_resources(plan: RunPlan, rollout: Rollout) -> Object:
     """Return the resources of the Ray head, and of a generator beside kept replicas, which does the same work."""
     amounts = {"cpu": plan.settings.head_cpu, "memory": plan.settings.head_memory, DISK: SCRATCH_DISK}
-    return resources_of(rollout.head_resources, default={"requests": amounts, "limits": amounts})
+    return choose_resources(rollout.head_resources, default={"requests": amounts, "limits": amounts})
 
 
 def _run_claims(plan: RunPlan) -> list[str | None]:
@@ -199,7 +199,7 @@ def _run_claims(plan: RunPlan) -> list[str | None]:
 
 def _worker(plan: RunPlan, rollout: Rollout) -> Object:
     fields: Object = {"restartPolicy": "Never"}  # KubeRay replaces the pod; a restarted container would be a stranger
-    model, directory, adapter_folder = plan.spec.model, fetched_model(plan), fetched_adapter(plan)
+    model, directory, adapter_folder = plan.spec.model, choose_model_directory(plan), choose_adapter_directory(plan)
     fetched = [] if directory is None else [model.path, directory]
     if model.adapter is not None and adapter_folder is not None:
         fetched += ["--adapter", model.adapter, adapter_folder]
@@ -275,7 +275,7 @@ def _cache(plan: RunPlan) -> tuple[str, list[Object], list[Object]]:
     if not claim:
         return f"{HOME}/huggingface", [], []
     volume = {"name": CACHE_MOUNT["name"], "persistentVolumeClaim": {"claimName": claim}}
-    if fetched_model(plan) is not None and _caches_checkpoints(plan):
+    if choose_model_directory(plan) is not None and _caches_checkpoints(plan):
         return f"{HOME}/huggingface", [volume], [{**CACHE_MOUNT, "readOnly": True}]
     return CACHE, [volume], [CACHE_MOUNT]
 

@@ -14,7 +14,7 @@ from evalrun_operator.resources.run_tokens import RunTokens
 def order_config_map(plan: RunPlan) -> Object:
     """Return the ConfigMap with the run configuration: the spec as resolved, in which volumes are paths inside our
     pods."""
-    return plan.made(
+    return plan.make_object(
         "ConfigMap",
         names.order_config_map(plan.run.name),
         names.AGGREGATOR,
@@ -32,7 +32,7 @@ def run_config(plan: RunPlan) -> RunConfig:
         if field in spec["model"]:
             spec["model"][field] = names.local_path(spec["model"][field])
     for gate, each in zip(plan.spec.gates, spec.get("gates", ()), strict=True):
-        if (baseline := plan.baseline_of(gate)) is not None:
+        if (baseline := plan.find_baseline(gate)) is not None:
             each["baseline"] = names.local_path(baseline)
     for field in ("suspend", "backoffLimit", "ttlSecondsAfterFinished"):
         spec.pop(field, None)  # may change while the run goes on, and mean nothing to it
@@ -56,7 +56,7 @@ def output_directory(plan: RunPlan) -> str:
 
 def token_secret(plan: RunPlan, tokens: RunTokens) -> Object:
     """Return the Secret with the tokens that ledger, judge and sandboxes ask for."""
-    return plan.made(
+    return plan.make_object(
         "Secret",
         names.token_secret(plan.run.name),
         names.AGGREGATOR,
@@ -68,4 +68,6 @@ def token_secret(plan: RunPlan, tokens: RunTokens) -> Object:
 def judge_tls_secret(plan: RunPlan) -> Object:
     """Return the Secret with the run's certificate for the chart's judge."""
     name = names.judge_tls_secret(plan.run.name, plan.judge_authority)
-    return plan.made("Secret", name, names.AGGREGATOR, type="Opaque", stringData=dict(plan.new_judge_certificate))
+    return plan.make_object(
+        "Secret", name, names.AGGREGATOR, type="Opaque", stringData=dict(plan.new_judge_certificate)
+    )

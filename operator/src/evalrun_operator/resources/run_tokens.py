@@ -24,14 +24,14 @@ class RunTokens:
 
     by_key: Mapping[str, str] = field(repr=False)
 
-    def with_certificates(self, certificates: Mapping[str, str]) -> "RunTokens":
+    def add_certificates(self, certificates: Mapping[str, str]) -> "RunTokens":
         """Return the tokens together with the certificates of the run's parts."""
         return RunTokens({**self.by_key, **certificates})
 
-    def with_operator_certificate(self, certificate: str, key: str, authorities: str) -> "RunTokens":
+    def add_operator_certificate(self, certificate: str, key: str, authorities: str) -> "RunTokens":
         """Return the tokens together with the operator's client certificate."""
         keys = (*names.certificate_keys(names.OPERATOR), names.AUTHORITY_KEY)
-        return self.with_certificates(dict(zip(keys, (certificate, key, authorities), strict=True)))
+        return self.add_certificates(dict(zip(keys, (certificate, key, authorities), strict=True)))
 
     @property
     def first(self) -> str:
@@ -55,11 +55,11 @@ def new_tokens(seed: str, *, per_hop: bool) -> RunTokens:
     """
     if not per_hop:
         return RunTokens({names.TOKEN_KEY: seed})
-    tokens = {key: _derived(seed, key) for key in (names.TOKEN_KEY, *names.HOP_TOKENS)}
+    tokens = {key: _derive_token(seed, key) for key in (names.TOKEN_KEY, *names.HOP_TOKENS)}
     tokens[names.OPERATOR_TOKEN] += f"\n{tokens[names.TOKEN_KEY]}"
     return RunTokens(tokens)
 
 
-def _derived(seed: str, key: str) -> str:
+def _derive_token(seed: str, key: str) -> str:
     digest = hmac.digest(seed.encode(), f"evalrun {key}".encode(), hashlib.sha256)
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")

@@ -4,13 +4,14 @@ from evalrun_api import names
 from evalrun_api.v1alpha1 import Judge
 from evalrun_cluster.objects import Object
 from evalrun_operator.resources.images import sandbox_image
-from evalrun_operator.resources.judge import required_level
+from evalrun_operator.resources.judge import choose_required_level
 from evalrun_operator.resources.plan import RunPlan
 from evalrun_operator.resources.pods import (
     CONTAINER_SECURITY,
     METRICS,
     USER,
     HeldTokens,
+    choose_resources,
     container,
     headless_service,
     health_flags,
@@ -19,7 +20,6 @@ from evalrun_operator.resources.pods import (
     metrics_flags,
     pod_spec,
     pod_template,
-    resources_of,
     spread,
 )
 
@@ -29,7 +29,7 @@ SCRATCH_GIB_PER_SLOT = 1
 """A program may leave 128 MiB in its directory, and a compiler's temporary files come on top."""
 
 
-def slots_of(plan: RunPlan, judge: Judge) -> int:
+def count_slots(plan: RunPlan, judge: Judge) -> int:
     """Return the number of programs that a sandbox pod runs at once: one per CPU."""
     return judge.sandbox.slots or plan.settings.sandbox_slots
 
@@ -53,11 +53,11 @@ def sandbox_deployment(plan: RunPlan, judge: Judge, replicas: int | None) -> Obj
     }
     if replicas is not None:
         spec["replicas"] = replicas
-    return plan.made("Deployment", names.component(plan.run.name, names.SANDBOX), names.SANDBOX, spec=spec)
+    return plan.make_object("Deployment", names.component(plan.run.name, names.SANDBOX), names.SANDBOX, spec=spec)
 
 
 def _pod(plan: RunPlan, judge: Judge) -> Object:
-    scratch = f"{slots_of(plan, judge) * SCRATCH_GIB_PER_SLOT}Gi"
+    scratch = f"{count_slots(plan, judge) * SCRATCH_GIB_PER_SLOT}Gi"
     fields: Object = {"terminationGracePeriodSeconds": 90, "scratch": scratch, **spread(plan, names.SANDBOX)}
     tokens = held_tokens(
         plan,
@@ -75,7 +75,7 @@ def _pod(plan: RunPlan, judge: Judge) -> Object:
 
 
 def _executor(plan: RunPlan, judge: Judge, tokens: HeldTokens) -> Object:
-    slots = slots_of(plan, judge)
+    slots = count_slots(plan, judge)
     return container(
         plan,
         names.SANDBOX,
@@ -84,7 +84,7 @@ def _executor(plan: RunPlan, judge: Judge, tokens: HeldTokens) -> Object:
         command=["python", "-m", "evalrun_sandbox"],
         args=[
             "--host=0.0.0.0", f"--port={names.SANDBOX_PORT}", f"--slots={slots}",
-            f"--required-level={required_level(judge)}", *metrics_flags(plan), "--log-format=json",
+            f"--required-level={choose_required_level(judge)}", *metrics_flags(plan), "--log-format=json",
             *health_flags(plan), *judge.sandbox.package_flags,
         ],
         mounts=tokens.mounts,
@@ -99,7 +99,7 @@ def _executor(plan: RunPlan, judge: Judge, tokens: HeldTokens) -> Object:
 
 def _slot_proxy(plan: RunPlan, judge: Judge, tokens: HeldTokens) -> Object:
     """Return the sidecar that admits no more than the slots; nothing else of the pod is exposed."""
-    slots = slots_of(plan, judge)
+    slots = count_slots(plan, judge)
     return container(
         plan,
         "slot-proxy",
@@ -128,7 +128,7 @@ def _fusion(plan: RunPlan, judge: Judge) -> Object:
         plan,
         "sandbox-fusion",
         sandbox_image(plan, judge),
-        resources=_resources(plan, judge, slots_of(plan, judge)),
+        resources=_resources(plan, judge, count_slots(plan, judge)),
         # SETUID and SETGID, which pod security "baseline" allows: the harness leaves root by them before any program
         securityContext={
             "allowPrivilegeEscalation": False,
@@ -144,4 +144,4 @@ def _resources(plan: RunPlan, judge: Judge, slots: int) -> Object:
     asked = slots * plan.settings.sandbox_slot_milli_cpu
     cpu = str(asked // 1000) if asked % 1000 == 0 else f"{asked}m"
     default = {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": str(slots), "memory": memory}}
-    return resources_of(judge.sandbox.resources, default=default)
+    return choose_resources(judge.sandbox.resources, default=default)

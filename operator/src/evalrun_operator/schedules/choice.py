@@ -10,7 +10,7 @@ from evalrun_operator.schedules.run_history import is_evaluated
 from evalrun_operator.schedules.runs import ScheduledRun
 
 
-def listing_request(spec: EvalScheduleSpec, status: EvalScheduleStatus, url: str) -> ListingRequest:
+def make_listing_request(spec: EvalScheduleSpec, status: EvalScheduleStatus, url: str) -> ListingRequest:
     """Return the request for the Job that lists checkpoints.
 
     Args:
@@ -40,7 +40,9 @@ def listing_request(spec: EvalScheduleSpec, status: EvalScheduleStatus, url: str
     )
 
 
-def wanted(spec: EvalScheduleSpec, status: EvalScheduleStatus, answer: ListingAnswer) -> list[ReadyCheckpoint]:
+def choose_checkpoints(
+    spec: EvalScheduleSpec, status: EvalScheduleStatus, answer: ListingAnswer
+) -> list[ReadyCheckpoint]:
     """Return the checkpoints to evaluate, by step. The listing may be older than the status."""
     new = [one for one in answer.ready if not is_evaluated(status.evaluated, one.step, one.digest)]
     if spec.checkpoints.policy == "EveryNew":
@@ -59,7 +61,7 @@ class Afforded:
     """Reason why some were left out; empty if none was."""
 
 
-def afforded(
+def select_affordable(
     spec: EvalScheduleSpec, status: EvalScheduleStatus, checkpoints: Sequence[ReadyCheckpoint], used: Decimal
 ) -> Afforded:
     """Return the checkpoints that fit into the day's budget.
@@ -99,7 +101,9 @@ def afforded(
     return Afforded(taken, left_out, f"the last run took {each} GPU hours, {advice}")
 
 
-def outdated(spec: EvalScheduleSpec, status: EvalScheduleStatus, runs: Sequence[ScheduledRun]) -> list[ScheduledRun]:
+def select_outdated_runs(
+    spec: EvalScheduleSpec, status: EvalScheduleStatus, runs: Sequence[ScheduledRun]
+) -> list[ScheduledRun]:
     """Return the ended runs beyond the history limits, oldest first; only such as are remembered already."""
     ended = [
         run for run in runs if run.complete and not run.gone and is_evaluated(status.evaluated, run.step, run.digest)

@@ -14,28 +14,34 @@ from evalrun_cluster.errors import NameTakenError, RefusedError
 from evalrun_cluster.kinds import EVAL_RUN
 from evalrun_cluster.objects import Object, RunIdentity
 from evalrun_operator.observation.children import Children, Key
-from evalrun_operator.observation.record_parser import belonging, parse_record
+from evalrun_operator.observation.record_parser import parse_record, select_own_objects
 from evalrun_operator.observation.records import ObjectKey, Observed
-from evalrun_operator.policies.allow_lists import refusal_of
+from evalrun_operator.policies.allow_lists import find_refusal
 from evalrun_operator.reconcilers.reconciler import Reconciler, ReconcileResult, read_object
-from evalrun_operator.schedules.choice import listing_request
+from evalrun_operator.schedules.choice import make_listing_request
 from evalrun_operator.schedules.decision import ObservedSchedule, ScheduleDecision
-from evalrun_operator.schedules.job_state import ListingJob, listing_job_of
+from evalrun_operator.schedules.job_state import ListingJob, parse_listing_job
 from evalrun_operator.schedules.kept_objects import as_made, kept_cluster, kept_image, kept_policy, kept_rollout
 from evalrun_operator.schedules.kept_replicas import ReplicaSituation, ReplicaStep
-from evalrun_operator.schedules.merge_step import merge_job_name, waiting_merge
+from evalrun_operator.schedules.merge_step import find_waiting_merge, merge_job_name
 from evalrun_operator.schedules.metrics import ScheduleMetrics
-from evalrun_operator.schedules.objects import eval_run, jobs_policy, listing_job, merge_job, merged_run
+from evalrun_operator.schedules.objects import (
+    jobs_policy,
+    make_eval_run,
+    make_listing_job,
+    make_merge_job,
+    make_merged_run,
+)
 from evalrun_operator.schedules.reconcile import decide
 from evalrun_operator.schedules.refusals import (
-    listing_refused,
-    merged_runs_refused,
-    merging_refused,
-    replicas_refused,
-    runs_refused,
+    drop_refused_listing,
+    drop_refused_merge,
+    drop_refused_merged_runs,
+    drop_refused_replicas,
+    drop_refused_runs,
 )
-from evalrun_operator.schedules.run_history import with_run_uids
-from evalrun_operator.schedules.runs import ScheduledRun, is_same_run, schedule_of, scheduled_run
+from evalrun_operator.schedules.run_history import add_run_uids
+from evalrun_operator.schedules.runs import ScheduledRun, find_schedule, is_same_run, parse_scheduled_run
 from evalrun_operator.settings import OperatorSettings
 
 logger = logging.getLogger(__name__)
@@ -46,7 +52,7 @@ ScheduleUid = tuple[str, str]
 """A schedule's namespace and uid."""
 
 
-def _uid_of(schedule: EvalSchedule) -> ScheduleUid:
+def _make_uid(schedule: EvalSchedule) -> ScheduleUid:
     return schedule.metadata.namespace or "", schedule.metadata.uid or ""
 
 
@@ -88,11 +94,11 @@ class ScheduleController(Reconciler):
                 if owner_uid[0] == namespace and uid in runs:
                     self._run_went(owner_uid, runs, uid)
             return
-        owner = schedule_of(manifest)
+        owner = find_schedule(manifest)
         if owner is None:
             return
         try:
-            seen = scheduled_run(manifest)
+            seen = parse_scheduled_run(manifest)
         except ValidationError as error:
             logger.warning("EvalRun %s cannot be read: %s", manifest["metadata"]["name"], error.errors()[0]["msg"])
             return
@@ -112,7 +118,7 @@ class ScheduleController(Reconciler):
             return ReconcileResult()
         schedule = read_object(EvalSchedule, manifest)
         now = self._now()
-        observed = replace(await self._observe(schedule), refusal=self._refusal_of(schedule))
+        observed = replace(await self._observe(schedule), refusal=self._find_refusal(schedule))
         decision = decide(schedule, observed, now)
         for run in decision.delete_runs:
             await self._cluster.delete(EVAL_RUN.kind, run.name, key[0], run.uid)
@@ -121,14 +127,14 @@ class ScheduleController(Reconciler):
             decision = await self._keep_replicas(schedule, decision, decision.replicas, now)
         failures, uids = await self._start(schedule, decision)
         unmade, uids_of_merged = await self._start_merged(schedule, decision)
-        decision = replace(decision, status=with_run_uids(decision.status, {**uids, **uids_of_merged}))
+        decision = replace(decision, status=add_run_uids(decision.status, {**uids, **uids_of_merged}))
         if failures:
-            decision = runs_refused(decision, failures, schedule, now)
+            decision = drop_refused_runs(decision, failures, schedule, now)
         if unmade:
-            decision = merged_runs_refused(decision, unmade, schedule, now)
+            decision = drop_refused_merged_runs(decision, unmade, schedule, now)
         if not await self._write_status(key, manifest, decision.status):
             return ReconcileResult()
-        self._forget_gone(_uid_of(schedule), observed)
+        self._forget_gone(_make_uid(schedule), observed)
         self._metrics.show(key, decision.status)
         metadata = schedule.metadata
         identity = RunIdentity(metadata.name, metadata.namespace or "", metadata.uid or "", now)
@@ -139,18 +145,18 @@ class ScheduleController(Reconciler):
                 await self._cluster.delete(JOB, done.name, key[0], done.uid)
         return ReconcileResult(decision.requeue_after)
 
-    def _refusal_of(self, schedule: EvalSchedule) -> str:
+    def _find_refusal(self, schedule: EvalSchedule) -> str:
         """Return what the chart's allow-lists refuse: its Jobs run before any run of it is looked at."""
         spec = schedule.spec
         urls = [spec.checkpoints.url, *([] if spec.merge is None else [spec.merge.cache])]
-        return refusal_of(spec.template.to_wire(), schedule.metadata.namespace or "", self._settings.allowed, urls)
+        return find_refusal(spec.template.to_wire(), schedule.metadata.namespace or "", self._settings.allowed, urls)
 
     async def _observe(self, schedule: EvalSchedule) -> ObservedSchedule:
-        runs = tuple(self._runs.get(_uid_of(schedule), {}).values())
+        runs = tuple(self._runs.get(_make_uid(schedule), {}).values())
         start = None if schedule.status is None else schedule.status.start
-        job = None if start is None or start.job is None else await self._listing(schedule, start.job)
+        job = None if start is None or start.job is None else await self._fetch_listing_job(schedule, start.job)
         replicas = await self._observe_replicas(schedule)
-        merge = None if schedule.status is None else waiting_merge(schedule.status)
+        merge = None if schedule.status is None else find_waiting_merge(schedule.status)
         if merge is None:
             return ObservedSchedule(runs, job, replicas=replicas)
         metadata = schedule.metadata
@@ -161,9 +167,9 @@ class ScheduleController(Reconciler):
         """Return what the replicas that a schedule keeps depend on; None where there is nothing to decide. Raises
         ClusterError."""
         metadata, spec = schedule.metadata, schedule.spec
-        namespace, uid = _uid_of(schedule)
+        namespace, uid = _make_uid(schedule)
         state = None if schedule.status is None else schedule.status.replicas
-        objects = belonging(self._children.of(namespace, uid))
+        objects = select_own_objects(self._children.find_for_run(namespace, uid))
         rollout = kept_rollout(schedule)
         if rollout is None and not objects and (state is None or state.cluster is None):
             return None
@@ -197,27 +203,27 @@ class ScheduleController(Reconciler):
             await self._cluster.delete(seen.ref.kind, seen.ref.name, namespace, seen.uid)
         for seen in step.abandon:
             await self._cluster.delete(seen.ref.kind, seen.ref.name, namespace, seen.uid, abandon=True)
-        fenced, resync = self._fenced.get(_uid_of(schedule)), timedelta(seconds=self._settings.resync_seconds)
+        fenced, resync = self._fenced.get(_make_uid(schedule)), timedelta(seconds=self._settings.resync_seconds)
         if step.status.cluster is not None and (step.make or fenced is None or now - fenced >= resync):
             await self._fence(schedule, kept_policy(schedule, self._settings))
-            self._fenced[_uid_of(schedule)] = now
+            self._fenced[_make_uid(schedule)] = now
         wanted = kept_cluster(schedule, self._settings, step.status.number)
         if not step.make or wanted is None:
             return decision
         try:
             made = await self._cluster.create_or_find(wanted)
         except RefusedError as error:
-            return replicas_refused(decision, str(error), schedule, now)
+            return drop_refused_replicas(decision, str(error), schedule, now)
         replicas = step.status.model_copy(update=as_made(made))
         return replace(decision, status=decision.status.model_copy(update={"replicas": replicas}))
 
     async def _release_all(self, key: Key, uid: str) -> None:
         """Delete the RayClusters of a schedule that is being deleted: its finalizers may take long."""
-        for seen in belonging(self._children.of(key[0], uid)).values():
+        for seen in select_own_objects(self._children.find_for_run(key[0], uid)).values():
             if seen.ref.kind == RAY_CLUSTER and not seen.deleting:
                 await self._cluster.delete(seen.ref.kind, seen.ref.name, key[0], seen.uid)
 
-    async def _listing(self, schedule: EvalSchedule, name: str) -> ListingJob | None:
+    async def _fetch_listing_job(self, schedule: EvalSchedule, name: str) -> ListingJob | None:
         """Return a listing Job; None if it is gone, or waits with an image that the operator no longer names."""
         job = await self._job(schedule, name)
         if job is None or job.state != "Running" or not job.message or job.image == self._settings.aggregator_image:
@@ -230,7 +236,7 @@ class ScheduleController(Reconciler):
         job = await self._cluster.read(JOB, name, namespace)
         if job is None:
             return None
-        return listing_job_of(job, await self._cluster.pods_of_job(name, namespace))
+        return parse_listing_job(job, await self._cluster.pods_of_job(name, namespace))
 
     async def _make_jobs(
         self, schedule: EvalSchedule, observed: ObservedSchedule, decision: ScheduleDecision, now: datetime
@@ -240,17 +246,17 @@ class ScheduleController(Reconciler):
             await self._fence(schedule, jobs_policy(schedule, self._settings))
         if decision.make_job is not None:
             url = names.local_path(schedule.spec.checkpoints.url)
-            request = listing_request(schedule.spec, decision.status, url)
+            request = make_listing_request(schedule.spec, decision.status, url)
             try:
-                await self._cluster.create(listing_job(schedule, decision.make_job, request, self._settings))
+                await self._cluster.create(make_listing_job(schedule, decision.make_job, request, self._settings))
             except RefusedError as error:
-                decision = listing_refused(decision, str(error), schedule, now)
+                decision = drop_refused_listing(decision, str(error), schedule, now)
         if decision.make_merge is not None:
-            job = merge_job(schedule, decision.make_merge, decision.status, observed.runs, self._settings)
+            job = make_merge_job(schedule, decision.make_merge, decision.status, observed.runs, self._settings)
             try:
                 await self._cluster.create(job)
             except RefusedError as error:
-                decision = merging_refused(decision, str(error), schedule, now)
+                decision = drop_refused_merge(decision, str(error), schedule, now)
         return decision
 
     async def _fence(self, schedule: EvalSchedule, policy: Object) -> None:
@@ -278,7 +284,7 @@ class ScheduleController(Reconciler):
         failures, uids = {}, {}
         parent = decision.parent
         for found in decision.start:
-            manifest = eval_run(schedule, found, decision.start_time or self._now(), parent, decision.trigger)
+            manifest = make_eval_run(schedule, found, decision.start_time or self._now(), parent, decision.trigger)
             try:
                 uids[found.digest] = await self._make_run(manifest)
             except RefusedError as error:
@@ -294,7 +300,7 @@ class ScheduleController(Reconciler):
         failures, uids = {}, {}
         for one in decision.merged:
             try:
-                uids[one.digest] = await self._make_run(merged_run(schedule, one))
+                uids[one.digest] = await self._make_run(make_merged_run(schedule, one))
             except RefusedError as error:
                 failures[one.digest] = str(error)
         return failures, uids

@@ -56,11 +56,11 @@ class Cron:
             last = moment = moment_or_none
         return None if last is None else Due(last, self._count(after, last))
 
-    def day_of(self, moment: datetime) -> str:
+    def compute_day(self, moment: datetime) -> str:
         """Return the day of a moment in the time zone, YYYY-MM-DD."""
         return moment.astimezone(self.zone).strftime("%Y-%m-%d")
 
-    def shown(self, moment: datetime) -> str:
+    def render_moment(self, moment: datetime) -> str:
         """Return a moment in the time zone, as people read it: `2026-03-29 03:00 CEST`."""
         return moment.astimezone(self.zone).strftime("%Y-%m-%d %H:%M %Z")
 

@@ -22,7 +22,7 @@ class ListingJob:
     """Of its first container."""
 
 
-def listing_job_of(job: Manifest, pods: Iterable[Manifest]) -> ListingJob:
+def parse_listing_job(job: Manifest, pods: Iterable[Manifest]) -> ListingJob:
     """Return the state of a Job, with its result, its error, or its obstacle."""
     metadata, status = job["metadata"], job.get("status") or {}
     conditions = {one.get("type"): one for one in status.get("conditions") or () if one.get("status") == "True"}

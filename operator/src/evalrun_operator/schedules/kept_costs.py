@@ -16,7 +16,7 @@ EARLIER: Final = "earlier runs"
 """In place of a run's name: the first ones of a RayCluster that served very many."""
 
 
-def shared_out(total: int, weights: Sequence[int]) -> list[int]:
+def split_by_weight(total: int, weights: Sequence[int]) -> list[int]:
     """Return whole shares of a total by weight; equal ones where nothing weighs. They add up to it."""
     weighed = weights if any(weights) else [1] * len(weights)
     whole = sum(weighed)
@@ -27,7 +27,7 @@ def shared_out(total: int, weights: Sequence[int]) -> list[int]:
     return [share + (index in favoured) for index, (share, _) in enumerate(parts)]
 
 
-def with_run(costs: KeptCosts, run: ScheduledRun) -> KeptCosts:
+def add_run(costs: KeptCosts, run: ScheduledRun) -> KeptCosts:
     """Return the costs with a run that gets its turn."""
     if any(each.run_uid == run.uid for each in costs.runs):
         return costs
@@ -40,7 +40,7 @@ def with_run(costs: KeptCosts, run: ScheduledRun) -> KeptCosts:
     return costs.model_copy(update={"runs": listed})
 
 
-def with_gpu_seconds(
+def add_gpu_seconds(
     costs: KeptCosts, part: Part, held: int, holder: str | None, runs: Iterable[ScheduledRun], gpus: int
 ) -> KeptCosts:
     """Return the costs after further GPU seconds, with what is known of the runs by now.
@@ -68,7 +68,7 @@ def with_gpu_seconds(
     idle = costs.idle_gpu_seconds + (held if part == "idle" else 0)
     weights = [each.output_tokens for each in listed]
     unused = sum(each.turn_gpu_seconds - each.use_gpu_seconds for each in listed)
-    shares = zip(listed, shared_out(start + unused, weights), shared_out(idle, weights), strict=True)
+    shares = zip(listed, split_by_weight(start + unused, weights), split_by_weight(idle, weights), strict=True)
     shown = [
         each.model_copy(update={"start_gpu_seconds": of_start, "idle_gpu_seconds": of_idle})
         for each, of_start, of_idle in shares

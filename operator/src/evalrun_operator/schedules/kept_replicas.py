@@ -16,11 +16,11 @@ from evalrun_api.v1alpha1 import Keep, KeptCosts, KeptReplicas, ScheduleReason
 from evalrun_cluster.objects import Object, StatusEvent
 from evalrun_operator.observation.records import Observed, ObservedCluster, ObservedObject
 from evalrun_operator.policies.condition_text import ScheduleText
-from evalrun_operator.policies.generation import gpu_holders, head_life, living_heads
+from evalrun_operator.policies.generation import find_live_heads, gpu_holders, head_life
 from evalrun_operator.policies.start import NO_KUBERAY, RAY_KINDS
-from evalrun_operator.policies.stuck_pods import abandoned_pods, stuck_pods
+from evalrun_operator.policies.stuck_pods import find_abandoned_pods, stuck_pods
 from evalrun_operator.resources.changes import is_as_made
-from evalrun_operator.schedules.kept_costs import Part, with_gpu_seconds, with_run
+from evalrun_operator.schedules.kept_costs import Part, add_gpu_seconds, add_run
 from evalrun_operator.schedules.runs import ScheduledRun
 
 LOOK_SECONDS = 5.0
@@ -71,12 +71,12 @@ class ReplicaStep:
 def replica_step(given: ReplicaSituation, before: KeptReplicas | None) -> ReplicaStep:
     """Return the next step of a schedule's replicas."""
     state = before or KeptReplicas()
-    clusters = given.observed.of_kind("RayCluster")
+    clusters = given.observed.find_by_kind("RayCluster")
     cluster = next((one for one in clusters if one.ref.name == state.cluster and not one.deleting), None)
     if state.cluster is None:
-        step = _without_cluster(given, state)
+        step = _request_cluster(given, state)
     elif state.leaving is not None:
-        step = _leaving(given, state)
+        step = _finish_leaving(given, state)
     elif state.cluster_uid is not None and (cluster is None or cluster.uid != state.cluster_uid):
         step = _leave(given, state, f"RayCluster {state.cluster} was deleted")
     elif cluster is None and given.refusal:
@@ -87,10 +87,10 @@ def replica_step(given: ReplicaSituation, before: KeptReplicas | None) -> Replic
         text = f"RayCluster {state.cluster} is made"
         step = ReplicaStep(state, ScheduleText("False", ScheduleReason.REPLICAS_STARTING, text), make=True)
     else:
-        step = _with_cluster(given, state, cluster)
+        step = _follow_cluster(given, state, cluster)
     strays = [one for one in clusters if one.ref.name != state.cluster and not one.deleting]
     step.delete = (*step.delete, *strays)
-    step.abandon = tuple(abandoned_pods(given.observed, given.now))
+    step.abandon = tuple(find_abandoned_pods(given.observed, given.now))
     if clusters or step.status.cluster is not None:
         step.delay = LOOK_SECONDS if step.delay is None else min(step.delay, LOOK_SECONDS)
     return step
@@ -129,7 +129,7 @@ def reason_to_leave(given: ReplicaSituation, state: KeptReplicas, cluster: Obser
     return ""
 
 
-def _without_cluster(given: ReplicaSituation, state: KeptReplicas) -> ReplicaStep:
+def _request_cluster(given: ReplicaSituation, state: KeptReplicas) -> ReplicaStep:
     if gpu_holders(given.observed):
         stuck = stuck_pods(given.observed, given.now, names.RAY)
         text = f"earlier replicas are on their way out. {stuck}".strip()
@@ -159,61 +159,59 @@ def _without_cluster(given: ReplicaSituation, state: KeptReplicas) -> ReplicaSte
     return step
 
 
-def _with_cluster(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject) -> ReplicaStep:
+def _follow_cluster(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject) -> ReplicaStep:
     if state.cluster_uid is None:  # made by a reconciliation that was cut off
         if given.wanted is not None and not given.refusal:  # found instead of made, and written down as it is
             text = f"RayCluster {state.cluster} is made"
             starting = ScheduleText("False", ScheduleReason.REPLICAS_STARTING, text)
             return ReplicaStep(state, starting, make=True, delay=0.0)
         state = state.model_copy(update={"cluster_uid": cluster.uid})
-    seen = _with_seen_head(given, state, cluster)
-    step = _with_made_cluster(given, seen, cluster)
+    seen = _record_head(given, state, cluster)
+    step = _assign_cluster(given, seen, cluster)
     if seen.crashes > state.crashes:
         text = f"the head of RayCluster {cluster.ref.name} crashed, or has restarted ({seen.crashes} heads so far)"
         step.events.insert(0, StatusEvent(warning=True, reason="ReplicasHeadCrashed", message=text))
     return step
 
 
-def _with_made_cluster(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject) -> ReplicaStep:
+def _assign_cluster(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject) -> ReplicaStep:
     if state.holder_uid is not None:
-        return _in_use(given, state, cluster)
+        return _follow_turn(given, state, cluster)
     reason = reason_to_leave(given, state, cluster)
     if reason:
         return _leave(given, state, reason)
-    heads = living_heads(given.observed, cluster)
+    heads = find_live_heads(given.observed, cluster)
     detail = cluster.detail
     if not isinstance(detail, ObservedCluster) or not detail.usable or len(heads) != 1:
         why = "no status yet" if not isinstance(detail, ObservedCluster) else detail.message
         troubles = f"{given.observed.troubles(names.RAY)} {stuck_pods(given.observed, given.now, names.RAY)}".strip()
         text = f"{cluster.ref.name}: {why}. {troubles}".strip()
-        return ReplicaStep(
-            _seen_to_be_waited_for(given, state), ScheduleText("False", ScheduleReason.REPLICAS_STARTING, text)
-        )
+        return ReplicaStep(_record_wait(given, state), ScheduleText("False", ScheduleReason.REPLICAS_STARTING, text))
     run = next_run(given.runs)
     if run is None or given.keep is None:
         idle_until = _idle_until(given, state, given.keep or Keep())
         text = f"{cluster.ref.name} serves nobody and goes at {idle_until:%Y-%m-%dT%H:%M:%SZ} unless a run waits"
         wait = max(0.0, (idle_until - given.now).total_seconds())
         return ReplicaStep(state, ScheduleText("True", ScheduleReason.REPLICAS_IDLE, text), delay=wait)
-    state = _until_now(given, state)
+    state = _add_elapsed_seconds(given, state)
     given_to = {
         "holder": run.name, "holder_uid": run.uid, "served": state.served + 1, "head": head_life(heads[0]),
-        "costs": None if state.costs is None else with_run(state.costs, run),
+        "costs": None if state.costs is None else add_run(state.costs, run),
     }  # fmt: skip
-    return ReplicaStep(state.model_copy(update=given_to), _used_by(cluster, run.name))
+    return ReplicaStep(state.model_copy(update=given_to), _report_use(cluster, run.name))
 
 
-def _in_use(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject) -> ReplicaStep:
+def _follow_turn(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject) -> ReplicaStep:
     lost = _lost(given, state, cluster)
     if lost:
-        crashed = state.crashed if _taken_away(given, cluster) else cluster.ref.name
+        crashed = state.crashed if _explain_taken_head(given, cluster) else cluster.ref.name
         return _leave(given, state.model_copy(update={"crashed": crashed}), lost, warning=True)
     run = next((one for one in given.runs if one.uid == state.holder_uid), None)
     if not is_done(run):
-        return ReplicaStep(state, _used_by(cluster, state.holder or ""))
+        return ReplicaStep(state, _report_use(cluster, state.holder or ""))
     if run is not None and run.complete and not (run.generated or run.succeeded or run.ends_early):
         return _leave(given, state, f"{run.name} failed on it: the next run gets new replicas")
-    taken_back = _until_now(given, state).model_copy(update={"holder": None, "holder_uid": None})
+    taken_back = _add_elapsed_seconds(given, state).model_copy(update={"holder": None, "holder_uid": None})
     text = ScheduleText("True", ScheduleReason.REPLICAS_IDLE, f"{cluster.ref.name}: {state.holder} has had its turn")
     return ReplicaStep(taken_back, text, delay=0.0)
 
@@ -222,7 +220,7 @@ def _leave(given: ReplicaSituation, state: KeptReplicas, reason: str, *, warning
     left = {"leaving": reason[:MAX_REASON], "holder": None, "holder_uid": None}
     text = f"RayCluster {state.cluster} is released: {reason}"
     step = ReplicaStep(
-        _until_now(given, state).model_copy(update=left),
+        _add_elapsed_seconds(given, state).model_copy(update=left),
         ScheduleText("False", ScheduleReason.REPLICAS_LEAVING, text),
         delay=0.0,
     )
@@ -230,8 +228,8 @@ def _leave(given: ReplicaSituation, state: KeptReplicas, reason: str, *, warning
     return step
 
 
-def _leaving(given: ReplicaSituation, state: KeptReplicas) -> ReplicaStep:
-    clusters = [one for one in given.observed.of_kind("RayCluster") if not one.deleting]
+def _finish_leaving(given: ReplicaSituation, state: KeptReplicas) -> ReplicaStep:
+    clusters = [one for one in given.observed.find_by_kind("RayCluster") if not one.deleting]
     if not gpu_holders(given.observed):
         text = f"{state.leaving}. No GPU is held."
         costs = None if state.costs is None else state.costs.model_copy(update={"settled": True})
@@ -245,16 +243,16 @@ def _leaving(given: ReplicaSituation, state: KeptReplicas) -> ReplicaStep:
 
 def _lost(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject) -> str:
     """Return how a RayCluster lost the head that runs were given, and the replicas with it; empty if it did not."""
-    away = _taken_away(given, cluster)
+    away = _explain_taken_head(given, cluster)
     if away:
         return away
-    heads = living_heads(given.observed, cluster)
+    heads = find_live_heads(given.observed, cluster)
     if len(heads) == 1 and state.head is not None and head_life(heads[0]) != state.head:
         return "its head was replaced, or has restarted"
     return ""
 
 
-def _taken_away(given: ReplicaSituation, cluster: ObservedObject) -> str:
+def _explain_taken_head(given: ReplicaSituation, cluster: ObservedObject) -> str:
     """Return how a RayCluster lost its head through no fault of the run that had its turn; empty if it did not."""
     if isinstance(cluster.detail, ObservedCluster) and cluster.detail.suspended:
         return "it was suspended, e.g. to take its quota away"
@@ -266,15 +264,15 @@ def _taken_away(given: ReplicaSituation, cluster: ObservedObject) -> str:
     return ""
 
 
-def _with_seen_head(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject) -> KeptReplicas:
+def _record_head(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject) -> KeptReplicas:
     """Return the state with the head that lives now; one in another's place is counted unless that was taken away.
 
     Before the first turn nothing is lost with a head, and KubeRay replaces it: only the count tells that it goes on.
     """
-    heads = living_heads(given.observed, cluster)
+    heads = find_live_heads(given.observed, cluster)
     if len(heads) != 1 or head_life(heads[0]) == state.seen_head:
         return state
-    crashed = state.seen_head is not None and not _taken_away(given, cluster)
+    crashed = state.seen_head is not None and not _explain_taken_head(given, cluster)
     return state.model_copy(update={"seen_head": head_life(heads[0]), "crashes": state.crashes + crashed})
 
 
@@ -285,15 +283,15 @@ def _idle_until(given: ReplicaSituation, state: KeptReplicas, keep: Keep) -> dat
     return (state.since or given.now) + timedelta(seconds=seconds)
 
 
-def _seen_to_be_waited_for(given: ReplicaSituation, state: KeptReplicas) -> KeptReplicas:
+def _record_wait(given: ReplicaSituation, state: KeptReplicas) -> KeptReplicas:
     """Return the state of starting replicas with a newer time of the last waiting run, from which idleness counts."""
     if state.head is not None or next_run(given.runs) is None:
         return state
     old = state.since is None or (given.now - state.since).total_seconds() >= SEEN_SECONDS
-    return _until_now(given, state) if old else state
+    return _add_elapsed_seconds(given, state) if old else state
 
 
-def _until_now(given: ReplicaSituation, state: KeptReplicas) -> KeptReplicas:
+def _add_elapsed_seconds(given: ReplicaSituation, state: KeptReplicas) -> KeptReplicas:
     """Return the state with the GPU seconds of the period that ends now, by what the replicas did meanwhile."""
     seconds = max(0.0, (given.now - (state.since or given.now)).total_seconds())
     part: Part = "idle" if state.head is not None else "start"
@@ -302,11 +300,11 @@ def _until_now(given: ReplicaSituation, state: KeptReplicas) -> KeptReplicas:
     held, what = round(seconds * given.gpus), f"{part}_gpu_seconds"
     costs = state.costs
     if costs is not None:
-        costs = with_gpu_seconds(costs, part, held, state.holder_uid, given.runs, given.gpus)
+        costs = add_gpu_seconds(costs, part, held, state.holder_uid, given.runs, given.gpus)
     return state.model_copy(update={"since": given.now, what: int(getattr(state, what)) + held, "costs": costs})
 
 
-def _used_by(cluster: ObservedObject, run: str) -> ScheduleText:
+def _report_use(cluster: ObservedObject, run: str) -> ScheduleText:
     return ScheduleText("True", ScheduleReason.REPLICAS_IN_USE, f"{run} has its turn on {cluster.ref.name}")
 
 

@@ -12,7 +12,7 @@ from evalrun_cluster.objects import Object
 from evalrun_operator.observation.children import Key
 from evalrun_operator.observation.records import KeptReplicas
 from evalrun_operator.schedules.kept_objects import kept_rollout
-from evalrun_operator.schedules.runs import schedule_of
+from evalrun_operator.schedules.runs import find_schedule
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ class KeptTurns:
             for holder in filter(None, holders):
                 self._wake((key[0], holder))
 
-    def of(self, run: EvalRun, manifest: Object) -> KeptReplicas | None:
+    def find_for_run(self, run: EvalRun, manifest: Object) -> KeptReplicas | None:
         """Return the kept replicas that a run uses; None where it starts its own."""
-        owner = schedule_of(manifest)
+        owner = find_schedule(manifest)
         if owner is None or run.spec.rollout is None or names.KEPT_ANNOTATION not in run.metadata.annotations:
             return None
         known = self._known.get((run.metadata.namespace or "", owner[0]))

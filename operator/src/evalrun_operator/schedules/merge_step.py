@@ -47,12 +47,12 @@ def merge_job_name(schedule: str, uid: str, digest: str) -> str:
     return f"{schedule}-{uid[: names.UID_DIGITS]}-merge-{digest[:DIGEST_DIGITS]}"
 
 
-def waiting_merge(status: EvalScheduleStatus) -> PendingMerge | None:
+def find_waiting_merge(status: EvalScheduleStatus) -> PendingMerge | None:
     """Return the merge whose Job is looked at: the oldest that is not done."""
     return next((one for one in status.merges if not one.merged), None)
 
 
-def added(
+def add_merges(
     merges: Sequence[PendingMerge], chosen: Sequence[ReadyCheckpoint], start: OpenStart, parents: Sequence[str | None]
 ) -> list[PendingMerge]:
     """Return the pending merges plus a merge for each chosen checkpoint that needs merging."""
@@ -84,13 +84,15 @@ def room_for(status: EvalScheduleStatus, chosen: Sequence[ReadyCheckpoint]) -> l
     return kept
 
 
-def kept(merges: Sequence[PendingMerge], refused: Sequence[PendingMerge], now: datetime) -> list[PendingMerge]:
+def keep_refused_merges(
+    merges: Sequence[PendingMerge], refused: Sequence[PendingMerge], now: datetime
+) -> list[PendingMerge]:
     """Return the merges with those whose runs were refused: their models are there, and the runs are tried again."""
     again = now + timedelta(seconds=REFUSED_SECONDS)
     return [*(one.model_copy(update={"merged": True, "next_time": again}) for one in refused), *merges]
 
 
-def unremembered(evaluated: Evaluated, digest: str) -> Evaluated:
+def forget_checkpoint(evaluated: Evaluated, digest: str) -> Evaluated:
     """Return the evaluated checkpoints without one, so that a later start evaluates it again."""
     kept = [one for one in evaluated.digests if one.digest != digest]
     return evaluated.model_copy(update={"digests": kept})
@@ -102,17 +104,17 @@ def merge_step(spec: EvalScheduleSpec, status: EvalScheduleStatus, job: ListingJ
     Args:
         spec: the schedule's.
         status: its merges, in the order of their steps.
-        job: of `waiting_merge`; None if it is not there.
+        job: of `find_waiting_merge`; None if it is not there.
         now: the time.
     """
     merges, evaluated = list(status.merges), status.evaluated
     if spec.merge is None:  # taken out of the spec meanwhile: they are looked at again without it
         for given_up in merges:
-            evaluated = unremembered(evaluated, given_up.digest)
+            evaluated = forget_checkpoint(evaluated, given_up.digest)
         return MergeStep([], evaluated, delete=job, said=DONE)
     due = tuple(done for done in merges if done.merged and (done.next_time is None or done.next_time <= now))
     merges = [other for other in merges if other not in due]
-    one = waiting_merge(status)
+    one = find_waiting_merge(status)
     if one is None:
         waits = [(other.next_time - now).total_seconds() for other in merges if other.next_time is not None]
         return MergeStep(merges, evaluated, merged=due, delay=min(waits, default=None))
@@ -144,23 +146,29 @@ def merge_step(spec: EvalScheduleSpec, status: EvalScheduleStatus, job: ListingJ
     if failures == MAX_FAILURES:
         rest = [*merges[:place], *merges[place + 1 :]]
         return MergeStep(
-            rest, unremembered(evaluated, one.digest), delete=job, merged=due, said=said, warning=warning, delay=0.0
+            rest,
+            forget_checkpoint(evaluated, one.digest),
+            delete=job,
+            merged=due,
+            said=said,
+            warning=warning,
+            delay=0.0,
         )
     wait = backoff_seconds(failures, FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS)
     merges[place] = one.model_copy(update={"failures": failures, "next_time": now + timedelta(seconds=wait)})
     return MergeStep(merges, evaluated, delete=job, merged=due, said=said, warning=warning, delay=wait)
 
 
-def protected(status: EvalScheduleStatus, runs: Sequence[ScheduledRun]) -> list[str]:
+def list_protected_digests(status: EvalScheduleStatus, runs: Sequence[ScheduledRun]) -> list[str]:
     """Return the digests whose models must stay in the cache: of active runs, and of merges."""
     digests = {run.digest for run in runs if not run.complete and not run.gone}
     digests |= {one.digest for one in status.merges}
     return sorted(digest[:DIGEST_DIGITS] for digest in digests)
 
 
-def cached_model(spec: EvalScheduleSpec, schedule: str, uid: str, one: PendingMerge) -> str:
+def make_model_url(spec: EvalScheduleSpec, schedule: str, uid: str, one: PendingMerge) -> str:
     """Return the URL of a merged model."""
-    return f"{cache_directory(spec, schedule, uid)}/{cached_name(one)}"
+    return f"{cache_directory(spec, schedule, uid)}/{make_directory_name(one)}"
 
 
 def cache_directory(spec: EvalScheduleSpec, schedule: str, uid: str) -> str:
@@ -169,6 +177,6 @@ def cache_directory(spec: EvalScheduleSpec, schedule: str, uid: str) -> str:
     return f"{cache}/{schedule}-{uid[: names.UID_DIGITS]}"
 
 
-def cached_name(one: PendingMerge) -> str:
+def make_directory_name(one: PendingMerge) -> str:
     """Return the directory of a merged model in the schedule's own."""
     return f"step-{one.step}-{one.digest[:DIGEST_DIGITS]}"

@@ -21,7 +21,13 @@ from evalrun_cluster.objects import Object
 from evalrun_operator.resources.network import outside
 from evalrun_operator.resources.pods import CONTAINER_SECURITY, USER, claim_volumes, pod_security
 from evalrun_operator.resources.ray_cluster import USER as RAY_USER
-from evalrun_operator.schedules.merge_step import cache_directory, cached_model, cached_name, merge_job_name, protected
+from evalrun_operator.schedules.merge_step import (
+    cache_directory,
+    list_protected_digests,
+    make_directory_name,
+    make_model_url,
+    merge_job_name,
+)
 from evalrun_operator.schedules.runs import ScheduledRun
 from evalrun_operator.settings import OperatorSettings
 
@@ -37,7 +43,7 @@ ANSWER_FILE = "/dev/termination-log"
 RESOURCES: Object = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}}
 
 
-def listing_job(schedule: EvalSchedule, name: str, request: ListingRequest, settings: OperatorSettings) -> Object:
+def make_listing_job(schedule: EvalSchedule, name: str, request: ListingRequest, settings: OperatorSettings) -> Object:
     """Return the Job that lists: it alone holds the bucket's credentials, and it answers in its termination message."""
     template = schedule.spec.template
     secret = template.output.credentials_secret_ref
@@ -59,7 +65,7 @@ def listing_job(schedule: EvalSchedule, name: str, request: ListingRequest, sett
     return _job(schedule, name, settings, LISTING_SECONDS, USER, containers=[container], volumes=all_volumes)
 
 
-def merge_job(
+def make_merge_job(
     schedule: EvalSchedule,
     one: PendingMerge,
     status: EvalScheduleStatus,
@@ -76,7 +82,7 @@ def merge_job(
     uid = metadata.uid or ""
     source = checkpoint_url(spec.checkpoints.url, one.path)
     directory = cache_directory(spec, metadata.name, uid)
-    local = names.claim_of(source) is not None
+    local = names.parse_claim(source) is not None
     shards = names.local_path(source) if local else f"{SCRATCH}/checkpoint"
     volumes, mounts = claim_volumes([source], writable=directory)
     every = [{"name": "scratch", "mountPath": SCRATCH}, {"name": "tmp", "mountPath": "/tmp"}, *mounts]  # noqa: S108
@@ -107,7 +113,7 @@ def merge_job(
         merge["args"].append("--trust-remote-code")
     keep = 1 if spec.merge is None else spec.merge.keep
     adapter = ["--adapter"] if one.adapter else []
-    protect = [f"--protect={digest}" for digest in protected(status, runs)]
+    protect = [f"--protect={digest}" for digest in list_protected_digests(status, runs)]
     store = {
         **ours,
         "name": COMPONENT,
@@ -115,7 +121,7 @@ def merge_job(
         "args": [
             f"{SCRATCH}/merged",
             names.local_path(directory),
-            cached_name(one),
+            make_directory_name(one),
             f"--keep={keep}",
             *protect,
             *adapter,
@@ -214,7 +220,7 @@ def checkpoint_url(directory: str, path: str) -> str:
     return f"{directory.rstrip('/')}/{path}"
 
 
-def eval_run(
+def make_eval_run(
     schedule: EvalSchedule, found: ReadyCheckpoint, start: datetime, parent: str | None, trigger: str | None = None
 ) -> Object:
     """Return the EvalRun of a checkpoint.
@@ -256,13 +262,13 @@ def eval_run(
     }
 
 
-def merged_run(schedule: EvalSchedule, one: PendingMerge) -> Object:
+def make_merged_run(schedule: EvalSchedule, one: PendingMerge) -> Object:
     """Return the EvalRun of a checkpoint whose model is in the cache."""
     found = ReadyCheckpoint(path=one.path, step=one.step, digest=one.digest, adapter=one.adapter)
-    manifest = eval_run(schedule, found, one.start, one.parent, one.trigger)
+    manifest = make_eval_run(schedule, found, one.start, one.parent, one.trigger)
     field = "adapter" if one.adapter else "path"
     source = manifest["spec"]["model"][field]
-    manifest["spec"]["model"][field] = cached_model(
+    manifest["spec"]["model"][field] = make_model_url(
         schedule.spec, schedule.metadata.name, schedule.metadata.uid or "", one
     )
     manifest["metadata"]["annotations"][names.CHECKPOINT_URL_ANNOTATION] = source
@@ -279,12 +285,12 @@ def _resolve_gates(schedule: EvalSchedule, spec: Object) -> None:
     good = status.last_good
     place = None if good is None else good.output_url or run_name(schedule.metadata.name, good.digest)
 
-    def resolved(gate: Object) -> Object | None:
+    def resolve_gate(gate: Object) -> Object | None:
         if gate.get("baseline") != LAST_GOOD:
             return gate
         return None if place is None else {**gate, "baseline": place}
 
-    gates = [found for gate in spec.get("gates", ()) if (found := resolved(gate)) is not None]
+    gates = [found for gate in spec.get("gates", ()) if (found := resolve_gate(gate)) is not None]
     if schedule.spec.race is not None and status.best is not None:
         gates.append(race_gate(schedule.spec.race, status.best, schedule.spec.allow_test_role))
     if gates:

@@ -23,25 +23,25 @@ from evalrun_api.v1alpha1 import ScheduleCondition as Kind
 from evalrun_api.v1alpha1 import ScheduleReason as Why
 from evalrun_cluster.objects import StatusEvent
 from evalrun_operator.policies.condition_text import ScheduleText
-from evalrun_operator.schedules.choice import afforded, outdated, wanted
+from evalrun_operator.schedules.choice import choose_checkpoints, select_affordable, select_outdated_runs
 from evalrun_operator.schedules.cron import Cron, InvalidScheduleError, parse_cron
 from evalrun_operator.schedules.decision import ObservedSchedule, ScheduleDecision
 from evalrun_operator.schedules.job_state import ListingJob
 from evalrun_operator.schedules.kept_replicas import ReplicaStep, replica_step
-from evalrun_operator.schedules.merge_step import DONE, added, merge_step, room_for
+from evalrun_operator.schedules.merge_step import DONE, add_merges, merge_step, room_for
 from evalrun_operator.schedules.objects import checkpoint_url, run_name
-from evalrun_operator.schedules.refusals import FIRST_LOOK_SECONDS, MAX_LOOK_SECONDS, failed_listing
+from evalrun_operator.schedules.refusals import FIRST_LOOK_SECONDS, MAX_LOOK_SECONDS, fail_listing
 from evalrun_operator.schedules.run_history import (
-    healed,
+    drop_absent,
+    heal_status,
     newest,
-    own_runs,
-    remembered,
-    taken_over,
-    used_today,
-    without_absent,
+    remember_checkpoints,
+    select_own_runs,
+    sum_gpu_hours_today,
+    take_over_runs,
 )
 from evalrun_operator.schedules.runs import ScheduledRun
-from evalrun_operator.schedules.words import gate_words, said, shown_columns
+from evalrun_operator.schedules.words import gate_words, shown_columns, update_conditions
 from evalrun_runtime.backoff import backoff_seconds
 
 NOT_KEPT = ScheduleText("Unknown", Why.NOT_KEPT, "each run starts its own")
@@ -86,7 +86,7 @@ class _Pass:
 def decide(schedule: EvalSchedule, observed: ObservedSchedule, now: datetime) -> ScheduleDecision:
     """Decide what a schedule does now."""
     before = schedule.status or EvalScheduleStatus()
-    observed = replace(observed, runs=own_runs(schedule.metadata.name, before, observed.runs))
+    observed = replace(observed, runs=select_own_runs(schedule.metadata.name, before, observed.runs))
     replicas = _replicas(observed, before)
     try:
         cron = parse_cron(schedule.spec.schedule, schedule.spec.time_zone)
@@ -94,7 +94,9 @@ def decide(schedule: EvalSchedule, observed: ObservedSchedule, now: datetime) ->
         return _refuse(schedule, before, str(error), replicas, now)
     if observed.refusal:
         return _refuse(schedule, before, observed.refusal, replicas, now)
-    known = taken_over(healed(schedule, before), observed.runs, cron, now, races=schedule.spec.race is not None)
+    known = take_over_runs(
+        heal_status(schedule, before), observed.runs, cron, now, races=schedule.spec.race is not None
+    )
     work = _Pass(schedule, cron, observed, now, known)
     _tell_best(work, before.best)
     work.says[Kind.ACCEPTED] = ScheduleText("True", Why.SPEC_ACCEPTED, "")
@@ -115,7 +117,7 @@ def decide(schedule: EvalSchedule, observed: ObservedSchedule, now: datetime) ->
     if following is not None:
         work.wait_until(following)
     work.says[Kind.GATE_PASSED] = gate_words(work.status)
-    status = shown_columns(said(before, work.status, work.says, schedule, now), cron)
+    status = shown_columns(update_conditions(before, work.status, work.says, schedule, now), cron)
     delay = min([*work.delays, MAX_WAIT_SECONDS])
     return replace(work.decision, status=status, events=tuple(work.events), requeue_after=delay)
 
@@ -127,9 +129,9 @@ def _refuse(
     says = {Kind.ACCEPTED: ScheduleText("False", Why.INVALID_SCHEDULE, problem), Kind.REPLICAS_READY: NOT_KEPT}
     status = before.model_copy(update={"next_schedule_time": None, "next": None})
     if replicas is None:
-        return ScheduleDecision(said(before, status, says, schedule, now))
+        return ScheduleDecision(update_conditions(before, status, says, schedule, now))
     says[Kind.REPLICAS_READY] = replicas.text
-    status = said(before, status.model_copy(update={"replicas": replicas.status}), says, schedule, now)
+    status = update_conditions(before, status.model_copy(update={"replicas": replicas.status}), says, schedule, now)
     return ScheduleDecision(status, replicas=replicas, events=tuple(replicas.events), requeue_after=replicas.delay)
 
 
@@ -177,7 +179,7 @@ def _open_start(work: _Pass) -> None:
     status, spec, now = work.status, work.spec, work.now
     trigger = work.schedule.metadata.annotations.get(names.TRIGGER_ANNOTATION)
     if trigger and trigger[:256] != status.last_trigger:
-        asked = OpenStart(time=now, trigger=trigger[:256], job=_running_job(work))
+        asked = OpenStart(time=now, trigger=trigger[:256], job=_take_over_job(work))
         work.update(start=asked, last_trigger=trigger[:256])
         work.tell("StartRequested", f"a start was asked for by hand: {trigger[:256]}")
         return
@@ -192,12 +194,12 @@ def _open_start(work: _Pass) -> None:
         if due.missed:
             work.warn("StartsMissed", f"{due.missed} earlier starts were missed: nobody was there to make them")
         if deadline is not None and now - due.time > timedelta(seconds=deadline):
-            text = f"{work.cron.shown(due.time)} was missed: startingDeadlineSeconds ({deadline}) had passed"
+            text = f"{work.cron.render_moment(due.time)} was missed: startingDeadlineSeconds ({deadline}) had passed"
             work.says[Kind.STARTED] = ScheduleText("False", Why.START_MISSED, text)
             work.warn(str(Why.START_MISSED), text)
             work.update(last_schedule_time=due.time, start=None)
         else:
-            work.update(last_schedule_time=due.time, start=OpenStart(time=due.time, job=_running_job(work)))
+            work.update(last_schedule_time=due.time, start=OpenStart(time=due.time, job=_take_over_job(work)))
         return
     start = status.start
     if start is not None and start.trigger is None and deadline is not None:
@@ -209,7 +211,7 @@ def _open_start(work: _Pass) -> None:
             work.wait_until(end + timedelta(seconds=1))
 
 
-def _running_job(work: _Pass) -> str | None:
+def _take_over_job(work: _Pass) -> str | None:
     """Return the Job of the open start, where a new start can take its answer over. Delete the Job otherwise.
 
     A Job that has ended listed the checkpoints before the new start: an operator that was down for a night would find
@@ -227,7 +229,7 @@ def _miss_open_start(work: _Pass, why: str) -> None:
     start = work.status.start
     if start is None or start.trigger is not None or start.listed:
         return
-    text = f"{work.cron.shown(start.time)} was missed: {why}"
+    text = f"{work.cron.render_moment(start.time)} was missed: {why}"
     work.says[Kind.STARTED] = ScheduleText("False", Why.START_MISSED, text)
     work.warn(str(Why.START_MISSED), text)
 
@@ -248,7 +250,7 @@ def _go_on(work: _Pass, start: OpenStart) -> None:
             _take_answer(work, start.model_copy(update={"job": None}), job)
             return
     if work.spec.concurrency_policy == "Forbid" and start.trigger is None:
-        earlier = [run.name for run in _blocking(work, start)]
+        earlier = [run.name for run in _find_blocking_runs(work, start)]
         merging = [one.path for one in work.status.merges if one.start != start.time]
         if earlier or merging:
             ended = (
@@ -273,7 +275,7 @@ def _go_on(work: _Pass, start: OpenStart) -> None:
     work.delays.append(POLL_SECONDS)
 
 
-def _blocking(work: _Pass, start: OpenStart) -> list[ScheduledRun]:
+def _find_blocking_runs(work: _Pass, start: OpenStart) -> list[ScheduledRun]:
     own = start.time.isoformat()
     return [run for run in work.observed.runs if not run.complete and not run.gone and run.start != own]
 
@@ -285,7 +287,7 @@ def _take_answer(work: _Pass, start: OpenStart, job: ListingJob) -> None:
     except UnreadableAnswerError as error:
         answer, trouble = None, str(error)
     if answer is None:
-        failed = failed_listing(start, trouble, work.now)
+        failed = fail_listing(start, trouble, work.now)
         work.says |= failed.says
         work.events += failed.events
         work.update(start=failed.start)
@@ -296,9 +298,9 @@ def _take_answer(work: _Pass, start: OpenStart, job: ListingJob) -> None:
 
 def _conclude(work: _Pass, start: OpenStart, answer: ListingAnswer) -> None:
     """Start runs for new checkpoints, and end the start or let it list again."""
-    there = work.status.evaluated if answer.newest is None else without_absent(work.status.evaluated, answer.newest)
+    there = work.status.evaluated if answer.newest is None else drop_absent(work.status.evaluated, answer.newest)
     if there != work.status.evaluated:  # what was listed was chosen by them
-        work.status = healed(work.schedule, work.status.model_copy(update={"evaluated": there}))
+        work.status = heal_status(work.schedule, work.status.model_copy(update={"evaluated": there}))
         work.update(start=start.model_copy(update={"next_look_time": None}))
         work.delays.append(0.0)
         return
@@ -306,8 +308,8 @@ def _conclude(work: _Pass, start: OpenStart, answer: ListingAnswer) -> None:
     text = f"{answer.folders} checkpoints. {answer.note}".strip()
     work.says[Kind.DISCOVERED] = ScheduleText("True", Why.LISTED, text)
     _tell_troubles(work, answer)
-    new = wanted(spec, status, answer)
-    money = afforded(spec, status, room_for(status, new), used_today(status, work.cron, work.now))
+    new = choose_checkpoints(spec, status, answer)
+    money = select_affordable(spec, status, room_for(status, new), sum_gpu_hours_today(status, work.cron, work.now))
     chosen = money.checkpoints
     if chosen:
         _start(work, start, chosen)
@@ -342,13 +344,13 @@ def _start(work: _Pass, start: OpenStart, chosen: list[ReadyCheckpoint]) -> None
         last = newest(last, one.step, checkpoint_url(spec.checkpoints.url, one.path), one.digest)
     runs = [run_name(name, one.digest) for one in chosen]
     if spec.concurrency_policy == "Replace" and start.trigger is None:
-        replaced = [run for run in _blocking(work, start) if not run.by_hand]
+        replaced = [run for run in _find_blocking_runs(work, start) if not run.by_hand]
         work.decision = replace(work.decision, delete_runs=tuple(replaced))
         if replaced:
             work.tell("RunsReplaced", f"deleted {', '.join(run.name for run in replaced)} for {', '.join(runs)}")
     work.update(
-        evaluated=remembered(status.evaluated, ((one.step, one.digest) for one in chosen)),
-        merges=added(status.merges, chosen, start, parents),
+        evaluated=remember_checkpoints(status.evaluated, ((one.step, one.digest) for one in chosen)),
+        merges=add_merges(status.merges, chosen, start, parents),
         last_checkpoint=last,
         active=sorted({*status.active, *runs})[:64],
     )
@@ -406,9 +408,9 @@ def _forget_history(work: _Pass) -> None:
     before = work.schedule.status
     if before is None:
         return
-    going = outdated(work.spec, before, work.observed.runs)
+    going = select_outdated_runs(work.spec, before, work.observed.runs)
     # What was good, and its results, are remembered in the status as well: the objects may go.
     races = work.spec.race is not None
-    known = taken_over(before, work.observed.runs, work.cron, work.now, races=races)
+    known = take_over_runs(before, work.observed.runs, work.cron, work.now, races=races)
     if going and (known.last_good, known.best) == (before.last_good, before.best):
         work.decision = replace(work.decision, delete_runs=(*work.decision.delete_runs, *going))

@@ -9,8 +9,8 @@ from evalrun_api.v1alpha1 import ScheduleReason as Why
 from evalrun_cluster.objects import StatusEvent
 from evalrun_operator.policies.condition_text import ScheduleText
 from evalrun_operator.schedules.decision import ScheduleDecision
-from evalrun_operator.schedules.merge_step import REFUSED_SECONDS, kept
-from evalrun_operator.schedules.words import said
+from evalrun_operator.schedules.merge_step import REFUSED_SECONDS, keep_refused_merges
+from evalrun_operator.schedules.words import update_conditions
 from evalrun_runtime.backoff import backoff_seconds
 
 FIRST_LOOK_SECONDS, MAX_LOOK_SECONDS = 60.0, 3600.0
@@ -19,7 +19,7 @@ FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 30.0, 600.0
 """Wait before a listing that failed is tried again."""
 
 
-def listing_refused(
+def drop_refused_listing(
     decision: ScheduleDecision, message: str, schedule: EvalSchedule, now: datetime
 ) -> ScheduleDecision:
     """Return the decision without the Job that lists, which could not be created; it is tried again.
@@ -30,13 +30,13 @@ def listing_refused(
         schedule: as it was read.
         now: the time.
     """
-    failed = failed_listing(decision.status.start or OpenStart(time=now), message, now)
+    failed = fail_listing(decision.status.start or OpenStart(time=now), message, now)
     status = decision.status.model_copy(update={"start": failed.start})
-    status = said(schedule.status or EvalScheduleStatus(), status, failed.says, schedule, now)
+    status = update_conditions(schedule.status or EvalScheduleStatus(), status, failed.says, schedule, now)
     return replace(decision, status=status, events=(*decision.events, *failed.events))
 
 
-def merging_refused(
+def drop_refused_merge(
     decision: ScheduleDecision, message: str, schedule: EvalSchedule, now: datetime
 ) -> ScheduleDecision:
     """Return the decision without the Job that merges, which could not be created; it is tried again.
@@ -59,11 +59,11 @@ def merging_refused(
     told = known is not None and known.reason == Why.MERGE_FAILED
     events = () if told else (StatusEvent(True, str(Why.MERGE_FAILED), message),)  # noqa: FBT003 - a warning
     says = {Kind.MERGED: ScheduleText("False", Why.MERGE_FAILED, message)}
-    status = said(before, decision.status.model_copy(update={"merges": merges}), says, schedule, now)
+    status = update_conditions(before, decision.status.model_copy(update={"merges": merges}), says, schedule, now)
     return replace(decision, status=status, events=(*decision.events, *events))
 
 
-def replicas_refused(
+def drop_refused_replicas(
     decision: ScheduleDecision, message: str, schedule: EvalSchedule, now: datetime
 ) -> ScheduleDecision:
     """Return the decision with a report that the kept RayCluster could not be created; it is tried again.
@@ -79,12 +79,12 @@ def replicas_refused(
     told = known is not None and known.message == message
     events = () if told else (StatusEvent(True, str(Why.REFUSED), message),)  # noqa: FBT003 - a warning
     says = {Kind.REPLICAS_READY: ScheduleText("False", Why.REPLICAS_STARTING, message)}
-    status = said(before, decision.status, says, schedule, now)
+    status = update_conditions(before, decision.status, says, schedule, now)
     delay = min(FIRST_RETRY_SECONDS, decision.requeue_after or FIRST_RETRY_SECONDS)
     return replace(decision, status=status, events=(*decision.events, *events), requeue_after=delay)
 
 
-def merged_runs_refused(
+def drop_refused_merged_runs(
     decision: ScheduleDecision, failures: dict[str, str], schedule: EvalSchedule, now: datetime
 ) -> ScheduleDecision:
     """Return the decision without the runs of merged checkpoints that could not be created; they are tried again.
@@ -97,14 +97,14 @@ def merged_runs_refused(
     """
     message = "; ".join(sorted(set(failures.values())))
     left = [one for one in decision.merged if one.digest in failures]
-    status = decision.status.model_copy(update={"merges": kept(decision.status.merges, left, now)})
+    status = decision.status.model_copy(update={"merges": keep_refused_merges(decision.status.merges, left, now)})
     says = {Kind.STARTED: ScheduleText("False", Why.REFUSED, message)}
-    status = said(schedule.status or EvalScheduleStatus(), status, says, schedule, now)
+    status = update_conditions(schedule.status or EvalScheduleStatus(), status, says, schedule, now)
     told = (*decision.events, StatusEvent(True, str(Why.REFUSED), message))  # noqa: FBT003 - a warning
     return replace(decision, status=status, events=told, requeue_after=FIRST_LOOK_SECONDS)
 
 
-def runs_refused(
+def drop_refused_runs(
     decision: ScheduleDecision, failures: dict[str, str], schedule: EvalSchedule, now: datetime
 ) -> ScheduleDecision:
     """Return the decision without the runs that could not be created; they are not recorded, and tried again.
@@ -133,7 +133,7 @@ def runs_refused(
     says = {Kind.STARTED: ScheduleText("False", Why.REFUSED, message)}
     told = [event for event in decision.events if event.reason != str(Why.RUNS_STARTED)]
     told.append(StatusEvent(True, str(Why.REFUSED), message))  # noqa: FBT003 - a warning
-    status = said(before, status, says, schedule, now)
+    status = update_conditions(before, status, says, schedule, now)
     delay = FIRST_LOOK_SECONDS if decision.requeue_after is None else min(FIRST_LOOK_SECONDS, decision.requeue_after)
     return replace(decision, status=status, events=tuple(told), requeue_after=delay)
 
@@ -148,7 +148,7 @@ class FailedListing:
     delay: float
 
 
-def failed_listing(start: OpenStart, trouble: str, now: datetime) -> FailedListing:
+def fail_listing(start: OpenStart, trouble: str, now: datetime) -> FailedListing:
     """Return a start that lists again later, with its status text. `trouble` is the cause."""
     failures = start.failures + 1
     delay = backoff_seconds(failures, FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS)

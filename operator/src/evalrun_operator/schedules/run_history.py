@@ -30,7 +30,7 @@ DELETED_RUNS = "deleted runs of "
 """Before a day, in place of a run's name: what the day's deleted runs have used."""
 
 
-def remembered(evaluated: Evaluated, checkpoints: Iterable[tuple[int, str]]) -> Evaluated:
+def remember_checkpoints(evaluated: Evaluated, checkpoints: Iterable[tuple[int, str]]) -> Evaluated:
     """Return the evaluated checkpoints with more checkpoints added, each a step and a digest.
 
     Beyond `MAX_EVALUATED` the lowest steps are let go; the high-water step says of them that they are done.
@@ -47,7 +47,9 @@ def remembered(evaluated: Evaluated, checkpoints: Iterable[tuple[int, str]]) -> 
     return Evaluated(high_water_step=high, digests=kept[len(dropped) :])
 
 
-def own_runs(schedule: str, status: EvalScheduleStatus, runs: Iterable[ScheduledRun]) -> tuple[ScheduledRun, ...]:
+def select_own_runs(
+    schedule: str, status: EvalScheduleStatus, runs: Iterable[ScheduledRun]
+) -> tuple[ScheduledRun, ...]:
     """Return the runs that the status records: of a checkpoint that was chosen, and of the uid that was seen first.
 
     Owner references and annotations are written by whoever creates a run.
@@ -68,7 +70,7 @@ def own_runs(schedule: str, status: EvalScheduleStatus, runs: Iterable[Scheduled
     return tuple(run for run in runs if is_own(run))
 
 
-def healed(schedule: EvalSchedule, status: EvalScheduleStatus) -> EvalScheduleStatus:
+def heal_status(schedule: EvalSchedule, status: EvalScheduleStatus) -> EvalScheduleStatus:
     """Return the status without claims that it cannot vouch for, such as results of a run that was never created.
 
     What decides is derived from the checkpoints that have been evaluated, so that a status which somebody has written
@@ -105,13 +107,13 @@ def healed(schedule: EvalSchedule, status: EvalScheduleStatus) -> EvalScheduleSt
     )  # fmt: skip
 
 
-def without_absent(evaluated: Evaluated, newest_step: int) -> Evaluated:
+def drop_absent(evaluated: Evaluated, newest_step: int) -> Evaluated:
     """Return the evaluated checkpoints without those above the newest existing step for which no run was ever seen."""
     kept = [one for one in evaluated.digests if one.step <= newest_step or one.run_uid is not None]
     return evaluated.model_copy(update={"digests": kept})
 
 
-def with_uids(evaluated: Evaluated, runs: Iterable[ScheduledRun]) -> Evaluated:
+def add_uids(evaluated: Evaluated, runs: Iterable[ScheduledRun]) -> Evaluated:
     """Return the evaluated checkpoints with the uids of their runs added."""
     uids = {run.digest: run.uid for run in runs}
     digests = [
@@ -123,7 +125,7 @@ def with_uids(evaluated: Evaluated, runs: Iterable[ScheduledRun]) -> Evaluated:
     return evaluated.model_copy(update={"digests": digests})
 
 
-def with_run_uids(status: EvalScheduleStatus, uids: Mapping[str, str]) -> EvalScheduleStatus:
+def add_run_uids(status: EvalScheduleStatus, uids: Mapping[str, str]) -> EvalScheduleStatus:
     """Return the status with the uids of runs that were made just now, by digest: no other run can take their place."""
     digests = [
         one.model_copy(update={"run_uid": uids[one.digest]}) if one.digest in uids else one
@@ -146,7 +148,7 @@ def newest(before: Checkpoint | None, step: int, url: str, digest: str) -> Check
     return Checkpoint(url=url, step=step, digest=digest)
 
 
-def taken_over(
+def take_over_runs(
     status: EvalScheduleStatus, runs: Sequence[ScheduledRun], cron: Cron, now: datetime, *, races: bool
 ) -> EvalScheduleStatus:
     """Return the status with the facts learnt from the runs. Applying the same runs twice changes nothing."""
@@ -156,7 +158,7 @@ def taken_over(
         last = newest(last, run.step, run.url, run.digest)
     return status.model_copy(
         update={
-            "evaluated": with_uids(status.evaluated, runs),
+            "evaluated": add_uids(status.evaluated, runs),
             "last_checkpoint": last,
             "active": sorted(run.name for run in runs if not run.complete and not run.gone)[:MAX_ACTIVE],
             "last_good": _last_good(status.last_good, runs),
@@ -168,9 +170,9 @@ def taken_over(
     )
 
 
-def used_today(status: EvalScheduleStatus, cron: Cron, now: datetime) -> Decimal:
+def sum_gpu_hours_today(status: EvalScheduleStatus, cron: Cron, now: datetime) -> Decimal:
     """Return the GPU hours that the runs started today have used so far."""
-    today = cron.day_of(now)
+    today = cron.compute_day(now)
     return sum((Decimal(one.gpu_hours) for one in status.usage if one.day == today), Decimal(0))
 
 
@@ -234,14 +236,14 @@ def _usage(status: EvalScheduleStatus, runs: Iterable[ScheduledRun], cron: Cron,
     Beyond `MAX_USAGE` the runs that have been deleted are kept as one sum a day, so that the budget counts them all.
     """
     runs = list(runs)
-    days = {cron.day_of(now), cron.day_of(now - timedelta(days=1))}
+    days = {cron.compute_day(now), cron.compute_day(now - timedelta(days=1))}
     known = {one.run: one for one in status.usage}
     for run in runs:
         found = _gpu_hours(status, run, now)
         if run.started is not None and found is not None:
             hours, final = found
             if final or not run.gone:
-                day = cron.day_of(run.started)
+                day = cron.compute_day(run.started)
                 known[run.name] = RunUsage(run=run.name, day=day, gpu_hours=f"{hours:.2f}", final=final)
     kept = [one for one in known.values() if one.day in days]
     if len(kept) > MAX_USAGE:

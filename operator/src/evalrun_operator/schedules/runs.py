@@ -14,7 +14,7 @@ from evalrun_api.v1alpha1 import (
     EvalRun,
     EvalRunStatus,
     Reason,
-    condition_of,
+    find_condition,
 )
 
 Answer = Literal["True", "False", "Unknown"]
@@ -75,7 +75,7 @@ class ScheduledRun:
         return Decimal(self.gpus) * Decimal(round(seconds)) / 3600
 
 
-def schedule_of(manifest: Mapping[str, Any]) -> tuple[str, str] | None:
+def find_schedule(manifest: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return name and uid of the EvalSchedule that controls a run; None if none does."""
     owners = manifest["metadata"].get("ownerReferences") or ()
     return next(
@@ -105,7 +105,7 @@ def is_same_run(made: Mapping[str, Any], there: Mapping[str, Any]) -> bool:
     return ours.spec == theirs.spec and told[0] == told[1]
 
 
-def scheduled_run(manifest: Mapping[str, Any]) -> ScheduledRun | None:
+def parse_scheduled_run(manifest: Mapping[str, Any]) -> ScheduledRun | None:
     """Return a run as its schedule sees it; None if it does not say which checkpoint it evaluates.
 
     Raises:
@@ -153,10 +153,10 @@ def scheduled_run(manifest: Mapping[str, Any]) -> ScheduledRun | None:
 
 
 def _answer(status: EvalRunStatus, kind: ConditionType) -> Answer | None:
-    condition = condition_of(status, kind)
+    condition = find_condition(status, kind)
     return None if condition is None else condition.status
 
 
 def _reason(status: EvalRunStatus, kind: ConditionType) -> str:
-    condition = condition_of(status, kind)
+    condition = find_condition(status, kind)
     return "" if condition is None else condition.reason

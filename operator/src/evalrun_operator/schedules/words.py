@@ -12,7 +12,7 @@ from evalrun_operator.schedules.cron import Cron
 NOT_YET = ScheduleText("Unknown", Why.NOT_YET, "nothing has been due so far")
 
 
-def said(
+def update_conditions(
     before: EvalScheduleStatus,
     status: EvalScheduleStatus,
     says: Mapping[Kind, ScheduleText],
@@ -58,6 +58,6 @@ def shown_columns(status: EvalScheduleStatus, cron: Cron) -> EvalScheduleStatus:
             "good": None if good is None else f"step {good.step}",
             "best_step": None if status.best is None else f"step {status.best.step}",
             "gate": None if gate is None or gate.reason == Why.NOT_YET else gate.reason,
-            "next": None if following is None else cron.shown(following)[:64],
+            "next": None if following is None else cron.render_moment(following)[:64],
         }
     )

@@ -258,7 +258,7 @@ class Aggregator:
                 telemetry.restore(dataset, tally)
 
         def gauges() -> list[ReplicaGauge]:
-            known = replicas.all(clocks.monotonic())
+            known = replicas.list_replicas(clocks.monotonic())
             return [ReplicaGauge(up=replica.up, in_flight=replica.in_flight) for replica in known]
 
         telemetry.observe(opened.item_states, gauges, lambda: replicas.gpu_seconds)

@@ -73,7 +73,7 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
         taken = self._intake.take_work(request.worker_id, request.max_items, fresh=request.fresh)
         remaining = self._state.remaining
         try:
-            items = await self._work_items.of(taken)
+            items = await self._work_items.list_items(taken)
         except (LedgerFullError, LedgerBrokenError) as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         return ledger_pb2.GetWorkResponse(

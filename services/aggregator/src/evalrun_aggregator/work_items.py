@@ -26,7 +26,7 @@ class WorkItems:
         self._budget = budget
         self._traces = traces
 
-    async def get_traceparent(self, indices: Sequence[int]) -> list[ledger_pb2.WorkItem]:
+    async def list_items(self, indices: Sequence[int]) -> list[ledger_pb2.WorkItem]:
         """Return the items. Raises LedgerError where earlier turns cannot be read."""
         return [await self._make_item(index) for index in indices]
 

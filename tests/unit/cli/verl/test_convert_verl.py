@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from evalrun_api.manifest import evalrun_of
+from evalrun_api.manifest import parse_evalrun
 from evalrun_api.v1alpha1 import Grader
 from evalrun_cli.verl_files.document import Document, account_text, refusals
 from evalrun_cli.verl_files.evaluation import read_evaluation
@@ -63,7 +63,7 @@ def test_every_key_has_a_fate_and_the_evalrun_is_valid(values: dict[str, Any]) -
     converted = convert(values, "f.yaml")
     assert [entry.key for entry in converted.entries] == Document(values, "f.yaml").open_keys
     assert set(fates(converted).values()) <= {"mapped", "default", "ignored"}
-    evalrun_of(dict(converted.manifest), where="f.yaml", place="machine")
+    parse_evalrun(dict(converted.manifest), where="f.yaml", place="machine")
     assert all(entry.key in account_text(converted.entries) for entry in converted.entries)
 
 
@@ -165,7 +165,7 @@ def test_convert_standalone_configuration_maps_every_key() -> None:
     assert set(found.values()) <= {"mapped", "default", "ignored"}
     ignored = {"sandbox.url", "ray_init.num_cpus", "ray_init.timeline_json_file"}
     assert {found[key] for key in ignored} == {"ignored"}
-    evalrun_of(dict(converted.manifest), where="phase0_eval.yaml", place="machine")
+    parse_evalrun(dict(converted.manifest), where="phase0_eval.yaml", place="machine")
 
 
 @pytest.mark.parametrize(

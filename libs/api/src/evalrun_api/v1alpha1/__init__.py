@@ -61,7 +61,7 @@ from evalrun_api.v1alpha1.status import (
     EvalRunStatus,
     FigureInterval,
     Phase,
-    condition_of,
+    find_condition,
 )
 
 __all__ = [
@@ -144,6 +144,6 @@ __all__ = [
     "TroubledCheckpoint",
     "Turns",
     "Wandb",
-    "condition_of",
+    "find_condition",
     "schedule_condition",
 ]

@@ -18,7 +18,7 @@ from evalrun_api.api_model import (
 from evalrun_registry.metrics import HEADLINE, falls, gate_metrics
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_or(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
@@ -82,12 +82,12 @@ class Gate(ApiModel):
         str,
         Field(
             max_length=64,
-            description=f"{_listed(_RISING)} (k at most protocol.samples; it is measured whether protocol.k lists it "
+            description=f"{_join_or(_RISING)} (k at most protocol.samples; it is measured whether protocol.k lists it "
             f"or not); or one that should fall: {', '.join(_FALLING)}.",
         ),
         Rule(
             f"self.matches('^({'|'.join(metric.pattern for metric in GATE_METRICS)})$')",
-            f"write a metric that should rise: {_listed(_RISING)}; or one that should fall: {_listed(_FALLING)}",
+            f"write a metric that should rise: {_join_or(_RISING)}; or one that should fall: {_join_or(_FALLING)}",
         ),
     ] = HEADLINE.name
     dataset: DatasetName | None = Field(

@@ -108,6 +108,6 @@ class EvalRunStatus(ApiModel):
     gpu_seconds_per_solved: Figure | None = Field(None, description="GPU seconds per solved problem.")
 
 
-def condition_of(status: EvalRunStatus, kind: ConditionType) -> Condition | None:
+def find_condition(status: EvalRunStatus, kind: ConditionType) -> Condition | None:
     """Return a condition of a status."""
     return next((condition for condition in status.conditions if condition.type == kind), None)

@@ -63,7 +63,7 @@ async def bring_outputs(
             return "its aggregator"
     if url.startswith("pvc://"):
         try:
-            async with reader(str(names.claim_of(url))) as send_from_volume:
+            async with reader(str(names.parse_claim(url))) as send_from_volume:
                 await _receive(send_from_volume, path, directory, only)
         except BadInputError as error:
             raise BadInputError(

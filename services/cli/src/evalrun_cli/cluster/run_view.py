@@ -7,7 +7,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from evalrun_api.v1alpha1 import Condition, ConditionType, DatasetStatus, EvalRun, EvalRunStatus, Reason, condition_of
+from evalrun_api.v1alpha1 import Condition, ConditionType, DatasetStatus, EvalRun, EvalRunStatus, Reason, find_condition
 from evalrun_registry.metrics import HEADLINE
 from evalrun_runtime.exits import ExitCode
 
@@ -36,9 +36,9 @@ def exit_code(run: EvalRun) -> ExitCode:
     """Return the exit code of a finished run. A failed gate outranks a degraded run; an inconclusive gate does not."""
     status = get_status(run)
     if not _holds(run, ConditionType.SUCCEEDED):
-        why = condition_of(status, ConditionType.COMPLETE)
+        why = find_condition(status, ConditionType.COMPLETE)
         return ExitCode.BAD_INPUT if why is not None and why.reason == Reason.INVALID_SPEC else ExitCode.FAILED
-    gate = condition_of(status, ConditionType.GATE_PASSED)
+    gate = find_condition(status, ConditionType.GATE_PASSED)
     if gate is not None and gate.status == "False":
         return ExitCode.GATE_FAILED
     if _holds(run, ConditionType.DEGRADED):
@@ -63,7 +63,7 @@ def reason_line(run: EvalRun) -> str:
     if not status.conditions:
         return "No operator has taken it up yet: is evalrun installed in the cluster, and does it serve this namespace?"
     kinds = TELLING.get(status.phase or "Pending", (ConditionType.COMPLETE,))
-    found = [condition for kind in kinds if (condition := condition_of(status, kind)) is not None]
+    found = [condition for kind in kinds if (condition := find_condition(status, kind)) is not None]
     telling = next((condition for condition in found if condition.status != "True" and condition.message), None)
     telling = telling or next((condition for condition in found if condition.message), None)
     return "" if telling is None else telling.message
@@ -132,7 +132,7 @@ def _counts(dataset: DatasetStatus) -> str:
 
 
 def _holds(run: EvalRun, kind: ConditionType) -> bool:
-    condition = condition_of(get_status(run), kind)
+    condition = find_condition(get_status(run), kind)
     return condition is not None and condition.status == "True"
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from evalrun_api.cel_rules import broken_rules
-from evalrun_api.checks import structural_problems, with_defaults
+from evalrun_api.cel_rules import find_broken_rules
+from evalrun_api.checks import apply_defaults, structural_problems
 from evalrun_api.manifest import load_documents, schema_for
 from evalrun_api.v1alpha1 import Gate
 from evalrun_runtime.exits import BadInputError
@@ -34,10 +34,10 @@ def read_gates(written_gates: Sequence[object], where: str) -> list[Gate]:
     schema = schema_for("machine")["properties"]["spec"]["properties"]["gates"]["items"]
     lines, gates = [], []
     for index, written in enumerate(written_gates):
-        value = with_defaults(schema, written)
+        value = apply_defaults(schema, written)
         problems = list(structural_problems(schema, value, f"[{index}]"))
         wrong = frozenset(problem.path for problem in problems if problem.spoils)
-        problems += broken_rules(schema, value, wrong, f"[{index}]")
+        problems += find_broken_rules(schema, value, wrong, f"[{index}]")
         lines += [f"{where}: {problem.path}: {problem.message}" for problem in problems]
         if not problems:
             gates.append(Gate.model_validate(value))

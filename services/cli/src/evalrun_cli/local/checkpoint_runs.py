@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import yaml
 
-from evalrun_api.manifest import evalrun_of, load_manifest
+from evalrun_api.manifest import load_manifest, parse_evalrun
 from evalrun_cli.comparisons.history import history as show_history
 from evalrun_cli.gpu_host.options import NO_GPU_OPTIONS, GpuOptions
 from evalrun_cli.gpu_host.preparation import PreparedReplicas, prepare_replicas
@@ -166,7 +166,7 @@ def replicas_for(
     checkpoints: Sequence[Checkpoint], manifest: Mapping[str, Any], gpu_options: GpuOptions
 ) -> PreparedReplicas:
     """Return the replicas that take the checkpoints' weights. Raises BadInputError."""
-    first = evalrun_of(apply_checkpoint(manifest, checkpoints[0]), where="--checkpoints", place="machine")
+    first = parse_evalrun(apply_checkpoint(manifest, checkpoints[0]), where="--checkpoints", place="machine")
     if first.spec.rollout is None:
         raise BadInputError("--checkpoints: replicas are started here: leave --endpoint away, or add spec.rollout")
     if gpu_options.ray_address is not None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from evalrun_api.manifest import evalrun_of
+from evalrun_api.manifest import parse_evalrun
 from evalrun_api.run_config import EvalRunSpec
 from evalrun_cli.comparisons.race_view import as_text
 from evalrun_cli.comparisons.views import run_facts
@@ -73,7 +73,7 @@ def race_files(files: Sequence[Path], rules: RaceRules, *, output: Path | None, 
     manifests = {file.stem: manifest_in(file) for file in files}
     if len(manifests) < len(files):
         raise BadInputError("two files have one name: the runs are called by it: rename one")
-    specs = [evalrun_of(manifests[file.stem], where=str(file), place="machine").spec for file in files]
+    specs = [parse_evalrun(manifests[file.stem], where=str(file), place="machine").spec for file in files]
     for file, spec in zip(files, specs, strict=True):
         if not spec.endpoints:
             raise BadInputError(f"{file}: spec.endpoints is missing: only --checkpoints starts replicas for a race")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from evalrun_api.manifest import evalrun_of, load_manifest
+from evalrun_api.manifest import load_manifest, parse_evalrun
 from evalrun_api.run_config import EvalRunSpec, RunConfig, parse_run_config
 from evalrun_api.v1alpha1 import MAX_DATASETS, Dataset, EvalRun, Grader
 from evalrun_cli.clock import Clock, stopwatch
@@ -84,7 +84,7 @@ def run_quickly(
         BadInputError: a flag, a dataset or an endpoint cannot be used.
     """
     asked, document = quick_manifest(asked, gpu_options)
-    manifest = evalrun_of(document, where="--dataset, --model, --name, --label and other flags", place="machine")
+    manifest = parse_evalrun(document, where="--dataset, --model, --name, --label and other flags", place="machine")
     settings = StartSettings.from_options(options, tuple(asked.endpoints), request_seconds, gpu_options)
     workspace, generation = _prepare_run(manifest, Path(QUICK_FILE), settings, output=output, resume=None)
     (workspace.directory / QUICK_FILE).write_text(file_text(document, asked, gpu_options))

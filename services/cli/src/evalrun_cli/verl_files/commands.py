@@ -7,7 +7,7 @@ from typing import Any
 import click
 import yaml
 
-from evalrun_api.manifest import evalrun_of
+from evalrun_api.manifest import parse_evalrun
 from evalrun_api.v1alpha1 import Grader
 from evalrun_cli.printable_text import printable, printable_lines
 from evalrun_cli.verl_files.document import account_text, refusals
@@ -41,7 +41,7 @@ def convert_file(config: Path | None, output: Path | None, overrides: Sequence[s
     converted = convert(apply_overrides({} if config is None else _yaml(config), overrides), where)
     click.echo(printable_lines(account_text(converted.entries)), err=True)
     refusals(converted.entries, where)
-    evalrun_of(dict(converted.manifest), where=where, place="machine")
+    parse_evalrun(dict(converted.manifest), where=where, place="machine")
     text = (
         f"# From {where if config is None else config.name}. In a cluster datasets and model lie on a volume, in a "
         "bucket or on a hub, and results\n# should go to output.url.\n"

@@ -92,7 +92,7 @@ class AggregatorLink:
         if self._session is None or self._forward is None or pod.name != self._pod:
             await self.close()
             self._forward = self._runs.forward(pod, names.SAMPLES_PORT)
-            path = await self._opened.enter_async_context(self._forward.opened())
+            path = await self._opened.enter_async_context(self._forward.open_socket())
             timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)
             connector = aiohttp.UnixConnector(str(path), limit=1)
             self._session = await self._opened.enter_async_context(

@@ -90,7 +90,7 @@ class NamespaceRuns:
                 )
 
     def _list_runs(self) -> list[EvalRun]:
-        self._asked = asyncio.run_coroutine_threadsafe(self._cluster.all(), self._loop)
+        self._asked = asyncio.run_coroutine_threadsafe(self._cluster.list_runs(), self._loop)
         try:
             return self._asked.result()
         except CancelledError as error:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from evalrun_api.run_config import Rollout, wanted_replicas
+from evalrun_api.run_config import Rollout, count_wanted_replicas
 from evalrun_generator.rollout.starts import NodeCapacity, Start, StartPhase
 from evalrun_runtime.backoff import backoff_seconds
 
@@ -93,7 +93,7 @@ def useful_replicas(rollout: Rollout, remaining: int | None) -> int:
     """
     if not remaining:
         return 0
-    wanted = wanted_replicas(rollout, remaining)
+    wanted = count_wanted_replicas(rollout, remaining)
     return wanted if rollout.elastic else min(wanted, remaining)
 
 

@@ -347,7 +347,7 @@ class FusionSandbox:
         """Run one input. There is no run if the program does not compile."""
         max_seconds = fusion_plain.COMPILE_SECONDS + request.limits.time_seconds + WAIT_SECONDS
         answer = await self._server.run_code(fusion_plain.body(request, index), max_seconds)
-        compiled = fusion_plain.compiled(answer, request.language)
+        compiled = fusion_plain.read_compile_result(answer, request.language)
         return compiled, fusion_plain.run(answer, request) if compiled.status == "ok" else None
 
     async def _plain_again(self, request: RunRequest, index: int) -> ProgramRun | None:

@@ -128,9 +128,11 @@ def _test(case: EvalCase, language: str) -> ServerTest:
         raise SandboxFailedError(f"SandboxError: {start_of(info.message)}")
     texts = None if case.test_info is None else (_text(case, "input", "stdin"), _text(case, "output", "stdout"))
     if case.passed:
-        compiled = CompileResult("ok") if info.compile_result is None else fusion_plain.compiled(info, language)
+        compiled = (
+            CompileResult("ok") if info.compile_result is None else fusion_plain.read_compile_result(info, language)
+        )
     else:
-        compiled = fusion_plain.compiled(info, language)
+        compiled = fusion_plain.read_compile_result(info, language)
     return ServerTest(case.passed, compiled, _run(info, case.passed, compiled), texts)
 
 
