@@ -88,6 +88,16 @@ def test_a_comparison_shows_each_datasets_role(evalrun_here: Command, runs: Path
         assert "humaneval (role: dev)" in (Page.of(shown).text if form == "html" else shown)
 
 
+@pytest.mark.parametrize("option", ["--trust", "--identity", "--issuer", "--trust-config", "--revocations"])
+def test_gate_that_would_not_ask_whom_it_was_told_to_trust_is_refused(
+    evalrun_here: Command, runs: Path, option: str
+) -> None:
+    policy = a_policy(runs, {"maxRegression": "0.5"})
+    done = evalrun_here("gate", runs / "new", "--policy", policy, option, policy)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "they say nothing without --require-attested: add it" in done.stderr
+
+
 def test_gates_are_shown_in_every_format(evalrun_here: Command, runs: Path) -> None:
     policy = a_policy(runs, {"maxRegression": "0.5"}, {"maxRegression": "0.02", "metric": "pass_ratio_mean"})
     for form in ("text", "markdown", "json", "html"):

@@ -108,6 +108,26 @@ def test_trust_in_others_does_not_reach_the_signer(signed: KeylessEnvelope, root
     assert "which is none of the trusted keys" in only_text(signed, keys, Outcome.DIFFERS)
 
 
+def without_a_home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "file").touch()
+    for name in ("XDG_DATA_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(folder / "file" / "below"))
+
+
+def test_trust_in_keys_alone_asks_no_authority(
+    signed: KeylessEnvelope, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_a_home(tmp_path, monkeypatch)
+    text = only_text(signed, Trust([new_key(tmp_path).public]), Outcome.DIFFERS)
+    assert text.startswith(f"the signature names {SIGNER}, which is none of the trusted keys")
+
+
+def test_public_root_that_cannot_be_stored_names_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_a_home(tmp_path, monkeypatch)
+    with pytest.raises(BadInputError, match=r"set HOME .* to a directory that may be written"):
+        TrustRoot.stored()
+
+
 def test_key_is_not_the_trusted_identity(tmp_path: Path) -> None:
     _, written = signed_run(tmp_path, [True])
     assert "none of the trusted ones" in only_text(written.envelope, Trust(identity=SIGNER), Outcome.DIFFERS)
@@ -211,6 +231,53 @@ def _is_found(content: bytes, trust: Trust) -> bool:
     return not found.is_signed or bool(texts_of(check_signer(found, trust), Outcome.DIFFERS))
 
 
+def certificate_of_version_50(document: dict[str, Any]) -> None:
+    certificate = document["verificationMaterial"]["certificate"]
+    der = base64.b64decode(certificate["rawBytes"])
+    of_50 = der.replace(bytes.fromhex("a003020102"), bytes.fromhex("a003020131"), 1)
+    certificate["rawBytes"] = base64.b64encode(of_50).decode()
+
+
+def in_checkpoint(old: str, new: str) -> Edit:
+    def edit(document: dict[str, Any]) -> None:
+        checkpoint = entry_of(document)["inclusionProof"]["checkpoint"]
+        assert old in checkpoint["envelope"]
+        head, _, last = checkpoint["envelope"].rpartition(old)
+        checkpoint["envelope"] = head + new + last
+
+    return edit
+
+
+ODD: dict[str, Edit] = {
+    "no signature": lambda document: document["dsseEnvelope"].update(signatures=[]),
+    "an empty signature": lambda document: document["dsseEnvelope"]["signatures"][0].update(sig=""),
+    "a time that no clock can show": lambda document: entry_of(document).update(integratedTime=str(1 << 62)),
+    "a certificate of another version": certificate_of_version_50,
+    "another name of the same form": lambda document: document.update(
+        mediaType="application/vnd.dev.sigstore.bundle+json;version=0.3"
+    ),
+    "an older form": lambda document: document.update(
+        mediaType="application/vnd.dev.sigstore.bundle+json;version=0.2",
+        verificationMaterial={
+            "x509CertificateChain": {"certificates": 2 * [document["verificationMaterial"]["certificate"]]},
+            **{key: each for key, each in document["verificationMaterial"].items() if key != "certificate"},
+        },
+    ),
+    "empty timestamps": lambda document: document["verificationMaterial"].update(timestampVerificationData={}),
+    "no timestamps": lambda document: document["verificationMaterial"].pop("timestampVerificationData"),
+    "the id of a key": lambda document: document["dsseEnvelope"]["signatures"][0].update(keyid="eve"),
+    "a further signature of the checkpoint": in_checkpoint("\n", "\n\u2014 eve AAAAAAAA\n"),
+    "a line below the checkpoint": in_checkpoint("\n", "\neve\n"),
+    "letters before the checkpoint's signature": in_checkpoint("\u2014", "eve\u2014"),
+    "letters in the checkpoint's signature": in_checkpoint("\n", "!!\n"),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_bundle_that_evalrun_never_writes_is_found(signed: KeylessEnvelope, root: TrustRoot, odd: str) -> None:
+    assert _is_found(edited(signed, ODD[odd]), Trust(identity=SIGNER, root=root))
+
+
 def test_revocation_counts_if_the_same_identity_signed_it(
     instance: Instance, root: TrustRoot, signed: KeylessEnvelope, tmp_path: Path
 ) -> None:
@@ -233,6 +300,22 @@ def test_revocation_counts_if_the_same_identity_signed_it(
     pretender = sign_at(Instance(Authority(instance.authority.now), Log(instance.log.now)), tmp_path, statement)
     (doubt,) = found_by(to_line(pretender))
     assert "whether by its signer is not known" in doubt
+
+
+def test_revocation_that_cannot_count_is_not_published(
+    instance: Instance, root: TrustRoot, signed: KeylessEnvelope, tmp_path: Path
+) -> None:
+    _, by_a_key = signed_run(tmp_path, [True])
+    signer = KeylessSigner(root, instance.authority.token)
+    elsewhere = KeylessSigner(root, lambda: instance.authority.token(issuer="https://elsewhere.example.org"))
+    published = len(instance.log.leaves)
+    with pytest.raises(BadInputError, match="revoke it with that one"):
+        revoke(by_a_key.envelope, signer, "spite", "2026")
+    with pytest.raises(BadInputError, match=f"elsewhere.example.org gave this identity, and one of {ISSUER} has to"):
+        revoke(signed, elsewhere, "spite", "2026")
+    with pytest.raises(BadInputError, match="revoke it with that one"):
+        revoke(signed, new_key(tmp_path, "other.pem"), "spite", "2026")
+    assert len(instance.log.leaves) == published
 
 
 def test_damaged_revocation_of_an_identity_is_refused(

@@ -1,9 +1,11 @@
 """`evalrun leaderboard`: every format, hostile names, and places that hold no run."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
+from builders.attested_runs import new_key
 from builders.results.stored_runs import verdicts_of, write_run
 
 from evalrun_cli.attestation.trust_files import TrustFiles
@@ -94,3 +96,25 @@ def test_revocations_without_a_trusted_key_are_refused(tmp_path: Path) -> None:
         print_leaderboard(
             [str(tmp_path)], trust=TrustFiles(revocations=tmp_path / "revoked.jsonl"), view="text", output=None
         )
+
+
+def test_trust_config_without_an_identity_is_refused(tmp_path: Path) -> None:
+    trust = TrustFiles(keys=[tmp_path / "key.pub"], trust_config=tmp_path / "trust.json")
+    with pytest.raises(BadInputError, match="--trust-config: says nothing without --identity NAME"):
+        print_leaderboard([str(tmp_path)], trust=trust, view="text", output=None)
+
+
+def test_run_that_needs_an_extra_is_ranked_and_not_attested(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new_key(tmp_path)
+    place = runs_in(tmp_path / "runs", a=10) / "a"
+    (place / "attestation.json").write_text('{"mediaType": "a bundle"}')
+    monkeypatch.setitem(sys.modules, "sigstore", None)  # as where it is not installed
+    keys = TrustFiles(keys=[tmp_path / "key.pub"])
+    print_leaderboard([str(place)], trust=keys, view="json", output=None)
+    said = capsys.readouterr()
+    assert json.loads(said.out)["tables"][0]["entries"][0]["attested"] is False
+    assert f"{place}: not attested: signatures without a key need the extra sigstore" in said.err
+    with pytest.raises(BadInputError, match="need the extra sigstore"):
+        print_leaderboard([str(place)], trust=TrustFiles(identity="a", issuer="b"), view="json", output=None)

@@ -51,6 +51,7 @@ _BROKEN: Final = (
     UnsupportedAlgorithm,
     x509.DuplicateExtension,
     x509.ExtensionNotFound,
+    x509.InvalidVersion,
     x509.UnsupportedGeneralNameType,
 )
 """What the package and the certificate's parser raise for content that nobody honest wrote."""
@@ -68,6 +69,7 @@ class KeylessEnvelope:
     payload: bytes
     signer: Identity
     """The identity that the certificate names. Who issued that certificate is for a `TrustRoot` to say."""
+    signature: bytes
 
     @classmethod
     def parse(cls, content: bytes) -> Self:
@@ -77,12 +79,14 @@ class KeylessEnvelope:
             EnvelopeError: it is something else, however little differs.
         """
         try:
+            document = json.loads(content)
             bundle = Bundle.from_json(content)
-            payload = base64.b64decode(json.loads(content)["dsseEnvelope"]["payload"], validate=True)
-            found = cls(bundle, payload, _identity_in(bundle.signing_certificate))
+            payload = base64.b64decode(document["dsseEnvelope"]["payload"], validate=True)
+            found = cls(bundle, payload, _identity_in(bundle.signing_certificate), bundle.signature)
+            same = found.to_bytes() == content and _is_as_written(document)
         except (*_BROKEN, LookupError, TypeError) as error:
             raise EnvelopeError("it is no bundle of Sigstore around a statement") from error
-        if found.to_bytes() != content:
+        if not same:
             raise EnvelopeError("it differs from every bundle that evalrun writes: something was changed or added")
         return found
 
@@ -97,7 +101,7 @@ class KeylessEnvelope:
             key = self.bundle.signing_certificate.public_key()
             if not isinstance(key, ec.EllipticCurvePublicKey):
                 return False
-            key.verify(self.bundle.signature, encode_for_signing(self.payload), ec.ECDSA(SHA256()))
+            key.verify(self.signature, encode_for_signing(self.payload), ec.ECDSA(SHA256()))
         except (InvalidSignature, UnsupportedAlgorithm, ValueError):
             return False
         return True
@@ -110,6 +114,22 @@ class KeylessEnvelope:
     def statement(self) -> dict[str, Any]:
         """Return the statement. Raises EnvelopeError."""
         return parse_payload(self.payload)
+
+
+def _is_as_written(document: dict[str, Any]) -> bool:
+    """Return whether a bundle has no part that the package accepts, looks past, and never writes.
+
+    Raises LookupError, TypeError or ValueError if a part is missing.
+    """
+    material = document["verificationMaterial"]
+    checkpoint = material["tlogEntries"][0]["inclusionProof"]["checkpoint"]["envelope"]
+    mark, _, signature = checkpoint.partition("\n\n")[2].split(" ")
+    return (
+        document["mediaType"] == Bundle.BundleType.BUNDLE_0_3
+        and "keyid" not in document["dsseEnvelope"]["signatures"][0]
+        and "rfc3161Timestamps" in material["timestampVerificationData"]
+        and (mark, signature) == ("\u2014", base64.b64encode(base64.b64decode(signature)).decode() + "\n")
+    )
 
 
 def _identity_in(certificate: x509.Certificate) -> Identity:
@@ -164,10 +184,12 @@ class TrustRoot:
         try:
             return cls(ClientTrustConfig.production(offline=is_offline), PUBLIC_INSTANCE)
         except (Error, OSError) as error:
-            raise BadInputError(
-                f"the trust root of {PUBLIC_INSTANCE} cannot be had: {error}: name that of a private instance "
-                "(--trust-config FILE), or sign with a key (--key FILE)"
-            ) from error
+            remedy = (
+                "set HOME (or XDG_DATA_HOME and XDG_CACHE_HOME) to a directory that may be written"
+                if is_offline
+                else "name that of a private instance (--trust-config FILE), or sign with a key (--key FILE)"
+            )
+            raise BadInputError(f"the trust root of {PUBLIC_INSTANCE} cannot be had: {error}: {remedy}") from error
 
     def check(self, envelope: KeylessEnvelope) -> None:
         """Check that an identity signed a statement while its certificate was valid, and that a log holds it.
@@ -185,7 +207,7 @@ class TrustRoot:
             raise NotVouchedError(
                 f"{self.where} vouches for no such certificate at that time (a private instance needs --trust-config)"
             ) from error
-        except _BROKEN as error:
+        except (*_BROKEN, OSError) as error:  # OSError: a time that no clock can show
             raise NotVouchedError(f"{self.where} does not vouch for it: {error}") from error
         if (kind, payload) != (PAYLOAD_TYPE, envelope.payload):
             raise NotVouchedError("another payload than the statement was signed")
@@ -199,13 +221,21 @@ class KeylessSigner:
     get_token: Callable[[], str]
     """Gets an OpenID Connect token for the audience `sigstore`. Raises BadInputError."""
 
-    def sign(self, statement: dict[str, Any]) -> KeylessEnvelope:
+    def sign(self, statement: dict[str, Any], issuer: str | None = None) -> KeylessEnvelope:
         """Return the signed statement, which a public log then names.
 
+        Args:
+            statement: to sign.
+            issuer: of the identity that has to sign; None: any.
+
         Raises:
-            BadInputError: there is no identity, or no service has answered.
+            BadInputError: there is no such identity, or no service has answered.
         """
         token = self.read_token()
+        if issuer not in (None, token.federated_issuer):
+            raise BadInputError(
+                f"{token.federated_issuer} gave this identity, and one of {issuer} has to sign: nothing was signed"
+            )
         try:
             context = SigningContext.from_trust_config(self.root.config)
             with context.signer(token) as signer:

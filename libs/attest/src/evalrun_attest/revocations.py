@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from evalrun_attest.envelope import EnvelopeError, encode_envelope
-from evalrun_attest.signatures import SignedStatement, Signer, parse_signed, sign_statement
+from evalrun_attest.envelope import Envelope, EnvelopeError, encode_envelope
+from evalrun_attest.keys import SigningKey
+from evalrun_attest.signatures import Identity, SignedStatement, Signer, parse_signed
 from evalrun_attest.statement import STATEMENT_TYPE
 from evalrun_runtime.exits import BadInputError
 
@@ -43,9 +44,18 @@ def revoke(attestation: SignedStatement, signer: Signer, reason: str, now: str) 
         "predicateType": PREDICATE_TYPE,
         "predicate": {"reason": reason, "revokedAt": now},
     }
-    revocation = sign_statement(statement, signer)
-    if revocation.signer != attestation.signer:
-        raise BadInputError(f"{attestation.signer} signed this attestation: revoke it with that one")
+    signed_by = attestation.signer
+    refused = BadInputError(f"{signed_by} signed this attestation: revoke it with that one")
+    if isinstance(signer, SigningKey):
+        if signer.public.id != signed_by:
+            raise refused
+        return Envelope.sign(statement, signer)
+    # What an identity signs is published for good, so what is known beforehand is compared beforehand.
+    if not isinstance(signed_by, Identity):
+        raise refused
+    revocation = signer.sign(statement, signed_by.issuer)
+    if revocation.signer != signed_by:
+        raise refused
     return revocation
 
 

@@ -19,6 +19,10 @@ SignedStatement: TypeAlias = "Envelope | KeylessEnvelope"
 Signer: TypeAlias = "SigningKey | KeylessSigner"
 
 
+class MissingExtraError(BadInputError):
+    """The package that signs and verifies by identities is not installed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """A person or a workflow, by the word of the service that knows it."""
@@ -38,7 +42,7 @@ def parse_signed(content: bytes) -> SignedStatement:
 
     Raises:
         EnvelopeError: it is something else, however little differs.
-        BadInputError: an identity signed it, and the extra for that is not installed.
+        MissingExtraError: an identity signed it, and the extra for that is not installed.
     """
     if not _is_keyless(content):
         return Envelope.parse(content)
@@ -54,9 +58,9 @@ def sign_statement(statement: dict[str, Any], signer: Signer) -> SignedStatement
 
 
 def check_keyless_extra(find: Callable[[str], object] = find_spec) -> None:
-    """Raise BadInputError if the package that signs and verifies by identities is not installed."""
+    """Raise MissingExtraError if the package that signs and verifies by identities is not installed."""
     if find("sigstore") is None:
-        raise BadInputError(f"signatures without a key need the extra sigstore: {describe_install('sigstore')}")
+        raise MissingExtraError(f"signatures without a key need the extra sigstore: {describe_install('sigstore')}")
 
 
 def _is_keyless(content: bytes) -> bool:

@@ -41,6 +41,8 @@ class Trust:
 
 def check_signer(signed: SignedStatement, trust: Trust) -> list[Finding]:
     """Check who signed, and whether the signer took it back."""
+    if not isinstance(signed, Envelope) and trust.is_given and trust.identity is None:
+        return [compare_identity(signed.signer, trust)]  # whoever trusts keys alone needs no word of authorities
     found = _check_key(signed.signer, trust) if isinstance(signed, Envelope) else _check_identity(signed, trust)
     for revocation in find_revocations(trust.revocations, signed):
         said = f"at {revocation.revoked_at}: {revocation.reason}"
@@ -93,5 +95,5 @@ def compare_identity(signer: Identity, trust: Trust) -> Finding:
         return differs(f"signed by another than the trusted identity: {'; '.join(wrong)}")
     to_write = f"--identity {shlex.quote(signer.name)} --issuer {shlex.quote(signer.issuer)}"
     if trust.is_given:
-        return differs(f"signed by {signer}, which is none of the trusted keys ({to_write} trusts it)")
+        return differs(f"the signature names {signer}, which is none of the trusted keys ({to_write} trusts it)")
     return unknown(f"signed by {signer}; nobody said whether to trust it ({to_write})")

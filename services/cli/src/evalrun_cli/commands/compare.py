@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
-from evalrun_cli.attestation.trust_files import TrustFiles
+from evalrun_cli.attestation.trust_files import NOBODY, TrustFiles
 from evalrun_cli.commands.group import EXISTING_FILE, EXIT_CODES, TO_FILE, add_format_flags, add_formats, evalrun
 from evalrun_cli.commands.trust_options import add_trust_flags
-from evalrun_runtime.exits import ExitCode
+from evalrun_runtime.exits import BadInputError, ExitCode
 
 
 @evalrun.command(epilog=EXIT_CODES)
@@ -99,6 +99,10 @@ def gate(
         from evalrun_cli.attestation.requirement import check_baselines
 
         check_baselines(policy, trust)
+    elif trust != NOBODY:
+        raise BadInputError(
+            "--trust, --identity and --revocations: they say nothing without --require-attested: add it"
+        )
 
     return (gate_sample_sizes if sample_size else decide_gates)(run, policy, view=view, output=output)
 

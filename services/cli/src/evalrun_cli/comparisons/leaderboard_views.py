@@ -5,12 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import click
 from rich import box
 
 from evalrun_cli.attestation.requirement import read_trust, why_not_attested
 from evalrun_cli.attestation.trust_files import NOBODY, TrustFiles
 from evalrun_cli.comparisons.history import places_below
 from evalrun_cli.comparisons.views import cell, plain, run_facts, terminal, write
+from evalrun_cli.printable_text import printable
 from evalrun_cli.terminal import print_whole, whole_table
 from evalrun_results.comparisons.leaderboard import ERROR, Entry, Leaderboard, Table, rank_runs
 from evalrun_results.comparisons.roles import render_dataset_name
@@ -44,6 +46,8 @@ def print_leaderboard(
     """
     if trust.revocations is not None and not trust.names_anybody:
         raise BadInputError("--revocations: says nothing without those that you trust: add --trust FILE or --identity")
+    if trust.trust_config is not None and trust.identity is None:
+        raise BadInputError("--trust-config: says nothing without --identity NAME --issuer URL: add them")
     runs = list(dict.fromkeys(run for each in places for run in places_below(each)))
     facts = [run_facts(each) for each in runs]
     known = sorted({name for each in facts for name in each.totals})
@@ -58,7 +62,18 @@ def print_leaderboard(
 
 def _select_attested(places: Sequence[str], files: TrustFiles) -> set[str]:
     trust = read_trust(files)
-    return {each for each in places if not why_not_attested(each, trust)}
+    from evalrun_attest.signatures import MissingExtraError
+
+    found = set()
+    for each in places:
+        try:
+            if not why_not_attested(each, trust):
+                found.add(each)
+        except MissingExtraError as error:
+            if trust.identity is not None:
+                raise
+            click.echo(printable(f"{each}: not attested: {error}"), err=True)
+    return found
 
 
 def title(found: Table) -> str:
