@@ -28,6 +28,8 @@ class _Parts:
     """A statement that ends the process with 0."""
     show: str
     """A statement that prints `{text}` on a line."""
+    others: tuple[tuple[str, str], ...] = ()
+    """More programs by what they do."""
 
 
 _PARTS: Final[Mapping[str, _Parts]] = {
@@ -41,6 +43,15 @@ _PARTS: Final[Mapping[str, _Parts]] = {
         "\n}\nsigned main() { cout << \"mine\"; }",
         "exit(0);",
         'cout << "{text}" << endl;',
+        ((
+            "right, of other macros",
+            ("#include <bits/stdc++.h>\nusing namespace std;\n#define endl '\\n'\n"
+            "#define int int64_t\n#define double long double\n"
+            "vector<double> weigh(vector<string> words, vector<vector<long long>> rows, double scale, bool keep,"
+            " int extra) {\nvector<double> out;\nfor (size_t i = 0; i < rows.size(); i++)\n"
+            " out.push_back(accumulate(rows[i].begin(), rows[i].end(), 0LL) * scale + extra"
+            " + (keep ? words[i].size() : 0));\nreturn out;\n}\n"),
+        ),),
     ),
     "go": _Parts(
         'package main\n\nimport (\n\t"fmt"\n\t"os"\n)\nimport "strings"\n\nvar _ = os.Exit\nvar _ = fmt.Sprint\n'
@@ -71,7 +82,7 @@ _PARTS: Final[Mapping[str, _Parts]] = {
         'console.log("{text}");',
     ),
     "python": _Parts(
-        "from __future__ import annotations\n\nclass Solution:\n"
+        "from __future__ import annotations\n\nstr, list, int, next = 'b', [1], 3, None\n\nclass Solution:\n"
         "    def weigh(self, words: list[str], rows, scale, keep, extra) -> list[float]:\n        ",
         "return [sum(row) * scale + extra + keep * len(words[i].encode()) for i, row in enumerate(rows)]",
         "\n\nif __name__ == '__main__':\n    print(input())",
@@ -100,6 +111,8 @@ _PARTS: Final[Mapping[str, _Parts]] = {
 LANGUAGES: Final = (*_PARTS,)
 
 _ECHO: Final = {"rust": "given", "go": "return given", "python": "return given"}
+_NAMES: Final = {"go": "all", "javascript": "words", "python": "next", "typescript": "read"}
+"""Of functions, which the drivers of other languages lack."""
 ECHOED: Final[Mapping[str, list[object]]] = {
     "int": [[[-2147483648, 2147483647], []], []],
     "long": [[[-9007199254740991, 0, 9007199254740991]]],
@@ -125,12 +138,13 @@ def write_programs(language: str) -> dict[str, str]:
         "wrong": _join(parts.right.replace("extra", "(extra + 1)")),
         "ends early": _join(f"{parts.leave}{parts.right}"),
         "prints a result and ends": _join(f"{said}{parts.leave}{parts.right}"),
+        **dict(parts.others),
     }
 
 
 def write_echo(language: str, scalar: str) -> tuple[str, str]:
     """Return the signature of a function that returns its argument, and a program that has it, made of the stub."""
-    text = f"echo(given: list[list[{scalar}]]) -> list[list[{scalar}]]"
+    text = f"{_NAMES.get(language, 'echo')}(given: list[list[{scalar}]]) -> list[list[{scalar}]]"
     stub = CALL_FORMS[language].write_stub(parse_signature(text))
     body = _ECHO.get(language, "return given;")
     if language == "python":

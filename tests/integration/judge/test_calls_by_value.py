@@ -39,6 +39,9 @@ async def test_right_functions_pass_and_others_do_not(judge: str, language: str)
     if language in COMPILERS:
         require_compiler(COMPILERS[language])
     requests = {name: ask(language, text, SIGNATURE, CALLS, RESULTS) for name, text in write_programs(language).items()}
+    if language == "cpp":
+        half = "double half(int x) { return x / 2.0; }"
+        requests["returns another type"] = ask(language, half, "half(x: int) -> int", ["[7]"], ["3"])
     for scalar in ECHOED_HERE:
         signature, program = write_echo(language, scalar)
         values = [json.dumps(value) for value in ECHOED[scalar]]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from evalrun_aggregator.ledger.errors import LedgerError
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.weights_version import FACT, OtherWeightsError, WeightsVersion
 
@@ -50,4 +51,25 @@ async def test_of_two_versions_that_come_at_once_one_is_taken(tmp_path: Path) ->
         weights = WeightsVersion(ledger, {})
         ends = await asyncio.gather(weights.admit(["aaa"]), weights.admit(["bbb"]), return_exceptions=True)
         assert [type(end) for end in ends] == [type(None), OtherWeightsError]
+        assert ledger.reader.facts()[FACT] == "aaa"
+
+
+class FullOnce(Ledger):
+    """Has no room for the first facts."""
+
+    is_full = True
+
+    async def set_facts(self, **facts: str) -> None:
+        if self.is_full:
+            self.is_full = False
+            raise LedgerError("the disk is full")
+        await super().set_facts(**facts)
+
+
+async def test_admit_after_a_failed_write_writes_the_version(tmp_path: Path) -> None:
+    async with FullOnce(tmp_path / "l.db") as ledger:
+        weights = WeightsVersion(ledger, {})
+        with pytest.raises(LedgerError):
+            await weights.admit(["aaa"])
+        await weights.admit(["aaa"])
         assert ledger.reader.facts()[FACT] == "aaa"

@@ -43,5 +43,10 @@ def test_add_default_store_without_a_writable_directory_says_what_to_name(tmp_pa
 
 def test_a_judge_that_is_started_here_shares_its_slots_as_the_service_does() -> None:
     arguments = ["--problems", "p.jsonl", "--share", "a=3", "--priority=a=low", "--port", "1", "--share=b=2"]
-    assert share_flags(arguments) == ["--share", "a=3", "--share", "b=2", "--priority", "a=low"]
-    assert share_flags(["--problems", "p.jsonl"]) == []
+    assert share_flags(arguments, {}) == ["--share", "a=3", "--share", "b=2", "--priority", "a=low"]
+    assert share_flags(["--problems", "p.jsonl"], {}) == []
+
+
+def test_share_flags_variables_serve_where_no_flag_is_given() -> None:
+    variables = {"EVALRUN_REWARD_SHARE": "a=3,b=2", "EVALRUN_REWARD_PRIORITY": "a=low"}
+    assert share_flags(["--share", "c=5"], variables) == ["--share", "c=5", "--priority", "a=low"]

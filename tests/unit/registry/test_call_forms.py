@@ -1,11 +1,15 @@
 """Signatures, the words of their values, and what cannot be called by values."""
 
+import builtins
 import json
+import subprocess
+import sys
 
 import pytest
 
 from evalrun_registry.call_forms import (
     CALL_FORMS,
+    RETURNED,
     SignatureError,
     encode_arguments,
     encode_result,
@@ -26,6 +30,8 @@ ADD = "add(xs: list[int], k: long) -> list[double]"
         ("add(x: int) -> dict[string; int]", "the type 'dict[string; int]' cannot be passed by value"),
         ("add(x: list[]) -> int", "the type 'list[]'"),
         ("add(x: int) -> void", "the type 'void'"),
+        (f"add(x: int) -> {'list[' * 9}int{']' * 9}", "nested at most 8 deep"),
+        (f"add(x: int){' ' * 2000}-> int", "at most 2000 characters"),
     ],
 )
 def test_signatures_that_no_language_can_be_called_by_are_refused(text: str, told: str) -> None:
@@ -103,8 +109,14 @@ def test_only_the_numbers_of_a_double_have_a_tolerance(kind: str, said: bytes, w
         ("javascript", "f(x: long) -> long", "[9007199254740991]", ""),
         ("javascript", "f(x: long) -> long", "[9007199254740993]", "more digits than a number of javascript keeps"),
         ("php", "f(x: long) -> long", "[1]", "not in php"),
-        ("java", "new(x: long) -> long", "[1]", "'new' is a word of java itself"),
-        ("go", "f(type: long) -> long", "[1]", "'type' is a word of go itself"),
+        ("java", "new(x: long) -> long", "[1]", "no function of java can be called 'new'"),
+        ("java", "goto(x: long) -> long", "[1]", "no function of java can be called 'goto'"),
+        ("java", "record(x: long) -> long", "[1]", ""),
+        ("rust", "yield(x: long) -> long", "[1]", "no function of rust can be called 'yield'"),
+        ("go", "main(x: long) -> long", "[1]", "no function of go can be called 'main'"),
+        ("go", "any(type: long) -> long", "[1]", ""),
+        ("python", "match(x: long) -> long", "[1]", ""),
+        ("python", "Solution(x: long) -> long", "[1]", "no function of python can be called 'Solution'"),
         ("rust", "f(x: long) -> Node", "[1]", "the type 'Node'"),
     ],
 )
@@ -127,3 +139,35 @@ STUBS = {
 
 def test_every_language_has_the_head_of_a_function() -> None:
     assert {language: form.write_stub(parse_signature(ADD)) for language, form in CALL_FORMS.items()} == STUBS
+
+
+def test_write_stub_parameter_that_is_a_word_of_the_language_gets_another_name() -> None:
+    signature = parse_signature("f(type: int, type_: int) -> int")
+    assert CALL_FORMS["go"].write_stub(signature) == "func f(type__ int, type_ int) int {\n}"
+    assert CALL_FORMS["java"].write_stub(signature).splitlines()[1] == "    public int f(int type, int type_) {"
+
+
+PYTHON_PROGRAMS = {
+    "a number that prints itself otherwise": (
+        "f() -> list[double]",
+        "class Number(float):\n    def __repr__(self):\n        return 'Number'\ndef f():\n    return [Number(1.5), 2]",
+        "2 1.5 2",
+    ),
+    "names of Python": (
+        "f(x: list[string]) -> list[string]",
+        f"{' = '.join(name for name in dir(builtins) if name.islower() and name.isalpha())} = 3\ndef f(x): return x",
+        "1 s61",
+    ),
+    "the function is one of them": ("next(x: list[string]) -> bool", "def next(x):\n    return x == ['a']", "1"),
+}
+
+
+@pytest.mark.parametrize("name", PYTHON_PROGRAMS)
+def test_python_driver_program_that_hides_names_is_called(name: str) -> None:
+    text, program, words = PYTHON_PROGRAMS[name]
+    form = CALL_FORMS["python"]
+    whole = form.before + form.add_driver(program, parse_signature(text))
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", whole], input="1 s61\n", capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"\n{RETURNED} {words}\n"

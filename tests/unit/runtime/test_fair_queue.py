@@ -148,6 +148,13 @@ def test_fair_queue_higher_priority_takes_all_but_the_floor(slots: int, costs: d
     assert shares[first] == pytest.approx(1 - FLOOR, rel=0.03)
 
 
+@pytest.mark.parametrize("slots", [1, 4, 16])
+def test_fair_queue_lower_priority_keeps_at_least_the_floor_of_long_programs(slots: int) -> None:
+    """MAX_CARRY bounds what the higher one is owed, so the lower one has more where few slots are held for long."""
+    shares = simulated_shares(slots, {}, {"high": 10.0, "normal": 10.0}, {"high": Priority.HIGH}, end=20_000.0)
+    assert FLOOR * 0.97 <= shares["normal"] < 0.5
+
+
 def test_fair_queue_low_priority_gets_its_floor_in_a_storm_of_many_runs() -> None:
     """Whatever waits before it: a slot-second of what it lacks is carried on, and decides against any of them."""
     costs = {"low": 0.2, **{f"high{number}": 0.2 for number in range(8)}}

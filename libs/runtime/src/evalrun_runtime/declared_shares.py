@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 FLOOR = 0.05
-"""Part of the slots that the runs of a lower priority keep while those of a higher one wait: nobody starves."""
+"""Least part of the slots that the runs of a lower priority keep while those of a higher one wait: nobody starves.
+They get more where few slots are held for seconds, since MAX_CARRY bounds what those of the higher one are owed."""
 MAX_CARRY: float = 1.0
 """Slot-seconds. So a run never holds more than a slot beyond its share in return for what it lacked before."""
 
@@ -39,7 +40,8 @@ class DeclaredShares:
     """Divides slots among runs by their priorities and, within one, in proportion to their weights.
 
     At any time a run holds its share to one slot. What that lacks is carried on in slot-seconds, so that shares hold
-    over time too where there are few slots, and whatever the runs' programs cost.
+    over time too where there are few slots, and whatever the runs' programs cost, as long as those take less than
+    MAX_CARRY.
     """
 
     weights: Mapping[str, float]

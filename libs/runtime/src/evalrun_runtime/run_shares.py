@@ -36,7 +36,8 @@ RunPriorities = Annotated[
     Field(
         default_factory=list,
         description="RUN=high or RUN=low: free slots go to the waiting runs of the highest priority first; each lower "
-        "one keeps a twentieth of the slots. Runs that are not named are normal. May be repeated.",
+        "one keeps at least a twentieth of the slots, and more where few slots are held for seconds. Runs that are not "
+        "named are normal. May be repeated.",
     ),
 ]
 

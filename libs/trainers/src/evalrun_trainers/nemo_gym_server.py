@@ -47,7 +47,7 @@ class JudgedResourcesServer(SimpleResourcesServer):  # type: ignore[misc]
         sample = make_sample(
             row.get("data_source", ""),
             body.response.output_text,
-            row.get("ground_truth", row.get("unit_tests")),
+            row.get("ground_truth") or row.get("unit_tests"),
             {**extra, **({"problem_prompt": prompt} if prompt else {})},
         )
         result = await asyncio.wrap_future(client_for(options).submit(sample))

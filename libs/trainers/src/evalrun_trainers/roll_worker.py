@@ -3,10 +3,12 @@
     rewards:
       code: {worker_cls: evalrun_trainers.roll_worker.EvalrunRewardWorker, world_size: 1, ...}
 
-A row's `ground_truth` holds its tests, or names a problem of the service. EVALRUN_REWARD_* variables of the worker
+A row's `ground_truth` holds its tests, or names a problem of the service; `data_source`, `language` and `truncated`
+serve too. EVALRUN_REWARD_* variables of the worker
 (`system_envs` of the same entry) are the options.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from roll.distributed.executor.worker import Worker
@@ -14,9 +16,9 @@ from roll.distributed.scheduler.decorator import Dispatch, register
 from roll.distributed.scheduler.protocol import DataProto
 from roll.models.model_providers import default_tokenizer_provider
 
-from evalrun_trainers.client import choose_reward, client_for
+from evalrun_trainers.client import Sample, choose_reward, client_for
 from evalrun_trainers.options import read_options
-from evalrun_trainers.samples import make_sample
+from evalrun_trainers.samples import FROM_EXTRA_INFO, make_sample
 
 
 class EvalrunRewardWorker(Worker):  # type: ignore[misc] # absent where types are checked
@@ -42,8 +44,8 @@ class EvalrunRewardWorker(Worker):  # type: ignore[misc] # absent where types ar
         responses = self.tokenizer.batch_decode(data.batch["responses"], skip_special_tokens=True)
         prompts = self.tokenizer.batch_decode(data.batch["prompts"], skip_special_tokens=True)
         samples = [
-            make_sample("", response, truth, {"problem_prompt": prompt})
-            for response, truth, prompt in zip(responses, rows["ground_truth"], prompts, strict=True)
+            _sample_of({name: column[number] for name, column in rows.items()}, response, prompt)
+            for number, (response, prompt) in enumerate(zip(responses, prompts, strict=True))
         ]
         rewards = [choose_reward(result, options) for result in client_for(options).results(samples)]
         # ROLL puts the batches of all its reward workers together: theirs are float16.
@@ -56,3 +58,8 @@ class EvalrunRewardWorker(Worker):  # type: ignore[misc] # absent where types ar
                 "scores": scores.clone(),
             }
         )
+
+
+def _sample_of(row: Mapping[str, Any], response: str, prompt: str) -> Sample:
+    extra = {"problem_prompt": prompt, **{name: row[name] for name in FROM_EXTRA_INFO if name in row}}
+    return make_sample(row.get("data_source", ""), response, row["ground_truth"], extra)

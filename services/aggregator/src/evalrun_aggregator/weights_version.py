@@ -27,6 +27,7 @@ class WeightsVersion:
     def __init__(self, ledger: Ledger, facts: Mapping[str, str]) -> None:
         self._ledger = ledger
         self._version = facts.get(FACT, "")
+        self._is_written = bool(self._version)
 
     async def admit(self, versions: Iterable[str]) -> None:
         """Check what the completions of a batch are of, and note the run's first version. Empty ones are not known.
@@ -44,7 +45,8 @@ class WeightsVersion:
                 "weights, or the files of the checkpoint have changed. Write the files as they were and run again, or "
                 "start a new run"
             )
-        if expected != self._version:
-            # Known before it is on disk: what comes meanwhile is compared with it, and is written after it.
+        if expected and not self._is_written:
+            # Known before it is on disk: what comes meanwhile is compared with it, and writes it once more.
             self._version = expected
             await self._ledger.set_facts(**{FACT: expected})
+            self._is_written = True

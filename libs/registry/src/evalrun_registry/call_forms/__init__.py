@@ -23,7 +23,6 @@ from evalrun_registry.call_forms.signature import (
     is_result,
     parse_signature,
 )
-from evalrun_registry.languages import LANGUAGES
 
 __all__ = [
     "CALL_FORMS",
@@ -33,7 +32,9 @@ __all__ = [
     "SignatureError",
     "encode_arguments",
     "encode_result",
+    "encode_tests",
     "explain_refusal",
+    "explain_signature",
     "is_result",
     "parse_signature",
 ]
@@ -42,6 +43,36 @@ CALL_FORMS: Final[Mapping[str, CallForm]] = MappingProxyType(
     {form.language: form for form in (PYTHON, CPP, GO, JAVA, JAVASCRIPT, RUST, TYPESCRIPT)}
 )
 """By language."""
+
+
+def explain_signature(language: str, signature: str) -> str:
+    """Return why programs of a language cannot have a function of this signature; empty: they can. Pure."""
+    form = CALL_FORMS.get(language)
+    if form is None:
+        return f"functions are called by values in {', '.join(CALL_FORMS)}, not in {language}"
+    try:
+        parsed = parse_signature(signature)
+    except SignatureError as error:
+        return str(error)
+    if parsed.name in form.reserved.split():
+        return f"no function of {language} can be called '{parsed.name}': write another name"
+    return ""
+
+
+def encode_tests(
+    language: str, signature: str, calls: Sequence[str], results: Sequence[str]
+) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """Return the words of calls and results for a language that `explain_signature` has nothing against. Pure.
+
+    Raises:
+        SignatureError: a value is of another type, or the language does not keep it exactly.
+    """
+    form, parsed = CALL_FORMS[language], parse_signature(signature)
+    arguments = tuple(encode_arguments(parsed, call) for call in calls)
+    expected = tuple(encode_result(parsed, result) for result in results)
+    if "long" in {kind.scalar for kind in parsed.kinds} and (big := form.find_inexact((*arguments, *expected))):
+        raise SignatureError(f"{big} has more digits than a number of {language} keeps")
+    return arguments, expected
 
 
 def explain_refusal(language: str, signature: str, calls: Sequence[str], results: Sequence[str]) -> str:
@@ -53,18 +84,10 @@ def explain_refusal(language: str, signature: str, calls: Sequence[str], results
         calls: the arguments of each call, a JSON list.
         results: what each call should return, a JSON value.
     """
-    form = CALL_FORMS.get(language)
-    if form is None:
-        return f"functions are called by values in {', '.join(CALL_FORMS)}, not in {language}"
+    if reason := explain_signature(language, signature):
+        return reason
     try:
-        parsed = parse_signature(signature)
-        words = [encode_arguments(parsed, call) for call in calls]
-        words += [encode_result(parsed, result) for result in results]
+        encode_tests(language, signature, calls, results)
     except SignatureError as error:
         return str(error)
-    names = {parsed.name, *(name for name, _ in parsed.parameters)}
-    if taken := sorted(names & set(LANGUAGES[language].syntax.keywords.split())):
-        return f"'{taken[0]}' is a word of {language} itself: write another name"
-    if "long" in {kind.scalar for kind in parsed.kinds} and (big := form.find_inexact(words)):
-        return f"{big} has more digits than a number of {language} keeps"
     return ""

@@ -29,6 +29,8 @@ class CallForm:
     """One of its parameters, with `{name}` and `{type}`."""
     add_driver: Callable[[str, Signature], str]
     """Returns a program with what reads the arguments, calls its function and prints the returned value."""
+    reserved: str
+    """What no function can be named, between blanks: words of the language, and names that the driver needs."""
     before: str = ""
     """What stands before the program."""
     exact_bits: int = 64
@@ -40,12 +42,14 @@ class CallForm:
 
     def write_stub(self, signature: Signature) -> str:
         """Return the function's head in the language, as a prompt shows it."""
+        names = self._name_parameters(signature)
         parameters = ", ".join(
-            self.parameter.format(name=name, type=self.write_type(kind)) for name, kind in signature.parameters
+            self.parameter.format(name=name, type=self.write_type(kind))
+            for name, (_, kind) in zip(names, signature.parameters, strict=True)
         )
         words = {
             "name": signature.name,
-            "names": ", ".join(name for name, _ in signature.parameters),
+            "names": ", ".join(names),
             "parameters": parameters,
             "returned": self.write_type(signature.returned),
         }
@@ -53,6 +57,18 @@ class CallForm:
         for word, value in words.items():
             text = text.replace("{" + word + "}", value)
         return text
+
+    def _name_parameters(self, signature: Signature) -> list[str]:
+        """Return the parameters' names, with `_` behind those that are words of the language."""
+        reserved = self.reserved.split()
+        given = {name for name, _ in signature.parameters}
+        names = []
+        for name, _ in signature.parameters:
+            written = name
+            while written in reserved or (written != name and written in given):
+                written += "_"
+            names.append(written)
+        return names
 
     def find_inexact(self, values: Iterable[bytes]) -> str:
         """Return the first whole number among encoded values that the language does not keep exactly; empty: none."""

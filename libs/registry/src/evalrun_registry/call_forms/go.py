@@ -72,8 +72,8 @@ def _add_driver(program: str, signature: Signature) -> str:
     imports, rest = _split_imports(body)
     return (
         f"package main\n{imports}{_IMPORTS}{rest}\n{''.join(map(_write_codec, signature.kinds))}func main() {{\n"
-        "\tall, err := evalrunIo.ReadAll(evalrunOs.Stdin)\n\tif err != nil { panic(err) }\n"
-        f"\tevalrunWords = evalrunStrings.Fields(string(all))\n{reads}"
+        "\tevalrunAll, evalrunErr := evalrunIo.ReadAll(evalrunOs.Stdin)\n\tif evalrunErr != nil { panic(evalrunErr) }\n"
+        f"\tevalrunWords = evalrunStrings.Fields(string(evalrunAll))\n{reads}"
         f"\tvalue := {signature.name}({', '.join(names)})\n\tout := &evalrunStrings.Builder{{}}\n"
         f"\tevalrunWrite_{signature.returned.scalar}{signature.returned.depth}(out, value)\n"
         f'\tevalrunFmt.Println("\\n{RETURNED}" + out.String())\n}}\n'
@@ -94,4 +94,10 @@ GO: Final = CallForm(
     stub="func {name}({parameters}) {returned} {\n}",
     parameter="{name} {type}",
     add_driver=_add_driver,
+    # With words that the driver writes, and that a function would hide.
+    reserved=(
+        "_ break case chan const continue default defer else fallthrough for func go goto if import init interface "
+        "main map package range return select struct switch type var bool byte false float64 int len make nil panic "
+        "string true"
+    ),
 )

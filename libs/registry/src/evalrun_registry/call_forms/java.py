@@ -83,4 +83,10 @@ JAVA: Final = CallForm(
     stub="class Solution {\n    public {returned} {name}({parameters}) {\n    }\n}",
     parameter="{type} {name}",
     add_driver=_add_driver,
+    reserved=(
+        "_ abstract assert boolean break byte case catch char class const continue default do double else enum "
+        "extends false final finally float for goto if implements import instanceof int interface long native new "
+        "null package private protected public return short static strictfp super switch synchronized this throw "
+        "throws transient true try void volatile while"
+    ),
 )

@@ -6,31 +6,34 @@ from typing import Final
 from evalrun_registry.call_forms.call_form import RETURNED, CallForm
 from evalrun_registry.call_forms.signature import Signature
 
-# In a block of its own, for the program may have any of these names. A value of another type than the signature's is
-# printed as `?`, which no expected value is.
+# In a block of its own, for the program may have any of these names, and the function too. A value of
+# another type than the signature's is printed as `?`, which no expected value is.
 _DRIVER: Final = """
 {
     const evalrunCall = %(name)s;
-    const words = require('fs').readFileSync(0, 'latin1').split(/\\s+/).filter(Boolean).values();
-    const next = () => words.next().value;
-    const read = (scalar, depth) => {
-        if (depth) return Array.from({length: Number(next())}, () => read(scalar, depth - 1));
-        const word = next();
-        if (scalar === 'string') return Buffer.from(word.slice(1), 'hex').toString('utf8');
+    const evalrunWords = require('fs').readFileSync(0, 'latin1').split(/\\s+/).filter(Boolean).values();
+    const evalrunNext = () => evalrunWords.next().value;
+    const evalrunRead = (scalar, depth) => {
+        if (depth) return Array.from({length: Number(evalrunNext())}, () => evalrunRead(scalar, depth - 1));
+        const word = evalrunNext();
+        if (scalar === 'string') return globalThis.Buffer.from(word.slice(1), 'hex').toString('utf8');
         return scalar === 'bool' ? word === '1' : Number(word);
     };
-    const write = (scalar, depth, value) => {
+    const evalrunWrite = (scalar, depth, value) => {
         if (depth) {
             if (!Array.isArray(value) && !ArrayBuffer.isView(value)) return '?';
-            return [value.length, ...Array.from(value, (each) => write(scalar, depth - 1, each))].join(' ');
+            return [value.length, ...Array.from(value, (each) => evalrunWrite(scalar, depth - 1, each))].join(' ');
         }
         const is = typeof value;
-        if (scalar === 'string') return is === 'string' ? 's' + Buffer.from(value, 'utf8').toString('hex') : '?';
+        if (scalar === 'string') {
+            return is === 'string' ? 's' + globalThis.Buffer.from(value, 'utf8').toString('hex') : '?';
+        }
         if (scalar === 'bool') return is === 'boolean' ? String(Number(value)) : '?';
         return is === 'bigint' || is === 'number' ? String(value) : '?';
     };
-    const given = [%(kinds)s].map(([scalar, depth]) => read(scalar, depth));
-    process.stdout.write('\\n%(returned)s ' + write('%(scalar)s', %(depth)d, evalrunCall(...given)) + '\\n');
+    const evalrunGiven = [%(kinds)s].map(([scalar, depth]) => evalrunRead(scalar, depth));
+    const evalrunSaid = evalrunWrite('%(scalar)s', %(depth)d, evalrunCall(...evalrunGiven));
+    globalThis.process.stdout.write('\\n%(returned)s ' + evalrunSaid + '\\n');
 }
 """
 
@@ -54,5 +57,12 @@ JAVASCRIPT: Final = CallForm(
     parameter="{name}: {type}",
     add_driver=_add_driver,
     exact_bits=54,
+    # With words that the driver writes, and the class of an answer with methods.
+    reserved=(
+        "arguments await break case catch class const continue debugger default delete do else enum eval export "
+        "extends false finally for function if implements import in instanceof interface let new null package private "
+        "protected public return static super switch this throw true try typeof var void while with yield Array "
+        "ArrayBuffer Boolean Number Solution String require"
+    ),
 )
 TYPESCRIPT: Final = replace(JAVASCRIPT, language="typescript", stub="function {name}({parameters}): {returned} {\n}")

@@ -1,38 +1,50 @@
 """Calls of Python functions."""
 
+from keyword import kwlist
 from typing import Final
 
 from evalrun_registry.call_forms.call_form import RETURNED, CallForm
 from evalrun_registry.call_forms.signature import Signature
 
-# Before the program, whose part for `__main__`, if it has one, would read the arguments.
+# Before the program, whose part for `__main__`, if it has one, would read the arguments, and whose names may hide those
+# of Python: each function keeps what it calls.
 BEFORE: Final = """\
 import sys as _evalrun_sys
+_evalrun_names = globals()
 _evalrun_words = iter(_evalrun_sys.stdin.read().split())
 __name__ = "solution"
-"""
-_DRIVER: Final = """
-def _evalrun_read(scalar, depth):
-    word = next(_evalrun_words)
+
+def _evalrun_read(scalar, depth, words=_evalrun_words, next=next, range=range, int=int, float=float, bytes=bytes):
+    word = next(words)
     if depth:
         return [_evalrun_read(scalar, depth - 1) for _ in range(int(word))]
     if scalar == "string":
         return bytes.fromhex(word[1:]).decode()
     return word == "1" if scalar == "bool" else float(word) if scalar == "double" else int(word)
 
-def _evalrun_write(scalar, depth, value):
+def _evalrun_write(
+    scalar, depth, value,
+    isinstance=isinstance, len=len, list=list, tuple=tuple, str=str, bool=bool, int=int, float=float,
+):
     if depth:
         if not isinstance(value, (list, tuple)):
             return "?"
-        return " ".join([str(len(value)), *(_evalrun_write(scalar, depth - 1, each) for each in value)])
+        return " ".join([str(len(value)), *[_evalrun_write(scalar, depth - 1, each) for each in value]])
     if scalar == "string":
-        return "s" + value.encode().hex() if isinstance(value, str) else "?"
+        return "s" + str.encode(value).hex() if isinstance(value, str) else "?"
     if scalar == "bool":
         return str(int(value)) if isinstance(value, bool) else "?"
-    return repr(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else "?"
+    if isinstance(value, float):
+        return float.__repr__(value)
+    return int.__repr__(value) if isinstance(value, int) and not isinstance(value, bool) else "?"
 
-_evalrun_value = (%(name)s if "%(name)s" in globals() else Solution().%(name)s)(%(arguments)s)
-print("\\n%(returned)s " + _evalrun_write("%(scalar)s", %(depth)d, _evalrun_value))
+def _evalrun_print(scalar, depth, value, print=print):
+    print("\\n%(returned)s " + _evalrun_write(scalar, depth, value))
+
+""".replace("%(returned)s", RETURNED)
+_DRIVER: Final = """
+_evalrun_value = (%(name)s if "%(name)s" in _evalrun_names else Solution().%(name)s)(%(arguments)s)
+_evalrun_print("%(scalar)s", %(depth)d, _evalrun_value)
 """
 
 
@@ -41,7 +53,6 @@ def _add_driver(program: str, signature: Signature) -> str:
     return f"{program}\n" + _DRIVER % {
         "name": signature.name,
         "arguments": ", ".join(reads),
-        "returned": RETURNED,
         "scalar": signature.returned.scalar,
         "depth": signature.returned.depth,
     }
@@ -55,4 +66,5 @@ PYTHON: Final = CallForm(
     parameter="{name}: {type}",
     add_driver=_add_driver,
     before=BEFORE,
+    reserved=" ".join((*kwlist, "Solution")),
 )

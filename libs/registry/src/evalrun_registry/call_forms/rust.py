@@ -82,4 +82,9 @@ RUST: Final = CallForm(
     stub="fn {name}({parameters}) -> {returned} {\n}",
     parameter="{name}: {type}",
     add_driver=_add_driver,
+    reserved=(
+        "_ abstract as async await become box break const continue crate do dyn else enum extern false final fn for "
+        "gen if impl in let loop macro main match mod move mut override priv pub ref return self Self static struct "
+        "super trait true try type typeof unsafe unsized use virtual where while yield"
+    ),
 )

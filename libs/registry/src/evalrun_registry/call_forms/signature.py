@@ -16,6 +16,11 @@ WIDTHS: Final = {"int": 32, "long": 64}
 TOLERANCE: Final = 1e-6
 """Of a double, absolute or relative: languages add and print in different orders and digits."""
 
+MAX_TEXT: Final = 2000
+"""Characters of a signature."""
+MAX_DEPTH: Final = 8
+"""Of lists in lists."""
+
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 _SIGNATURE: Final = re.compile(rf"\s*({_NAME})\s*\((.*)\)\s*->\s*(\S.*?)\s*", re.DOTALL)
 _PARAMETER: Final = re.compile(rf"\s*({_NAME})\s*:\s*(\S.*?)\s*", re.DOTALL)
@@ -60,6 +65,8 @@ class Signature:
 
 def parse_signature(text: str) -> Signature:
     """Return the signature of a text such as `add(xs: list[int], k: int) -> list[int]`. Raises SignatureError."""
+    if len(text) > MAX_TEXT:
+        raise SignatureError(f"a signature has at most {MAX_TEXT} characters: write a shorter one")
     found = _SIGNATURE.fullmatch(text)
     if found is None:
         raise SignatureError(f"'{text[:80]}' is no signature: write NAME(PARAMETER: TYPE, ...) -> TYPE")
@@ -78,6 +85,8 @@ def _parse_kind(text: str) -> Kind:
     depth, inner = 0, text.strip()
     while inner.startswith("list[") and inner.endswith("]"):
         depth, inner = depth + 1, inner[5:-1].strip()
+        if depth > MAX_DEPTH:
+            raise SignatureError(f"lists are nested at most {MAX_DEPTH} deep: write fewer")
     if inner not in SCALARS:
         raise SignatureError(
             f"the type '{text[:80]}' cannot be passed by value: write {', '.join(SCALARS)}, or list[...] of them"

@@ -23,7 +23,8 @@ STOP_SECONDS = 20.0
 LIVE_FLAG = "--live-sandbox"
 LIVE_VARIABLE = "EVALRUN_REWARD_LIVE_SANDBOX"
 OWN_SANDBOX = "own"
-SHARE_FLAGS = ("--share", "--priority")
+SHARE_FLAGS = {"--share": "EVALRUN_REWARD_SHARE", "--priority": "EVALRUN_REWARD_PRIORITY"}
+"""Flags of the service and of the judge, with the variables of the service."""
 MAX_INTERPRETERS = 1000
 """Open at once in the sandbox that is started here; an idle one takes some 3 MiB."""
 STORE_NAME = f"sessions-{SCHEMA_VERSION}.sqlite3"
@@ -64,9 +65,13 @@ def take_own_sandbox(arguments: Sequence[str], environment: Mapping[str, str]) -
     return [*kept, *(part for address in others for part in (LIVE_FLAG, address))], found
 
 
-def share_flags(arguments: Sequence[str]) -> list[str]:
-    """Return the flags of shares and priorities among the arguments: the judge shares its slots as the service does."""
-    return [part for flag in SHARE_FLAGS for share in split_flag(arguments, flag)[1] for part in (flag, share)]
+def share_flags(arguments: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """Return the service's shares and priorities as flags: the judge shares its slots as the service does."""
+    flags = []
+    for flag, variable in SHARE_FLAGS.items():
+        said = [environment[variable]] if environment.get(variable) else []
+        flags += [part for share in split_flag(arguments, flag)[1] or said for part in (flag, share)]
+    return flags
 
 
 def split_flag(arguments: Sequence[str], flag: str) -> tuple[list[str], list[str]]:
@@ -156,7 +161,7 @@ async def _run(logs: Path, arguments: Sequence[str], options: LocalOptions, serv
         address = await start("sandbox", flags)
         sandbox = ["--sandbox", address, *options.package_flags]
         live = [LIVE_FLAG, address] if own_interpreters else []
-    judge = await start("judge", [*sandbox, *options.containment_flags, *share_flags(arguments)])
+    judge = await start("judge", [*sandbox, *options.containment_flags, *share_flags(arguments, os.environ)])
     own, port = _split_port(arguments)
     address = await start("reward", [*own, "--judge", judge, *live], port)
     click.echo(ready_line("reward", address))

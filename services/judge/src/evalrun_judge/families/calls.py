@@ -3,9 +3,12 @@
 The expected values stay here, so that a program can forge nothing: whatever it prints is its own answer.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final, cast
+
+from msgspec import structs
 
 from evalrun_executor.api import Limits, ProgramRun, RunRequest
 from evalrun_judge.cache.verdict_cache import Judged, is_stable
@@ -24,13 +27,16 @@ from evalrun_registry.call_forms import (
     CALL_FORMS,
     RETURNED,
     Signature,
-    encode_arguments,
-    encode_result,
-    explain_refusal,
+    SignatureError,
+    encode_tests,
+    explain_signature,
     is_result,
     parse_signature,
 )
+from evalrun_runtime.recently_used import RecentlyUsed
 
+KEPT_BYTES: Final = 16 << 20
+"""Of words of tests: the answers to a problem come together."""
 NOTHING_RETURNED: Final = "the program ended before the function returned"
 
 
@@ -54,11 +60,20 @@ class CallTests(Tests):
 
 @dataclass(frozen=True, slots=True)
 class CallPlan:
-    """A program with its driver, and a run per call."""
+    """A program with its driver; the runs' inputs come with the words of the tests."""
 
     run: RunRequest
     signature: Signature
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedTests:
+    """Tests as the words of a language."""
+
+    inputs: tuple[bytes, ...]
     expected: tuple[bytes, ...]
+    size: int
+    """Bytes of the words, and of the texts by which they are found."""
 
 
 def read_calls(message: judge_pb2.JudgeRequest, suites: Suites) -> CallTests:
@@ -86,6 +101,10 @@ class CallFamily(Family[CallPlan]):
 
     def __init__(self, runners: Runners) -> None:
         self._pool = runners.pool
+        self._encoded: RecentlyUsed[tuple[str, CallTests], EncodedTests] = RecentlyUsed(
+            KEPT_BYTES, lambda tests: tests.size
+        )
+        self._encoding = asyncio.Lock()
 
     def check(self, request: JudgeRequest, sandboxes: PoolInfo | None) -> None:
         """Refuse what cannot be called by values; see `Family.check`."""
@@ -95,7 +114,7 @@ class CallFamily(Family[CallPlan]):
                 f"calls: {len(tests.calls)} calls with {len(tests.results)} results; send as many, and at least one"
             )
         refuse_append(request)
-        if reason := explain_refusal(request.submission.language, tests.signature, tests.calls, tests.results):
+        if reason := explain_signature(request.submission.language, tests.signature):
             raise InvalidRequestError(f"calls: {reason}")
 
     def plan(self, request: JudgeRequest, extraction: Extraction) -> CallPlan:
@@ -106,11 +125,11 @@ class CallFamily(Family[CallPlan]):
         run = RunRequest(
             language=form.language,
             code=program_after(form.before, program, SubmissionMode.AUTO),
-            inputs=[encode_arguments(signature, call) for call in tests.calls],
+            inputs=[],
             limits=Limits(limits.time_seconds, limits.memory_mib, limits.output_kib),
             stop_after_timeouts=request.stop_after_timeouts,
         )
-        return CallPlan(run, signature, tuple(encode_result(signature, result) for result in tests.results))
+        return CallPlan(run, signature)
 
     def key(self, plan: CallPlan, request: JudgeRequest) -> object:
         """Return program and tests; see `Family.key`."""
@@ -119,15 +138,33 @@ class CallFamily(Family[CallPlan]):
 
     async def judge(self, plan: CallPlan, request: JudgeRequest, on_begin: Callable[[], None]) -> Judged:
         """Run the program with the arguments of each call, and compare; see `Family.judge`."""
-        reply = await self._pool.run(plan.run, run=request.run, on_slot=on_begin)
+        tests = cast(CallTests, request.tests)
+        encoded = await self._encode(plan.run.language, tests)
+        asked = structs.replace(plan.run, inputs=list(encoded.inputs))
+        reply = await self._pool.run(asked, run=request.run, on_slot=on_begin)
         if left := left_out(reply):
-            short = await self._pool.run(short_request(plan.run, left), run=request.run, begun=True)
+            short = await self._pool.run(short_request(asked, left), run=request.run, begun=True)
             reply = merge_short_runs(reply, left, short)
         uncompiled = compile_status(reply.compile)
         outcomes = [
             decide_outcome(plan.signature, run, expected) if uncompiled is None else TestOutcome(uncompiled)
-            for run, expected in zip(reply.runs, plan.expected, strict=True)
+            for run, expected in zip(reply.runs, encoded.expected, strict=True)
         ]
-        texts = request.tests.texts()
+        texts = tests.texts()
         records = records_of_runs([call for call, _ in texts], [result for _, result in texts], reply, outcomes)
         return Judged(tuple(records), reply.level, stable=is_stable(records))
+
+    async def _encode(self, language: str, tests: CallTests) -> EncodedTests:
+        """Return the words of tests, made once for answers that come together. Raises InvalidRequestError."""
+        key = language, tests
+        async with self._encoding:
+            if (found := self._encoded.get(key)) is not None:
+                return found
+            try:
+                words = await asyncio.to_thread(encode_tests, language, tests.signature, tests.calls, tests.results)
+            except SignatureError as error:
+                raise InvalidRequestError(f"calls: {error}") from error
+            texts = (*words[0], *words[1], *tests.calls, *tests.results)
+            encoded = EncodedTests(*words, size=sum(map(len, texts)))
+            self._encoded.put(key, encoded)
+            return encoded
