@@ -11,6 +11,7 @@ from evalrun_aggregator.ledger.errors import LedgerBrokenError, LedgerFullError
 from evalrun_aggregator.ledger.items import pack_row
 from evalrun_aggregator.ledger.ledger import Ledger
 from evalrun_aggregator.ledger.store import LedgerReader
+from evalrun_aggregator.sample_feed.ledger_batches import LedgerBatches
 from evalrun_runtime.exits import BadInputError
 
 
@@ -272,3 +273,33 @@ async def test_commits_are_synced_to_the_disk(tmp_path: Path) -> None:
         connection = ledger._writer._connection
         assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+async def test_ledger_whose_problems_are_computed_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    async with Ledger(path):
+        pass
+    LedgerBatches(path, max_seconds=60).close()  # has a view of its own
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP VIEW samples")
+        connection.execute("DROP TABLE problems")
+        endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i, i, i FROM n"
+        connection.execute(f"CREATE VIEW problems (position, dataset, problem_id) AS {endless}")
+    connection.close()
+    with pytest.raises(BadInputError, match="problems: is computed"):
+        LedgerBatches(path)
+
+
+async def test_question_that_takes_a_ledger_too_long_is_ended(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    async with Ledger(path):
+        pass
+    with sqlite3.connect(path) as connection:
+        connection.executemany(
+            "INSERT INTO problems (position, dataset, problem_id) VALUES (?, 'demo', ?)",
+            ((number, f"set/{number}") for number in range(5000)),
+        )
+    connection.close()
+    LedgerBatches(path).close()
+    with pytest.raises(BadInputError, match="cannot be read: interrupted"):
+        LedgerBatches(path, max_seconds=0)

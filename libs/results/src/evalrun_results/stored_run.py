@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 RESULT_FILES: Final = ("results.parquet", "results.jsonl")
 """The first that is there is read."""
+MAX_DOCUMENT_BYTES: Final = 64 << 20
+"""Of a summary, or of run_info.json."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +134,22 @@ def _document(files: fsspec.AbstractFileSystem, path: str, place: str) -> JsonOb
     name = path.rpartition("/")[2]
     with name_read_errors(f"{place}/{name}"):
         try:
+            found = files.info(path)
+            if found["type"] != "file":
+                raise BadInputError(f"{place}/{name}: is no regular file: put the file itself there")
+            if (found.get("size") or 0) > MAX_DOCUMENT_BYTES:
+                raise BadInputError(f"{place}/{name}: is larger than {MAX_DOCUMENT_BYTES >> 20} MiB")
             text = files.cat_file(path)
         except (FileNotFoundError, NotADirectoryError) as error:
             raise BadInputError(f"{place}: no finished run there: {name} is missing") from error
     try:
-        content = json.loads(text)
-    except ValueError as error:
+        content = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
         raise BadInputError(f"{place}/{name}: is not JSON: {error}") from error
     if not isinstance(content, dict):
         raise BadInputError(f"{place}/{name}: is not a JSON object: name the directory of a run's outputs")
     return content
+
+
+def _refuse_constant(text: str) -> None:
+    raise ValueError(f"{text} is no number of JSON's")

@@ -1,3 +1,4 @@
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from evalrun_proto.judge.v1 import judge_pb2 as pb
 from evalrun_results.outputs.result_row import result_row
 from evalrun_results.samples import SampleResult
 from evalrun_results.stored_rows import parse_result
-from evalrun_results.stored_run import StoredRun
+from evalrun_results.stored_run import MAX_DOCUMENT_BYTES, StoredRun
 from evalrun_runtime.exits import BadInputError
 
 
@@ -78,6 +79,8 @@ def test_what_is_no_finished_run_is_bad_input(tmp_path: Path) -> None:
     summary = tmp_path / "summary.json"
     for content, says in (
         ("{", "is not JSON"),
+        ("[" * 200_000, "is not JSON"),
+        ('{"schema": 1, "datasets": {"d": {"coverage": NaN}}}', "is not JSON: NaN is no number"),
         ("[]", "is not a JSON object"),
         ('{"schema": 2}', "unknown schema 2"),
         ('{"schema": 1}', "datasets is missing"),
@@ -86,6 +89,13 @@ def test_what_is_no_finished_run_is_bad_input(tmp_path: Path) -> None:
         summary.write_text(content)
         with pytest.raises(BadInputError, match=says):
             StoredRun.open(str(tmp_path))
+    os.truncate(summary, MAX_DOCUMENT_BYTES + 1)
+    with pytest.raises(BadInputError, match=r"summary\.json: is larger than 64 MiB"):
+        StoredRun.open(str(tmp_path))
+    summary.unlink()
+    os.mkfifo(summary)
+    with pytest.raises(BadInputError, match=r"summary\.json: is no regular file"):
+        StoredRun.open(str(tmp_path))
 
 
 def test_a_broken_row_is_named(tmp_path: Path) -> None:
@@ -118,7 +128,7 @@ class LockedStore(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no type
     def exists(self, path: str, **_options: object) -> bool:
         raise NoCredentialsError(f"Unable to locate\n credentials for {path}")
 
-    isdir = exists
+    isdir = info = exists
 
 
 def test_a_store_that_fails_in_its_own_way_is_bad_input_that_names_the_place() -> None:

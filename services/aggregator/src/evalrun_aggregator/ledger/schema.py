@@ -52,7 +52,8 @@ CREATE = (
     "CREATE TABLE gpu_seconds (worker TEXT PRIMARY KEY, seconds REAL NOT NULL) WITHOUT ROWID",
 )
 
-CREATE_VIEW = f"""CREATE VIEW samples AS
+SAMPLES_VIEW = "samples"
+CREATE_VIEW = f"""CREATE VIEW {SAMPLES_VIEW} AS
     SELECT p.dataset, p.problem_id, (c.row >> {TURN_BITS}) & {MAX_SAMPLES - 1} AS sample,
         c.row & {(1 << TURN_BITS) - 1} AS turn, (c.row >> {SAMPLE_BITS + TURN_BITS}) & {MAX_REPEATS - 1} AS repeat,
         c.finish_reason, c.output_tokens, v.judged, v.accepted, v.final_status, v.reason, t.text

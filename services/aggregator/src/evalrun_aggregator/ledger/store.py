@@ -8,6 +8,7 @@ outlives a power cut. (NORMAL syncs at checkpoints only: an acknowledged batch c
 import json
 import sqlite3
 import struct
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ CACHE_KIB = 16 * 1024
 CHECKPOINT_PAGES = 4000
 """16 MB of WAL between checkpoints; the default of 1000 pages moves a hot page four times as often."""
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
+OPERATIONS_PER_CHECK = 10_000
+"""SQLite's, between two looks at the clock."""
 
 INSERT_COMPLETION = "INSERT OR IGNORE INTO completions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 INSERT_TEXT = "INSERT OR IGNORE INTO texts VALUES (?, ?)"
@@ -186,10 +189,20 @@ class LedgerReader:
             f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
         )
         self._connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        self._connection.execute("PRAGMA trusted_schema = OFF")
 
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
+
+    def interrupt_after(self, seconds: float) -> None:
+        """Let what is read from now on raise sqlite3.OperationalError once it has taken so long."""
+        end = time.monotonic() + seconds
+        self._connection.set_progress_handler(lambda: time.monotonic() >= end, OPERATIONS_PER_CHECK)
+
+    def computed_tables(self) -> set[str]:
+        """Return what reads like a table and is computed: a view or a virtual table."""
+        return {name for _, name, kind, *_ in self._connection.execute("PRAGMA table_list") if kind != "table"}
 
     def facts(self) -> dict[str, str]:
         """Return every fact."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 from evalrun_aggregator.finish.sample_stream import MODES
 from evalrun_aggregator.ledger.entries import Recorded, StoredSample
 from evalrun_aggregator.ledger.items import pack_row, unpack_row
+from evalrun_aggregator.ledger.schema import SAMPLES_VIEW
 from evalrun_aggregator.ledger.store import LedgerReader
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_results.outputs.result_row import result_row
@@ -28,18 +29,27 @@ class LedgerBatches:
 
     Args:
         path: of the ledger.
+        max_seconds: for each question but `read`; None: any time.
 
     Raises:
         BadInputError: it cannot be read.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, max_seconds: float | None = None) -> None:
         self._path = path
+        self._max_seconds = max_seconds
         try:
             self._reader = LedgerReader(path)
+            self._start_clock()
+            if computed := self._reader.computed_tables() - {SAMPLES_VIEW}:
+                raise BadInputError(f"ledger {path}: {', '.join(sorted(computed))}: is computed, and is no ledger's")
             self.problems: Sequence[tuple[str, str]] = list(self._reader.problems())
         except sqlite3.DatabaseError as error:
             raise self._unreadable(error) from error
+
+    def _start_clock(self) -> None:
+        if self._max_seconds is not None:
+            self._reader.interrupt_after(self._max_seconds)
 
     def close(self) -> None:
         """Close the connection."""
@@ -92,6 +102,7 @@ class LedgerBatches:
             BadInputError: the ledger cannot be read.
         """
         try:
+            self._start_clock()
             return self._reader.list_recorded(moment, limit)
         except sqlite3.DatabaseError as error:
             raise self._unreadable(error) from error
@@ -103,6 +114,7 @@ class LedgerBatches:
             BadInputError: the ledger cannot be read.
         """
         try:
+            self._start_clock()
             stored = (sample for row in rows for sample in self._reader.samples(row, row + 1))
             return [msgspec.to_builtins(result_row(result)) for result in self.results(stored)]
         except sqlite3.DatabaseError as error:

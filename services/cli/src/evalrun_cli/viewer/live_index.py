@@ -18,6 +18,8 @@ TAIL_ROWS: Final = 4096
 TEXTS: Final = "texts.jsonl"
 LATE_SECONDS: Final = 5.0
 """A verdict may be stored so long after one with a later time: groups of changes are committed together."""
+LEDGER_SECONDS: Final = 10.0
+"""Most time that a ledger gets for one question: whoever wrote it may have made it slow."""
 _REFRESH_SECONDS: Final = 0.5
 """Least time between two looks at the ledger."""
 
@@ -61,7 +63,7 @@ class LedgerSource:
 
     def _open_batches(self) -> LedgerBatches:
         if self._batches is None or self._of != self.identity():
-            self._of, self._batches = self.identity(), LedgerBatches(self._path)
+            self._of, self._batches = self.identity(), LedgerBatches(self._path, LEDGER_SECONDS)
         return self._batches
 
 

@@ -99,11 +99,11 @@ class _Pages:
         return web.Response(body=content, content_type=TYPES[Path(name).suffix], charset="utf-8")
 
     async def runs(self, request: web.Request) -> web.StreamResponse:
-        return _json(await asyncio.to_thread(lambda: list_runs(self._runs())))
+        return await asyncio.to_thread(lambda: _json(list_runs(self._runs())))
 
     async def run(self, request: web.Request) -> web.StreamResponse:
         view = await self._find_run(request)
-        return _answer_missing() if view is None else _json(await asyncio.to_thread(view.description))
+        return _answer_missing() if view is None else await asyncio.to_thread(lambda: _json(view.description()))
 
     async def run_file(self, request: web.Request) -> web.StreamResponse:
         view = await self._find_run(request)
@@ -125,14 +125,23 @@ def list_runs(runs: Mapping[str, ShownRun]) -> JsonObject:
     listed: list[JsonObject] = []
     for view in runs.values():
         try:
-            listed.append(view.headline())
+            listed.append(_checked(view.headline()))
         except BadInputError as error:
             listed.append({"id": view.run_id, "place": view.place, "live": False, "error": str(error)})
     return {"runs": [*listed]}
 
 
+def _checked(headline: JsonObject) -> JsonObject:
+    """Raise BadInputError for what cannot be written: one run must not keep the list of all from being written."""
+    try:
+        json.dumps({"runs": [headline]}, allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise BadInputError(f"its outputs cannot be shown: {error}") from error
+    return headline
+
+
 def _json(content: JsonObject) -> web.Response:
-    return web.Response(body=json.dumps(content).encode(), content_type="application/json")
+    return web.Response(body=json.dumps(content, allow_nan=False).encode(), content_type="application/json")
 
 
 def _answer_missing() -> web.Response:
