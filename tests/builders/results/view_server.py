@@ -11,7 +11,7 @@ from evalrun_cli.viewer.access import Access, AddressAccess
 from evalrun_cli.viewer.cluster_run import ClusterRunView
 from evalrun_cli.viewer.commands import cluster_views, namespace_runs
 from evalrun_cli.viewer.server import Runs, build_app
-from evalrun_cli.viewer.shown_runs import shown_runs
+from evalrun_cli.viewer.shown_runs import shown_runs, with_running
 from evalrun_cluster.runs import connect
 
 TOKEN = "a-token"
@@ -29,7 +29,7 @@ async def view_served(*places: Path | str, port: int = 0) -> AsyncIterator[str]:
 @asynccontextmanager
 async def view_shared(access: Access, *places: Path | str) -> AsyncIterator[str]:
     """Give the address of the page of these runs as others reach it."""
-    with shown_runs([str(place) for place in places]) as runs:
+    with shown_runs([str(place) for place in places], is_shared=True) as runs:
         async with served(build_app(runs, access)) as address:
             yield address
 
@@ -60,7 +60,7 @@ async def namespace_viewed(*places: Path) -> AsyncIterator[Runs]:
     try:
         with shown_runs([str(place) for place in places]) as stored:
             async with namespace_runs(stored, cluster) as live:
-                yield lambda: {**stored(), **live()}
+                yield lambda: with_running(stored(), live())
     finally:
         await cluster.close()
 

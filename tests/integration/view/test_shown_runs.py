@@ -1,5 +1,6 @@
 """The runs in directories and at URLs: new ones appear, addresses stay, and one broken place hides no other."""
 
+import json
 import os
 import shutil
 import tempfile
@@ -13,7 +14,7 @@ from builders.results.stored_runs import samples_of, write_run
 
 from evalrun_cli.viewer.run_catalog import find_runs
 from evalrun_cli.viewer.server import list_runs
-from evalrun_cli.viewer.shown_runs import DIRECTORY_SECONDS, URL_SECONDS, ShownRuns
+from evalrun_cli.viewer.shown_runs import DIRECTORY_SECONDS, URL_SECONDS, ShownRuns, UnreadablePlace, with_running
 from evalrun_runtime.exits import BadInputError
 
 NOBODY = 65534
@@ -122,3 +123,90 @@ def test_directory_that_may_not_be_read_hides_no_other() -> None:
             if is_root:
                 os.seteuid(0)
             (place / "runs" / "lost+found").chmod(0o700)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[" * 200_000,
+        '{"schema": 1, "datasets": {"d": {"coverage": NaN}}}',
+        '{"schema": 1, "datasets": {"d": {"coverage": 1e999}}}',
+    ],
+    ids=["deep", "nan", "infinite"],
+)
+def test_summary_that_cannot_be_shown_hides_no_other_run(
+    tmp_path: Path, scanner: ThreadPoolExecutor, clock: Clock, content: str
+) -> None:
+    for name in ("a", "b"):
+        write_run(tmp_path / "runs" / name, samples_of([(1, 1)]))
+    (tmp_path / "runs" / "a" / "summary.json").write_text(content)
+    listed = listed_in(shown_in(tmp_path, scanner, clock, str(tmp_path / "runs")))
+    assert [each["id"] for each in listed if "error" not in each] == ["b"]
+    json.dumps(listed, allow_nan=False)
+
+
+@pytest.mark.parametrize("name", ["run_info.json", "results.jsonl"])
+def test_pipe_in_a_run_is_told_and_never_opened(
+    tmp_path: Path, scanner: ThreadPoolExecutor, clock: Clock, name: str
+) -> None:
+    run = write_run(tmp_path / "runs" / "a", samples_of([(1, 1)]))
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    (listed,) = listed_in(shown_in(tmp_path, scanner, clock, str(tmp_path / "runs")))
+    assert listed["error"] == f"{run / name}: is a pipe or a device: put the file itself there"
+
+
+def test_link_to_a_directory_of_runs_is_not_followed(tmp_path: Path) -> None:
+    for name in ("runs/a", "private/b"):
+        write_run(tmp_path / name, samples_of([(1, 1)]))
+    (tmp_path / "runs" / "other").symlink_to(tmp_path / "private")
+    assert find_runs(str(tmp_path / "runs")) == [str(tmp_path / "runs" / "a")]
+
+
+def test_run_whose_files_are_links_to_elsewhere_is_not_shown(
+    tmp_path: Path, scanner: ThreadPoolExecutor, clock: Clock
+) -> None:
+    private = write_run(tmp_path / "private", samples_of([(1, 1)]))
+    mine = tmp_path / "runs" / "mine"
+    mine.mkdir(parents=True)
+    for file in private.iterdir():
+        (mine / file.name).symlink_to(file)
+    (listed,) = listed_in(shown_in(tmp_path, scanner, clock, str(tmp_path / "runs")))
+    assert listed["error"].endswith("summary.json: leads out of the run's directory: put the file itself there")
+
+
+def indexed(runs: ShownRuns, scanner: ThreadPoolExecutor, run_id: str) -> dict[str, Any]:
+    """Return the description of a run once what it began is done."""
+    runs()[run_id].description()
+    scanner.submit(int).result()
+    return runs()[run_id].description()
+
+
+@pytest.mark.parametrize("is_url", [False, True], ids=["directory", "url"])
+def test_outputs_replaced_in_their_place_are_indexed_again(
+    tmp_path: Path, scanner: ThreadPoolExecutor, clock: Clock, *, is_url: bool
+) -> None:
+    run = write_run(tmp_path / "runs" / "a", samples_of([(3, 1)]))
+    runs = shown_in(tmp_path, scanner, clock, (tmp_path / "runs").as_uri() if is_url else str(tmp_path / "runs"))
+    assert [each["rows"] for each in indexed(runs, scanner, "a")["segments"]] == [3]
+    shutil.rmtree(run)
+    write_run(run, samples_of([(5, 1)]))
+    clock.now += URL_SECONDS
+    after = indexed(runs, scanner, "a")
+    assert [each["rows"] for each in after["segments"]] == [5]
+    assert after["complete"]
+
+
+def test_running_run_takes_no_address_of_a_stored_one(
+    tmp_path: Path, scanner: ThreadPoolExecutor, clock: Clock
+) -> None:
+    run = write_run(tmp_path / "runs" / "night", samples_of([(1, 1)]))
+    stored = shown_in(tmp_path, scanner, clock, str(tmp_path / "runs"))()
+    running = UnreadablePlace("night", "EvalRun evals/night", "")
+    shown = with_running(stored, {"night": running})
+    assert {run_id: view.place for run_id, view in shown.items()} == {
+        "night": str(run),
+        "night-2": "EvalRun evals/night",
+    }
+    assert running.run_id == "night-2"
+    assert set(with_running({}, {"night": running})) == {"night"}

@@ -132,3 +132,23 @@ def test_export_site_names_no_path_of_this_machine(tmp_path: Path) -> None:
     export_view([str(tmp_path / "night")], tmp_path / "site")
     for file in (tmp_path / "site").rglob("*.json"):
         assert str(tmp_path) not in file.read_text(), file
+
+
+async def test_server_gives_nothing_that_a_link_leads_to(tmp_path: Path, client: aiohttp.ClientSession) -> None:
+    secret = tmp_path / "token"
+    secret.write_text("secret")
+    linked = write_run(tmp_path / "runs" / "linked", samples_of([(3, 1)]))
+    (linked / "results.jsonl").unlink()
+    (linked / "results.jsonl").symlink_to(secret)
+    (linked / ".view").mkdir()
+    (linked / ".view" / "00007.words").symlink_to(secret)
+    index = write_run(tmp_path / "runs" / "index", samples_of([(3, 1)])) / ".view"
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "00007.words").write_text("secret")
+    index.symlink_to(tmp_path / "private")
+    async with view_served(tmp_path / "runs") as address:
+        for path in ("linked/results.jsonl", "linked/00007.words", "index/00007.words"):
+            assert await status_of(client, f"{address}data/{path}") == 404, path
+        assert await status_of(client, f"{address}data/linked/run.json") == 422
+        assert await status_of(client, f"{address}data/index/run.json") == 200
+    assert [file.name for file in (tmp_path / "private").iterdir()] == ["00007.words"]

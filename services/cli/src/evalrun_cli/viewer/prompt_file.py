@@ -8,7 +8,8 @@ from typing import Final
 from evalrun_aggregator.start.datasets import load_datasets
 from evalrun_api.run_config import RunConfig
 from evalrun_cli.local.workspace import Workspace, order_in
-from evalrun_data.sources import local_path
+from evalrun_cli.viewer.run_catalog import is_inside
+from evalrun_data.sources import BUILTIN_SCHEME, local_path
 from evalrun_results.samples import JsonObject
 from evalrun_runtime.atomic_files import atomic_file
 
@@ -16,20 +17,29 @@ PROMPTS: Final = "prompts.jsonl"
 PROMPT_INDEX: Final = "prompts.json"
 
 
-def write_prompts(run: Path, directory: Path) -> bool:
+def write_prompts(run: Path, directory: Path, sources_in: Path | None = None) -> bool:
     """Write the prompts of the run in a directory on this machine, and where each one lies.
 
     Nothing is fetched: a dataset elsewhere leaves the page without prompts. Return whether they were written.
 
+    Args:
+        run: its directory.
+        directory: where they are written.
+        sources_in: a directory that every file must lie in: whoever wrote the run chose what it names. None: anywhere.
+
     Raises:
         BadInputError: a source cannot be read.
     """
-    if (directory / PROMPT_INDEX).exists():
-        return True
-    if not Workspace(run).work_order.is_file():
+    stored = Workspace(run).work_order
+    if (index := directory / PROMPT_INDEX).exists():
+        # A copy keeps the time of its content, so what counts is when the file came here.
+        if not stored.is_file() or stored.stat().st_ctime_ns <= index.stat().st_mtime_ns:
+            return True
+        index.unlink()
+    if not stored.is_file():
         return False
     order = order_in(run)
-    if not _is_here(order):
+    if not _is_here(order) or (sources_in is not None and not _lies_in(order, sources_in)):
         return False
     places: list[JsonObject] = []
     end = 0
@@ -41,12 +51,25 @@ def write_prompts(run: Path, directory: Path) -> bool:
                 target.write(line)
                 places.append({"dataset": dataset.spec.name, "problem": problem.problem_id, "place": [end, len(line)]})
                 end += len(line)
-    with atomic_file(directory / PROMPT_INDEX) as target:
+    with atomic_file(index) as target:
         target.write(json.dumps(places).encode())
     return True
 
 
 def _is_here(order: RunConfig) -> bool:
+    named = _sources(order)
+    return all(name.startswith(BUILTIN_SCHEME) or local_path(name, order.base_dir) is not None for name in named)
+
+
+def _lies_in(order: RunConfig, directory: Path) -> bool:
+    named = [name for name in _sources(order) if not name.startswith(BUILTIN_SCHEME)]
+    for dataset in order.spec.datasets:
+        named += [name for name in (dataset.prompt_template, dataset.manifest) if name is not None]
+        named += [] if dataset.grader is None or dataset.grader.is_verls else [dataset.grader.path]
+    files = [local_path(name, order.base_dir) for name in named]
+    return all(file is not None and file.is_file() and is_inside(file, directory) for file in files)
+
+
+def _sources(order: RunConfig) -> list[str]:
     named = [dataset.source for dataset in order.spec.datasets]
-    named += [source for sources in order.sources.values() for source in sources]
-    return all(name.startswith("builtin:") or local_path(name, order.base_dir) is not None for name in named)
+    return named + [source for sources in order.sources.values() for source in sources]

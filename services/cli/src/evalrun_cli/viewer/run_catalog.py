@@ -8,6 +8,7 @@ from typing import Final
 from evalrun_cli.local.workspace import Workspace
 from evalrun_data.store_problems import name_read_errors
 from evalrun_results.outputs.destination import SUMMARY, resolve_destination
+from evalrun_results.stored_run import RESULT_FILES
 from evalrun_runtime.exits import BadInputError
 
 MAX_DEPTH: Final = 2
@@ -56,12 +57,39 @@ def _runs_in(directory: Path, depth: int) -> Iterator[Path]:
         if is_run(directory):
             yield directory
             return
-        inside = sorted(each for each in directory.iterdir() if not each.name.startswith(".") and each.is_dir())
+        # A link leads out of what was named: whoever may write there would choose what the page shows.
+        inside = sorted(
+            each
+            for each in directory.iterdir()
+            if not each.name.startswith(".") and each.is_dir() and not each.is_symlink()
+        )
     except OSError:  # it may not be read, as lost+found of a volume; or it is being removed
         return
     if depth:
         for each in inside:
             yield from _runs_in(each, depth - 1)
+
+
+def check_own_files(directory: Path) -> None:
+    """Refuse a run with a file that lies elsewhere, or that is a pipe or a device: reading it might never end.
+
+    Raises:
+        BadInputError: it names the file.
+    """
+    workspace = Workspace(directory)
+    documents = (workspace.summary, directory / "run_info.json", workspace.ledger, workspace.work_order)
+    for file in (*documents, *(directory / name for name in RESULT_FILES)):
+        if not file.exists():
+            continue
+        if not file.is_file():
+            raise BadInputError(f"{file}: is a pipe or a device: put the file itself there")
+        if not is_inside(file, directory):
+            raise BadInputError(f"{file}: leads out of the run's directory: put the file itself there")
+
+
+def is_inside(file: Path, directory: Path) -> bool:
+    """Return whether a file lies in a directory once links are followed."""
+    return file.resolve().is_relative_to(directory.resolve())
 
 
 def is_run(directory: Path) -> bool:

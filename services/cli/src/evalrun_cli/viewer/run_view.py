@@ -12,6 +12,9 @@ from typing import Any, Final, Protocol, cast
 from evalrun_cli.local.workspace import Workspace
 from evalrun_cli.viewer.live_index import LedgerSource, LiveIndex
 from evalrun_cli.viewer.prompt_file import PROMPT_INDEX, PROMPTS, write_prompts
+from evalrun_cli.viewer.run_catalog import check_own_files, is_inside
+from evalrun_data.store_problems import named_read_errors
+from evalrun_results.outputs.destination import SUMMARY, resolve_destination
 from evalrun_results.sample_index.stored_index import INDEX_DIRECTORY, LINES, TEXTS, IndexState, build_index
 from evalrun_results.sample_rows.fields import FIELDS
 from evalrun_results.samples import JsonObject
@@ -23,6 +26,8 @@ logger = logging.getLogger(__name__)
 FORMAT: Final = 1
 HEADLINE_SECONDS: Final = 600.0
 """For which what a list shows of a run at a URL is kept: a page asks each second, and a bucket is asked three times."""
+CHANGE_SECONDS: Final = 30.0
+"""Between two looks at a URL whether the outputs there are still those that were indexed."""
 SEGMENT_FILE: Final = re.compile(r"(?:\d{5}|live-\d{6})\.(?:columns|words)")
 _SHOWN_OF_INFO: Final = ("run", "lineage", "started_at", "ended_at", "versions", "labels", "seeds", "partial")
 
@@ -56,17 +61,29 @@ class RunView:
         scratch: directory for what is not kept in the run's own.
         builder: where an index is built; one at a time.
         clock: seconds that only grow.
+        sources_in: a directory; the prompts of datasets outside it are not shown. None: they are.
     """
 
-    def __init__(self, run_id: str, place: str, scratch: Path, builder: Executor, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        run_id: str,
+        place: str,
+        scratch: Path,
+        builder: Executor,
+        clock: Callable[[], float],
+        *,
+        sources_in: Path | None = None,
+    ) -> None:
         self.run_id = run_id
         self.place = place
         self._scratch = scratch / run_id
         self._builder = builder
         self._clock = clock
+        self._sources_in = sources_in
         self._lock = threading.Lock()
         self._live: LiveIndex | None = None
         self._stored: _StoredIndex | None = None
+        self._versioned_at = 0.0
         self._prompts_asked = False
         self._headline: tuple[float, JsonObject] | None = None
         """What a list last showed of it, at a URL, and when."""
@@ -94,7 +111,7 @@ class RunView:
         content: JsonObject = {"id": self.run_id, "place": self.place, "live": self.is_live}
         if self.is_live:
             return {**content, "state": "Running"}
-        run = StoredRun.open(self.place)
+        run = self._opened()
         datasets = run.summary["datasets"]
         figures = {
             name: {"coverage": entry.get("coverage"), "metrics": entry.get("metrics"), "counts": entry.get("counts")}
@@ -124,14 +141,20 @@ class RunView:
         Raises:
             BadInputError: the run cannot be read.
         """
-        run, directory = StoredRun.open(self.place), self._index_directory()
+        run, directory = self._opened(), self._index_directory()
         state = build_index(run, directory)
         self._write_prompts(directory)
         return self._describe(run, state)
 
+    def _opened(self) -> StoredRun:
+        if "://" not in self.place:
+            check_own_files(Path(self.place))
+        return StoredRun.open(self.place)
+
     def _describe_live(self) -> JsonObject:
         self._stored = None
         if self._live is None:
+            check_own_files(Path(self.place))
             ledger = Workspace(Path(self.place).resolve()).ledger
             self._live = LiveIndex(LedgerSource(ledger), self._scratch / "live", self._clock)
         segments, superseded = self._live.refresh()
@@ -142,10 +165,31 @@ class RunView:
 
     def _describe_stored(self) -> JsonObject:
         self._live = None
-        if self._stored is None:
-            self._stored = _StoredIndex(StoredRun.open(self.place), self._index_directory(), self._builder)
+        if self._stored is None or self._has_changed(self._stored):
+            self.close()
+            self._stored = None
+            version = self._version()  # before the outputs are read: what changes from now on is noticed
+            self._stored = _StoredIndex(self._opened(), version, self._index_directory(), self._builder)
+            self._prompts_asked, self._headline = False, None
         self._stored.check()
         return self._describe(self._stored.run, self._stored.state)
+
+    def _has_changed(self, stored: "_StoredIndex") -> bool:
+        if "://" in self.place and self._clock() - self._versioned_at < CHANGE_SECONDS:
+            return False
+        try:
+            return self._version() != stored.version
+        except BadInputError as error:  # a store that does not answer now: what is indexed stays
+            logger.warning("%s", error)
+            return False
+
+    def _version(self) -> str:
+        """Return what tells these outputs from others in their place."""
+        self._versioned_at = self._clock()
+        files, path = resolve_destination(self.place)
+        with named_read_errors(self.place):
+            files.invalidate_cache()
+            return str(files.info(f"{path.rstrip('/')}/{SUMMARY}"))
 
     def _describe(self, run: StoredRun, state: IndexState) -> JsonObject:
         return {
@@ -161,10 +205,11 @@ class RunView:
     def file(self, name: str) -> Path | None:
         """Return the path of a file that the description names; None if it names none such."""
         if name == LINES and "://" not in self.place:
-            return Path(self.place) / LINES
+            directory = Path(self.place)
+            return directory / LINES if is_inside(directory / LINES, directory) else None
         if name in (PROMPTS, PROMPT_INDEX) or name == TEXTS or SEGMENT_FILE.fullmatch(name):
             for directory in (self._scratch / "live", self._index_directory()):
-                if (directory / name).is_file():
+                if (directory / name).is_file() and is_inside(directory / name, directory):
                     return directory / name
         return None
 
@@ -172,6 +217,8 @@ class RunView:
         if "://" in self.place:
             return self._scratch / "index"
         directory = Path(self.place) / INDEX_DIRECTORY
+        if directory.is_symlink():  # to write there, or to show what is there, is nothing that a run may ask for
+            return self._scratch / "index"
         try:
             directory.mkdir(exist_ok=True)
             with tempfile.TemporaryFile(dir=directory):
@@ -189,7 +236,7 @@ class RunView:
             return
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            write_prompts(Path(self.place).resolve(), directory)
+            write_prompts(Path(self.place).resolve(), directory, self._sources_in)
         except (BadInputError, OSError) as error:
             logger.warning("%s: the page shows no prompts: %s", self.place, error)
 
@@ -205,8 +252,9 @@ def collect_shared_facts(run_id: str, place: str, *, is_live: bool, has_prompts:
 class _StoredIndex:
     """The index of an ended run, as far as it is."""
 
-    def __init__(self, run: StoredRun, directory: Path, builder: Executor) -> None:
+    def __init__(self, run: StoredRun, version: str, directory: Path, builder: Executor) -> None:
         self.run = run
+        self.version = version
         self.state = IndexState([], is_complete=False)
         self._stopped = threading.Event()
         self._building = builder.submit(build_index, run, directory, self._report)

@@ -87,15 +87,32 @@ class _Place:
 
 
 class ShownRuns:
-    """The runs in some places. Called in several threads."""
+    """The runs in some places. Called in several threads.
+
+    Args:
+        places: directories or URLs.
+        scratch: directory for what is not kept in the runs' own.
+        builder: where indexes are built.
+        scanner: where URLs are looked at.
+        clock: seconds that only grow.
+        is_shared: whether others read them: of datasets outside a place no prompts are shown then.
+    """
 
     def __init__(
-        self, places: Sequence[str], scratch: Path, builder: Executor, scanner: Executor, clock: Callable[[], float]
+        self,
+        places: Sequence[str],
+        scratch: Path,
+        builder: Executor,
+        scanner: Executor,
+        clock: Callable[[], float],
+        *,
+        is_shared: bool = False,
     ) -> None:
         self.scratch = scratch
         self.builder = builder
         self._places = [_Place(place, scanner, clock) for place in places]
         self._clock = clock
+        self._is_shared = is_shared
         self._views: dict[str, RunView] = {}
         self._ids: dict[str, str] = {}
         """Of every run that was seen: another of the same name must not take over its addresses."""
@@ -135,19 +152,31 @@ class ShownRuns:
             place.look(at_once=at_once)
         kept = {view.place: view for view in self._views.values()}
         self._views = {}
-        for run in (run for place in self._places for run in place.runs):
+        for run, place in ((run, each.place) for each in self._places for run in each.runs):
             run_id = self._ids.setdefault(run, free_id(run, self._ids.values()))
-            self._views[run_id] = kept.get(run) or RunView(run_id, run, self.scratch, self.builder, self._clock)
+            self._views[run_id] = kept.get(run) or RunView(
+                run_id, run, self.scratch, self.builder, self._clock,
+                sources_in=Path(place) if self._is_shared else None,
+            )  # fmt: skip
+
+
+def with_running(stored: Mapping[str, ShownRun], running: Mapping[str, ShownRun]) -> dict[str, ShownRun]:
+    """Return the stored runs, which keep their ids, and the running ones, each under an id that is free."""
+    shown = dict(stored)
+    for name, view in running.items():
+        view.run_id = free_id(name, shown)
+        shown[view.run_id] = view
+    return shown
 
 
 @contextmanager
-def shown_runs(places: Sequence[str]) -> Iterator[ShownRuns]:
+def shown_runs(places: Sequence[str], *, is_shared: bool = False) -> Iterator[ShownRuns]:
     """Give the runs in these places; what is kept of them for a while is removed at the end."""
     with tempfile.TemporaryDirectory(prefix="evalrun-view-") as scratch:
         builder = ThreadPoolExecutor(1, thread_name_prefix="index")
         scanner = ThreadPoolExecutor(1, thread_name_prefix="places")
         try:
-            yield ShownRuns(places, Path(scratch), builder, scanner, time.monotonic)
+            yield ShownRuns(places, Path(scratch), builder, scanner, time.monotonic, is_shared=is_shared)
         finally:
             scanner.shutdown(wait=False, cancel_futures=True)
             builder.shutdown(cancel_futures=True)
