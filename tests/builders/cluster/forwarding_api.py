@@ -35,6 +35,11 @@ class ForwardingApi:
         self.may_list = True
         self.is_forbidden = False
         self.is_away = False
+        self.answers = asyncio.Event()
+        """Cleared: requests wait."""
+        self.answers.set()
+        self.gets = 0
+        """Of the EvalRun itself."""
         self.execs_held = 0
         """Commands in the pod that were asked for, none of which is answered."""
         self._sockets: set[web.WebSocketResponse] = set()
@@ -49,6 +54,7 @@ class ForwardingApi:
 
         @web.middleware
         async def reachable(request: web.Request, handler: Any) -> web.StreamResponse:
+            await self.answers.wait()
             if self.is_away:
                 return web.Response(status=503, text="the API server is away")
             answer: web.StreamResponse = await handler(request)
@@ -68,6 +74,7 @@ class ForwardingApi:
         return app
 
     async def _run(self, request: web.Request) -> web.StreamResponse:
+        self.gets += 1
         if request.match_info["name"] != self.run["metadata"]["name"]:
             return _json({**NOT_FOUND, "details": {"name": request.match_info["name"]}}, status=404)
         return _json(self.run)

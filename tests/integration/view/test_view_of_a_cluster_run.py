@@ -17,9 +17,11 @@ from evalrun_aggregator.ledger.entries import StoredCompletion, StoredVerdict
 from evalrun_aggregator.ledger.items import pack_row
 from evalrun_aggregator.ledger.store import LedgerWriter
 from evalrun_aggregator.sample_feed.feed_server import FeedServer
-from evalrun_cli.viewer.cluster_run import ClusterRunView
+from evalrun_cli.viewer.cluster_run import AggregatorLink, ClusterRunView
 from evalrun_cli.viewer.run_view import ShownRun
 from evalrun_cli.viewer.server import Runs, list_runs
+from evalrun_cluster.errors import UnreachableError
+from evalrun_cluster.runs import connect
 from evalrun_runtime.exits import BadInputError
 
 pytestmark = pytest.mark.timeout(120)
@@ -182,7 +184,7 @@ async def test_runs_of_a_namespace_appear_and_leave_for_their_outputs_without_an
     async with api_served(api, tmp_path) as config:
         monkeypatch.setenv("KUBECONFIG", str(config))
         async with namespace_viewed(outputs) as runs:
-            assert await asyncio.to_thread(runs) == {}
+            await shown(runs, lambda each: not each)
             api.run = wire(phase="Judging")
             live = (await shown(runs, lambda each: "run" in each))["run"]
             assert isinstance(live, ClusterRunView)
@@ -202,7 +204,7 @@ async def test_namespace_that_cannot_be_listed_stands_there_with_the_reason(
     async with api_served(api, tmp_path) as config:
         monkeypatch.setenv("KUBECONFIG", str(config))
         async with namespace_viewed() as runs:
-            assert set(await asyncio.to_thread(runs)) == {"run"}
+            await shown(runs, lambda each: set(each) == {"run"})
             api.may_list = False
             found = await shown(runs, lambda each: len(each) == 2)
             listed: Any = list_runs(found)["runs"]
@@ -210,3 +212,48 @@ async def test_namespace_that_cannot_be_listed_stands_there_with_the_reason(
             assert "listing EvalRuns" in error
             api.may_list = True
             await shown(runs, lambda each: set(each) == {"run"})
+
+
+async def test_namespace_that_does_not_answer_keeps_no_request_waiting(
+    feed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path / "outputs" / "stored", [sample_result("set/1")])
+    api = ForwardingApi(wire(phase="Judging"), feed)
+    api.answers.clear()
+    async with api_served(api, tmp_path) as config:
+        monkeypatch.setenv("KUBECONFIG", str(config))
+        async with namespace_viewed(tmp_path / "outputs") as runs:
+            assert set(await asyncio.to_thread(runs)) == {"stored"}  # and no reason: the first list is on its way
+            api.answers.set()
+            found = await shown(runs, lambda each: set(each) == {"stored", "run"})
+            api.run = wire(phase="Generating")
+            await shown(runs, lambda each: each["run"].headline()["state"] == "Generating")
+            assert api.gets == 0
+
+            api.answers.clear()
+            describing = asyncio.create_task(asyncio.to_thread(found["run"].description))
+            await asyncio.sleep(0.05)  # it asks for the pod, and waits
+            await asyncio.to_thread(lambda: list_runs(runs()))
+            assert not describing.done()
+            api.answers.set()
+            await describing
+
+
+async def test_answer_of_an_aggregator_that_is_too_long_is_not_read_to_its_end(
+    pod: Pod, feed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod.judge(range(600))
+    api = ForwardingApi(wire(phase="Judging"), feed)
+    async with api_served(api, tmp_path) as config:
+        monkeypatch.setenv("KUBECONFIG", str(config))
+        cluster = connect(None)
+        link = AggregatorLink(cluster, "run", max_answer_bytes=1000)
+        try:
+            run = await cluster.get("run")
+            assert run is not None
+            assert await link.get(run, "recorded?since=10") == b"[]"
+            with pytest.raises(UnreachableError, match="answers with more than 1000 bytes"):
+                await link.get(run, "recorded?since=0")
+        finally:
+            await link.close()
+            await cluster.close()

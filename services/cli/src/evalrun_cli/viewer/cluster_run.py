@@ -42,14 +42,16 @@ LOOK_SECONDS: Final = 2.0
 FETCH_AGAIN_SECONDS: Final = 15.0
 """Between two tries to fetch outputs."""
 ROWS_AT_ONCE: Final = 256
+MAX_ANSWER_BYTES: Final = 64 << 20
 FORBIDDEN: Final = 403
 
 
 class AggregatorLink:
     """Connections to the port of a run's aggregator that shows samples. Used in the server's event loop alone."""
 
-    def __init__(self, runs: "ClusterRuns", name: str) -> None:
+    def __init__(self, runs: "ClusterRuns", name: str, max_answer_bytes: int = MAX_ANSWER_BYTES) -> None:
         self._runs = runs
+        self._max_answer_bytes = max_answer_bytes
         self._name = name
         self._opened = AsyncExitStack()
         self._pod = ""
@@ -66,7 +68,7 @@ class AggregatorLink:
         session, forward = await self._connect(run)
         try:
             async with session.get(f"http://aggregator/{path}") as response:
-                content = await response.read()
+                content = await self._bounded(response)
                 if response.status != 200:
                     raise UnreachableError(f"pod {self._pod} answers {response.status}: {content[:500].decode()}")
                 return content
@@ -83,6 +85,14 @@ class AggregatorLink:
                     f"command: use evalrun results {self._name} once it has ended"
                 ) from error
             raise UnreachableError(f"the connection to pod {self._pod} is lost") from error
+
+    async def _bounded(self, response: aiohttp.ClientResponse) -> bytes:
+        content = bytearray()
+        async for chunk in response.content.iter_any():
+            content += chunk
+            if len(content) > self._max_answer_bytes:
+                raise UnreachableError(f"pod {self._pod} answers with more than {self._max_answer_bytes} bytes")
+        return bytes(content)
 
     async def _connect(self, run: EvalRun) -> tuple[aiohttp.ClientSession, "PortForward"]:
         pod = await ready_aggregator(self._runs, run)
@@ -117,7 +127,8 @@ class ClusterRunView:
         scratch: directory for what is read of it.
         builder: where indexes are built and outputs are fetched; one at a time.
         clock: seconds that only grow.
-        fetches_outputs: once it has ended.
+        follows: asks for the run itself, and fetches its outputs once it has ended. False: it is shown as `take` last
+            got it.
     """
 
     def __init__(
@@ -129,9 +140,10 @@ class ClusterRunView:
         builder: Executor,
         clock: Callable[[], float],
         *,
-        fetches_outputs: bool = True,
+        follows: bool = True,
     ) -> None:
         self.run_id = run.metadata.name
+        self._name = run.metadata.name
         self.place = f"EvalRun {runs.namespace}/{run.metadata.name}"
         self._runs = runs
         self._run = run
@@ -139,7 +151,7 @@ class ClusterRunView:
         self._scratch = scratch / run.metadata.name
         self._builder = builder
         self._clock = clock
-        self._fetches_outputs = fetches_outputs
+        self._follows = follows
         self._link = AggregatorLink(runs, run.metadata.name)
         self._index = LiveIndex(self, self._scratch / "live", clock)
         self._lock = threading.Lock()
@@ -154,6 +166,10 @@ class ClusterRunView:
         """Of the last try."""
         self._ended: RunView | None = None
 
+    def take(self, run: EvalRun) -> None:
+        """Show the run as somebody else found it."""
+        self._run = run
+
     @property
     def is_live(self) -> bool:
         """Whether its outputs are not here yet."""
@@ -164,11 +180,14 @@ class ClusterRunView:
         shown = {"id": self.run_id, "place": self.place}
         if self._ended is not None:
             return {**self._ended.headline(), **shown}
-        try:
-            with self._lock:
+        # A list of runs does not wait for the samples of one, which another request is reading.
+        if self._follows and self._lock.acquire(blocking=False):
+            try:
                 self._look()
-        except (UnreachableError, BadInputError) as error:
-            return {**shown, "live": False, "error": str(error)}
+            except (UnreachableError, BadInputError) as error:
+                return {**shown, "live": False, "error": str(error)}
+            finally:
+                self._lock.release()
         return {**shown, "live": True, "state": get_status(self._run).phase or "Pending"}
 
     def description(self) -> JsonObject:
@@ -234,15 +253,15 @@ class ClusterRunView:
 
     def _look(self) -> None:
         """Ask for the run where it is time, and fetch its outputs once it has ended."""
+        if not self._follows:
+            return
         if self._ended is None and self._clock() - self._looked_at >= LOOK_SECONDS:
             self._looked_at = self._clock()
-            self._run = self._wait_for(find_run(self._runs, self.run_id))
+            self._run = self._wait_for(find_run(self._runs, self._name))
         if self._ended is not None or not is_complete(self._run):
             return
-        if not self._fetches_outputs:
-            raise BadInputError(f"EvalRun {self.run_id} has ended: it is shown again once its outputs are found")
         if not get_status(self._run).output_url:
-            raise BadInputError(f"EvalRun {self.run_id} has no results: it ended: {reason_line(self._run)}")
+            raise BadInputError(f"EvalRun {self._name} has no results: it ended: {reason_line(self._run)}")
         if self._fetching is None:
             if self._failure is not None and self._clock() < self._fetch_at:
                 raise self._failure

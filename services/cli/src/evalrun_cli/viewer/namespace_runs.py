@@ -55,15 +55,9 @@ class NamespaceRuns:
         self._is_closed = False
 
     def __call__(self) -> Mapping[str, ShownRun]:
-        """Return the runs by name, and why they may be old where the cluster does not list them."""
+        """Return the runs by name as last listed, and why they may be old. No answer of the cluster is waited for."""
         with self._lock:
-            if self._clock() - self._looked_at >= LOOK_SECONDS and not self._is_closed:
-                self._looked_at = self._clock()
-                try:
-                    self._take(self._list_runs())
-                    self._problem = ""
-                except (UnreachableError, BadInputError) as error:
-                    self._problem = str(error)
+            self._look()
             shown: dict[str, ShownRun] = {**self._views}
             if self._problem:
                 run_id = f"runs-of-{self._cluster.namespace}"
@@ -73,10 +67,24 @@ class NamespaceRuns:
     async def close(self) -> None:
         """Close all connections. A thread may be waiting for this loop, so no lock is taken."""
         self._is_closed = True
-        if self._asked is not None:
-            self._asked.cancel()
+        if (asked := self._asked) is not None:
+            asked.cancel()
         for view in tuple(self._views.values()):
             await _close(view)
+
+    def _look(self) -> None:
+        if self._asked is not None and self._asked.done():
+            asked, self._asked = self._asked, None
+            try:
+                self._take(asked.result())
+                self._problem = ""
+            except (UnreachableError, BadInputError) as error:
+                self._problem = str(error)
+            except CancelledError:
+                self._problem = "the page is being closed"
+        if self._asked is None and not self._is_closed and self._clock() - self._looked_at >= LOOK_SECONDS:
+            self._looked_at = self._clock()
+            self._asked = asyncio.run_coroutine_threadsafe(self._cluster.all(), self._loop)
 
     def _take(self, found: list[EvalRun]) -> None:
         running = {run.metadata.name: run for run in found if not is_complete(run)}
@@ -84,17 +92,12 @@ class NamespaceRuns:
             self._start(_close(self._views.pop(name)))
             self._on_end()
         for name, run in running.items():
-            if name not in self._views:
+            if name in self._views:
+                self._views[name].take(run)
+            else:
                 self._views[name] = ClusterRunView(
-                    self._cluster, run, self._loop, self._scratch, self._builder, self._clock, fetches_outputs=False
+                    self._cluster, run, self._loop, self._scratch, self._builder, self._clock, follows=False
                 )
-
-    def _list_runs(self) -> list[EvalRun]:
-        self._asked = asyncio.run_coroutine_threadsafe(self._cluster.list_runs(), self._loop)
-        try:
-            return self._asked.result()
-        except CancelledError as error:
-            raise UnreachableError("the page is being closed") from error
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop)
