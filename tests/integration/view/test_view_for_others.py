@@ -1,5 +1,6 @@
 """The page of `evalrun view` for others: who is let in, by token, session or proxy, and what a stranger learns."""
 
+import asyncio
 import logging
 import os
 import signal
@@ -12,6 +13,7 @@ import aiohttp
 import pytest
 from builders.results.stored_runs import samples_of, write_run
 from builders.results.view_server import served, view_shared
+from yarl import URL
 
 from evalrun_cli.viewer.access import SESSION, SharedAccess, SharedOptions
 from evalrun_cli.viewer.run_view import ShownRun
@@ -140,6 +142,15 @@ async def test_login_form_is_small_and_nothing_else_is_posted(address: str, clie
             assert answer.status == 405
         async with client.request(method, address + DATA, headers=HOST) as answer:
             assert answer.status == 401
+
+
+async def test_login_form_that_stays_away_ends_its_request() -> None:
+    access = SharedAccess((), BearerTokens(TOKEN), None, lambda: 0.0, form_seconds=0.0)
+    async with served(build_app(dict, access)) as address:
+        reader, writer = await asyncio.open_connection("127.0.0.1", URL(address).port)
+        writer.write(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\ntoken=")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 408 ")
+        writer.close()
 
 
 async def test_many_wrong_tokens_look_at_no_run_and_log_nothing(

@@ -48,7 +48,7 @@ def test_trusted_proxy_vouches_for_one_user_from_its_own_address(named: list[str
     ("options", "message"),
     [
         (SharedOptions(), "others could read every answer: add --token-file"),
-        (SharedOptions(allowed_hosts=("a.example.com",)), "others could read every answer"),
+        (SharedOptions(allowed_hosts=("a.example.com",)), "--allowed-host: says nothing without --token-file"),
         (SharedOptions(trusted_header="X-User"), "--trusted-header and --trusted-proxy: one is missing"),
         (SharedOptions(Path("token"), trusted_proxies=("10.0.3.7",)), "--trusted-header and --trusted-proxy"),
         (SharedOptions(trusted_header="X-User", trusted_proxies=("10.0.3.7/24",)), "host bits set"),

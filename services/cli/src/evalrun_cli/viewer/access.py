@@ -1,5 +1,6 @@
 """Who may read the page: on this machine who knows its address, beyond it who has a token or comes through a proxy."""
 
+import asyncio
 import hmac
 import ipaddress
 import stat
@@ -21,6 +22,7 @@ SESSION: Final = "__Host-evalrun-view"
 """The cookie's name: browsers take it from this host alone, and never send it unencrypted over a network."""
 SESSION_SECONDS: Final = 12 * 3600
 MAX_FORM_BYTES: Final = 4096
+FORM_SECONDS: Final = 10.0
 MIN_TOKEN_CHARACTERS: Final = 20
 """Nothing slows a guess down, so a token must be too long to guess."""
 
@@ -119,23 +121,32 @@ class SharedAccess:
         tokens: None: only a proxy lets people in.
         proxy: None: no header is looked at.
         clock: Unix seconds.
+        form_seconds: for the login form to come whole.
     """
 
     prefix = ""
     path = "/"
 
     def __init__(
-        self, hosts: Iterable[str], tokens: BearerTokens | None, proxy: TrustedProxy | None, clock: Callable[[], float]
+        self,
+        hosts: Iterable[str],
+        tokens: BearerTokens | None,
+        proxy: TrustedProxy | None,
+        clock: Callable[[], float],
+        form_seconds: float = FORM_SECONDS,
     ) -> None:
         self._hosts = {*LOCAL_NAMES, *(host.lower() for host in hosts)}
         self._tokens = tokens
         self.proxy = proxy
         self._clock = clock
+        self._form_seconds = form_seconds
 
     @classmethod
     def from_options(cls, options: SharedOptions, clock: Callable[[], float]) -> "SharedAccess":
         """Return what the options ask for. Raises BadInputError where they would let in anyone, or nobody."""
         if options.token_file is None and options.trusted_header is None:
+            if options.allowed_hosts:
+                raise BadInputError("--allowed-host: says nothing without --token-file or --trusted-header: add one")
             raise BadInputError("--host: others could read every answer: add --token-file, or --trusted-header")
         if (options.trusted_header is None) != (not options.trusted_proxies):
             raise BadInputError(
@@ -192,7 +203,12 @@ class SharedAccess:
     async def _log_in(self, request: web.Request) -> web.StreamResponse:
         if self._tokens is None:
             return self._login(request.path)
-        form = parse_qs((await request.read()).decode("latin-1"))
+        try:
+            async with asyncio.timeout(self._form_seconds):
+                content = await request.read()
+        except TimeoutError as error:
+            raise web.HTTPRequestTimeout from error
+        form = parse_qs(content.decode("latin-1"))
         given = form.get("token", [""])[0].strip()
         if not self._tokens.accept(f"Bearer {given}"):
             return self._login(request.path, "That token is not accepted.")
