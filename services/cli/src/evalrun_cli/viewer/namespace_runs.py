@@ -84,7 +84,7 @@ class NamespaceRuns:
                 self._problem = "the page is being closed"
         if self._asked is None and not self._is_closed and self._clock() - self._looked_at >= LOOK_SECONDS:
             self._looked_at = self._clock()
-            self._asked = asyncio.run_coroutine_threadsafe(self._cluster.all(), self._loop)
+            self._asked = asyncio.run_coroutine_threadsafe(self._cluster.list_runs(), self._loop)
 
     def _take(self, found: list[EvalRun]) -> None:
         running = {run.metadata.name: run for run in found if not is_complete(run)}

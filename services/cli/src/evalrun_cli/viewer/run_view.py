@@ -13,7 +13,7 @@ from evalrun_cli.local.workspace import Workspace
 from evalrun_cli.viewer.live_index import LedgerSource, LiveIndex
 from evalrun_cli.viewer.prompt_file import PROMPT_INDEX, PROMPTS, write_prompts
 from evalrun_cli.viewer.run_catalog import check_own_files, is_inside
-from evalrun_data.store_problems import named_read_errors
+from evalrun_data.store_problems import name_read_errors
 from evalrun_results.outputs.destination import SUMMARY, resolve_destination
 from evalrun_results.sample_index.stored_index import INDEX_DIRECTORY, LINES, TEXTS, IndexState, build_index
 from evalrun_results.sample_rows.fields import FIELDS
@@ -187,7 +187,7 @@ class RunView:
         """Return what tells these outputs from others in their place."""
         self._versioned_at = self._clock()
         files, path = resolve_destination(self.place)
-        with named_read_errors(self.place):
+        with name_read_errors(self.place):
             files.invalidate_cache()
             return str(files.info(f"{path.rstrip('/')}/{SUMMARY}"))
 
