@@ -213,7 +213,7 @@ def test_the_operators_panels_and_alerts_have_data(watched: Watched) -> None:
     ]  # fmt: skip
     of_schedules = [alert for alert in rules if alert.name not in names]
     assert [alert.name for alert in rules if alert not in of_schedules] == names
-    assert len(of_schedules) == 4
+    assert len(of_schedules) == 5
     for alert in of_schedules:
         watched.has_data(alert.expression, alert.name)
     fires = {alert.name for alert in of_schedules if watched.prometheus.query(str(alert.to_rule()["expr"]))}

@@ -125,7 +125,7 @@ def test_trust_in_keys_alone_asks_no_authority(
 def test_public_root_that_cannot_be_stored_names_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without_a_home(tmp_path, monkeypatch)
     with pytest.raises(BadInputError, match=r"set HOME .* to a directory that may be written"):
-        TrustRoot.stored()
+        TrustRoot.read_stored()
 
 
 def test_key_is_not_the_trusted_identity(tmp_path: Path) -> None:

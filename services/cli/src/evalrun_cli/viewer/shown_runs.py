@@ -152,11 +152,11 @@ class ShownRuns:
             place.look(at_once=at_once)
         kept = {view.place: view for view in self._views.values()}
         self._views = {}
-        for run, place in ((run, each.place) for each in self._places for run in each.runs):
+        for run, source in ((run, place.place) for place in self._places for run in place.runs):
             run_id = self._ids.setdefault(run, free_id(run, self._ids.values()))
             self._views[run_id] = kept.get(run) or RunView(
                 run_id, run, self.scratch, self.builder, self._clock,
-                sources_in=Path(place) if self._is_shared else None,
+                sources_in=Path(source) if self._is_shared else None,
             )  # fmt: skip
 
 
