@@ -2,7 +2,8 @@
 
 Needs root, buildah and runc (Debian: `apt-get install buildah runc`), and a base: the one that EVALRUN_IMAGE_BASE names
 (with pip in it, e.g. docker.io/library/python:3.11-slim-bookworm), or one that debootstrap makes here. Storage and base
-are kept in `$EVALRUN_CACHE/images` (default `~/.cache/evalrun/images`, 2 to 4 GB); delete that directory to start over.
+are kept in `$EVALRUN_CACHE/images` (default `~/.cache/evalrun/images`), the last `MAX_IMAGES` that were used; delete
+that directory to start over.
 """
 
 import fcntl
@@ -25,6 +26,8 @@ BASE = "localhost/evalrun-base:bookworm-1"
 BUILD_BASE = "localhost/evalrun-build-base:bookworm-1"
 """The same with pip."""
 USER = 10001
+MAX_IMAGES = 60
+"""About those of four versions of the checkout. Without a bound 150 took 44 GB within two days."""
 
 
 class MissingToolsError(Exception):
@@ -81,10 +84,16 @@ class Images:
         return self._bases
 
     def _made_here(self) -> Bases:
-        with (self._storage / "bases.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # tests/e2e and tests/images may run at the same time
+        with self._locked():
             self._make_bases()
         return Bases(BASE, BUILD_BASE)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep others out: tests/e2e and tests/images may run at the same time."""
+        with (self._storage / "bases.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
 
     def _make_bases(self) -> None:
         present = self.buildah("images", "--format", "{{.Name}}:{{.Tag}}").split()
@@ -146,7 +155,19 @@ class Images:
             built = self.buildah(*command, *([] if cached else ["--no-cache"]), ".", seconds=900)
             record.parent.mkdir(exist_ok=True)
             record.write_text(built.split()[-1])
+        record.touch()  # `forget_unused` goes by the time
         return Image(self, record.read_text())
+
+    def forget_unused(self, most: int = MAX_IMAGES) -> None:
+        """Remove all images but the last `most` that were used."""
+        with self._locked():
+            records = sorted((self._storage / "built").glob("*"), key=lambda each: each.stat().st_mtime, reverse=True)
+            used = {each.read_text() for each in records[:most]}
+            for record in records[most:]:
+                digest = record.read_text()
+                if digest not in used and self._has(digest):
+                    self.buildah("rmi", "--force", digest)
+                record.unlink()
 
     def _has(self, digest: str) -> bool:
         return f"sha256:{digest}" in self.buildah("images", "--all", "--quiet", "--no-trunc").split()
@@ -280,4 +301,6 @@ def find_images() -> Images:
         raise MissingToolsError("images are built and run as root here")
     storage = Path(os.environ.get("EVALRUN_CACHE", Path.home() / ".cache" / "evalrun")) / "images"
     storage.mkdir(parents=True, exist_ok=True)
-    return Images(storage)
+    images = Images(storage)
+    images.forget_unused()
+    return images
