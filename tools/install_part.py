@@ -86,7 +86,6 @@ PARTS: dict[str, tuple[str, ...]] = {
         "evalrun_client",
         "evalrun_cluster",
         "evalrun_data",
-        "evalrun_generator",
         "evalrun_proto",
         "evalrun_registry",
         "evalrun_results",

@@ -32,9 +32,9 @@ PROGRAMS = {
     "viewer": ("evalrun_cli.viewer",),
 }
 """The packages of each image that are started; of the viewer's command line it is one command."""
-OPTIONAL = {"numpy", "inspect_ai", "onnxruntime"}
+OPTIONAL = {"numpy", "inspect_ai", "onnxruntime", "sigstore"}
 """Imported only where it is there: for numpy scalars among a candidate's values; for Inspect's .eval files; for an
-audit with an embedding model."""
+audit with an embedding model; for attestations that no key signed."""
 UNTRACED = {"opentelemetry"}
 """The sandbox's image leaves it out: it holds nothing but the executor, and may not reach a collector."""
 RAY_SIDE = ("evalrun_generator.rollout", "evalrun_generator.weights")

@@ -154,7 +154,8 @@ def test_byte_code_comes_with_the_image(image: Built) -> None:
     stage, built = image
     with built.mounted() as root:
         (site,) = root.glob("opt/evalrun/lib/python3*/site-packages")
-        sources = list(site.glob(f"evalrun_{stage}/**/*.py"))
+        package = {"viewer": "cli"}.get(stage, stage)
+        sources = list(site.glob(f"evalrun_{package}/**/*.py"))
         assert sources
         for source in sources:
             (compiled,) = (source.parent / "__pycache__").glob(f"{source.stem}.*.pyc")

@@ -25,7 +25,6 @@ from evalrun_executor.containment import (
 from evalrun_executor.cpus import usable_cpus
 from evalrun_executor.errors import Busy, ExecutorLost, RequestRefused, Unusable
 from evalrun_executor.harness import CALL_HARNESS, Harness
-from evalrun_executor.host_system import explain_unfit_system
 from evalrun_executor.interpreter import choose_identity, find_interpreter
 from evalrun_executor.machine import Machine
 from evalrun_executor.oom_kills import OomKills
@@ -37,6 +36,7 @@ from evalrun_executor.toolchain import Toolchain
 from evalrun_executor.zygotes.run_ends import UnexplainedKill
 from evalrun_executor.zygotes.zygote_process import ZygotePlan, ZygoteProcess
 from evalrun_registry.languages import LANGUAGES, Driver
+from evalrun_runtime.host_system import explain_unfit_system
 
 logger = logging.getLogger(__name__)
 

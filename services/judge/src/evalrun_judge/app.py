@@ -10,7 +10,6 @@ import time
 
 from prometheus_client import REGISTRY
 
-from evalrun_executor.host_system import explain_unfit_system
 from evalrun_judge.cache.verdict_cache import MemoryStore, VerdictCache, VerdictStore
 from evalrun_judge.cache.verdict_key import JudgeIdentity
 from evalrun_judge.families.family import Runners
@@ -36,6 +35,7 @@ from evalrun_runtime.connections.grpc_server import GrpcServer
 from evalrun_runtime.connections.tls_files import TlsFiles
 from evalrun_runtime.distribution import describe_install, read_own_version
 from evalrun_runtime.exits import BadInputError
+from evalrun_runtime.host_system import explain_unfit_system
 from evalrun_runtime.late_arguments import ON_STDIN
 from evalrun_runtime.run_shares import make_declared_shares
 from evalrun_runtime.tracing import past_span

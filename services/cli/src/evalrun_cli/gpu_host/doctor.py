@@ -16,10 +16,10 @@ from evalrun_cli.gpu_host.interpreter import Interpreter, find_interpreter, insp
 from evalrun_executor.containment import ContainmentReport
 from evalrun_executor.errors import Unusable
 from evalrun_executor.executor import Executor, ExecutorPlan
-from evalrun_executor.host_system import explain_unfit_system
 from evalrun_generator.gpu_host.session_directory import PLACE, PREFIX
 from evalrun_registry.languages import LANGUAGES
 from evalrun_runtime.exits import BadInputError
+from evalrun_runtime.host_system import explain_unfit_system
 
 MIN_KERNEL: Final = (5, 13)
 MIN_FREE_GIB: Final = 5

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from evalrun_executor.host_system import explain_unfit_system
 from evalrun_runtime.exits import BadInputError
+from evalrun_runtime.host_system import explain_unfit_system
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evalrun_executor.host_system import explain_unfit_system
+from evalrun_runtime.host_system import explain_unfit_system
 
 
 @pytest.mark.parametrize("release", ["6.12.0-amd64", "5.4.0-generic", "5.15.167.4-microsoft-standard-WSL2"])
