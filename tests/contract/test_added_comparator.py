@@ -31,7 +31,7 @@ from evalrun_api.v1alpha1 import Comparator as Named
 from evalrun_cli.commands import evalrun
 from evalrun_data.formats.record import parse_comparator
 from evalrun_data.rows import Row
-from evalrun_judge.comparators import disagreeing, passes
+from evalrun_judge.comparators import find_disagreeing_comparators, passes
 from evalrun_judge.rpc.messages import request_from
 from evalrun_registry.comparators import Comparator
 from evalrun_reward.settings import RewardSettings
@@ -46,9 +46,9 @@ print(json.dumps({
     "help": CliRunner().invoke(evalrun, ["judge", "--help"]).output,
     "request": request_from(message).comparator.name,
     "passes": [passes(b"1\\n", text, Comparator("lines")) for text in (b"1", b"1\\n\\n\\n")],
-    "with_verl": disagreeing(b"1", b"1\\n\\n\\n", Comparator("verl"), True),
-    "with_lines": disagreeing(b"1", b"1\\n\\n\\n", Comparator("lines"), False),
-    "with_standard": disagreeing(b"1", b"1\\n", Comparator("standard"), True),
+    "with_verl": find_disagreeing_comparators(b"1", b"1\\n\\n\\n", Comparator("verl"), True),
+    "with_lines": find_disagreeing_comparators(b"1", b"1\\n\\n\\n", Comparator("lines"), False),
+    "with_standard": find_disagreeing_comparators(b"1", b"1\\n", Comparator("standard"), True),
 }))
 """
 

@@ -25,7 +25,7 @@ def test_start_times_of_an_engine_that_says_nothing_are_left_out() -> None:
 
 def test_start_times_are_read_where_the_process_own_output_goes(tmp_path: Path) -> None:
     log = tmp_path / "worker.out"
-    code = "import sys; from evalrun_generator.rollout.vllm_start_times import own_start_times as t; "
+    code = "import sys; from evalrun_generator.rollout.vllm_start_times import read_own_start_times as t; "
     code += "sys.stdout.write('Graph capturing finished in 4 secs'); sys.stdout.flush(); sys.stderr.write(str(t()))"
     with log.open("wb") as file:
         done = run([sys.executable, "-c", code], stdout=file, capture_output=False, stderr=-1, check=True)
