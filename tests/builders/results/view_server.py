@@ -11,7 +11,7 @@ from evalrun_cli.viewer.access import Access, AddressAccess
 from evalrun_cli.viewer.cluster_run import ClusterRunView
 from evalrun_cli.viewer.commands import cluster_views, namespace_runs
 from evalrun_cli.viewer.server import Runs, build_app
-from evalrun_cli.viewer.shown_runs import shown_runs, with_running
+from evalrun_cli.viewer.shown_runs import add_running_runs, shown_runs
 from evalrun_cluster.runs import connect
 
 TOKEN = "a-token"
@@ -36,7 +36,7 @@ async def view_shared(access: Access, *places: Path | str) -> AsyncIterator[str]
 
 @asynccontextmanager
 async def served(app: web.Application) -> AsyncIterator[str]:
-    """Give the address of an application."""
+    """Serve an application on loopback, and give its address."""
     async with _listening(app) as port:
         yield f"http://127.0.0.1:{port}/"
 
@@ -60,7 +60,7 @@ async def namespace_viewed(*places: Path) -> AsyncIterator[Runs]:
     try:
         with shown_runs([str(place) for place in places]) as stored:
             async with namespace_runs(stored, cluster) as live:
-                yield lambda: with_running(stored(), live())
+                yield lambda: add_running_runs(stored(), live())
     finally:
         await cluster.close()
 

@@ -14,7 +14,7 @@ from builders.results.stored_runs import samples_of, write_run
 
 from evalrun_cli.viewer.run_catalog import find_runs
 from evalrun_cli.viewer.server import list_runs
-from evalrun_cli.viewer.shown_runs import DIRECTORY_SECONDS, URL_SECONDS, ShownRuns, UnreadablePlace, with_running
+from evalrun_cli.viewer.shown_runs import DIRECTORY_SECONDS, URL_SECONDS, ShownRuns, UnreadablePlace, add_running_runs
 from evalrun_runtime.exits import BadInputError
 
 NOBODY = 65534
@@ -203,10 +203,10 @@ def test_running_run_takes_no_address_of_a_stored_one(
     run = write_run(tmp_path / "runs" / "night", samples_of([(1, 1)]))
     stored = shown_in(tmp_path, scanner, clock, str(tmp_path / "runs"))()
     running = UnreadablePlace("night", "EvalRun evals/night", "")
-    shown = with_running(stored, {"night": running})
+    shown = add_running_runs(stored, {"night": running})
     assert {run_id: view.place for run_id, view in shown.items()} == {
         "night": str(run),
         "night-2": "EvalRun evals/night",
     }
     assert running.run_id == "night-2"
-    assert set(with_running({}, {"night": running})) == {"night"}
+    assert set(add_running_runs({}, {"night": running})) == {"night"}

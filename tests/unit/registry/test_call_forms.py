@@ -137,7 +137,7 @@ STUBS = {
 }
 
 
-def test_every_language_has_the_head_of_a_function() -> None:
+def test_write_stub_is_the_functions_head_in_each_language() -> None:
     assert {language: form.write_stub(parse_signature(ADD)) for language, form in CALL_FORMS.items()} == STUBS
 
 

@@ -75,3 +75,16 @@ class CallForm:
         bound = 1 << (self.exact_bits - 1)
         numbers = (word for value in values for word in value.split() if _WHOLE.fullmatch(word))
         return next((word.decode() for word in numbers if not -bound <= int(word) < bound), "")
+
+
+def write_reads(signature: Signature, prefix: str, write: Callable[[str, Kind], str]) -> tuple[str, str]:
+    """Return a driver's lines that read the arguments, and their names as the call takes them.
+
+    Args:
+        signature: of the function.
+        prefix: what the names begin with.
+        write: returns the lines that read the argument of a name and type.
+    """
+    names = [f"{prefix}{number}" for number in range(len(signature.parameters))]
+    pairs = zip(names, signature.parameters, strict=True)
+    return "".join(write(name, kind) for name, (_, kind) in pairs), ", ".join(names)

@@ -3,11 +3,11 @@
 import re
 from typing import Final
 
-from evalrun_registry.call_forms.call_form import RETURNED, CallForm
+from evalrun_registry.call_forms.call_form import RETURNED, CallForm, write_reads
 from evalrun_registry.call_forms.signature import Signature
 
 _HEAD: Final = "#include <bits/stdc++.h>\nusing namespace std;\n"
-# Before the program, whose macros (`#define int long long`, `#define endl '\n'`) would change it.
+# It stands before the program, because a macro of the program (`#define int long long`) would change it.
 _READER: Final = """\
 #include <cstdio>
 #include <cstdlib>
@@ -66,15 +66,15 @@ struct EvalrunCall {
 
 def _add_driver(program: str, signature: Signature) -> str:
     head = "" if re.search(r"^[ \t]*#[ \t]*include\b", program, re.MULTILINE) else _HEAD
-    names = [f"evalrun_a{number}" for number in range(len(signature.parameters))]
-    reads = "".join(
-        f"    {CPP.write_type(kind)} {name}; EvalrunCall::evalrun_read({name});\n"
-        for name, (_, kind) in zip(names, signature.parameters, strict=True)
+    reads, names = write_reads(
+        signature,
+        "evalrun_a",
+        lambda name, kind: f"    {CPP.write_type(kind)} {name}; EvalrunCall::evalrun_read({name});\n",
     )
     owner = "Solution()." if re.search(r"^[ \t]*(?:class|struct)\s+Solution\b", program, re.MULTILINE) else ""
     return (
         f"{_READER}{head}#define main evalrun_own_main\n{program}\n#undef main\nsigned main() {{\n{reads}"
-        f"    auto&& evalrun_value = {owner}{signature.name}({', '.join(names)});\n"
+        f"    auto&& evalrun_value = {owner}{signature.name}({names});\n"
         f"    EvalrunCall::evalrun_print<'{signature.returned.scalar[0]}'>(evalrun_value);\n    return 0;\n}}\n"
     )
 

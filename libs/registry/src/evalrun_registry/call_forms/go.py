@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from evalrun_registry.call_forms.call_form import RETURNED, CallForm
+from evalrun_registry.call_forms.call_form import RETURNED, CallForm, write_reads
 from evalrun_registry.call_forms.signature import Kind, Signature
 
 _PACKAGE: Final = re.compile(r"^package[ \t]+\w+", re.MULTILINE)
@@ -64,17 +64,15 @@ def _write_codec(kind: Kind) -> str:
 
 def _add_driver(program: str, signature: Signature) -> str:
     body = _MAIN.sub("func evalrunOwnMain(", _PACKAGE.sub("", program, count=1))
-    names = [f"evalrunA{number}" for number in range(len(signature.parameters))]
-    reads = "".join(
-        f"\t{name} := evalrunRead_{kind.scalar}{kind.depth}()\n"
-        for name, (_, kind) in zip(names, signature.parameters, strict=True)
+    reads, names = write_reads(
+        signature, "evalrunA", lambda name, kind: f"\t{name} := evalrunRead_{kind.scalar}{kind.depth}()\n"
     )
     imports, rest = _split_imports(body)
     return (
         f"package main\n{imports}{_IMPORTS}{rest}\n{''.join(map(_write_codec, signature.kinds))}func main() {{\n"
         "\tevalrunAll, evalrunErr := evalrunIo.ReadAll(evalrunOs.Stdin)\n\tif evalrunErr != nil { panic(evalrunErr) }\n"
         f"\tevalrunWords = evalrunStrings.Fields(string(evalrunAll))\n{reads}"
-        f"\tvalue := {signature.name}({', '.join(names)})\n\tout := &evalrunStrings.Builder{{}}\n"
+        f"\tvalue := {signature.name}({names})\n\tout := &evalrunStrings.Builder{{}}\n"
         f"\tevalrunWrite_{signature.returned.scalar}{signature.returned.depth}(out, value)\n"
         f'\tevalrunFmt.Println("\\n{RETURNED}" + out.String())\n}}\n'
     )

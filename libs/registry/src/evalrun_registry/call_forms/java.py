@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from evalrun_registry.call_forms.call_form import RETURNED, CallForm
+from evalrun_registry.call_forms.call_form import RETURNED, CallForm, write_reads
 from evalrun_registry.call_forms.signature import Kind, Signature
 
 CLASS: Final = re.compile(r"^(?:(?:public|final|abstract|strictfp)\s+)*class\s+(\w+)", re.MULTILINE)
@@ -56,10 +56,10 @@ def _write_codec(kind: Kind) -> str:
 
 
 def _add_driver(program: str, signature: Signature) -> str:
-    arguments = [f"a{number}" for number in range(len(signature.parameters))]
-    reads = "".join(
-        f"        {JAVA.write_type(kind)} {name} = read_{kind.scalar}{kind.depth}();\n"
-        for name, (_, kind) in zip(arguments, signature.parameters, strict=True)
+    reads, names = write_reads(
+        signature,
+        "a",
+        lambda name, kind: f"        {JAVA.write_type(kind)} {name} = read_{kind.scalar}{kind.depth}();\n",
     )
     return (
         f"{make_unit(program, 'Solution')}\nclass EvalrunCall {{\n"
@@ -70,7 +70,7 @@ def _add_driver(program: str, signature: Signature) -> str:
         "        words = new java.util.StringTokenizer("
         "new String(System.in.readAllBytes(), java.nio.charset.StandardCharsets.ISO_8859_1));\n"
         f"{reads}        {JAVA.write_type(signature.returned)} value = "
-        f"new Solution().{signature.name}({', '.join(arguments)});\n"
+        f"new Solution().{signature.name}({names});\n"
         f"        write_{signature.returned.scalar}{signature.returned.depth}(value);\n"
         f'        System.out.println("\\n{RETURNED}" + out);\n    }}\n}}\n'
     )

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from evalrun_registry.call_forms.call_form import RETURNED, CallForm
+from evalrun_registry.call_forms.call_form import RETURNED, CallForm, write_reads
 from evalrun_registry.call_forms.signature import Signature
 
 _MAIN: Final = re.compile(r"\bfn\s+main\s*\(")
@@ -54,10 +54,12 @@ impl<T: EvalrunValue> EvalrunValue for ::std::vec::Vec<T> {
 
 
 def _add_driver(program: str, signature: Signature) -> str:
-    names = [f"evalrun_a{number}" for number in range(len(signature.parameters))]
-    reads = "".join(
-        f"    let {name} = <{RUST.write_type(kind)} as EvalrunValue>::evalrun_read(&mut evalrun_words);\n"
-        for name, (_, kind) in zip(names, signature.parameters, strict=True)
+    reads, names = write_reads(
+        signature,
+        "evalrun_a",
+        lambda name, kind: (
+            f"    let {name} = <{RUST.write_type(kind)} as EvalrunValue>::evalrun_read(&mut evalrun_words);\n"
+        ),
     )
     owner = "Solution::" if _OWNER.search(program) else ""
     struct = "struct Solution;\n" if owner and not _STRUCT.search(program) else ""
@@ -67,7 +69,7 @@ def _add_driver(program: str, signature: Signature) -> str:
         "    let mut evalrun_text = ::std::string::String::new();\n"
         "    ::std::io::Read::read_to_string(&mut ::std::io::stdin(), &mut evalrun_text).unwrap();\n"
         f"    let mut evalrun_words = evalrun_text.split_ascii_whitespace();\n{reads}"
-        f"    let evalrun_value: {returned} = {owner}{signature.name}({', '.join(names)});\n"
+        f"    let evalrun_value: {returned} = {owner}{signature.name}({names});\n"
         "    let mut evalrun_out = ::std::string::String::new();\n"
         "    evalrun_value.evalrun_write(&mut evalrun_out);\n"
         f'    ::std::println!("\\n{RETURNED}{{}}", evalrun_out);\n'

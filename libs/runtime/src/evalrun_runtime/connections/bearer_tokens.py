@@ -55,7 +55,7 @@ class BearerTokens:
         return any(carries(authorization, token) for token in self._tokens())
 
     def signature(self, text: str) -> str:
-        """Return a text's signature by the first token, which tells nothing of the token."""
+        """Return a text's signature by the first token; who reads it learns nothing of the token."""
         return _signature(text, self.sent)
 
     def has_signed(self, text: str, signature: str) -> bool:

@@ -68,7 +68,7 @@ class AggregatorLink:
         session, forward = await self._connect(run)
         try:
             async with session.get(f"http://aggregator/{path}") as response:
-                content = await self._bounded(response)
+                content = await self._read_bounded(response)
                 if response.status != 200:
                     raise UnreachableError(f"pod {self._pod} answers {response.status}: {content[:500].decode()}")
                 return content
@@ -86,7 +86,7 @@ class AggregatorLink:
                 ) from error
             raise UnreachableError(f"the connection to pod {self._pod} is lost") from error
 
-    async def _bounded(self, response: aiohttp.ClientResponse) -> bytes:
+    async def _read_bounded(self, response: aiohttp.ClientResponse) -> bytes:
         content = bytearray()
         async for chunk in response.content.iter_any():
             content += chunk

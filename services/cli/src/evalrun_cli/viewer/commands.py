@@ -17,7 +17,7 @@ from evalrun_api.names import EVAL_RUN_PREFIX
 from evalrun_cli.cluster.commands import find_run, run_on_cluster
 from evalrun_cli.viewer.access import Access, AddressAccess, SharedAccess, SharedOptions
 from evalrun_cli.viewer.server import Runs, build_app
-from evalrun_cli.viewer.shown_runs import ShownRuns, shown_runs, with_running
+from evalrun_cli.viewer.shown_runs import ShownRuns, add_running_runs, shown_runs
 from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.settings import is_loopback
 
@@ -115,7 +115,7 @@ def serve_view(places: Sequence[str], listening: Listening, namespace: str | Non
                 all_running: Runs = dict
                 if "" in in_cluster:
                     all_running = await opened.enter_async_context(namespace_runs(stored, cluster))
-                await _serve(lambda: with_running(stored(), {**all_running(), **views}), listening)
+                await _serve(lambda: add_running_runs(stored(), {**all_running(), **views}), listening)
             return ExitCode.SUCCEEDED
 
         return run_on_cluster(namespace, work)

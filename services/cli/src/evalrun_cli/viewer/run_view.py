@@ -111,7 +111,7 @@ class RunView:
         content: JsonObject = {"id": self.run_id, "place": self.place, "live": self.is_live}
         if self.is_live:
             return {**content, "state": "Running"}
-        run = self._opened()
+        run = self._open_run()
         datasets = run.summary["datasets"]
         figures = {
             name: {"coverage": entry.get("coverage"), "metrics": entry.get("metrics"), "counts": entry.get("counts")}
@@ -141,12 +141,12 @@ class RunView:
         Raises:
             BadInputError: the run cannot be read.
         """
-        run, directory = self._opened(), self._index_directory()
+        run, directory = self._open_run(), self._index_directory()
         state = build_index(run, directory)
         self._write_prompts(directory)
         return self._describe(run, state)
 
-    def _opened(self) -> StoredRun:
+    def _open_run(self) -> StoredRun:
         if "://" not in self.place:
             check_own_files(Path(self.place))
         return StoredRun.open(self.place)
@@ -169,7 +169,7 @@ class RunView:
             self.close()
             self._stored = None
             version = self._version()  # before the outputs are read: what changes from now on is noticed
-            self._stored = _StoredIndex(self._opened(), version, self._index_directory(), self._builder)
+            self._stored = _StoredIndex(self._open_run(), version, self._index_directory(), self._builder)
             self._prompts_asked, self._headline = False, None
         self._stored.check()
         return self._describe(self._stored.run, self._stored.state)

@@ -125,13 +125,13 @@ def list_runs(runs: Mapping[str, ShownRun]) -> JsonObject:
     listed: list[JsonObject] = []
     for view in runs.values():
         try:
-            listed.append(_checked(view.headline()))
+            listed.append(_require_writable(view.headline()))
         except BadInputError as error:
             listed.append({"id": view.run_id, "place": view.place, "live": False, "error": str(error)})
     return {"runs": [*listed]}
 
 
-def _checked(headline: JsonObject) -> JsonObject:
+def _require_writable(headline: JsonObject) -> JsonObject:
     """Raise BadInputError for what cannot be written: one run must not keep the list of all from being written."""
     try:
         json.dumps({"runs": [headline]}, allow_nan=False)

@@ -160,8 +160,8 @@ class ShownRuns:
             )  # fmt: skip
 
 
-def with_running(stored: Mapping[str, ShownRun], running: Mapping[str, ShownRun]) -> dict[str, ShownRun]:
-    """Return the stored runs, which keep their ids, and the running ones, each under an id that is free."""
+def add_running_runs(stored: Mapping[str, ShownRun], running: Mapping[str, ShownRun]) -> dict[str, ShownRun]:
+    """Return the stored runs under their own ids, and the running ones, each under an id that is free."""
     shown = dict(stored)
     for name, view in running.items():
         view.run_id = free_id(name, shown)

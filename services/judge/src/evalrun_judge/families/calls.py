@@ -155,8 +155,10 @@ class CallFamily(Family[CallPlan]):
         return Judged(tuple(records), reply.level, stable=is_stable(records))
 
     async def _encode(self, language: str, tests: CallTests) -> EncodedTests:
-        """Return the words of tests, made once for answers that come together. Raises InvalidRequestError."""
+        """Return tests in the words of a language, which answers to them share. Raises InvalidRequestError."""
         key = language, tests
+        if (found := self._encoded.get(key)) is not None:
+            return found  # at once, also while other tests are being encoded
         async with self._encoding:
             if (found := self._encoded.get(key)) is not None:
                 return found
