@@ -83,7 +83,7 @@ def cell(size: int, lead: float, orders: int) -> Cell:
             best = other if after > 0 else best
         lost += values[best].sum() < most
         if turn % AT_ONCE == 0:
-            at_once += drawn_in_blocks(run_race(ordered, ordered, "benchmark", size), size)
+            at_once += drawn_in_blocks(run_race(ordered, ordered, "benchmark", size), size, 0)
     raced = len(range(0, orders, AT_ONCE))
     return Cell(size, lead, orders, lost / orders, drawn / orders / values.size, at_once / raced / values.size)
 

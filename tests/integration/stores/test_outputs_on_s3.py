@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from builders.aggregator.process import AggregatorProcess, Worker, running, write_problems, write_run_config
+from builders.results.samples import sample_result
+from builders.results.stored_runs import write_run
 from builders.s3_server import CuttingProxy, S3Server
 from builders.tools import missing
 
@@ -97,6 +99,36 @@ async def test_a_run_adds_itself_to_the_catalogue_of_its_bucket(tmp_path: Path, 
     rows = json.loads(evalrun_on(s3, "sql", query, "--runs", "s3://results/nightly", "--format", "json"))
     assert rows == [{"place": "7/run-1", "state": "Succeeded", "answers": PROBLEMS}]
     assert evalrun_on(s3, "index", "s3://results/nightly").startswith("0 added, 0 changed, 0 removed, 1 unchanged")
+
+
+@pytest.mark.parametrize("best", [range(PROBLEMS), range(0)], ids=["worse", "better"])
+async def test_a_checkpoint_of_a_race_is_compared_with_the_best_one_in_the_bucket(
+    tmp_path: Path, s3: S3Server, judge: str, best: range
+) -> None:
+    statuses = [["success"] if place in best else ["wrong_answer"] for place in range(PROBLEMS)]
+    rows = (sample_result(f"p{place}", 0, each, dataset="first") for place, each in enumerate(statuses))
+    write_run(s3.directory / "results" / "step-10", rows)
+    gate = {
+        "baseline": "s3://results/step-10",
+        "dataset": "first",
+        "maxRegression": "0",
+        "sequential": True,
+        "keepPassing": True,
+    }
+    order(tmp_path)
+    file = tmp_path / "work_order.json"
+    config = json.loads(file.read_text())
+    config["spec"]["gates"] = [gate]
+    file.write_text(json.dumps(config))
+    async with running(*arguments(tmp_path, judge), **s3.environment()) as process:
+        worker = Worker(process.address)
+        await worker.work()
+        await worker.close()
+        await finish(process)
+    summary = json.loads((s3.directory / "results" / "run-1" / "summary.json").read_text())
+    assert summary["gate"]["decision"] == ("FAIL" if best else "PASS")
+    # A better one is measured whole, since the next checkpoint is compared with it.
+    assert (summary["counts"]["samples"] == PROBLEMS) == (not best)
 
 
 @pytest.mark.parametrize(
