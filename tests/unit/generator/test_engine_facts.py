@@ -13,6 +13,7 @@ from evalrun_generator.rollout.engine_facts import (
     engine_facts,
     is_same_model,
     model_facts,
+    sglang_facts,
     weights_digest,
 )
 
@@ -79,6 +80,12 @@ def test_the_engines_own_record_says_what_was_loaded() -> None:
     assert (found["engine"], found["model"], found["dtype"]) == ("vllm", "/m", "bfloat16")
     assert "quantization" not in found
     assert "model" not in engine_facts("sglang", None)
+
+
+def test_sglangs_own_record_says_what_was_loaded() -> None:
+    loaded = {"model_path": "/m", "load_format": "auto", "dtype": "bfloat16", "quantization": None}
+    assert sglang_facts(loaded) == {"model": "/m", "dtype": "bfloat16"}
+    assert sglang_facts({"dtype": "auto", "quantization": "fp8"}) == {"dtype": "auto", "quantization": "fp8"}
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,24 @@ hard cap on every request's max_tokens) and `max_model_len`.
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from evalrun_generator.rollout.order import RolloutOrder
+from evalrun_generator.rollout.sglang_arguments import KEY_VARIABLE, sglang_arguments
 from evalrun_generator.weights.checkpoint_files import UnfitCheckpointError, compute_serving_digest
 from evalrun_runtime.exits import BadInputError
 
+KEY_VARIABLES: Final[Mapping[str, str]] = {"vllm": "VLLM_API_KEY", "sglang": KEY_VARIABLE}
+"""Where each engine's server reads the key that it asks for."""
+QUIET: Final[Mapping[str, Mapping[str, str]]] = {
+    "vllm": {"VLLM_NO_USAGE_STATS": "1"},
+    # Else /health takes a second and generates a token; whether an engine hangs is seen by its progress.
+    "sglang": {"SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "false"},
+}
+"""Environment of each engine's processes, unless the run sets it."""
 KEPT_MODEL: Final = "checkpoint"
 """What a kept replica's server calls its model."""
 EXTENSION: Final = "evalrun_generator.weights.worker_extension.WeightsExtension"
@@ -105,8 +114,8 @@ def engine_plan(
             `KEPT_MODEL` then, because the server's name for it outlives the run too.
 
     Raises:
-        BadInputError: dummy weights without `allowDummyWeights`, a parallelism that verl lacks, or replicas that cannot
-            be kept.
+        BadInputError: dummy weights without `allowDummyWeights`, a parallelism that verl or the engine lacks, arguments
+            for SGLang that cannot be used, or replicas that cannot be kept.
     """
     rollout, model, protocol = order.rollout, order.spec.model, order.spec.protocol
     if rollout.load_format == "dummy" and not rollout.allow_dummy_weights:
@@ -118,11 +127,14 @@ def engine_plan(
         raise BadInputError(
             f"spec.rollout.pipelineParallel: verl 0.9.1 has no pipeline parallelism with {rollout.engine}: write 1"
         )
+    variables = {**QUIET[rollout.engine], **environment, **{each.name: each.value for each in rollout.env}}
     own: dict[str, object] = {"served_model_name": model.path}
     if model.revision is not None:
-        own |= {"revision": model.revision, "tokenizer_revision": model.revision}
-        if rollout.engine == "sglang":
-            own.pop("tokenizer_revision")
+        own["revision"] = model.revision
+    if rollout.engine == "sglang":
+        own |= sglang_arguments(order, variables)
+    elif model.revision is not None:
+        own["tokenizer_revision"] = model.revision
     adapter = None if model.adapter is None else adapter_folder or model.adapter
     if adapter is not None:
         # verl has no field for an adapter to serve; its engine takes vLLM's. The launcher adds the rank.
@@ -163,7 +175,7 @@ def engine_plan(
         adapter=adapter,
         load_format=rollout.load_format,
         revision=model.revision,
-        environment={"VLLM_NO_USAGE_STATS": "1", **environment, **{each.name: each.value for each in rollout.env}},
+        environment=variables,
         kept=_kept_plan(order, model_folder) if kept else None,
     )
 
@@ -182,6 +194,11 @@ def _kept_plan(order: RolloutOrder, model_folder: str | None) -> KeptPlan:
         return KeptPlan(weights, model.path, compute_serving_digest(Path(model_folder)))
     except UnfitCheckpointError as error:
         raise BadInputError(f"spec.model.path: {error}") from error
+
+
+def add_key(plan: EnginePlan, key: str) -> EnginePlan:
+    """Return the plan with the key that its servers ask for."""
+    return replace(plan, environment={**plan.environment, KEY_VARIABLES[plan.engine]: key})
 
 
 def slots(order: RolloutOrder) -> int:
@@ -204,8 +221,8 @@ def idle_gpu_warnings(order: RolloutOrder, in_flight: int) -> list[str]:
     found = []
     if rollout.engine == "sglang":
         found.append(
-            "rollout.engine: sglang is untried: no release of it was run with verl 0.9.1 here, its servers ask for no "
-            "key and do not say which weights they loaded. Write vllm unless you mean to try it"
+            "rollout.engine: sglang is untried: no run's replica was started with it on a GPU here. Write vllm unless "
+            "you mean to try it"
         )
     if rollout.enforce_eager:
         found.append(

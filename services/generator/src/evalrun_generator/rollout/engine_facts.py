@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -42,6 +42,16 @@ def engine_facts(engine: str, vllm_config: Any) -> dict[str, str]:  # noqa: ANN4
             "quantization": str(model.quantization or ""),
         }
     return {name: value for name, value in facts.items() if value}
+
+
+def sglang_facts(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return how SGLang's process that holds the weights reports having loaded them. Pure.
+
+    Args:
+        settings: that process's own, see `SglangServer`.
+    """
+    names = {"model_path": "model", "dtype": "dtype", "quantization": "quantization"}
+    return {ours: str(settings[theirs]) for theirs, ours in names.items() if settings.get(theirs)}
 
 
 def package_version(package: str) -> str:

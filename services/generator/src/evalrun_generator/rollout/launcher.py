@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from evalrun_generator.rollout.adapter import adapter_facts, adapter_rank
 from evalrun_generator.rollout.engine import EnginePlan
-from evalrun_generator.rollout.engine_facts import engine_facts, model_facts
+from evalrun_generator.rollout.engine_facts import engine_facts, model_facts, sglang_facts
 from evalrun_generator.rollout.vllm_start_times import TEXTS, read_own_start_times
 from evalrun_generator.weights.checkpoint_files import UnfitCheckpointError
 
@@ -75,25 +75,27 @@ class ReplicaLauncher:
             gpus_per_node=self._plan.gpus_per_node,
             name_suffix=self._suffix,
         )
-        if self._plan.kept is not None:
+        server_class = _import_server_class(self._plan)
+        if server_class is not None:
             import ray
 
-            from evalrun_generator.weights.kept_server import KeptServer
-
-            self._replica.server_class = ray.remote(KeptServer)
+            self._replica.server_class = ray.remote(server_class)
         await self._replica.init_standalone()
         servers = self._replica.servers
         engine = self._plan.engine
         told = await asyncio.gather(*(server.__ray_call__.remote(_describe_server, engine) for server in servers))
         processes = tuple((node, found) for node, found, _, _ in told)
-        facts = dict(told[0][3])
+        load_format, facts = told[0][2], dict(told[0][3])
+        if engine == "sglang":
+            reported = await servers[0].evalrun_report.remote()
+            load_format, facts = str(reported["load_format"]), facts | sglang_facts(reported)
         revision = self._plan.revision
         facts |= await asyncio.to_thread(model_facts, facts.get("model", str(model.path)), revision)
         if adapter is not None:
             facts |= await asyncio.to_thread(adapter_facts, adapter)
         if self._plan.kept is not None:
             facts |= await self._prove(self._plan.directory, self._plan.kept.weights)
-        self._launched = Launched(self._replica.server_address, told[0][2], processes, facts)
+        self._launched = Launched(self._replica.server_address, load_format, processes, facts)
         return self._launched
 
     async def _prove(self, directory: Path, weights: str) -> dict[str, str]:
@@ -119,6 +121,19 @@ class ReplicaLauncher:
         return self._launched
 
 
+def _import_server_class(plan: EnginePlan) -> type | None:
+    """Return the class of the HTTP server; None: verl's own serves."""
+    if plan.engine == "sglang":
+        from evalrun_generator.rollout.sglang_server import SglangServer
+
+        return SglangServer
+    if plan.kept is not None:
+        from evalrun_generator.weights.kept_server import KeptServer
+
+        return KeptServer
+    return None
+
+
 def _describe_server(server: Handle, engine: str) -> tuple[str, tuple[Process, ...], str, dict[str, str]]:
     """Return node, processes, load format and engine facts of an HTTP server actor. Runs inside that actor."""
     import psutil
@@ -127,7 +142,7 @@ def _describe_server(server: Handle, engine: str) -> tuple[str, tuple[Process, .
     own = psutil.Process(os.getpid())
     family = [own, *own.children(recursive=True)]
     processes = tuple(Process(process.pid, process.create_time()) for process in family)
-    # vLLM's record of what it loaded, not of what was requested. SGLang's server does not expose one.
+    # vLLM's record of what it loaded, not of what was requested. SGLang's is in another process: see `SglangServer`.
     engine_config = getattr(getattr(server, "engine", None), "vllm_config", None)
     load_format = "" if engine_config is None else engine_config.load_config.load_format
     loaded = str(getattr(load_format, "value", load_format))

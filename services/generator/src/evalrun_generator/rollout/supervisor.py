@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evalrun_generator.rollout.engine import EnginePlan
+from evalrun_generator.rollout.engine import EnginePlan, add_key
 from evalrun_generator.rollout.launcher import Handle, Launched, Process, ReplicaLauncher, reap
 from evalrun_generator.rollout.starts import Start, StartPhase
 
@@ -64,8 +64,7 @@ class Supervisor:
         self._now = now
         self._leave = leave or _end_this_actor
         self._key = secrets.token_urlsafe(24)
-        environment = {**plan.environment, "VLLM_API_KEY": self._key}
-        self._plan = replace(plan, environment=environment)
+        self._plan = add_key(plan, self._key)
         self._owned: dict[str, _Owned] = {}
         self._ended: list[Start] = []
         self._driver = ""
