@@ -38,6 +38,7 @@ def test_what_verl_leaves_out_is_told_to_the_server() -> None:
         "enable_metrics": True,
         "log_level": "info",
         "random_seed": 5,
+        "skip_tokenizer_init": False,
     }
 
 

@@ -46,6 +46,8 @@ def sglang_arguments(order: RolloutOrder, environment: Mapping[str, str]) -> dic
         "enable_metrics": True,
         "log_level": "info",
         "random_seed": protocol.seed,
+        # verl's trainer sends token ids; a run's prompts are text.
+        "skip_tokenizer_init": False,
         **_read_tuning(environment.get(TUNING_VARIABLE, "{}")),
     }
 
