@@ -55,7 +55,7 @@ def nested(depth: int) -> object:
         None, True, False, 0, 1, -1, 2**63 - 1, 2**63, -(2**63), 2**64, HUGE, -HUGE,
         0.0, 0.1, 1.0, 1e300, 5e-324, math.inf, -math.inf, 1e16, 2j, complex(0.1, -3.0), complex(math.inf, -0.0),
         "", "text", "\n\0\x7f", "é𝄞", "\ud800", "\ud83d\ude00", "a\udfffb", b"", b"\x00\xff\n",
-        [], [1, [2, ["a"]]], (), (1,), ((), ((),)), set(), {1, 2}, {(1, "a"), frozenset({2})}, frozenset(),
+        [], [1, [2, ["a"]]], (), (1,), ((), ((),)), set(), {1, 2}, {(1, 2.5), frozenset({2})}, frozenset(),
         frozenset({b"x"}),
         {}, {"b": 1, "a": 2}, {1: {2: 3}, (1, 2): [4], None: None, frozenset({1}): 0, 1.5: True},
         [1, 2**70], [1.5, math.inf], [True, None], [1, True, 1.0], ["a", "\ud800"], nested(values.MAX_DEPTH),
