@@ -28,14 +28,16 @@ ROWS = "[...document.querySelectorAll('.rows .row')].map(row => row.innerText.re
 
 
 def the_samples(*, better: bool = False) -> list[SampleResult]:
-    """Make 300 problems with 2 samples each: every third is wrong, every seventh timed out."""
+    """Make 300 problems with 2 samples each: every third is wrong, every seventh timed out, every fifth has tags."""
     made = []
     for problem in range(300):
         for sample in range(2):
             status = "timeout" if problem % 7 == 0 else "wrong_answer" if problem % 3 == 0 and not better else "success"
             result = sample_result(f"set/{problem}", sample, [status, "success"], output_tokens=problem * 2 + sample)
             word = "zebra" if problem == 123 else "horse"
-            made.append(with_changes(result, response=f"Here.\n```python\nprint('{word}', {problem})\n```\n"))
+            response = f"Here.\n```python\nprint('{word}', {problem})\n```\n"
+            tags = ("dp", "brute force") if problem % 5 == 0 else ()
+            made.append(with_changes(result, response=response, tags=tags, difficulty="AB"[problem % 2]))
     return made
 
 
@@ -56,6 +58,11 @@ async def check_samples_page(browser: Browser, address: str) -> None:
     await browser.until(f"{COUNTER} === '600 of 600 samples'")
     await search(browser, "status=timeout")
     await browser.until(f"{COUNTER} === '86 of 600 samples'")
+    await search(browser, '"tag=brute force" difficulty=A')
+    await browser.until(f"{COUNTER} === '60 of 600 samples'")
+    assert "A dp, brute force" in await browser.run(f"{ROWS}[0]")
+    await search(browser, "tag!=dp")
+    await browser.until(f"{COUNTER} === '480 of 600 samples'")
     await search(browser, "zeb")
     await browser.until(f"{COUNTER} === '2 of 600 samples'")
     await search(browser, "Horse status=wrong_answer tokens>=100 tokens<120")
@@ -195,7 +202,7 @@ async def test_hostile_texts_no_script_runs_and_no_request_leaves(tmp_path: Path
         made.code = text
         result = sample_result(f"{number} {text}", dataset=f"set {text}"[:16])
         changes = {"response": text, "model": text, "difficulty": text, "language": text, "not_judged_reason": text}
-        samples.append(with_changes(result, verdict=made, **changes))
+        samples.append(with_changes(result, verdict=made, tags=(text,), **changes))
     write_run(
         tmp_path / "<script>window.owned=1<", samples, run=HOSTILE_TEXTS[0], spec={"model": {"path": HOSTILE_TEXTS[10]}}
     )

@@ -95,7 +95,8 @@ def test_text_groups_hold_bounded_rows_and_bytes(lengths: list[int], rows: list[
 
 
 def test_encode_columns_values_come_back(tmp_path: Path) -> None:
-    run = write_run(tmp_path, [*samples_of([(2, 1)]), sample_result("Q", 0, None, output_tokens=None)])
+    tagged = with_changes(sample_result("Q", 0, None, output_tokens=None), tags=("dp", "two\nlines", "x" * 300))
+    run = write_run(tmp_path, [*samples_of([(2, 1)]), tagged])
     (batch,) = StoredBatches(StoredRun.open(str(run))).read()
     content, places = encode_columns(batch)
 
@@ -111,6 +112,8 @@ def test_encode_columns_values_come_back(tmp_path: Path) -> None:
     assert list(part("accepted")) == [1, 0, 2]
     texts = json.loads(part("status", "texts"))
     assert [texts[code] for code in part("status")] == ["success", "wrong_answer", "api_error"]
+    tags = json.loads(part("tag", "texts"))
+    assert [tags[code] for code in part("tag")] == ["", "", f"dp\ntwo lines\n{'x' * 200}"]
 
 
 def texts_of(run: Path, entry: Any) -> list[Any]:

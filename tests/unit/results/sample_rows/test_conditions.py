@@ -17,8 +17,12 @@ def the_samples() -> list[SampleResult]:
     """Sample 0 passed, 1 is wrong, 2 timed out after many tokens, 3 was not judged."""
     return [
         sample_result("A", 0, ["success"], output_tokens=10),
-        sample_result("A", 1, ["wrong_answer"], output_tokens=20),
-        with_changes(sample_result("B", 2, ["timeout"], output_tokens=3000), response="import OS\n100%_done"),
+        with_changes(sample_result("A", 1, ["wrong_answer"], output_tokens=20), tags=("math",), difficulty="B"),
+        with_changes(
+            sample_result("B", 2, ["timeout"], output_tokens=3000),
+            response="import OS\n100%_done",
+            tags=("dp", "brute force"),
+        ),
         sample_result("B", 3, None, output_tokens=None),
     ]
 
@@ -50,6 +54,15 @@ def chosen(conditions: Sequence[str]) -> list[int]:
         (["answer~.*"], []),
         (["reason~SANDBOX"], [3]),
         (["status=timeout", "problem=A"], []),
+        (["difficulty=B"], [1]),
+        (["tag=math"], [1]),
+        (["tag=brute force"], [2]),
+        (["tag=math|dp"], [1, 2]),
+        (["tag!=math"], [0, 2, 3]),
+        (["tag=none"], [0, 3]),
+        (["tag=none|math"], [0, 1, 3]),
+        (["tag!=none"], [1, 2]),
+        (["tag=mat"], []),
     ],
 )
 def test_choose_rows_conditions_choose_samples(conditions: list[str], samples: list[int]) -> None:

@@ -79,6 +79,7 @@ class ResultRow(msgspec.Struct, gc=False):
     final_status: str
     not_judged_reason: str
     difficulty: str
+    tags: list[str]
     data_source: str
     model: str
     mode: str
@@ -123,6 +124,7 @@ def result_row(result: SampleResult) -> ResultRow:
         result.final_status,
         result.not_judged_reason,
         result.difficulty,
+        list(result.tags),
         result.data_source,
         result.model,
         result.mode,

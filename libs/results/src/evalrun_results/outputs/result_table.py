@@ -65,6 +65,7 @@ RESULT_SCHEMA: Final = pa.schema(
         ("final_status", _TEXT),
         ("not_judged_reason", _TEXT),
         ("difficulty", _TEXT),
+        ("tags", _TEXTS),
         ("data_source", _TEXT),
         ("model", _TEXT),
         ("mode", _TEXT),

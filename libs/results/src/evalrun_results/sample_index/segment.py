@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evalrun_results.sample_index.arrow_values import to_numbers
+from evalrun_results.arrow_values import to_numbers
 from evalrun_results.sample_index.columns import SMALL_FIELDS, encode_columns
 from evalrun_results.sample_index.words import MAX_ROWS, WordIndex
 from evalrun_results.samples import JsonObject

@@ -24,7 +24,7 @@ from evalrun_results.samples import JsonObject
 from evalrun_results.stored_run import StoredRun
 from evalrun_runtime.exits import BadInputError
 
-INDEX_VERSION: Final = 1
+INDEX_VERSION: Final = 2
 INDEX_DIRECTORY: Final = ".view"
 """Directory in a run's own, which holds its index."""
 LINES: Final = "results.jsonl"

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from evalrun_results.sample_index.arrow_values import to_numbers
+from evalrun_results.arrow_values import to_numbers
 
 SEPARATORS: Final = r"[^\pL\pN_]+"
 MIN_LENGTH: Final = 2

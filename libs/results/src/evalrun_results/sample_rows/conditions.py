@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from evalrun_results.arrow_values import to_numbers
 from evalrun_results.sample_rows.fields import BY_NAME, FieldKind, SampleField
 from evalrun_runtime.exits import BadInputError
 
@@ -63,7 +65,7 @@ def parse_condition(written: str) -> Condition:
 def _parse_value(text: str, field: SampleField, written: str) -> Value:
     if text == NONE:
         return None
-    if field.kind is FieldKind.TEXT:
+    if field.kind in (FieldKind.TEXT, FieldKind.TAGS):
         return text
     if field.kind is FieldKind.FLAG:
         if text.lower() not in _FLAGS:
@@ -91,12 +93,29 @@ def _mask(column: pa.Array, condition: Condition) -> pa.Array:
     if condition.operator == "~":
         found = pc.match_substring(column, condition.values[0], ignore_case=True)
         return pc.fill_null(found, fill_value=False)
+    if condition.field.kind is FieldKind.TAGS:
+        mask = _has_any(column, condition.values)
+        return pc.invert(mask) if condition.operator == "!=" else mask
     sign = "=" if condition.operator == "!=" else condition.operator
     mask = None
     for value in condition.values:
         each = pc.is_null(column) if value is None else _compare_column(column, sign, value)
         mask = each if mask is None else pc.or_(mask, each)
     return pc.invert(mask) if condition.operator == "!=" else mask
+
+
+def _has_any(column: pa.Array, values: Sequence[Value]) -> pa.Array:
+    """Return of each list of texts whether one of them is among the values; None: whether there are none."""
+    wanted = pa.array([value for value in values if value is not None], pa.string())
+    hits = pc.fill_null(pc.is_in(pc.list_flatten(column), wanted), fill_value=False)
+    found = np.zeros(len(column), np.bool_)
+    found[to_numbers(pc.list_parent_indices(column).filter(hits), np.int64)] = True
+    mask = pa.array(found)
+    return pc.or_(mask, _is_empty(column)) if None in values else mask
+
+
+def _is_empty(column: pa.Array) -> pa.Array:
+    return pc.equal(pc.fill_null(pc.list_value_length(column), 0), 0)
 
 
 def _compare_column(column: pa.Array, sign: str, value: Value) -> pa.Array:

@@ -11,6 +11,8 @@ class FieldKind(StrEnum):
     TEXT = "text"
     NUMBER = "number"
     FLAG = "flag"
+    TAGS = "tags"
+    """Several texts: a condition holds if any of them meets it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ FIELDS: Final = (
     SampleField("judge_time", "total_judge_time", FieldKind.NUMBER, "judge CPU seconds"),
     SampleField("score", "score", FieldKind.NUMBER, "grader's score"),
     SampleField("difficulty", "difficulty", FieldKind.TEXT, "difficulty"),
+    SampleField("tag", "tags", FieldKind.TAGS, "tags"),
     SampleField("language", "language", FieldKind.TEXT, "language"),
     SampleField("source", "data_source", FieldKind.TEXT, "data source"),
     SampleField("finish", "finish_reason", FieldKind.TEXT, "finish reason"),

@@ -29,7 +29,7 @@ function condition(field, sign, value) {
   const values = [];
   for (const part of sign === "=" || sign === "!=" ? value.split("|") : [value]) {
     if (part === "none") values.push(null);
-    else if (field.kind === "text") values.push(part);
+    else if (field.kind === "text" || field.kind === "tags") values.push(part);
     else if (field.kind === "flag" && /^(true|false|yes|no)$/i.test(part)) values.push(/^(true|yes)$/i.test(part));
     else if (field.kind === "number" && part !== "" && !Number.isNaN(Number(part))) values.push(Number(part));
     else return `${field.name}: ${part || "(nothing)"} is no ${field.kind}`;
@@ -41,6 +41,11 @@ function condition(field, sign, value) {
 function tester(column, { kind, sign, values }) {
   if (kind === "text") {
     const codes = new Set(values.map((value) => column.codes.get(value ?? "")));
+    return sign === "=" ? (value) => codes.has(value) : (value) => !codes.has(value);
+  }
+  if (kind === "tags") {
+    const isChosen = (text) => (text === "" ? values.includes(null) : text.split("\n").some((tag) => values.includes(tag)));
+    const codes = new Set(column.texts.map((text, code) => (isChosen(text) ? code : -1)));
     return sign === "=" ? (value) => codes.has(value) : (value) => !codes.has(value);
   }
   if (kind === "flag") {
@@ -84,7 +89,7 @@ export function sortRows(run, rows, name, isDown) {
   const column = run.column(name);
   const keys = new Uint32Array(rows.length);
   const last = 0xffffffff;
-  if (column.field.kind === "text") {
+  if (column.field.kind === "text" || column.field.kind === "tags") {
     const order = column.texts.map((_, code) => code).sort((a, b) => compareTexts(column.texts[a], column.texts[b]));
     const ranks = new Uint32Array(order.length);
     order.forEach((code, rank) => { ranks[code] = isDown ? order.length - rank : rank; });

@@ -75,7 +75,7 @@ function factsOf(row) {
     row.output_tokens === null ? "" : `${row.output_tokens} tokens`,
     row.gen_time === null ? "" : `generated in ${number(row.gen_time)} s`,
     row.total_judge_time === null ? "" : `${number(row.total_judge_time)} s of judge's CPU`,
-    row.model, row.language, row.finish_reason ? `finish: ${row.finish_reason}` : "",
+    row.difficulty, ...(row.tags ?? []), row.model, row.language, row.finish_reason ? `finish: ${row.finish_reason}` : "",
     row.extraction ? `program: ${row.extraction.replaceAll("_", " ")}` : "",
     ...(row.guardrails ?? []).map((each) => each.replaceAll("_", " ")),
     row.forgeable ? `forgeable: ${row.forgeable_cause.replaceAll("_", " ")}` : "", row.cached ? "verdict from the cache" : "",

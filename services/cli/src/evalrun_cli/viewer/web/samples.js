@@ -8,7 +8,7 @@ const ROW = 30; // pixels, as in style.css
 const MAX_HEIGHT = 8_000_000; // pixels: browsers draw nothing beyond some 16 million
 const TYPING_MILLISECONDS = 120;
 const SHOWN = ["dataset", "problem", "sample", "turn", "repeat", "status", "pass_ratio", "tokens", "gen_time", "judge_time",
-  "score", "difficulty", "language", "source", "finish"];
+  "score", "difficulty", "tag", "language", "source", "finish"];
 
 /** Return the address of one sample's page. */
 export function sampleAddress(run, row, query = "") {
@@ -95,7 +95,7 @@ class SamplesView {
     return SHOWN.filter((name) => {
       if (["problem", "status", "pass_ratio", "tokens", "sample"].includes(name)) return true;
       const { values, field, texts } = this.run.column(name);
-      if (field.kind === "text") return texts.length > 1;
+      if (field.kind === "text" || field.kind === "tags") return texts.length > 1;
       const first = values[0];
       for (let row = 1; row < this.run.rows; row += 1) {
         if (values[row] !== first && !(Number.isNaN(values[row]) && Number.isNaN(first))) return true;
@@ -232,6 +232,7 @@ class SamplesView {
     if (name === "status") return pill(value);
     if (name === "problem") return h("a", { href: this.address(row), tabindex: -1 }, value);
     if (name === "pass_ratio") return percent(Number.isNaN(value) ? null : value);
+    if (name === "tag") return value.replaceAll("\n", ", ");
     return typeof value === "number" ? number(value) : value ?? "";
   }
 
@@ -275,5 +276,5 @@ class SamplesView {
 
 const WIDTHS = {
   dataset: "10rem", problem: "minmax(14rem, 1fr)", status: "9rem", sample: "5rem", turn: "4rem", repeat: "5rem",
-  difficulty: "7rem", language: "6.5rem", source: "8rem",
+  difficulty: "7rem", tag: "12rem", language: "6.5rem", source: "8rem",
 };

@@ -64,7 +64,7 @@ class Column {
 
   at(row) {
     const value = this.values[row];
-    if (this.field.kind === "text") return this.texts[value] ?? "";
+    if (this.field.kind === "text" || this.field.kind === "tags") return this.texts[value] ?? "";
     if (this.field.kind === "flag") return value === 2 ? null : value === 1;
     return value;
   }
