@@ -1,6 +1,7 @@
 """More than two runs, from Python and in every format, with phases and plots; runs that were stopped early."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,14 @@ def test_three_runs_from_python_are_compared_with_the_first(runs: list[Path]) ->
     assert len(pairs.datasets[0].contrasts) == 3
 
 
+def rows_below(page: str, heading: str) -> list[list[str]]:
+    """Return the texts of the table's cells below a heading of a page."""
+    found = page[page.index(f"<h2>{heading}</h2>") :]
+    found = found[: found.index("</table>")]
+    rows = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in found.split("<tr>")[1:]]
+    return [[re.sub(r"<[^>]+>", "", cell) for cell in row] for row in rows]
+
+
 @pytest.mark.parametrize("view", ["text", "markdown", "json", "html"])
 def test_phases_are_in_every_format(runs: list[Path], tmp_path: Path, view: str) -> None:
     written = tmp_path / "compared"
@@ -58,6 +67,15 @@ def test_phases_are_in_every_format(runs: list[Path], tmp_path: Path, view: str)
     if view == "html":
         assert "Differences of pass@1 on humaneval, with intervals" in content
         assert "B - A: +25.0 points" in content
+        rows = rows_below(content, "Phases side by side")
+        assert rows[0] == ["Dataset", "Headline", "0 baseline (A)", "1 SFT (B)", "2 DPO (C)"]
+        assert rows[1] == [
+            "", "goal", "where the model stands", "fewer low-level errors", "preference alignment as a cold start",
+        ]  # fmt: skip
+        (ratio,) = [row for row in rows if row[1] == "pass ratio"]
+        assert [cell.partition(",")[0] for cell in ratio[2:]] == ["25.0 %", "50.0 %", "75.0 %"]
+        assert [cell.partition(": ")[2] for cell in ratio[2:]] == ["", "", "reached"]
+        assert {row[3].partition(": ")[2] for row in rows[2:4]} == {"open"}
 
 
 def test_compare_phases_finds_the_runs_of_a_directory_by_their_lineage(tmp_path: Path) -> None:

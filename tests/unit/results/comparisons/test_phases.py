@@ -8,14 +8,14 @@ from builders.results.stored_runs import facts_of, verdicts_of
 
 from evalrun_results.comparisons.comparison import RunFacts
 from evalrun_results.comparisons.conditions import older_rules
-from evalrun_results.comparisons.phases import PHASES, PhaseRow, explain_outdated_baselines, phase_rows
+from evalrun_results.comparisons.phases import PHASES, PhaseRow, compare_phases, explain_outdated_baselines
 from evalrun_results.comparisons.several import compare_several, make_configurations
 
 TEST = "codecontests_test"
 
 
 def rows_of(*runs: RunFacts) -> tuple[PhaseRow, ...]:
-    return phase_rows(compare_several(make_configurations(runs, pool_seeds=False), all_pairs=False))
+    return compare_phases(compare_several(make_configurations(runs, pool_seeds=False), all_pairs=False)).rows
 
 
 def run(syntax_errors: int, accepted: int, place: str, **info: object) -> RunFacts:
@@ -64,17 +64,17 @@ def test_a_dataset_that_no_run_has_is_said_to_be_missing() -> None:
     assert (row.dataset, row.value, row.reached) == (TEST, None, "-")
 
 
-def test_phase_rows_a_phase_that_is_left_out_shifts_no_other() -> None:
+def test_compare_phases_a_phase_that_is_left_out_shifts_no_other() -> None:
     found = rows_of(run(40, 10, "none"), run(5, 10, "GRPO"), run(5, 10, "sft"))
     assert [(each.phase, each.letter) for each in found] == [("1 SFT", "C"), ("1 SFT", "C"), ("3 GRPO", "B")]
 
 
-def test_phase_rows_a_run_without_its_phase_is_refused() -> None:
+def test_compare_phases_a_run_without_its_phase_is_refused() -> None:
     runs = [run(40, 10, "base"), run(5, 10, "none")]
     found = compare_several(make_configurations(runs, pool_seeds=False), all_pairs=False)
     with pytest.raises(ValueError, match=r"none says no phase: write spec\.lineage\.phase, or PHASE=none here"):
-        phase_rows(found)
-    assert {each.phase for each in phase_rows(found, {"none": PHASES[1]})} == {"1 SFT"}
+        compare_phases(found)
+    assert {each.phase for each in compare_phases(found, {"none": PHASES[1]}).rows} == {"1 SFT"}
     with pytest.raises(ValueError, match="sft is of the phase 1 SFT: name the baseline first"):
         rows_of(run(40, 10, "sft"), run(40, 10, "base"))
     with pytest.raises(ValueError, match="says the phase 'rlhf', which is not known"):
@@ -84,7 +84,7 @@ def test_phase_rows_a_run_without_its_phase_is_refused() -> None:
 @pytest.mark.parametrize(("value", "low", "high", "reached"), [
     (0.3, 0.22, 0.4, "yes"), (0.1, 0.05, 0.15, "no"), (0.2, 0.1, 0.3, "open"), (None, None, None, "-"),
 ])  # fmt: skip
-def test_phase_rows_recovery_rate_is_held_to_its_own_value(
+def test_compare_phases_recovery_rate_is_held_to_its_own_value(
     value: float | None, low: float | None, high: float | None, reached: str
 ) -> None:
     repaired = run(0, 40, "repair")

@@ -101,7 +101,29 @@ class PhaseRow:
     reached: Reached
 
 
-def phase_rows(found: SeveralRuns, named: Mapping[str, TrainingPhase] | None = None) -> tuple[PhaseRow, ...]:
+@dataclass(frozen=True, slots=True)
+class PhaseColumn:
+    """A configuration as a phase of a training."""
+
+    letter: str
+    phase: str
+    goal: str
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseTable:
+    """The phases of a training."""
+
+    columns: tuple[PhaseColumn, ...] = ()
+    """In the order of the phases, the baseline first."""
+    rows: tuple[PhaseRow, ...] = ()
+
+
+NO_PHASES: Final = PhaseTable()
+"""Of runs that are not compared as phases."""
+
+
+def compare_phases(found: SeveralRuns, named: Mapping[str, TrainingPhase] | None = None) -> PhaseTable:
     """Return the phase table, which compares each configuration with the first by the goals of its phase.
 
     Args:
@@ -125,7 +147,8 @@ def phase_rows(found: SeveralRuns, named: Mapping[str, TrainingPhase] | None = N
             )
         phases.append((configuration, phase or PHASES[0]))
     phases.sort(key=lambda each: PHASES.index(each[1]))
-    return tuple(_rows(found, phases))
+    columns = tuple(PhaseColumn(each.letter, phase.name, phase.goal) for each, phase in phases)
+    return PhaseTable(columns, tuple(_rows(found, phases)))
 
 
 def explain_outdated_baselines(found: SeveralRuns) -> Iterator[str]:

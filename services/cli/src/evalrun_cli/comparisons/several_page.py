@@ -1,6 +1,7 @@
 """A comparison of several runs as a self-contained HTML page in the report's frame. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from evalrun_cli.comparisons import text as words
 from evalrun_cli.comparisons.several_text import (
@@ -16,7 +17,7 @@ from evalrun_cli.comparisons.several_text import (
     shown_standings,
     title,
 )
-from evalrun_results.comparisons.phases import PhaseRow
+from evalrun_results.comparisons.phases import NO_PHASES, PhaseRow, PhaseTable
 from evalrun_results.comparisons.several import HEADLINE, Contrast, DatasetAcross, FlipAcross, SeveralRuns, Standing
 from evalrun_results.report.forest import Shift, forest
 from evalrun_results.report.markup import Child, Markup, element, joined
@@ -24,10 +25,11 @@ from evalrun_results.report.page import make_foldable, page, table
 from evalrun_results.report.plots import draw_interval_bar
 from evalrun_results.report.statuses import LABELS, pill
 
+VERDICTS: Final[Mapping[str, str]] = {"yes": "reached", "no": "not reached", "open": "open", "-": "not measured"}
 SHIFTS_TITLE = f"Differences of {words.label(HEADLINE)} on {{}}, with intervals"
 
 
-def several_page(found: SeveralRuns, phases: Sequence[PhaseRow] = ()) -> str:
+def several_page(found: SeveralRuns, phases: PhaseTable = NO_PHASES) -> str:
     """Return the page, with the phase table if any."""
     rows: list[list[Child]] = [
         [element("b", each.letter), each.label, element("span", place(each), class_="mono")]
@@ -38,7 +40,7 @@ def several_page(found: SeveralRuns, phases: Sequence[PhaseRow] = ()) -> str:
         element("h1", "Runs compared"),
         table(["", "Run", "Where"], rows),
         _warnings(found.warnings),
-        _phases(phases),
+        _phases(phases, found.datasets),
         [_dataset(each, found) for each in found.datasets],
     )
 
@@ -70,11 +72,45 @@ def _dataset(dataset: DatasetAcross, found: SeveralRuns) -> Markup:
     )  # fmt: skip
 
 
-def _phases(rows: Sequence[PhaseRow]) -> Markup | None:
-    if not rows:
+def _phases(phases: PhaseTable, datasets: Sequence[DatasetAcross]) -> Markup | None:
+    if not phases.columns:
         return None
-    cells: list[list[Child]] = [[*phase_row(each)] for each in rows]
-    return joined(element("h2", PHASES_TITLE), element("div", table(PHASE_HEADINGS, cells), class_="panel"))
+    cells: list[list[Child]] = [[*phase_row(each)] for each in phases.rows]
+    return joined(
+        element("h2", "Phases side by side"),
+        element("div", _side_by_side(phases, datasets), class_="panel"),
+        element("h2", PHASES_TITLE),
+        element("div", table(PHASE_HEADINGS, cells), class_="panel"),
+    )
+
+
+def _side_by_side(phases: PhaseTable, datasets: Sequence[DatasetAcross]) -> Markup:
+    """Return the figures that are a goal of any phase, in every phase; a phase's own goals have a verdict."""
+    goals = {(each.letter, each.dataset, each.metric): each for each in phases.rows}
+    figures = dict.fromkeys((each.dataset, each.metric) for each in phases.rows)
+    standings = {dataset.dataset: dataset.standings for dataset in datasets}
+    rows: list[list[Child]] = [["", "goal", *(column.goal for column in phases.columns)]]
+    for dataset, metric in figures:
+        measured = standings.get(dataset, {}).get(metric, {})
+        cells = [
+            _phase_cell(metric, measured.get(column.letter), goals.get((column.letter, dataset, metric)))
+            for column in phases.columns
+        ]
+        rows.append([dataset, words.label(metric), *cells])
+    return table(["Dataset", "Headline", *(f"{column.phase} ({column.letter})" for column in phases.columns)], rows)
+
+
+def _phase_cell(metric: str, standing: Standing | None, goal: PhaseRow | None) -> Child:
+    if standing is not None:
+        value, low, high = standing.value, standing.low, standing.high
+    elif goal is not None and goal.value is not None and goal.difference is None:  # only that run has such a figure
+        value, low, high = goal.value, goal.low, goal.high
+    else:
+        return "not measured" if goal is not None else "-"
+    shown = words.value(metric, value)
+    if low is not None and high is not None:
+        shown += f", {words.value(metric, low)} to {words.value(metric, high)}"
+    return shown if goal is None else element("b", f"{shown}: {VERDICTS[goal.reached]}")
 
 
 def _shifts(contrasts: Sequence[Contrast]) -> Iterator[Shift]:

@@ -26,13 +26,14 @@ from evalrun_cli.comparisons.several_text import (
 from evalrun_cli.comparisons.views import SHOWN_FLIPS, cell, dataset_names, plain, run_facts, terminal, write
 from evalrun_cli.printable_text import printable
 from evalrun_results.comparisons.phases import (
+    NO_PHASES,
     PHASES,
-    PhaseRow,
+    PhaseTable,
     TrainingPhase,
+    compare_phases,
     explain_outdated_baselines,
     phase_in,
     phase_named,
-    phase_rows,
 )
 from evalrun_results.comparisons.several import DatasetAcross, SeveralRuns, compare_several, make_configurations
 from evalrun_runtime.exits import BadInputError, ExitCode
@@ -52,12 +53,12 @@ def compare_several_runs(
         places, named = phase_places(places)
     found = compare_places(places, all_pairs=all_pairs, pool_seeds=pool_seeds)
     try:
-        rows = phase_rows(found, named) if phases else ()
+        table = compare_phases(found, named) if phases else NO_PHASES
     except ValueError as error:
         raise BadInputError(f"--phases: {error}") from error
     if phases:
         found = replace(found, warnings=(*explain_outdated_baselines(found), *found.warnings))
-    write(VIEWS[view](found, rows), output)
+    write(VIEWS[view](found, table), output)
     return ExitCode.SUCCEEDED
 
 
@@ -106,7 +107,7 @@ def compare_places(places: Sequence[str], *, all_pairs: bool, pool_seeds: bool) 
     return found
 
 
-def as_text(found: SeveralRuns, phases: Sequence[PhaseRow] = ()) -> str:
+def as_text(found: SeveralRuns, phases: PhaseTable = NO_PHASES) -> str:
     """Return a comparison for a terminal, with its phase table if it has one."""
     console = terminal()
     with console.capture() as captured:
@@ -114,10 +115,10 @@ def as_text(found: SeveralRuns, phases: Sequence[PhaseRow] = ()) -> str:
             console.print(plain(f"{each.letter}  {place(each)}  ({each.label})"), soft_wrap=True)
         for warning in found.warnings:
             console.print(plain(f"!  {warning}", style="yellow"), soft_wrap=True)
-        if phases:
+        if phases.rows:
             console.print()
             console.print(plain(PHASES_TITLE, style="italic"))
-            console.print(_table(PHASE_HEADINGS, [phase_row(each) for each in phases], right=False))
+            console.print(_table(PHASE_HEADINGS, [phase_row(each) for each in phases.rows], right=False))
         for dataset in found.datasets:
             console.print()
             console.print(plain(title(dataset), style="italic"))
@@ -138,15 +139,15 @@ def as_text(found: SeveralRuns, phases: Sequence[PhaseRow] = ()) -> str:
     return captured.get().rstrip()
 
 
-def as_markdown(found: SeveralRuns, phases: Sequence[PhaseRow] = ()) -> str:
+def as_markdown(found: SeveralRuns, phases: PhaseTable = NO_PHASES) -> str:
     """Return a comparison as GitHub's Markdown."""
     lines = ["## Runs compared", ""]
     lines += [f"- **{each.letter}**: {cell(each.label)} ({cell(place(each))})" for each in found.configurations]
     if found.warnings:
         lines += ["", *(f"> ⚠ {cell(warning)}  " for warning in found.warnings)]
-    if phases:
+    if phases.rows:
         lines += ["", f"### {PHASES_TITLE}", ""]
-        lines += _markdown_table(PHASE_HEADINGS, (phase_row(each) for each in phases))
+        lines += _markdown_table(PHASE_HEADINGS, (phase_row(each) for each in phases.rows))
     for dataset in found.datasets:
         lines += ["", f"### {cell(title(dataset))}", ""]
         if dataset.standings:
@@ -158,13 +159,13 @@ def as_markdown(found: SeveralRuns, phases: Sequence[PhaseRow] = ()) -> str:
     return "\n".join(lines)
 
 
-def as_json(found: SeveralRuns, phases: Sequence[PhaseRow] = ()) -> str:
+def as_json(found: SeveralRuns, phases: PhaseTable = NO_PHASES) -> str:
     """Return a comparison as JSON."""
-    content = found.as_json() | ({"phases": [asdict(each) for each in phases]} if phases else {})
+    content = found.as_json() | ({"phases": [asdict(each) for each in phases.rows]} if phases.rows else {})
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
 
 
-VIEWS: Mapping[str, Callable[[SeveralRuns, Sequence[PhaseRow]], str]] = {
+VIEWS: Mapping[str, Callable[[SeveralRuns, PhaseTable], str]] = {
     "text": as_text,
     "markdown": as_markdown,
     "json": as_json,
