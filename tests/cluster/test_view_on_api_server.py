@@ -153,7 +153,7 @@ async def test_samples_come_through_the_api_servers_port_forward(
         )
     writer.commit()
     writer.close()
-    feed = FeedServer(tmp_path / "ledger.sqlite", 0)
+    feed = FeedServer(tmp_path / "ledger.sqlite", 0, lambda _: iter(()))
     api = ForwardingApi({}, await feed.start())
     try:
         async with kubelet_served(api, kubelet_tls(tmp_path)) as port:

@@ -30,6 +30,8 @@ class ForwardingApi:
 
     def __init__(self, run: dict[str, Any], port: int) -> None:
         self.run = run
+        self.others: list[dict[str, Any]] = []
+        """EvalRuns that are listed beside it."""
         self.port = port
         self.has_pod = True
         self.may_list = True
@@ -82,7 +84,14 @@ class ForwardingApi:
     async def _runs(self, _: web.Request) -> web.StreamResponse:
         if not self.may_list:
             return _json({**NOT_FOUND, "code": 403, "message": "evalruns is forbidden"}, status=403)
-        return _json({"kind": "EvalRunList", "apiVersion": "evalrun.dev/v1alpha1", "metadata": {}, "items": [self.run]})
+        return _json(
+            {
+                "kind": "EvalRunList",
+                "apiVersion": "evalrun.dev/v1alpha1",
+                "metadata": {},
+                "items": [self.run, *self.others],
+            }
+        )
 
     async def _pods(self, request: web.Request) -> web.StreamResponse:
         pod = {

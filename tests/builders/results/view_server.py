@@ -21,9 +21,16 @@ TOKEN = "a-token"
 async def view_served(*places: Path | str, port: int = 0) -> AsyncIterator[str]:
     """Give the address of the page of these runs. Another server may have had the port before."""
     with shown_runs([str(place) for place in places]) as runs:
-        access = AddressAccess(TOKEN, lambda: port)
-        async with _listening(build_app(runs, access), port) as port:
-            yield f"http://127.0.0.1:{port}{access.path}"
+        async with runs_served(runs, port) as address:
+            yield address
+
+
+@asynccontextmanager
+async def runs_served(runs: Runs, port: int = 0) -> AsyncIterator[str]:
+    """Give the address of the page of these runs."""
+    access = AddressAccess(TOKEN, lambda: port)
+    async with _listening(build_app(runs, access), port) as port:
+        yield f"http://127.0.0.1:{port}{access.path}"
 
 
 @asynccontextmanager

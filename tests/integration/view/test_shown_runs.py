@@ -13,7 +13,7 @@ import pytest
 from builders.results.stored_runs import samples_of, write_run
 
 from evalrun_cli.viewer.run_catalog import find_runs
-from evalrun_cli.viewer.server import list_runs
+from evalrun_cli.viewer.server import encode_runs
 from evalrun_cli.viewer.shown_runs import DIRECTORY_SECONDS, URL_SECONDS, ShownRuns, UnreadablePlace, add_running_runs
 from evalrun_runtime.exits import BadInputError
 
@@ -44,7 +44,7 @@ def shown_in(tmp_path: Path, scanner: ThreadPoolExecutor, clock: Clock, *places:
 
 
 def listed_in(runs: ShownRuns) -> list[dict[str, Any]]:
-    listed: Any = list_runs(runs())["runs"]
+    listed: Any = json.loads(encode_runs(runs()))["runs"]
     return list(listed)
 
 

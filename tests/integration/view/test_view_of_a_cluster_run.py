@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,13 @@ from builders.results.view_server import cluster_runs_viewed, namespace_viewed
 from evalrun_aggregator.ledger.entries import StoredCompletion, StoredVerdict
 from evalrun_aggregator.ledger.items import pack_row
 from evalrun_aggregator.ledger.store import LedgerWriter
-from evalrun_aggregator.sample_feed.feed_server import FeedServer
+from evalrun_aggregator.sample_feed.feed_server import FeedServer, join_prompts
 from evalrun_cli.viewer.cluster_run import AggregatorLink, ClusterRunView
 from evalrun_cli.viewer.run_view import ShownRun
-from evalrun_cli.viewer.server import Runs, list_runs
+from evalrun_cli.viewer.server import Runs, encode_runs
 from evalrun_cluster.errors import UnreachableError
 from evalrun_cluster.runs import connect
+from evalrun_results.samples import JsonObject
 from evalrun_runtime.exits import BadInputError
 
 pytestmark = pytest.mark.timeout(120)
@@ -36,6 +37,11 @@ class Pod:
         self.writer.begin()
         self.writer.add_problems([("demo", f"set/{number}") for number in range(1000)])
         self.writer.commit()
+
+    def iter_prompts(self, first: int) -> Iterator[JsonObject]:
+        for number in range(first, 1000):
+            messages: list[JsonObject] = [{"role": "user", "content": f"prompt {number}"}]
+            yield {"dataset": "demo", "problem": f"set/{number}", "messages": [*messages]}
 
     def judge(self, numbers: range, moment: float = 9.0) -> None:
         made = verdict(["success"])
@@ -59,7 +65,7 @@ async def pod(tmp_path: Path) -> AsyncIterator[Pod]:
 
 @pytest.fixture
 async def feed(pod: Pod) -> AsyncIterator[int]:
-    server = FeedServer(pod.ledger, 0)
+    server = FeedServer(pod.ledger, 0, pod.iter_prompts)
     yield await server.start()
     await server.stop()
 
@@ -100,9 +106,10 @@ async def test_running_run_grows_is_lost_and_heals(
             view = views["run"]
             found = await described(view, lambda each: rows_of(each) == 600)
             assert (found["live"], found["state"], found["lost"]) == (True, "Generating", "")
-            texts = view.file(found["segments"][0]["texts"]["file"])
+            texts = view.open_file(found["segments"][0]["texts"]["file"])
             assert texts is not None
-            assert json.loads(texts.read_text().splitlines()[7])["response"] == "answer 7"
+            with texts:
+                assert json.loads(texts.readlines()[7])["response"] == "answer 7"
 
             await api.cut()
             api.is_away = True
@@ -129,6 +136,41 @@ async def test_run_that_ends_is_shown_from_its_outputs(
             found = await described(views["run"], lambda each: not each["live"] and each["complete"])
             assert rows_of(found) == 20
             assert found["place"] == "EvalRun evals/run"
+
+
+def prompt_of(view: ClusterRunView, problem: str) -> str:
+    index, texts = view.open_file("prompts.json"), view.open_file("prompts.jsonl")
+    assert index is not None
+    assert texts is not None
+    with index, texts:
+        (place,) = [each["place"] for each in json.load(index) if each["problem"] == problem]
+        texts.seek(place[0])
+        return str(json.loads(texts.read(place[1]))["messages"][0]["content"])
+
+
+async def test_prompts_of_a_running_run_are_shown_and_stay_once_it_has_ended(
+    pod: Pod, feed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod.judge(range(5))
+    api = ForwardingApi(wire(phase="Judging"), feed)
+    async with api_served(api, tmp_path) as config:
+        monkeypatch.setenv("KUBECONFIG", str(config))
+        async with cluster_runs_viewed("run") as views:
+            await described(views["run"], lambda each: bool(each["prompts"]))
+            assert prompt_of(views["run"], "set/999") == "prompt 999"
+            outputs = write_run(tmp_path / "outputs", [sample_result(f"set/{number}") for number in range(20)])
+            api.has_pod = False
+            api.run = ended(outputs)
+            found = await described(views["run"], lambda each: not each["live"] and each["complete"])
+            assert found["prompts"]
+            assert prompt_of(views["run"], "set/7") == "prompt 7"
+
+
+@pytest.mark.parametrize(("length", "number"), [(10, 256), (400_000, 3), (3_000_000, 1)])
+def test_join_prompts_holds_as_many_as_one_answer_may(length: int, number: int) -> None:
+    prompts: list[JsonObject] = [{"messages": "x" * length}] * 300
+    assert join_prompts(iter(prompts)).count(b"\n") == number
+    assert join_prompts(iter(())) == b""
 
 
 async def test_page_ends_while_outputs_are_fetched(feed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,11 +249,27 @@ async def test_namespace_that_cannot_be_listed_stands_there_with_the_reason(
             await shown(runs, lambda each: set(each) == {"run"})
             api.may_list = False
             found = await shown(runs, lambda each: len(each) == 2)
-            listed: Any = list_runs(found)["runs"]
+            listed: Any = json.loads(encode_runs(found))["runs"]
             (error,) = [each["error"] for each in listed if "error" in each]
             assert "listing EvalRuns" in error
             api.may_list = True
             await shown(runs, lambda each: set(each) == {"run"})
+
+
+async def test_evalrun_that_cannot_be_read_stands_beside_the_others_with_the_reason(
+    feed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api = ForwardingApi(wire(phase="Judging"), feed)
+    api.others.append({**api.run, "metadata": {**api.run["metadata"], "name": "newer"}, "spec": {"model": 1}})
+    async with api_served(api, tmp_path) as config:
+        monkeypatch.setenv("KUBECONFIG", str(config))
+        async with namespace_viewed() as runs:
+            found = await shown(runs, lambda each: set(each) == {"run", "newer"})
+            listed: Any = json.loads(encode_runs(found))["runs"]
+            (newer,) = [each for each in listed if "error" in each]
+            assert (newer["id"], newer["place"]) == ("newer", "EvalRun evals/newer")
+            assert newer["error"].startswith("EvalRun newer cannot be read: spec.")
+            assert newer["error"].endswith(": use the evalrun of the release that wrote it")
 
 
 async def test_namespace_that_does_not_answer_keeps_no_request_waiting(
@@ -233,7 +291,7 @@ async def test_namespace_that_does_not_answer_keeps_no_request_waiting(
             api.answers.clear()
             describing = asyncio.create_task(asyncio.to_thread(found["run"].description))
             await asyncio.sleep(0.05)  # it asks for the pod, and waits
-            await asyncio.to_thread(lambda: list_runs(runs()))
+            await asyncio.to_thread(lambda: encode_runs(runs()))
             assert not describing.done()
             api.answers.set()
             await describing

@@ -16,6 +16,7 @@ from lightkube.codecs import from_dict
 from lightkube.core.exceptions import LoadResourceError
 from lightkube.resources.core_v1 import Pod
 from lightkube.types import PatchType
+from pydantic import ValidationError
 
 from evalrun_api import names
 from evalrun_api.v1alpha1 import EvalRun, EvalSchedule
@@ -50,6 +51,15 @@ class RunPod:
     part: str
     containers: tuple[str, ...]
     ready: bool
+
+
+@dataclass(frozen=True)
+class ListedRuns:
+    """The EvalRuns of a namespace, by name."""
+
+    runs: list[EvalRun]
+    unreadable: dict[str, str]
+    """Why an EvalRun cannot be read, by its name: another release wrote it."""
 
 
 class ClusterRuns:
@@ -120,7 +130,7 @@ class ClusterRuns:
         """Return an EvalRun, or None.
 
         Raises:
-            BadInputError: the API server refuses, or serves no EvalRuns.
+            BadInputError: the API server refuses, serves no EvalRuns, or another release wrote this one.
             UnreachableError: it does not answer.
         """
         what = f"reading EvalRun {name}"
@@ -134,16 +144,23 @@ class ClusterRuns:
                     "this cluster serves no EvalRuns: install evalrun there first (docs/install.md)"
                 ) from error
             raise _translate_error(error, what) from error
-        return EvalRun.from_wire(dict(found))
+        return _read_run(dict(found))
 
-    async def list_runs(self) -> list[EvalRun]:
-        """Return the EvalRuns of the namespace, by name. Raises as `get` does."""
+    async def list_runs(self) -> ListedRuns:
+        """Return the EvalRuns of the namespace. One that cannot be read hides no other. Raises as `get` does."""
 
-        async def fetch_items() -> list[EvalRun]:
+        async def fetch_items() -> list[dict[str, Any]]:
             found = self._client.list(find_resource(EVAL_RUN), namespace=self.namespace)
-            return [EvalRun.from_wire(dict(each)) async for each in found]
+            return [dict(each) async for each in found]
 
-        return sorted(await self._send(fetch_items, "listing EvalRuns"), key=lambda run: run.metadata.name)
+        listed = ListedRuns([], {})
+        items = await self._send(fetch_items, "listing EvalRuns")
+        for item in sorted(items, key=lambda item: str(item["metadata"]["name"])):
+            try:
+                listed.runs.append(_read_run(item))
+            except BadInputError as error:
+                listed.unreadable[str(item["metadata"]["name"])] = str(error)
+        return listed
 
     async def pods(self, run: EvalRun) -> list[RunPod]:
         """Return the pods of a run by part and name. Raises as `get` does."""
@@ -241,6 +258,18 @@ class ClusterRuns:
             return await request()
         except httpx2.HTTPError as error:
             raise _translate_error(error, what) from error
+
+
+def _read_run(item: dict[str, Any]) -> EvalRun:
+    try:
+        return EvalRun.from_wire(item)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise BadInputError(
+            f"EvalRun {item['metadata']['name']} cannot be read: {place}: {first['msg']}: use the evalrun of the "
+            "release that wrote it"
+        ) from error
 
 
 def connect(namespace: str | None, transport: httpx2.AsyncBaseTransport | None = None) -> ClusterRuns:

@@ -163,7 +163,7 @@ class Aggregator:
             # Here, since it imports aiohttp: a run on one machine has no such port.
             from evalrun_aggregator.sample_feed.feed_server import FeedServer
 
-            self._feed = FeedServer(settings.ledger, settings.samples_port)
+            self._feed = FeedServer(settings.ledger, settings.samples_port, problems.iter_prompts)
             try:
                 logger.info("samples are shown on port %d of 127.0.0.1", await self._feed.start())
             except OSError as error:  # another container of the pod has the port: the run does without

@@ -2,6 +2,8 @@
 
     GET /recorded?since=SECONDS     [[row, judged, recorded_at], ...] of the verdicts stored since, the oldest first
     GET /results?rows=1,2,3         these rows as they will stand in results.jsonl, one line of JSON each
+    GET /prompts?first=N            prompts of the problems from number N on, one line of JSON each: some of them; none
+                                    where there are no more
 
 It keeps nothing: what a client has read is the client's to know.
 """
@@ -9,7 +11,8 @@ It keeps nothing: what a client has read is the client's to know.
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +20,7 @@ import msgspec
 from aiohttp import web
 
 from evalrun_aggregator.sample_feed.ledger_batches import LedgerBatches
+from evalrun_results.samples import JsonObject
 from evalrun_runtime.exits import BadInputError
 
 logger = logging.getLogger(__name__)
@@ -26,19 +30,35 @@ MAX_RECORDED: Final = 50_000
 """Verdicts of one answer; a client asks again from the last one's time."""
 MAX_ROWS: Final = 256
 """Rows of one answer: some MB at most, which the aggregator holds in memory while it sends them."""
+MAX_PROMPTS: Final = 256
+MAX_PROMPT_BYTES: Final = 1 << 20
+"""After which an answer has no further prompt."""
 _END_SECONDS: Final = 1.0
 
 
 class FeedServer:
-    """The port. It is opened by `start`, and each answer is read in a thread, one after another."""
+    """The port. It is opened by `start`, and each answer is read in a thread, one after another.
 
-    def __init__(self, ledger: Path, port: int) -> None:
+    Args:
+        ledger: of the run.
+        port: 0 for any.
+        iter_prompts: yields the prompts of the run's problems from a number on.
+    """
+
+    def __init__(self, ledger: Path, port: int, iter_prompts: Callable[[int], Iterator[JsonObject]]) -> None:
         self._ledger = ledger
         self._port = port
+        self._iter_prompts = iter_prompts
         self._turn = asyncio.Lock()
         self._batches: LedgerBatches | None = None
         app = web.Application()
-        app.add_routes([web.get("/recorded", self._serve_recorded), web.get("/results", self._results)])
+        app.add_routes(
+            [
+                web.get("/recorded", self._serve_recorded),
+                web.get("/results", self._results),
+                web.get("/prompts", self._serve_prompts),
+            ]
+        )
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_END_SECONDS)
 
     async def start(self) -> int:
@@ -72,6 +92,14 @@ class FeedServer:
             lambda batches: b"".join(msgspec.json.encode(row) + b"\n" for row in batches.result_rows(rows))
         )
 
+    async def _serve_prompts(self, request: web.Request) -> web.StreamResponse:
+        first = request.query.get("first", "0")
+        if not first.isdecimal():
+            return _make_refusal(400, "first: write a number, e.g. first=256")
+        async with self._turn:
+            body = await asyncio.to_thread(lambda: join_prompts(self._iter_prompts(int(first))))
+        return web.Response(body=body, content_type="application/json")
+
     async def _answer(self, read: Callable[[LedgerBatches], bytes]) -> web.StreamResponse:
         async with self._turn:
             try:
@@ -85,6 +113,16 @@ class FeedServer:
         if self._batches is None:
             self._batches = LedgerBatches(self._ledger)
         return self._batches
+
+
+def join_prompts(prompts: Iterator[JsonObject]) -> bytes:
+    """Return the first prompts, one line of JSON each: at least one if there is any, and as many as an answer holds."""
+    lines = bytearray()
+    for prompt in islice(prompts, MAX_PROMPTS):
+        lines += json.dumps(prompt).encode() + b"\n"
+        if len(lines) >= MAX_PROMPT_BYTES:
+            break
+    return bytes(lines)
 
 
 def _make_refusal(status: int, why: str) -> web.Response:

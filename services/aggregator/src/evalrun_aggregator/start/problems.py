@@ -1,6 +1,7 @@
 """The problems of a run: numbered, and turned into prompts and judge requests."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 
 from evalrun_aggregator.ledger.entries import Exchange, StoredCompletion
 from evalrun_aggregator.ledger.items import DatasetItems, RunItems
@@ -12,6 +13,7 @@ from evalrun_client.judge_request import Answer
 from evalrun_data.records import Problem
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_proto.ledger.v1 import ledger_pb2
+from evalrun_results.samples import JsonObject
 from evalrun_results.sequential.order import order_problems
 
 FORMATS = {"Chat": ledger_pb2.PROMPT_FORMAT_CHAT, "Completion": ledger_pb2.PROMPT_FORMAT_COMPLETION}
@@ -61,6 +63,13 @@ class RunProblems:
     def problem_at(self, position: int) -> tuple[RunDataset, Problem]:
         """Return the problem at a position."""
         return self._problems[position]
+
+    def iter_prompts(self, first: int) -> Iterator[JsonObject]:
+        """Yield the prompts of the problems from a position on, as a sample's first turn sends them."""
+        for position in range(first, len(self._problems)):
+            dataset, problem = self._problems[position]
+            messages = [asdict(message) for message in dataset.messages(problem)]
+            yield {"dataset": dataset.spec.name, "problem": problem.problem_id, "messages": [*messages]}
 
     def work_item(self, index: int, exchanges: Sequence[Exchange] = ()) -> ledger_pb2.WorkItem:
         """Return an item for a worker. It contains no tests, except those that the feedback of earlier turns shows.

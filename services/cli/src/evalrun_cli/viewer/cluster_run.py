@@ -9,11 +9,11 @@ import json
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, Future
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar, cast
 
 import aiohttp
 
@@ -22,7 +22,9 @@ from evalrun_api import names
 from evalrun_api.v1alpha1 import EvalRun
 from evalrun_cli.cluster.commands import bring_to, find_run, ready_aggregator
 from evalrun_cli.cluster.run_view import get_status, is_complete, reason_line
-from evalrun_cli.viewer.live_index import LiveIndex
+from evalrun_cli.viewer.live_index import TEXTS, LiveIndex
+from evalrun_cli.viewer.prompt_file import PROMPT_INDEX, PROMPTS, write_prompt_lines
+from evalrun_cli.viewer.run_catalog import open_inside
 from evalrun_cli.viewer.run_view import SEGMENT_FILE, RunView, collect_shared_facts
 from evalrun_cluster.errors import UnreachableError
 from evalrun_results.samples import JsonObject
@@ -159,6 +161,12 @@ class ClusterRunView:
         self._asked: set[Future[Any]] = set()
         """What the cluster has been asked for by threads that wait for it."""
         self._is_closed = False
+        self._prompts = scratch / run.metadata.name / "prompts"
+        self._prompts_of: str | None = None
+        """Uid of the run whose prompts were asked for."""
+        self._reading_prompts: Future[None] | None = None
+        self._prompts_at = clock()
+        """They are not asked for before."""
         self._fetching: Future[Path] | None = None
         self._fetch_at = 0.0
         """Not before: what failed is not tried again at once."""
@@ -198,23 +206,29 @@ class ClusterRunView:
                 self._look()
                 if self._ended is None and not self._is_fetching:
                     self._index.refresh()
+                    self._ask_prompts()
             except (UnreachableError, BadInputError) as error:
                 lost = str(error)
             if self._ended is not None:
-                return {**self._ended.description(), "id": self.run_id, "place": self.place}
+                found = self._ended.description()
+                has_prompts = bool(found["prompts"]) or self._has_prompts
+                return {**found, "id": self.run_id, "place": self.place, "prompts": has_prompts}
             segments, superseded = self._index.known()
             return {
-                **collect_shared_facts(self.run_id, self.place, is_live=True, has_prompts=False),
+                **collect_shared_facts(self.run_id, self.place, is_live=True, has_prompts=self._has_prompts),
                 "state": get_status(self._run).phase or "Pending", "complete": False, "lost": lost,
                 "segments": cast(Any, segments), "superseded": cast(Any, superseded),
             }  # fmt: skip
 
-    def file(self, name: str) -> Path | None:
-        """Return the path of a file that the description names; None if it names none such."""
-        if self._ended is not None and (found := self._ended.file(name)) is not None:
+    def open_file(self, name: str) -> BinaryIO | None:
+        """Open a file that the description names; None if it names none such."""
+        if self._ended is not None and (found := self._ended.open_file(name)) is not None:
             return found
-        path = self._scratch / "live" / name
-        return path if (name == "texts.jsonl" or SEGMENT_FILE.fullmatch(name)) and path.is_file() else None
+        if name == TEXTS or SEGMENT_FILE.fullmatch(name):
+            return open_inside(self._scratch / "live" / name, self._scratch.resolve())
+        if name in (PROMPTS, PROMPT_INDEX) and self._has_prompts:
+            return open_inside(self._prompts / name, self._scratch.resolve())
+        return None
 
     def identity(self) -> str | None:
         """Return the run's uid."""
@@ -273,6 +287,35 @@ class ClusterRunView:
             except (UnreachableError, BadInputError) as error:
                 self._failure, self._fetch_at = error, self._clock() + FETCH_AGAIN_SECONDS
                 raise
+
+    @property
+    def _has_prompts(self) -> bool:
+        return self._prompts_of == self.identity() and (self._prompts / PROMPT_INDEX).is_file()
+
+    def _ask_prompts(self) -> None:
+        """Have the run's prompts read once, while others look at what is there; what failed is tried again."""
+        if self._reading_prompts is not None and self._reading_prompts.done():
+            reading, self._reading_prompts = self._reading_prompts, None
+            if not reading.cancelled() and (failure := reading.exception()) is not None:
+                if not isinstance(failure, UnreachableError | BadInputError | OSError):
+                    raise failure
+                logger.warning("%s: the page shows no prompts: %s", self.place, failure)
+                self._prompts_of, self._prompts_at = None, self._clock() + FETCH_AGAIN_SECONDS
+        is_due = self._prompts_of != self.identity() and self._clock() >= self._prompts_at
+        if is_due and self._reading_prompts is None:
+            self._prompts_of = self.identity()
+            (self._prompts / PROMPT_INDEX).unlink(missing_ok=True)  # of an earlier run of this name
+            self._reading_prompts = self._builder.submit(self._read_prompts)
+
+    def _read_prompts(self) -> None:
+        self._prompts.mkdir(parents=True, exist_ok=True)
+        write_prompt_lines(self._iter_prompts(), self._prompts)
+
+    def _iter_prompts(self) -> Iterator[JsonObject]:
+        first = 0
+        while lines := self._get(f"prompts?first={first}").splitlines():
+            yield from map(json.loads, lines)
+            first += len(lines)
 
     def _fetch(self) -> Path:
         """Copy the outputs to a directory of their own. Raises UnreachableError, BadInputError."""

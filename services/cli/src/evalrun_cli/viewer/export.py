@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Final
 from evalrun_api.names import EVAL_RUN_PREFIX
 from evalrun_cli.viewer.prompt_file import PROMPT_INDEX, PROMPTS
 from evalrun_cli.viewer.run_view import RunView
-from evalrun_cli.viewer.server import list_runs, web_files
+from evalrun_cli.viewer.server import encode_runs, web_files
 from evalrun_cli.viewer.shown_runs import shown_runs
 from evalrun_results.samples import JsonObject
 from evalrun_runtime.exits import BadInputError
@@ -48,9 +48,9 @@ def _write_site(site: Path, views: Sequence[RunView]) -> None:
     (site / "data").mkdir()
     for view in views:
         _write_run(view, site / "data" / view.run_id)
-    listed: Any = list_runs({view.run_id: view for view in views})
-    listed["runs"] = [{**each, "place": ""} for each in listed["runs"]]  # paths of this machine are nobody else's
-    (site / "data" / "runs.json").write_text(json.dumps(listed), encoding="utf-8")
+    # Paths of this machine are nobody else's.
+    listed = encode_runs({view.run_id: view for view in views}, are_places_shown=False)
+    (site / "data" / "runs.json").write_bytes(listed)
 
 
 def _write_run(view: RunView, directory: Path) -> None:
@@ -60,11 +60,11 @@ def _write_run(view: RunView, directory: Path) -> None:
     with (directory / PACKED).open("wb") as packed:
         for segment in segments:
             for suffix in ("columns", "words"):
-                shutil.copyfile(_file(view, f"{segment['name']}.{suffix}"), directory / f"{segment['name']}.{suffix}")
-            with _file(view, segment["texts"]["file"]).open("rb") as lines:
+                _copy(view, f"{segment['name']}.{suffix}", directory)
+            with _open(view, segment["texts"]["file"]) as lines:
                 segment["texts"] = _pack_texts(segment["texts"], lines, packed)
     for name in (PROMPTS, PROMPT_INDEX) if description["prompts"] else ():
-        shutil.copyfile(_file(view, name), directory / name)
+        _copy(view, name, directory)
     (directory / "run.json").write_text(json.dumps({**description, "place": ""}), encoding="utf-8")
 
 
@@ -80,8 +80,13 @@ def _pack_texts(texts: dict[str, Any], lines: BinaryIO, packed: BinaryIO) -> Jso
     return {"file": PACKED, "start": start, "rows": texts["rows"], "ends": [*ends], "packed": True}
 
 
-def _file(view: RunView, name: str) -> Path:
-    path = view.file(name)
-    if path is None:
+def _copy(view: RunView, name: str, directory: Path) -> None:
+    with _open(view, name) as content, (directory / name).open("wb") as copy:
+        shutil.copyfileobj(content, copy)
+
+
+def _open(view: RunView, name: str) -> BinaryIO:
+    opened = view.open_file(name)
+    if opened is None:
         raise BadInputError(f"{view.place}: {name} is missing from its index: try again")
-    return path
+    return opened

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalrun_api.names import EVAL_RUN_PREFIX
-from evalrun_api.v1alpha1 import EvalRun
 from evalrun_cli.cluster.run_view import is_complete
 from evalrun_cli.viewer.cluster_run import LOOK_SECONDS, ClusterRunView
+from evalrun_cli.viewer.run_catalog import free_id
 from evalrun_cli.viewer.run_view import ShownRun
 from evalrun_cli.viewer.shown_runs import UnreadablePlace
 from evalrun_cluster.errors import UnreachableError
 from evalrun_runtime.exits import BadInputError
 
 if TYPE_CHECKING:  # needs the extra `cluster`
-    from evalrun_cluster.runs import ClusterRuns
+    from evalrun_cluster.runs import ClusterRuns, ListedRuns
 
 
 class NamespaceRuns:
@@ -48,10 +48,11 @@ class NamespaceRuns:
         self._clock = clock
         self._on_end = on_end
         self._views: dict[str, ClusterRunView] = {}
+        self._unreadable: dict[str, str] = {}
         self._problem = ""
         self._looked_at = float("-inf")
         self._lock = threading.Lock()
-        self._asked: Future[list[EvalRun]] | None = None
+        self._asked: Future[ListedRuns] | None = None
         self._is_closed = False
 
     def __call__(self) -> Mapping[str, ShownRun]:
@@ -59,8 +60,10 @@ class NamespaceRuns:
         with self._lock:
             self._look()
             shown: dict[str, ShownRun] = {**self._views}
+            for name, problem in self._unreadable.items():
+                shown[name] = UnreadablePlace(name, f"EvalRun {self._cluster.namespace}/{name}", problem)
             if self._problem:
-                run_id = f"runs-of-{self._cluster.namespace}"
+                run_id = free_id(f"runs-of-{self._cluster.namespace}", shown)
                 shown[run_id] = UnreadablePlace(run_id, EVAL_RUN_PREFIX, self._problem)
             return shown
 
@@ -86,8 +89,9 @@ class NamespaceRuns:
             self._looked_at = self._clock()
             self._asked = asyncio.run_coroutine_threadsafe(self._cluster.list_runs(), self._loop)
 
-    def _take(self, found: list[EvalRun]) -> None:
-        running = {run.metadata.name: run for run in found if not is_complete(run)}
+    def _take(self, found: "ListedRuns") -> None:
+        self._unreadable = found.unreadable
+        running = {run.metadata.name: run for run in found.runs if not is_complete(run)}
         for name in self._views.keys() - running.keys():
             self._start(_close(self._views.pop(name)))
             self._on_end()

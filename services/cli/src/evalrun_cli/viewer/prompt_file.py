@@ -1,6 +1,7 @@
 """The prompts of a run's problems, as they were sent, in a file that is read by range: one line of JSON per problem."""
 
 import json
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
@@ -41,19 +42,29 @@ def write_prompts(run: Path, directory: Path, sources_in: Path | None = None) ->
     order = order_in(run)
     if not _is_here(order) or (sources_in is not None and not _lies_in(order, sources_in)):
         return False
+    write_prompt_lines(_iter_prompts(order), directory)
+    return True
+
+
+def write_prompt_lines(prompts: Iterable[JsonObject], directory: Path) -> None:
+    """Write prompts, each with its dataset, problem and messages, and where each one lies."""
     places: list[JsonObject] = []
     end = 0
     with atomic_file(directory / PROMPTS) as target:
-        for dataset in load_datasets(order.spec, order.base_dir, order.sources):
-            for problem in dataset.problems:
-                messages = [asdict(message) for message in dataset.messages(problem)]
-                line = json.dumps({"messages": messages}).encode() + b"\n"
-                target.write(line)
-                places.append({"dataset": dataset.spec.name, "problem": problem.problem_id, "place": [end, len(line)]})
-                end += len(line)
-    with atomic_file(index) as target:
+        for prompt in prompts:
+            line = json.dumps({"messages": prompt["messages"]}).encode() + b"\n"
+            target.write(line)
+            places.append({"dataset": prompt["dataset"], "problem": prompt["problem"], "place": [end, len(line)]})
+            end += len(line)
+    with atomic_file(directory / PROMPT_INDEX) as target:
         target.write(json.dumps(places).encode())
-    return True
+
+
+def _iter_prompts(order: RunConfig) -> Iterator[JsonObject]:
+    for dataset in load_datasets(order.spec, order.base_dir, order.sources):
+        for problem in dataset.problems:
+            messages = [asdict(message) for message in dataset.messages(problem)]
+            yield {"dataset": dataset.spec.name, "problem": problem.problem_id, "messages": [*messages]}
 
 
 def _is_here(order: RunConfig) -> bool:

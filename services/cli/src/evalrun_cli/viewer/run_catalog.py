@@ -1,9 +1,11 @@
 """The runs that a viewer shows: found in directories and at URLs, each under an id that its addresses have."""
 
+import os
 import re
+import stat
 from collections.abc import Collection, Container, Iterator
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from evalrun_cli.local.workspace import Workspace
 from evalrun_data.store_problems import name_read_errors
@@ -90,6 +92,27 @@ def check_own_files(directory: Path) -> None:
 def is_inside(file: Path, directory: Path) -> bool:
     """Return whether a file lies in a directory once links are followed."""
     return file.resolve().is_relative_to(directory.resolve())
+
+
+def open_inside(file: Path, directory: Path) -> BinaryIO | None:
+    """Open a file to read it; None if it is not there, is no ordinary file, or lies elsewhere once links are followed.
+
+    Args:
+        file: its path.
+        directory: in which it must lie, without links in its path.
+    """
+    try:
+        # A pipe would keep the opening waiting.
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    opened = os.fdopen(descriptor, "rb")
+    # What was opened is checked, not the path: whoever writes there could put a link in its place in between.
+    lies_at = Path(f"/proc/self/fd/{descriptor}").readlink()
+    if stat.S_ISREG(os.fstat(descriptor).st_mode) and lies_at.is_relative_to(directory):
+        return opened
+    opened.close()
+    return None
 
 
 def is_run(directory: Path) -> bool:

@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Executor
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Any, BinaryIO, Final, Protocol, cast
 
 from evalrun_cli.local.workspace import Workspace
 from evalrun_cli.viewer.live_index import LedgerSource, LiveIndex
 from evalrun_cli.viewer.prompt_file import PROMPT_INDEX, PROMPTS, write_prompts
-from evalrun_cli.viewer.run_catalog import check_own_files, is_inside
+from evalrun_cli.viewer.run_catalog import check_own_files, open_inside
 from evalrun_data.store_problems import name_read_errors
 from evalrun_results.outputs.destination import SUMMARY, resolve_destination
 from evalrun_results.sample_index.stored_index import INDEX_DIRECTORY, LINES, TEXTS, IndexState, build_index
@@ -48,8 +48,8 @@ class ShownRun(Protocol):
     def description(self) -> JsonObject:
         """Return the content of `run.json`. Raises BadInputError if the run cannot be read."""
 
-    def file(self, name: str) -> Path | None:
-        """Return the path of a file that the description names; None if it names none such."""
+    def open_file(self, name: str) -> BinaryIO | None:
+        """Open a file that the description names; None if it names none such."""
 
 
 class RunView:
@@ -85,6 +85,7 @@ class RunView:
         self._stored: _StoredIndex | None = None
         self._versioned_at = 0.0
         self._prompts_asked = False
+        self._home = Path(place).resolve()
         self._headline: tuple[float, JsonObject] | None = None
         """What a list last showed of it, at a URL, and when."""
 
@@ -199,18 +200,24 @@ class RunView:
         }  # fmt: skip
 
     def _collect_shared_facts(self) -> JsonObject:
-        has_prompts = self.file(PROMPT_INDEX) is not None
-        return collect_shared_facts(self.run_id, self.place, is_live=self.is_live, has_prompts=has_prompts)
+        return collect_shared_facts(self.run_id, self.place, is_live=self.is_live, has_prompts=self._has_prompts())
 
-    def file(self, name: str) -> Path | None:
-        """Return the path of a file that the description names; None if it names none such."""
+    def _has_prompts(self) -> bool:
+        index = self.open_file(PROMPT_INDEX)
+        if index is None:
+            return False
+        index.close()
+        return True
+
+    def open_file(self, name: str) -> BinaryIO | None:
+        """Open a file that the description names; None if it names none such."""
         if name == LINES and "://" not in self.place:
-            directory = Path(self.place)
-            return directory / LINES if is_inside(directory / LINES, directory) else None
+            return open_inside(self._home / LINES, self._home)
         if name in (PROMPTS, PROMPT_INDEX) or name == TEXTS or SEGMENT_FILE.fullmatch(name):
             for directory in (self._scratch / "live", self._index_directory()):
-                if (directory / name).is_file() and is_inside(directory / name, directory):
-                    return directory / name
+                own = self._home if directory.is_relative_to(self._home) else self._scratch.resolve()
+                if (opened := open_inside(directory / name, own)) is not None:
+                    return opened
         return None
 
     def _index_directory(self) -> Path:

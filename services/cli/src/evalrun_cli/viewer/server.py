@@ -6,9 +6,10 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
 
 from evalrun_cli.viewer.access import MAX_FORM_BYTES, Access
 from evalrun_cli.viewer.run_view import ShownRun
@@ -81,6 +82,20 @@ def build_app(runs: Runs, access: Access) -> web.Application:
     return app
 
 
+class _OpenFileResponse(web.FileResponse):
+    """Sends a file that is open, or the range of it that is asked for: its path may lead elsewhere by now."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(f"/proc/self/fd/{file.fileno()}", headers={"Content-Type": "application/octet-stream"})
+        self._file = file
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        try:
+            return await super().prepare(request)
+        finally:
+            self._file.close()
+
+
 class _Pages:
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
@@ -99,18 +114,18 @@ class _Pages:
         return web.Response(body=content, content_type=TYPES[Path(name).suffix], charset="utf-8")
 
     async def runs(self, request: web.Request) -> web.StreamResponse:
-        return await asyncio.to_thread(lambda: _json(list_runs(self._runs())))
+        return await asyncio.to_thread(lambda: _answer(encode_runs(self._runs())))
 
     async def run(self, request: web.Request) -> web.StreamResponse:
         view = await self._find_run(request)
-        return _answer_missing() if view is None else await asyncio.to_thread(lambda: _json(view.description()))
+        return (
+            _answer_missing() if view is None else await asyncio.to_thread(lambda: _answer(_encode(view.description())))
+        )
 
     async def run_file(self, request: web.Request) -> web.StreamResponse:
         view = await self._find_run(request)
-        path = None if view is None else await asyncio.to_thread(view.file, request.match_info["file"])
-        if path is None or not path.is_file():
-            return _answer_missing()
-        return web.FileResponse(path, headers={"Content-Type": "application/octet-stream"})
+        file = None if view is None else await asyncio.to_thread(view.open_file, request.match_info["file"])
+        return _answer_missing() if file is None else _OpenFileResponse(file)
 
     async def _find_run(self, request: web.Request) -> ShownRun | None:
         runs = await asyncio.to_thread(self._runs)
@@ -120,28 +135,30 @@ class _Pages:
         return _answer_missing()
 
 
-def list_runs(runs: Mapping[str, ShownRun]) -> JsonObject:
+def encode_runs(runs: Mapping[str, ShownRun], *, are_places_shown: bool = True) -> bytes:
     """Return the content of `runs.json`. A run that cannot be read stands there with the reason."""
-    listed: list[JsonObject] = []
+    listed: list[bytes] = []
     for view in runs.values():
+        shown: JsonObject = {} if are_places_shown else {"place": ""}
+        # Each is encoded by itself: what cannot be written of one run must not keep the list of all from being written.
         try:
-            listed.append(_require_writable(view.headline()))
+            listed.append(_encode({**view.headline(), **shown}))
         except BadInputError as error:
-            listed.append({"id": view.run_id, "place": view.place, "live": False, "error": str(error)})
-    return {"runs": [*listed]}
+            told: JsonObject = {"id": view.run_id, "place": view.place, "live": False, "error": str(error)}
+            listed.append(_encode({**told, **shown}))
+    return b'{"runs": [' + b", ".join(listed) + b"]}"
 
 
-def _require_writable(headline: JsonObject) -> JsonObject:
-    """Raise BadInputError for what cannot be written: one run must not keep the list of all from being written."""
+def _encode(content: JsonObject) -> bytes:
+    """Return content as JSON. Raises BadInputError where a run's outputs hold what JSON has no word for."""
     try:
-        json.dumps({"runs": [headline]}, allow_nan=False)
+        return json.dumps(content, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
         raise BadInputError(f"its outputs cannot be shown: {error}") from error
-    return headline
 
 
-def _json(content: JsonObject) -> web.Response:
-    return web.Response(body=json.dumps(content, allow_nan=False).encode(), content_type="application/json")
+def _answer(body: bytes) -> web.Response:
+    return web.Response(body=body, content_type="application/json")
 
 
 def _answer_missing() -> web.Response:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from evalrun_cli.viewer.run_catalog import find_runs, free_id
 from evalrun_cli.viewer.run_view import RunView, ShownRun
@@ -41,7 +41,7 @@ class UnreadablePlace:
         """Raise BadInputError."""
         raise BadInputError(self.problem)
 
-    def file(self, name: str) -> Path | None:
+    def open_file(self, name: str) -> BinaryIO | None:
         """Return nothing: there is no file."""
         return None
 
