@@ -1,17 +1,22 @@
 """The server of `evalrun view`: who gets what, and what nobody gets."""
 
+import asyncio
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import BinaryIO
 
 import aiohttp
 import pytest
 from builders.results.stored_runs import samples_of, write_run
-from builders.results.view_server import TOKEN, view_served
+from builders.results.view_server import TOKEN, runs_served, view_served
 from yarl import URL
 
 from evalrun_cli.viewer.export import export_view
-from evalrun_cli.viewer.run_catalog import find_runs
+from evalrun_cli.viewer.run_catalog import find_runs, open_inside
+from evalrun_cli.viewer.run_page import series_page
 from evalrun_cli.viewer.shown_runs import shown_runs
+from evalrun_results.samples import JsonObject
 from evalrun_runtime.exits import BadInputError
 
 
@@ -152,3 +157,69 @@ async def test_server_gives_nothing_that_a_link_leads_to(tmp_path: Path, client:
         assert await status_of(client, f"{address}data/linked/run.json") == 422
         assert await status_of(client, f"{address}data/index/run.json") == 200
     assert [file.name for file in (tmp_path / "private").iterdir()] == ["00007.words"]
+
+
+async def test_page_of_a_series_shows_its_runs_as_they_come(tmp_path: Path, client: aiohttp.ClientSession) -> None:
+    with series_page(tmp_path) as address:
+        runs = f"{address.removesuffix('#/')}data/runs.json"
+        async with client.get(runs) as response:
+            assert await response.json() == {"runs": []}
+        write_run(tmp_path / "step_1", samples_of([(3, 1)]))
+        listed: list[str] = []
+        while listed != ["step_1"]:
+            async with client.get(runs) as response:
+                listed = [each["id"] for each in (await response.json())["runs"]]
+            await asyncio.sleep(0.05)  # the pace of a poll
+
+
+class ReplacedFile:
+    """A run whose file is replaced by a link to elsewhere as soon as it was opened."""
+
+    run_id = place = "run"
+    is_live = False
+
+    def __init__(self, directory: Path, secret: Path) -> None:
+        self._directory = directory
+        self._secret = secret
+
+    def headline(self) -> JsonObject:
+        return {}
+
+    def description(self) -> JsonObject:
+        return {}
+
+    def open_file(self, name: str) -> BinaryIO | None:
+        opened = open_inside(self._directory / name, self._directory)
+        (self._directory / name).unlink()
+        (self._directory / name).symlink_to(self._secret)
+        return opened
+
+
+async def test_file_replaced_by_a_link_after_it_was_opened_is_sent_as_it_was(
+    tmp_path: Path, client: aiohttp.ClientSession
+) -> None:
+    (tmp_path / "secret").write_text("secret, and long")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "results.jsonl").write_text("own content")
+    run = ReplacedFile((tmp_path / "run").resolve(), tmp_path / "secret")
+    async with runs_served(lambda: {"run": run}) as address:
+        url = f"{address}data/run/results.jsonl"
+        async with client.get(url, headers={"Range": "bytes=4-10"}) as response:
+            assert (response.status, await response.text()) == (206, "content")
+        assert await status_of(client, url) == 404
+
+
+@pytest.mark.parametrize(("target", "is_opened"), [("inside", True), ("../outside", False), ("pipe", False)])
+def test_open_inside_opens_only_ordinary_files_of_the_directory(
+    tmp_path: Path, target: str, *, is_opened: bool
+) -> None:
+    directory = (tmp_path / "run").resolve()
+    directory.mkdir()
+    for file in (directory / "inside", tmp_path / "outside"):
+        file.write_text("text")
+    os.mkfifo(directory / "pipe")
+    (directory / "link").symlink_to(target)
+    opened = open_inside(directory / "link", directory)
+    assert (opened is not None) is is_opened
+    if opened is not None:
+        opened.close()

@@ -231,7 +231,7 @@ def run(
         from evalrun_cli.local.checkpoint_runs import run_pattern
 
         also = {"--endpoint": endpoints, "--model": model, "--step": step is not None, "--resume": resume}
-        also |= {"--json": printing.as_json, "--view": printing.view}
+        also |= {"--json": printing.as_json}
         if wrong := [flag for flag, value in also.items() if value]:
             raise click.UsageError(f"{', '.join(wrong)}: not together with --checkpoints: remove one of them")
         return run_pattern(
@@ -242,7 +242,7 @@ def run(
             request_seconds=request_timeout,
             options=options,
             gpu_options=gpu_options,
-            quiet=printing.quiet,
+            printing=printing,
         )
     from evalrun_cli.local.parts import launch_parts, select_parts
 

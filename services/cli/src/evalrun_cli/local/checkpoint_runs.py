@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +20,8 @@ from evalrun_api.manifest import load_manifest, parse_evalrun
 from evalrun_cli.comparisons.history import history as show_history
 from evalrun_cli.gpu_host.options import NO_GPU_OPTIONS, GpuOptions
 from evalrun_cli.gpu_host.preparation import PreparedReplicas, prepare_replicas
-from evalrun_cli.local.options import LocalOptions
+from evalrun_cli.local.local_run import page_beside
+from evalrun_cli.local.options import LocalOptions, Printing
 from evalrun_cli.local.processes import ServiceFailedError
 from evalrun_cli.local.quick_run import QuickRun
 from evalrun_cli.local.run_series import POLL_SECONDS, RESULTS, SeriesRun, run_in_order
@@ -93,7 +94,7 @@ def run_pattern(
     request_seconds: float | None,
     options: LocalOptions,
     gpu_options: GpuOptions,
-    quiet: bool,
+    printing: Printing,
 ) -> ExitCode:
     """Run the EvalRun of a file, or else of flags, for each checkpoint of a pattern. Raises BadInputError."""
     checkpoints = find_checkpoints(pattern)
@@ -102,7 +103,7 @@ def run_pattern(
         _, manifest = quick_manifest(first, gpu_options)
     else:
         manifest = manifest_in(file)
-    progress = open_console(stderr=True, quiet=quiet)
+    progress = open_console(stderr=True, quiet=printing.quiet)
     return run_checkpoints(
         checkpoints,
         manifest,
@@ -110,6 +111,7 @@ def run_pattern(
         output=output,
         flags=run_flags(options, request_seconds),
         gpu_options=gpu_options,
+        view=printing.view,
         say=lambda text: progress.print(text, markup=False, highlight=False, soft_wrap=True),
     )
 
@@ -122,6 +124,7 @@ def run_checkpoints(
     output: Path | None,
     flags: Sequence[str],
     gpu_options: GpuOptions = NO_GPU_OPTIONS,
+    view: bool = False,
     say: Callable[[str], None],
 ) -> ExitCode:
     """Run an EvalRun for each checkpoint; those whose results are in `output` already are left alone.
@@ -133,6 +136,7 @@ def run_checkpoints(
         output: of the results, a directory per checkpoint; None: a new one.
         flags: of each run's command.
         gpu_options: what the user says about this machine.
+        view: serve the page of the runs meanwhile.
         say: gets a line per checkpoint.
 
     Raises:
@@ -150,7 +154,8 @@ def run_checkpoints(
     code = ExitCode.SUCCEEDED
     if runs:
         try:
-            with kept_lane(replicas, directory, flags) as lane:
+            page = page_beside(directory, is_series=True) if view else nullcontext()
+            with page, kept_lane(replicas, directory, flags) as lane:
                 code = run_in_order(runs, lane, lambda run, code: say(f"{run.label}: {run.outcome(code)}"))
         except ServiceFailedError as error:
             logger.error("%s", error)

@@ -358,16 +358,21 @@ def explain_stop(open_requests: int, *, generates: bool) -> str:
 
 
 @contextmanager
-def page_beside(directory: Path) -> Iterator[None]:
-    """Serve the page of samples while a run goes on. Its address is told whatever else is quiet."""
+def page_beside(directory: Path, *, is_series: bool = False) -> Iterator[None]:
+    """Serve the page of samples while a run, or a series of runs, goes on. Its address is told whatever else is quiet.
+
+    Args:
+        directory: of the run, or that the runs' directories lie in.
+        is_series: which of them.
+    """
     # Here, since they import aiohttp and pyarrow: a run without a page starts without them.
     from evalrun_cli.viewer.run_catalog import is_run
-    from evalrun_cli.viewer.run_page import run_page
+    from evalrun_cli.viewer.run_page import run_page, series_page
 
-    with run_page(directory) as address:
+    with series_page(directory) if is_series else run_page(directory) as address:
         click.echo(f"page: {address}", err=True)
         yield
-    if is_run(directory):
+    if is_series or is_run(directory):
         place = shlex.quote(str(shown_path(directory)))
         click.echo(f"the page has ended; open it again with: evalrun view {place}", err=True)
 

@@ -1,4 +1,4 @@
-"""The page of one run, served from a thread beside the command that runs it (`evalrun run --view`)."""
+"""The page of a run, or of a series, served from a thread beside the command that runs it (`evalrun run --view`)."""
 
 import asyncio
 import tempfile
@@ -13,6 +13,8 @@ from urllib.parse import quote
 from evalrun_cli.viewer.commands import page_served
 from evalrun_cli.viewer.run_catalog import free_id
 from evalrun_cli.viewer.run_view import RunView
+from evalrun_cli.viewer.server import Runs
+from evalrun_cli.viewer.shown_runs import shown_runs
 from evalrun_runtime.exits import BadInputError
 
 
@@ -23,23 +25,36 @@ def run_page(directory: Path) -> Iterator[str]:
         builder = ThreadPoolExecutor(1, thread_name_prefix="index")
         run_id = free_id(str(directory))
         view = RunView(run_id, str(directory), Path(scratch), builder, time.monotonic)
-        page = _PageThread(view)
         try:
-            address = page.start()
-            try:
+            with _served_in_thread(lambda: {run_id: view}) as address:
                 yield f"{address}#/run/{quote(run_id)}"
-            finally:
-                page.stop()
         finally:
             view.close()
             builder.shutdown(cancel_futures=True)
 
 
+@contextmanager
+def series_page(directory: Path) -> Iterator[str]:
+    """Serve the page of the runs in a directory, to which others come meanwhile, and give its address."""
+    with shown_runs([str(directory)]) as runs, _served_in_thread(runs) as address:
+        yield f"{address}#/"
+
+
+@contextmanager
+def _served_in_thread(runs: Runs) -> Iterator[str]:
+    page = _PageThread(runs)
+    address = page.start()
+    try:
+        yield address
+    finally:
+        page.stop()
+
+
 class _PageThread:
     """Its own thread and event loop: the run's loop hands out signals, and must not wait for a page."""
 
-    def __init__(self, view: RunView) -> None:
-        self._view = view
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
         self._started: Future[tuple[str, asyncio.AbstractEventLoop, asyncio.Event]] = Future()
         self._thread = threading.Thread(target=self._run, name="page", daemon=True)
 
@@ -62,6 +77,6 @@ class _PageThread:
 
     async def _serve(self) -> None:
         ended = asyncio.Event()
-        async with page_served(lambda: {self._view.run_id: self._view}) as address:
+        async with page_served(self._runs) as address:
             self._started.set_result((address, asyncio.get_running_loop(), ended))
             await ended.wait()
