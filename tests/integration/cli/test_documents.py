@@ -55,6 +55,25 @@ VERL_ROW: list[dict[str, Any]] = [
      "responses": ["print(int(input()) * 2)"]},
 ]  # fmt: skip
 AIME: list[dict[str, Any]] = [{"ID": "2024-I-1", "Problem": "How many?", "Solution": "Count.", "Answer": 204}]
+EVAL_RECORDS: list[dict[str, Any]] = [
+    {"data_source": "mbpp_reg", "problem_id": "MBPP/11", "difficulty": "", "prompt": "Write a function double(x).",
+     "ground_truth": json.dumps({"test_list": ["assert double(2) == 4"], "test_setup_code": ""})},
+    {"data_source": "humaneval", "problem_id": "HumanEval/0", "difficulty": "",
+     "prompt": 'def double(x):\n    \"\"\"Double it.\"\"\"\n',
+     "ground_truth": json.dumps({"test": "def check(f):\n    assert f(2) == 4\n", "entry_point": "double"})},
+]  # fmt: skip
+EVAL_ANSWERS: list[dict[str, Any]] = [
+    {"problem_id": row["problem_id"], "response": "```python\ndef double(x):\n    return 2 * x\n```"}
+    for row in EVAL_RECORDS
+]
+GSM8K: list[dict[str, Any]] = [
+    {"data_source": "openai/gsm8k", "prompt": [{"role": "user", "content": "How much is 1 + 1?"}],
+     "reward_model": {"style": "rule", "ground_truth": "2"}, "responses": ["#### 2"], "extra_info": {"index": 0}},
+]  # fmt: skip
+EVALUATION: dict[str, Any] = {
+    "data": {"path": "gsm8k.jsonl", "prompt_key": "prompt", "response_key": "responses",
+             "data_source_key": "data_source", "reward_model_key": "reward_model"},
+}  # fmt: skip
 PLAN: dict[str, Any] = {"datasets": [{"name": "codecontests_valid", "source": "codecontests_valid.jsonl"}]}
 SAMPLING: dict[str, Any] = {
     "apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "sampling"},
@@ -99,7 +118,9 @@ FILES = {
     "hotpot.jsonl": HOTPOT, "verl.jsonl": VERL_ROW, "many.jsonl": MANY,
     "sampling.yaml": SAMPLING,
     "phase0_eval.yaml": PHASE0_EVAL, "generation.yaml": GENERATION, "codecontests_valid.jsonl": FETCHED,
-    "auto_eval.jsonl": AUTO_EVAL, "answers.jsonl": ANSWERS, "aime.jsonl": AIME, "plan.yaml": PLAN,
+    "eval_records.jsonl": EVAL_RECORDS, "eval_answers.jsonl": EVAL_ANSWERS, "gsm8k.jsonl": GSM8K,
+    "evaluation.yaml": EVALUATION, "auto_eval.jsonl": AUTO_EVAL,
+    "answers.jsonl": ANSWERS, "aime.jsonl": AIME, "plan.yaml": PLAN,
 }  # fmt: skip
 
 
@@ -112,6 +133,8 @@ class Row:
     shown: tuple[str, ...] = ()
     """Texts on stderr or stdout."""
     hidden: tuple[str, ...] = field(default=("Traceback",))
+    files: tuple[str, ...] = ()
+    """That it leaves, by the documents' names."""
 
 
 COMMANDS = (
@@ -127,7 +150,14 @@ COMMANDS = (
     Row("validate --local sampling.yaml", 0, ("valid",)),
     Row(f"validate {SAMPLES}/evalrun-phase0.yaml", 0, ("valid",)),
     Row(f"validate {SAMPLES}/schedules/nightly.yaml", 0, ("valid",)),
-    Row("data prepare plan.yaml --output eval-data", 0, ("codecontests_valid: 1 records", "role dev, audit passed")),
+    Row("convert verl phase0_eval.yaml actor_rollout_ref.model.trust_remote_code=true", 0, ("trustRemoteCode: true",)),
+    Row("convert verl phase0_eval.yaml actor_rollout_ref.rollout.pipeline_model_parallel_size=2", 2,
+        ("spec.rollout.pipelineParallel", "a larger tensorParallel")),
+    Row("data prepare plan.yaml --output eval-data", 0, ("codecontests_valid: 1 records", "role dev, audit passed"),
+        files=("eval-data/data_manifests/codecontests_valid.jsonl", "eval-data/data_manifests/duplicates_valid.jsonl",
+               "eval-data/data_manifests/audit_report.md")),
+    Row("judge --problems eval_records.jsonl --responses eval_answers.jsonl --output out", 0, ("100.0 %",)),
+    Row("judge --verl-config evaluation.yaml --output out", 2, ("such rows need a grader",)),
     Row("judge --problems aime.jsonl --responses answers.jsonl --output out", 2, ("add --grader builtin:verl",)),
     Row("judge --problems auto_eval.jsonl --responses answers.jsonl --output out", 0, ("Succeeded",)),
     Row("judge --problems verl.jsonl --responses verl.jsonl --output out", 0, ("Succeeded",)),
@@ -140,7 +170,9 @@ COMMANDS = (
     Row("validate --local seeds.yaml", 2, ("spec.protocol.seeds", "every seed gives the same answers")),
     Row("validate --local two_seeds.yaml", 0, ("valid",)),
     Row("run --endpoint builtin:demo --seeds 2 --temperature 0", 2, ("--seeds 2", "leave --temperature 0")),
-    Row("run --endpoint builtin:demo --max-problems 2 --output out", 0, ("accepted",)),
+    Row("run --endpoint builtin:demo --max-problems 2 --output out", 0, ("accepted",),
+        files=("out/metrics.json", "out/summary.json", "out/run_info.json", "out/qa_logs/demo_qa.jsonl",
+               "out/qa_logs/qa_summary.json")),
     Row("run --endpoint http://127.0.0.1:1 --model m --dataset codecontests_train", 2, ("humaneval",)),
     Row("export pairs nowhere --output pairs.parquet", 2, ("nowhere",)),
     Row("export sft nowhere --output sft.jsonl", 2, ("nowhere",)),
@@ -170,3 +202,4 @@ def test_documents_command_gives_its_result(
     assert done.returncode == row.code, told
     assert [text for text in row.shown if text not in told] == [], told
     assert [text for text in row.hidden if text in told] == []
+    assert [name for name in row.files if not (tmp_path / name).is_file()] == []

@@ -550,6 +550,12 @@ def test_ray_runs_as_the_user_of_its_image() -> None:
     assert {"name": "USER", "value": "evalrun"} in pod["containers"][0]["env"]
 
 
+def test_ray_worker_has_the_engines_environment_of_the_founding_plan() -> None:
+    given = worker_of(evalrun())["containers"][0]["env"]
+    wanted = [{"name": "TOKENIZERS_PARALLELISM", "value": "true"}, {"name": "NCCL_DEBUG", "value": "WARN"}]
+    assert [entry for entry in wanted if entry not in given] == []
+
+
 def test_few_cpus_in_the_spec_do_not_keep_ray_from_placing_replicas() -> None:
     resources_given = {"limits": {"cpu": "8", "memory": "64Gi"}, "requests": {"cpu": "4"}}
     run = evalrun({"spec.rollout.resources": resources_given})
