@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 from builders.judge.sandbox import service
 from builders.ports import free_port
+from builders.redis_server import redis_server
 from builders.reward.service import TESTS, post, served
 
 from evalrun_client.fake_judge import FakeJudge
@@ -79,6 +80,25 @@ async def test_an_interpreter_keeps_variables_between_actions(tmp_path: Path) ->
         assert await it.act("x += 1", turn=1) == (200, "[it printed nothing]")
         assert await it.act("x + 0") == (200, "result:\n21")
         assert await it.reward() == (200, 0.0)
+
+
+async def test_an_interpreter_is_used_through_every_replica_that_shares_a_redis(tmp_path: Path) -> None:
+    async with sandbox(*LIVE) as address, redis_server(tmp_path) as redis:
+        settings: dict[str, Any] = {"session_store": redis.url, "live_sandbox": [address]}
+        async with (
+            served(FakeJudge(finds_the_whole_text), **settings) as first,
+            served(FakeJudge(finds_the_whole_text), **settings) as second,
+        ):
+            status, answer, _ = await post(first.address, "/start_instance", START)
+            assert status == 200, answer
+            one, other = (LiveSession(each.address, int(answer["sid"])) for each in (first, second))
+            assert await one.act("x = 20") == (200, "[it printed nothing]")
+            assert await other.act("x += 1\nprint(x)") == (200, "stdout:\n21")
+            # Asked again elsewhere, an action is not executed again.
+            assert await one.act("x += 1\nprint(x)", turn=1) == (200, "stdout:\n21")
+            assert "the interpreter ended" in (await one.act("import os\nos._exit(3)"))[1]
+            assert "NameError" in (await other.act("x"))[1]
+            assert await other.reward() == (200, 0.0)
 
 
 async def test_a_killed_interpreter_is_told_to_the_model_and_the_session_goes_on(tmp_path: Path) -> None:
