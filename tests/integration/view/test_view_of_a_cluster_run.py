@@ -121,6 +121,25 @@ async def test_running_run_grows_is_lost_and_heals(
             assert found["lost"] == ""
 
 
+async def test_page_that_ends_leaves_no_connection_to_the_pod(
+    pod: Pod, feed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod.judge(range(5))
+    async with api_served(ForwardingApi(wire(phase="Judging"), feed), tmp_path) as config:
+        monkeypatch.setenv("KUBECONFIG", str(config))
+        async with cluster_runs_viewed("run") as views:
+            await described(views["run"], lambda each: rows_of(each) == 5)
+        left = [task for task in asyncio.all_tasks() if "PortForward" in repr(task)]
+    assert left == []
+
+
+def test_connect_kubeconfig_that_is_no_yaml_is_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "config").write_text("users: [{name: a:")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    with pytest.raises(BadInputError, match=r"no cluster: .*: set KUBECONFIG"):
+        connect(None)
+
+
 async def test_run_that_ends_is_shown_from_its_outputs(
     pod: Pod, feed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,11 +53,23 @@ class PortForward:
         """Give the socket file, which this user alone can reach: a port of this machine would be open to others."""
         with TemporaryDirectory(prefix="evalrun-forward-") as directory:
             path = Path(directory) / "pod"
-            server = await asyncio.start_unix_server(self._pass_on, path)
+            passing: set[asyncio.Task[None]] = set()
+
+            # A coroutine in its place would be a task that only asyncio knows. It would outlive the socket, since a pod
+            # need not end its side, and Python 3.11 prints a traceback when the end of the loop cancels it.
+            def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                task = asyncio.create_task(self._pass_on(reader, writer))
+                passing.add(task)
+                task.add_done_callback(passing.discard)
+
+            server = await asyncio.start_unix_server(accept, path)
             try:
                 yield path
             finally:
                 server.close()
+                for task in passing:
+                    task.cancel()
+                await asyncio.gather(*passing, return_exceptions=True)
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar
 
 import httpx2
+import yaml
 from httpx2.websockets import HTTPXWSException, WebSocketUpgradeError
 from lightkube import ApiError, AsyncClient, ConfigError
 from lightkube.codecs import from_dict
@@ -285,7 +286,7 @@ def connect(namespace: str | None, transport: httpx2.AsyncBaseTransport | None =
     try:
         client = AsyncClient(field_manager=FIELD_MANAGER, timeout=httpx2.Timeout(REQUEST_SECONDS), transport=transport)
         read_plain_errors(client)
-    except (ConfigError, OSError) as error:
+    except (ConfigError, OSError, yaml.YAMLError) as error:
         said = " ".join(str(error).split())
         raise BadInputError(f"no cluster: {said}: set KUBECONFIG, or run on this machine with --local") from error
     return ClusterRuns(client, namespace)
