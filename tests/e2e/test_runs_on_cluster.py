@@ -9,6 +9,7 @@ import pytest
 from builders.cluster.cluster import CommandFailedError
 from builders.cluster.controlplane import until
 from builders.cluster.install import Installed
+from builders.cluster.pages import count_rows, read_page, run_viewed
 from builders.cluster.pools import noting_ends
 from builders.cluster.runs import FinishedRun, PodObservations, kill, outcome, progress, read_outcome
 from builders.cluster.tasks import CHEATS, GRADED, GRADER, GUESSES, Tasks, verdicts_of
@@ -99,6 +100,21 @@ def test_our_command_shows_a_run_and_brings_what_its_aggregator_has(
     assert (shown.returncode, "Succeeded" in shown.stdout) == (0, True), shown.stdout + shown.stderr
     told = evalrun("logs", run.name, *where, "--part", "aggregator")
     assert (told.returncode, bool(told.stdout.strip())) == (0, True), told.stderr
+
+
+def test_run_is_paused_and_its_samples_are_shown_through_its_pod(install: Installed, disturbed_run: str) -> None:
+    act = ("ctl", f"er/{disturbed_run}", "--namespace", install.runs)
+    next(judged for judged, _ in progress(install, disturbed_run) if judged)
+    # A run that is paused does not end meanwhile: what follows needs it.
+    paused = evalrun(*act, "pause")
+    assert paused.returncode == 0, paused.stderr
+    with run_viewed(disturbed_run, install.runs) as data:
+        until(lambda: read_page(f"{data}/run.json")["prompts"], "prompts of the run")
+        shown = read_page(f"{data}/run.json")
+        assert (shown["live"], shown["lost"], count_rows(shown) > 0) == (True, "", True)
+        assert len(read_page(f"{data}/prompts.json")) > 0
+    resumed = evalrun(*act, "resume")
+    assert resumed.returncode == 0, resumed.stderr
 
 
 def test_pods_killed_during_a_run_change_nothing(
