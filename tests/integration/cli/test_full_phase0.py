@@ -8,13 +8,14 @@ import json
 import operator
 import random
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from builders.command_line import evalrun, summary
+from builders.command_line import evalrun, results, summary
 from builders.data import data_file
 from builders.generator.model_server import Reply, completion, model_server
 from builders.governance import json_lines, phase0_spec, write_plan
@@ -101,6 +102,8 @@ def test_phase_0_at_full_size_gives_its_figures_and_120_qa_records(tmp_path: Pat
     assert sum(QA_RECORDS.values()) == 120
     assert list(datasets["codecontests_valid"]["by_difficulty"]) == ["A", "B", "C", "D"]
     assert datasets["codecontests_valid"]["by_tag"]["math"]["problems"] == 117
+    tagged = Counter(row["dataset"] for row in results(out) if "math" in row["tags"])
+    assert tagged == {"codecontests_valid": 117, "codecontests_test": 165}
     assert datasets["codecontests_valid"]["counts"]["tests"]["success"] >= 3 * 39
     warned = " ".join(summary(out)["warnings"])
     assert "88.4% is published" in warned  # the server is no such model, and the run says so
