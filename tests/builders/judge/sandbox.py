@@ -18,6 +18,7 @@ from evalrun_executor.errors import Busy
 from evalrun_executor.executor import Executor, ExecutorPlan
 from evalrun_executor.machine import Machine
 from evalrun_executor.oom_kills import OomKills
+from evalrun_executor.run_queues import RunQueues
 from evalrun_executor.toolchain import COMPILER_PATH
 from evalrun_runtime.ready_line import parse_ready_line
 
@@ -74,10 +75,13 @@ in the private directory: a page that is not there is an error of the call, not 
 
 @asynccontextmanager
 async def started(
-    plan: ExecutorPlan | None = None, slowness: float = 1.0, oom_kills: OomKills | None = None
+    plan: ExecutorPlan | None = None,
+    slowness: float = 1.0,
+    oom_kills: OomKills | None = None,
+    run_queues: RunQueues | None = None,
 ) -> AsyncIterator[Executor]:
     """Return a running executor on a machine of known slowness, and end it."""
-    executor = Executor(plan, machine_of(slowness), oom_kills)
+    executor = Executor(plan, machine_of(slowness), oom_kills, run_queues)
     await executor.start()
     try:
         yield executor

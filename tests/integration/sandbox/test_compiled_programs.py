@@ -4,14 +4,19 @@ import asyncio
 import os
 import shutil
 import signal
-from collections.abc import Sequence
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
-from builders.judge.sandbox import processes_named, request, require_compiler, run_one, started
+from builders.judge.sandbox import processes_named, request, require_compiler, run_one, started, until
 
-from evalrun_executor.errors import RequestRefused
+from evalrun_executor.errors import ExecutorLost, RequestRefused
 from evalrun_executor.executor import Executor, ExecutorPlan
 from evalrun_executor.oom_kills import OomKills
+from evalrun_executor.run_queues import RunQueues
 from evalrun_executor.toolchain import COMPILERS
 from evalrun_executor.zygotes.run_ends import UnexplainedKill
 
@@ -208,6 +213,70 @@ async def test_mistake_is_told_unless_the_kernel_killed_during_the_last_attempt(
         else:
             with pytest.raises(UnexplainedKill):
                 await broken
+
+
+class RunQueuesOf(RunQueues):
+    """A kernel in whose run queues each thread has waited for so long."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self._seconds = seconds
+
+    def read_waits(self, pid: int) -> dict[int, float]:
+        return {pid: self._seconds}
+
+
+SHORT = ExecutorPlan(slots=1, allow_uncontained=True, compile_seconds=3)
+"""Nine seconds by the clock."""
+
+
+@pytest.mark.parametrize(
+    ("queued", "is_told"),
+    [(0.0, True), (6.0, True), (6.5, False)],  # 6 s leave it as much time by the clock as it may use of a CPU
+)
+async def test_compiler_stopped_by_the_clock_is_told_unless_it_waited_for_a_cpu(queued: float, is_told: bool) -> None:
+    async with started(SHORT, run_queues=RunQueuesOf(queued)) as executor:
+        asked = asyncio.create_task(executor.run(request(STAGES["cpp"][1], language="cpp")))
+        # It sleeps without having used its time, as no program can make it.
+        (pid,) = await until(lambda: processes_named("cc1plus"))
+        os.kill(pid, signal.SIGSTOP)
+        if is_told:
+            assert (await asked).compile.status == "timeout"
+        else:
+            with pytest.raises(ExecutorLost):
+                await asked
+
+
+async def test_compiler_that_burns_its_time_is_told_whatever_it_waited_for() -> None:
+    async with started(SHORT, run_queues=RunQueuesOf(8.0)) as executor:
+        reply = await executor.run(request(BOMBS[1], language="cpp"))
+    assert reply.compile.status in ("error", "timeout")
+
+
+@contextmanager
+def starved(pid: int) -> Iterator[None]:
+    """Give the process a neighbour with some seventy times its weight, on the only CPU that it may use."""
+    cpu = min(os.sched_getaffinity(0))
+    spin = f"import os\nos.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", spin], start_new_session=True) as neighbour:
+        try:
+            os.sched_setaffinity(pid, {cpu})
+            os.setpriority(os.PRIO_PROCESS, pid, 19)
+            if (group := Path(f"/proc/{pid}/autogroup")).exists():
+                group.write_text("19")
+            yield
+        finally:
+            neighbour.kill()
+
+
+async def test_right_program_whose_compiler_the_machine_starves_is_no_timeout(executor: Executor) -> None:
+    code = STAGES["cpp"][1]
+    async with started(SHORT) as hasty:
+        asked = asyncio.create_task(hasty.run(request(code, language="cpp")))
+        (pid,) = await until(lambda: processes_named("cc1plus"))
+        with starved(pid), pytest.raises(ExecutorLost):
+            await asked
+    assert (await executor.run(request(code, language="cpp"))).runs[0].stdout == b"42"
 
 
 @pytest.mark.parametrize("code", BOMBS)

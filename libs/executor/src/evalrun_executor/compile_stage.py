@@ -1,36 +1,61 @@
 """Compiles a program: once, in a slot, before its tests."""
 
+import asyncio
 import os
 import stat
 
 from evalrun_executor.api import CompileResult, RunRequest
 from evalrun_executor.batch import Work
 from evalrun_executor.contained import frames
-from evalrun_executor.contained.compiler import BINARY_MIB, WALL_SECONDS
+from evalrun_executor.contained.compiler import BINARY_MIB, CPU_SECONDS, WALL_FACTOR
 from evalrun_executor.errors import ExecutorLost
 from evalrun_executor.oom_kills import OomKills
 from evalrun_executor.private_files import list_contents, list_job_fields
+from evalrun_executor.run_queues import QueuedTime, RunQueues
 from evalrun_executor.toolchain import Toolchain, static_is_missing
 from evalrun_executor.zygotes.frame_reader import MAX_TEXT, FrameReader, parse_compiled
 from evalrun_executor.zygotes.zygote_process import ZygoteProcess
 
 _OUTPUT_BYTES = 64 * 1024
 _ATTEMPTS = 2
+_LOOK_SECONDS = 0.5
+"""Between two looks at how long the compiler waits for a CPU. Its stages that matter live for longer."""
 
 
 class CompileStage:
-    """Compiles a request's program. `run_in` sets `compiled`, `executable` and `was_killed`."""
+    """Compiles a request's program. `run_in` sets `compiled`, `executable`, `was_killed` and `was_starved`.
 
-    def __init__(self, zygote: ZygoteProcess, toolchain: Toolchain, request: RunRequest, oom_kills: OomKills) -> None:
+    Args:
+        zygote: starts the compiler.
+        toolchain: knows its command.
+        request: the program.
+        oom_kills: tells of kills for want of memory.
+        run_queues: tell of waits for a CPU.
+        cpu_seconds: the compiler's limit.
+    """
+
+    def __init__(
+        self,
+        zygote: ZygoteProcess,
+        toolchain: Toolchain,
+        request: RunRequest,
+        oom_kills: OomKills,
+        run_queues: RunQueues,
+        cpu_seconds: int = CPU_SECONDS,
+    ) -> None:
         self._zygote = zygote
         self._toolchain = toolchain
         self._request = request
         self._oom_kills = oom_kills
+        self._run_queues = run_queues
+        self._cpu_seconds = cpu_seconds
         self.compiled = CompileResult("error")
         self.executable: int | None = None
         """Read-only descriptor of the compiled program, which the caller closes; None: it did not compile."""
         self.was_killed = False
         """The machine killed the compiler at the last attempt too: `compiled` says nothing about the program."""
+        self.was_starved = False
+        """The compiler had too little of a CPU, see `is_starved`: `compiled` says nothing about the program."""
 
     async def run_in(self, slot: int) -> None:
         """Compile in `slot`, statically linked where that works. Raises ExecutorLost.
@@ -61,7 +86,7 @@ class CompileStage:
         code = request.code.encode("utf-8", "surrogatepass")
         placed, _ = list_job_fields(request)
         source = self._toolchain.source(request.language)
-        job = frames.Job("\n".join(command), source, code, 0.0, 0, _OUTPUT_BYTES, [], placed)
+        job = frames.Job("\n".join(command), source, code, self._cpu_seconds, 0, _OUTPUT_BYTES, [], placed)
         work = Work(job, list_contents(request), [])
         try:
             runner, _ = self._zygote.spawn(slot, frames.KIND_COMPILE, [work.blob, work.indices])
@@ -70,13 +95,21 @@ class CompileStage:
         reader = FrameReader(runner, MAX_TEXT)
         compiled: CompileResult | None = None
         executable: int | None = None
+        queued: QueuedTime | None = None
+        watch: asyncio.Task[None] | None = None
+        wall_seconds = WALL_FACTOR * self._cpu_seconds
         try:
-            while (frame := await reader.next(WALL_SECONDS + 60)) is not None:
+            while (frame := await reader.next(wall_seconds + 60)) is not None:
                 kind, payload = frame
                 if kind == frames.COMPILED:
                     compiled = parse_compiled(payload)
+                elif kind == frames.COMPILING and len(payload) == frames.INDEX.size and watch is None:
+                    queued = QueuedTime(self._run_queues, *frames.INDEX.unpack(payload))
+                    watch = asyncio.create_task(_watch(queued))
                 elif kind == frames.KILLED:
                     self.was_killed = True
+                elif kind == frames.HELD_UP:
+                    self.was_starved = queued is not None and is_starved(queued.seconds, self._cpu_seconds)
                 elif kind == frames.BINARY and reader.descriptors and executable is None:
                     executable = _read_only(reader.descriptors[0])
                 elif kind == frames.FAULT:
@@ -89,9 +122,31 @@ class CompileStage:
             _close(executable)
             raise
         finally:
+            if watch is not None:
+                watch.cancel()
             reader.close()
         _close(executable)
         raise ExecutorLost("the compile stage ended without an answer")
+
+
+def is_starved(queued_seconds: float, cpu_limit: int) -> bool:
+    """Return whether a compiler that the wall clock stopped before it had used its CPU time lacked a CPU. Pure.
+
+    Without these waits the clock would have given it less than its CPU time too, so nothing is known about the program.
+    No program brings this about: a compiler that sleeps is in no run queue, and stages that wait for each other use a
+    CPU meanwhile, of which they had less than the limit.
+
+    Args:
+        queued_seconds: in which the compiler was ready to run and had no CPU.
+        cpu_limit: CPU seconds that it may use.
+    """
+    return queued_seconds > (WALL_FACTOR - 1) * cpu_limit
+
+
+async def _watch(queued: QueuedTime) -> None:
+    while True:
+        queued.look()
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 def _close(fd: int | None) -> None:

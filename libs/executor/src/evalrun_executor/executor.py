@@ -14,6 +14,7 @@ from evalrun_executor.api import Level, Limits, RunReply, RunRequest
 from evalrun_executor.batch import MAX_INPUTS, Batch
 from evalrun_executor.compile_stage import CompileStage
 from evalrun_executor.contained import frames
+from evalrun_executor.contained.compiler import CPU_SECONDS
 from evalrun_executor.containment import (
     PROBE,
     PROBE_MEMORY_MIB,
@@ -29,6 +30,7 @@ from evalrun_executor.interpreter import choose_identity, find_interpreter
 from evalrun_executor.machine import Machine
 from evalrun_executor.oom_kills import OomKills
 from evalrun_executor.private_files import ReplyWithFiles, RequestWithFiles, find_complaints
+from evalrun_executor.run_queues import RunQueues
 from evalrun_executor.settlement import Settlement
 from evalrun_executor.slot_runs import SlotRuns
 from evalrun_executor.timeouts import NOT_RUN
@@ -62,6 +64,8 @@ class ExecutorPlan:
     package_dirs: Sequence[Path] = ()
     """Directories of packages that candidates may import, beside the interpreter's own."""
     work_dir: Path | None = None
+    compile_seconds: int = CPU_SECONDS
+    """CPU seconds of each process of a compiler. By the clock it has three times as many."""
     confirm_wait_seconds: float = 15.0
     """Maximum seconds that a run past its time limit waits for all other slots to be empty. Then it runs beside them:
     the machine's slowness, measured before and after it, holds what they slow down."""
@@ -79,6 +83,7 @@ class Executor:
         plan: ExecutorPlan | None = None,
         machine: Machine | None = None,
         oom_kills: OomKills | None = None,
+        run_queues: RunQueues | None = None,
     ) -> None:
         self._plan = plan or ExecutorPlan()
         self._machine = machine or Machine()
@@ -93,6 +98,7 @@ class Executor:
         )
         self._toolchain = Toolchain()
         self._oom_kills = oom_kills or OomKills()
+        self._run_queues = run_queues or RunQueues()
         self._zygote: ZygoteProcess | None = None
         self._zygote_plan: ZygotePlan | None = None
         self._starting = asyncio.Lock()
@@ -229,12 +235,16 @@ class Executor:
             os.close(interpreter)
 
     async def _compile_and_run(self, request: RunRequest, zygote: ZygoteProcess, allowed: float) -> RunReply:
-        stage = CompileStage(zygote, self._toolchain, request, self._oom_kills)
+        stage = CompileStage(
+            zygote, self._toolchain, request, self._oom_kills, self._run_queues, self._plan.compile_seconds
+        )
         with self._slot_runs.occupy(zygote, await self._slot_runs.slots.take(1)) as slot:
             await stage.run_in(slot)
         # Not in the slot: its runner has ended well, so the slot is free at once.
         if stage.was_killed:
             raise UnexplainedKill("the machine killed the compiler: it has too little memory for it")
+        if stage.was_starved:
+            raise ExecutorLost("the machine was too busy for the compiler, which waited for a CPU most of its time")
         compiled = stage.compiled
         if stage.executable is None:
             return RunReply(compiled, [NOT_RUN] * len(request.inputs), self.report.level)

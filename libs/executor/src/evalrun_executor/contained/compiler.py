@@ -14,7 +14,8 @@ from evalrun_executor.contained.site import Site
 from evalrun_executor.contained.supervision import ChildSupervisor, Pipes, expect_children, expect_none, open_pipes
 
 CPU_SECONDS = 30
-WALL_SECONDS = 90
+WALL_FACTOR = 3
+WALL_SECONDS = WALL_FACTOR * CPU_SECONDS
 MEMORY_MIB = 2048
 BINARY_MIB = 64
 _OUTPUT = "a.out"
@@ -26,7 +27,14 @@ class Compiled:
     """Result of compiling."""
 
     def __init__(
-        self, status: int, seconds: float, stderr: bytes, binary: int | None = None, *, killed: bool = False
+        self,
+        status: int,
+        seconds: float,
+        stderr: bytes,
+        binary: int | None = None,
+        *,
+        killed: bool = False,
+        held_up: bool = False,
     ) -> None:
         self.status = status
         self.seconds = seconds
@@ -34,30 +42,33 @@ class Compiled:
         self.binary = binary
         """A memory file."""
         self.killed = killed
+        self.held_up = held_up
+        """The wall clock stopped it, see `is_held_up`."""
 
 
 class Stage:
     """A running compiler."""
 
-    def __init__(self, pid: int, pipes: Pipes) -> None:
-        self._pid = pid
+    def __init__(self, pid: int, pipes: Pipes, cpu_seconds: int) -> None:
+        self.pid = pid
         self._pipes = pipes
         self._started = time.monotonic()
         self._cpu = _read_children_cpu()
+        self._cpu_seconds = cpu_seconds
 
     def finish(self, supervisor: ChildSupervisor) -> Compiled:
         """Wait for the compiler and all that it started. Raises ServiceGoneError."""
         try:
-            outcome = supervisor.watch_child(self._pid, self._pipes, self._started, (CPU_SECONDS, WALL_SECONDS))
+            limits = (self._cpu_seconds, WALL_FACTOR * self._cpu_seconds)
+            outcome = supervisor.watch_child(self.pid, self._pipes, self._started, limits)
         finally:
             # The driver may leave stages behind (`cc1`, `ld`). They would write on while the next test runs.
-            _reap_all(self._pid)
+            _reap_all(self.pid)
         seconds = time.monotonic() - self._started
         killed = outcome.stopped == NOT_STOPPED and outcome.status in _KILLED
-        if outcome.stopped == STOPPED_TIME or is_out_of_time(
-            killed, outcome.cpu_seconds, _read_children_cpu() - self._cpu
-        ):
-            return Compiled(2, seconds, outcome.stderr)
+        used, limit = _read_children_cpu() - self._cpu, self._cpu_seconds
+        if outcome.stopped == STOPPED_TIME or is_out_of_time(killed, outcome.cpu_seconds, used, limit):
+            return Compiled(2, seconds, outcome.stderr, held_up=is_held_up(outcome.stopped, used, limit))
         if killed:
             return Compiled(1, seconds, outcome.stderr, killed=True)
         if outcome.status != 0 or not os.path.isfile(_OUTPUT):
@@ -69,8 +80,9 @@ def start_compiler(site: Site, job: Job, source: str) -> Stage:
     """Start the compiler in the current directory, the slot's private one, on a file named `source`.
 
     `job.mode` is the command line, split at newlines, as a language's `Compilation` describes it, but with the
-    compiler's path in place. Raises OSError.
+    compiler's path in place; `job.time_seconds` is the compiler's CPU time, 0 the usual. Raises OSError.
     """
+    cpu_seconds = int(job.time_seconds) or CPU_SECONDS
     paths = {"{source}": source, "{output}": _OUTPUT}
     command = [paths.get(word, word) for word in job.mode.split("\n")]
     with open(source, "wb") as file:
@@ -88,7 +100,7 @@ def start_compiler(site: Site, job: Job, source: str) -> Stage:
         for place in (0, 1, 2):
             os.dup2(pipes[place], place)
         close_from(3)
-        limit_compiler(CPU_SECONDS, MEMORY_MIB, BINARY_MIB)
+        limit_compiler(cpu_seconds, MEMORY_MIB, BINARY_MIB)
         if site.compiler_filter is not None:
             site.compiler_filter.install()
         environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "TMPDIR": os.getcwd()}
@@ -97,10 +109,10 @@ def start_compiler(site: Site, job: Job, source: str) -> Stage:
             os.execve(command[0], command, environment)  # noqa: S606
         finally:
             os._exit(127)
-    return Stage(pid, pipes)
+    return Stage(pid, pipes, cpu_seconds)
 
 
-def is_out_of_time(killed: bool, driver_seconds: float, all_seconds: float) -> bool:
+def is_out_of_time(killed: bool, driver_seconds: float, all_seconds: float, limit: int) -> bool:
     """Return whether the compiler passed its limit of CPU time. Pure.
 
     Args:
@@ -108,8 +120,17 @@ def is_out_of_time(killed: bool, driver_seconds: float, all_seconds: float) -> b
             do; the driver, which is killed with it, has not taken over what the stage used.
         driver_seconds: CPU time of the driver and of what it has waited for.
         all_seconds: of all that was started. Several stages at once may use more than one may, and be right.
+        limit: CPU seconds of each process.
     """
-    return driver_seconds >= CPU_SECONDS or (killed and all_seconds >= CPU_SECONDS)
+    return driver_seconds >= limit or (killed and all_seconds >= limit)
+
+
+def is_held_up(stopped: int, all_seconds: float, limit: int) -> bool:
+    """Return whether the wall clock stopped a compiler that, with all its stages, had not used its CPU time. Pure.
+
+    It slept, or the machine was too busy for it. The service, which may read `/proc`, tells the two apart.
+    """
+    return stopped == STOPPED_TIME and all_seconds < limit
 
 
 def _read_children_cpu() -> float:

@@ -26,7 +26,9 @@ MiB that it may map beyond its limit, and those that it may reserve without use.
 
 FRAME = struct.Struct("<BI")
 """Type of frame, payload bytes."""
-COMPILED, RUN, DONE, FAULT, BINARY, FILED, COMPLAINT, FILES, EXECUTED, KILLED = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+(
+    COMPILED, RUN, DONE, FAULT, BINARY, FILED, COMPLAINT, FILES, EXECUTED, KILLED, COMPILING, HELD_UP,
+) = range(1, 13)  # fmt: skip
 """A RUN is one test's result. DONE ends the job. FAULT is a text: why the runner could not go on. BINARY is empty and
 comes with the descriptor of a compiled program. FILED is a RUN whose texts come as descriptors of memory files, one per
 text that is not empty: so a harness worker never holds what a program wrote. A program worker's FILED comes without
@@ -34,7 +36,9 @@ descriptors, because its program writes to pipes whose other ends the service ha
 COMPLAINT holds the size (an `INDEX`) of the compiler's message, which comes as a descriptor; it follows its COMPILED.
 FILES holds the size (an `INDEX`) of each file that the job wants back, up to the first that is `TOO_LARGE`, and comes
 with the descriptor of a memory file that holds their contents, one after another. EXECUTED: see `EXECUTED_HEAD`.
-KILLED is empty and follows the COMPILED of a compiler that ended by a SIGKILL which was not the runner's."""
+KILLED is empty and follows the COMPILED of a compiler that ended by a SIGKILL which was not the runner's.
+COMPILING holds the process id (an `INDEX`) of a compiler that has started. HELD_UP is empty and follows the COMPILED of
+a compiler that the wall clock stopped before it had used its CPU time."""
 
 FILES_BYTES = 64 << 20
 """Maximum bytes of the files that come back from one run, together."""

@@ -316,8 +316,11 @@ class HarnessWorker:
         else:
             good, seconds = False, outcome.wall_seconds
             ended_by = os.WTERMSIG(outcome.status) if os.WIFSIGNALED(outcome.status) else 0
-            if outcome.stopped == frames.STOPPED_TIME or ended_by == signal.SIGXCPU:
+            if ended_by == signal.SIGXCPU or outcome.cpu_seconds >= CompileLimits.CPU_SECONDS:
                 status, error = 2, b"the interpreter took too long to compile the program\n"
+            elif outcome.stopped == frames.STOPPED_TIME:
+                # The compiler reads nothing and waits for nothing.
+                raise OSError("the machine was too busy for the interpreter to compile the program")
             elif outcome.stopped != frames.NOT_STOPPED:
                 # The supervisor stopped the child for what the text made the compiler do, e.g. fill the directory.
                 status, error = 1, b"the interpreter was stopped while it compiled the program\n"

@@ -5,7 +5,7 @@ program's text. Functions that fork return the process's next step: the child's 
 program starts, so that a program finds (almost) all of its recursion limit.
 """
 
-# ruff: noqa: PTH123
+# ruff: noqa: PTH123, SIM105
 # Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
 from __future__ import annotations
 
@@ -280,10 +280,19 @@ class Runner:
         if self._exchange is not None:
             source = self._exchange.find_free_name(source)
             self._exchange.place_files()
-        result = compiler.start_compiler(self._site, job, source).finish(supervisor)
+        stage = compiler.start_compiler(self._site, job, source)
+        self._queue_frame(frames.COMPILING, frames.INDEX.pack(stage.pid))
+        try:
+            self._flush()
+        except OSError:
+            # The service is gone. `finish` sees that too, and ends the compiler.
+            pass
+        result = stage.finish(supervisor)
         self._queue_frame(frames.COMPILED, frames.COMPILED_HEAD.pack(result.status, result.seconds) + result.stderr)
         if result.killed:
             self._queue_frame(frames.KILLED, b"")
+        if result.held_up:
+            self._queue_frame(frames.HELD_UP, b"")
         self._flush()
         if result.binary is not None:
             message = frames.FRAME.pack(frames.BINARY, 0)

@@ -81,8 +81,9 @@ def _read_frames(left: memoryview, answer: BatchAnswer, request: RunRequest, ind
                 answer.compiled = _infer_compile_result(STATUS.unpack(payload)[0], answer)
             case frames.FAULT:
                 raise ExecutorLost(payload[:MAX_TEXT].decode(errors="replace"))
-            case frames.BINARY:
-                pass  # its descriptor went to the harness
+            case frames.BINARY | frames.COMPILING | frames.HELD_UP:
+                # The descriptor went to the harness. Nobody there reads how long the compiler waited for a CPU.
+                pass
             case frames.DONE:
                 done = not left
             case _:
