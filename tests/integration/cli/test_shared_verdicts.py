@@ -22,9 +22,6 @@ SLOW = {
 ELSEWHERE = {"verdicts2": ("numpy",)}
 """Programs that need packages, which the unit test gives them."""
 
-BY_LOAD = ("sd-time-limit-sleep8",)
-"""It sleeps for 8 s with a limit of 1 s. A busy machine may take it for one that got no CPU, and give it more time."""
-
 TOGETHER = ("fr-environ", "fr2-logging", "fr2-patch-time-sleep")
 """What these tests observe is no value: they run in the program's process, and say so."""
 
@@ -69,9 +66,7 @@ def test_every_program_gets_the_verdict_that_is_right(tmp_path: Path, directory:
     for name, right in expected.items():
         row = found[name]
         said = {True: "accept", False: "reject", None: "not judged"}[row["accepted"]]
-        as_filed = (
-            said == right or right == "any" or name.startswith(BY_LOAD) or (right == "notjudged" and said == "accept")
-        )
+        as_filed = said == right or right == "any" or (right == "notjudged" and said == "accept")
         if name.startswith(TOGETHER):
             as_filed = as_filed and row["forgeable_cause"] == "process"
         if not as_filed:

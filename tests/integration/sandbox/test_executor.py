@@ -149,6 +149,14 @@ async def test_a_slow_machine_widens_the_doubt(needs: str, end: str, confirmed: 
     assert run.slowness == (0.0 if needs in ("0.3", "9") else 2.0)  # 9 is too slow at first sight
 
 
+async def test_sleeping_program_gets_no_more_wall_time_from_a_slow_machine() -> None:
+    plan = ExecutorPlan(slots=1, allow_uncontained=True, confirm_pause_seconds=0.0)
+    async with started(plan, slowness=4.0) as executor:
+        # Its wall limit is 5.2 s. On a machine this slow it is stopped after 5.8 s.
+        run = await run_one(executor, "import time\ntime.sleep(5.4)\nprint(1)", seconds=0.1)
+    assert (run.end, run.confirmed) == ("timeout", True)
+
+
 @pytest.mark.parametrize("slowness", [1.0, 1.3, 5.0])
 @pytest.mark.parametrize("share", [1.02, 1.15])  # at 1.2 a run is stopped, and its own end takes 10 ms under load
 async def test_a_program_just_above_its_limit_is_decided_however_slow_the_machine_stays(

@@ -33,6 +33,8 @@ STARVED = ProgramRun("timeout", cpu_seconds=0.8, wall_seconds=7.0)
     (ProgramRun("timeout", cpu_seconds=0.8, wall_seconds=6.9), False),  # not by the wall clock
     (ProgramRun("timeout", cpu_seconds=0.69, wall_seconds=7.0), False),  # it slept
     (ProgramRun("exited", 0, cpu_seconds=0.8, wall_seconds=7.0), False),
+    (ProgramRun("exited", 0, cpu_seconds=0.1, wall_seconds=7.0), True),  # asleep, in a run that was given more time
+    (ProgramRun("exited", 0, cpu_seconds=0.1, wall_seconds=6.9), False),
 ])  # fmt: skip
 def test_suspects_ended_by_themselves_past_the_limit_or_were_starved(run: ProgramRun, suspect: bool) -> None:
     assert is_suspect(run, 1.0) is suspect
@@ -68,6 +70,10 @@ def test_a_time_out_that_a_slow_machine_explains_is_doubtful(
     (ProgramRun("timeout", cpu_seconds=2.4), 2.0, 2.5, "timeout", False),  # the machine became slower meanwhile
     (ProgramRun("timeout", cpu_seconds=1.5, wall_seconds=9.0), 2.0, 2.0, "timeout", False),  # starved
     (ProgramRun("timeout", cpu_seconds=0.1, wall_seconds=9.0), 2.0, 2.0, "timeout", True),  # slept
+    (ProgramRun("exited", 0, cpu_seconds=0.1, wall_seconds=8.0), 2.0, 2.0, "timeout", True),  # slept past 7 s
+    (ProgramRun("exited", 0, cpu_seconds=0.1, wall_seconds=8.0), 2.0, 1.0, "timeout", True),
+    (ProgramRun("exited", 0, cpu_seconds=0.1, wall_seconds=6.9), 2.0, 2.0, "exited", True),
+    (ProgramRun("exited", 0, cpu_seconds=0.9, wall_seconds=8.0), 2.0, 2.0, "exited", True),  # it lacked a CPU
     (None, 1.0, 4.1, "timeout", False),
 ])  # fmt: skip
 def test_the_run_alone_decides_as_far_as_the_machine_does_not_explain_it(

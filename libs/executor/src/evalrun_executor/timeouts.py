@@ -50,9 +50,9 @@ def max_reply_seconds(time_seconds: float, inputs: int) -> float:
 def is_suspect(run: ProgramRun, time_seconds: float, allowed: float | None = None, slowness: float = 1.0) -> bool:
     """Return whether a run alone has to decide about a run.
 
-    It has to if the program ended by itself past its limit, or if the program may have been stopped because of the
-    machine. A program that was stopped past 1.2 x its limit, and past what the machine's slowness explains, is too
-    slow.
+    It has to if the program ended by itself past its limit of CPU time, or asleep past that of wall time, or if the
+    program may have been stopped because of the machine. A program that was stopped past 1.2 x its limit, and past what
+    the machine's slowness explains, is too slow.
 
     Args:
         run: the first run.
@@ -62,7 +62,7 @@ def is_suspect(run: ProgramRun, time_seconds: float, allowed: float | None = Non
     """
     allowed = time_seconds if allowed is None else allowed
     if run.end != "timeout":
-        return run.end != "not_run" and run.cpu_seconds > time_seconds
+        return run.end != "not_run" and (run.cpu_seconds > time_seconds or _has_overslept(run, time_seconds))
     if run.cpu_seconds >= max(STOP_FACTOR, slowness) * time_seconds:
         return False
     return run.cpu_seconds >= STOP_FACTOR * allowed or _is_starved(run, allowed)
@@ -72,6 +72,12 @@ def _is_starved(run: ProgramRun, allowed: float) -> bool:
     """Return whether the run was stopped by the wall clock though it did not wait by itself."""
     by_wall = run.wall_seconds >= wall_limit(allowed) and run.cpu_seconds < STOP_FACTOR * allowed
     return by_wall and run.cpu_seconds >= STARVED_SHARE * run.wall_seconds
+
+
+def _has_overslept(run: ProgramRun, time_seconds: float) -> bool:
+    """Return whether a program that ended by itself slept past its wall limit, in the longer run of a slow machine."""
+    by_itself = run.end not in ("timeout", "not_run") and run.wall_seconds >= wall_limit(time_seconds)
+    return by_itself and run.cpu_seconds < STARVED_SHARE * run.wall_seconds
 
 
 def decide_alone(
@@ -94,7 +100,8 @@ def decide_alone(
         slowness: the machine's, at the time of `alone`.
     """
     run = first if alone is None else alone
-    late = run.cpu_seconds > time_seconds
+    overslept = _has_overslept(run, time_seconds)
+    late = run.cpu_seconds > time_seconds or overslept
     if alone is None:
         sure = False
     elif run.end != "timeout" and not late:
@@ -105,7 +112,7 @@ def decide_alone(
     else:
         too_slow = run.cpu_seconds > slowness * time_seconds
         slept = run.end == "timeout" and run.cpu_seconds < STARVED_SHARE * run.wall_seconds
-        sure = too_slow or slept
+        sure = too_slow or slept or overslept
     if run.end != "timeout" and late:
         run = msgspec.structs.replace(run, end="timeout", exit_code=None)
     return msgspec.structs.replace(run, confirmed=sure, slowness=slowness)
