@@ -58,7 +58,7 @@ test-all-data: $(VENV)/.dev ## judge all that other tests sample: contest progra
 test-busy: $(VENV)/.dev ## 64 right programs of each language at once beside 12 processes that never rest: no false timeout
 	EVALRUN_TEST_BUSY=12 $(BIN)/pytest -s tests/integration/judge/test_language_load.py
 
-test-liars: $(VENV)/.dev ## objects that lie about themselves, 30 on every problem of HumanEval and MBPP: none may pass
+test-liars: $(VENV)/.dev ## objects that lie about themselves, 30 on every problem of HumanEval and MBPP, more on other shapes: none may pass
 	EVALRUN_TEST_ALL_DATA=1 $(BIN)/pytest tests/unit/function_tests/test_liars.py
 
 test-e2e-rollout: $(VENV)/.dev setup-gen-cpu ## run spec.rollout on the real pods of KUBECONFIG's cluster, on a CPU

@@ -1,19 +1,24 @@
 """Programs found in answers: ours beside EvalPlus' `sanitize`, by class of answer.
 
-    .venv/bin/python benchmarks/extraction.py --evalplus DIR [--problems 4] [--verbose]
+    .venv/bin/python benchmarks/extraction.py --evalplus DIR [--problems 4] [--recorded] [--verbose]
 
 Takes HumanEval's reference solutions and recorded completions of models that pass their tests, and writes each as
-models write answers: in one block, with thoughts, quoted, wrapped, cut, without a fence. A program counts as found if
-it passes the problem's tests, run by plain Python. Prints for each class how many of its answers each tool finds,
-and ends with status 1 if EvalPlus finds more in any class. DIR: a directory with the package `evalplus` and what its
-`sanitize` imports (`pip install --target DIR --no-deps evalplus==0.3.1 tree-sitter tree-sitter-python tqdm`); only this
-benchmark needs it. Data: EVALRUN_TEST_DATA, or ../shared/data.
+models write answers: in one block, with thoughts, quoted, wrapped, cut, without a fence. With `--recorded` every
+recorded completion is judged as it stands too, and so are the answers that are filed as right. A program counts as
+found if it passes the problem's tests, run by plain Python. Prints for each class how many of its answers each tool
+finds, and ends with status 1 if EvalPlus finds more in any class. DIR: a directory with the package `evalplus` and what
+its `sanitize` imports, which only this benchmark needs:
+
+    pip install --target DIR --no-deps evalplus==0.3.1 tree-sitter tree-sitter-python tqdm
+
+Data: EVALRUN_TEST_DATA, or ../shared/data.
 """
 
 import argparse
 import gzip
 import importlib
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -22,6 +27,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
@@ -29,6 +35,7 @@ from builders.data import data_file
 
 from evalrun_judge.extraction import SubmissionMode, extract
 
+Problem = dict[str, str]
 SECONDS = 20
 USE = "For example:\n```python\nprint({entry})\n```\n"
 DRAFT = "```python\ndef {entry}(*args):\n    return None  # a first draft\n```\n"
@@ -88,20 +95,41 @@ CLASSES: dict[str, Callable[[str, str], str]] = {
 }
 
 
-def right_programs(problems: int) -> list[tuple[dict[str, str], str]]:
+def read_lines(name: str) -> list[dict[str, Any]]:
+    with gzip.open(data_file(name), "rt") as lines:
+        return list(map(json.loads, lines))
+
+
+def right_programs(problems: int) -> list[tuple[Problem, str]]:
     """Return problems and programs that pass their tests: references, and recorded completions in turn."""
-    with gzip.open(data_file("humaneval/HumanEval.jsonl.gz"), "rt") as lines:
-        known = {row["task_id"]: row for row in map(json.loads, lines)}
+    known = {row["task_id"]: row for row in read_lines("humaneval/HumanEval.jsonl.gz")}
     found = [(row, row["prompt"] + row["canonical_solution"]) for row in list(known.values())[:problems]]
-    for name in ("qwen2.5-coder_7b", "codellama_7b"):
-        with gzip.open(data_file(f"completions/humaneval_ollama-{name}.jsonl.gz"), "rt") as lines:
-            rows = list(map(json.loads, lines))
-        for row in rows[:problems]:
+    for name in ("ollama-qwen2.5-coder_7b", "ollama-codellama_7b"):
+        for row in read_lines(f"completions/humaneval_{name}.jsonl.gz")[:problems]:
             problem = known[row["task_id"]]
             text = row.get("completion") or row.get("solution") or ""
             code = problem["prompt"] + text if row.get("mode") == "append" else text
             if "```" not in code and f"def {problem['entry_point']}" in code:
                 found.append((problem, code.rstrip()))
+    return found
+
+
+def recorded_answers() -> list[tuple[str, Problem, str]]:
+    """Return the class, the problem and the text of answers as models gave them, right and wrong, and of filed ones.
+
+    A completion that goes on with the body of the prompt's function stands after the prompt.
+    """
+    known = {row["task_id"]: row for row in read_lines("humaneval/HumanEval.jsonl.gz")}
+    found = []
+    for name in ("gpt-4_simple_a", "ollama-qwen2.5-coder_7b", "ollama-codellama_7b"):
+        for row in read_lines(f"completions/humaneval_{name}.jsonl.gz"):
+            problem, text = known[row["task_id"]], row["completion"]
+            whole = re.search(rf"^def {problem['entry_point']}\b", text, re.MULTILINE) or row["mode"] == "full"
+            found.append((f"recorded: {name}", problem, text if whole else problem["prompt"] + text))
+    for line in data_file("verdicts2/extraction.jsonl").read_text(encoding="utf-8").splitlines():
+        filed = json.loads(line)
+        if filed["expected"] == "accept" and "entry_point" in filed["problem"]["ground_truth"]:
+            found.append(("filed as right", filed["problem"]["ground_truth"], filed["response"]["response"]))
     return found
 
 
@@ -137,7 +165,7 @@ def compiles(prompt: str) -> Callable[[str], bool]:
     return test
 
 
-def passes(problem: dict[str, str], code: str) -> bool:
+def passes(problem: Problem, code: str) -> bool:
     """Return whether a program passes a problem's tests under plain Python, after the prompt."""
     text = f"{problem['prompt']}\n{code}\n{problem['test']}\ncheck({problem['entry_point']})\n"
     with tempfile.TemporaryDirectory() as directory:
@@ -154,6 +182,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--evalplus", type=Path, required=True)
     parser.add_argument("--problems", type=int, default=4)
+    parser.add_argument("--recorded", action="store_true")
     parser.add_argument("--verbose", action="store_true")
     given = parser.parse_args()
     sanitize = evalplus_sanitize(given.evalplus)
@@ -161,31 +190,34 @@ def main() -> int:
         candidates = right_programs(given.problems)
         sound = list(pool.map(lambda each: passes(*each), candidates))
         programs = [each for each, passed in zip(candidates, sound, strict=True) if passed]
-        answers = [
+        answers = recorded_answers() if given.recorded else []
+        answers += [
             (name, problem, write(code, problem["entry_point"]))
             for name, write in CLASSES.items()
             for problem, code in programs
         ]
 
-        def judge(answer: tuple[str, dict[str, str], str]) -> tuple[bool, bool]:
+        def judge(answer: tuple[str, Problem, str]) -> tuple[bool, bool]:
             _, problem, text = answer
             entry = problem["entry_point"]
-            mine = ours(text, entry, compiles(problem["prompt"]))
-            return passes(problem, mine), passes(problem, sanitize(text, entry))
+            mine, other = ours(text, entry, compiles(problem["prompt"])), sanitize(text, entry)
+            right = passes(problem, mine)
+            return right, right if mine == other else passes(problem, other)
 
         results = list(pool.map(judge, answers))
     right, theirs = Counter[str](), Counter[str]()
-    for (name, _, text), (mine, other) in zip(answers, results, strict=True):
+    asked = Counter(name for name, _, _ in answers)
+    for (name, problem, text), (mine, other) in zip(answers, results, strict=True):
         right[name] += mine
         theirs[name] += other
-        if given.verbose and not mine:
-            print(f"--- {name}\n{text}\n")
+        if given.verbose and (other and not mine if name.startswith("recorded") else not mine):
+            print(f"--- {name}, {problem['entry_point']}\n{text}\n")
     print(f"{len(answers)} answers, {len(programs)} right programs\n")
     print(f"{'class of answer':36}{'answers':>9}{'ours':>7}{'EvalPlus':>10}")
-    for name in CLASSES:
-        print(f"{name:36}{len(programs):>9}{right[name]:>7}{theirs[name]:>10}")
+    for name in asked:
+        print(f"{name:36}{asked[name]:>9}{right[name]:>7}{theirs[name]:>10}")
     print(f"{'all':36}{len(answers):>9}{right.total():>7}{theirs.total():>10}")
-    return int(any(theirs[name] > right[name] for name in CLASSES))
+    return int(any(theirs[name] > right[name] for name in asked))
 
 
 if __name__ == "__main__":

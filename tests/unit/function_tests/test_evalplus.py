@@ -92,8 +92,9 @@ def forks() -> Iterator[WarmForks]:
 def test_the_verdict_is_evalplus_own(
     forks: WarmForks, row: dict[str, object], dataset: str | None, code: str, accepted: bool
 ) -> None:
-    (status,) = judge(sent_of(row, dataset), code, execute=forks.run).statuses
-    assert status in (("success",) if accepted else ("wrong_answer", "runtime_error"))
+    (outcome,) = judge(sent_of(row, dataset), code, execute=forks.run).outcomes
+    assert outcome.status in (("success",) if accepted else ("wrong_answer", "runtime_error"))
+    assert outcome.forgeable is None
 
 
 AGREES = "class {name}:\n  __init__ = lambda *a: None\n  __eq__ = lambda *a: True\n  __hash__ = lambda s: 1\n"

@@ -1,12 +1,15 @@
 """Objects that lie pass no test: of HumanEval, MBPP, and of the shapes of EvalPlus, LiveCodeBench and APPS.
 
-`make test-liars` judges some 30 of them on every problem; the plain run a few on every fourth.
+`make test-liars` judges some 30 of them on every problem; the plain run two on every eighth. HumanEval+ and MBPP+ are
+judged as published where EVALRUN_TEST_PUBLISHED_ROWS has their files.
 """
 
 import functools
 import itertools
 import json
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from builders.data import ALL_DATA, data_file, json_rows
@@ -15,6 +18,7 @@ from builders.judge.function_tests import Judged, WarmForks, check_of, judge
 from builders.judge.liars import METHODS, PLACES, constants, liars, subsets
 
 from evalrun_data.formats.calls import Call, call_tests
+from evalrun_data.formats.evalplus import parse_evalplus
 from evalrun_data.rows import Row
 from evalrun_judge.submission import AssertTests, CheckTest
 
@@ -80,6 +84,16 @@ def evalplus() -> dict[str, Tests]:
     return {f"{each.task} {each.shows}": _as_submitted(each.test()) for each in PUBLISHED}
 
 
+def published(name: str) -> dict[str, Tests]:
+    """Return the problems of a file of EvalPlus' own."""
+    file = Path(os.environ.get("EVALRUN_TEST_PUBLISHED_ROWS", ""), name)
+    if not file.is_file():
+        pytest.skip(f"no {name} in EVALRUN_TEST_PUBLISHED_ROWS")
+    rows = [Row(values, str(file), number) for number, values in enumerate(json_rows(file), 1)]
+    problems = [parse_evalplus(row, None) for row in rows[::STEP]]
+    return {problem.problem_id: _as_submitted(problem.ground_truth) for problem in problems}
+
+
 def _as_submitted(tests: object) -> Tests:
     return CheckTest(getattr(tests, "prompt"), getattr(tests, "test"), getattr(tests, "entry_point"))  # noqa: B009
 
@@ -105,13 +119,15 @@ SETS: dict[str, Callable[[], dict[str, Tests]]] = {
     "humaneval": humaneval,
     "mbpp": mbpp,
     "evalplus": evalplus,
+    "humaneval+": lambda: published("HumanEvalPlus.jsonl.gz"),
+    "mbpp+": lambda: published("MbppPlus.jsonl.gz"),
     "livecodebench": lambda: calls("class Solution:\n    def solve(self, x): pass\n", "livecodebench"),
     "apps": lambda: calls("", "apps"),
     "apps-class": lambda: calls("class Solution:\n    def solve(self, x): pass\n", "apps"),
 }
 
 
-FEWER = ("humaneval", "mbpp") if ALL_DATA else ("humaneval", "mbpp", "evalplus")
+FEWER = ("humaneval", "mbpp", "humaneval+", "mbpp+", *(() if ALL_DATA else ("evalplus",)))
 """Sets of many problems, or of such whose tests take half a second of CPU."""
 
 

@@ -57,6 +57,12 @@ WATCHING = {
     "the state of random": "import random\ns = random.getstate()\nf(1)\nassert random.getstate() == s",
     "threads": "import threading\nf(1)\nassert threading.active_count() == 1",
     "a file that is there": "from pathlib import Path\nf('x')\nassert Path('x').exists()",
+    "a text of the test watches": "s = {}\nexec('import os\\ndef g(): return os.environ', s)\nassert f(1) == s['g']()",
+    "a text of the program": "s = {}\nexec(f(1), s)\nassert s['x'] == 1",
+    "a text in the test's own namespace": "exec('x = 1')\nassert f(1) == x",
+    "a text in all of the test's namespace": "exec('x = 1', globals())\nassert f(1) == x",
+    "a text that evaluates": "s = {}\nexec('def g(x): return eval(x)', s)\nassert s['g'](f(1)) == 1",
+    "no text of Python": "s = {}\ntry: exec('def', s)\nexcept SyntaxError: pass\nassert f(1) == 1",
     "a signal": "import signal\nsignal.alarm(1)\nf(1)",
 }
 JUDGED = {
@@ -69,6 +75,8 @@ JUDGED = {
     "an object of the program is changed": ("o = f()\no.patch = 3\nassert o.patch == 3",
                                             "class O: pass\ndef f(): return O()"),
     "a dict of the test": ("d = {}\nd.update(a=1)\nd['b'] = 2\nassert f(d) == 2", "def f(d): return len(d)"),
+    "a reference of the test": ("s = {}\nexec('def g(x): return abs(x) + 1', s)\nassert f(1) == s['g'](1)",
+                                "def f(x): return x + 1"),
     "assertRaises": (f"{CASE}with t.assertRaises(ValueError): f(1)", "def f(x): raise ValueError"),
 }  # fmt: skip
 

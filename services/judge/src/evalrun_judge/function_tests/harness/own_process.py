@@ -6,6 +6,7 @@ Found in the text, before any answer runs, so for the whole problem: an answer c
 from __future__ import annotations
 
 from evalrun_executor.calls.originals import Value
+from evalrun_judge.function_tests.harness.source import parse, walk
 
 TYPE_CHECKING = False  # as typing's, without its import
 if TYPE_CHECKING:
@@ -57,14 +58,38 @@ def why_together(nodes: list[Value], implied: list[str]) -> tuple[str, str]:
     modules, names = _find_imports(nodes)
     modules.update((name, name) for name in implied)
     bound = {node.name for node in nodes if type(node) is ast.FunctionDef}
+    own, inside = _find_own_texts(nodes)
     for node in nodes:
-        if type(node) is ast.Name and node.id in _TEXT and node.id not in bound:
+        if type(node) is ast.Name and node.id in _TEXT and node.id not in bound and node not in own:
             return EVALUATION, f"the test uses {node.id}"
+    if inside:
+        cause, reason = why_together(inside, implied)
+        if cause:
+            return cause, reason
     for node in nodes:
         found = _found(node, modules, names)
         if found:
             return PROCESS, f"the test {found}"
     return "", ""
+
+
+def _find_own_texts(nodes: list[Value]) -> tuple[list[Value], list[Value]]:
+    """Return the names `exec` that are called with a text of the test and a namespace for it, and the texts' nodes.
+
+    Such a text, as a published reference in EvalPlus' tests, sees nothing of the program and cannot be the program's.
+    """
+    own: list[Value] = []
+    inside: list[Value] = []
+    for node in nodes:
+        if type(node) is ast.Call and type(node.func) is ast.Name and node.func.id == "exec" and len(node.args) == 2:
+            text, space = node.args
+            if type(text) is ast.Constant and type(text.value) is str and type(space) in (ast.Name, ast.Dict):
+                try:
+                    inside += walk(parse(text.value))
+                except (SyntaxError, ValueError):
+                    continue
+                own.append(node.func)
+    return own, inside
 
 
 def _found(node: Value, modules: dict[str, str], names: dict[str, str]) -> str:
