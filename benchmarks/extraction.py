@@ -18,14 +18,13 @@ import argparse
 import gzip
 import importlib
 import json
+import os
 import re
-import subprocess
+import signal
 import sys
-import tempfile
 import types
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -166,15 +165,21 @@ def compiles(prompt: str) -> Callable[[str], bool]:
 
 
 def passes(problem: Problem, code: str) -> bool:
-    """Return whether a program passes a problem's tests under plain Python, after the prompt."""
+    """Return whether a program passes a problem's tests under plain Python, after the prompt and as a module."""
     text = f"{problem['prompt']}\n{code}\n{problem['test']}\ncheck({problem['entry_point']})\n"
-    with tempfile.TemporaryDirectory() as directory:
-        file = Path(directory, "p.py")
-        file.write_text(text, encoding="utf-8", errors="replace")
+    child = os.fork()
+    if child == 0:
+        status = 1
         try:
-            return subprocess.run([sys.executable, "-I", file], capture_output=True, timeout=SECONDS).returncode == 0
-        except subprocess.TimeoutExpired:
-            return False
+            signal.alarm(SECONDS)
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            for descriptor in (0, 1, 2):
+                os.dup2(nowhere, descriptor)
+            exec(compile(text, "p.py", "exec", dont_inherit=True), {"__name__": "program"})
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitpid(child, 0)[1] == 0
 
 
 def main() -> int:
@@ -186,25 +191,22 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true")
     given = parser.parse_args()
     sanitize = evalplus_sanitize(given.evalplus)
-    with ThreadPoolExecutor(2) as pool:
-        candidates = right_programs(given.problems)
-        sound = list(pool.map(lambda each: passes(*each), candidates))
-        programs = [each for each, passed in zip(candidates, sound, strict=True) if passed]
-        answers = recorded_answers() if given.recorded else []
-        answers += [
-            (name, problem, write(code, problem["entry_point"]))
-            for name, write in CLASSES.items()
-            for problem, code in programs
-        ]
+    programs = [each for each in right_programs(given.problems) if passes(*each)]
+    answers = recorded_answers() if given.recorded else []
+    answers += [
+        (name, problem, write(code, problem["entry_point"]))
+        for name, write in CLASSES.items()
+        for problem, code in programs
+    ]
 
-        def judge(answer: tuple[str, Problem, str]) -> tuple[bool, bool]:
-            _, problem, text = answer
-            entry = problem["entry_point"]
-            mine, other = ours(text, entry, compiles(problem["prompt"])), sanitize(text, entry)
-            right = passes(problem, mine)
-            return right, right if mine == other else passes(problem, other)
+    def judge(answer: tuple[str, Problem, str]) -> tuple[bool, bool]:
+        _, problem, text = answer
+        entry = problem["entry_point"]
+        mine, other = ours(text, entry, compiles(problem["prompt"])), sanitize(text, entry)
+        right = passes(problem, mine)
+        return right, right if mine == other else passes(problem, other)
 
-        results = list(pool.map(judge, answers))
+    results = [judge(answer) for answer in answers]
     right, theirs = Counter[str](), Counter[str]()
     asked = Counter(name for name, _, _ in answers)
     for (name, problem, text), (mine, other) in zip(answers, results, strict=True):
