@@ -3,9 +3,9 @@
     .venv/bin/python benchmarks/published_references.py FILE [--packages DIR] [--limit N]
 
 FILE holds rows as published, as JSON lines (also gzipped) or as one object of rows by id: `MbppPlus.jsonl`,
-`HumanEvalPlus.jsonl`, BigCodeBench. Each reference is submitted as the completion of its prompt. Prints how many are
-accepted, how many of them in the program's process, and each other one with its status. None of the data is part of
-this repository.
+`HumanEvalPlus.jsonl`, the hub's rows of BigCodeBench. Each reference is submitted as the completion of its prompt.
+Prints how many are accepted, how many of them in the program's process, and each other one with its reason. None of the
+data is part of this repository.
 """
 
 import argparse
@@ -67,8 +67,8 @@ def main() -> int:
 
 
 def _describe_failure(row: dict[str, Any]) -> str:
-    failed = next((test for test in row["test_results"] if test["status"] != "success"), {})
-    return " ".join(str(failed.get("stderr") or failed.get("message") or failed).split())[-300:]
+    failed: dict[str, Any] = next((test for test in row["tests"] if test["status"] != "success"), {})
+    return " ".join(str(failed.get("reason") or failed.get("status")).split())[:300]
 
 
 if __name__ == "__main__":
