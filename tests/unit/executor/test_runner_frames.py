@@ -1,7 +1,11 @@
 """Frames come from a process beside hostile code: nonsense is an infra error, never a result."""
 
 import asyncio
+import errno
+import os
 import socket
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,3 +90,42 @@ def test_a_job_reads_back_as_it_was_written() -> None:
     assert vars(read) == vars(job)
     assert blob[code : code + read.code_size] == job.code
     assert [blob[at : at + size] for at, size in zip(offsets, read.sizes, strict=True)] == [b"abc", b"", b"xy"]
+
+
+class RefusingSocket(socket.socket):
+    """Refuses as many messages with descriptors as `refusals` says, as the kernel does with `code`."""
+
+    refusals = 0
+    code = errno.ETOOMANYREFS
+
+    def sendmsg(self, *arguments: Any) -> int:
+        if self.refusals > 0:
+            self.refusals -= 1
+            raise OSError(self.code, os.strerror(self.code))
+        return super().sendmsg(*arguments)
+
+
+def refusing_pair(refusals: int, code: int = errno.ETOOMANYREFS) -> tuple[RefusingSocket, socket.socket]:
+    ours, theirs = socket.socketpair()
+    refusing = RefusingSocket(fileno=ours.detach())
+    refusing.refusals, refusing.code = refusals, code
+    return refusing, theirs
+
+
+def test_send_with_descriptors_refused_for_too_many_in_flight_waits_and_sends() -> None:
+    ours, theirs = refusing_pair(refusals=3)
+    pauses: list[float] = []
+    with ours, theirs, Path(os.devnull).open("rb") as file:
+        assert frames.send_with_descriptors(ours, b"frame", [file.fileno()], pauses.append) == 5
+        message, received, _, _ = socket.recv_fds(theirs, 16, 1)
+        assert (message, os.fstat(received[0]).st_rdev) == (b"frame", os.fstat(file.fileno()).st_rdev)
+        os.close(received[0])
+    assert len(pauses) == 3
+
+
+@pytest.mark.parametrize(("refusals", "code"), [(1, errno.EPIPE), (10**9, errno.ETOOMANYREFS)])
+def test_send_with_descriptors_other_or_lasting_refusal_raises(refusals: int, code: int) -> None:
+    ours, theirs = refusing_pair(refusals, code)
+    with ours, theirs, Path(os.devnull).open("rb") as file, pytest.raises(OSError) as raised:
+        frames.send_with_descriptors(ours, b"frame", [file.fileno()], lambda _: None)
+    assert raised.value.errno == code

@@ -7,9 +7,12 @@ hostile: sizes are bounded, and nothing but fixed structs and raw texts is read.
 
 from __future__ import annotations
 
+import _socket
 import _struct as struct
+import errno
 import marshal
 import os
+import time
 from _collections_abc import Callable
 
 (
@@ -39,6 +42,10 @@ with the descriptor of a memory file that holds their contents, one after anothe
 KILLED is empty and follows the COMPILED of a compiler that ended by a SIGKILL which was not the runner's.
 COMPILING holds the process id (an `INDEX`) of a compiler that has started. HELD_UP is empty and follows the COMPILED of
 a compiler that the wall clock stopped before it had used its CPU time."""
+
+_REFUSAL_PAUSE_SECONDS = 0.002
+_MAX_REFUSALS = 5000
+"""Ten seconds in all."""
 
 FILES_BYTES = 64 << 20
 """Maximum bytes of the files that come back from one run, together."""
@@ -184,3 +191,23 @@ def read_at(fd: int, size: int, offset: int) -> bytes:
             raise OSError("the job is shorter than it says")
         data += piece
     return bytes(data)
+
+
+def send_with_descriptors(
+    service: _socket.socket, message: bytes | bytearray, fds: list[int], sleep: Callable[[float], None] = time.sleep
+) -> int:
+    """Send a message with descriptors, as `sendmsg` does; return how many bytes went. Raises OSError.
+
+    Of a user without privileges, such as a pod's, the kernel counts the descriptors that are sent and not yet received,
+    and refuses one more than the sender may open. Many slots that send at once reach that: wait until the service has
+    received some.
+    """
+    rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack(f"{len(fds)}i", *fds))]
+    for _ in range(_MAX_REFUSALS):
+        try:
+            return service.sendmsg([message], rights)
+        except OSError as error:
+            if error.errno != errno.ETOOMANYREFS:
+                raise
+        sleep(_REFUSAL_PAUSE_SECONDS)
+    return service.sendmsg([message], rights)

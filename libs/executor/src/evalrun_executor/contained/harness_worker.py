@@ -344,9 +344,7 @@ class HarnessWorker:
     def _send(self, fds: list[int]) -> None:
         """Send the pending frame with descriptors."""
         if fds:
-            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack(f"{len(fds)}i", *fds))]
-            sent = self._service.sendmsg([self._pending], rights)
-            del self._pending[:sent]
+            del self._pending[: frames.send_with_descriptors(self._service, self._pending, fds)]
         if self._pending:
             self._service.sendall(self._pending)
             self._pending.clear()

@@ -10,7 +10,6 @@ program starts, so that a program finds (almost) all of its recursion limit.
 from __future__ import annotations
 
 import _socket  # `socket` itself makes enums of a thousand numbers: 8 ms of each call to a stock SandboxFusion server
-import _struct as struct  # `struct` and `types` are files of their own to load
 import gc
 import os
 import sys
@@ -271,7 +270,7 @@ class Runner:
             return
         together, payload = found
         self._flush()
-        self._send_with_descriptor(frames.FRAME.pack(frames.FILES, len(payload)), together)
+        frames.send_with_descriptors(self._service, frames.FRAME.pack(frames.FILES, len(payload)), [together])
         os.close(together)
         self._service.sendall(payload)
 
@@ -296,16 +295,13 @@ class Runner:
         self._flush()
         if result.binary is not None:
             message = frames.FRAME.pack(frames.BINARY, 0)
-            self._send_with_descriptor(message, result.binary)
+            frames.send_with_descriptors(self._service, message, [result.binary])
             # A file that a process holds open for writing cannot be executed.
             os.close(result.binary)
         directory.empty(self._site.work_directory(self._slot))
 
     def _queue_frame(self, frame: int, payload: bytes) -> None:
         self._pending += frames.FRAME.pack(frame, len(payload)) + payload
-
-    def _send_with_descriptor(self, message: bytes, fd: int) -> None:
-        self._service.sendmsg([message], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("i", fd))])
 
     def _flush(self) -> None:
         self._service.sendall(self._pending)

@@ -215,8 +215,7 @@ class SessionWorker:
         if found is None:
             raise OSError("a job wants no file")
         together, payload = found
-        rights = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, struct.pack("i", together))]
-        self._service.sendmsg([frames.FRAME.pack(frames.FILES, len(payload))], rights)
+        frames.send_with_descriptors(self._service, frames.FRAME.pack(frames.FILES, len(payload)), [together])
         os.close(together)
         self._service.sendall(payload)
 
