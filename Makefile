@@ -1,5 +1,6 @@
 # What a person types. `make help` lists it.
 PYTHON ?= python3
+# The tests on another interpreter: make PYTHON=python3.13 VENV=.venv-3.13 unit
 VENV := .venv
 BIN := $(VENV)/bin
 UV := VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/python -m uv
