@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from builders.cluster.controllers import apply_crds
 from builders.cluster.controlplane import ControlPlane, find_binaries, running_control_plane
 from builders.operator.evalschedules import RACE, REFUSED_SCHEDULES, evalschedule_manifest
@@ -44,6 +45,23 @@ def test_the_api_server_takes_the_schedule_and_sets_the_same_defaults(api: Contr
     answer = api.request("POST", f"{API}/default/evalschedules", manifest, dryRun="All", fieldValidation="Strict")
     assert answer.status == 201, answer.message
     assert answer.body["spec"] == apply_defaults(schema_for("cluster", "EvalSchedule"), manifest)["spec"]
+
+
+def test_nightly_example_on_the_api_server_evaluates_the_newest_checkpoint(api: ControlPlane, tmp_path: Path) -> None:
+    manifest = yaml.safe_load((CRD.parents[1] / "examples" / "nightly_schedule.yaml").read_text())
+    assert manifest["metadata"] == {"name": NAME}
+    answer = api.request("POST", f"{API}/default/evalschedules", manifest, dryRun="All", fieldValidation="Strict")
+    assert answer.status == 201, answer.message
+    evening = datetime(2040, 1, 9, 18, 0, tzinfo=UTC)
+    directory = tmp_path / "grpo"
+    for step in (100, 200):
+        write_checkpoint(directory, step, evening - timedelta(days=1))
+    with nights(api, operator_kubeconfig(api), "example", directory, evening, {"spec": manifest["spec"]}) as world:
+        world.night(datetime(2040, 1, 10, 2, 0, tzinfo=UTC))
+        (run,) = world.runs()
+        assert run["spec"]["model"]["path"] == "pvc://training/grpo/global_step_200"
+        assert run["spec"]["datasets"] == manifest["spec"]["template"]["datasets"]
+        assert "gates" not in run["spec"]  # there is no last good run yet
 
 
 def test_the_api_server_refuses_with_the_same_words(api: ControlPlane) -> None:

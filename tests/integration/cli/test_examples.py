@@ -29,6 +29,11 @@ EXAMPLES = PROJECT / "examples"
         ("own_grader.py", 0, ["mean score 0.75"]),
         ("find_failures.sh", 0, ["wrong answer", "expected:"]),
         ("sign_a_run.sh", 0, ["out/signed.bundle: verified"]),
+        ("own_comparator.py", 0, ["other pair: accepted", "wrong sum: rejected"]),
+        ("agent_in_turns.py", 0, ["turn 1: TypeError", "turn 2: printed: 1.5", "reward 1.0: 3 of 3 tests"]),
+        ("rewards_in_verl.py", 0, ["half right: score 0.5, judged 1.0", "path=pkg://evalrun_trainers.verl_reward\n"]),
+        ("rewards_in_trl.py", 0, ["1.0 for print(sum(", "0.5 for print(3)", "0.0 for no program"]),
+        ("nightly_schedule.sh", 0, ["EvalSchedule nightly is valid", "results: "]),
     ],
 )
 def test_an_example_prints_what_it_is_for(tmp_path: Path, name: str, code: int, printed: list[str]) -> None:
@@ -42,6 +47,6 @@ def test_an_example_prints_what_it_is_for(tmp_path: Path, name: str, code: int, 
         assert each in done.stdout
 
 
-def test_the_table_of_examples_names_every_one() -> None:
+def test_the_tables_of_examples_name_every_file() -> None:
     named = re.findall(r"^\| \[([^]]+)\]\(\1\)", (EXAMPLES / "README.md").read_text(), re.MULTILINE)
     assert sorted(named) == sorted(file.name for file in EXAMPLES.iterdir() if file.suffix != ".md" and file.is_file())
