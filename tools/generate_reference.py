@@ -1,5 +1,5 @@
-"""Writes `docs/reference/`: a page for each CRD with its fields, defaults, bounds and rules, one of the services'
-settings and one of their HTTP APIs; and the table of metrics.
+"""Writes `docs/reference/`: a page for each CRD with its fields, defaults, bounds and rules, and one each of the
+services' settings, HTTP APIs and Prometheus metrics; and the table of a run's metrics.
 
 Usage: `python tools/generate_reference.py [--check]`; with `--check` nothing is written and the exit code is 1 if a
 page is out of date.
@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from generated_files import ROOT, write_or_check
 from reference_http import render_http
+from reference_metrics import render_metrics
 from reference_settings import render_settings
 
 from evalrun_api.crd import crds
@@ -75,6 +76,7 @@ def rendered() -> dict[Path, str]:
         for plural, crd in crds().items()
     }
     pages |= {Path("docs/reference/settings.md"): render_settings(), Path("docs/reference/http.md"): render_http()}
+    pages |= {Path("docs/reference/metrics.md"): render_metrics()}
     return pages | {OUTPUTS_PAGE: with_metrics((ROOT / OUTPUTS_PAGE).read_text(encoding="utf-8"))}
 
 

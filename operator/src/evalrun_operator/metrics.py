@@ -161,7 +161,9 @@ class OperatorMetrics(Collector):
             "1 while the API server refuses one of the run's objects.",
             labels=["namespace", "run"],
         )
-        over = GaugeMetricFamily("evalrun_run_over", "1 once the run has ended.", labels=["namespace", "run"])
+        over = GaugeMetricFamily(
+            "evalrun_run_over", "1 once the run has ended, until the EvalRun is deleted.", labels=["namespace", "run"]
+        )
         failed = GaugeMetricFamily(
             "evalrun_run_failed", "1 if an ended run failed, else 0.", labels=["namespace", "run"]
         )

@@ -48,7 +48,7 @@ class ScheduleMetrics(Collector):
         names = ["namespace", "schedule"]
         accepted = GaugeMetricFamily(
             HEADLINE.series("checkpoint"),
-            f"{HEADLINE.title} of the newest checkpoint with results.",
+            f"{HEADLINE.title} of the newest checkpoint with results, until the EvalSchedule is deleted.",
             labels=[*names, "dataset"],
         )
         step = GaugeMetricFamily(
@@ -61,7 +61,7 @@ class ScheduleMetrics(Collector):
         )
         started = GaugeMetricFamily(
             "evalrun_schedule_started",
-            "0 while the last start came to nothing for a reason, else 1.",
+            "0 while the last start created no run, with the reason of condition Started; else 1.",
             labels=[*names, "reason"],
         )
         sound = GaugeMetricFamily(
@@ -77,7 +77,8 @@ class ScheduleMetrics(Collector):
         )
         held = CounterMetricFamily(
             "evalrun_schedule_replica_gpu_seconds",
-            "GPU seconds of the replicas that a schedule keeps: until their first turn, in turns, idle.",
+            "GPU seconds of the replicas that a schedule keeps: until their first turn, in turns, idle. "
+            "Begins again at 0 when spec.replicas is removed.",
             labels=[*names, "part"],
         )
         crashes = CounterMetricFamily(

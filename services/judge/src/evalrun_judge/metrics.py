@@ -65,11 +65,14 @@ class JudgeMetrics:
         self.inflight = Gauge("evalrun_judge_inflight", "Requests whose work has begun.", registry=registry)
         self.sandbox_slots = Gauge(
             "evalrun_judge_sandbox_slots",
-            "Programs that the sandboxes which this gateway reaches can run at once, for whomever.",
+            "Programs that the sandboxes which this gateway reaches can run at once, for whomever: "
+            "use max over gateways.",
             registry=registry,
         )
         self.sandbox_inflight = Gauge(
-            "evalrun_judge_sandbox_inflight", "Programs that run now for this gateway.", registry=registry
+            "evalrun_judge_sandbox_inflight",
+            "Programs that run now for this gateway: use sum over gateways.",
+            registry=registry,
         )
         self.cache = Counter(
             "evalrun_judge_cache", "Requests by what the verdict cache said; 0 without a cache.", ["result"],
