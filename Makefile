@@ -146,8 +146,8 @@ test-autoscaling: $(VENV)/.dev ## autoscalers by CPU, by our own series and by K
 sbom: $(VENV)/.dev ## write a CycloneDX bill of materials for each image of Dockerfile.judge into dist/sbom
 	$(BIN)/python tools/generate_sbom.py
 
-release: $(VENV)/.dev ## build wheel, sdist, chart, manifests, bills of materials and checksums into dist/release
-	$(BIN)/python tools/release.py
+release: $(VENV)/.dev ## build wheel, sdist, chart, manifests, bills of materials and checksums into dist/release; KEY=FILE or SIGSTORE=1 signs them
+	$(BIN)/python tools/release.py $(if $(KEY),--key $(KEY)) $(if $(SIGSTORE),--sigstore)
 
 kill-gates: $(VENV)/.dev ## kill a run with a sequential gate at 20 random moments: its decision must stay the same
 	EVALRUN_GATE_KILL_MOMENTS=20 $(BIN)/pytest -q tests/integration/cli/test_sequential_run_killed.py
