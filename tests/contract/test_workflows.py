@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import release
 import yaml
 from builders.data import PROJECT_ROOT
 
@@ -61,6 +62,28 @@ def test_release_of_a_tag_that_is_not_the_version_ends(tag: str, code: int) -> N
         ["bash", "-e", "-c", step["run"]], cwd=PROJECT_ROOT, env={"TAG": tag, "PATH": "/usr/bin:/bin"}
     )
     assert done.returncode == code
+
+
+@pytest.mark.parametrize(("content", "code"), [("wheel", 0), ("changed", 1)])
+def test_release_whose_checksums_do_not_fit_ends(tmp_path: Path, content: str, code: int) -> None:
+    (step,) = [
+        step["run"]
+        for step in steps_of(PROJECT_ROOT / ".github/workflows/release.yml")
+        if "sha256sum" in step.get("run", "")
+    ]
+    directory = tmp_path / "dist" / "release"
+    directory.mkdir(parents=True)
+    (directory / "x.whl").write_text("wheel")
+    (directory / "SHA256SUMS").write_text(release.checksums(directory))
+    (directory / "x.whl").write_text(content)
+    done = subprocess.run(["bash", "-e", "-c", step], cwd=tmp_path, capture_output=True)
+    assert done.returncode == code
+
+
+def test_shell_steps_are_make_targets_or_run_by_a_test() -> None:
+    steps = [step["run"] for workflow in WORKFLOWS for step in steps_of(workflow) if "run" in step]
+    others = sorted(step.split()[0] for step in steps if not step.startswith("make "))
+    assert others == ["cd", "grep"], "run a further step by a test like the two above"
 
 
 def test_hooks_before_a_commit_use_the_environments_tools() -> None:
