@@ -44,6 +44,7 @@ LOCKED = {
 }
 DIRECTORIES = {
     "EVALRUN_TEST_EVERY_EVAL_EVER": "every-eval-ever",
+    "EVALRUN_TEST_GRADERS": "graders",
     "EVALRUN_TEST_NEMO_GYM": "nemo-gym",
 }
 """Locks of packages without compiled parts. Some ask for Python 3.12; what is used of them runs on 3.11."""
@@ -54,6 +55,7 @@ TESTS = (
     "tests/unit/results/test_publications.py",
     "tests/integration/cli/test_inspect_export.py",
     "tests/integration/cli/test_livecodebench_checker.py",
+    "tests/integration/cli/test_verls_scores.py",
     "tests/integration/reward/test_odd_rows.py",
     "tests/integration/reward/test_published_gym_slime_roll.py",
     "tests/integration/reward/test_published_openenv.py",

@@ -1,10 +1,7 @@
 """`builtin:verl` beside the published verl 0.9.1: equal scores over its data sources, each difference explained."""
 
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import os
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow
@@ -12,6 +9,7 @@ import pyarrow.parquet
 import pytest
 from builders.command_line import evalrun, results
 from builders.other_interpreter import ask_script
+from builders.verl_scorers import copy_scorers
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -51,22 +49,20 @@ TABLE: dict[str, tuple[Any, list[str]]] = {
          "searchR1_musique", "searchR1_bamboogle"], SEARCH,
     ),
 }  # fmt: skip
-"""By data source: a ground truth, and answers. Not in it: geometry3k, whose scorer needs mathruler."""
-PACKAGES = ("sympy", "mpmath", "pylatexenc")
-
-
-@contextmanager
-def verls_packages(gen_cpu: Path) -> Iterator[str]:
-    """Copy verl's scorers and what they import; pytest's own directories are closed to the sandbox's user."""
-    (site,) = (gen_cpu.parents[1] / "lib").glob("python3*/site-packages")
-    with TemporaryDirectory(prefix="packages-") as packages:
-        Path(packages).chmod(0o755)
-        utils = Path(packages) / "verl" / "utils"
-        shutil.copytree(site / "verl" / "utils" / "reward_score", utils / "reward_score")
-        shutil.copy(site / "verl" / "utils" / "import_utils.py", utils)
-        for name in PACKAGES:
-            shutil.copytree(site / name, Path(packages) / name, ignore=shutil.ignore_patterns("tests", "__pycache__"))
-        yield packages
+"""By data source: a ground truth, and answers."""
+GEOMETRY = (
+    "2 \\sqrt { 221 }",
+    [
+        "<think>x</think> \\boxed{2\\sqrt{221}}",
+        "\\boxed{2\\sqrt{221}}",
+        "<think>x</think> \\boxed{29.73}",
+        "<think>x</think> \\boxed{3} \\boxed{2\\sqrt{221}}",
+        "<think>x</think> 2\\sqrt{221}",
+        "<think>\\boxed{2\\sqrt{221}}",
+        "\\boxed{",
+        "",
+    ],
+)
 
 
 def scored_by_us(rows: list[dict[str, Any]], packages: str, directory: Path) -> list[float | None]:
@@ -81,10 +77,9 @@ def scored_by_us(rows: list[dict[str, Any]], packages: str, directory: Path) -> 
     return [found[row["data_source"], sample] for row in rows for sample in range(len(row["responses"]))]
 
 
-@pytest.mark.parametrize("kind", [str, dict])
-async def test_scores_are_verls_own_over_its_data_sources(kind: type[object], gen_cpu: Path, tmp_path: Path) -> None:
-    """A file for each type of ground truth, as a column has one. A run has 16 datasets at most, and a source is one."""
-    table = {source: row for source, row in TABLE.items() if isinstance(row[0], kind)}
+async def find_differences(
+    table: dict[str, tuple[Any, list[str]]], gen_cpu: Path, tmp_path: Path, others: list[Path]
+) -> list[tuple[str, str, object, object]]:
     rows = [
         {"prompt": f"Problem {number}.", "data_source": source, "responses": answers,
          "reward_model": {"ground_truth": truth}}
@@ -95,12 +90,26 @@ async def test_scores_are_verls_own_over_its_data_sources(kind: type[object], ge
         for source, (truth, answers) in table.items()
         for answer in answers
     ]
-    wanted = await ask_script(gen_cpu, "verl_scores_side.py", asked)
-    with verls_packages(gen_cpu) as packages:
+    with copy_scorers(gen_cpu, others) as packages:
+        wanted = await ask_script(gen_cpu, "verl_scores_side.py", asked, PYTHONPATH=packages)
         ours = scored_by_us(rows, packages, tmp_path)
-    different = [
+    return [
         (row["data_source"], row["answer"], verl, own)
         for row, verl, own in zip(asked, wanted, ours, strict=True)
         if verl != own
     ]
-    assert different == []
+
+
+@pytest.mark.parametrize("kind", [str, dict])
+async def test_scores_are_verls_own_over_its_data_sources(kind: type[object], gen_cpu: Path, tmp_path: Path) -> None:
+    """A file for each type of ground truth, as a column has one. A run has 16 datasets at most, and a source is one."""
+    table = {source: row for source, row in TABLE.items() if isinstance(row[0], kind)}
+    assert await find_differences(table, gen_cpu, tmp_path, []) == []
+
+
+async def test_geometry_scores_are_verls_own_with_mathruler(gen_cpu: Path, tmp_path: Path) -> None:
+    packages = os.environ.get("EVALRUN_TEST_GRADERS")
+    if not packages:
+        pytest.skip("EVALRUN_TEST_GRADERS names no directory with requirements/graders.txt (docs/testing.md)")
+    needed = [Path(packages) / name for name in ("mathruler", "tqdm")]
+    assert await find_differences({"hiyouga/geometry3k": GEOMETRY}, gen_cpu, tmp_path, needed) == []

@@ -215,6 +215,22 @@ def test_apps_takes_what_livecodebench_does_not(
     assert statuses(forks, loaded(tmp_path, strict), code) == ["wrong_answer"]
 
 
+@pytest.mark.parametrize("row", [APPS, verl()], ids=["apps", "verl"])
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("class Solution:\n    def f(self, xs, k): return [x + k for x in xs]", ["success", "success"]),
+        ("class Solution:\n    def g(self, xs, k): return xs", ["runtime_error", "runtime_error"]),
+        ("class Solution: pass\ndef f(xs, k): return [x + k for x in xs]", ["success", "success"]),
+    ],
+    ids=["method", "another method", "function beside a class"],
+)
+def test_a_call_without_starter_code_reaches_a_method_where_the_answer_has_no_such_function(
+    forks: WarmForks, tmp_path: Path, row: dict[str, Any], code: str, expected: list[str]
+) -> None:
+    assert statuses(forks, loaded(tmp_path, row), code) == expected
+
+
 @pytest.mark.parametrize("row", [{**APPS, "starter_code": METHOD}, functional()])
 def test_hidden_calls_are_not_shown_to_the_model(tmp_path: Path, row: Mapping[str, Any]) -> None:
     problem = loaded(tmp_path, row)

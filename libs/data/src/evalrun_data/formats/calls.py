@@ -48,6 +48,7 @@ PRELUDE: Final = (
 )
 """Programs of these benchmarks are written for harnesses that import this before them; builtins last, so that `pow` and
 `open` are Python's own."""
+_METHOD_INSTEAD: Final = "def {name}(*arguments):\n    return Solution().{name}(*arguments)\n"
 _RULES: Final[dict[Rules, str]] = {
     # apps/eval/testing_util.py: a tuple answers for a list, also inside one; the expected value may stand in a list.
     "apps": """
@@ -84,7 +85,8 @@ def call_tests(row: Row, function: str, calls: Sequence[Call], starter: str, rul
 
     Args:
         row: for complaints.
-        function: what is called: a function, or a method of `class Solution` if the starter code has that class.
+        function: what is called: a function, or a method of `class Solution` if the starter code has that class; by the
+            rules of APPS also if the answer alone has it.
         calls: the tests.
         starter: what the program begins with, or, if nothing is published, the task's text.
         rules: by whose rules a returned value is compared.
@@ -97,7 +99,10 @@ def call_tests(row: Row, function: str, calls: Sequence[Call], starter: str, rul
         f"assert _evalrun_accepts({called}(*_evalrun_arguments({call.arguments!r})), {call.expected!r})"
         for call in calls
     )
-    return AssertTests(asserts, _SETUP + _RULES[rules], "Solution" if method else function, PRELUDE)
+    # APPS' harness, and so verl, decides by the answer: where it writes a class, the function is its method. A reward
+    # function gets no starter code to tell. The answer's own function replaces this one.
+    instead = _METHOD_INSTEAD.format(name=function) if rules == "apps" and not method else ""
+    return AssertTests(asserts, _SETUP + _RULES[rules], "Solution" if method else function, PRELUDE + instead)
 
 
 def call_chat(prompt: str, starter: str) -> tuple[Message, ...]:
