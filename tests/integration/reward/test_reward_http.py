@@ -187,11 +187,11 @@ async def test_a_run_of_a_higher_priority_overtakes_a_storm_that_came_first() ->
     assert order[-1] == "storm"
 
 
-async def test_one_timeout_is_enough_where_the_reward_is_sparse() -> None:
-    timeouts: list[int] = []
+async def test_one_failure_is_enough_where_the_reward_is_sparse() -> None:
+    asked: list[tuple[int, bool]] = []
 
     def script(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict:
-        timeouts.append(request.stop_after_timeouts)
+        asked.append((request.stop_after_timeouts, request.stop_at_failure))
         return judge_pb2.Verdict(judged=True, accepted=True, pass_ratio=1.0)
 
     async with served(FakeJudge(script)) as it:
@@ -199,7 +199,7 @@ async def test_one_timeout_is_enough_where_the_reward_is_sparse() -> None:
             await post(it.address, "/v1/rewards", batch(ECHO, shape=shape))
         query = {"query": ["p" + ECHO], "prompts": ["p"], "labels": [json.dumps(TESTS)]}
         await post(it.address, "/get_reward?shape=sparse", query)
-    assert timeouts == [3, 1, 1]
+    assert asked == [(3, False), (1, True), (1, True)]
 
 
 async def test_openrlhf_gets_rewards_and_never_a_zero_for_what_was_not_judged() -> None:

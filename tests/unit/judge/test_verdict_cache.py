@@ -69,6 +69,7 @@ OTHERS = {
     "another memory limit": structs.replace(STDIO, limits=TestLimits(memory_mib=9)),
     "another output limit": structs.replace(STDIO, limits=TestLimits(output_kib=9)),
     "stops earlier": structs.replace(STDIO, stop_after_timeouts=1),
+    "stops at a failure": structs.replace(STDIO, stop_at_failure=True),
     "another comparator": structs.replace(STDIO, comparator=Comparator("exact")),
     "another tolerance": structs.replace(STDIO, comparator=Comparator(abs=0.1)),
     "a checker": structs.replace(STDIO, checker=CheckerProgram("kattis", "python", "exit(42)")),

@@ -20,9 +20,14 @@ def compare_runs(expected: Sequence[bytes], reply: RunReply, comparator: Compara
 
 
 def records_of_runs(
-    inputs: Sequence[bytes], expected: Sequence[bytes], reply: RunReply, outcomes: Sequence[TestOutcome]
+    inputs: Sequence[bytes],
+    expected: Sequence[bytes],
+    reply: RunReply,
+    outcomes: Sequence[TestOutcome],
+    *,
+    first: int = 0,
 ) -> list[TestRecord]:
-    """Return the record of each run.
+    """Return the record of each run; `first` is the index of the first one's test.
 
     Raises:
         ValueError: the numbers of inputs, expected outputs, runs and outcomes differ.
@@ -50,7 +55,9 @@ def records_of_runs(
             cause=outcome.cause,
             missing_module=parse_missing_package(run.stderr) if outcome.status is TestStatus.RUNTIME_ERROR else "",
         )
-        for index, (data, wanted, run, outcome) in enumerate(zip(inputs, expected, reply.runs, outcomes, strict=True))
+        for index, (data, wanted, run, outcome) in enumerate(
+            zip(inputs, expected, reply.runs, outcomes, strict=True), first
+        )
     ]
 
 

@@ -93,6 +93,16 @@ class StdioTests(Tests):
         """Bytes of all texts."""
         return sum(map(len, self.inputs)) + sum(map(len, self.expected))
 
+    def digest_part(self, part: range) -> bytes:
+        """Return the digest by which sandboxes keep the inputs of a part."""
+        if part not in self._parts:
+            self._parts[part] = digest_inputs(self.inputs[part.start : part.stop])
+        return self._parts[part]
+
+    @cached_property
+    def _parts(self) -> dict[range, bytes]:
+        return {range(len(self.inputs)): self.inputs_digest}
+
     def texts(self) -> list[tuple[bytes, bytes]]:
         """Return each test's input and expected output."""
         return [*zip(self.inputs, self.expected, strict=True)]
@@ -171,6 +181,8 @@ class JudgeRequest(msgspec.Struct, frozen=True):
     comparator: Comparator = STANDARD
     checker: CheckerProgram | None = None
     stop_after_timeouts: int = 0
+    stop_at_failure: bool = False
+    """Only whether all tests pass is asked."""
     function_tests: FunctionTestMode = FunctionTestMode.AUTO
     request_id: str = ""
     run: str = ""

@@ -24,7 +24,7 @@ from evalrun_reward.metrics import ReplyKind, RewardMetrics
 from evalrun_reward.openapi import document
 from evalrun_reward.openrlhf import make_response, read_samples
 from evalrun_reward.refusals import ErrorReply, json_response, refusal
-from evalrun_reward.rewards import choose_max_timeouts, make_result, make_result_without_reward
+from evalrun_reward.rewards import is_decided_by_failure, make_result, make_result_without_reward
 from evalrun_reward.samples import SampleTests, load_known, make_judging, make_submission, read_ground_truth
 from evalrun_reward.sessions.live import LiveInterpreters
 from evalrun_reward.sessions.routes import SESSION_PATHS, SessionRoutes
@@ -301,7 +301,7 @@ class RewardService:
                     run,
                     submission,
                     seconds_left,
-                    stop_after_timeouts=None if grader else choose_max_timeouts(shape),
+                    stop_at_failure=grader is None and is_decided_by_failure(shape),
                 )
             if grader is not None:
                 return make_grader_result(sample.id, grader, verdict)

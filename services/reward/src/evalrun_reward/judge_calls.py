@@ -137,7 +137,7 @@ class JudgeCalls:
         submission: judge_pb2.Submission,
         seconds_left: Callable[[], float | None],
         *,
-        stop_after_timeouts: int | None = None,
+        stop_at_failure: bool = False,
     ) -> judge_pb2.Verdict:
         """Return the verdict, which may still say "could not tell". The caller bounds the time.
 
@@ -146,7 +146,7 @@ class JudgeCalls:
             run: who asks; the judge shares its slots by it.
             submission: the answer.
             seconds_left: what the caller still waits, at each call; the judge stops the program then.
-            stop_after_timeouts: in place of the problem's; None: that.
+            stop_at_failure: only whether all tests pass is asked.
 
         Raises:
             NoVerdictError: it decided nothing, or refuses the request.
@@ -157,8 +157,9 @@ class JudgeCalls:
             request, named = self._request(tests, run, submission, with_tests=with_tests)
             async with self._places.held_by(run):
                 request.deadline_seconds = seconds_left() or 0.0
-                if stop_after_timeouts is not None:
-                    request.stop_after_timeouts = stop_after_timeouts
+                if stop_at_failure:
+                    request.stop_at_failure = True
+                    request.stop_after_timeouts = 1  # where all tests run, the short limit is enough for the others
                 before = self._clock()
                 answer = await self._judge.judge(request)
                 self._on_judged(run, self._clock() - before)

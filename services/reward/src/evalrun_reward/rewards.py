@@ -51,12 +51,9 @@ def _reward(verdict: judge_pb2.Verdict, shape: Shape) -> float | None:
     return dense_score(verdict) if shape == "dense" else float(verdict.accepted)
 
 
-def choose_max_timeouts(shape: Shape) -> int | None:
-    """Return the timeouts after which an answer's other tests need no more than the short limit; None: the problem's.
-
-    One timeout decides a sparse reward.
-    """
-    return 1 if shape == "sparse" else None
+def is_decided_by_failure(shape: Shape) -> bool:
+    """Return whether a test that fails decides the reward, whatever the others do."""
+    return shape == "sparse"
 
 
 def explain_no_reward(verdict: judge_pb2.Verdict) -> str:

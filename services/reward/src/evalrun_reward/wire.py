@@ -61,7 +61,7 @@ class Result(msgspec.Struct, frozen=True):
     """None unless judged."""
     accepted: bool | None = None
     pass_ratio: float | None = None
-    """Tests passed / tests; None where a test could not be judged."""
+    """Tests passed / tests; None where a test could not be judged, or, if sparse, the tests stopped at a failure."""
     pass_ratio_high: float | None = None
     """The same had every assumed timeout passed."""
     final_status: str = ""

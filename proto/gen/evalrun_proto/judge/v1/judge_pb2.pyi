@@ -228,6 +228,7 @@ class JudgeRequest(_message.Message):
     FRESH_FIELD_NUMBER: _builtins.int
     DEADLINE_SECONDS_FIELD_NUMBER: _builtins.int
     FUNCTION_TESTS_FIELD_NUMBER: _builtins.int
+    STOP_AT_FAILURE_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Chosen by the caller, unique within a stream."""
     run: _builtins.str
@@ -253,6 +254,10 @@ class JudgeRequest(_message.Message):
     function_tests: _builtins.str
     """Where `check` and `asserts` run. apart: never in the program's process; together: always there; empty: apart unless
     their text shows that they need it.
+    """
+    stop_at_failure: _builtins.bool
+    """Tests need not run once another one has failed: only whether all pass is asked. The verdict then has the tests that
+    ran, and no pass ratio. Followed for `stdio` in languages that are not compiled; all tests run elsewhere.
     """
     @_builtins.property
     def submission(self) -> Global___Submission: ...
@@ -294,10 +299,11 @@ class JudgeRequest(_message.Message):
         fresh: _builtins.bool = ...,
         deadline_seconds: _builtins.float = ...,
         function_tests: _builtins.str = ...,
+        stop_at_failure: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "calls", b"calls", "check", b"check", "comparator", b"comparator", "limits", b"limits", "main", b"main", "stdio", b"stdio", "submission", b"submission", "submit", b"submit", "tests", b"tests"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "calls", b"calls", "check", b"check", "comparator", b"comparator", "deadline_seconds", b"deadline_seconds", "fresh", b"fresh", "function_tests", b"function_tests", "limits", b"limits", "main", b"main", "request_id", b"request_id", "run", b"run", "stdio", b"stdio", "stop_after_timeouts", b"stop_after_timeouts", "submission", b"submission", "submit", b"submit", "suite_digest", b"suite_digest", "tests", b"tests", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asserts", b"asserts", "calls", b"calls", "check", b"check", "comparator", b"comparator", "deadline_seconds", b"deadline_seconds", "fresh", b"fresh", "function_tests", b"function_tests", "limits", b"limits", "main", b"main", "request_id", b"request_id", "run", b"run", "stdio", b"stdio", "stop_after_timeouts", b"stop_after_timeouts", "stop_at_failure", b"stop_at_failure", "submission", b"submission", "submit", b"submit", "suite_digest", b"suite_digest", "tests", b"tests", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_tests: _TypeAlias = _typing.Literal["stdio", "check", "asserts", "submit", "main", "calls"]  # noqa: Y015
     _WhichOneofArgType_tests: _TypeAlias = _typing.Literal["tests", b"tests"]  # noqa: Y015
@@ -885,7 +891,9 @@ class Verdict(_message.Message):
     """False where the judge could not tell: final_status is then API_ERROR and nothing counts against the program."""
     accepted: _builtins.bool
     pass_ratio: _builtins.float
-    """passed / tests; absent where a test could not be judged, or a SandboxFusion server stopped at one that failed."""
+    """passed / tests; absent where a test could not be judged, or the tests were stopped at one that failed
+    (`stop_at_failure`, or a SandboxFusion server's own).
+    """
     code: _builtins.str
     """The program as it ran, without prompt or harness."""
     extraction: Global___ExtractionMethod.ValueType

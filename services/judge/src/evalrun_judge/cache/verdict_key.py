@@ -53,6 +53,7 @@ def verdict_key(
                 type(request.tests).__name__,
                 request.limits,
                 request.stop_after_timeouts,
+                request.stop_at_failure,
                 request.comparator,
                 request.checker,
             )

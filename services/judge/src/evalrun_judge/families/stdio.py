@@ -3,8 +3,10 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, cast
+
+from msgspec import structs
 
 from evalrun_executor.api import LEVELS, Level, Limits, RunReply, RunRequest
 from evalrun_judge.cache.verdict_cache import Judged, is_stable
@@ -25,7 +27,8 @@ from evalrun_judge.submission import (
     refuse_append,
 )
 from evalrun_judge.suites import Suites
-from evalrun_judge.verdict import TestOutcome, compile_status, find_failure
+from evalrun_judge.verdict import TestOutcome, TestRecord, compile_status, find_failure
+from evalrun_judge.waves import count_decided, has_failed, make_waves
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_registry.comparators import CHECKER
 from evalrun_runtime.tracing import span
@@ -68,6 +71,16 @@ def plan_stdio(request: JudgeRequest, tests: StdioTests, extraction: Extraction)
     return StdioPlan(run, tests.expected)
 
 
+def cut_plan(plan: StdioPlan, tests: StdioTests, part: range) -> StdioPlan:
+    """Return the plan of some of its tests. Pure."""
+    run = structs.replace(
+        plan.run,
+        inputs=tests.inputs[part.start : part.stop],
+        inputs_digest=tests.digest_part(part) if tests.named else b"",
+    )
+    return StdioPlan(run, plan.expected[part.start : part.stop])
+
+
 class StdioFamily(Family[StdioPlan]):
     """Judges stdin/stdout tests."""
 
@@ -94,14 +107,38 @@ class StdioFamily(Family[StdioPlan]):
 
     async def judge(self, plan: StdioPlan, request: JudgeRequest, on_begin: Callable[[], None]) -> Judged:
         """Run the program on every input, and compare; see `Family.judge`."""
-        reply = await self._pool.run(plan.run, run=request.run, on_slot=on_begin)
-        if left := left_out(reply):
+        count = len(plan.expected)
+        waves = make_waves(count, plan.run.language) if request.stop_at_failure else [range(count)]
+        records: list[TestRecord] = []
+        levels: list[Level] = []
+        for wave in waves:
+            part = cut_plan(plan, cast(StdioTests, request.tests), wave) if len(waves) > 1 else plan
+            found, level = await self._judge_part(part, request, on_begin, wave.start)
+            records += found
+            levels.append(level)
+            if has_failed(records):
+                break
+        complete = len(records) == count
+        level = min(levels, key=LEVELS.index)
+        return Judged(tuple(records), level, stable=is_stable(records), complete=complete)
+
+    async def _judge_part(
+        self, plan: StdioPlan, request: JudgeRequest, on_begin: Callable[[], None], first: int
+    ) -> tuple[list[TestRecord], Level]:
+        """Return the records of tests from the `first` on, and the lowest containment level that was used."""
+        reply = await self._pool.run(plan.run, run=request.run, begun=first > 0, on_slot=on_begin)
+        if request.stop_at_failure and (decided := count_decided(reply)) is not None:
+            plan, reply = (
+                replace(plan, expected=plan.expected[:decided]),
+                structs.replace(reply, runs=reply.runs[:decided]),
+            )
+        elif left := left_out(reply):
             short = await self._pool.run(short_request(plan.run, left), run=request.run, begun=True)
             reply = merge_short_runs(reply, left, short)
         with span("compare", attributes={"tests": len(plan.expected)}):
             outcomes, level = await self._outcomes(plan, reply, request)
-        records = records_of_runs(plan.run.inputs, plan.expected, reply, outcomes)
-        return Judged(tuple(records), level, stable=is_stable(records))
+        inputs = plan.run.inputs[: len(plan.expected)]
+        return records_of_runs(inputs, plan.expected, reply, outcomes, first=first), level
 
     async def _outcomes(
         self, plan: StdioPlan, reply: RunReply, request: JudgeRequest

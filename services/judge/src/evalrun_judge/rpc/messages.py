@@ -54,6 +54,7 @@ def request_from(message: judge_pb2.JudgeRequest, suites: Suites | None = None) 
         comparator=comparator,
         checker=checker,
         stop_after_timeouts=message.stop_after_timeouts,
+        stop_at_failure=message.stop_at_failure,
         function_tests=_function_tests_from(message.function_tests),
         request_id=message.request_id,
         run=message.run,

@@ -17,7 +17,7 @@ from evalrun_data.records import Problem, ProblemComparator, StdioTests
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_reward.judge_calls import JudgeCalls, NoVerdictError, ProblemRequest
 from evalrun_reward.metrics import Step
-from evalrun_reward.rewards import choose_max_timeouts, explain_no_reward, make_result
+from evalrun_reward.rewards import explain_no_reward, is_decided_by_failure, make_result
 from evalrun_reward.samples import SampleTests, make_submission, tests_of_request
 from evalrun_reward.sessions.live import (
     Interpreter,
@@ -174,7 +174,9 @@ class SessionCalls:
         if session.reward is not None:
             return session.reward
         tests, _ = await self._suite(session)
-        verdict = await self._verdict(tests, session, session.answer, choose_max_timeouts(session.shape))
+        verdict = await self._verdict(
+            tests, session, session.answer, stop_at_failure=is_decided_by_failure(session.shape)
+        )
         result = make_result(session.sid, verdict, session.shape)
         if result.outcome is not Outcome.JUDGED or result.reward is None:
             raise NotJudgedError(result.reason)
@@ -246,12 +248,12 @@ class SessionCalls:
         return told + describe_execution(done), goes_on if done.state == "kept" else None
 
     async def _verdict(
-        self, tests: ProblemRequest, session: Session, text: str, stop_after_timeouts: int | None = None
+        self, tests: ProblemRequest, session: Session, text: str, *, stop_at_failure: bool = False
     ) -> judge_pb2.Verdict:
         submission = make_submission(Sample(text, language=session.language), 0)
         try:
             return await self._calls.verdict(
-                tests, session.run, submission, seconds_left, stop_after_timeouts=stop_after_timeouts
+                tests, session.run, submission, seconds_left, stop_at_failure=stop_at_failure
             )
         except NoVerdictError as error:
             raise NotJudgedError(str(error), invalid=error.invalid) from error
