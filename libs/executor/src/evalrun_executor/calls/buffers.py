@@ -1,4 +1,4 @@
-"""Values that can change and hold no other values: arrays, buffers of `io`, and what numpy has."""
+"""Mutable values that hold no other values: arrays, buffers of `io`, and numpy's arrays and scalars."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import sys
 from evalrun_executor.calls.json_text import ValueRefusedError
 from evalrun_executor.calls.originals import Json, Value, issubclass_, list_, qualified_name, str_, type_
 
-TYPE_CHECKING = False  # as typing's, without its import
+# The same as `typing.TYPE_CHECKING`, without the time that importing `typing` takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _MAX_SHARED = 4
-"""A view crosses with the array behind it, unless that is more times larger."""
+"""A view crosses with the array behind it, unless the array is more than this many times larger."""
 
 
 def _write_array(thing: Value, state: Json) -> None:
@@ -30,8 +31,11 @@ def _write_stream(thing: Value, state: Json) -> None:
 
 def _write_numpy(thing: Value, state: Json) -> None:
     kind, shape, data = state
+    # The caller may have changed the array's type or shape in place, so both are restored before the contents.
     if thing.dtype.str != kind:
         thing.dtype = kind
+    # A view that the program still holds would make `resize` fail without `refcheck=False`, and the update would be
+    # lost.
     if list(thing.shape) != shape:
         thing.resize(shape, refcheck=False)
     thing[...] = _from_bytes(kind, data).reshape(shape)
@@ -43,33 +47,36 @@ BUFFERS: dict[str, tuple[str, Callable[[Value], Json], Callable[[Value, Json], N
     "BytesIO": ("io", lambda v: [bytes.hex(v.getvalue()), v.tell()], _write_stream),
     "ndarray": ("numpy", lambda v: [str_(v.dtype.str), list_(v.shape), bytes.hex(v.tobytes())], _write_numpy),
 }
-"""Module, state and writer of each, by the type's name. A state is plain JSON."""
+"""Module, function that reads the state, and function that writes it, by the type's name. A state is plain JSON."""
 
 
 def find_buffer_name(kind: Value) -> str:
-    """Return the name of a type of `BUFFERS`; empty for any other."""
+    """Return the name of a type of `BUFFERS`; empty for any other type."""
     name = qualified_name(kind)
     found = BUFFERS.get(name) if type_(name) is str else None
     module = None if found is None else sys.modules.get(found[0])
+    # A program may define a class with one of these names: only the identical type counts. A module that was never
+    # imported cannot have made the value.
     return name if module is not None and vars(module).get(name) is kind else ""
 
 
 def buffer_state(value: Value, name: str) -> Json:
-    """Return what a buffer holds. Raises ValueRefusedError where it is closed, or holds objects."""
+    """Return the state of a buffer. Raises ValueRefusedError if the buffer is closed, or holds objects."""
     try:
         state = BUFFERS[name][1](value)
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueRefusedError(f"value of type {name} that cannot be read") from error
+    # An array of objects holds pointers, whose bytes mean nothing in another process.
     if name == "ndarray" and not _is_plain(state[0]):
         raise ValueRefusedError(f"array of {state[0]}")
     return state
 
 
 def new_buffer(name: str, state: Json) -> Value:
-    """Return a buffer that is still empty, for `write_buffer`; without numpy, a list stands for its arrays.
+    """Return an empty buffer for `write_buffer`. Without numpy a list takes the place of its arrays.
 
     Raises:
-        ValueRefusedError: there is no such buffer.
+        ValueRefusedError: the buffer is malformed.
     """
     module = BUFFERS[name][0]
     if module == "numpy":
@@ -77,6 +84,7 @@ def new_buffer(name: str, state: Json) -> Value:
             numpy: Value = __import__("numpy")
         except ImportError:
             return []
+        # The type's name comes from a hostile process, and numpy would parse any text as a type.
         if not _is_plain(state[0]):
             raise ValueRefusedError("malformed value")
         return numpy.empty((0,), state[0])
@@ -85,7 +93,7 @@ def new_buffer(name: str, state: Json) -> Value:
 
 
 def write_buffer(thing: Value, state: Json) -> None:
-    """Give a buffer what it holds. Raises ValueError and the like where `state` is none."""
+    """Write the state into a buffer. Raises ValueError and the like if the state is malformed."""
     if type(thing) is list:
         thing[:] = _plain_items(state)
     else:
@@ -93,13 +101,16 @@ def write_buffer(thing: Value, state: Json) -> None:
 
 
 def describe_view(value: Value) -> tuple[Value, list[Json]] | None:
-    """Return the array behind a view of numpy, and what makes the view of it; None where it is no view."""
+    """Return the array behind a numpy view and the parts of the view; None if the value is no such view."""
     owner = value.base
     kind = type_(value)
+    # A view of a view refers to the first view. Walk to the array that owns the memory, so that changes reach all views
+    # of it.
     while type_(owner) is kind and type_(owner.base) is kind:
         owner = owner.base
     if type_(owner) is not kind or owner.base is not None or not owner.flags["C_CONTIGUOUS"]:
         return None
+    # A small view of a huge array would carry the whole array over, so that view crosses as a copy.
     if owner.nbytes > _MAX_SHARED * max(value.nbytes, 64) or not _is_plain(owner.dtype.str):
         return None
     offset = value.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
@@ -107,7 +118,7 @@ def describe_view(value: Value) -> tuple[Value, list[Json]] | None:
 
 
 def new_view(owner: Value, parts: Json) -> Value:
-    """Return the view of an array from `describe_view`. Raises ValueRefusedError where numpy is missing."""
+    """Return the view of an array from `describe_view`. Raises ValueRefusedError if numpy is missing."""
     if type(owner) is list:
         raise ValueRefusedError("view of an array, without numpy")
     kind, shape, strides, offset = parts
@@ -118,7 +129,7 @@ def new_view(owner: Value, parts: Json) -> Value:
 
 
 def numpy_scalar(value: Value, kind: Value) -> list[Value] | None:
-    """Return type, bytes and the plain value of a scalar of numpy; None for any other value."""
+    """Return the type, the bytes and the plain value of a numpy scalar; None for any other value."""
     numpy = sys.modules.get("numpy")
     generic: Value = getattr(numpy, "generic", None)
     if numpy is None or type_(generic) is not type_ or not issubclass_(kind, generic):
@@ -128,7 +139,7 @@ def numpy_scalar(value: Value, kind: Value) -> list[Value] | None:
 
 
 def new_scalar(name: str, data: bytes, plain: Value) -> Value:
-    """Return a scalar of numpy; without numpy, its plain value."""
+    """Return a numpy scalar; without numpy, its plain value."""
     try:
         __import__("numpy")
     except ImportError:
@@ -142,6 +153,7 @@ def new_objects(shape: tuple[int, ...], items: Value) -> Value:
         numpy: Value = __import__("numpy")
     except ImportError:
         return items
+    # `numpy.array(items)` would turn items that are sequences themselves into further dimensions.
     made = numpy.empty(shape, object)
     for place in numpy.ndindex(shape):
         item = items
@@ -152,7 +164,7 @@ def new_objects(shape: tuple[int, ...], items: Value) -> Value:
 
 
 def _is_plain(name: Json) -> bool:
-    """Return whether a type's name is one of numpy's own types without fields and objects."""
+    """Return whether the name is that of a numpy type without fields or objects."""
     return type(name) is str and len(name) < 32 and name[:1] in "<>|=" and name[1:2] in tuple("biufcmMSU")
 
 
@@ -164,8 +176,9 @@ def _from_bytes(name: str, data: str) -> Value:
 
 
 def _plain_items(state: Json) -> list[Value]:
-    """Return what an array's `tolist` says, without numpy."""
+    """Return what the array's `tolist` returns, without numpy."""
     name, shape, data = state
+    # The standard library's `memoryview.cast` reads the common types of the machine's own byte order only.
     sizes = {"b1": "?", "i1": "b", "u1": "B", "i2": "h", "u2": "H", "i4": "i", "u4": "I", "i8": "q", "u8": "Q"}
     form = {**sizes, "f4": "f", "f8": "d"}.get(name[1:])
     if form is None or name[0] == ">" or not shape or 0 in shape:

@@ -1,29 +1,31 @@
-"""Runs a batch of calls of a program's functions, in one contained process, and reports what each gave.
+"""Runs a batch of calls of a program's functions, in one contained process, and reports the outcome of each call.
 
-Standard library only, and the modules of `values`. It holds no expected value: what the program finds here are its own
-arguments, and what it forges here it could as well have returned.
+The harness imports only the standard library and the modules of `values`. It holds no expected value: the program can
+find only its own arguments here, and whatever it forges here it could as well have returned.
 
-The batch, JSON on stdin: `{"imports": text, "classes": [name, ...], "prints": bool, "draws": seed, "tests": [[test,
-[[callee, args, kwargs, changes], ...]], ...]}`, values as `values` encodes them. `imports`, and what else the program
-may have of the test's own text, runs after the program, in its namespace; `classes` are those of the program that the
-test knows too; `changes` is what the test has done to objects of both, or null. A callee that begins with a dot is an
-operation of `OPERATIONS` on its first argument.
+The batch is JSON on stdin: `{"imports": text, "classes": [name, ...], "prints": bool, "draws": seed, "tests": [[test,
+[[callee, args, kwargs, changes], ...]], ...]}`, with values as `values` encodes them. `imports` is the part of the
+test's own text that the program may see; it runs after the program, in the program's namespace. `classes` are the
+program's classes that the test knows too. `changes` is what the test has done to objects that both sides know, or null.
+A callee that begins with a dot is an operation of `OPERATIONS` on its first argument.
 
-The answer, a line each, written at once to a private copy of stdout, so that nothing is lost when the process dies:
-`load V null` or `load E exception` once; then for each call `TEST CALL P text` (what it printed, if anything) and
-`TEST CALL V [value, changes, held, printed]`, `TEST CALL E exception` with the same inside, or `TEST CALL S null`: a
-`.next` that was skipped, for the one before found the end; then `end`. `changes` is what the call did to objects that
-the test knows; `held` are those of them that the program still holds, so that what the test does to them has to be
-told.
+The reply has one line per event. Each line is written at once to a private copy of stdout, so that nothing is lost when
+the process dies. First comes `load V null` or `load E exception`. Then each call has `TEST CALL P text` (what the call
+printed, if anything) and one of `TEST CALL V [value, changes, held, printed]`, `TEST CALL E exception` with the same
+members inside, or `TEST CALL S null`: a `.next` that was skipped because the one before it found the end. The last line
+is `end`. `changes` is what the call did to objects that the test knows. `held` are those of these objects that the
+program still holds, so that the test has to send its own changes of them.
 
-What a program meets:
-- `__name__` is "program" and the module is registered under that name. As under the usual judges of HumanEval and MBPP,
+A program meets this environment:
+
+- `__name__` is "program" and the module is registered under that name. As with the usual judges of HumanEval and MBPP,
   which exec the text, an `if __name__ == "__main__":` block does not run.
-- stdin is at its end. What it prints is kept per call, up to `PRINT_LIMIT` bytes, and otherwise dropped. What it
-  writes to descriptor 1 itself goes to stderr.
-- Its calls run in order, in one process: state that it keeps between calls is kept. At the end the process leaves at
-  once: no atexit, no destructors, no waiting for threads.
-- `random` is seeded, and what it draws from the system follows `draws`: a program gives the same in each round.
+- stdin is at its end. Up to `PRINT_LIMIT` bytes of what a call prints are kept, and the rest is dropped. What the
+  program writes to descriptor 1 directly goes to stderr.
+- Its calls run in order, in one process, so state survives between calls. At the end the process leaves at once,
+  without atexit, destructors or waiting for threads.
+- `random` is seeded, and what the program draws from the system follows `draws`, so that a program behaves the same in
+  each round.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ import sys
 from evalrun_executor.calls import values
 from evalrun_executor.calls.originals import Json, Value
 
-TYPE_CHECKING = False  # as typing's, without its import
+# The same as `typing.TYPE_CHECKING`, without the time that importing `typing` takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType
@@ -44,10 +47,12 @@ if TYPE_CHECKING:
 
 PRINT_LIMIT = 16384
 TOLD_LIMIT = 1 << 20
-"""Bytes of what a call prints that a test sees which captures stdout."""
+"""Bytes that a test sees of what a call prints, if the test captures stdout."""
 TRACEBACKS = 5
-"""Tracebacks written to stderr, at most; a test of a thousand raising calls would fill it."""
+"""Maximum number of tracebacks on stderr; a test of a thousand raising calls would fill it."""
 
+# These names are bound before the program runs. The program can replace `os.write` or `len`, and the harness would call
+# its replacement.
 _write, _leave, _show, _BaseException = os.write, os._exit, sys.__excepthook__, BaseException
 _OWN_FILES = frozenset(
     part.__code__.co_filename
@@ -71,12 +76,13 @@ def _seed(value: Value) -> None:
 
 
 def _repeat_draws(seed: Json) -> None:
-    """Let the program draw the same from the system in each round of its tests: `os.urandom`, and so `secrets`, `uuid`
-    and `SystemRandom`; and generators of `random` without a seed, by which `tempfile` names files.
+    """Make everything that the program draws from the system repeat in each round of its tests.
 
-    Calls with derived arguments are found round by round, in a fresh process each.
+    This covers `os.urandom`, and so `secrets`, `uuid` and `SystemRandom`, and generators of `random` without a seed, by
+    which `tempfile` names files. Calls with derived arguments are found round by round, in a fresh process each.
     """
-    from _random import Random  # a quarter of random's cost
+    # `_random` takes a quarter of the time that importing `random` takes.
+    from _random import Random
 
     drawn = Random(seed)
 
@@ -133,18 +139,18 @@ OPERATIONS: dict[str, Callable[..., Value]] = {
         for name in _BY_OPERATOR.split()
     },
 }  # fmt: skip
-"""Operations of a test on an object of the program."""
+"""Operations that a test performs on an object of the program."""
 
 
 class Prints(io.RawIOBase):
-    """Descriptor 1 as sys.stdout sees it: keeps the beginning of what is printed, drops the rest."""
+    """Descriptor 1 as sys.stdout sees it: keeps the beginning of what is printed and drops the rest."""
 
     def __init__(self, limit: int) -> None:
         self.kept = bytearray()
         self._limit = limit
 
     def writable(self) -> bool:
-        """Announce that it can be written to."""
+        """Return True, which `BufferedWriter` asks for."""
         return True
 
     def fileno(self) -> int:
@@ -152,7 +158,7 @@ class Prints(io.RawIOBase):
         return 1
 
     def write(self, data: Value) -> int:
-        """Keep what there is room for."""
+        """Keep the part of `data` that fits, and report all of it as written."""
         size = len(data)
         room = self._limit - len(self.kept)
         if room > 0:
@@ -171,7 +177,7 @@ class _Ignored:
 
 
 class Calls:
-    """The batch's state in this process."""
+    """The state of the batch in this process."""
 
     def __init__(self, namespace: dict[str, object], answers: int, *, tells_prints: bool) -> None:
         self._namespace = namespace
@@ -184,7 +190,7 @@ class Calls:
         self._heap = _Heap("p")
         self._results: list[Value] = []
         self._counts: dict[int, int] = {}
-        """Number of occurrences of each result among them."""
+        """Number of times that each object is among the results, by id."""
         self._watched: list[Value] = []
         """Objects that the test knows and the program holds."""
         self._touched: list[Value] = []
@@ -192,24 +198,28 @@ class Calls:
         self._tracebacks = TRACEBACKS
 
     def answer(self, line: str) -> None:
-        """Write one line to the judge."""
+        """Write a line to the judge."""
+        # A pipe may take a part of a long line only, and the judge reads a torn line as nonsense.
         data = line.encode() + b"\n"
         while data:
             data = data[_write(self._answers, data) :]
 
     def load(self, code: str | CodeType, imports: str) -> bool:
-        """Execute the program, then the test's imports; says whether both ended well."""
+        """Execute the program, then the test's imports. Return whether both succeeded."""
         try:
             if isinstance(code, str):
                 code = compile(code, "<program>", "exec", dont_inherit=True)
+            # Seeding imports `random`, so it is done only for programs that name one of its users.
             if not _DRAWING.isdisjoint(code.co_names):
                 _seed_generators()
+            # Executing the program is what this process exists for.
             exec(code, self._namespace)  # noqa: S102 - what it is for
             if imports:
                 exec(compile(imports, "<setup>", "exec", dont_inherit=True), self._namespace)  # noqa: S102 - see above
         except _BaseException as error:
             self._trace(error)
-            self.answer("load E " + _dumps({**_exception_parts(error), "args": {"t": []}}))  # nobody looks at them
+            # Nobody reads the arguments of this exception.
+            self.answer("load E " + _dumps({**_exception_parts(error), "args": {"t": []}}))
             return False
         self._take_printed()
         self.answer("load V null")
@@ -217,12 +227,15 @@ class Calls:
 
     def test(self, test: int, calls: list[Json], classes: list[str]) -> None:
         """Run one test's calls."""
+        # A class that the program has replaced by a text is no class any more.
         known = {name: self._namespace[name] for name in classes if _type(self._namespace.get(name)) is not str}
         self._heap = _Heap("p", {name: kind for name, kind in known.items() if isinstance(kind, type)})
         self._results, self._counts, self._watched, self._functions = [], {}, [], {}
         ended: Json = None
         for number, call in enumerate(calls):
             head = f"{test} {number}"
+            # A test that iterates sends `.next` calls ahead. Once the iterator is exhausted, the same call would only
+            # raise again.
             if call == ended:
                 self._results.append(None)
                 self.answer(f"{head} S null")
@@ -245,6 +258,8 @@ class Calls:
             self._trace(error)
             parts = _exception_parts(error, self._heap)
             stopped = _type(error) is _StopIteration
+            # The exception's frames refer to the arguments. `held` would take them for objects that the program still
+            # holds.
             _drop(error)
             return "E", parts, stopped
 
@@ -257,10 +272,14 @@ class Calls:
             self._touched += decoder.apply(changed)
         args = [decoder.decode(item) for item in given]
         kwargs = {name: decoder.decode(item) for name, item in zip(named["d"][::2], named["d"][1::2], strict=True)}
+        # Arguments that the test already knew may have been changed by the call, and so may all that they lead to.
+        # Without known objects before the call there is nothing to look for.
         referred = [item for item in (*args, *kwargs.values()) if id(item) in heap.places]
         if referred and before:
             self._touched += heap.find_reached(referred)
         self._touched += heap.objects["a"][before:]
+        # Each local reference counts in `held`, which compares reference counts: it must be gone before the call
+        # returns.
         del referred
         function = OPERATIONS[callee[1:]] if callee[0] == "." else self._function(callee)
         try:
@@ -279,7 +298,8 @@ class Calls:
             structure = _Encoder(heap).whole(result)
             _dumps(structure)
         except (_Refused, MemoryError, RecursionError, RuntimeError):
-            # Too large or too deep, or it holds what cannot: the test may still ask it, as it is.
+            # The result is too large, too deep, or holds something that cannot cross. The test may still ask it by
+            # calls, so it crosses as an opaque object.
             heap.forget_after(before)
             heap.add(result, "p")
             return {"h": values.description(_type(result))}
@@ -287,9 +307,10 @@ class Calls:
         return structure
 
     def _told(self, kind: str, structure: Json, printed: str) -> str:
-        """Return what is said of a call: what it gave, what it changed, what the program now holds, what it printed."""
+        """Return the text about a call: value, changes, objects that the program now holds, and output."""
         printed = printed if self._tells_prints else ""
         touched = {id(thing): thing for thing in (*self._watched, *self._touched) if id(thing) in self._heap.shapes}
+        # These lists, and `touched` below, hold references, which would count as the program's in `held`.
         self._watched = self._touched = []
         things = list(touched.values())
         del touched
@@ -301,7 +322,10 @@ class Calls:
                 changed = _changes(self._heap, things) or None
                 if changed:
                     _dumps(changed)
+                    # Encoding the changes may have given numbers to new objects, which the program may hold as well.
                     things += [thing for thing in self._heap.objects["p"][before:] if id(thing) in self._heap.shapes]
+            # A change that cannot cross leaves the two sides with different objects. The judge then does not judge the
+            # test.
             except (_Refused, MemoryError, RecursionError, RuntimeError):
                 self._heap.forget_after(before)
                 changed = "lost"
@@ -330,14 +354,15 @@ class Calls:
     def _take_printed(self) -> str:
         try:
             self._stdout.flush()
-        except ValueError:  # the program closed it
+        # The program has closed its stdout.
+        except ValueError:
             return ""
         text = self._prints.kept.decode("utf-8", "replace")
         self._prints.kept.clear()
         return text
 
     def _trace(self, error: BaseException) -> None:
-        """Write the traceback to stderr, without the harness's own frames."""
+        """Write the traceback to stderr without the frames of the harness."""
         self._tracebacks -= 1
         if self._tracebacks < 0:
             return
@@ -348,8 +373,9 @@ class Calls:
             _show(type(error), error.with_traceback(trace), trace)
 
     def _made(self, payload: Json) -> Value:
-        """Create a function of the test's that it passes as an argument."""
+        """Create a function that the test passes as an argument."""
         number, *made = payload
+        # The same number is the same function: a program may compare two arguments with `is`.
         if number not in self._functions:
             source, free, modules = made
             decoder = _Decoder(self._heap, self._find)
@@ -365,7 +391,8 @@ class Calls:
 
 
 def _drop(error: Value) -> None:
-    """Release the references held by an exception's frames."""
+    """Release the references that the exception's frames hold."""
+    # The chain may be a circle that the program made, so the walk is bounded.
     for _ in range(20):
         if error is None:
             return
@@ -381,12 +408,14 @@ def _read_all(descriptor: int) -> bytes:
 
 
 def main(code: str | CodeType) -> None:
-    """Run the batch on stdin with the program `code`, as text or compiled as `<program>`; ends the process.
+    """Run the batch on stdin with the program `code`, as text or compiled as `<program>`, and end the process.
 
     Raises:
         ValueRefusedError: the batch is not JSON.
     """
     batch = values.loads(_read_all(0).decode())
+    # The program's own writes to descriptor 1 must not mix with the reply, which goes to a descriptor that the program
+    # is not told of.
     answers = os.dup(1)
     os.dup2(2, 1)
     sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115 - stays
@@ -401,4 +430,5 @@ def main(code: str | CodeType) -> None:
         calls.answer("end")
     with _Ignored():
         sys.stderr.flush()
+    # Leave without the interpreter's own end: atexit functions and destructors of the program would still run.
     _leave(0)

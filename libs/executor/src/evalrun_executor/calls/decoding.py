@@ -1,4 +1,4 @@
-"""Structures to values; see `values`. Never evaluates code."""
+"""Decodes structures to values; see `values`. Never evaluates code."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from evalrun_executor.calls.json_text import ValueRefusedError
 from evalrun_executor.calls.originals import CHANGING, Json, Value, find_base, list_slots, read_state
 from evalrun_executor.calls.standard_values import NAMED, import_name, list_fields, stateful_class
 
-TYPE_CHECKING = False  # as typing's, without its import
+# The same as `typing.TYPE_CHECKING`, without the time that importing `typing` takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -30,10 +31,10 @@ class Decoder:
     """Builds values from structures; never evaluates code.
 
     Args:
-        heap: of the test; without it no reference and no opaque object is taken.
-        find: `find(tag, payload)` gives the object of a mark; without it marks are refused.
-        opaque: `opaque(description, content)` gives what stands for an object of the program; content is the plain
-            value that it derives from, or None.
+        heap: the test's heap; without it references and opaque objects are refused.
+        find: `find(tag, payload)` returns the object of a mark; without it marks are refused.
+        opaque: `opaque(description, content)` returns the stand-in for an object of the program. `content` is the plain
+            value that the object derives from, or None.
     """
 
     def __init__(
@@ -47,13 +48,14 @@ class Decoder:
         """Return the value of a structure.
 
         Raises:
-            ValueRefusedError: it is not a structure that `encode` makes.
+            ValueRefusedError: the structure is not one that `encode` makes.
         """
         kind = type(structure)
         if structure is None or kind in (bool, int, str, float):
             if kind is float and not isfinite(structure):
                 raise ValueRefusedError("malformed value")
             return structure
+        # `encode` refuses deeper values. A hostile structure could otherwise exhaust the stack of this process.
         if depth > MAX_DEPTH + 2:
             raise ValueRefusedError(f"value nested deeper than {MAX_DEPTH}")
         if kind is list:
@@ -68,15 +70,16 @@ class Decoder:
                 if tag in ("a", "p"):
                     return self._known(tag, payload)
                 return getattr(self, f"_read_{tag}")(payload, depth, hashed)
+            # A hostile structure fails in some reader with any of these errors. All of them mean the same: malformed.
             except (LookupError, ValueError, TypeError, ArithmeticError, AttributeError) as error:
                 raise ValueRefusedError("malformed value") from error
         raise ValueRefusedError("malformed value")
 
     def apply(self, changed: Json) -> list[Value]:
-        """Do to the objects of this side what `changes` says. Return them.
+        """Apply what `changes` returned to the objects of this side. Return the objects.
 
         Raises:
-            ValueRefusedError: it is no such structure.
+            ValueRefusedError: the structure is malformed.
         """
         found = []
         try:
@@ -96,10 +99,12 @@ class Decoder:
         return self.heap.objects[side][number]
 
     def _keep(self) -> int:
-        """Keep a number for an object that is not made yet."""
+        """Reserve the next number of the other side for an object that does not exist yet."""
         if self.heap is None:
             return -1
         made = self.heap.objects[self.heap.theirs]
+        # Both sides number an object when they first meet it, before its contents: reserving later would shift all
+        # numbers.
         made.append(None)
         return len(made) - 1
 
@@ -116,6 +121,7 @@ class Decoder:
         return made
 
     def _read_F(self, _payload: Json, _depth: int, _hashed: bool) -> Value:  # noqa: N802 - the tag
+        # A NaN equals nothing, so a test finds it again by identity alone: it has a number, unlike other floats.
         number = self._keep()
         made = float("nan")
         self._place(number, made)
@@ -140,7 +146,7 @@ class Decoder:
         return made
 
     def _fill(self, thing: Value, contents: Json, depth: int, hashed: bool) -> Value:
-        """Register a new object that can change, and give it what it holds."""
+        """Register a new mutable object, and fill it."""
         self._place(self._keep(), thing)
         return self._write(thing, contents, depth, hashed)
 
@@ -149,11 +155,13 @@ class Decoder:
             thing[:] = self._items(contents, depth, hashed)
         else:
             self._write_other(thing, contents, depth, hashed)
+        # The contents are now what both sides know: a later change shows against them.
         if self.heap is not None:
             self.heap.settle(thing)
         return thing
 
     def _write_other(self, thing: Value, contents: Json, depth: int, hashed: bool) -> None:
+        # The base type's own methods are used, so that no overriding method of a known class runs here.
         base = find_base(type(thing))
         if base is list:
             list.__setitem__(thing, slice(None), self._items(contents, depth, hashed))
@@ -190,6 +198,7 @@ class Decoder:
     def _items(self, payload: Json, depth: int, hashed: bool) -> list[Value]:
         if type(payload) is not list:
             raise ValueRefusedError("malformed value")
+        # A list of plain integers needs no decoding.
         if {int}.issuperset(map(type, payload)):
             return payload
         return [self.decode(item, depth + 1, hashed=hashed) for item in payload]
@@ -202,6 +211,7 @@ class Decoder:
 
     def _read_t(self, payload: Json, depth: int, hashed: bool) -> Value:
         number = self._keep()
+        # A tuple is made after its items, but numbered before them, in the order in which `encode` met it.
         made = tuple(self._items(payload, depth, hashed))
         self._place(number, made)
         return made
@@ -296,10 +306,13 @@ class Decoder:
 
     def _make_named_class(self, name: str, fields: tuple[str, ...]) -> Value:
         known = self.heap.known.get(name) if self.heap is not None else None
+        # A named tuple of a class that the prompt defines must be of the test's own class, or `isinstance` would
+        # differ.
         if known is not None and list_fields(known) == list(fields):
             return known
         found = _NAMED_TUPLES.get((name, fields))
         if found is None:
+            # The name becomes source text inside `namedtuple`, so a hostile name must be an identifier.
             if not name.replace(".", "").replace("<locals>", "").isidentifier():
                 raise ValueRefusedError("malformed value")
             found = __import__("collections").namedtuple(name.rpartition(".")[2], fields)
@@ -313,11 +326,13 @@ class Decoder:
         kind: Value = self.heap.known.get(name) or stateful_class(name)
         number = self._keep()
         base = find_base(kind)
+        # `__init__` is not called: it may have effects, and all attributes come from the structure.
         made = object.__new__(kind) if base is None else base.__new__(kind)
         self._place(number, made)
         pairs = self._pairs(state, depth, hashed)
         if pairs:
             object.__getattribute__(made, "__dict__").update(pairs)
+        # Only slots that the class declares may be set, since `object.__setattr__` would set any descriptor.
         for slot, item in slots:
             if type(slot) is not str or slot not in list_slots(kind):
                 raise ValueRefusedError("malformed value")
@@ -341,6 +356,7 @@ class Decoder:
         description, content = payload
         if self.heap is None or self._opaque is None or hashed:
             raise ValueRefusedError("malformed value")
+        # The stand-in's number comes before those of its contents, as on the other side.
         number = self._keep()
         inner = Decoder(None)
         inner_kind = type(content)

@@ -1,4 +1,4 @@
-"""Values to structures; see `values`."""
+"""Encodes values as structures; see `values`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ from evalrun_executor.calls.standard_values import (
     stateful_name,
 )
 
-TYPE_CHECKING = False  # as typing's, without its import
+# The same as `typing.TYPE_CHECKING`, without the time that importing `typing` takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -59,19 +60,21 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 64
 _DEEP = 32
-"""From this depth on, what can be filled later is: values of any depth cross, and recursion stays bounded."""
+"""From this depth on mutable containers are filled later: values of any depth cross, and recursion stays bounded."""
 _SMALL = 1 << 63
 _CONTAINER = 24
-"""Bytes that a container counts at least: one that unfolds without end is refused within about two seconds."""
+"""Minimum bytes that a container counts. A container that unfolds without end is refused within about two seconds."""
 
 
 class Encoder:
-    """Turns values into what JSON can hold.
+    """Encodes values as structures that JSON can hold.
 
     Args:
-        heap: of the test; without it nothing is shared, and no opaque object crosses.
-        mark: gives the mark of what is no value; raises ValueRefusedError where it may not cross at all.
-        numbers: new objects get numbers, known ones are references; False: by content alone, for an order.
+        heap: the test's heap; without it nothing is shared, and no opaque object crosses.
+        mark: returns the mark of an object that is no value; raises ValueRefusedError if the object may not cross at
+            all.
+        numbers: give new objects numbers and encode known objects as references; False: encode by content alone, to
+            sort.
     """
 
     def __init__(self, heap: Heap | None = None, mark: Mark | None = None, *, numbers: bool = True) -> None:
@@ -80,11 +83,11 @@ class Encoder:
         self._numbers = numbers and heap is not None
         self._left = MAX_BYTES
         self._unfilled: list[tuple[Value, Value]] = []
-        """Containers whose numbers are given and whose contents are not written yet, with the types that read them."""
+        """Containers that have a number and whose contents are not written yet, with the types that read them."""
         self._open: dict[int, None] = {}
         """Tuples and frozensets that are being encoded: nothing can refer to them yet."""
         self._filling: dict[int, None] = {}
-        """Instances that are being encoded: their hash may hang on what is not there yet."""
+        """Instances that are being encoded: their hash may depend on attributes that are not there yet."""
 
     def whole(self, value: Value) -> Json:
         """Return the structure of a value of any depth; see `encode`."""
@@ -92,9 +95,10 @@ class Encoder:
         return {"H": [structure, self.fillings()]} if self._unfilled else structure
 
     def fillings(self) -> list[Json]:
-        """Return references and contents of what was left to be filled, as `changes` does."""
+        """Return references and contents of the containers that were left to fill, in the form of `changes`."""
         found = []
-        for thing, base in self._unfilled:  # which grows meanwhile
+        # The loop ends although the list grows in it: each container is added once, when its number is given.
+        for thing, base in self._unfilled:
             reference = None if self._heap is None else self._heap.reference(thing)
             found.append([reference, self.contents(thing, base, 1, hashed=False)])
         self._unfilled = []
@@ -104,13 +108,13 @@ class Encoder:
         """Return the value's structure.
 
         Args:
-            value: anything.
-            depth: how deep it stands in what is encoded.
-            hashed: it is in a set or a key, or in such a thing. The other side hashes it when it makes it, so it may
-                hold no opaque object, whose hash would be a call.
+            value: any object.
+            depth: depth of the value in what is encoded.
+            hashed: the value is in a set or a key, or inside such a value. The other side hashes it when it builds it,
+                so it may hold no opaque object, whose hash would be a call.
 
         Raises:
-            ValueRefusedError: it cannot cross.
+            ValueRefusedError: the value cannot cross.
         """
         kind = type_(value)
         if kind is int:
@@ -131,7 +135,11 @@ class Encoder:
         heap = self._heap
         if self._numbers and heap is not None:
             place = heap.places.get(id_(value))
+            # In a key the test's side needs a value that it can hash itself: a reference to an opaque object would need
+            # a call.
             if place is not None and (not hashed or heap.mine == "a" or self._hashes_alike(value, kind)):
+                # A tuple that holds itself has no value to refer to yet while it is built. The same holds for an
+                # instance whose hash reads its attributes.
                 if id_(value) in self._open or (hashed and id_(value) in self._filling):
                     raise ValueRefusedError("value that holds itself by a tuple or a hash")
                 return {place[0]: place[1]}
@@ -154,10 +162,10 @@ class Encoder:
         return self._other(value, kind, depth, hashed)
 
     def _hashes_alike(self, value: Value, kind: Value) -> bool:
-        """Return whether the tests' side has of it what it can hash itself.
+        """Return whether the tests' side can hash its own version of the value.
 
         Raises:
-            ValueRefusedError: it holds an opaque object.
+            ValueRefusedError: the value holds an opaque object.
         """
         if kind is tuple and ATOMS.issuperset(map_(type_, value)):
             return True
@@ -167,6 +175,7 @@ class Encoder:
             return True
         if not known and not named and kind is not tuple and kind is not frozenset:
             return False
+        # The encoding itself is not needed. It raises if anything inside cannot be hashed on the other side.
         Encoder(self._heap, self._mark, numbers=False).encode(value, hashed=True)
         return True
 
@@ -184,6 +193,7 @@ class Encoder:
             self._heap.settle(value)
 
     def _long(self, value: Value) -> Json:
+        # An int's subclass may override every method, so the plain value comes from `int` itself.
         plain = int.__pos__(value)
         if -_SMALL < plain < _SMALL:
             return plain
@@ -195,7 +205,7 @@ class Encoder:
         return plain if isfinite(plain) else {"f": repr_(plain)}
 
     def _encode_non_finite(self, value: Value) -> Json:
-        """Return an infinity, or a NaN, which equals nothing but itself: it is numbered as what can change is."""
+        """Encode an infinity or a NaN. A NaN equals nothing but itself, so it is numbered as mutable objects are."""
         if value == value or not self._numbers or self._heap is None:
             return {"f": repr_(value)}
         name = NAME_OF.get(id_(value))
@@ -227,6 +237,8 @@ class Encoder:
         if depth >= MAX_DEPTH:
             raise ValueRefusedError(f"value nested deeper than {MAX_DEPTH}")
         self._spend(_CONTAINER + 2 * len_(items))
+        # These three shortcuts skip the encoder for each item, which is most of the time for a list of a million
+        # numbers.
         kinds = set_(map_(type_, items))
         if kinds == {int} and min_(items) > -_SMALL and max_(items) < _SMALL:
             return items
@@ -237,7 +249,8 @@ class Encoder:
         return [self.encode(item, depth + 1, hashed=hashed) for item in items]
 
     def contents(self, value: Value, base: Value, depth: int, hashed: bool) -> Json:
-        """Return what a container holds, read by the methods of `base`."""
+        """Return the contents of a container, read by the methods of `base`."""
+        # A key must be complete at once, because the other side hashes it. Everything else may be filled later.
         if depth >= _DEEP and self._numbers and not hashed and base in _FILLED:
             self._unfilled.append((value, base))
             return []
@@ -260,10 +273,11 @@ class Encoder:
         return self._pairs(list_(dict.items(state)), depth, hashed)
 
     def _members(self, items: list[Value], depth: int) -> list[Value]:
-        """Return a set's items in the order of their texts, whatever their order is in this process."""
+        """Return a set's items in the order of their texts, whatever the order in this process."""
         if not self._numbers or ATOMS.issuperset(map_(type_, items)):
             return sorted_(self._items(items, depth, True), key=to_text)  # noqa: FBT003
-        # Numbers are given in the order in which items are written, so that comes first.
+        # Numbers are given in the order in which items are written. The order is therefore found first, by content
+        # alone.
         contents = Encoder(self._heap, self._mark, numbers=False)._items(items, depth, True)  # noqa: FBT003
         texts = list_(map_(to_text, contents))
         order = sorted_(range_(len_(items)), key=texts.__getitem__)
@@ -278,6 +292,7 @@ class Encoder:
         return flat
 
     def _list(self, value: Value, depth: int, hashed: bool) -> Json:
+        # The number is given before the items, because an item may refer to the list itself.
         self._add(value)
         items = self.contents(value, list, depth, hashed)
         self._settle(value)
@@ -290,7 +305,7 @@ class Encoder:
         return {"z": self._encode_fixed(value, frozenset, depth, hashed)}
 
     def _encode_fixed(self, value: Value, base: Value, depth: int, hashed: bool) -> Json:
-        """Return what a container holds that is made when all of that is there."""
+        """Return the contents of a container that cannot be filled after its creation."""
         self._add(value)
         self._open[id_(value)] = None
         items = self.contents(value, base, depth, hashed)
@@ -311,7 +326,7 @@ class Encoder:
         return items
 
     def _standard(self, value: Value, kind: Value, depth: int, hashed: bool) -> Json:
-        """Return the structure of a value of the standard library; None for any other."""
+        """Return the structure of a value of the standard library; None for any other value."""
         name = qualified_name(kind)
         if type_(name) is not str:
             return None
@@ -321,6 +336,8 @@ class Encoder:
         if find_buffer_name(kind) and not hashed:
             return self._buffer(value, name, depth)
         way = PARTS.get(name)
+        # A view of the program's dict is told by its type: the name of a type proves nothing, since a program may
+        # choose it.
         if way is None:
             return None
         module, parts = way
@@ -358,10 +375,11 @@ class Encoder:
         return {"B": [name, state]}
 
     def _encode_derived(self, value: Value, kind: Value, base: Value, depth: int, hashed: bool) -> Json:
-        """Return what an instance of a subclass of a plain type is."""
+        """Encode an instance of a subclass of a plain type."""
         fields = list_fields(kind) if base is tuple else None
         if fields is not None:
             return {"T": [qualified_name(kind), fields, self._encode_fixed(value, tuple, depth, hashed)]}
+        # The tests' side sends a derived value as its plain base, because the program does not have the test's class.
         if self._heap is None or self._heap.mine == "a":
             return self._as_base(value, base, depth, hashed)
         if self._heap.known.get(type_name(value)) is kind:
@@ -391,7 +409,8 @@ class Encoder:
         if hashed and base in CHANGING:
             raise TypeRefusedError(f"value of type {type_name(value)} in a set or a key")
         if not inner:
-            # In a set it is met as its base type alone; elsewhere it may be met as what it is, so it needs no number.
+            # In a set the other side sees a value of the base type only. Elsewhere it may see the value itself, so it
+            # has a number.
             self._add(_plain_copy(value, base) if hashed else value)
         items = self.contents(value, base, depth, hashed)
         if not inner:
@@ -403,7 +422,8 @@ class Encoder:
 
     def _instance(self, value: Value, kind: Value, base: Value, depth: int, hashed: bool) -> Json:
         by_identity = hashes_by_identity(kind)
-        if self._heap is not None and not self._numbers and by_identity:  # of an order: it may hold itself
+        # This encoding is for sorting only. It shows plain attributes alone, because the instance may hold itself.
+        if self._heap is not None and not self._numbers and by_identity:
             shown = [part for pair in dict.items(read_state(value) or {}) for part in pair if type_(part) in ATOMS]
             return {"I": [type_name(value), self._items(shown, depth, hashed)]}
         hashed = hashed and not by_identity
@@ -437,7 +457,8 @@ class Encoder:
         if self._numbers or heap is None:
             return self._mark(value)
         place = heap.places.get(id_(value))
-        return {"m": place or type_name(value)}  # of an order only: a mark is made once
+        # This encoding is for sorting only: a mark is made once, when the value itself is encoded.
+        return {"m": place or type_name(value)}
 
     def _enum(self, value: Value, kind: Value) -> Json:
         enum = standard_class("enum", "Enum")
@@ -469,12 +490,12 @@ def _container(tag: str, base: Value) -> Callable[[Encoder, Value, int, bool], J
 
 
 def _plain_copy(value: Value, base: Value) -> Value:
-    """Return a tuple or a frozenset of what a derived one holds; asks nothing of the value."""
+    """Copy the items of a derived tuple or frozenset without calling the value's own methods."""
     return tuple(list_(tuple.__iter__(value))) if base is tuple else base(value)
 
 
 _FILLED = (list, dict, deque, set, None)
-"""Types, or bases, of what `Decoder.apply` can fill."""
+"""Types, or bases of types, that `Decoder.apply` can fill."""
 TAGS: dict[Value, str] = {list: "", tuple: "t", dict: "d", set: "s", frozenset: "z", deque: "q", bytearray: "y"}
 _WAYS: dict[Value, Callable[[Encoder, Value, int, bool], Json]] = {
     list: Encoder._list,
@@ -497,7 +518,7 @@ def encode(value: Value, heap: Heap | None = None, mark: Mark | None = None) -> 
 
 
 def changes(heap: Heap, things: list[Value], mark: Mark | None = None) -> list[Json]:
-    """Return what `Decoder.apply` does to those of the objects that have changed.
+    """Return the structure from which `Decoder.apply` repeats the changes of these objects.
 
     Raises:
         ValueRefusedError: something in them cannot cross.
@@ -505,7 +526,8 @@ def changes(heap: Heap, things: list[Value], mark: Mark | None = None) -> list[J
     encoder = Encoder(heap, mark)
     found = []
     for thing in heap.find_changed(things):
-        heap.settle(thing)  # first: it may hold itself
+        # Settle the object before its contents are encoded, because it may hold itself.
+        heap.settle(thing)
         base = find_base(type_(thing))
         name = find_buffer_name(type_(thing))
         contents = buffer_state(thing, name) if name else encoder.contents(thing, base, 1, hashed=False)
@@ -514,18 +536,19 @@ def changes(heap: Heap, things: list[Value], mark: Mark | None = None) -> list[J
 
 
 def _try_encode(value: Value, heap: Heap | None) -> Json:
-    """Return the structure of a value; None where it cannot cross."""
+    """Return the structure of a value; None if the value cannot cross."""
     before = 0 if heap is None else len(heap.objects[heap.mine])
     try:
         structure = encode(value, heap)
         dumps(structure)
     except (ValueRefusedError, RecursionError, MemoryError):
         if heap is not None:
+            # Numbers of objects that did not cross would make both sides count differently.
             heap.forget_after(before)
         return None
     return structure
 
 
 def exception_parts(error: BaseException, heap: Heap | None = None) -> dict[str, Json]:
-    """Describe an exception for the other side; what of it cannot cross is left out."""
+    """Describe an exception for the other side. Parts that cannot cross are left out."""
     return describe_exception(error, lambda value: _try_encode(value, heap))

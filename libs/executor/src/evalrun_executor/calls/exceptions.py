@@ -1,4 +1,4 @@
-"""Exceptions as structures: class, arguments, attributes and causes, and back."""
+"""Converts exceptions to structures and back: class, arguments, attributes and causes."""
 
 from __future__ import annotations
 
@@ -22,27 +22,28 @@ from evalrun_executor.calls.originals import (
 )
 from evalrun_executor.calls.standard_values import NAME_OF, NAMED, standard_class
 
-TYPE_CHECKING = False  # as typing's, without its import
+# The same as `typing.TYPE_CHECKING`, without the time that importing `typing` takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     Cross = Callable[[Value], Json]
 
 _CAUSES = 5
-"""Exceptions that cross as each other's cause or context."""
+"""Maximum depth of causes and contexts that cross."""
 
 
 def _class_parts(kind: Value, depth: int = 0) -> Json:
-    """Return an exception's class: its name where it is builtin, [module, name] of a standard one, [name, bases]
-    else.
-    """
+    """Describe an exception's class: by name if builtin, by module and name if standard, else by name and bases."""
     name = NAME_OF.get(id_(kind))
     if name is not None:
         return name
     module, own = module_of(kind), str_(qualified_name(kind))[:NAME_LENGTH]
     if type_(module) is str and module in _EXCEPTION_MODULES and standard_class(module, own) is kind:
         return {"module": module, "name": own}
+    # The base classes are read from `type` itself: a metaclass of the program could answer anything.
     bases = [base for base in vars(type)["__bases__"].__get__(kind) if issubclass_(base, BaseException)]
+    # A program can build a class hierarchy of any depth, and each class costs the judge a class of its own.
     if depth > 8:
         bases = [Exception]
     return [own, [_class_parts(base, depth + 1) for base in bases]]
@@ -66,26 +67,27 @@ _EXCEPTION_MODULES = {
 
 
 _ATTRIBUTES = 50
-"""Of an exception that cross."""
+"""Maximum number of an exception's attributes that cross."""
 
 
 def describe_exception(error: BaseException, cross: Cross, depth: int = 0) -> dict[str, Json]:
-    """Describe an exception for the other side: class, `args`, `message`, attributes, the missing name, and
-    what it came from.
+    """Describe an exception for the other side: class, `args`, `message`, attributes, the missing name, and causes.
 
     Args:
         error: the exception.
-        cross: gives a value's structure, or None if it cannot cross.
-        depth: of causes.
+        cross: returns a value's structure, or None if the value cannot cross.
+        depth: number of causes above this exception.
     """
     kind = type_(error)
     base = "Exception"
     for ancestor in type.mro(kind):
+        # The nearest builtin class is what an `except` of the test can catch, whatever the program's class is called.
         if NAME_OF.get(id_(ancestor)) not in (None, "object"):
             base = NAME_OF[id_(ancestor)]
             break
     arguments = cross(vars(BaseException)["args"].__get__(error))
     if arguments is None:
+        # Arguments that cannot cross are dropped, but the exception itself still decides the test.
         arguments = cross(())
     state: list[Json] = []
     for name, value in list_(dict.items(read_state(error) or {})):
@@ -131,11 +133,11 @@ _NATIVE: tuple[tuple[Value, str], ...] = (
     (UnicodeDecodeError, "encoding object start end reason"),
     (UnicodeTranslateError, "object start end reason"),
 )
-"""Attributes that classes keep outside `__dict__`, and set in `__init__`, which is not called again."""
+"""Attributes that these classes keep outside `__dict__` and set in `__init__`, which is not called again."""
 
 
 def _native_attributes(error: BaseException, kind: Value, cross: Cross) -> dict[str, Json]:
-    """Return the attributes that an exception keeps outside its `__dict__`, where they are set."""
+    """Return the attributes that are set and that the exception keeps outside its `__dict__`."""
     for base, names in _NATIVE:
         if issubclass_(kind, base):
             found = [[name, cross(vars(base)[name].__get__(error))] for name in names.split()]
@@ -160,16 +162,16 @@ def _add_causes(parts: dict[str, Json], error: BaseException, cross: Cross, dept
 
 
 def restore_exception(parts: Json, decode: Cross, classes: dict[str, Value], depth: int = 0) -> BaseException:
-    """Create the exception from `describe_exception`: of the class itself if that is a standard one.
+    """Create the exception from `describe_exception`, of the class itself if that is a standard class.
 
     Args:
         parts: the description.
-        decode: gives the value of a structure.
-        classes: the program's own classes that have been met, by name: they stay the same ones.
-        depth: of causes.
+        decode: returns the value of a structure.
+        classes: the program's classes met so far, by name, so that each stays a single class.
+        depth: number of causes above this exception.
 
     Raises:
-        ValueRefusedError: not such a description.
+        ValueRefusedError: the description is malformed.
     """
     if type(parts) is not dict or depth > _CAUSES:
         raise ValueRefusedError("malformed exception")
@@ -178,7 +180,8 @@ def restore_exception(parts: Json, decode: Cross, classes: dict[str, Value], dep
     if not isinstance(base, type) or not issubclass(base, BaseException) or type(name) is not str:
         raise ValueRefusedError("malformed exception")
     if issubclass(base, BaseExceptionGroup) and not _is_group(arguments):
-        base = Exception  # a group of what did not cross
+        # Some exceptions of the group could not cross, and a group cannot be empty.
+        base = Exception
     if type(arguments) is not tuple or "\0" in name:
         raise ValueRefusedError("malformed exception")
     kind: Value = base
@@ -187,12 +190,14 @@ def restore_exception(parts: Json, decode: Cross, classes: dict[str, Value], dep
         if issubclass(kind, BaseExceptionGroup) and not _is_group(arguments):
             kind = Exception
     try:
+        # `__init__` is not called: a class of the program may want other arguments than `args` has.
         error: BaseException = kind.__new__(kind, *arguments)
     except (TypeError, ValueError) as problem:
         raise ValueRefusedError("malformed exception") from problem
     error.args = arguments
     if "text" in parts and kind is not base:
         text = parts["text"]
+        # The text is kept outside the exception, because a test may compare its attributes.
         _TEXTS[id(error)] = error, None if text is None else decode(text)
         kind.__str__ = _recall_text
     _add_missing_name(error, parts.get("name"))
@@ -206,11 +211,11 @@ def restore_exception(parts: Json, decode: Cross, classes: dict[str, Value], dep
 
 
 _TEXTS: dict[int, tuple[BaseException, Value]] = {}
-"""The text of a program's own `__str__`, by the restored exception's id; None where it raised."""
+"""The text of a program's own `__str__`, by the restored exception's id; None if `__str__` raised."""
 
 
 def _recall_text(error: BaseException) -> str:
-    """Return what the program's own `__str__` said. Raises RuntimeError where that raised."""
+    """Return the text of the program's own `__str__`. Raises RuntimeError if that `__str__` raised."""
     _, text = _TEXTS.get(id(error), (error, BaseException.__str__(error)))
     if type(text) is not str:
         raise RuntimeError("the __str__ of the program's exception raised")
@@ -274,7 +279,8 @@ def _class_from(described: Json, classes: dict[str, Value], depth: int = 0) -> V
     if known is not None:
         return known
     above = tuple(_class_from(base, classes, depth + 1) for base in bases)
-    named = classes.get(f"except {name}")  # the class by which the test catches it
+    # The class by which the test catches the exception.
+    named = classes.get(f"except {name}")
     if named is not None:
         above = (named, *(base for base in above if base not in (Exception, BaseException)))
     try:

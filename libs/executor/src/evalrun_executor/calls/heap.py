@@ -1,4 +1,4 @@
-"""The objects of a test that both sides know: numbers, references, and what has changed since."""
+"""Records the objects of a test that both sides know: their numbers, and their contents when both sides last agreed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from evalrun_executor.calls.originals import (
     type_,
 )
 
-TYPE_CHECKING = False  # as typing's, without its import
+# The same as `typing.TYPE_CHECKING`, without the time that importing `typing` takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -38,8 +39,8 @@ class Heap:
     """The objects of a test that both sides know.
 
     Args:
-        mine: the letter of this side: `a` for the assertions', `p` for the program's.
-        known: the classes of this side that the other has too, by name.
+        mine: the letter of this side: `a` for the assertions, `p` for the program.
+        known: the classes of this side that the other side has too, by name.
     """
 
     def __init__(self, mine: str, known: dict[str, type] | None = None) -> None:
@@ -48,10 +49,10 @@ class Heap:
         self.objects: dict[str, list[Value]] = {"a": [], "p": []}
         self.places: dict[int, tuple[str, int]] = {}
         self.shapes: dict[int, list[Value]] = {}
-        """Contents of what can change, as both sides knew them last."""
+        """Contents of mutable objects when both sides last agreed on them."""
         self.known = {} if known is None else known
         self.classes: dict[str, Value] = {}
-        """The other side's exception classes that have been met, and those by which a test catches some."""
+        """Exception classes of the other side, and those by which a test catches some of them."""
 
     def add(self, thing: Value, side: str) -> None:
         """Register an object under the next number of the side that created the object."""
@@ -60,7 +61,7 @@ class Heap:
         made.append(thing)
 
     def forget_after(self, count: int) -> None:
-        """Take back the numbers that this side gave after the first `count`: what they stood for did not cross."""
+        """Take back this side's numbers after the first `count`: their objects did not cross."""
         made = self.objects[self.mine]
         for thing in made[count:]:
             self.places.pop(id_(thing), None)
@@ -68,34 +69,37 @@ class Heap:
         del made[count:]
 
     def place(self, side: str, number: int, thing: Value) -> None:
-        """Put an object where a number was kept for it."""
+        """Put an object where a number was reserved for it."""
         self.objects[side][number] = thing
         self.places[id_(thing)] = side, number
 
     def settle(self, thing: Value) -> None:
-        """Note that both sides know the object as it is now."""
+        """Record that both sides know the object as it is now."""
         shape = list_parts(thing)
         if shape is not None:
             self.shapes[id_(thing)] = shape
 
     def reference(self, thing: Value) -> Json:
-        """Return the reference to a known object; None for others."""
+        """Return the reference to a known object; None for other objects."""
         place = self.places.get(id_(thing))
         return None if place is None else {place[0]: place[1]}
 
     def find_changed(self, things: Iterable[Value]) -> list[Value]:
-        """Return those of these objects that are not as the other side knows them."""
+        """Return the objects that have changed since both sides last agreed."""
         found = []
         for thing in things:
             known = self.shapes.get(id_(thing))
             if known is not None:
                 now = list_parts(thing)
+                # Items are compared by identity: `==` would run the program's own code, and equal objects may still be
+                # different ones.
                 if now is not None and (len_(now) != len_(known) or not all_(map_(is_, now, known))):
                     found.append(thing)
         return found
 
     def find_reached(self, roots: Iterable[Value]) -> list[Value]:
-        """Return the known containers that these values are or hold."""
+        """Return the known containers among these values and inside them."""
+        # A list instead of recursion: values may be nested deeper than Python's stack allows.
         found, seen, waiting = [], set_(), list_(roots)
         while waiting:
             thing = waiting.pop()
@@ -110,10 +114,11 @@ class Heap:
         return found
 
     def held(self, things: list[Value], counted: dict[int, int]) -> list[Value]:
-        """Return those of these objects that something holds beside this heap, and what can be reached from them.
+        """Return the objects that something beside this heap holds, and the known containers that these lead to.
 
-        The caller holds none of them but by `things`, and as often as `counted` says, by id.
+        The caller must hold the objects only in `things` and, as often as `counted` says, by id, elsewhere.
         """
+        # References from one of the objects to another are known, so they are counted and subtracted below.
         inner: dict[int, int] = {}
         for thing in things:
             shapes = self.shapes.get(id_(thing))
@@ -123,7 +128,8 @@ class Heap:
                         inner[id_(item)] = inner.get(id_(item), 0) + 1
         kept = []
         for thing in things:
-            # The heap's own list, the caller's, the loop's name, and the argument of getrefcount itself.
+            # Four references are ours: the heap's own list, the caller's list, the loop's name, and the argument of
+            # getrefcount.
             if getrefcount(thing) - 4 - inner.get(id_(thing), 0) - counted.get(id_(thing), 0) > 0:
                 kept.append(thing)  # noqa: PERF401 - a comprehension would count differently from Python to Python
         if not kept:
@@ -132,7 +138,7 @@ class Heap:
 
 
 def list_parts(thing: Value) -> list[Value] | None:
-    """Return what an object that can change holds, in one list; None for what cannot change."""
+    """Return the contents of a mutable object in one list; None for immutable objects."""
     kind = type_(thing)
     if kind is list:
         return list_(thing)
@@ -151,7 +157,9 @@ def list_parts(thing: Value) -> list[Value] | None:
     if base is None:
         name = find_buffer_name(kind)
         if name:
-            return [intern(dumps(buffer_state(thing, name)))]  # the same text as long as nothing changes
+            # Interned, so that the text is the identical object as long as nothing changes: `find_changed` compares by
+            # identity.
+            return [intern(dumps(buffer_state(thing, name)))]
         state = read_state(thing)
         if state is not None:
             return [part for pair in dict.items(state) for part in pair]
@@ -159,7 +167,7 @@ def list_parts(thing: Value) -> list[Value] | None:
 
 
 def _inside(thing: Value) -> list[Value] | None:
-    """Return what a value holds, where it is one that may hold others."""
+    """Return the contents of a value that can hold other values; None for any other value."""
     kind = type_(thing)
     if kind is tuple or (issubclass_(kind, tuple) and kind not in ATOMS):
         return list_(tuple.__iter__(thing))

@@ -1,4 +1,4 @@
-"""Structures as JSON text, and the error of what cannot cross."""
+"""Converts structures to JSON text and back, and defines the error for values that cannot cross."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _from_text = JSONDecoder().decode
 
 
 class ValueRefusedError(Exception):
-    """A value that cannot cross; the message names its type, or why."""
+    """A value that cannot cross; the message names its type or the reason."""
 
 
 class TypeRefusedError(ValueRefusedError):
@@ -23,7 +23,7 @@ def dumps(structure: Json) -> str:
     """Return the JSON text of a structure: ASCII, on one line.
 
     Raises:
-        ValueRefusedError: it is longer than `MAX_BYTES`.
+        ValueRefusedError: the text is longer than `MAX_BYTES`.
     """
     text = to_text(structure)
     if len_(text) > MAX_BYTES:
@@ -35,7 +35,7 @@ def loads(text: str) -> Json:
     """Parse JSON text.
 
     Raises:
-        ValueRefusedError: it is not JSON, or nested too deep for the parser.
+        ValueRefusedError: the text is not JSON, or is nested too deep for the parser.
     """
     try:
         return _from_text(text)

@@ -1,4 +1,4 @@
-"""Description of an object that cannot cross, for the other side: its type, and the special methods that it answers."""
+"""Describes the type of an object that cannot cross: its name, and the special methods that the object has."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ SPECIALS = [
     for prefix in ("", "r", "i")
     if prefix + name != "idivmod"
 ]
-"""Special methods that an opaque object answers by calls, without their underscores."""
+"""Special methods that an opaque object serves by calls, without their underscores."""
 
 
 def description(kind: Value, base: Value = None) -> Json:
-    """Return what the other side is told of an opaque object's type: name, module where it is a standard one, specials.
+    """Return the description of an opaque object's type: name, module if it is a standard type, special methods.
 
-    Read by the machinery of `type` alone, so that a metaclass is not asked. Of what derives from a plain type `base`,
-    only the specials that it defines itself.
+    The description is read through `type` alone, so that a metaclass of the program never runs. For a type that derives
+    from the plain type `base`, only the special methods that it defines itself are listed.
     """
     ways = []
     mro = mro_of(kind)
@@ -92,6 +92,8 @@ def description(kind: Value, base: Value = None) -> Json:
         special = f"__{name}__"
         for own in classes:
             if special in own:
+                # A class that sets a special method to None switches it off, as `__hash__ = None` does, so the search
+                # ends there too.
                 if own[special] is not None:
                     ways.append(number)
                 break

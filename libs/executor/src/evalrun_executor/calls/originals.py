@@ -1,12 +1,12 @@
-"""Builtins bound before a program can replace them, and what is read of objects by them alone: nothing is asked of the
-program itself."""
+"""Builtins bound before a program can replace them, and functions that read objects without running their code."""
 
 from __future__ import annotations
 
 import sys
 from _collections import deque  # type: ignore[import-not-found]  # no stubs; a tenth of collections' cost
 
-TYPE_CHECKING = False  # as typing's, without its import
+# The same as `typing.TYPE_CHECKING`, without the time that importing `typing` takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
@@ -18,7 +18,7 @@ Json: TypeAlias = "Any"
 ATOMS = frozenset((type(None), bool, int, float, complex, str, bytes))
 NAME_LENGTH = 200
 
-# Bound now: a program may replace the builtins before its values are encoded.
+# These names are bound at import, because a program may replace the builtins before its values are encoded.
 type_, issubclass_, len_, id_, list_, set_, map_, all_, max_, min_, sorted_, str_, repr_, range_ = (
     type, issubclass, len, id, list, set, map, all, max, min, sorted, str, repr, range,
 )  # fmt: skip
@@ -30,7 +30,7 @@ getrefcount = sys.getrefcount
 
 
 def find_base(kind: Value) -> Value:
-    """Return the plain type that a type is or derives from; None."""
+    """Return the plain type that a type is or derives from; None if there is none."""
     for base in BASES:
         if kind is base or issubclass_(kind, base):
             return base
@@ -42,7 +42,7 @@ CHANGING = (list, dict, set, deque, bytearray)
 
 
 def read_state(thing: Value) -> dict[str, Value] | None:
-    """Return an object's own attributes, by the machinery of `object` alone."""
+    """Return the dictionary of an object's own attributes, read through `object` alone; None if it has none."""
     try:
         state = object.__getattribute__(thing, "__dict__")
     except AttributeError:
@@ -68,7 +68,7 @@ def hashes_by_identity(kind: Value) -> bool:
 
 
 def list_slots(kind: Value) -> list[str]:
-    """Return the attributes that a class and those above it keep in slots."""
+    """Return the attributes that a class and its bases keep in slots."""
     found: list[str] = []
     for ancestor in mro_of(kind):
         slots = own_of(ancestor).get("__slots__", ())
@@ -77,5 +77,5 @@ def list_slots(kind: Value) -> list[str]:
 
 
 def type_name(value: Value) -> str:
-    """Return the name of the value's type, as it was defined; never asks the value."""
+    """Return the name that the value's type was defined under, without running code of the value."""
     return str_(qualified_name(type_(value)))[:NAME_LENGTH]

@@ -1,4 +1,4 @@
-"""Objects of Python and its standard library that cross by name, and the parts that make a standard value."""
+"""Objects of the standard library that cross by name, and the parts from which standard values are rebuilt."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from evalrun_executor.calls.originals import (
     type_name,
 )
 
-TYPE_CHECKING = False  # as typing's, without its import
+# The same as `typing.TYPE_CHECKING`, without the time that importing `typing` takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -33,7 +34,8 @@ _TYPES = (
     "bool bytearray bytes complex dict enumerate filter float frozenset int list map object range reversed set slice"
     " str tuple zip"
 )
-# Not among them, for a test may call what the program returned: eval, exec, open, getattr, type with three arguments.
+# A test may call whatever the program returned. Functions that would let the program act in the test's process are left
+# out: eval, exec, open, getattr, and type with three arguments.
 NAMED: dict[str, object] = {name: getattr(builtins, name) for name in (_FUNCTIONS + " " + _TYPES).split()}
 NAMED.update(
     (name, thing)
@@ -49,7 +51,7 @@ NAMED.update({"NoneType": type(None), "Ellipsis": ..., "NotImplemented": NotImpl
 NAME_OF = {id(thing): name for name, thing in NAMED.items()}
 _ADDRESSES = tuple(f"IPv{version}{kind}" for version in "46" for kind in ("Address", "Network", "Interface"))
 STATEFUL = {"collections": ("ChainMap", "UserDict", "UserList", "UserString"), "argparse": ("Namespace",)}
-"""Classes whose objects are their attributes."""
+"""Classes whose objects consist of their attributes."""
 STANDARD = {
     "collections": ("Counter", "OrderedDict", "defaultdict", "deque", *STATEFUL["collections"]),
     "fractions": ("Fraction",),
@@ -68,13 +70,13 @@ STANDARD = {
 
 
 def standard_class(module: str, name: str) -> Value:
-    """Return a class of the standard library where it has been imported; else None, so that no value is of it."""
+    """Return a class of the standard library. None if it was never imported: no value can then be of the class."""
     found = sys.modules.get(module)
     return None if found is None else vars(found).get(name)
 
 
 def list_fields(kind: Value) -> list[str] | None:
-    """Return the fields of a named tuple's class that leaves tuples' methods as they are."""
+    """Return the fields of a named tuple's class; None if the class changes methods of tuples."""
     own = own_of(kind)
     fields = own.get("_fields")
     if type_(fields) is not tuple or not all_(type_(name) is str and name.isidentifier() for name in fields):
@@ -85,7 +87,7 @@ def list_fields(kind: Value) -> list[str] | None:
 
 
 def standard_name(kind: Value) -> str:
-    """Return the name of a class of the standard library that crosses by it; empty for others."""
+    """Return the name under which a class of the standard library crosses; empty for other classes."""
     name = qualified_name(kind)
     for module, names in STANDARD.items():
         if name in names and standard_class(module, name) is kind:
@@ -94,7 +96,7 @@ def standard_name(kind: Value) -> str:
 
 
 def stateful_name(kind: Value) -> str:
-    """Return the name of a class of `STATEFUL`; empty for others."""
+    """Return the name of a class of `STATEFUL`; empty for other classes."""
     name = qualified_name(kind)
     for module, names in STATEFUL.items():
         if name in names and standard_class(module, name) is kind:
@@ -103,7 +105,7 @@ def stateful_name(kind: Value) -> str:
 
 
 def stateful_class(name: str) -> Value:
-    """Return the class of `STATEFUL` with this name. Raises ValueRefusedError where there is none."""
+    """Return the class of `STATEFUL` with this name. Raises ValueRefusedError if there is none."""
     module, _, own = name.rpartition(".")
     if own not in STATEFUL.get(module, ()):
         raise ValueRefusedError("malformed value")
@@ -111,7 +113,7 @@ def stateful_class(name: str) -> Value:
 
 
 def find_viewed(view: Value) -> Value:
-    """Return what is behind a view: the dict, or the bytes of a memory view, a copy where it shows a part of them."""
+    """Return the object behind a view: a dict, or a memory view's bytes, copied if the view shows a part of them."""
     import gc
 
     if type_(view) is memoryview:
@@ -119,6 +121,7 @@ def find_viewed(view: Value) -> Value:
         whole = type_(behind) in (bytes, bytearray) and view.nbytes == len_(behind) and view.strides == (1,)
         return behind if whole and view.format == "B" else _copy_view(view)
 
+    # Views of dicts have no public attribute for their dict before Python 3.10, but the garbage collector knows it.
     for thing in gc.get_referents(view):
         if issubclass_(type_(thing), dict):
             return thing
@@ -141,7 +144,7 @@ VIEWS: dict[str, Value] = {
 
 
 def _zone(moment: Value) -> Value:
-    """Return the time zone of a moment; its offset, where the zone's class is no standard one."""
+    """Return a moment's time zone, or its offset if the zone's class is no standard class."""
     zone = moment.tzinfo
     if zone is None or standard_name(type_(zone)):
         return zone
@@ -174,11 +177,11 @@ PARTS: dict[str, tuple[str, Callable[[Value], Value]]] = {
     **{name: ("ipaddress", lambda v: (str(v),)) for name in _ADDRESSES},
     "Pattern": ("re", lambda v: (v.pattern, v.flags)),
 }  # fmt: skip
-"""Module and parts of values of the standard library, by their type's name."""
+"""Module, and function that lists the parts, of values of the standard library, by their type's name."""
 
 
 def import_name(module: str, name: str) -> Value:
-    """Return what the standard library has under a name that may cross."""
+    """Return a class of the standard library that may cross by name. Raises ValueRefusedError for any other name."""
     if name not in STANDARD.get(module, ()):
         raise ValueRefusedError("malformed name")
     return getattr(__import__(module), name)

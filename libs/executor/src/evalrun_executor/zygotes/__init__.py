@@ -1,1 +1,1 @@
-"""Zygotes from outside: starts and asks them, and reads what they and their programs send."""
+"""The service's side of zygotes: starts them, requests runners, and reads what runners and programs send."""

@@ -15,7 +15,8 @@ from evalrun_executor.zygotes.run_ends import classify_end
 
 _CHUNK = 1 << 18
 _MAX_STATUS = 0xFFFF
-_REASON = 1000  # bytes that a runner may add to stderr
+# Bytes that a runner may add to stderr.
+_REASON = 1000
 MAX_TEXT = 1 << 20
 """Bytes of a compiler's complaint, or of a fault."""
 
@@ -36,7 +37,7 @@ class FrameReader:
         """Return the next frame's type and payload; None at the end of the stream.
 
         Args:
-            silence_seconds: None: the caller has a limit of its own.
+            silence_seconds: how long the runner may send nothing; None: the caller has a limit of its own.
 
         Raises:
             ExecutorLost: the runner sent nonsense, or nothing for `silence_seconds`.
@@ -45,6 +46,8 @@ class FrameReader:
         while True:
             if len(self._buffer) >= head:
                 kind, length = frames.FRAME.unpack_from(self._buffer)
+                # The length is checked before anything is kept: a hostile runner could otherwise announce 4 GiB and
+                # fill our memory.
                 if length > self._max_payload:
                     raise ExecutorLost(f"a runner announced a frame of {length} bytes")
                 if len(self._buffer) >= head + length:
@@ -63,9 +66,11 @@ class FrameReader:
             except BlockingIOError:
                 await self._wait(silence_seconds)
                 continue
+            # A runner that was killed resets the socket. That is its end, and how it ended comes from the zygote.
             except ConnectionError:
                 return b""
             self.descriptors += fds
+            # The kernel has installed the descriptors already, so `close` closes them even when there are too many.
             if len(self.descriptors) > self._max_descriptors:
                 raise ExecutorLost("a runner sent too many descriptors")
             return data
@@ -151,10 +156,10 @@ def parse_filed(
     """Read a FILED frame, and close the descriptors that belong to it. Return as `parse_run`, and raise as it does.
 
     Args:
-        payload: of the frame.
+        payload: the payload of the frame.
         descriptors: the descriptors that came over the socket, in order.
         rules: the bounds of a possible result.
-        printed: stdout and stderr, where they came by pipes of ours; None: they come by descriptors.
+        printed: stdout and stderr, where our own pipes carried them; None: they are in memory files.
     """
     if len(payload) != frames.FILED_HEAD.size:
         raise ExecutorLost("a harness worker sent a short frame")
@@ -175,6 +180,8 @@ def parse_complaint(payload: bytes, descriptors: list[int]) -> bytes:
 
 
 def _is_possible(facts: list[Any], out_size: int, err_size: int, rules: RunRules) -> bool:
+    # `math.inf` and NaN fail these comparisons too. A status that is neither an exit nor a signal would be misread
+    # later.
     index, stopped, status, cpu, wall, _ = facts
     max_bytes = rules.output_bytes
     return (
@@ -210,6 +217,8 @@ def _take_text(descriptors: list[int], size: int) -> bytes:
         # Reading anything but a file might never end: a runner that was taken over could send a pipe.
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise ExecutorLost("a harness worker sent a descriptor that is not a memory file")
+        # A file may be shorter than announced, and `pread` may return less than asked for: the length is checked at the
+        # end.
         text = bytearray()
         while len(text) < size and (part := os.pread(fd, size - len(text), len(text))):
             text += part

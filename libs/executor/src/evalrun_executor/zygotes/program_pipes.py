@@ -26,8 +26,11 @@ class ProgramPipes:
         self._stop = stop
         self._out, self._out_end = os.pipe()
         self._err, self._err_end = os.pipe()
+        # A blocking read would stop the whole service while a program prints nothing.
         for fd in (self._out, self._err):
             os.set_blocking(fd, False)
+            # Opening /dev/stdout opens the pipe anew, with the rights of its owner. Without this change a program of
+            # another user could not.
             if owner != os.geteuid():
                 os.fchown(fd, owner, -1)
         self._stdout = bytearray()
@@ -35,6 +38,8 @@ class ProgramPipes:
         self.is_over = False
         """Whether the program printed more than is kept."""
         self._watched = False
+        # Most programs end within `QUICK_SECONDS` and print little: registering with the event loop costs more than
+        # reading once at the end.
         self._timer = self._loop.call_later(QUICK_SECONDS, self._watch)
 
     @property
@@ -74,6 +79,7 @@ class ProgramPipes:
         while data := self._read_piece(self._out):
             self._stdout += data
             if len(self._stdout) > self._max_bytes:
+                # The rest of a pipe is still read, or the program could not end.
                 del self._stdout[self._max_bytes :]
                 if not self.is_over:
                     self.is_over = True
@@ -82,6 +88,7 @@ class ProgramPipes:
     def _read_err(self) -> None:
         while data := self._read_piece(self._err):
             self._stderr += data
+            # The text is cut at twice the bound, so that each byte is moved once on average.
             if len(self._stderr) > 2 * self._kept_stderr:
                 del self._stderr[: -self._kept_stderr]
 
@@ -91,6 +98,6 @@ class ProgramPipes:
         except BlockingIOError:
             return b""
         if not data and self._watched:
-            # The end of a pipe is readable for good: the loop would report it again and again.
+            # The end of a pipe stays readable: the loop would report it again and again.
             self._loop.remove_reader(fd)
         return data

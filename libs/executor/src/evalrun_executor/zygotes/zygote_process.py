@@ -1,5 +1,4 @@
-"""The service's handle of a zygote: starts the zygote, requests runners, learns how they ended, and ends the
-zygote."""
+"""The service's handle of a zygote: starts and ends the zygote, requests runners, and learns how they ended."""
 
 import asyncio
 import marshal
@@ -25,7 +24,7 @@ MODULES = (
     "supervision", "child_bootstrap", "program", "site", "python_source", "compiler", "exchange", "execution", "runner",
     "harness_worker", "program_worker", "session", "session_worker", "zygote",
 )  # fmt: skip
-"""In the order in which the zygote loads them."""
+"""The modules in the order in which the zygote loads them."""
 _PACKAGE = Path(__file__).parents[1]
 _START_SECONDS = 30.0
 _BOOT = "import marshal,os,sys;boot,*rest=marshal.load(os.fdopen(int(sys.argv[1]),'rb'));exec(boot)"
@@ -34,14 +33,14 @@ _ENVIRONMENT = {
     "HOME": "/nonexistent",
     "LANG": "C.UTF-8",
     "PYTHONHASHSEED": "0",
-    # An arena per thread would reserve 64 MiB of address space each, which the memory limit counts.
+    # A malloc arena per thread would reserve 64 MiB of address space each, which the memory limit counts.
     "MALLOC_ARENA_MAX": "2",
-    # Without it each child would resolve the functions that it calls for itself.
+    # Without this variable each child would resolve the functions that it calls for itself.
     "LD_BIND_NOW": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
 }
-"""The whole environment of candidates."""
+"""The whole environment of candidates' programs."""
 
 
 @dataclass(frozen=True)
@@ -53,23 +52,23 @@ class ZygotePlan:
     package_dirs: Sequence[str]
     contain: bool
     harnesses: Mapping[str, Harness]
-    """By mode; each is loaded at start."""
+    """Harnesses by mode; each is loaded at start."""
     interpreters: Sequence[str]
     """Paths of the programs that run other languages' texts."""
     work_dir: str | None
-    """Directory of the private directories; None: the first temporary directory that the candidates' user can write
-    to."""
+    """Directory of the private directories; None: the first temporary directory that the candidates' user can write to.
+    """
     imports: Sequence[str] = ()
-    """Modules of the standard library that the zygote imports ahead of every fork."""
+    """Modules of the standard library that the zygote imports before any fork."""
 
 
 @dataclass(frozen=True, eq=False)
 class WorkerHandle:
-    """The service's handle of a slot's worker. Between two jobs no frame is on its way from the worker."""
+    """The service's handle of a slot's worker. Between two jobs the worker sends no frame."""
 
     socket: socket.socket
     ended: asyncio.Future[int]
-    """Done with the worker's wait status once it has ended, if the status is not 0."""
+    """Done with the wait status once the worker has ended with a status other than 0."""
 
     def ask(self, fds: Sequence[int]) -> None:
         """Send the worker a job: the memory file, the index pipe's read end, and the pipes that a program writes to.
@@ -125,6 +124,8 @@ class ZygoteProcess:
                 "imports": list(plan.imports),
             }
             modules, harnesses = _read_modules(), sources(plan.harnesses.values())
+            # Byte code is valid for the same version of Python only; another version's interpreter compiles the texts
+            # itself.
             if plan.interpreter.magic_number == MAGIC_NUMBER.hex():
                 file.write(
                     marshal.dumps((boot_source, _compile_sources(modules), _compile_sources(harnesses), settings), 2)
@@ -134,8 +135,8 @@ class ZygoteProcess:
             file.flush()
             os.lseek(boot, 0, os.SEEK_SET)
             try:
-                # Not the loop's own subprocesses, for uvloop's take no user; and in this thread, whose end is what the
-                # kernel takes for our death.
+                # asyncio's own subprocesses do not do: uvloop's take no user. The fork is made in this thread, because
+                # the kernel takes the end of the forking thread for the death of the parent.
                 process = subprocess.Popen(  # noqa: ASYNC220 - a vfork, as long as asyncio's own would take
                     [plan.interpreter.path, "-s", "-S", "-B", "-c", _BOOT, str(boot)],
                     cwd="/", env=_ENVIRONMENT, pass_fds=(boot, theirs.fileno()),
@@ -188,10 +189,10 @@ class ZygoteProcess:
         """Ask for a runner in `slot`. Return our end of its socket, and a future of its wait status, if that is not 0.
 
         Args:
-            slot: held by the caller until the runner has ended or said DONE.
+            slot: held by the caller until the runner has ended or sent DONE.
             kind: a `frames.KIND_*`.
-            fds: the job's memory file, the index pipe's read end and, for a compiled program, the executable; a worker
-                gets them with each job.
+            fds: the job's memory file, the index pipe's read end and, for a compiled program, the executable; empty for
+                a worker, which gets them with each job.
 
         Raises:
             ExecutorLost: the zygote is gone.
@@ -230,7 +231,7 @@ class ZygoteProcess:
     def _note_runner(self, slot: int, ended: asyncio.Future[int]) -> None:
         previous = self._in_slot.get(slot)
         if previous is not None and previous is not ended and not self._is_worker(slot, previous):
-            # The previous runner said DONE, so nobody needs its wait status.
+            # The previous runner sent DONE, so nobody needs its wait status.
             previous.cancel()
         self._in_slot[slot] = ended
 
@@ -261,7 +262,7 @@ class ZygoteProcess:
             ended.set_result(status)
 
     async def close(self) -> None:
-        """End the zygote and all that it started."""
+        """End the zygote and everything that it started."""
         self._loop.remove_reader(self._control)
         self._control.close()
         for worker in self._workers.values():

@@ -1,1 +1,1 @@
-"""The sandboxes: discovery, health, slots, fair queue, hedging, retries."""
+"""Finds sandboxes, watches their health, shares their slots, and retries and hedges calls to them."""

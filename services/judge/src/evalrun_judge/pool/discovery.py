@@ -1,7 +1,7 @@
 """Discovers sandboxes that are not known at the start: by DNS or from stdin. For Kubernetes, see `endpoint_slices`.
 
-A headless Service's name gives the address of each ready pod. A lookup that fails changes nothing: pods that are really
-gone are found out by the calls to them, and an outage of DNS must not take those away that work.
+The name of a headless Service resolves to the address of each ready pod. A lookup that fails changes nothing: calls
+reveal which pods are gone, and an outage of DNS must not remove sandboxes that work.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from evalrun_judge.sandboxes import Sandbox
 from evalrun_runtime.late_arguments import ON_STDIN, next_line
 
 REFRESH_SECONDS = 5.0
-"""Between two lookups: CoreDNS keeps a Service's records for 5 s by default."""
+"""Time between two lookups. CoreDNS keeps a Service's records for 5 s by default."""
 LOOKUP_SECONDS = 5.0
-"""Time that DNS has to answer. The system's resolver asks for 10 s and more before it gives up."""
+"""Time that DNS has to reply. The system's resolver takes 10 s and more before it gives up."""
 
 
 class DiscoveryError(Exception):
@@ -24,7 +24,7 @@ class DiscoveryError(Exception):
 
 
 class NoDnsError(DiscoveryError):
-    """DNS does not answer, which differs from an answer that the name has no address."""
+    """DNS does not reply. A reply without an address is a plain DiscoveryError."""
 
 
 class SandboxDiscovery(Protocol):
@@ -34,15 +34,15 @@ class SandboxDiscovery(Protocol):
     """Host name of the Service, which the certificate of each sandbox must name."""
 
     async def find(self) -> frozenset[str]:
-        """Return the URL of every sandbox there is. Raises DiscoveryError."""
+        """Return the URL of every sandbox. Raises DiscoveryError."""
         ...
 
     async def wait(self) -> None:
-        """Wait until it is worth asking again; a few seconds at most."""
+        """Wait until the next lookup is worth making, a few seconds at most."""
         ...
 
     async def close(self) -> None:
-        """Free the connections."""
+        """Close the connections."""
         ...
 
 
@@ -54,13 +54,13 @@ Lookup = Callable[[str, int], Awaitable[list[str]]]
 
 
 async def system_lookup(host: str, port: int) -> list[str]:
-    """Ask the system's resolver, in a thread."""
+    """Resolve a name by the system's resolver, in a thread."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(address[0]) for *_, address in found]
 
 
 class DnsDiscovery:
-    """`dns:///host:port`: the addresses behind a name, asked for again every few seconds."""
+    """`dns:///host:port`: looks up the addresses of a name every few seconds."""
 
     def __init__(
         self,
@@ -103,13 +103,14 @@ class DnsDiscovery:
         lookup, self._pending = self._pending, None
         try:
             addresses = lookup.result()
-        except OSError as error:  # gaierror too
-            # A resolver that has no answer says EAI_AGAIN; a name without an address is another number.
+        except OSError as error:
+            # The resolver reports a missing reply as EAI_AGAIN, and a name without an address by another number.
+            # gaierror is an OSError.
             kind = NoDnsError if error.errno == socket.EAI_AGAIN else DiscoveryError
             raise kind(f"{target}: {error}") from error
         if not addresses:
             raise DiscoveryError(f"{target}: the name has no address")
-        # Behind a dual-stack Service's name is each pod twice: counted twice it would have twice its slots.
+        # A dual-stack Service's name resolves to each pod twice. Counted twice, a pod would have twice its slots.
         of_one_family = [address for address in addresses if ":" not in address] or addresses
         return frozenset(http_url(address, self._port, self._scheme) for address in of_one_family)
 
@@ -146,7 +147,7 @@ class StdinDiscovery:
         self._url: str | None = None
 
     async def find(self) -> frozenset[str]:
-        """Return the URL once it was received; see `SandboxDiscovery.find`."""
+        """Return the URL from stdin; see `SandboxDiscovery.find`."""
         if self._url is None:
             self._url = await self._read_line()
         if not self._url.startswith(f"{self._scheme}://"):
@@ -159,7 +160,7 @@ class StdinDiscovery:
         await self._sleep(REFRESH_SECONDS)
 
     async def close(self) -> None:
-        """Do nothing: there is nothing to free."""
+        """Do nothing: stdin holds no connection."""
 
 
 def host_and_port(target: str) -> tuple[str, int]:

@@ -1,7 +1,8 @@
 """Discovery of sandboxes by a Service's EndpointSlices, read from the Kubernetes API server.
 
-Two plain requests instead of a client library: list them, then watch until any changes and list again. It needs the
-pod's service account to `get`, `list` and `watch` endpointslices.discovery.k8s.io in the Service's namespace.
+It sends two plain requests instead of using a client library: list the slices, watch until any of them changes, and
+list again. The pod's service account needs `get`, `list` and `watch` on endpointslices.discovery.k8s.io in the
+Service's namespace.
 """
 
 import asyncio
@@ -58,9 +59,9 @@ class ApiServer:
 
     url: str
     token_file: Path
-    """Read for each request: Kubernetes replaces it every hour."""
+    """Read for each request, because Kubernetes replaces the token every hour."""
     authority: Path | None = None
-    """Certificates that it is trusted by; None for plain HTTP."""
+    """Certificates that the API server is trusted by; None for plain HTTP."""
 
     @classmethod
     def from_pod(cls, environment: Mapping[str, str]) -> Self:
@@ -72,7 +73,7 @@ class ApiServer:
 
 
 class EndpointSliceDiscovery:
-    """`k8s:///namespace/service:port`: the ready pods of a Service."""
+    """`k8s:///namespace/service:port`: finds the ready pods of a Service."""
 
     def __init__(self, target: str, server: ApiServer, *, scheme: str = "http") -> None:
         """Create the client; connections open with the first request.
@@ -102,14 +103,14 @@ class EndpointSliceDiscovery:
                 if response.status != 200:
                     raise DiscoveryError(f"{self._target}: the API server gave status {response.status}: {_said(body)}")
             found = self._decoder.decode(body)
-        except (aiohttp.ClientError, OSError, msgspec.DecodeError) as error:  # TimeoutError is an OSError
+        except (aiohttp.ClientError, OSError, msgspec.DecodeError) as error:
             raise DiscoveryError(f"{self._target}: {error or type(error).__name__}") from error
         self._version = found.metadata.resourceVersion
         families: dict[str, set[str]] = {}
         for one in found.items:
             families.setdefault(one.addressType, set()).update(self._urls(one))
-        # A dual-stack Service has slices of either family with the same pods: each of them counted twice has twice its
-        # slots. The first family that has any is enough.
+        # A dual-stack Service has the same pods in the slices of both families. Counted in both, a pod would have twice
+        # its slots, so the first family that has addresses is used alone.
         return frozenset(next((urls for _, urls in sorted(families.items()) if urls), ()))
 
     async def wait(self) -> None:
@@ -119,10 +120,12 @@ class EndpointSliceDiscovery:
             try:
                 async with self._get(watch, WATCH_SECONDS + ANSWER_SECONDS) as response:
                     if response.status == 200:
-                        await response.content.readany()  # the first event, or the end: either is worth a look
+                        # Either the first event or the end of the watch is a reason to list again.
+                        await response.content.readany()
                         return
             except (aiohttp.ClientError, OSError):
-                pass  # `find` says what is wrong
+                # The next `find` reports what is wrong.
+                pass
         await asyncio.sleep(REFRESH_SECONDS)
 
     async def close(self) -> None:

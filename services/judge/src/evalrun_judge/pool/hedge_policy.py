@@ -1,7 +1,8 @@
-"""Rule for hedged calls: a slow call is also sent to a second sandbox, near the tail, where slots are idle. Pure.
+"""Rule for hedged calls: a slow call is also sent to a second sandbox if a slot is idle. Pure.
 
-The first good answer counts and the other call is cancelled; judging is idempotent. It shortens the end of a run whose
-last programs lie in a slow or hung sandbox, and costs slots that nobody wants: no hedge begins while a request waits.
+The first good reply counts and the other call is cancelled; judging is idempotent. Hedging shortens the end of a run
+whose last programs are in a slow or hung sandbox. It uses only slots that nobody wants: no hedge begins while a request
+waits.
 """
 
 import math
@@ -11,16 +12,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class HedgePolicy:
-    """Rule that decides which calls are stragglers."""
+    """Decides which calls are stragglers."""
 
     quantile: float = 0.95
     factor: float = 2.0
-    """A call is a straggler after this many times the quantile of the calls before it."""
+    """A call is a straggler after this many times the quantile of earlier calls."""
     min_seconds: float = 1.0
     min_known: int = 20
-    """Calls that must have ended before any is called a straggler."""
+    """Calls that must have ended before any call counts as a straggler."""
     share: float = 0.25
-    """Of the slots that hedges may hold at once; one may run in any case."""
+    """Share of the slots that hedges may hold at once. A single hedge may always run."""
 
     def max_hedges(self, slots: int) -> int:
         """Return the largest number of simultaneous hedges."""
@@ -32,7 +33,7 @@ RECKON_EVERY = 32
 
 
 class CallTimes:
-    """Durations of the last calls."""
+    """Durations of the last `REMEMBERED` calls."""
 
     def __init__(self, policy: HedgePolicy) -> None:
         self._policy = policy
@@ -41,13 +42,13 @@ class CallTimes:
         self._straggles_after: float | None = None
 
     def add(self, seconds: float) -> None:
-        """Count a call that was answered well."""
+        """Record the duration of a successful call."""
         self._seconds.append(seconds)
         self._since_reckoned += 1
 
     @property
     def straggles_after(self) -> float | None:
-        """Seconds after which a call is a straggler; None while too little is known."""
+        """Seconds after which a call is a straggler; None while too few calls are known."""
         known = len(self._seconds)
         if known < self._policy.min_known:
             return None

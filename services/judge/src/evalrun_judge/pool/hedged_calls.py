@@ -39,8 +39,8 @@ class HedgedCalls:
         """Call the sandbox in which the run holds a slot, and a second sandbox if the first is too slow.
 
         Raises:
-            SandboxError: the first call's, where neither gave an answer.
-            RunRefusedError: either's.
+            SandboxError: both calls failed; the error is that of the first.
+            RunRefusedError: either sandbox refused the program.
         """
         after = None if self._policy is None else self._times.straggles_after
         if after is None or self._calls.alone:
@@ -53,13 +53,15 @@ class HedgedCalls:
         try:
             wait = after
             while not (await asyncio.wait(calls, timeout=wait))[0]:
-                wait = after / 4  # it is one by now: from here on a slot that is idle is what it waits for
+                # The call is a straggler now. Look for an idle slot more often from here on.
+                wait = after / 4
                 other = self._calls.take_spare(endpoint, run) if self._has_room() else None
                 if other is not None:
                     calls.add(second := asyncio.create_task(self._time_call(other, work, run)))
                     return await self._race(first, second)
             return first.result()
         finally:
+            # The slower call goes on in its sandbox until it is cancelled, and holds a slot there.
             for one in calls:
                 one.cancel()
             await asyncio.gather(*calls, return_exceptions=True)
@@ -81,6 +83,7 @@ class HedgedCalls:
             pending = {first, second}
             while pending:
                 done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                # A refusal holds for every sandbox, so the other call need not be awaited.
                 for one in done:
                     error = one.exception()
                     if error is None:

@@ -13,16 +13,16 @@ class PoolInfo:
 
     backend: str
     level: Level
-    """The least of the sandboxes' levels."""
+    """Weakest level of all sandboxes."""
     slots: int
     languages: tuple[str, ...]
-    """Spoken by every sandbox."""
+    """Languages that every sandbox supports."""
     python_version: str
-    """Several, separated by commas, where the sandboxes differ."""
+    """Python's version; several, separated by commas, where the sandboxes differ."""
     versions: str = ""
-    """Of the sandboxes' own code; likewise."""
+    """Versions of the sandboxes' own code, separated by commas where they differ."""
     submits: bool = False
-    """Every sandbox judges answers to datasets of its own."""
+    """Whether every sandbox judges completions of datasets of its own."""
 
 
 def combine_info(backends: Sequence[Backend]) -> PoolInfo:

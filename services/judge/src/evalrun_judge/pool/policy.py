@@ -9,12 +9,12 @@ from evalrun_judge.pool.retries import RetryPolicy
 
 @dataclass(frozen=True, slots=True)
 class HealthPolicy:
-    """Rule that decides when a sandbox counts as hung."""
+    """Decides when a sandbox counts as hung."""
 
     seconds: float = 5.0
-    """Between two looks at a sandbox that has work, and what it gets to answer."""
+    """Seconds between two probes of a sandbox that has work, and seconds that it has to reply to each."""
     failures: int = 3
-    """Looks in a row without an answer."""
+    """Probes in a row without a reply after which the sandbox counts as hung."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class PoolPolicy:
     """Rules that a pool follows."""
 
     required_level: Level
-    """Sandboxes and answers below this level are not used."""
+    """Sandboxes and replies below this level are not used."""
     retries: RetryPolicy
     health: HealthPolicy
     hedging: HedgePolicy | None

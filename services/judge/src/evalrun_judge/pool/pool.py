@@ -54,7 +54,7 @@ class SandboxPool:
         self._calls = SandboxCalls(self._fleet, self._queue, self._budget, clock, metrics)
         self._hedged = HedgedCalls(policy.hedging, self._calls, clock, metrics.count_hedge)
         self.slowness = 0.0
-        """The most that a machine was slower than at its best, beside a run made again alone; 0.0: there was none."""
+        """The worst slowdown of a machine that a run repeated alone has shown; 0.0: no run was repeated."""
 
     @property
     def changed(self) -> asyncio.Event:
@@ -63,7 +63,7 @@ class SandboxPool:
 
     @property
     def slots(self) -> int:
-        """Programs that the sandboxes that ever answered can hold at once."""
+        """Programs that can run at once in all sandboxes that ever replied."""
         return self._fleet.slots
 
     @property
@@ -81,7 +81,7 @@ class SandboxPool:
         return self._fleet.described
 
     def start(self) -> None:
-        """Begin to look for sandboxes and to watch them; each is used once it has described itself."""
+        """Begin to find and watch sandboxes. Each sandbox is used once it has described itself."""
         self._fleet.start()
 
     async def close(self) -> None:
@@ -91,12 +91,12 @@ class SandboxPool:
     async def run(
         self, request: RunRequest, *, run: str = "", begun: bool = False, on_slot: Callable[[], None] = lambda: None
     ) -> RunReply:
-        """Run a program where there is room; infra errors are tried again, elsewhere first.
+        """Run a program where a slot is free. Infrastructure errors are retried, in another sandbox if possible.
 
         Args:
             request: the program and its inputs.
-            run: on whose behalf; slots are shared fairly among runs.
-            begun: it belongs to a request that has been given a slot before: it goes to the front of its run's.
+            run: the run that the slot is counted for; slots are shared fairly among runs.
+            begun: the request has had a slot before and goes to the front of its run's queue.
             on_slot: called when a sandbox has room, before each call.
 
         Raises:
@@ -111,7 +111,7 @@ class SandboxPool:
     async def submit(
         self, call: SubmitCall, *, run: str = "", on_slot: Callable[[], None] = lambda: None
     ) -> SubmitReply:
-        """Judge an answer by a server's own tests, at whatever level that contains it; otherwise like `run`."""
+        """Have a server judge a completion by its own tests, at any containment level; otherwise like `run`."""
         return await self._serve(SubmitWork(call), self._calls.call, run=run, begun=False, on_slot=on_slot)
 
     async def _serve(
@@ -126,12 +126,14 @@ class SandboxPool:
         failed: SandboxEndpoint | None = None
         failures = 0
         endpoint = await self._slot(run, urgent=begun, avoid=None)
+        # A first call adds to the budget, whatever becomes of it: retries are a share of the first calls.
         self._budget.began(self._clock())
         while True:
             try:
                 on_slot()
                 return await ask(endpoint, work, run)
             except SandboxBusyError as error:
+                # A full sandbox has run nothing, so the call takes nothing out of the retry budget and has no delay.
                 self._metrics.count_retry(error.reason)
             except SandboxError as error:
                 failures += 1
@@ -141,6 +143,7 @@ class SandboxPool:
                 self._spend(error)
                 self._metrics.count_retry(error.reason)
                 await self._sleep(self._policy.retries.delay(failures, self._random.random()))
+            # The program has had its turn already. Behind newer requests of its run it would wait a second time.
             endpoint = await self._slot(run, urgent=True, avoid=failed)
 
     async def _slot(self, run: str, *, urgent: bool, avoid: SandboxEndpoint | None) -> SandboxEndpoint:
@@ -148,7 +151,7 @@ class SandboxPool:
         return await self._queue.take(run, urgent=urgent, avoid=avoid)
 
     def _spend(self, error: SandboxError) -> None:
-        """Take a retry out of the budget that all programs share. Raises NoSandboxError where it is spent."""
+        """Take a retry out of the budget that all programs share. Raises NoSandboxError if the budget is spent."""
         now = self._clock()
         if not self._budget.retry(now, running=self.in_flight, max_slots=self._fleet.max_slots):
             raise NoSandboxError(f"the retry budget is spent ({self._budget.account(now)}): {error}") from error

@@ -1,18 +1,18 @@
 """Limits repeated sandbox calls, for each program and for all programs together. Pure.
 
-A bound for each program alone multiplies the load just when the sandboxes have least to give: where all of them fail,
-five attempts are five times the work. So calls that are made again, retries and hedges alike, are a share of the first
-calls in a sliding window, and a small floor for gateways that have little to do (Finagle's `RetryBudget`: 20 % on top
-of a reserve, over 10 s, https://finagle.github.io/blog/2016/02/08/retry-budgets). In three things it differs:
+A limit per program alone multiplies the load just when the sandboxes can do least: where all of them fail, five
+attempts are five times the work. Therefore repeated calls, which are retries and hedges, are limited to a share of the
+first calls in a sliding window plus a small floor for idle gateways (Finagle's `RetryBudget`: 20 % on top of a reserve,
+over 10 s, https://finagle.github.io/blog/2016/02/08/retry-budgets). Three rules differ from Finagle's:
 
-- First calls that still run count however long ago they began (as Envoy's `retry_budget` counts active requests):
-  programs take minutes, and a sandbox that dies takes those of before the window along too.
-- The floor for retries holds the slots of the largest sandbox besides: what one lost sandbox had is all run again,
-  however few sandboxes there are. Hedges have no part in that.
-- In an outage there is no floor: a call in a window may always be made again, the others are the ratio's (gRPC's retry
-  throttling too lets go of retries as successes stay away, gRFC A6).
+- A first call that still runs counts however long ago it began, as Envoy's `retry_budget` counts active requests.
+  Programs take minutes, and the failure of a sandbox ends calls that began before the window.
+- The floor for retries also holds the slots of the largest sandbox, because all programs of one lost sandbox run again,
+  however few sandboxes there are. The floor for hedges does not.
+- In an outage the floor is one call per window, and the ratio allows the others. gRPC's retry throttling (gRFC A6) also
+  permits fewer retries while successes stay away.
 
-Full sandboxes (429) are no failure and cost nothing here: a program that was not let in has run nowhere.
+Full sandboxes (429) are no failure and take nothing from the budget: the program has run nowhere.
 """
 
 from collections import deque
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from evalrun_runtime.backoff import backoff_seconds
 
 BUCKETS = 10
-"""Of the window, which slides by one of them at a time."""
+"""Buckets of the window, which slides by one bucket at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +29,18 @@ class RetryPolicy:
     """Limits on retries of infrastructure errors."""
 
     attempts: int = 5
-    """Calls of a sandbox that may fail for one program, full sandboxes not counted."""
+    """Calls of a sandbox that may fail for a single program. Refusals of full sandboxes do not count."""
     budget_seconds: float = 30.0
     """Maximum seconds that a request waits while no sandbox is usable."""
     first_delay: float = 0.05
-    """Seconds before the first call again; doubled each time, and spread by up to half."""
+    """Seconds before the first retry. The delay doubles each time, and is spread by up to half."""
     ratio: float = 0.2
-    """Calls made again for each first call, over all programs."""
+    """Repeated calls allowed for each first call, over all programs."""
     min_retries: int = 10
-    """Calls made again in a window that need no first call."""
+    """Repeated calls allowed in each window without any first call."""
     window_seconds: float = 10.0
     outage_seconds: float = 60.0
-    """An outage is when calls have failed for so long and none was answered well: longer than most programs take."""
+    """An outage begins when calls have failed for so long without any success: longer than most programs take."""
 
     def delay(self, failures: int, chance: float) -> float:
         """Return the seconds before the next call. `chance` in [0, 1) spreads the delays."""
@@ -72,7 +72,7 @@ class _Window:
 
 
 class RetryBudget:
-    """Retry budget of all programs together; see the module. `now` is in seconds, monotonic."""
+    """The retry budget of all programs together; see the module. `now` is in seconds, monotonic."""
 
     def __init__(self, policy: RetryPolicy) -> None:
         self._policy = policy
@@ -86,7 +86,7 @@ class RetryBudget:
         self._first.add(now)
 
     def record_success(self) -> None:
-        """Record a call that was answered well."""
+        """Record a successful call."""
         self._failing_since = None
 
     def record_failure(self, now: float) -> None:
@@ -105,11 +105,11 @@ class RetryBudget:
         return self._take(now, self._share(now, running) + (0 if self._outage(now) else max_slots))
 
     def hedge(self, now: float, *, running: int) -> bool:
-        """Return whether a call that takes long may be made elsewhere too, and count it; see `retry`."""
+        """Return whether a slow call may also be made elsewhere, and count it; see `retry`."""
         return self._take(now, self._share(now, running))
 
     def account(self, now: float) -> str:
-        """Describe the use of the budget, for people."""
+        """Describe the use of the budget in a message for people."""
         return (
             f"{self._again.count(now)} calls made again for {self._first.count(now)} first ones in the last "
             f"{self._policy.window_seconds:g} s"

@@ -28,11 +28,11 @@ class PoolMetrics(Protocol):
     """Interface to the metrics of a pool."""
 
     def count_retry(self, reason: str) -> None:
-        """Count a call that is made again, by its reason (`sandboxes.REASONS`)."""
+        """Count a repeated call, by its reason (`sandboxes.REASONS`)."""
         ...
 
     def observe_call(self, seconds: float) -> None:
-        """Count a call that ended, well or not."""
+        """Record the duration of a call that ended, well or not."""
         ...
 
     def count_hedge(self, won: bool) -> None:
@@ -44,7 +44,7 @@ class SandboxWork(Protocol[Reply]):
     """Work that any sandbox may be asked to do."""
 
     def start(self, sandbox: Sandbox) -> Awaitable[Reply]:
-        """Ask a sandbox. Raises RunRefusedError, also later."""
+        """Ask a sandbox. Raises RunRefusedError, also when the result is awaited."""
         ...
 
     def check(self, sandbox: Sandbox, reply: Reply) -> None:
@@ -64,29 +64,29 @@ class ProgramWork:
         return sandbox.run(self.request)
 
     def check(self, sandbox: Sandbox, reply: RunReply) -> None:
-        """Refuse a run that was contained too little; see `SandboxWork.check`."""
+        """Refuse a run that was contained too weakly; see `SandboxWork.check`."""
         if LEVELS.index(reply.level) < LEVELS.index(self.required_level):
             raise SandboxFailedError(f"{sandbox.address}: ran at level {reply.level!r}, below {self.required_level!r}")
 
 
 @dataclass(frozen=True, slots=True)
 class SubmitWork:
-    """An answer that a server judges by its own tests."""
+    """A completion that a server judges by its own tests."""
 
     call: SubmitCall
 
     def start(self, sandbox: Sandbox) -> Awaitable[SubmitReply]:
-        """Submit the answer; see `SandboxWork.start`."""
+        """Submit the completion; see `SandboxWork.start`."""
         if not isinstance(sandbox, DatasetServer):
             raise RunRefusedError(f"{sandbox.address} has no datasets: that takes a SandboxFusion server")
         return sandbox.submit(self.call)
 
     def check(self, sandbox: Sandbox, reply: SubmitReply) -> None:
-        """Accept every reply: the server contains the answer at whatever level it has."""
+        """Accept every reply: the server contains the program at whatever level it has."""
 
 
 class SandboxCalls:
-    """Calls sandboxes; each call frees its slot."""
+    """Calls sandboxes, and frees the slot after each call."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class SandboxCalls:
 
     @property
     def alone(self) -> bool:
-        """There is no second sandbox."""
+        """Whether there is no second sandbox."""
         return len(self._queue.endpoints) < 2
 
     async def call(self, endpoint: SandboxEndpoint, work: SandboxWork[Reply], run: str) -> Reply:
@@ -124,6 +124,7 @@ class SandboxCalls:
             return reply
         except SandboxBusyError as error:
             endpoint.busy(error.free)
+            # A full sandbox gets nothing until the time that it named is over: other gateways' programs hold its slots.
             if endpoint.full:
                 self._queue.pause(endpoint, error.retry_after_seconds)
             raise
@@ -132,12 +133,14 @@ class SandboxCalls:
             self._budget.record_failure(self._clock())
             raise
         finally:
+            # The slot is freed last: freeing it assigns the next request, which must see the state recorded above.
             self._metrics.observe_call(self._clock() - called)
             self._queue.release(endpoint, run)
 
     def take_spare(self, first: SandboxEndpoint, run: str) -> SandboxEndpoint | None:
-        """Take an idle slot of another sandbox, where the retry budget has room for a second call."""
+        """Take an idle slot of another sandbox if the retry budget has room for a second call."""
         other = self._queue.find_idle(first)
+        # The budget counts a hedge as it allows it, so it is asked only once a slot is found.
         if other is None or not self._budget.hedge(self._clock(), running=self._queue.in_flight):
             return None
         self._queue.hold(other, run)

@@ -1,11 +1,11 @@
-"""The state of a sandbox in the pool: how many requests it may get now. Pure: no clock, no waiting.
+"""The state of a sandbox in the pool: how many requests the sandbox may get now. Pure: no clock, no waiting.
 
-    lost  --admitted (it described itself)-->  usable  --unreachable, hung, or too many bad answers-->  lost
+    lost  --admitted (it described itself)-->  usable  --unreachable, hung, or too many bad replies-->  lost
 
-After it was lost it starts with a request in flight, and each good answer doubles that, up to its slots: a sandbox
-that just came back is not met with everything that waits. A sandbox belongs to every gateway: where it answers that its
-slots are taken, it names how many are free, and this gateway takes that for its share. From there on it asks for one
-more each time that as many programs as it may have there were answered, as TCP does with its window.
+A sandbox that returns starts with a single request in flight, and each good reply doubles that number, up to its slots,
+so that it is not flooded with everything that waits. Several gateways share a sandbox. When the sandbox replies that
+its slots are taken, it names how many are free, and this gateway takes that number as its share. From then on the
+number of requests grows by 1 each time that as many programs as are allowed were answered, like TCP's window.
 """
 
 import random
@@ -16,9 +16,8 @@ from evalrun_judge.sandboxes import Backend, Sandbox, SandboxError, SandboxFaile
 from evalrun_runtime.backoff import backoff_seconds
 
 FAILURES_TO_EJECT = 3
-"""Bad answers in a row. A connection that breaks or a hung sandbox needs one only: asking it again is cheap. So does
-one that has not answered well since it came back: its first program is a trial (a circuit breaker's half-open state).
-"""
+"""Bad replies in a row. A broken connection or a hung sandbox ejects at once, because asking again is cheap. So does
+the first bad reply after a return: the first program is a trial (a circuit breaker's half-open state)."""
 
 FIRST_PROBE_DELAY = 0.1
 MAX_PROBE_DELAY = 5.0
@@ -30,27 +29,28 @@ class SandboxEndpoint:
 
     sandbox: Sandbox
     backend: Backend | None = None
-    """As it last described itself; None: never yet."""
+    """The last description of the sandbox; None: it has not described itself yet."""
     usable: bool = False
     in_flight: int = 0
     allowed: int = 0
-    """Requests that it may hold at once; at most its slots."""
+    """Requests that the sandbox may hold at once; at most its slots."""
     share: int | None = None
-    """Limit when it last reported that it is full: doubled up to there, then raised by one. None if it never did."""
+    """Limit when the sandbox last reported that it is full. Below it `allowed` doubles, above it grows by 1. None:
+    never full."""
     successes: int = 0
-    """Good answers since `allowed` last grew."""
+    """Good replies since `allowed` last grew."""
     failures: int = 0
-    """Bad answers in a row."""
+    """Bad replies in a row."""
     failed_probes: int = 0
-    """Descriptions asked for in vain since it was lost."""
+    """Failed probes since the sandbox was lost."""
     proved: bool = True
-    """It has answered well since it was last taken into use."""
+    """Whether the sandbox has replied well since it was last taken into use."""
     relapses: int = 0
-    """Times in a row that it described itself and was lost again without one good answer."""
+    """Times in a row that the sandbox described itself and was lost again without a good reply."""
     full: bool = False
-    """It said that no slot is free, by another gateway's programs."""
+    """Whether the sandbox reported that other gateways' programs hold all of its slots."""
     leaving: bool = False
-    """It is no longer among the sandboxes: it keeps what it has and gets nothing more."""
+    """Whether discovery no longer names the sandbox: it finishes its requests and gets no more."""
 
     @property
     def free(self) -> int:
@@ -63,7 +63,7 @@ class SandboxEndpoint:
         return self.in_flight / max(1, self.allowed)
 
     def admit(self, backend: Backend) -> None:
-        """Record that it described itself: use it, with a slow start if it had been lost."""
+        """Take a sandbox that has described itself into use, with a slow start if it had been lost."""
         returning = self.backend is not None
         self.backend = backend
         self.allowed = 1 if returning else backend.info.slots
@@ -71,12 +71,13 @@ class SandboxEndpoint:
         self.failures = self.failed_probes = 0
 
     def record_success(self) -> None:
-        """Record a successful answer."""
+        """Record a good reply, and allow more requests if the sandbox has room."""
         self.failures = self.relapses = 0
         self.proved = True
         self.successes += 1
         if self.backend is None or self.allowed >= self.backend.info.slots:
             return
+        # Below the last known share the number doubles; from there on it grows by 1 per round of replies, as in TCP.
         if self.share is None or self.allowed < self.share:
             self.allowed = min(self.backend.info.slots, max(1, self.allowed * 2))
         elif self.successes >= self.allowed:
@@ -86,16 +87,20 @@ class SandboxEndpoint:
         self.successes = 0
 
     def busy(self, free: int) -> None:
-        """Record that it refused a request for lack of slots, and how many are free; the request stays in flight."""
+        """Record that the sandbox refused a request because it is full.
+
+        The request stays in flight until it is released.
+        """
         self.allowed = self.share = max(1, self.in_flight - 1 + free)
         self.successes = 0
         self.full = free == 0
 
     def record_failure(self, error: SandboxError) -> None:
-        """Record a failure, after which it may be lost."""
+        """Record a failure. It may make the sandbox unusable."""
         self.failures += 1
         if not self.usable:
-            return  # a request that was still in flight when it was lost
+            # This request was in flight when the sandbox was lost, so its failure is the same one.
+            return
         if not isinstance(error, SandboxFailedError) or self.failures >= FAILURES_TO_EJECT or not self.proved:
             self.usable = False
             self.relapses = 0 if self.proved else self.relapses + 1
@@ -106,7 +111,7 @@ class SandboxEndpoint:
         return 0.0 if self.relapses == 0 else _delay(self.relapses)
 
     def probe_failed(self) -> float:
-        """Count a probe in vain; give the seconds until the next."""
+        """Count a failed probe. Return the seconds before the next probe."""
         self.failed_probes += 1
         return _delay(self.failed_probes)
 
@@ -120,17 +125,19 @@ def pick(
 ) -> SandboxEndpoint | None:
     """Choose the sandbox for a request, or None if no sandbox may get it.
 
-    The less loaded of two that are drawn: gateways see their own load only, and the least loaded of all would draw
-    every request that arrives at once (Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing", 2001).
+    The less loaded of two random sandboxes gets the request. Gateways see only their own load, so the least loaded
+    sandbox of all would attract every request that arrives at once (Mitzenmacher, "The Power of Two Choices in
+    Randomized Load Balancing", 2001).
 
     Args:
-        endpoints: all of them.
-        avoid: the one that just failed it: taken only where it is the only one with room, and where that is since it
-            fails whatever it is given, quicker than others answer, only where there is no other at all.
-        randomness: draws.
+        endpoints: all sandboxes.
+        avoid: the sandbox that just failed the request. It is chosen only if no other has room, and, if it has failed
+            everything since its return, only if no other is usable at all: it fails faster than others reply.
+        randomness: draws the two.
     """
     free = [endpoint for endpoint in endpoints if endpoint.free > 0]
     others = [endpoint for endpoint in free if endpoint is not avoid]
+    # Going back to a sandbox that relapses would burn the request's attempts, so the request waits for another sandbox.
     if not others and not (avoid is not None and avoid.relapses and any(e.usable for e in endpoints if e is not avoid)):
         others = free
     drawn = randomness.sample(others, 2) if len(others) > 2 else others

@@ -1,7 +1,7 @@
 """The sandboxes and their state: discovers them, probes them, ejects and restores them.
 
-A sandbox that is hung keeps its connections open: as long as it answers nothing while it has work, it is asked whether
-it is there, and calls to one that is not are broken off as `SandboxTimeoutError`, long before their own time is up.
+A hung sandbox keeps its connections open. A sandbox that has work and sends no reply is therefore probed. If it does
+not reply to probes either, its calls are broken off as `SandboxTimeoutError`, long before their own time is up.
 """
 
 import asyncio
@@ -31,27 +31,27 @@ from evalrun_judge.sandboxes import (
 logger = logging.getLogger(__name__)
 
 DNS_SECONDS = 10.0
-"""Time without DNS and without a sandbox after which requests are told so: less than the budget, since a NetworkPolicy
-that keeps a gateway from DNS does not pass by itself."""
+"""Time without DNS and without a sandbox after which requests fail with that reason. It is shorter than the budget,
+because a NetworkPolicy that keeps a gateway from DNS does not go away by itself."""
 MISTAKE_SECONDS = 5.0
-"""Wait before watching or discovering begins again after a mistake of ours in it."""
+"""Seconds before a watch or a discovery restarts after an internal error."""
 
 
 def connect_nowhere(url: str, _server_name: str) -> Sandbox:
-    """Raise LookupError: for pools without discovery."""
+    """Raise LookupError: this pool has no discovery."""
     raise LookupError(f"{url}: nobody said how sandboxes that are found are called")
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxSources:
-    """QueuePositions that sandboxes come from."""
+    """Where sandboxes come from."""
 
     sandboxes: Sequence[Sandbox] = ()
-    """Sandboxes that are there in any case."""
+    """Sandboxes that were configured."""
     discoveries: Sequence[SandboxDiscovery] = ()
-    """Finders of other sandboxes."""
+    """Finders of further sandboxes."""
     connect: Connect = connect_nowhere
-    """Callable that gives the sandbox that a discovery found."""
+    """Makes the client of a sandbox that a discovery found."""
 
 
 @dataclass(slots=True, eq=False)
@@ -60,13 +60,13 @@ class Member:
 
     endpoint: SandboxEndpoint
     source: SandboxDiscovery | None = None
-    """The discovery that found it; None if it was configured."""
+    """The discovery that found the sandbox; None if the sandbox was configured."""
     url: str = ""
-    """As it was found."""
+    """The URL that the discovery found."""
     lost: asyncio.Event = field(default_factory=asyncio.Event)
     calls: set["asyncio.Task[Any]"] = field(default_factory=set)
     broken_off: dict["asyncio.Task[Any]", str] = field(default_factory=dict)
-    """Calls that are being broken off, and why."""
+    """Calls that are being broken off, with the reason."""
     answers: int = 0
     watcher: "asyncio.Task[None] | None" = None
 
@@ -108,9 +108,9 @@ class SandboxFleet:
         self.changed = asyncio.Event()
         """Set whenever a sandbox has been taken into use."""
         self.slots = 0
-        """Programs that the sandboxes that ever answered can hold at once."""
+        """Programs that can run at once in all sandboxes that ever replied."""
         self.described: PoolInfo | None = None
-        """Abilities of the sandboxes; None until the first has answered."""
+        """Capabilities of the sandboxes; None until the first has described itself."""
 
     @property
     def max_slots(self) -> int:
@@ -118,13 +118,13 @@ class SandboxFleet:
         return max((one.backend.info.slots for one in self._members if one.backend is not None), default=0)
 
     def check_budget(self) -> None:
-        """Raise NoSandboxError where no sandbox has been usable for longer than may be."""
+        """Raise NoSandboxError if no sandbox has been usable for longer than the budget."""
         if (refusal := self._refusal()) is not None:
             kind, message = refusal
             raise kind(message)
 
     def start(self) -> None:
-        """Begin."""
+        """Start watching and discovering."""
         self._all_lost_since = self._clock()
         for member in self._members.values():
             self._begin(member)
@@ -132,7 +132,7 @@ class SandboxFleet:
             self._spawn(self._kept_up(partial(self._follow, discovery)))
 
     async def close(self) -> None:
-        """Stop, and free the connections."""
+        """Stop, and close the connections."""
         tasks = [*self._tasks]
         for task in tasks:
             task.cancel()
@@ -148,18 +148,22 @@ class SandboxFleet:
         hung."""
         task = asyncio.current_task()
         member = self._members.get(endpoint)
-        if member is None or task is None:  # gone between the grant and the call
+        # The sandbox left between the grant of its slot and the call. Nobody watches it any more.
+        if member is None or task is None:
             yield
             return
         member.calls.add(task)
         try:
             yield
             member.answers += 1
+        # A cancellation that `_break_off` did not cause comes from the caller and must go on. `uncancel` tells the two
+        # apart where both arrive.
         except asyncio.CancelledError:
             why = member.broken_off.get(task)
             if why is not None and task.uncancel() == 0:
                 raise SandboxTimeoutError(why) from None
             raise
+        # A failure is a sign of life too: the sandbox is not hung.
         except SandboxError:
             member.answers += 1
             raise
@@ -168,7 +172,7 @@ class SandboxFleet:
             member.broken_off.pop(task, None)
 
     def record_failure(self, endpoint: SandboxEndpoint, error: SandboxError) -> None:
-        """Count a failed call; afterwards the sandbox may be left out until it answers again."""
+        """Count a failed call. The sandbox may be left out afterwards until it describes itself again."""
         was_usable = endpoint.usable
         endpoint.record_failure(error)
         if was_usable and not endpoint.usable:
@@ -179,7 +183,7 @@ class SandboxFleet:
             self._note_if_all_lost()
 
     def apply(self, source: SandboxDiscovery, urls: frozenset[str]) -> None:
-        """Take in the sandboxes that a source found, and let those go that it no longer names."""
+        """Add the sandboxes that a discovery found, and remove those that it no longer names."""
         known = [member for member in self._members.values() if member.source is source]
         for url in sorted(urls - {member.url for member in known}):
             endpoint = SandboxEndpoint(self._connect(url, source.server_name))
@@ -201,6 +205,7 @@ class SandboxFleet:
         member.watcher = self._spawn(self._kept_up(partial(self._watch, member)))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        # Tasks are held here, because the event loop itself keeps weak references only.
         task: asyncio.Task[None] = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._on_task_end)
@@ -250,11 +255,12 @@ class SandboxFleet:
             self._queue.refuse_all(kind, message if kind is UnresolvedSandboxesError else f"{message}: {why}")
 
     def _take_stock(self) -> None:
-        """Describe newly discovered sandboxes, and use their slots."""
+        """Combine the descriptions of all sandboxes, and use their slots."""
         backends = [endpoint.backend for endpoint in self._members if endpoint.backend is not None]
         self.slots = sum(backend.info.slots for backend in backends)
         if not backends:
-            return  # all are gone: what the last ones said still describes this gateway
+            # All sandboxes are gone. Their last description still holds for this gateway.
+            return
         self.described = combine_info(backends)
         self.changed.set()
         self._queue.dispatch()
@@ -291,11 +297,13 @@ class SandboxFleet:
             await member.endpoint.sandbox.close()
 
     async def _watch(self, member: Member) -> None:
-        """Take the sandbox into use whenever it is lost and describes itself; notice when it hangs."""
+        """Take the sandbox into use whenever it describes itself after a loss, and notice when it hangs."""
         while True:
             if not member.lost.is_set():
                 await self._wait_until_lost(member)
             endpoint = member.endpoint
+            # A sandbox that replies to probes and fails every call would otherwise be taken into use again at once,
+            # every time.
             if endpoint.rest_seconds and endpoint.failed_probes == 0:
                 await self._sleep(endpoint.rest_seconds)
             try:
@@ -319,7 +327,8 @@ class SandboxFleet:
                 backend = await endpoint.sandbox.describe()
         except TimeoutError as error:
             raise SandboxTimeoutError(f"{endpoint.sandbox.address}: it does not say what it is") from error
-        except RunRefusedError as error:  # it takes none of the programs by which a stock server is found out
+        # The sandbox refused the programs by which a stock server is recognised.
+        except RunRefusedError as error:
             raise SandboxFailedError(f"{endpoint.sandbox.address}: it refuses to say what it is: {error}") from error
         if LEVELS.index(backend.info.level) < self._required:
             raise SandboxFailedError(
@@ -329,7 +338,7 @@ class SandboxFleet:
         return backend
 
     async def _wait_until_lost(self, member: Member) -> None:
-        """Wait until the sandbox is lost: it failed, or it stopped answering."""
+        """Wait until the sandbox has failed or has stopped replying."""
         silent = 0
         while not member.lost.is_set():
             answers = member.answers
@@ -339,6 +348,8 @@ class SandboxFleet:
                     return
             except TimeoutError:
                 pass
+            # Only a sandbox that has work, sent no reply to it, and does not describe itself either counts as silent. A
+            # busy sandbox may take minutes for a program.
             if not member.calls or member.answers > answers or await self._is_there(member.endpoint):
                 silent = 0
                 continue

@@ -1,4 +1,4 @@
-"""Requests that wait for a slot of a sandbox. Slots are shared fairly among runs (`fair_queue`).
+"""Queues requests that wait for a slot of a sandbox. Slots are shared fairly among runs (`fair_queue`).
 
 The queue knows the sandboxes by their endpoints, which the fleet above it adds and removes.
 """
@@ -38,7 +38,7 @@ class SlotQueue:
         self._random = randomness
         self._waiting: FairQueue[_Waiter] = FairQueue(lambda waiter: waiter.granted.done(), shares)
         self.endpoints: list[SandboxEndpoint] = []
-        """All sandboxes that there are now."""
+        """All current sandboxes."""
 
     @property
     def in_flight(self) -> int:
@@ -54,8 +54,8 @@ class SlotQueue:
         """Wait for a slot, which the caller releases.
 
         Args:
-            run: on whose behalf.
-            urgent: the request goes before those of its run that are not urgent.
+            run: the run that the slot is counted for.
+            urgent: the request goes before requests of its run that are not urgent.
             avoid: the sandbox that just failed the request; see `pick`.
 
         Raises:
@@ -67,8 +67,10 @@ class SlotQueue:
         try:
             return await waiter.granted
         except asyncio.CancelledError:
+            # The slot was granted and the request cancelled in the same turn of the loop. Nobody else would free the
+            # slot.
             if waiter.granted.done() and not waiter.granted.cancelled() and waiter.granted.exception() is None:
-                self.release(waiter.granted.result(), run)  # granted and cancelled in the same turn of the loop
+                self.release(waiter.granted.result(), run)
             raise
 
     def find_idle(self, other_than: SandboxEndpoint) -> SandboxEndpoint | None:
@@ -89,7 +91,7 @@ class SlotQueue:
         self.dispatch()
 
     def pause(self, endpoint: SandboxEndpoint, seconds: float) -> None:
-        """Leave a full sandbox alone for a while."""
+        """Give a full sandbox no requests for some seconds."""
         asyncio.get_running_loop().call_later(seconds, self._resume, endpoint)
 
     def _resume(self, endpoint: SandboxEndpoint) -> None:
@@ -107,10 +109,11 @@ class SlotQueue:
                 self._waiting.take(run).granted.set_result(endpoint)
             else:
                 passed.append((run, self._waiting.pass_over(run)))
+        # Waiters that were passed over return to the front in reverse order, so that each keeps its position.
         for run, waiter in reversed(passed):
             self._waiting.put_back(run, waiter)
 
     def refuse_all(self, kind: type[NoSandboxError], why: str) -> None:
-        """Raise an error in every request that waits."""
+        """Fail every waiting request with an error."""
         for waiter in self._waiting.clear():
             waiter.granted.set_exception(kind(why))
