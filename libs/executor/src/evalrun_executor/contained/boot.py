@@ -1,18 +1,19 @@
 """The first lines of a zygote, executed with its modules and its settings, which came over a descriptor.
 
-Registers the modules, and then runs one step after another. A function that forks returns the child's next step, which
-runs from here: so nothing of ours lies below it on the stack.
+They register the modules, and then run one step after another. A function that forks returns the child's next step,
+which runs from here, so that none of our functions lies below it on the stack.
 
 Modules come as byte code or, for another version of Python than the service's, as text. Texts are compiled in a process
-of their own: what a compiler leaves behind are 400 pages, and each page that a zygote holds costs 0.2 us in a fork and
-the child's end together.
+of their own: a compiler leaves 400 pages behind, and each page that a zygote holds costs 0.2 us in a fork and the
+child's end together.
 """
 
 # ruff: noqa: PTH123
 # Why: pathlib would make the zygote larger, and each fork dearer.
 import sys
 
-TYPE_CHECKING = False  # as typing's, without its import
+# The same as `typing.TYPE_CHECKING`, without the time that importing `typing` takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     Source = tuple[str, str, str | bytes | None]
 

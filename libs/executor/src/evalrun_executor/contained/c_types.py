@@ -1,6 +1,6 @@
 """The few C types and calls that confinement needs, built from the internals of `ctypes`.
 
-Importing `ctypes` takes 4 ms, of each call to a stock SandboxFusion server, and makes the process larger.
+Importing `ctypes` takes 4 ms of each call to a stock SandboxFusion server, and makes the process larger.
 """
 
 # mypy: disable-error-code="type-arg"
@@ -22,7 +22,7 @@ __all__ = ("Char", "Function", "Int", "Long", "Pointer", "Text", "ULong", "addre
 
 
 class Char(_SimpleCData):
-    """A byte: an array of these is a buffer."""
+    """A byte; an array of them is a buffer."""
 
     _type_ = "c"
 

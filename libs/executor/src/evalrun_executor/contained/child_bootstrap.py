@@ -30,7 +30,7 @@ def prepare_bootstrap(*, watched: bool) -> Enter:
         watched: let the child's own user look into it, as its parent does (`directory.find_hidden_breach`); only where
             Landlock keeps programs of the same user from each other.
     """
-    # This process needs nothing from there on, and its children close up to there only.
+    # This process needs no descriptor from this number on. Its children close only the descriptors below it.
     close_from(HIGHEST_FD)
     parent = os.getpid()
     prctl, getppid, dup2, closerange, leave = plain_prctl, os.getppid, os.dup2, os.closerange, os._exit
@@ -38,7 +38,7 @@ def prepare_bootstrap(*, watched: bool) -> Enter:
     dumpable = PR_SET_DUMPABLE
 
     def enter(stdin: int, stdout: int, stderr: int, more: int) -> None:
-        # The kernel reports only an end after this request: a parent that had ended before it shows by `getppid`.
+        # The kernel reports only an end of the parent after this request. `getppid` shows a parent that ended before.
         if prctl(dies, kill, 0, 0, 0) != 0 or getppid() != parent:
             leave(1)
         if watched:
@@ -47,7 +47,7 @@ def prepare_bootstrap(*, watched: bool) -> Enter:
         dup2(stdin, 0)
         dup2(stdout, 1)
         dup2(stderr, 2)
-        # Everything else goes, above all the runner's socket: a program could write results into it.
+        # All other descriptors are closed, above all the runner's socket: a program could write results into it.
         if more < 0:
             closerange(3, highest)
         else:

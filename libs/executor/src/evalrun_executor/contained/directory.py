@@ -1,7 +1,7 @@
 """The private directory of a slot: bounds what a program may write, and is emptied after each test.
 
-Programs may nest directories deeper than PATH_MAX and take their own rights to them away, so everything goes by
-descriptor, directory by directory, and rights are given back before looking.
+Programs may nest directories deeper than PATH_MAX and remove their own rights to them. Everything therefore goes by
+descriptor, directory by directory, and rights are restored before looking.
 """
 
 # ruff: noqa: PTH116
@@ -47,17 +47,18 @@ def measure(directory: str) -> tuple[str | None, int]:
 
 
 def count_free_bytes(directory: str) -> int:
-    """Return the room that is left on the directory's file system."""
+    """Return the free bytes on the directory's file system."""
     found = os.statvfs(directory)
     return found.f_bfree * found.f_frsize
 
 
 def find_hidden_breach(directory: str, pid: int) -> str | None:
-    """Return the complaint if a process holds more than the directory's bound in open files without a name, else None.
+    """Return the complaint if a process holds too many bytes in open files without a name, else None.
 
-    The kernel shows a process's descriptors to the process's own user as long as the process is dumpable. A process
-    whose first thread has exited shows no descriptors: this function assumes that such a process exceeds the bound,
-    unless that thread is its only one. Then it is ending, which takes long where it had much memory.
+    The bound is that of the directory. The kernel shows a process's descriptors to the process's own user as long as
+    the process is dumpable. A process whose first thread has exited shows no descriptors: this function assumes that
+    such a process exceeds the bound, unless that thread is its only thread. Then the process is ending, which takes
+    long if it had much memory.
     """
     device = os.stat(directory).st_dev
     try:
@@ -96,7 +97,7 @@ def _measure(fd: int, totals: list[int], depth: int) -> bool:
                     return False
                 child = _open_directory(entry.name, fd)
             except OSError:
-                # The entry has gone, or has become something else. The entries beside it still count.
+                # The entry has gone, or has changed its kind. The entries beside it still count.
                 continue
             try:
                 if not _measure(child, totals, depth - 1):

@@ -1,8 +1,8 @@
 """Files that a request places into the private directory before its run, and files that it collects afterwards.
 
-All of it in the runner, so under the program's own Landlock ruleset and user: nothing comes back that the program
-could not have printed. Still no link is followed, and nothing but a regular file is read: a named pipe would hold the
-runner, and where the machine contains nothing a link could name any file.
+The runner handles them, under the program's own Landlock ruleset and user, so nothing comes back that the program could
+not have printed. Still no link is followed, and only regular files are read: a named pipe would block the runner, and
+on a machine without containment a link could name any file.
 """
 
 # ruff: noqa: PTH123, SIM105
@@ -20,7 +20,7 @@ _OLD = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Exchange:
-    """Files that are placed into a directory and collected from it, for a job."""
+    """Places files into a directory for a job, and collects files from it."""
 
     def __init__(self, directory: str, job: frames.Job, blob: int, offset: int) -> None:
         """Serve `directory`. The files' contents are in `blob` from `offset` on, one after another."""
@@ -35,11 +35,11 @@ class Exchange:
 
     @property
     def names(self) -> list[str]:
-        """The names right in the directory, of files and of directories."""
+        """Names of the files and directories at the top level of the directory."""
         return sorted({os.fsdecode(name.split(b"/")[0]) for name, _ in self._placed})
 
     def find_free_name(self, name: str) -> str:
-        """Return a name for the program's text that no file of the request has, and that a program hardly uses."""
+        """Return a name for the program's text that no file of the request has and that programs rarely use."""
         name = f"tmp_{name}"
         while name in self.names:
             name = f"_{name}"
@@ -70,9 +70,9 @@ class Exchange:
                 file.write(text)
 
     def gather_files(self) -> tuple[int, bytes] | None:
-        """Return a memory file of the wanted contents and the payload of a FILES frame, or None if none is wanted.
+        """Return a memory file of the wanted contents and the payload of a FILES frame, or None if no file is wanted.
 
-        A file that is not there, is no regular file or may not be read has the size `frames.ABSENT`.
+        A file that is missing, not regular or not readable has the size `frames.ABSENT`.
         """
         if not self._wanted:
             return None
@@ -83,6 +83,7 @@ class Exchange:
             for name in self._wanted:
                 size = self._append_file(together, name, left)
                 sizes.append(size)
+                # Nothing is sent of a set that is too large, because the service would hold it in memory.
                 if size == frames.TOO_LARGE:
                     os.ftruncate(together, 0)
                     break
@@ -98,6 +99,7 @@ class Exchange:
         except OSError:
             return frames.ABSENT
         try:
+            # `O_NONBLOCK` keeps the open of a named pipe from waiting for a writer.
             fd = os.open(last, _OLD, dir_fd=parent)
         except OSError:
             return frames.ABSENT
@@ -112,8 +114,8 @@ class Exchange:
             try:
                 frames.copy(together, fd, 0, found.st_size)
             except EOFError:
-                # The file became shorter while it was read. Only a process that outlived its program does that, where
-                # programs may fork.
+                # The file became shorter while it was read. Only a process that outlived its program does that, on
+                # machines where programs may fork.
                 return frames.ABSENT
             return found.st_size
         finally:
@@ -121,7 +123,7 @@ class Exchange:
 
 
 def _open_parent(directory: str, name: bytes, *, make: bool) -> tuple[int, bytes]:
-    """Return a descriptor of the directory that a path lies in, and the path's last part. Raises OSError."""
+    """Return a descriptor of the directory that contains a path, and the path's last part. Raises OSError."""
     *above, last = name.split(b"/")
     fd = os.open(directory, _FOLDER)
     for part in above:

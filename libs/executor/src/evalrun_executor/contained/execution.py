@@ -1,4 +1,4 @@
-"""A child that becomes a compiled program, or the interpreter of a program's text."""
+"""Makes a child become a compiled program, or the interpreter of a program's text."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _AT_EMPTY_PATH = 0x1000
 
 
 def prepare_execution(machine: str, arguments: list[bytes], environment: list[bytes]) -> Callable[[], object]:
-    """Return the step that becomes the program on descriptor 3; it never returns.
+    """Return the step that becomes the program on descriptor 3; the step never returns.
 
     Args:
         machine: the architecture.
-        arguments: of the program, its name first.
-        environment: `NAME=VALUE` that it gets beside the usual.
+        arguments: the program's arguments, its name first.
+        environment: further variables as `NAME=VALUE`.
     """
-    # Python ignores these two, and an executed program inherits that. Programs expect the defaults.
+    # Python ignores these two signals, and an executed program inherits that. Programs expect the defaults.
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     call = _EXECVEAT[machine]

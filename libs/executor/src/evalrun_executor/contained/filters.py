@@ -19,10 +19,10 @@ class Filter:
     """A BPF program, with the positions at which the process id of its user is inserted.
 
     Args:
-        program: its instructions.
-        self_offsets: where in it the process id of its user stands, in bytes.
-        ahead: instructions of the filter that a process which forks its users puts itself and so them under: `program`
-            is only the rest. Empty where it is all there is.
+        program: the instructions.
+        self_offsets: offsets in bytes at which the process id of the program's user stands.
+        ahead: the first part of the filter, which a process that forks the users installs for itself and so for them.
+            `program` is then only the rest. Empty if `program` is the whole filter.
     """
 
     def __init__(self, program: bytes, self_offsets: list[int], ahead: bytes = b"") -> None:

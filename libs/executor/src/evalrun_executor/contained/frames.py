@@ -1,8 +1,8 @@
 """Messages between runner and service.
 
 Service to runner: a memory file that the service wrote (a `Job`, the program's text, the inputs), trusted. Runner to
-service: frames on a stream socket. The runner stands near hostile code, so the service takes every byte of a frame as
-hostile: sizes are bounded, and nothing but fixed structs and raw texts is read.
+service: frames on a stream socket. The runner is close to hostile code, so the service treats every byte of a frame as
+hostile: sizes are bounded, and only fixed structs and raw texts are read.
 """
 
 from __future__ import annotations
@@ -124,7 +124,8 @@ class Job:
             self.mode, self.source, self.code_size, self.time_seconds, self.memory_mib, self.output_bytes, self.sizes,
             self.placed, self.wanted, self.execution,
         )  # fmt: skip
-        body = marshal.dumps(fields, 2)  # version 2 reads the same in every Python
+        # Version 2 of the format reads the same in every Python.
+        body = marshal.dumps(fields, 2)
         return struct.pack("<Q", len(body)) + body + self.code
 
 
@@ -133,7 +134,7 @@ def decode_job(read_at: Callable[[int, int], bytes], *, with_code: bool = True) 
 
     Args:
         read_at: `read_at(size, offset)` reads the memory file.
-        with_code: False leaves the text in the memory file: what a harness worker holds, each later program might find.
+        with_code: False leaves the text in the memory file: each later program might find what a harness worker holds.
     """
     (length,) = struct.unpack("<Q", read_at(8, 0))
     mode, source, size, *limits = marshal.loads(read_at(length, 8))  # noqa: S302 - by the service, whom we trust
@@ -165,7 +166,7 @@ def make_plain_memory(name: str) -> int:
 
 
 def make_memory_file(blob: int, offset: int, size: int) -> int:
-    """Return a memory file with a copy of a piece of `blob`, rewound: stdin, as if it were `< file`."""
+    """Return a memory file with a copy of a piece of `blob`, rewound, to be used as stdin."""
     fd = make_plain_memory("stdin")
     copy(fd, blob, offset, size)
     os.lseek(fd, 0, os.SEEK_SET)
@@ -173,7 +174,10 @@ def make_memory_file(blob: int, offset: int, size: int) -> int:
 
 
 def copy(to: int, source: int, offset: int, size: int) -> None:
-    """Append a piece of `source` to `to` without reading it into this process. Raises EOFError where it is shorter."""
+    """Append a piece of `source` to `to` without reading it into this process.
+
+    Raises EOFError if `source` is shorter.
+    """
     while size > 0:
         moved = os.sendfile(to, source, offset, size)
         if moved == 0:
@@ -183,7 +187,7 @@ def copy(to: int, source: int, offset: int, size: int) -> None:
 
 
 def read_at(fd: int, size: int, offset: int) -> bytes:
-    """Read a piece of a memory file. Raises OSError where the file is shorter."""
+    """Read a piece of a memory file. Raises OSError if the file is shorter."""
     data = bytearray()
     while len(data) < size:
         piece = os.pread(fd, size - len(data), offset + len(data))

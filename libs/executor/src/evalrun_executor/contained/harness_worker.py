@@ -1,9 +1,9 @@
-"""A harness worker: one long-lived process per slot that forks a child for each input of a preloaded harness.
+"""A harness worker: a long-lived process per slot that forks a child for each input of a preloaded harness.
 
 Unlike a runner the worker serves many programs, so it must not hold any of their data: a later program could find the
 data in its own memory, which is a copy of the worker's. The worker reads limits and sizes only. The child reads the
-program's text from the job's memory file, and compiles it once it holds no descriptor but its own. What the child
-prints goes to the service in memory files, or in pipes whose other ends the service has.
+program's text from the job's memory file, and compiles it once it holds no descriptor but its own. The child's output
+goes to the service in memory files, or in pipes whose other ends the service has.
 """
 
 # ruff: noqa: SIM105
@@ -98,7 +98,7 @@ class HarnessWorker:
         return lambda: program.run_harness(harness, code, namespace)
 
     def begin(self, zygote: int) -> Next | None:
-        """Confine this process and with it all that it forks. Return the next step, see `boot`."""
+        """Confine this process and everything that it forks. Return the next step; see `boot`."""
         try:
             die_with(zygote)
             os.setsid()
@@ -123,7 +123,7 @@ class HarnessWorker:
     def serve(self) -> Next | None:
         """Do jobs until the service leaves. Return the next step, in a forked child.
 
-        The fork stands here, right below `boot`, so that a child leaves one frame behind.
+        The fork is made here, right below `boot`, so that a child leaves a single frame behind.
         """
         enter, confine = (
             prepare_bootstrap(watched=self._site.landlock_abi > 0),
@@ -131,7 +131,7 @@ class HarnessWorker:
         )
         fork, clock, wait, reap, listing = os.fork, time.monotonic, wait_for_signal, os.wait4, os.listdir
         work = self._work
-        # A child leaves this frame behind. Freeing what the frame holds would cost the child page faults, and the
+        # A child never returns to this frame. Freeing what the frame holds would cost the child page faults, and the
         # socket's destructor would close whatever has its number by then.
         _KEPT.extend((enter, confine, self))
         status = 0
@@ -156,7 +156,7 @@ class HarnessWorker:
                             setrlimit(what, limit)
                         confine()
                         return become
-                    # Most children end within the first wait, which costs less than a supervisor's look.
+                    # Most children end within the first wait, which costs less than a supervisor's check.
                     if wait(CHILD_ENDED, QUICK_SECONDS) is None:
                         outcome = self._supervisor.watch_filed_child(
                             pid, (stdout, stderr), started, self._compute_stop_times
@@ -166,7 +166,7 @@ class HarnessWorker:
                         outcome = ChildResult(
                             0, ended, usage.ru_utime + usage.ru_stime, clock() - started, usage.ru_maxrss
                         )
-                    # The directory's mtime would not do: two tests may share a tick of the clock.
+                    # The directory's mtime does not show every change: two tests may share a tick of the clock.
                     if listing(work):
                         directory.empty(work)
                     self._report(outcome)
@@ -181,7 +181,7 @@ class HarnessWorker:
     def _take_job(self) -> bool:
         """Wait for a job. Return False at the service's end of file."""
         message, ancillary, _, _ = self._service.recvmsg(1, socket.CMSG_SPACE(4 * _FDS))
-        # A STOP that arrives between two jobs was meant for a program that had ended meanwhile.
+        # A STOP that arrives between two jobs was meant for a program that has ended meanwhile.
         while message == frames.STOP:
             message, ancillary, _, _ = self._service.recvmsg(1, socket.CMSG_SPACE(4 * _FDS))
         if not message:
@@ -252,7 +252,7 @@ class HarnessWorker:
         wall: float = 0
         if self._compiles:
             self._read_compilation()
-            # The child compiles under `CompileLimits`. Once it has reported, what it really took replaces them.
+            # The child compiles under `CompileLimits`. Once it has reported, the measured time replaces them.
             cpu, wall = CompileLimits.CPU_SECONDS, 2 * CompileLimits.CPU_SECONDS
             if self._compilation:
                 _, cpu, wall = _COMPILATION.unpack(self._compilation)

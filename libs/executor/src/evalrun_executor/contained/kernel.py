@@ -1,4 +1,4 @@
-"""The few kernel calls that Python's `os` lacks, and what `/proc` tells under Landlock."""
+"""The few kernel calls that Python's `os` lacks, and process facts that `/proc` shows under Landlock."""
 
 # ruff: noqa: PTH116
 # Why: pathlib would make the zygote larger, and each fork dearer.
@@ -13,7 +13,8 @@ PR_SET_DUMPABLE = 4
 PR_SET_SECCOMP = 22
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
-CLOSE_RANGE = 436  # the same number on every architecture, like all calls since Linux 5.1
+# The number is the same on every architecture, as for all calls since Linux 5.1.
+CLOSE_RANGE = 436
 
 _syscall = load_function("syscall")
 _syscall.restype = Long
@@ -42,7 +43,8 @@ def trim_heap() -> None:
     """Give unused pages of the C library's heap back to the kernel: every mapped page makes each fork dearer."""
     try:
         load_function("malloc_trim")(0)
-    except OSError:  # a C library other than glibc
+    # The C library is not glibc.
+    except OSError:
         return
 
 
@@ -59,14 +61,15 @@ def die_with(parent: int) -> None:
     `parent` must be single-threaded, because the kernel watches the thread that forked.
     """
     prctl(PR_SET_PDEATHSIG, 9)
-    # The kernel reports only an end after the request: a parent that had ended before it shows here.
+    # The kernel reports only an end after the request. `getppid` shows a parent that ended before.
     if os.getppid() != parent:
         os._exit(1)
 
 
 def count_threads(pid: int) -> int:
-    """Return how many threads a process has; 0 where it has ended or this machine hides processes."""
+    """Return how many threads a process has; 0 if the process has ended or this machine hides processes."""
     try:
-        return os.stat(f"/proc/{pid}/task").st_nlink - 2  # Landlock lets us stat, not read
+        # Landlock lets us stat this directory, but not read it.
+        return os.stat(f"/proc/{pid}/task").st_nlink - 2
     except OSError:
         return 0

@@ -1,4 +1,4 @@
-"""Landlock: which files a process may touch, enforced by the kernel without privileges (Linux 5.13 and newer)."""
+"""Restricts which files a process may touch by Landlock, without privileges (Linux 5.13 and newer)."""
 
 from __future__ import annotations
 

@@ -36,9 +36,9 @@ SESSION_PENDING_SIGNALS = 64
 
 
 def wall_limit(time_seconds: float) -> float:
-    """Return the wall seconds after which a program is stopped whatever it does.
+    """Return the wall seconds after which a program is stopped in any case.
 
-    A program that lacked CPU time until then is run again alone, see `timeouts`.
+    A program that lacked CPU time until then is run again alone; see `timeouts`.
     """
     return 2 * time_seconds + 5
 
@@ -48,13 +48,13 @@ def resident_limit_mib(memory_mib: int, idle_mib: int) -> int:
 
     Args:
         memory_mib: the limit.
-        idle_mib: what a program of its language has resident that does nothing.
+        idle_mib: resident memory of a program of the language that does nothing.
     """
     return max(memory_mib + idle_mib, RUNNER_RESIDENT_MIB)
 
 
 def _round_up(seconds: float) -> int:
-    """Round up as `math.ceil` does, without the module `math`, which is a file of its own to load."""
+    """Round up as `math.ceil` does, without loading `math`, which is a file of its own."""
     return -int(-seconds // 1)
 
 
@@ -68,19 +68,18 @@ def _set_limit(what: int, value: int) -> None:
 def limit_program(
     time_seconds: float, memory_mib: int, max_input_bytes: int, *, executed: bool, reserved_mib: int
 ) -> None:
-    """Limit this process, a runner, and with it the children that it forks.
+    """Limit this process, a runner, and the children that it forks.
 
     Args:
-        time_seconds: of CPU time.
+        time_seconds: CPU seconds.
         memory_mib: what a child may map, its language's own share included.
-        max_input_bytes: of the largest file that the runner writes.
+        max_input_bytes: size of the largest file that the runner writes.
         executed: each child becomes another program.
-        reserved_mib: further addresses that it may reserve. `memory_mib` then bounds what is private and writable,
-            which native code escapes by a stack that grows; the addresses bound that too.
+        reserved_mib: further addresses that a child may reserve. `memory_mib` then bounds private writable memory only,
+            which native code escapes by a growing stack; the limit of addresses bounds that too.
 
-    The limits are set once, because ten calls in each child would take 0.2 ms.
-
-    The filter lets a child change its stack limit only, so soft limits hold where a runner needs the hard one.
+    The limits are set once, because ten calls in each child would take 0.2 ms. The filter lets a child change its stack
+    limit only, so soft limits suffice where a runner needs the hard limit.
     """
     _set_limit(resource.RLIMIT_AS, (memory_mib + reserved_mib) * MIB)
     if reserved_mib > 0:
@@ -88,8 +87,8 @@ def limit_program(
     _limit_common(max(FILE_MIB, max_input_bytes // MIB + 1))
     _, max_bytes = resource.getrlimit(resource.RLIMIT_STACK)
     if executed and max_bytes == resource.RLIM_INFINITY:
-        # Contest programs recurse deeply, as far as their memory goes. Any other limit would be the size of each of
-        # their threads' stacks too (glibc): 256 MiB left room for two threads in 512.
+        # Contest programs recurse deeply, as far as their memory goes. glibc also gives each of their threads a stack
+        # of this limit: 256 MiB left room for two threads in 512.
         resource.setrlimit(resource.RLIMIT_STACK, (max_bytes, max_bytes))
     else:
         _limit_stack(PYTHON_STACK_MIB)
@@ -99,15 +98,15 @@ def limit_program(
 def _limit_stack(stack_mib: int) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_STACK)
     wanted = stack_mib * MIB if hard == resource.RLIM_INFINITY else min(stack_mib * MIB, hard)
-    # The hard limit stays, because programs do ask for more.
+    # The hard limit stays, because some programs raise their soft limit.
     resource.setrlimit(resource.RLIMIT_STACK, (wanted, hard))
 
 
 def limit_session(memory_mib: int, max_file_bytes: int) -> None:
-    """Limit this process, a session's worker, and with it the interpreter that it forks.
+    """Limit this process, a session's worker, and the interpreter that it forks.
 
-    No CPU limit: the kernel's counts a process's whole life, and a session's has no end. The worker watches each
-    execution.
+    No CPU limit is set: the kernel's limit counts a process's whole life, and a session has no end. The worker watches
+    each execution instead.
     """
     _set_limit(resource.RLIMIT_AS, (memory_mib + INTERPRETER_MIB) * MIB)
     _limit_common(max(FILE_MIB, max_file_bytes // MIB + 1))
@@ -139,9 +138,9 @@ def compute_job_limits(time_seconds: float, memory_mib: int, output_bytes: int) 
 
 
 def refresh_cpu_limit(time_seconds: float) -> None:
-    """Set the CPU limit that the next children inherit: only a backstop, in whole seconds.
+    """Set the CPU limit that the next children inherit, in whole seconds. It is only a backstop.
 
-    The runner counts its own seconds against it, so it has to move on as they pass.
+    The runner counts its own seconds against the limit, so the limit moves on as they pass.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     wanted = int(time.process_time()) + _round_up(time_seconds * STOP_FACTOR) + CPU_SLACK_SECONDS
@@ -160,7 +159,7 @@ def _limit_common(file_mib: int) -> None:
     _set_limit(resource.RLIMIT_FSIZE, file_mib * MIB)
     _set_limit(resource.RLIMIT_NOFILE, OPEN_FILES)
     _set_limit(resource.RLIMIT_NPROC, TASKS_PER_USER)
-    # With 0 the kernel would still pipe a dump to the machine's own program for dumps, where it has one.
+    # With a limit of 0 the kernel would still pipe a dump to the machine's program for dumps, if it has such a program.
     _set_limit(resource.RLIMIT_CORE, 1)
     _set_limit(resource.RLIMIT_MEMLOCK, 0)
     _set_limit(resource.RLIMIT_MSGQUEUE, 0)
@@ -168,7 +167,7 @@ def _limit_common(file_mib: int) -> None:
 
 
 class CompileLimits:
-    """Soft limits around Python's own compiler, in the runner; the children set their own afterwards."""
+    """Soft limits around Python's own compiler, in the runner. The children set their own limits afterwards."""
 
     CPU_SECONDS = 10
     MEMORY_MIB = 1024

@@ -1,6 +1,6 @@
 """A child that becomes the program: an ordinary `python3 main.py`, as far as the program can tell.
 
-Hash seed 0, so that a program whose answer hangs on the order of a set gives the same answer each time.
+The hash seed is 0, so that a program whose output depends on the order of a set prints the same each time.
 """
 
 # ruff: noqa: SIM105
@@ -15,25 +15,29 @@ import os
 import sys
 from _collections_abc import Callable
 
-TYPE_CHECKING = False  # as typing's, without its import
+# The same as `typing.TYPE_CHECKING`, without the time that importing `typing` takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType, TracebackType
 
 SCRIPT = "main.py"
 OWN_MODULES = "evalrun_"
-_FLUSH_FAILED = 120  # what Python itself ends with
+# Python itself ends with this status.
+_FLUSH_FAILED = 120
 _C_LONG = 1 << 63
-_leave = os._exit  # before a program can replace it
+# This name is bound before a program can replace `os._exit`.
+_leave = os._exit
 
 
 def prepare_streams() -> None:
     """Recreate sys.stdin, stdout and stderr on descriptors 0, 1 and 2, as Python does at start in C.UTF-8.
 
     The runner does it for all tests at once, which saves 300 us of page faults in each child. The zygote does not do it
-    for all runners: what a child touches lies on fewer pages when it was made last (25 faults of 330).
+    for all runners, because objects that were made last lie on fewer pages when a child touches them (25 faults of
+    330).
     """
-    # Python asks a descriptor for its kind when it makes a stream. A child later replaces these by a file and two pipes
-    # of its own.
+    # Python asks a descriptor for its kind when it makes a stream. A child later replaces these descriptors by a file
+    # and two pipes of its own.
     nothing = os.memfd_create("stdin")
     keep_open, pipe = os.pipe()
     for fd, place in ((nothing, 0), (pipe, 1), (pipe, 2)):
@@ -67,7 +71,7 @@ _FORGOTTEN: list[object] = []
 
 def forget_own_modules() -> None:
     """Remove our own modules from `sys.modules`, so that a program does not see that it is judged."""
-    # The list keeps the modules alive: a child that leaves the last function of a module behind would else take the
+    # The list keeps the modules alive. Otherwise a child that leaves the last function of a module would take the
     # module apart, page by page.
     _FORGOTTEN.extend(sys.modules.pop(name) for name in [*sys.modules] if name.startswith(OWN_MODULES))
 
@@ -76,13 +80,14 @@ def run_program(code: CodeType, namespace: dict[str, object], *, thorough: bool)
     """Run the compiled program to its end; never returns.
 
     Args:
-        code: compiled.
-        namespace: of `prepare_main`.
-        thorough: destroy its objects at the end, which may be seen from outside, see `python_source.needs_teardown`.
+        code: the compiled program.
+        namespace: the result of `prepare_main`.
+        thorough: destroy the program's objects at the end, which may be seen from outside; see
+            `python_source.needs_teardown`.
     """
     status = 0
     if hasattr(sys, "set_int_max_str_digits"):
-        # Contest judges have no such limit, and CPU time is limited anyway.
+        # Contest judges do not limit the digits of an integer, and CPU time is limited anyway.
         sys.set_int_max_str_digits(0)
     try:
         exec(code, namespace)  # noqa: S102 - what a child is for
@@ -102,8 +107,8 @@ imported."""
 def run_beside_files(code: CodeType, namespace: dict[str, object], directory: str, names: list[str]) -> None:
     """Run the program as if it were among the files in `directory`. Never returns.
 
-    An import prefers these files to any module of the same name, so the modules of these names that the zygote has
-    imported ahead are forgotten. The child does it: the runner imports nothing that a request brings.
+    An import prefers these files to any module of the same name. Modules of these names that the zygote has imported
+    ahead are therefore forgotten, and by the child: the runner imports nothing that a request brings.
     """
     shadowed = {name[:-3] if name.endswith(".py") else name for name in names} - _NEVER_SHADOWED
     hidden = [name for name in sys.modules if name.partition(".")[0] in shadowed.difference(sys.builtin_module_names)]
@@ -151,7 +156,7 @@ def _report_uncaught(error: BaseException) -> int:
     except BaseException:  # noqa: BLE001 - a hook of the program's
         sys.__excepthook__(type(error), error, trace)
     if isinstance(error, KeyboardInterrupt):
-        # Python ends by the signal itself, so that its parent sees that it was interrupted.
+        # Python ends itself by the signal, so that its parent sees the interrupt.
         _flush_streams()
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGINT)
@@ -161,7 +166,8 @@ def _report_uncaught(error: BaseException) -> int:
 def _end_process(status: int, namespace: dict[str, object] | None) -> None:
     """End the process as Py_FinalizeEx does: threads, atexit, flush, the globals' destructors.
 
-    The rest of Python's own tear-down is left out: nobody sees it, and it would touch every page once more.
+    The rest of Python's own tear-down is left out: its effects cannot be seen from outside, and it would touch every
+    page once more.
     """
     threading = sys.modules.get("threading")
     if threading is not None:
@@ -169,11 +175,11 @@ def _end_process(status: int, namespace: dict[str, object] | None) -> None:
     atexit._run_exitfuncs()
     status = _flush_streams() or status
     if namespace is not None:
-        # Destructors print and flush: a file on descriptor 1 that was never closed is written by its own. A stdout that
-        # the program put in place may need globals to flush, so it goes while they are there.
+        # Destructors print and flush: an unclosed file on descriptor 1 is written by its own destructor. A stdout that
+        # the program put in place may need globals to flush, so it is removed while they exist.
         for name in ("stdin", "stdout", "stderr"):
             setattr(sys, name, getattr(sys, f"__{name}__", None))
-        # Cycles that nothing refers to go first: their destructors find every name.
+        # Unreferenced cycles go first, while their destructors still find every name.
         gc.collect()
         for last in (False, True):
             for name in [*namespace]:
@@ -197,7 +203,7 @@ def _call_quietly(call: Callable[[], object]) -> None:
 
 
 def _flush_streams() -> int:
-    """Flush stdout and stderr. Return 120 if that fails, as Python ends with, else 0."""
+    """Flush stdout and stderr. Return 120 if that fails, the status with which Python ends, else 0."""
     try:
         sys.stdout.flush()
         sys.stderr.flush()

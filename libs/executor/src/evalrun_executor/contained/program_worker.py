@@ -1,7 +1,7 @@
-"""A program worker: one long-lived process per slot that forks a child for each Python program of one input.
+"""A program worker: a long-lived process per slot that forks a child for each Python program with a single input.
 
-A runner of its own would cost such a program twice: a fork, and the preparations that a runner makes for many tests.
-As with harnesses the child compiles its program, and the worker holds neither its text nor what it prints.
+A runner for such a program would cost twice as much: a fork, and the preparations that a runner makes for many tests.
+As with harnesses the child compiles its program, and the worker holds neither the text nor the output.
 """
 
 from __future__ import annotations

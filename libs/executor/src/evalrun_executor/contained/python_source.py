@@ -1,15 +1,18 @@
-"""Python's own compiler on hostile text, and the imports that all tests of a program share."""
+"""Compiles hostile text with Python's own compiler, and imports what all tests of a program share."""
 
 from __future__ import annotations
 
 import time
-from _warnings import filters as _warning_filters  # `warnings` adopts this list on import
+
+# `warnings` adopts this list when it is imported.
+from _warnings import filters as _warning_filters
 from opcode import opmap
 
 from evalrun_executor.contained.limits import CompileLimits
 from evalrun_executor.contained.program import SCRIPT
 
-TYPE_CHECKING = False  # as typing's, without its import
+# The same as `typing.TYPE_CHECKING`, without the time that importing `typing` takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType
 
@@ -42,8 +45,9 @@ class Checked:
 def check(source: bytes, name: str = SCRIPT) -> Checked:
     """Compile the program as `python3 main.py` would read it (coding line included), under `CompileLimits`.
 
-    A text that crashes the compiler, or takes it too long, kills the runner before it has reported a compilation; the
-    service reads that from how it died. Complaints name `main.py`, whatever `name` tracebacks will show.
+    A text that crashes the compiler, or takes it too long, kills the runner before the runner has reported a
+    compilation; the service infers that from how the runner died. Complaints name `main.py`, whatever name tracebacks
+    will show.
     """
     started = time.monotonic()
     code: CodeType | None = None
@@ -96,7 +100,7 @@ _GENERATORS = 0x20 | 0x80 | 0x200
 def _may_be_suspended(code: CodeType) -> bool:
     """Return whether the code is a generator, or the like, with a `finally` or a `with` that its destruction runs.
 
-    Python 3.9 and 3.10 do not say; from 3.12 on every generator looks as if it had one.
+    Python 3.9 and 3.10 do not show that; from 3.12 on every generator looks as if it had such a block.
     """
     return (
         bool(code.co_flags & _GENERATORS)
@@ -122,7 +126,8 @@ def _list_imports(code: CodeType) -> list[str]:
 
 
 def _describe_error(error: Exception) -> bytes:
-    import traceback  # costs 10 ms, so only where a program needs it
+    # Importing traceback costs 10 ms, so it is done only for a program that needs it.
+    import traceback
 
     try:
         lines = traceback.format_exception_only(type(error), error)
@@ -132,7 +137,7 @@ def _describe_error(error: Exception) -> bytes:
 
 
 def import_ahead(code: CodeType) -> None:
-    """Import the modules that the program's top level names. A failure is left to the program, which meets it again."""
+    """Import the modules that the program's top level names. A module that fails here fails again in the program."""
     for name in AHEAD.intersection(code.co_names):
         try:
             __import__(name)

@@ -14,7 +14,9 @@ import gc
 import os
 import sys
 import time
-from _collections_abc import Callable  # `collections.abc` imports `collections` too: 4 ms of each such call
+
+# `collections.abc` imports `collections` too, which takes 4 ms of each such call.
+from _collections_abc import Callable
 
 from evalrun_executor.contained import compiler, directory, frames, landlock, program, python_source
 from evalrun_executor.contained.child_bootstrap import prepare_bootstrap, prepare_confinement
@@ -43,7 +45,8 @@ from evalrun_executor.contained.supervision import (
     wait_for_signal,
 )
 
-TYPE_CHECKING = False  # as typing's, without its import
+# The same as `typing.TYPE_CHECKING`, without the time that importing `typing` takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType
 
@@ -69,7 +72,7 @@ PURPOSES = {
 
 
 class Runner:
-    """A job in a slot."""
+    """Runs the job of a slot."""
 
     def __init__(self, site: Site, slot: int, kind: int, fds: list[int]) -> None:
         self._site = site
@@ -87,7 +90,7 @@ class Runner:
         self._exchange: Exchange | None = None
 
     def run(self, zygote: int) -> Next | None:
-        """Prepare the tests in the runner itself. Return the next step, see `boot`."""
+        """Prepare the tests in the runner itself. Return the next step; see `boot`."""
         status = 0
         try:
             die_with(zygote)
@@ -158,7 +161,7 @@ class Runner:
     def serve(self) -> Next | None:
         """Fork a child per test. Return the next step, in a forked child.
 
-        All that can be done before the fork is done before: each page that a child touches costs it 2 us.
+        Everything possible is done before the fork: each page that a child touches costs it 2 us.
         """
         job, supervisor, become, more = self._job, self._supervisor, self._become, self._executable
         filters = self._site.executable_filter, self._site.program_filter
@@ -169,7 +172,7 @@ class Runner:
         fork, clock, wait, reap, listing = os.fork, time.monotonic, wait_for_signal, os.wait4, os.listdir
         work, exchange = self._site.work_directory(self._slot), self._exchange
         limits = (STOP_FACTOR * job.time_seconds, wall_limit(job.time_seconds))
-        # A child leaves this frame behind. Freeing what the frame holds would cost the child page faults, and the
+        # A child never returns to this frame. Freeing what the frame holds would cost the child page faults, and the
         # socket's destructor would close whatever has its number by then.
         _KEPT.extend((self, enter, confine, limits, work))
         status = 0
@@ -189,13 +192,13 @@ class Runner:
                         enter(pipes[0], pipes[1], pipes[2], more)
                         confine()
                         return become
-                    # Most children end within the first wait, which costs less than a supervisor's look.
+                    # Most children end within the first wait, which costs less than a supervisor's check.
                     if wait(CHILD_ENDED, supervisor.quick_seconds) is None:
                         ended.append(supervisor.watch_child(pid, pipes, started, limits))
                     else:
                         _, code, usage = reap(pid, 0)
                         ended.append((code, usage, clock() - started))
-                    # The directory's mtime would not do: two tests may share a tick of the clock.
+                    # The directory's mtime does not show every change: two tests may share a tick of the clock.
                     if listing(work):
                         self._send_files(exchange)
                         directory.empty(work)
@@ -235,8 +238,8 @@ class Runner:
         """Take the next tests from the index pipe, and open what they need.
 
         After a fork the first touch of each page copies it for this process too. Tests are therefore prepared in
-        groups, without a fork in between, where they are quick and many are left: runners then still end at about the
-        same time.
+        groups, without a fork in between, if they are quick and many are left: runners then still end at about the same
+        time.
         """
         data = os.read(self._indices, frames.INDEX.size * self._group)
         group = []

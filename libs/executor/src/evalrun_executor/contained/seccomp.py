@@ -1,7 +1,7 @@
 """Seccomp filters: an allow-list as a classic BPF program, built once.
 
-A candidate's is in two parts, and a call passes if both let it: its parent, which forks many, installs the larger one,
-and each child the rest, which tells it from its parent (see `child_bootstrap`).
+A candidate's filter has two parts, and a call passes if both let it. The parent, which forks many candidates, installs
+the larger part, and each child the rest, which tells the child from its parent (see `child_bootstrap`).
 
 A refused call fails with EPERM, which ordinary programs see as an ordinary OSError. clone3 fails with ENOSYS, so that
 libc falls back to clone, whose flags a filter can read: threads pass, processes do not. A call of another architecture
@@ -28,9 +28,11 @@ _SELF = object()
 _NULL = object()
 """A pointer that is null: both halves are compared. Of every other argument the kernel reads the low half alone."""
 
-# One condition: (argument, mask or None, value). An alternative is a list of conditions that must all hold.
-_THREAD = 0x00010F00  # CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD, as every C library asks for
-_NOT_A_THREAD = 0x7E02A000  # every CLONE_NEW*, CLONE_PTRACE, CLONE_PARENT
+# A condition is (argument, mask or None, value). An alternative is a list of conditions that must all hold.
+# These are CLONE_VM, CLONE_FS, CLONE_FILES, CLONE_SIGHAND and CLONE_THREAD, which every C library asks for.
+_THREAD = 0x00010F00
+# These are every CLONE_NEW*, CLONE_PTRACE and CLONE_PARENT.
+_NOT_A_THREAD = 0x7E02A000
 _FCNTL = (0, 1, 2, 3, 4, 6, 7, 37, 38, 1030, 1032, 1034)
 """No F_SETOWN and F_SETSIG: they make the kernel send a signal to any process of the same user. Nor F_GETLK and
 F_OFD_GETLK: they tell of another slot's lock on a file that both may only read."""
@@ -39,7 +41,8 @@ _LOCKS = (6, 7, 37, 38)
 _MAP_TYPE, _MAP_SHARED, _MAP_PRIVATE, _MAP_SHARED_VALIDATE, _MAP_ANONYMOUS = 0x3, 0x1, 0x2, 0x3, 0x20
 """Shared mappings of files only: an anonymous one keeps all its pages while one of them is mapped, so a program that
 unmaps the others escapes RLIMIT_AS."""
-_IOCTL = (0x5401, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX
+# These are TCGETS, FIONREAD, FIONBIO, FIONCLEX and FIOCLEX.
+_IOCTL = (0x5401, 0x541B, 0x5421, 0x5450, 0x5451)
 _CLOSE_RANGE = (0, 4)
 """Not CLOSE_RANGE_UNSHARE: with a table of its own, each thread could open as many files as the limit allows a process,
 and fill as many pipes and sockets, whose memory no limit counts."""
@@ -55,9 +58,11 @@ Rules = dict[str, list[list[Condition]]]
 COMMON: Rules = {
     "fcntl": [[(1, None, command)] for command in _FCNTL],
     "ioctl": [[(1, None, command)] for command in _IOCTL],
-    "prlimit64": [[(0, None, 0), (2, None, _NULL)], [(0, None, 0), (1, None, 3)]],  # read its own; set RLIMIT_STACK
+    # A process may read its own limits, and set RLIMIT_STACK.
+    "prlimit64": [[(0, None, 0), (2, None, _NULL)], [(0, None, 0), (1, None, 3)]],
     "setrlimit": [[(0, None, 3)]],
-    "prctl": [[(0, None, 15)], [(0, None, 16)]],  # PR_SET_NAME, PR_GET_NAME
+    # These are PR_SET_NAME and PR_GET_NAME.
+    "prctl": [[(0, None, 15)], [(0, None, 16)]],
     "mmap": [
         [(3, _MAP_TYPE, _MAP_PRIVATE)],
         [(3, _MAP_TYPE | _MAP_ANONYMOUS, _MAP_SHARED)],
@@ -65,8 +70,10 @@ COMMON: Rules = {
     ],
     "clone": [[(0, _THREAD | _NOT_A_THREAD, _THREAD)]],
     "close_range": [[(2, None, flags)] for flags in _CLOSE_RANGE],
-    "socketpair": [[(0, None, 1), (1, 0xFFFFF7FF & ~0x80000, 1)]],  # AF_UNIX, SOCK_STREAM: asyncio wakes itself by one
-    "sendto": [[(4, None, _NULL), (5, None, 0)]],  # no address: only into a connected pair
+    # Only AF_UNIX stream pairs are allowed: asyncio wakes itself by such a pair.
+    "socketpair": [[(0, None, 1), (1, 0xFFFFF7FF & ~0x80000, 1)]],
+    # Without an address the call sends into a connected pair only.
+    "sendto": [[(4, None, _NULL), (5, None, 0)]],
 }
 """Rules of everything but compilers."""
 
@@ -77,10 +84,10 @@ def build_program_filter(machine: str, *, executable: bool) -> Filter:
 
 
 def assemble_program(machine: str, *, executable: bool) -> tuple[bytes, list[int], bytes]:
-    """Assemble the filter of a candidate, see `Filter`. With `executable` it may start, once, what descriptor 3 holds.
+    """Assemble the filter of a candidate; see `Filter`. With `executable` it may start, once, the file on descriptor 3.
 
-    The descriptor closes with that start. Landlock lets no file be executed, and memory files, which it does not see,
-    come without the right to (`frames.make_plain_memory`).
+    The descriptor closes with that start. Landlock lets no file be executed, and it does not see memory files, which
+    come without the right to be executed (`frames.make_plain_memory`).
     """
     rules = {**COMMON, **make_own_rules(executable=executable)}
     ahead, _ = assemble(machine, PLAIN | PARENTS, {name: rule for name, rule in rules.items() if name not in PARENTS})
@@ -89,7 +96,7 @@ def assemble_program(machine: str, *, executable: bool) -> tuple[bytes, list[int
 
 
 def make_own_rules(*, executable: bool) -> Rules:
-    """Return the rules that hold for each candidate by itself: signals to nobody else, and what it may execute."""
+    """Return the rules for each candidate by itself: it may signal only itself, and execute only its own program."""
     own_signal: list[Condition] = [(0, None, _SELF)]
     rules = {"kill": [own_signal], "tgkill": [own_signal]}
     return rules | {"execveat": [[(0, None, EXECUTABLE_FD), (4, None, _AT_EMPTY_PATH)]]} if executable else rules
@@ -104,7 +111,7 @@ def assemble_session(machine: str) -> tuple[bytes, list[int]]:
     """Assemble the filter of a session: a candidate's, without the calls whose effects outlast an execution unseen.
 
     A POSIX timer may send SIGCONT, which would let a stopped session run. File locks are kernel memory without a limit
-    (630,000 of them in 10 s). A shared mapping of a removed file would keep its pages.
+    (630,000 locks in 10 s). A shared mapping of a removed file would keep its pages.
     """
     rules = {**COMMON, **make_own_rules(executable=False)}
     rules["fcntl"] = [[(1, None, command)] for command in _FCNTL if command not in _LOCKS]
@@ -126,11 +133,12 @@ def assemble_compiler(machine: str) -> tuple[bytes, list[int]]:
 def assemble(machine: str, allowed: frozenset[str], rules: Rules) -> tuple[bytes, list[int]]:
     """Return the program's bytes and the offsets of the constants that stand for the caller's process id.
 
-    The call's number is found by binary search: at each installation the kernel walks the program for every number
-    there is, to learn which are allowed whatever the arguments (400 us with a list of comparisons, 60 us with a tree).
+    The call's number is found by binary search: at each installation the kernel walks the program for every existing
+    number, to learn which calls are allowed whatever the arguments (400 us with a list of comparisons, 60 us with a
+    tree).
 
     Raises:
-        KeyError: `machine` is no architecture that we know.
+        KeyError: `machine` is an unknown architecture.
     """
     column, audit_arch = ARCHITECTURES[machine]
     targets: dict[int, str] = {number: "allow" for name in allowed if (number := NUMBERS[name][column]) is not None}
@@ -149,7 +157,7 @@ def assemble(machine: str, allowed: frozenset[str], rules: Rules) -> tuple[bytes
 def _assemble_rest(machine: str, decided: Mapping[str, list[list[Condition]] | None]) -> tuple[bytes, list[int]]:
     """Assemble a filter that decides these calls (None: refuse it) and lets all others pass.
 
-    It stands behind a filter that has decided the others, and the architecture.
+    It runs after a filter that has decided the other calls and the architecture.
     """
     column, _ = ARCHITECTURES[machine]
     numbers = {NUMBERS[name][column]: name if rule else "refuse" for name, rule in decided.items()}
@@ -214,7 +222,8 @@ def _make_block(name: str, alternatives: list[list[Condition]]) -> list[tuple[In
             block.append(((_RETURN, 0, 0, ERRNO | errno.EPERM), False))
     for alternative in alternatives:
         words = [word for condition in alternative for word in _words(condition)]
-        rest = sum(2 if mask is None else 3 for _, mask, _ in words) + 1  # with the final return
+        # The final return is an instruction too.
+        rest = sum(2 if mask is None else 3 for _, mask, _ in words) + 1
         for place, mask, value in words:
             block.append(((_LOAD, 0, 0, place), False))
             rest -= 1
@@ -232,5 +241,6 @@ def _make_block(name: str, alternatives: list[list[Condition]]) -> list[tuple[In
 def _words(condition: Condition) -> list[tuple[int, int | None, object]]:
     """Return the 32-bit words of seccomp_data that a condition compares: offset, mask, value."""
     argument, mask, value = condition
-    low = 16 + 8 * argument  # of a little-endian machine, as each of ARCHITECTURES is
+    # The offset is that of a little-endian machine, as each of ARCHITECTURES is.
+    low = 16 + 8 * argument
     return [(low, None, 0), (low + 4, None, 0)] if value is _NULL else [(low, mask, value)]

@@ -1,7 +1,7 @@
-"""The interpreter of a live session: it executes one piece of code after another, in one namespace.
+"""The interpreter of a live session: it executes one piece of code after another, in a single namespace.
 
 It runs in the same process as the code, which can therefore change or forge everything that it reports. That is why no
-verdict is made of a session's answer.
+verdict is based on a session's reply.
 """
 
 # ruff: noqa: S102
@@ -18,15 +18,18 @@ from evalrun_executor.contained.frames import MAX_REPLY_TEXT, REPLY_HEAD
 
 CHANNEL = 3
 SIZE = struct.Struct("<I")
-_ONLY_AST = 0x400  # ast.PyCF_ONLY_AST
-_read, _write, _leave = os.read, os.write, os._exit  # before the code can replace them
+# The value of ast.PyCF_ONLY_AST.
+_ONLY_AST = 0x400
+# These names are bound before the code can replace them.
+_read, _write, _leave = os.read, os.write, os._exit
 
 
 class Session:
     """Executes the code that comes over the channel, until the channel closes."""
 
     def __init__(self, namespace: dict[str, object]) -> None:
-        # Imported here: the zygote, whose pages every program pays for, needs none of these.
+        # The imports are made here, because every program pays for the zygote's pages, and the zygote needs none of
+        # these modules.
         import _ast
         import linecache
         import traceback
@@ -40,7 +43,7 @@ class Session:
     def run(self) -> None:
         """Announce that the session waits for code, then execute each piece and reply to it; never returns."""
         try:
-            # Programs have no such limit either, and CPU time is limited anyway.
+            # Programs do not limit the digits of an integer either, and CPU time is limited anyway.
             if hasattr(sys, "set_int_max_str_digits"):
                 sys.set_int_max_str_digits(0)
             signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -75,7 +78,10 @@ class Session:
         return _pack_reply(result, error)
 
     def _evaluate(self, source: str, name: str) -> bytes:
-        """Execute the source. Return the text of its last expression's value, empty for None and for no expression."""
+        """Execute the source.
+
+        Return the text of its last expression's value; empty for None and without an expression.
+        """
         # Tracebacks quote the source's lines from here.
         self._sources[name] = (len(source), None, source.splitlines(keepends=True), name)
         tree = compile(source, name, "exec", _ONLY_AST, dont_inherit=True)
@@ -96,7 +102,7 @@ class Session:
         name = type(error).__name__
         try:
             trace = error.__traceback__
-            # The first frames are ours, and a traceback of the code's has none of them.
+            # The first frames are ours. The code's own traceback has none of them.
             while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
                 trace = trace.tb_next
             lines = self._format(type(error), error, trace)

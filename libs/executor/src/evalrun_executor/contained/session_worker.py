@@ -1,14 +1,14 @@
-"""The worker of a live session: forks its interpreter once, hands it code, and stops it between two executions.
+"""The worker of a live session: forks the interpreter once, hands it code, and stops it between two executions.
 
 A stopped interpreter (SIGSTOP) holds memory but uses no CPU, whatever threads the code has left behind. Like a runner,
-the worker stands under the session's Landlock ruleset and limits and runs no code of others itself. Unlike a runner's
-child the interpreter outlives its answer, so what it holds outside its memory is counted after each answer.
+the worker runs under the session's Landlock ruleset and limits and executes no foreign code itself. Unlike a runner's
+child the interpreter outlives its reply, so what it holds outside its memory is counted after each reply.
 
-Service to worker: one byte with the descriptor of a memory file, a `frames.Job`. The first is the session's: memory
-limit and files to place. Of the others, mode `execute` brings code and limits, mode `fetch` names files. Bytes without
-a descriptor, PAUSE and RESUME, stop the code that is executed while another session has its turn. Worker to service:
-EXECUTED for each job (also for the first, once the interpreter waits for code), FILES for `fetch`, FAULT where it
-cannot go on. The worker never ends with status 0, so that the zygote always tells the service when the session's
+Service to worker: a byte with the descriptor of a memory file, a `frames.Job`. The first job is the session's: memory
+limit and files to place. In later jobs mode `execute` brings code and limits, and mode `fetch` names files. Bytes
+without a descriptor, PAUSE and RESUME, stop and continue the code while another session has its turn. Worker to
+service: EXECUTED for each job (for the first job, once the interpreter waits for code), FILES for `fetch`, FAULT if the
+worker cannot go on. The worker never ends with status 0, so that the zygote always tells the service when the session's
 directory is free.
 """
 
@@ -80,7 +80,7 @@ class _Execution:
         """When the code was stopped so that others can run; None: it runs."""
 
     def take(self, stream: int, data: bytes) -> None:
-        """Keep what was printed up to the bound, and count the rest."""
+        """Keep output up to the bound, and count the rest."""
         self.printed[stream] += len(data)
         room = self.output_bytes - len(self.texts[stream])
         if room > 0:
@@ -88,7 +88,7 @@ class _Execution:
 
     @property
     def is_replied(self) -> bool:
-        """Whether the reply is complete. Raises _LostError where the bytes cannot be a reply."""
+        """Whether the reply is complete. Raises _LostError if the bytes cannot be a reply."""
         head = frames.REPLY_HEAD
         if len(self.reply) < head.size:
             return False
@@ -99,7 +99,7 @@ class _Execution:
 
 
 class SessionWorker:
-    """A live session."""
+    """Runs a live session."""
 
     def __init__(self, site: Site, slot: int, service: int) -> None:
         self._site = site
@@ -114,7 +114,7 @@ class SessionWorker:
         """CPU seconds of the interpreter at the last check."""
 
     def begin(self, zygote: int) -> Next | None:
-        """Confine this process and with it all that it forks. Return the next step, see `boot`."""
+        """Confine this process and everything that it forks. Return the next step; see `boot`."""
         try:
             die_with(zygote)
             os.setsid()
@@ -200,7 +200,7 @@ class SessionWorker:
     def _take_job(self) -> tuple[frames.Job, Exchange, int]:
         """Wait for a job. Raises ServiceGoneError."""
         ancillary: list[tuple[int, int, bytes]] = []
-        # Without a descriptor it is an order for an execution that had just ended.
+        # A byte without a descriptor is an order for an execution that has just ended.
         while not ancillary:
             message, ancillary, _, _ = self._service.recvmsg(1, _socket.CMSG_SPACE(4))
             if not message:
@@ -269,7 +269,7 @@ class SessionWorker:
                 self._handle(execution, poller, fd, events)
 
     def _look(self, execution: _Execution) -> float:
-        """Hold the code to its limits, and return the seconds until the next look. Raises _LostError."""
+        """Hold the code to its limits, and return the seconds until the next check. Raises _LostError."""
         if execution.paused_at is not None:
             return TICK_SECONDS
         used = self._check_use()
@@ -278,7 +278,7 @@ class SessionWorker:
         return min(TICK_SECONDS, max((execution.cpu_stop - used) / self._site.cpus, 0.001))
 
     def _take_order(self, execution: _Execution) -> None:
-        """Pause or resume the code, as the service says. Raises ServiceGoneError.
+        """Pause or resume the code, as the service orders. Raises ServiceGoneError.
 
         The time of a pause counts for no limit.
         """
@@ -336,7 +336,7 @@ class SessionWorker:
             raise self._explain_close() from None
 
     def _explain_close(self) -> _LostError:
-        """Return why the channel has closed. Mostly the interpreter is ending, which takes it a moment."""
+        """Return why the channel has closed. Usually the interpreter is ending, which takes a moment."""
         poller = select.poll()
         poller.register(self._pidfd, select.POLLIN)
         return self._reap() if poller.poll(_ENDING_MS) else _LostError("the code closed the interpreter's channel")
@@ -346,7 +346,7 @@ class SessionWorker:
         return _LostError(_describe_end(self._wait()))
 
     def _wait(self, options: int = 0) -> int:
-        """Wait until the interpreter has ended, or for what the options name. Return its wait status."""
+        """Wait until the interpreter has ended, or for the events that the options name. Return its wait status."""
         _, status, usage = os.wait4(self._pid, options)
         if not os.WIFSTOPPED(status):
             self._pid = -1
@@ -354,10 +354,10 @@ class SessionWorker:
         return status
 
     def _interrupt(self, execution: _Execution, why: int) -> None:
-        """Send the code a KeyboardInterrupt, and leave it a moment to reply.
+        """Send the code a KeyboardInterrupt, and give it a moment to reply.
 
         Raises:
-            _LostError: it was interrupted before.
+            _LostError: the code was interrupted before.
         """
         if execution.stopped != frames.NOT_STOPPED:
             raise _LostError("the code went on after it was interrupted")
@@ -367,7 +367,10 @@ class SessionWorker:
         execution.wall_stop = time.monotonic() + 2 * GRACE_SECONDS
 
     def _check_use(self) -> float:
-        """Return the CPU seconds that the interpreter has used. Raises _LostError where it exceeds another limit."""
+        """Return the CPU seconds that the interpreter has used.
+
+        Raises _LostError if the interpreter exceeds another limit.
+        """
         try:
             used = read_cpu_seconds(self._pid)
         except OSError:
@@ -386,7 +389,7 @@ class SessionWorker:
         """Return the bytes that the stopped interpreter holds in files, pipes and sockets.
 
         Raises:
-            _LostError: it holds too much, or this machine hides what it holds.
+            _LostError: the interpreter holds too much, or this machine hides its descriptors.
         """
         try:
             os.stat(f"/proc/{self._pid}/exe")
@@ -417,7 +420,7 @@ class SessionWorker:
         return total
 
     def _drain(self, execution: _Execution) -> None:
-        """Read what the stopped interpreter has printed and nobody has read yet."""
+        """Read output of the stopped interpreter that has not been read yet."""
         for stream, fd in enumerate((self._out, self._err)):
             try:
                 while _take_output(execution, stream, fd):
@@ -426,7 +429,7 @@ class SessionWorker:
                 pass
 
     def _kill(self) -> None:
-        """End the interpreter where it lives."""
+        """Kill the interpreter if it still runs."""
         if self._pid > 0:
             # The interpreter is not reaped yet, so nobody else can have its process id.
             os.kill(self._pid, _SIGKILL)
@@ -456,7 +459,7 @@ def _identify(fd: int) -> tuple[int, int]:
 
 
 def _take_output(execution: _Execution, stream: int, fd: int) -> int:
-    """Read what is there into the execution. Return the number of bytes, 0 at the end."""
+    """Append the available output to the execution. Return the number of bytes, 0 at the end."""
     data = os.read(fd, _CHUNK)
     execution.take(stream, data)
     return len(data)

@@ -50,11 +50,14 @@ class Site:
         return f"{self.place}/slot-{slot}/work"
 
     def source_directory(self, slot: int) -> str:
-        """Return the directory of the slot's program text: the program may read it, not change it."""
+        """Return the directory of the slot's program text: the program may read the text, not change it."""
         return f"{self.place}/slot-{slot}/source"
 
     def script_directory(self, slot: int) -> str:
-        """Return the directory of the text that an interpreter reads: not Python's, whose programs may read theirs."""
+        """Return the directory of the text that an interpreter reads.
+
+        It differs from Python's directory, because programs of other languages may read their own text there.
+        """
         return f"{self.place}/slot-{slot}/script"
 
     def make_directories(self, slot: int) -> None:
@@ -66,7 +69,7 @@ class Site:
         """Return the descriptor of the Landlock ruleset for a runner of the slot, or None without Landlock.
 
         Args:
-            slot: whose directories it grants.
+            slot: the slot whose directories the ruleset grants.
             purpose: `python`, `harness`, `executable`, `interpreted` or `compile`.
         """
         if self.landlock_abi == 0:
@@ -77,7 +80,7 @@ class Site:
         return self._rulesets[key]
 
     def forget_rulesets(self, but: int | None = None) -> None:
-        """Close all rulesets, `but` this one."""
+        """Close all rulesets except `but`."""
         for key, ruleset in [*self._rulesets.items()]:
             if ruleset != but:
                 os.close(ruleset)

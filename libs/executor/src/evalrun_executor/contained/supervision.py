@@ -1,4 +1,4 @@
-"""Supervises one child at a time: drains what the child prints, holds it to its limits, and reaps it."""
+"""Supervises a child: drains its output, holds it to its limits, and reaps it."""
 
 # ruff: noqa: SIM105
 # Why: pathlib and contextlib would make the zygote larger, and each fork dearer.
@@ -89,7 +89,7 @@ def open_pipes(stdin: int) -> Pipes:
 
 
 class ChildSupervisor:
-    """Supervises the children of one slot; holds what is the same for all tests."""
+    """Supervises the children of a slot; holds what is the same for all tests."""
 
     def __init__(self, service: int, work_directory: str, output_bytes: int, cpus: int, *, may_fork: bool) -> None:
         self._may_fork = may_fork
@@ -107,7 +107,7 @@ class ChildSupervisor:
         self._poller.register(service, select.POLLIN | select.POLLRDHUP)
 
     def read_outcome(self, ended: Ended, pipes: Pipes) -> ChildResult:
-        """Return what a child did that ended within `quick_seconds`, and close its pipes."""
+        """Return the result of a child that ended within `quick_seconds`, and close its pipes."""
         status, usage, wall = ended
         outcome = ChildResult(NOT_STOPPED, status, usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss)
         for fd in pipes[:3]:
@@ -121,9 +121,9 @@ class ChildSupervisor:
 
         Args:
             pid: a child of this process.
-            pipes: its descriptors and ours; all are closed here.
-            started: when it was started, by the monotonic clock.
-            limits: CPU seconds at which it is stopped, and wall seconds.
+            pipes: the child's descriptors and ours; all of them are closed here.
+            started: time of the start, by the monotonic clock.
+            limits: CPU seconds and wall seconds at which the child is stopped.
 
         Raises:
             ServiceGoneError: the service left; the child is dead and reaped.
@@ -147,15 +147,15 @@ class ChildSupervisor:
         if stopped != NOT_STOPPED:
             _kill(pid)
         _, status, usage = os.wait4(pid, 0)
-        # Take this child's SIGCHLD, or the next child would seem to have ended at once.
+        # Take this child's SIGCHLD. Otherwise the next child would seem to have ended at once.
         sigtimedwait(CHILD_ENDED, 0)
         wall = time.monotonic() - started
         outcome = ChildResult(stopped, status, usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss)
         outcome.stdout = self._read_rest(out, bytes(texts[out]), outcome)
         outcome.stderr = self._read_end(err, bytes(texts[err]))
         if len(outcome.stdout) + len(outcome.stderr) >= _PIPE_BYTES:
-            # The child filled a pipe and waited for us to read. The next children of this program will too, so they are
-            # read from their start.
+            # The child filled a pipe and waited for us to read. The next children of this program will do so too, so
+            # their pipes are read from their start.
             self.quick_seconds = 0.0
         if stopped == _SERVICE_LEFT:
             raise ServiceGoneError
@@ -181,7 +181,7 @@ class ChildSupervisor:
         if stopped != NOT_STOPPED:
             _kill(pid)
         _, status, usage = os.wait4(pid, 0)
-        # Take this child's SIGCHLD, or the next child would seem to have ended at once.
+        # Take this child's SIGCHLD. Otherwise the next child would seem to have ended at once.
         sigtimedwait(CHILD_ENDED, 0)
         if stopped == _SERVICE_LEFT:
             raise ServiceGoneError
@@ -198,8 +198,8 @@ class ChildSupervisor:
 
     def _read_rest(self, fd: int, text: bytes, outcome: ChildResult) -> bytes:
         """Return all that the dead child wrote, up to the cap, and close our end."""
-        # Reading ends because nobody holds the other end any more. Where programs may fork, a process that outlived the
-        # child might hold it: reading must not wait for that process.
+        # Reading ends because nobody else holds the other end any more. On machines where programs may fork, a process
+        # that outlived the child may hold it: reading must not wait for that process.
         cap = self.output_bytes
         if self._may_fork:
             os.set_blocking(fd, False)
@@ -266,14 +266,15 @@ class ChildSupervisor:
             return _SERVICE_LEFT
 
     def _check_child(self, pid: int, stop_at: float, deadline: float) -> float:
-        """Return the CPU seconds that the child has used. Raises _Stop where the child exceeds a limit."""
+        """Return the CPU seconds that the child has used. Raises _Stop if the child exceeds a limit."""
         if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-            # The child has just ended and shows no descriptors any more: a look at them would say that it hides them.
+            # The child has just ended and shows no descriptors any more: the check below would report that it hides
+            # them.
             return 0.0
         try:
             used = read_cpu_seconds(pid)
         except OSError:
-            # It has ended in between.
+            # The child has ended in between.
             return 0.0
         threads = count_threads(pid)
         if used >= stop_at or time.monotonic() >= deadline:
@@ -284,7 +285,7 @@ class ChildSupervisor:
             raise _Stop(STOPPED_OUTPUT)
         reason = directory.find_breach(self._folder)
         if reason is None and self._free - directory.count_free_bytes(self._folder) > directory.TOTAL_MIB * MIB:
-            # This takes 1 ms, so it is done only where somebody has filled the disk meanwhile.
+            # This check takes 1 ms, so it is made only if somebody has filled the disk meanwhile.
             reason = directory.find_hidden_breach(self._folder, pid)
         if reason is not None:
             raise _Stop(STOPPED_OTHER, reason)
@@ -292,12 +293,13 @@ class ChildSupervisor:
 
 
 def read_cpu_seconds(pid: int) -> float:
-    """Return the CPU seconds that a process has used. Raises OSError where it has ended."""
-    return time.clock_gettime((~pid << 3) | 2)  # the process's own CPU clock: include/linux/posix-timers.h
+    """Return the CPU seconds that a process has used. Raises OSError if the process has ended."""
+    # The number names the process's own CPU clock: include/linux/posix-timers.h.
+    return time.clock_gettime((~pid << 3) | 2)
 
 
 def _read_some(fd: int, text: bytearray, events: int) -> int:
-    """Append what is there to `text`. Return the number of bytes read, 0 at the end."""
+    """Append available output to `text`. Return the number of bytes read, 0 at the end."""
     if not events & select.POLLIN:
         return 0
     data = os.read(fd, _CHUNK)

@@ -1,6 +1,6 @@
-"""System call numbers and the allow-lists: what a contained process may ask of the kernel.
+"""System call numbers and the allow-lists of calls for contained processes.
 
-Numbers are (x86_64, aarch64), from the kernel's own headers; None where an architecture lacks the call.
+Numbers are (x86_64, aarch64), from the kernel's own headers; None if an architecture lacks the call.
 """
 
 from __future__ import annotations
@@ -202,8 +202,10 @@ _CONDITIONAL = frozenset(
 _COMPILERS_ONLY = frozenset(
     {"fork", "vfork", "execve", "chmod", "fchmod", "fchmodat", "setpgid", "utimensat", "symlink", "link", "linkat"}
 ) | {
-    "fallocate",  # 4 GiB between two looks at the private directory
-    "flock",  # a lock on a file of the system's, which every slot may read, is a signal to the next one
+    # fallocate could take 4 GiB between two checks of the private directory.
+    "fallocate",
+    # A lock on a file of the system, which every slot may read, would be a signal to the next program of another slot.
+    "flock",
 }
 
 _PARENTS_ONLY = frozenset({"memfd_create", "pidfd_open", "sendmsg"})

@@ -8,9 +8,9 @@ Preloaded harnesses: the service sends name, file name and code of their modules
 under their own names. A harness's main module has `main(code: str) -> None`, which reads stdin and writes stdout.
 
 Control socket (SOCK_SEQPACKET). Service to zygote: `SPAWN` (id, slot, kind) with the descriptors of the runner: its
-socket, the job's memory file, the index pipe and, for a compiled program, the executable. Zygote to service: one hello
-(lines of `name=value`), then an `ENDED` (id, wait status) for each runner that did not end by itself with status 0.
-At the service's end of file, everything that runs is killed, the place is removed, and the zygote ends.
+socket, the job's memory file, the index pipe and, for a compiled program, the executable. Zygote to service: a single
+hello (lines of `name=value`), then an `ENDED` (id, wait status) for each runner that did not end by itself with status
+0. At the service's end of file, all running processes are killed, the place is removed, and the zygote ends.
 """
 
 # ruff: noqa: PTH102, PTH106, PTH123
@@ -132,9 +132,9 @@ class Zygote:
         return None
 
     def _prepare_ruleset(self, slot: int, kind: int) -> None:
-        """Build the slot's ruleset in the zygote, so that not each runner has to."""
+        """Build the slot's ruleset in the zygote, so that each runner need not build it."""
         if kind == frames.KIND_SESSION:
-            # A slot's session needs its ruleset once.
+            # A slot's session needs its ruleset only once.
             return
         self._site.open_ruleset(slot, PURPOSES[kind])
 
@@ -197,7 +197,7 @@ def main(settings: dict[str, object], harnesses: list[tuple[str, str, CodeType |
         settings: `control` (descriptor), `place` (directory for private directories, made here), `package_dirs`,
             `contain` (False: no Landlock and no filter), `interpreters` (paths), `harnesses` (mode to main module),
             `imports` (modules of the standard library to import ahead).
-        harnesses: their modules in order: name, file name, code; no code: a package.
+        harnesses: the harnesses' modules in order: name, file name, code; a package has no code.
     """
     control = socket.socket(fileno=int(str(settings["control"])))
     place = str(settings["place"])
@@ -211,7 +211,7 @@ def main(settings: dict[str, object], harnesses: list[tuple[str, str, CodeType |
     if settings["contain"]:
         _prepare_filters(site)
     for name, path, code in harnesses:
-        # A package above a harness's module may be one of ours, which is there already.
+        # A package above a harness's module may be a package of ours, which is already loaded.
         if name not in sys.modules:
             load_module(name, path, code)
     for mode, name in settings["harnesses"].items():  # type: ignore[attr-defined]  # dict of str
@@ -220,7 +220,7 @@ def main(settings: dict[str, object], harnesses: list[tuple[str, str, CodeType |
         __import__(name)
     _imitate_site(package_dirs)
     _thread.stack_size(_THREAD_STACK)
-    # The first call makes the types of `ast`, for which each runner would spend 1.5 ms by itself.
+    # The first call creates the types of `ast`, which would cost each runner 1.5 ms.
     compile("", "", "exec")
     # Each page that the zygote holds makes each fork dearer. A child's garbage collector does not touch frozen objects,
     # which would copy their pages.
@@ -236,7 +236,10 @@ def main(settings: dict[str, object], harnesses: list[tuple[str, str, CodeType |
 
 
 def load_module(name: str, path: str, code: CodeType | None) -> None:
-    """Execute the module `name`, or register a package. An exception ends the zygote, and its traceback says where."""
+    """Execute the module `name`, or register a package.
+
+    An exception ends the zygote, and its traceback names the place.
+    """
     module = type(sys)(name)
     module.__file__ = path
     sys.modules[name] = module

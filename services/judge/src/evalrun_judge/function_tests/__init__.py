@@ -1,1 +1,1 @@
-"""Function tests: assertions replayed in a contained child of the gateway, calls made in the sandbox."""
+"""Function tests: assertions are replayed in a contained child of the gateway, and calls are made in the sandbox."""

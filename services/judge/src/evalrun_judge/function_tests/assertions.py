@@ -1,4 +1,4 @@
-"""Replay of function tests' assertions in a contained child of the gateway, which never sees a candidate."""
+"""Replays function tests' assertions in a contained child of the gateway, which never sees a candidate."""
 
 import asyncio
 import contextvars
@@ -39,19 +39,19 @@ MODE = "assertions"
 ATTEMPTS = 3
 
 MAX_BATCH = 8
-"""Requests that go to the executor together."""
+"""Maximum number of requests that go to the executor together."""
 
 GATHER_SECONDS = 0.05
-"""That a request waits for company while programs wait for a sandbox: nothing stands idle meanwhile, and a process
-shared by eight costs each a third of one of its own."""
+"""Seconds that a request waits for others while programs wait for a sandbox. Nothing is idle meanwhile, and a process
+shared by eight costs each a third of a process of its own."""
 
 
 class AssertionRunner(Protocol):
-    """Runs the assertion harness on one input."""
+    """Interface that runs the assertion harness on an input."""
 
     @property
     def level(self) -> Level:
-        """The containment of the child."""
+        """Containment level of the child."""
         ...
 
     async def start(self) -> None:
@@ -61,13 +61,13 @@ class AssertionRunner(Protocol):
     async def run(
         self, stdin: bytes, limits: Limits, on_slot: Callable[[], None], *, shareable: bool = False
     ) -> ProgramRun:
-        """Replay what `stdin` describes; waits for a slot, and calls `on_slot` then.
+        """Replay what `stdin` describes. Waits for a slot, and then calls `on_slot`.
 
         Args:
             stdin: a request of the assertion harness.
-            limits: of its process.
-            on_slot: called once it has a slot.
-            shareable: its process may serve other requests too.
+            limits: limits of the process.
+            on_slot: called once the request has a slot.
+            shareable: the process may serve other requests too.
 
         Raises:
             NoSandboxError: nothing is known about the assertions.
@@ -81,11 +81,11 @@ class AssertionRunner(Protocol):
 
 
 class ReplayExecutor(Protocol):
-    """Part of `evalrun_executor.executor.Executor` that is used."""
+    """The part of `evalrun_executor.executor.Executor` that is used here."""
 
     @property
     def report(self) -> ContainmentReport:
-        """The containment reached; only after `start`."""
+        """Containment level reached; only after `start`."""
         ...
 
     async def start(self) -> None:
@@ -102,11 +102,11 @@ class ReplayExecutor(Protocol):
 
 
 def replay_executor(slots: int, required_level: Level, package_dirs: Sequence[Path] = ()) -> Executor:
-    """Create an executor that knows the assertion harness; its `start` fails below the required level.
+    """Create an executor that has the assertion harness. Its `start` fails below the required level.
 
     Args:
-        slots: processes at once.
-        required_level: of containment.
+        slots: maximum number of simultaneous processes.
+        required_level: required containment level.
         package_dirs: directories of packages that tests may import.
     """
     plan = ExecutorPlan(
@@ -128,12 +128,12 @@ class ContainedAssertions:
     """Replays assertions in the sandbox's own executor, as a child of this process."""
 
     def __init__(self, executor: ReplayExecutor, slots: int, crowded: Callable[[], bool] = lambda: False) -> None:
-        """Take the executor, not started.
+        """Store the executor, not started yet.
 
         Args:
             executor: see `replay_executor`.
-            slots: batches at once; the executor admits that many.
-            crowded: says that programs wait for a sandbox, see `GATHER_SECONDS`.
+            slots: simultaneous batches; the executor admits that many.
+            crowded: returns whether programs wait for a sandbox; see `GATHER_SECONDS`.
         """
         self._executor = executor
         self._crowded = crowded
@@ -144,7 +144,7 @@ class ContainedAssertions:
 
     @property
     def level(self) -> Level:
-        """The containment of the child."""
+        """Containment level of the child."""
         return self._executor.report.level
 
     async def start(self) -> None:
@@ -165,9 +165,10 @@ class ContainedAssertions:
     async def run(
         self, stdin: bytes, limits: Limits, on_slot: Callable[[], None], *, shareable: bool = False
     ) -> ProgramRun:
-        """Replay; see `AssertionRunner.run`."""
+        """Replay assertions; see `AssertionRunner.run`."""
         shareable = shareable and len(stdin) <= shared_assertions.MAX_SHARED_BYTES
-        begin = partial(contextvars.copy_context().run, on_slot)  # not in the worker's: that is another request's trace
+        # The callback runs in this request's context. The worker that calls it has the trace of another request.
+        begin = partial(contextvars.copy_context().run, on_slot)
         replay = _Replay(stdin, limits, begin, shareable, asyncio.get_running_loop().create_future())
         self._waiting.append(replay)
         if self._gathers():
@@ -177,7 +178,7 @@ class ContainedAssertions:
         return await replay.done
 
     def _gathers(self) -> bool:
-        """Return whether what waits may wait for more."""
+        """Return whether waiting requests may wait for more."""
         return len(self._waiting) < MAX_BATCH and self._crowded()
 
     def _stop_gathering(self) -> None:
@@ -186,13 +187,13 @@ class ContainedAssertions:
             self._gathered = None
 
     def _begin(self) -> None:
-        """Start one more worker for the waiting tests, if there may be one."""
+        """Start a further worker for the waiting requests, if there may be one."""
         self._stop_gathering()
         if len(self._workers) < self._slots:
             self._workers.add(asyncio.create_task(self._work()))
 
     async def _work(self) -> None:
-        """Replay what waits, a batch after the other."""
+        """Replay waiting requests, batch after batch."""
         try:
             await self._work_off()
         finally:
@@ -221,14 +222,16 @@ class ContainedAssertions:
                 else:
                     replay.done.set_result(end)
             if self._gathered is not None and self._gathers():
-                return  # the timer, or the next request, begins again
+                # The timer or the next request starts a worker again.
+                return
 
     def _next_batch(self) -> list[_Replay]:
-        """Take a slot's share of what waits, as far as the limits are the same; all of it where it was gathered."""
+        """Take the waiting requests of a slot's share that have the same limits; all of them if they were gathered."""
         size = MAX_BATCH if self._crowded() else min(MAX_BATCH, -(-len(self._waiting) // self._slots))
         batch: list[_Replay] = []
         while self._waiting and len(batch) < size:
-            if self._waiting[0].done.done():  # its caller is gone
+            # The caller of this request is gone.
+            if self._waiting[0].done.done():
                 self._waiting.popleft()
             elif batch and self._waiting[0].limits != batch[0].limits:
                 break
@@ -237,7 +240,7 @@ class ContainedAssertions:
         return batch
 
     async def _run_replays(self, batch: Sequence[_Replay]) -> list[ProgramRun | Exception]:
-        """Return what became of each: those that may share a process in one, then all that is left alone."""
+        """Return the result of each request: those that may share a process together first, then the rest alone."""
         limits = batch[0].limits
         sharing = [replay for replay in batch if replay.shareable]
         ends: dict[_Replay, ProgramRun | Exception] = {}
@@ -252,7 +255,7 @@ class ContainedAssertions:
         return [ends[replay] for replay in batch]
 
     async def _run_stdins(self, stdins: Sequence[bytes], limits: Limits) -> list[ProgramRun | Exception]:
-        """Return what became of each: NoSandboxError where nothing is known, RunRefusedError where it never will be."""
+        """Return each run's result: NoSandboxError if nothing is known, RunRefusedError if it is never accepted."""
         request = RunRequest("python", "", list(stdins), limits, mode=MODE)
         error: ExecutorLost | None = None
         for _ in range(ATTEMPTS):
@@ -262,6 +265,8 @@ class ContainedAssertions:
                 error = lost
             except RequestRefused as refused:
                 return [RunRefusedError(str(refused)) for _ in stdins]
-        if len(stdins) > 1:  # one of them may be what the child dies of: the others must not share its end
+        # The child may have died of any of these requests. They run again alone, so that the others do not share its
+        # end.
+        if len(stdins) > 1:
             return [end for stdin in stdins for end in await self._run_stdins([stdin], limits)]
         return [NoSandboxError(f"the assertions' child died {ATTEMPTS} times: {error}")]

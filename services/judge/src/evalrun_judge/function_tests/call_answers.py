@@ -1,8 +1,8 @@
-"""Reads what a batch of calls answered. Pure. Every byte is treated as hostile: the program may have written it.
+"""Reads the reply to a batch of calls. Pure. Every byte is treated as hostile: the program may have written it.
 
-The format is `call_harness`'s. Payloads are not parsed here, except for what is shown to people: they go on, line by
-line, to the assertions' contained child. The calls' ids must come in the batch's order; from the first line that is not
-the expected one, nothing counts.
+The format is that of `call_harness`. Payloads are not parsed here, except for texts that people see: they go on, line
+by line, to the assertions' contained child. The calls' ids must come in the batch's order; from the first unexpected
+line on, nothing counts.
 """
 
 import json
@@ -17,22 +17,24 @@ from evalrun_judge.verdict import UNCONFIRMED
 
 NOT_RUN: Final = "the sandbox did not run the calls"
 PRINT_LIMIT: Final = 65536
-"""Characters kept of what one test's calls printed."""
+"""Maximum characters kept of the output of a test's calls."""
 MAX_TEXT: Final = 256 * 1024
-"""Bytes of what is parsed here; the harness writes less. 48 MiB of `[],[],...` would take 2 GiB of the gateway."""
+"""Maximum bytes of a payload that is parsed here; the harness writes less. 48 MiB of `[],[],...` would take 2 GiB of
+the gateway."""
 
 
 @dataclass(slots=True)
 class TestAnswers:
     """Results of the calls of a test."""
 
-    __test__ = False  # pytest collects classes called Test*
+    # pytest collects classes called Test*.
+    __test__ = False
 
     lines: list[bytes] = field(default_factory=list)
-    """One a call, as the assertion harness takes them."""
+    """One line per call, in the form that the assertion harness reads."""
     printed: str = ""
     complete: bool = False
-    """The process did not end in one of its calls."""
+    """Whether the process did not end in a call of the test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class Ending:
     reason: str = ""
     cause: TestCause | None = None
     missing_module: str = ""
-    """Package that Python did not find, if that ended it."""
+    """Package that Python did not find, if that ended the test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +53,17 @@ class BatchAnswers:
     """Results of one process."""
 
     loaded: bool
-    """The program was executed to its end."""
+    """Whether the program was executed to its end."""
     load_end: Ending | None
-    """Set if the program was not loaded."""
+    """Outcome of loading, if the program was not loaded."""
     tests: tuple[TestAnswers, ...]
-    """In the batch's order; after the one in which the process ended, empty ones."""
+    """Results in the batch's order; empty after the test in which the process ended."""
     end: Ending
-    """Result for the test whose process ended in a call or gave an unreadable answer."""
+    """Outcome of the test whose process ended in a call or wrote an unreadable line."""
 
 
 def read_answers(run: ProgramRun, calls: Sequence[tuple[int, int]]) -> BatchAnswers:
-    """Read a batch's answers.
+    """Read the reply to a batch.
 
     Args:
         run: the process that made the calls.
@@ -69,7 +71,8 @@ def read_answers(run: ProgramRun, calls: Sequence[tuple[int, int]]) -> BatchAnsw
     """
     most = 2 + 2 * sum(count for _, count in calls)
     lines = run.stdout.split(b"\n", most)
-    lines.pop()  # a line that was not finished, or nothing, or what the harness does not write
+    # The last part is an unfinished line, or empty, or a text that the harness does not write.
+    lines.pop()
     first = lines[0] if lines else b""
     tests = tuple(TestAnswers() for _ in calls)
     if first != b"load V null":
@@ -91,7 +94,7 @@ def read_answers(run: ProgramRun, calls: Sequence[tuple[int, int]]) -> BatchAnsw
 
 
 def _read_test(lines: list[bytes], position: int, test: int, count: int, answers: TestAnswers) -> int:
-    """Read one test's lines. Return the position behind them."""
+    """Read the lines of a test. Return the position after them."""
     for number in range(count):
         head = b"%d %d " % (test, number)
         if position < len(lines) and lines[position].startswith(head + b"P "):
@@ -106,12 +109,12 @@ def _read_test(lines: list[bytes], position: int, test: int, count: int, answers
 
 
 def _is_answer(line: bytes, head: bytes) -> bool:
-    """Return whether the call harness can have written the line: it writes ASCII, and nothing that may end a line."""
+    """Return whether the call harness can have written the line: ASCII, without characters that end a line."""
     return line.startswith((head + b"V ", head + b"E ", head + b"S ")) and line.isascii() and b"\r" not in line
 
 
 def decide_ending(run: ProgramRun) -> Ending:
-    """Return what the end of a process means for the test in whose call it came."""
+    """Return the outcome of the test in whose call the process ended."""
     match run.end:
         case "timeout":
             if run.confirmed or not run.measured:
@@ -134,7 +137,7 @@ def _nonsense() -> Ending:
 
 
 def _parse_json(text: bytes) -> object:
-    """Return what the JSON says; None where it is none, or larger than the harness writes."""
+    """Return the JSON value of a text; None if the text is no JSON, or is larger than the harness writes."""
     if len(text) > MAX_TEXT:
         return None
     try:

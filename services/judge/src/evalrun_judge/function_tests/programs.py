@@ -20,10 +20,10 @@ sys.modules[{main!r}].main(CODE)
 
 
 def program(harness: Harness, code: str) -> str:
-    """Return the text of a program that reads the harness's request on stdin and answers it.
+    """Return the text of a program that reads the harness's request on stdin and writes the reply.
 
     Args:
-        harness: of calls, which runs them with `code`; or of assertions, which needs no code.
+        harness: the call harness, which runs calls of `code`, or the assertion harness, which needs no code.
         code: the candidate's program.
     """
     return _LAUNCH.format(modules=_modules(harness), code=code, main=harness.main)
@@ -31,4 +31,5 @@ def program(harness: Harness, code: str) -> str:
 
 @cache
 def _modules(harness: Harness) -> list[tuple[str, str, str | None]]:
-    return [(name, name, text) for name, _, text in sources([harness])]  # not the gateway's own paths
+    # The paths are replaced by names: the gateway's own paths mean nothing in the sandbox.
+    return [(name, name, text) for name, _, text in sources([harness])]

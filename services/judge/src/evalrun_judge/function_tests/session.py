@@ -58,22 +58,22 @@ __all__ = [
 ]
 
 MAX_UNSETTLED = 8
-"""Rounds in which a replay comes no further. More is a program, or a test, that does something else each time."""
+"""Rounds without progress of the replay. More means a program, or a test, that behaves differently each time."""
 ROUND_SECONDS = 60.0
-"""Wall seconds that the rounds of one test may take in all, those of its calls and those of its assertions."""
+"""Wall seconds that all rounds of a test may take, those of its calls and those of its assertions."""
 _MIN_SECONDS = 0.002
 """Minimum time counted for a step, whatever its run reports, so that every session ends."""
 _PASSING = (TestCause.UNCONFIRMED, TestCause.NOT_RUN)
 """Causes of an api_error that another attempt may not meet."""
 _SHARED = ("imports", "classes", "prints")
-"""Facts from the tests' text that the program's process is told."""
+"""Facts from the tests' text that the program's process gets."""
 OUTPUT_KIB = 64 * 1024
 """Maximum output of calls and assertions in KiB: encoded values of 32 MiB fit."""
 REASON_LIMIT = 2000
-"""Characters kept of why a test failed: it may quote the program."""
+"""Characters kept of the reason why a test failed: the reason may quote the program."""
 WORD = re.compile(r"\w+")
 FORMAT = 7
-"""Of recordings; a change of the harness that makes old ones useless raises it."""
+"""Format number of recordings. A change of the harness that makes old recordings useless raises it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class RunAssertions:
 
     stdin: bytes
     shareable: bool = False
-    """It may run in one process with others, see `shared_assertions`."""
+    """Whether the request may run in one process with others; see `shared_assertions`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +92,12 @@ class RunCalls:
     stdin: bytes
     code: str
     short: bool = False
-    """With the short time limit: enough tests have timed out."""
+    """Whether the short time limit holds, because enough tests have timed out."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunTogether:
-    """Run this program in the sandbox on each input, as any program: it holds the candidate and runs one test each."""
+    """Run this program in the sandbox, like any program. It holds the candidate and runs one test per input."""
 
     code: str
     inputs: tuple[bytes, ...]
@@ -111,20 +111,20 @@ class FunctionTestOutcome:
     ran: bool
     reason: str = ""
     input: str = ""
-    """The assertion that decided, as source; where none failed, the assert or `check(entry)`."""
+    """Source of the assertion that decided; if none failed, of the assert or `check(entry)`."""
     expected: str = ""
-    """The other side of a comparison that failed: its value, or its source where it makes calls."""
+    """The other side of a comparison that failed: its value, or its source if it makes calls."""
     actual: str = ""
     """The returned value."""
     stdout: str = ""
     """Beginning of the output of the test's calls."""
     stderr: str = ""
-    """Of the process, which tests may have shared."""
+    """Stderr of the process, which several tests may have shared."""
     exit_code: int | None = None
     cpu_seconds: float = 0.0
     wall_seconds: float = 0.0
     permanent: bool = False
-    """An api_error that no other attempt would change."""
+    """Whether this is an api_error that no other attempt would change."""
     cause: TestCause | None = None
     missing_module: str = ""
     """Package that Python did not find, if that ended the test or the program."""
@@ -145,24 +145,24 @@ class _Test:
     label: str
     calls: list[object] = field(default_factory=list)
     refusal: Ending | None = None
-    """Found while recording: it cannot be judged."""
+    """Reason found while recording why the test cannot be judged."""
     lines: list[bytes] | None = None
-    """The calls' results, as the program may have written them; None while they are wanted."""
+    """Results of the calls, as the program may have written them; None while they are missing."""
     end: list[str] | None = None
-    """Status, reason and cause, where the process ended in the call after these."""
+    """Status, reason and cause, if the process ended in the call after these."""
     timed_out: bool = False
-    """The process ran out of time in one of its calls; the replay may never reach it."""
+    """Whether the process ran out of time in a call of the test. The replay may never reach that call."""
     late: bool = False
-    """Every call ended, but past the limit."""
+    """Whether every call ended, but past the limit."""
     rounds: int = 0
     reached: int = -1
-    """Calls that a replay has come to, at most."""
+    """Highest number of calls that a replay has reached."""
     unsettled: int = 0
-    """Rounds since it came further."""
+    """Rounds since the replay last made progress."""
     spent: float = 0.0
-    """Wall seconds of its rounds so far."""
+    """Wall seconds of the test's rounds so far."""
     alone: bool = False
-    """It goes into a batch of its own."""
+    """Whether the test goes into a batch of its own."""
     run: ProgramRun | None = None
     share: int = 1
     printed: str = ""
@@ -204,11 +204,11 @@ class FunctionTestSession:
         self._tests = _make_tests(tests)
         self._batch: list[_Test] = []
         self._short = False
-        """The last calls ran with the short limit."""
+        """Whether the last calls ran with the short limit."""
         self._replayed: list[_Test] = []
         self._loaded = False
         self.recording: bytes | None = None
-        """The tests' calls, once recorded well: the same for every program."""
+        """The tests' calls, once recorded successfully. They are the same for every program."""
         if recorded is not None:
             self._take_recording(recorded)
 
@@ -219,7 +219,8 @@ class FunctionTestSession:
             if not open_tests:
                 return Finished(tuple(test.outcome for test in self._tests if test.outcome is not None))
             if self.recording is None:
-                return RunAssertions(self._header("record", open_tests), shareable=True)  # it says if it is not
+                # The reply says whether the request may share a process.
+                return RunAssertions(self._header("record", open_tests), shareable=True)
             if self._together is not None:
                 return RunTogether(together_program(self._program), tuple(map(self._request_together, open_tests)))
             wanting = [test for test in open_tests if test.lines is None]
@@ -233,7 +234,7 @@ class FunctionTestSession:
             return self._calls(short=True)
 
     def assertions_done(self, run: ProgramRun) -> None:
-        """Take what the last `RunAssertions` came to."""
+        """Process the result of the last `RunAssertions`."""
         if self.recording is None:
             if run.end != "exited" or run.exit_code != 0 or not self._take_recording(run.stdout):
                 cause = None if self._tests_compile() else TestCause.BROKEN_TEST
@@ -249,7 +250,8 @@ class FunctionTestSession:
             report = _object(lines[position]) if position < len(lines) else {}
             if report.get("test") != test.index:
                 self._assertions_ended(test, run)
-                return  # the later ones are replayed again
+                # The later tests are replayed again.
+                return
             self._take_report(test, report)
 
     def _tests_compile(self) -> bool:
@@ -261,7 +263,7 @@ class FunctionTestSession:
         return True
 
     def calls_done(self, run: ProgramRun, compiled: CompileResult) -> None:
-        """Take what the last `RunCalls` came to."""
+        """Process the result of the last `RunCalls`."""
         if compiled.status != "ok":
             status = TestStatus.COMPILE_ERROR if compiled.status == "error" else TestStatus.COMPILE_TIMEOUT
             self._end_all(Ending(status), ran=False, stderr=compiled.stderr.decode("utf-8", "replace"))
@@ -296,7 +298,7 @@ class FunctionTestSession:
             test.alone = test.alone or run.end == "timeout"
 
     def together_done(self, runs: Sequence[ProgramRun], compiled: CompileResult) -> None:
-        """Take what the last `RunTogether` came to."""
+        """Process the result of the last `RunTogether`."""
         open_tests = [test for test in self._tests if test.outcome is None]
         for test, run in zip(open_tests, runs, strict=True):
             test.run = run
@@ -321,7 +323,7 @@ class FunctionTestSession:
         return json.dumps(request).encode()
 
     def _end_unloaded(self, run: ProgramRun, answers: BatchAnswers) -> None:
-        """End the other tests as well, since the program cannot be loaded; not if a first batch of it could be."""
+        """End the other tests as well, since the program cannot be loaded, unless an earlier batch could load it."""
         end = answers.load_end or answers.end
         ended = self._batch if self._loaded else [test for test in self._tests if test.outcome is None]
         for test in ended:
@@ -371,7 +373,7 @@ class FunctionTestSession:
         return RunAssertions(request, shareable=self._learned.get("pure") is True)
 
     def _take_recording(self, recorded: bytes) -> bool:
-        """Take over names and calls; says whether the text was a recording of these tests."""
+        """Take names and calls from a recording. Return whether the text was a recording of these tests."""
         head, *reports = [_object(line) for line in recorded.splitlines()] or [{}]
         names, modules, imports = head.get("names"), head.get("modules"), head.get("imports")
         if not isinstance(names, list) or not isinstance(modules, list) or not isinstance(imports, str):
@@ -384,16 +386,18 @@ class FunctionTestSession:
         for test, report in zip(self._tests, reports, strict=True):
             calls = report.get("calls")
             test.calls = calls if isinstance(calls, list) else []
-            test.alone = str(test.index) in before  # in a process that has not made the calls of earlier ones yet
+            # A test that needs earlier tests runs in a process that has not made their calls yet.
+            test.alone = str(test.index) in before
             test.refusal = None if isinstance(calls, list) else _read_ending(report, TestStatus.API_ERROR)
         self.recording = recorded
         refusal = next((test.refusal for test in self._tests if test.refusal is not None), None)
         cause = next((str(report["together"]) for report in reports if report.get("together")), "")
         if self._mode is FunctionTestMode.TOGETHER or (cause and self._mode is FunctionTestMode.AUTO):
-            # For the whole problem, before any answer runs.
+            # The decision holds for the whole problem and is made before any completion runs.
             self._together = ForgeableCause(cause) if cause else ForgeableCause.ASKED
         elif refusal is not None:
-            # For the whole problem: whether an answer is judged must not hang on what it gets wrong elsewhere.
+            # The refusal holds for the whole problem: whether a completion is judged must not depend on where it fails
+            # elsewhere.
             self._end_all(refusal, ran=False)
         return True
 
@@ -421,7 +425,7 @@ class FunctionTestSession:
         test.unsettled = 0 if reached > test.reached else test.unsettled + 1
         test.reached = max(test.reached, reached)
         if test.unsettled >= MAX_UNSETTLED:
-            # The recording made the same calls each time: it is what the program gives that changes them.
+            # The recording made the same calls each time, so the program's results are what changes them.
             self._end(test, TestStatus.RUNTIME_ERROR, "the program returns something else each time it is called")
             return
         if test.spent >= ROUND_SECONDS:
@@ -431,7 +435,7 @@ class FunctionTestSession:
         test.calls, test.lines, test.end, test.timed_out, test.late = calls, None, None, False, False
 
     def _assertions_ended(self, test: _Test, run: ProgramRun) -> None:
-        """End the test in whose replay the child ended; it is its own doing if its values exceed a limit."""
+        """End the test in whose replay the child ended. If its values exceed a limit, the program caused it."""
         match run.end:
             case "timeout":
                 self._end(
@@ -440,7 +444,7 @@ class FunctionTestSession:
             case "memory_limit":
                 self._end(test, TestStatus.MEMORY_LIMIT, "comparing what the program returned ran out of memory")
             case _:
-                # They ended well on placeholders: it is what the program returned that they did not survive.
+                # The assertions ended well on placeholders, so they did not survive what the program returned.
                 reason = f"the test's own process ended on what the program returned: {_why(run)}"
                 self._end(test, TestStatus.RUNTIME_ERROR, reason)
 
@@ -470,7 +474,7 @@ class FunctionTestSession:
         run = test.run
         decided = by or run
         if status is TestStatus.TIMEOUT and ran and decided is not None and not decided.confirmed and decided.measured:
-            # Whatever it did meanwhile.
+            # The gateway lost the process, so nothing is known, whatever the program did meanwhile.
             status, reason, cause = TestStatus.API_ERROR, UNCONFIRMED, TestCause.UNCONFIRMED
         test.outcome = FunctionTestOutcome(
             status=status,
@@ -492,7 +496,7 @@ class FunctionTestSession:
 
 
 def recording_key(tests: CheckTest | AssertTests, seed: int) -> str:
-    """Return the name under which a recording of these tests may be kept: the same for every program."""
+    """Return the name under which a recording of these tests is cached. The name is the same for every program."""
     parts: list[object] = [FORMAT, seed, type(tests).__name__, tests.entry_point]
     if isinstance(tests, CheckTest):
         parts += [tests.prompt, tests.test]
@@ -508,13 +512,13 @@ def _make_tests(tests: CheckTest | AssertTests) -> list[_Test]:
 
 
 def select_definitions(program: str, spare: object) -> list[str]:
-    """Return what tests define for the program as far as it names that, or what it names does; in order.
+    """Return the tests' definitions for the program that it names, and those that these need, in order.
 
-    Nothing of a test is sent that a program does not ask for by name.
+    A definition that the program does not ask for by name is not sent.
 
     Args:
         program: the program's text.
-        spare: `[names, text]` of each definition, see the harness's `definitions`.
+        spare: `[names, text]` of each definition; see the harness's `definitions`.
     """
     left = spare if isinstance(spare, list) else []
     taken: list[str] = []
@@ -544,6 +548,6 @@ def _object(line: bytes) -> dict[str, object]:
 
 
 def _why(run: ProgramRun) -> str:
-    """Return one line about an assertion run that did not end well."""
+    """Return a line about an assertion run that did not end well."""
     last = run.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:300]
     return last or f"{run.end}, exit code {run.exit_code}"

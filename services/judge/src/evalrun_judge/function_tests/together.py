@@ -1,6 +1,6 @@
-"""Tests that run in the program's own process: what to run, and what its end means. Pure.
+"""Plans tests that run in the program's own process, and reads their end. Pure.
 
-For tests that cannot be judged apart. They are chosen by the tests' text, before any answer runs, and every verdict is
+These tests cannot be judged apart. They are chosen by the tests' text, before any completion runs, and every verdict is
 `forgeable`. A sandbox runs an ordinary program of ours, so that a stock SandboxFusion does as well.
 """
 
@@ -32,9 +32,9 @@ def together_program(code: str) -> str:
 
 
 def read_together(run: ProgramRun, secret: str) -> Ending:
-    """Return how one test ended; a process that did not report has failed.
+    """Return how a test ended. A process that did not report has failed.
 
-    An api_error is reported before the program is loaded: what the test imports is not there.
+    A missing import of the test is reported as api_error before the program is loaded.
     """
     report = _report(run.stdout, secret)
     if report is None or run.end != "exited":

@@ -17,7 +17,8 @@ from functools import partial
 from importlib.util import find_spec
 from types import FunctionType, ModuleType
 
-TYPE_CHECKING = False  # as typing's, without its import
+# The same as `typing.TYPE_CHECKING`, without the time that importing `typing` takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
@@ -27,7 +28,7 @@ TEXT_LIMIT = 500
 
 
 class _UnmetError(Exception):
-    """A test case of unittest that did not pass; the message is its traceback's end."""
+    """A test case of unittest that did not pass; the message is the end of its traceback."""
 
 
 def _read_all(descriptor: int) -> bytes:
@@ -42,7 +43,7 @@ def _run(text: str, file: str, space: dict[str, object]) -> None:
 
 
 def _run_tolerantly(text: str, space: dict[str, object]) -> None:
-    """Execute earlier tests, which are judged by themselves: their failed asserts stop nothing."""
+    """Execute earlier tests. They are judged by themselves, so their failed asserts stop nothing."""
     for statement in ast.parse(text).body:
         try:
             exec(compile(ast.Module([statement], []), "<before>", "exec", dont_inherit=True), space)  # noqa: S102
@@ -51,8 +52,9 @@ def _run_tolerantly(text: str, space: dict[str, object]) -> None:
 
 
 def _run_cases(space: dict[str, object], earlier: set[str]) -> None:
-    """Run what a unittest or pytest file defines."""
-    import unittest  # here: it takes longer than most tests
+    """Run the test cases that a unittest or pytest file defines."""
+    # Importing unittest takes longer than most tests.
+    import unittest
 
     made = {name: thing for name, thing in space.items() if name not in earlier}
     kinds = [kind for kind in made.values() if isinstance(kind, type) and issubclass(kind, unittest.TestCase)]
@@ -77,7 +79,7 @@ def _run_cases(space: dict[str, object], earlier: set[str]) -> None:
 
 
 def _run_method(kind: type, name: str, **arguments: object) -> None:
-    """Run one method of a class of pytest, as pytest does: on an object of its own."""
+    """Run a method of a pytest class on an object of its own, as pytest does."""
     made = kind()
     getattr(made, "setup_method", lambda _: None)(getattr(made, name))
     try:
@@ -87,7 +89,7 @@ def _run_method(kind: type, name: str, **arguments: object) -> None:
 
 
 def _find_arguments(function: Callable[..., object]) -> list[dict[str, object]]:
-    """Return what a function is called with, by its marks of pytest's `parametrize`: one call without any."""
+    """Return the arguments of each call of a function by its `parametrize` marks: a single call without any mark."""
     calls: list[dict[str, object]] = [{}]
     for mark in getattr(function, "pytestmark", []):
         if mark.name == "parametrize":
@@ -98,7 +100,7 @@ def _find_arguments(function: Callable[..., object]) -> list[dict[str, object]]:
 
 
 def _make_row(given: object, count: int) -> Iterable[object]:
-    """Return one row of `parametrize`: `pytest.param(...)`, a tuple, or the value alone of a name."""
+    """Return a row of `parametrize`: `pytest.param(...)`, a tuple, or the value of a single name."""
     if hasattr(given, "marks"):
         values: Iterable[object] = given.values  # type: ignore[attr-defined]  # pytest's ParameterSet
         return values
@@ -106,7 +108,7 @@ def _make_row(given: object, count: int) -> Iterable[object]:
 
 
 def _find_missing_module(request: dict[str, str]) -> str:
-    """Return a module that the test imports first and that is not here: no program can pass it."""
+    """Return a module that the test imports first and that is missing here: no program can pass it."""
     for node in [*ast.parse(request["setup"]).body, *ast.parse(request["test"]).body]:
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -190,10 +192,11 @@ def _line_of(error: BaseException) -> str:
 
 
 def main(code: str) -> None:
-    """Run the test on stdin with the program `code`; ends the process."""
+    """Run the test on stdin with the program `code`, and end the process."""
     request = json.loads(_read_all(0))
     secret = request.pop("secret")
-    write, leave, dumps = os.write, os._exit, json.dumps  # a program may replace them
+    # These names are bound first, because a program may replace them.
+    write, leave, dumps = os.write, os._exit, json.dumps
     answers = os.dup(1)
     os.dup2(2, 1)
     outcome = dumps(_judge_program(code, request))

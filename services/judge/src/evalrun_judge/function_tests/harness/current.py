@@ -1,20 +1,22 @@
-"""The execution that is under way, and how it is left."""
+"""The execution that is under way, and the exception that ends it."""
 
 from __future__ import annotations
 
 from evalrun_executor.calls.originals import Value
 
-TYPE_CHECKING = False  # as typing's, without its import
+# The same as `typing.TYPE_CHECKING`, without the time that importing `typing` takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from evalrun_judge.function_tests.harness.run import Run
 
 
 class Ended(BaseException):
-    """The test's outcome is known, or more calls are needed; passes through the test's own `except Exception`."""
+    """The test's outcome is known, or more calls are needed. The test's own `except Exception` does not catch it."""
 
 
 CURRENT: list[Run] = []
-"""The execution that is under way, last."""
+"""Executions that are under way, the innermost last. A stack, because every proxy and placeholder finds its run here.
+"""
 
 
 def ask_program(operation: str, *args: Value) -> Value:

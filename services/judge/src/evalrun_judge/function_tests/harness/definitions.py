@@ -1,4 +1,4 @@
-"""Top-level definitions of tests: those that later tests need, and those that the program may see."""
+"""Finds the top-level definitions of tests that later tests need, and those that the program may see."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import builtins
 from evalrun_executor.calls.originals import Json, Value
 from evalrun_judge.function_tests.harness.source import bound_by, get_decorated_text, names_in, parse, walk
 
-TYPE_CHECKING = False  # as typing's, without its import
+# The same as `typing.TYPE_CHECKING`, without the time that importing `typing` takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ast
 else:
@@ -17,11 +18,11 @@ _BUILTIN = frozenset(vars(builtins)) | {"__name__"}
 
 
 def preambles(tests: dict[str, str]) -> dict[str, str]:
-    """Return, of each test that uses a name which an earlier one binds, the text of all earlier ones.
+    """Return the text of all earlier tests for each test that uses a name bound by an earlier test.
 
     The usual judges run the asserts of a problem one after the other in one namespace and one process: `s = Stack()`,
-    then `assert s.push(1) is None`, then `assert s.pop() == 1`. What does not use the name may have changed what it
-    stands for.
+    then `assert s.push(1) is None`, then `assert s.pop() == 1`. A test between them that does not use the name may
+    still have changed its value, so the text of all earlier tests is returned.
     """
     bound: set[str] = set()
     before: list[str] = []
@@ -40,8 +41,8 @@ def preambles(tests: dict[str, str]) -> dict[str, str]:
 def definitions(texts: list[str], taken: set[str]) -> tuple[list[Json], set[str]]:
     """Return what the tests define for the program alone, as `[names, text]` in order, and the names of all the rest.
 
-    A constant or a function that no assertion uses can only be meant for the program; what assertions use may hold
-    what is expected. Imports tell nothing, and are for both.
+    A constant or a function that no assertion uses can only be meant for the program. Definitions that assertions use
+    may hold an expected value, so they are kept back. Imports reveal nothing and are for both sides.
 
     Args:
         texts: the setup, and the tests.
@@ -52,12 +53,15 @@ def definitions(texts: list[str], taken: set[str]) -> tuple[list[Json], set[str]
     inner: list[set[str]] = [set() for _ in statements]
     loaded = [names_in(walk(statement), inside) for (_, statement), inside in zip(statements, inner, strict=True)]
     everything = [name for names in bound for name in names]
+    # A name that is bound twice could stand for an expected value in one place and for a helper in the other.
     spare = {
         number
         for number, (_, statement) in enumerate(statements)
         if _defines(statement) and bound[number] and all(everything.count(name) == 1 for name in bound[number])
     }
     spare = {number for number in spare if not bound[number] & taken}
+    # Keeping one definition back can make another one useless to the program or needed by an assertion. Repeat until
+    # nothing changes.
     while True:
         has = _BUILTIN.union(taken, *(bound[number] for number in spare))
         needed = set().union(*(loaded[number] for number in range(len(statements)) if number not in spare))

@@ -1,18 +1,22 @@
-"""Facts read from a test's text without running it: what it shares with the program, what cannot be judged, what is
-pure."""
+"""Reads facts from a test's text without running it: what it shares with the program, and whether it is pure."""
 
 from __future__ import annotations
 
 import builtins
-import copy  # what HumanEval's prompts and tests import, ahead of the fork, as the next ones
+
+# HumanEval's prompts and tests import these modules. Imported here, ahead of the fork, they cost the children nothing.
+import copy
 import math
 import random
-import typing  # 6 ms in each of the 23 prompts that import it
+
+# Importing `typing` takes 6 ms, in each of the 23 prompts that import it.
+import typing
 
 from evalrun_executor.calls.originals import Value
 from evalrun_judge.function_tests.harness.source import bound_by, names_in, parse, walk
 
-TYPE_CHECKING = False  # as typing's, without its import
+# The same as `typing.TYPE_CHECKING`, without the time that importing `typing` takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
@@ -25,8 +29,8 @@ _PUBLIC = {
     "random": frozenset(random.__all__),
     "typing": frozenset(typing.__all__),
 }
-"""Modules that a pure test may import. None of their state can be changed but that of `random`, which is seeded per
-test."""
+"""Modules that a pure test may import. Only the state of `random` can be changed among them, and it is seeded per test.
+"""
 _BARRED = frozenset(
     {
         *("breakpoint", "compile", "delattr", "eval", "exec", "exit", "getattr", "globals", "help", "input", "locals"),
@@ -35,7 +39,7 @@ _BARRED = frozenset(
 )
 """Builtins with which a test could reach more than its text shows."""
 _INNARDS = ("_", "ag_", "cr_", "f_", "gi_", "tb_")
-"""Beginnings of attribute names that lead out of a test: `__globals__`, `gi_frame.f_builtins`."""
+"""Prefixes of attribute names that lead out of a test: `__globals__`, `gi_frame.f_builtins`."""
 
 
 _PLAIN_ATTRIBUTES = frozenset(
@@ -46,8 +50,10 @@ _PLAIN_ATTRIBUTES = frozenset(
 
 
 def shows_a_class(name: str, tests: list[str]) -> bool:
-    """Return whether the tests' text treats a name as a class: they make its objects of nothing, or use attributes
-    that no plain value has of what it makes."""
+    """Return whether the tests' text treats a name as a class.
+
+    It does if a test calls the name without arguments, or uses an attribute of the result that no plain value has.
+    """
     for test in tests:
         nodes = walk(parse(test))
         made = {
@@ -74,7 +80,7 @@ def _makes(node: ast.AST, name: str) -> bool:
 
 
 def caught_in(nodes: list[Value]) -> Iterator[str]:
-    """Return the names that stand for exceptions: after `except`, and where `assertRaises` and its like are called."""
+    """Yield the names that stand for exceptions: after `except`, and in calls of `assertRaises` and its like."""
     for node in nodes:
         given: list[Value] = []
         if type(node) is ast.ExceptHandler and node.type is not None:
@@ -89,14 +95,16 @@ def caught_in(nodes: list[Value]) -> Iterator[str]:
 
 
 def find_shared_part(setup: ast.Module) -> list[ast.stmt]:
-    """Return what of a test's text the program may see: imports, and classes of data that need nothing else.
+    """Return the parts of a test's text that the program may see: imports, and data classes that need nothing else.
 
-    The rest may hold what is expected, a reference solution or a table for example, and stays here.
+    The rest may hold an expected value, in a reference solution or a table for example, and stays here.
     """
     found: list[ast.stmt] = []
     has = {*vars(builtins), "__name__"}
     for node in setup.body:
         if type(node) in (ast.Import, ast.ImportFrom):
+            # A class may use only names that the program has as well: builtins, imports, and the shared classes above
+            # it.
             found.append(node)
             has |= bound_by(node)
         elif type(node) is ast.ClassDef and _holds_data_alone(node):
@@ -110,8 +118,8 @@ def find_shared_part(setup: ast.Module) -> list[ast.stmt]:
 def find_shared_data_classes(test: ast.Module) -> list[ast.stmt]:
     """Return the classes of a test's own text that only hold data, with the imports that they may need.
 
-    `class ListNode` above `check` is what a program's arguments are made of, and a program may name it. Other
-    classes may be a reference solution.
+    `class ListNode` above `check` is the type of a program's arguments, and a program may name it. Other classes may be
+    a reference solution.
     """
     found = find_shared_part(test)
     return found if any(type(node) is ast.ClassDef for node in found) else []
@@ -120,7 +128,7 @@ def find_shared_data_classes(test: ast.Module) -> list[ast.stmt]:
 _OF_DATA = frozenset(
     f"__{name}__" for name in ("init", "post_init", "repr", "str", "eq", "ne", "lt", "le", "gt", "ge", "hash")
 )
-"""Methods of classes that hold data alone."""
+"""Methods that a class may have and still only hold data."""
 
 
 _COMPUTES = (
@@ -130,8 +138,10 @@ _COMPUTES = (
 
 
 def _holds_data_alone(node: ast.ClassDef) -> bool:
-    """Return whether a class has no methods but those of data, computes nothing, and has neither table nor number:
-    `Ref(3).answer` would give a program what is expected. Enumerations name constants."""
+    """Return whether a class has only data methods, computes nothing, and holds neither a table nor a number.
+
+    The program sees such a class, and `Ref(3).answer` would give it the expected value. Enumerations name constants.
+    """
     if any(_last_name(base).endswith(("Enum", "Flag")) for base in node.bases):
         return all(type(inner) is ast.Assign and type(inner.value) is ast.Constant for inner in node.body)
     for statement in node.body:
@@ -139,6 +149,7 @@ def _holds_data_alone(node: ast.ClassDef) -> bool:
             return False
         if type(statement) not in (ast.FunctionDef, ast.AnnAssign, ast.Expr, ast.Pass):
             return False
+    # Annotations are left out: `dict[str, int]` is a subscript, and subscripts count as computing.
     annotations = [getattr(inner, "annotation", None) for inner in walk(node)]
     typing_only = {id(inner) for annotation in annotations if annotation is not None for inner in walk(annotation)}
     nodes = [inner for inner in walk(node) if id(inner) not in typing_only]
@@ -146,7 +157,7 @@ def _holds_data_alone(node: ast.ClassDef) -> bool:
 
 
 def is_shared_kind(base: Value) -> bool:
-    """Return whether a class with this base cannot be copied by its attributes."""
+    """Return whether instances of a class with this base cannot be copied by their attributes."""
     return _last_name(base).endswith(("Exception", "Error", "Warning"))
 
 
@@ -171,7 +182,7 @@ def _is_table(node: Value) -> bool:
 
 
 def attribute_owners(nodes: list[Value]) -> Iterator[str]:
-    """Return the names that stand before a dot."""
+    """Yield the names that stand before a dot."""
     for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             yield node.value.id
@@ -180,8 +191,8 @@ def attribute_owners(nodes: list[Value]) -> Iterator[str]:
 def is_pure(nodes: list[Value]) -> bool:
     """Return whether the text shows that a test changes nothing beyond its own namespace.
 
-    It imports nothing but public names of modules that nobody can change, sets no attribute, and uses neither names nor
-    attributes that lead further.
+    A pure test imports only public names of modules that nobody can change, sets no attribute, and uses no name or
+    attribute that leads further.
     """
     modules: dict[str, str] = {}
     used: dict[str, int] = {}
@@ -197,10 +208,13 @@ def is_pure(nodes: list[Value]) -> bool:
                 looked_into.setdefault(node.value.id, []).append(node.attr)
         elif kind is ast.Import:
             modules.update((alias.asname or alias.name, alias.name) for alias in node.names)
+        # `case Point(x=0)` looks attributes up without naming them, and a starred import binds names that the text does
+        # not show.
         elif kind is ast.MatchClass or (kind is ast.ImportFrom and not _imports_what_is_public(node)):
             return False
     if any(name in _BARRED or name.startswith("__") for name in used):
         return False
+    # A module that is used other than before a dot could be passed on, and changed where the text does not show it.
     for name, module in modules.items():
         attributes = looked_into.get(name, [])
         if len(attributes) != used.get(name, 0) or not _PUBLIC.get(module, frozenset()).issuperset(attributes):

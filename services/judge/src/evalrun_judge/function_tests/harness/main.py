@@ -2,35 +2,37 @@
 
 Standard library only. Everything comes on stdin, `code` is unused.
 
-First line of stdin, JSON: `{"mode": "record" | "replay", "kind": "check" | "asserts", "prompt": text, "setup": text,
-"entry": name, "seed": int, "names": [...], "modules": [...], "tests": [[test, source, calls, end], ...]}`, a call
-being `[callee, args, kwargs]`, and end `[status, reason, cause]` where the process ended in the call after the last
-answered one, else null. Then, for replay, what the calls gave, as the call harness wrote it (`TEST CALL V ...`,
-`TEST CALL E ...`). The program may have written these lines: nothing in them says how a test ended.
+The first line of stdin is JSON: `{"mode": "record" | "replay", "kind": "check" | "asserts", "prompt": text, "setup":
+text, "entry": name, "seed": int, "names": [...], "modules": [...], "tests": [[test, source, calls, end], ...]}`. A call
+is `[callee, args, kwargs]`. `end` is `[status, reason, cause]` if the process ended in the call after the last answered
+call, else null. For a replay, the results of the calls follow as the call harness wrote them (`TEST CALL V ...`, `TEST
+CALL E ...`). The program may have written these lines: nothing in them decides how a test ended.
 
-Record: the stand-in gives a placeholder that agrees to everything; the calls are noted (an argument that is what
-another call gave becomes a mark). A test that placeholders break runs again, with asserts that stop nothing. `random`
-is seeded.
-Replay: the stand-in gives the real values, as long as the test makes the calls that are known. Where it makes another
-one, the test is run once more, known calls replayed and the following ones recorded, and the calls are the answer.
+Record: the stand-in returns a placeholder that agrees to everything, and the calls are noted. An argument that an
+earlier call returned becomes a mark. A test that placeholders break runs again, with asserts that stop nothing.
+`random` is seeded.
 
-The answer, a JSON line each: for record first `{"names": [...], "modules": [...], "imports": text, "pure": bool}`:
-names of the program that the tests use beside the entry point, standard modules that they use without importing them,
-the setup's imports (the only part of it that the program may see: a reference solution may stand beside them), and
-whether the tests leave a process as they found it, as far as their text shows; then for each test
-`{"test": id, "calls": [...], "reached": calls that the replay came to}`, or with `together` the cause why it has to run
-in the program's process, or
-`{"test": id, "status", "reason", "input", "expected", "actual"}`, with `cause` and `missing_module` if known, and
-`own_answer`, the statement in which an operator of the program's own class decided, where a success rests on that.
+Replay: the stand-in returns the real values, as long as the test makes the calls that are known. If the test makes
+another call, it runs once more: known calls are replayed, the following calls are recorded, and the reply lists the
+calls.
 
-How a replay ends: a call that raised, unless the test expected it, is runtime_error (MemoryError: memory_limit); a
-failed or raising assertion after a call is wrong_answer; a test that fails before any call, or passes what cannot
-cross, is api_error.
+The reply is JSON lines. For record the first line is `{"names": [...], "modules": [...], "imports": text, "pure":
+bool}`: names of the program that the tests use beside the entry point, standard modules that they use without importing
+them, the setup's imports (the only part of it that the program may see: a reference solution may stand beside them),
+and whether the tests leave a process as they found it, as far as their text shows. Then each test has `{"test": id,
+"calls": [...], "reached": calls that the replay came to}`, with `together` the cause why it has to run in the program's
+process, or `{"test": id, "status", "reason", "input", "expected", "actual"}`, with `cause` and `missing_module` if
+known, and `own_answer`, the statement in which an operator of the program's own class decided, if a success rests on
+that.
 
-Several requests may share a process, for a fork and what follows it cost more than most tests: then the first line is
-`{"shared": [bytes, ...]}`, and each request's answers end with a line `end`, or are a line `alone`: it is to be sent
-again in a process of its own. So is one whose tests are not pure, which is found before any of it is executed, and
-what ran out of memory, for others may have used it up.
+How a replay ends: a call that raised, unless the test expected it, is runtime_error (MemoryError: memory_limit). A
+failed or raising assertion after a call is wrong_answer. A test that fails before any call, or passes an argument that
+cannot cross, is api_error.
+
+Several requests may share a process, because a fork and its consequences cost more than most tests. Then the first line
+is `{"shared": [bytes, ...]}`, and the reply to each request ends with a line `end`, or is a line `alone`: the request
+is to be sent again in a process of its own. A request is sent back if its tests are not pure, which is found before any
+of it is executed, or if it ran out of memory, which other requests may have used up.
 """
 
 from __future__ import annotations
@@ -49,7 +51,8 @@ from evalrun_judge.function_tests.harness.outcome import (
 from evalrun_judge.function_tests.harness.problem import Problem
 from evalrun_judge.function_tests.harness.run import Run
 
-TYPE_CHECKING = False  # as typing's, without its import
+# The same as `typing.TYPE_CHECKING`, without the time that importing `typing` takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -67,7 +70,7 @@ def _together(cause: str, reason: str) -> Json:
 
 
 def replay(problem: Problem, source: str, calls: list[Json], results: list[Result]) -> Json:
-    """Run a test with what the program gave. Return its outcome, or the calls that it needs."""
+    """Run a test with the program's results. Return its outcome, or the calls that it needs."""
     run = Run(problem, calls, results, recording=False)
     CURRENT[:] = [run]
     error: BaseException | None = None
@@ -75,9 +78,11 @@ def replay(problem: Problem, source: str, calls: list[Json], results: list[Resul
         problem.execute(source, run, tolerant=False)
     except BaseException as caught:  # noqa: BLE001 - a test may raise anything
         error = caught
+    # An unknown call comes first: the test ended on it, so its exception says nothing about the program.
     if run.unknown:
         return {**_calls(problem, source, calls, results), "reached": len(run.calls)}
     outcome = {"input": "", "expected": "", "actual": "", **(run.ending or decide_ending(run, error))}
+    # From here on a text of an assertion must not call the program: the outcome is fixed.
     run.frozen = True
     if outcome["status"] == "success" and run.own_answer_line:
         outcome["own_answer"] = statement_at(source, run.own_answer_line)
@@ -87,15 +92,17 @@ def replay(problem: Problem, source: str, calls: list[Json], results: list[Resul
 
 
 def _calls(problem: Problem, source: str, calls: list[Json], results: list[Result]) -> Json:
-    """Note the calls of a test, with the results of those that are known."""
-    # Placeholders satisfy most tests as they stand; to rewrite their asserts costs more than running them.
+    """Record the calls of a test, with the results of known calls."""
+    # Placeholders satisfy most tests as they are. Rewriting the asserts costs more than running them, so it is tried
+    # last.
     for tolerant in (False, True):
         run = Run(problem, calls, results, recording=True)
         CURRENT[:] = [run]
         try:
             problem.execute(source, run, tolerant=tolerant)
         except ImportError as error:
-            if not results:  # no placeholder makes an import fail, and nothing of the program has run yet
+            # No placeholder makes an import fail, and nothing of the program has run yet: the test itself is broken.
+            if not results:
                 return report_broken_test(error)
             continue
         except BaseException:  # noqa: BLE001, S112 - placeholders break any test, and the program may have raised
@@ -113,7 +120,9 @@ def _results_by_test(lines: list[bytes]) -> dict[int, list[Result]]:
         try:
             payload = values.loads(text.decode())
         except (values.ValueRefusedError, UnicodeDecodeError):
-            kind, payload = b"V", {}  # no list: told as what it is where the test meets it
+            # The payload is no JSON. An object where a list is due is reported as malformed when the test reaches the
+            # call.
+            kind, payload = b"V", {}
         found.setdefault(int(test), []).append((kind.decode(), payload))
     return found
 
@@ -130,13 +139,14 @@ class _AloneError(Exception):
 
 
 def _answers(request: bytes, *, in_company: bool) -> Iterator[str]:
-    """Return the answers to a request, a line each, as they come.
+    """Yield the reply to a request line by line.
 
     Raises:
         ValueRefusedError: the request is not JSON.
-        _AloneError: it cannot be served in company.
+        _AloneError: the request cannot share a process.
     """
-    first, *lines = request.rstrip(b"\n").split(b"\n")  # splitlines would also split at what a program wrote
+    # `splitlines` would also split at separators inside of a text that the program wrote.
+    first, *lines = request.rstrip(b"\n").split(b"\n")
     header: Json = values.loads(first.decode())
     problem = Problem(header)
     recording = header["mode"] == "record"
@@ -149,6 +159,7 @@ def _answers(request: bytes, *, in_company: bool) -> Iterator[str]:
         problem.begin(test)
         given = results.get(test, []) + ([("D", end)] if end is not None else [])
         outcome = record(problem, source) if recording else replay(problem, source, calls, given)
+        # Another test of this process may have used the memory up, so this verdict would not be the program's own.
         if in_company and outcome.get("status") == "memory_limit":
             raise _AloneError
         yield _dump_structure({"test": test, **outcome}, recording=recording)
@@ -165,25 +176,29 @@ def _dump_structure(structure: Json, *, recording: bool) -> str:
 
 
 def main(code: str = "") -> None:
-    """Serve the request on stdin, or several; ends the process.
+    """Serve the request on stdin, or several requests, and end the process.
 
     Raises:
         ValueRefusedError: a request is not JSON.
     """
     del code
+    # A test's own output must not mix with the reply, so the reply goes to a copy of descriptor 1.
     text = _read_all(0)
     answers, errors = os.dup(1), os.dup(2)
     nowhere = os.open("/dev/null", os.O_WRONLY)
     os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)  # a test may print what the program gave, without end, and each time that it is run
+    # A test may print the program's results without end, and in each run, so its output goes nowhere.
+    os.dup2(nowhere, 2)
 
     def write(line: str) -> None:
         data = line.encode() + b"\n"
+        # A pipe may take a part of a long line only.
         while data:
             data = data[os.write(answers, data) :]
 
     try:
         _serve(text, write)
+    # A traceback of the harness itself must reach the gateway.
     finally:
         os.dup2(errors, 2)
     os._exit(0)
@@ -200,6 +215,7 @@ def _serve(text: bytes, write: Callable[[str], None]) -> None:
         request = rest[start : start + size]
         start += size
         try:
+            # The lines are written together: a request that is sent back must leave no line behind.
             write("\n".join([*_answers(request, in_company=True), "end"]))
         except _AloneError:
             write("alone")

@@ -1,4 +1,4 @@
-"""Outcome of a replayed test, and its explanation for people."""
+"""Decides the outcome of a replayed test, and explains it to people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from evalrun_judge.function_tests.harness.current import Ended
 from evalrun_judge.function_tests.harness.run import Run
 from evalrun_judge.function_tests.harness.source import TEST, parse, segment, walk
 
-TYPE_CHECKING = False  # as typing's, without its import
+# The same as `typing.TYPE_CHECKING`, without the time that importing `typing` takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ast
 
@@ -20,14 +21,17 @@ TEXT_LIMIT = 4096
 
 
 def decide_ending(run: Run, error: BaseException | None) -> Ending:
-    """Return the ending of a replay that ended with this exception, or None."""
+    """Return the ending of a replay that ended with this exception, or with None."""
     if error is None:
         return {"status": "success", "reason": ""}
+    # A test may raise its own exception from the program's, so the chain is searched. It may be a circle, hence the
+    # bound.
     chain, seen = error, 0
     while chain is not None and seen < 20:
         if any(chain is raised for raised in run.raised):
             return _report_raised(chain)
         chain, seen = chain.__cause__ or chain.__context__, seen + 1  # type: ignore[assignment]
+    # Without any call the program has had no part in the failure.
     if not run.calls:
         return report_broken_test(error)
     if isinstance(error, MemoryError):
@@ -73,7 +77,7 @@ def line_of(error: BaseException) -> str:
 
 
 def _text(error: BaseException) -> str:
-    """Return what an exception says; nothing where what it holds has no text (objects of the program, long ints)."""
+    """Return an exception's text; empty if it holds values without a text (objects of the program, long ints)."""
     try:
         return str(error)[:500].replace("\n", " ")
     except (Ended, Exception):  # noqa: BLE001 - a test's own class
@@ -81,7 +85,7 @@ def _text(error: BaseException) -> str:
 
 
 def explain_outcome(error: BaseException, source: str, run: Run) -> dict[str, str]:
-    """Return, for people, which assertion it was, what was expected and what came back."""
+    """Return the assertion, the expected value and the actual value as texts for people."""
     try:
         return _explanation(error, source, run)
     except (Ended, Exception):  # noqa: BLE001 - the outcome is fixed, whatever the texts meet
@@ -90,6 +94,7 @@ def explain_outcome(error: BaseException, source: str, run: Run) -> dict[str, st
 
 def _explanation(error: BaseException, source: str, run: Run) -> dict[str, str]:
     frame, line = None, 0
+    # The innermost frame of the test's own text is the assertion, and the frames below it are ours or the library's.
     trace = error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == TEST:
@@ -127,7 +132,7 @@ def _statement(source: str, line: int) -> Value:
 
 
 def _evaluate_side(source: str, node: ast.expr, frame: Value, fallback: str | None = None) -> str:
-    """Return the value of one side of a comparison where it makes no call of the program; else its text."""
+    """Return the value of one side of a comparison; if it needs a call of the program, its text or `fallback`."""
     text = segment(source, node)
     try:
         body = compile(ast.Expression(body=node), TEST, "eval", dont_inherit=True)

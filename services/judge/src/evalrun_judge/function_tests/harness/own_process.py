@@ -1,6 +1,7 @@
-"""What a test changes or watches in its own process: the program has to be there, too.
+"""Finds what a test changes or watches in its own process: such a test needs the program in the same process.
 
-Found in the text, before any answer runs, so for the whole problem: an answer cannot bring it about.
+The decision rests on the test's text, is made before any completion runs, and holds for the whole problem, so a
+completion cannot bring it about.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 from evalrun_executor.calls.originals import Value
 from evalrun_judge.function_tests.harness.source import parse, walk
 
-TYPE_CHECKING = False  # as typing's, without its import
+# The same as `typing.TYPE_CHECKING`, without the time that importing `typing` takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ast
 else:
@@ -28,7 +30,7 @@ _HARMLESS = {
     "sys": """maxsize maxunicode float_info int_info version version_info byteorder getsizeof stdout stdlib_module_names
         getrecursionlimit implementation hexversion""",
 }
-"""Of modules that do so in part, the names that do not."""
+"""Names that watch or change nothing, of modules where other names do."""
 _NAMES = {
     "random": "getstate setstate",
     "decimal": "getcontext setcontext localcontext",
@@ -38,7 +40,7 @@ _NAMES = {
     "unittest": "mock",
     "uuid": "getnode",
 }
-"""Of other modules, the names that do."""
+"""Names that watch or change a process, of modules where other names do not."""
 _METHODS = ("assertLogs", "assertNoLogs", "assertWarns", "assertWarnsRegex", "addHandler", "addFilter")
 _CLOCKS = ("now", "utcnow", "today")
 _FIXTURES = ("monkeypatch", "capsys", "capfd", "caplog", "recwarn", "tmp_path", "tmpdir", "mocker")
@@ -52,8 +54,8 @@ def why_together(nodes: list[Value], implied: list[str]) -> tuple[str, str]:
     """Return the cause and a reason why these nodes need the program's own process; empty if nothing does.
 
     Args:
-        nodes: of a test and what comes before it.
-        implied: modules that they use without importing them.
+        nodes: the nodes of a test and of the text before it.
+        implied: modules that the nodes use without importing them.
     """
     modules, names = _find_imports(nodes)
     modules.update((name, name) for name in implied)
@@ -125,6 +127,7 @@ def _check_attribute(node: ast.Attribute, modules: dict[str, str], names: dict[s
 
 def _watches(module: str, name: str) -> bool:
     if module in _WATCHED or module.partition(".")[0] in _WATCHED:
+        # `time.sleep` needs no shared process: it watches nothing.
         return (module, name) != ("time", "sleep")
     harmless = _HARMLESS.get(module)
     if harmless is not None:
@@ -133,7 +136,7 @@ def _watches(module: str, name: str) -> bool:
 
 
 def _path(node: Value) -> list[str]:
-    """Return the names of `a.b.c`; empty for anything else."""
+    """Return the names of `a.b.c`; empty for any other expression."""
     if type(node) is ast.Name:
         return [node.id]
     if type(node) is ast.Attribute:
@@ -143,8 +146,10 @@ def _path(node: Value) -> list[str]:
 
 
 def _find_imports(nodes: list[Value]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the modules that these nodes import, by the names that they give them, and the names of modules that
-    watch a process; `datetime` where one of its classes is among the names."""
+    """Return the modules that these nodes import, by their local names, and imported names that watch a process.
+
+    `datetime` is among the names if one of its classes is imported.
+    """
     modules = {
         (alias.asname or alias.name.partition(".")[0]): alias.name if alias.asname else alias.name.partition(".")[0]
         for node in nodes

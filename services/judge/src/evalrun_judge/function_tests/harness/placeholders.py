@@ -5,26 +5,29 @@ from __future__ import annotations
 from evalrun_executor.calls.originals import Value
 from evalrun_judge.function_tests.harness.current import CURRENT, ask_program
 
-TYPE_CHECKING = False  # as typing's, without its import
+# The same as `typing.TYPE_CHECKING`, without the time that importing `typing` takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MAX_STEPS = 100_000
-"""Operations on placeholders in one recording."""
+"""Maximum number of operations on placeholders in a recording."""
 
 
 class Placeholder:
-    """Stands for a value that is not known yet: takes part in everything, and holds nothing."""
+    """Stands for a value that is not known yet: accepts every operation, and holds nothing."""
 
     __slots__ = ("call", "object")
 
     def __init__(self, call: int | None = None, *, object: bool = False) -> None:  # noqa: A002 - what it is
         self.call = call
-        """The call that returns it; None for a value derived from one."""
+        """Number of the call that returns the value; None for a value derived from another placeholder."""
         self.object = object
-        """It is likely to be an object of the program: what is asked of it is a call too."""
+        """Whether the value is likely to be an object of the program: operations on it are then calls too."""
 
     def __getattr__(self, name: str) -> Placeholder:
+        # Python asks objects for optional special methods, such as `__array__`. A placeholder that had them all would
+        # be taken for anything.
         if name.startswith("__"):
             raise AttributeError(name)
         if self.call is not None and (self.object or name not in PLAIN_NAMES):
@@ -37,6 +40,7 @@ class Placeholder:
         return CURRENT[-1].call(".call", (self, *args), kwargs)
 
     def __hash__(self) -> int:
+        # A constant, so that a placeholder may be a key and equals every other key of the same hash.
         return 0
 
     def __iter__(self) -> Iterator[Value]:
@@ -47,7 +51,7 @@ class Placeholder:
 
 
 def make_placeholder(*_: object, **__: object) -> Placeholder:
-    """Return what an operation on a placeholder gives."""
+    """Return the result of an operation on a placeholder: another placeholder."""
     CURRENT[-1].step()
     return Placeholder()
 
@@ -63,7 +67,7 @@ def _constant(value: Value) -> Callable[..., Value]:
 PLAIN_NAMES = frozenset(
     name for kind in (list, dict, set, tuple, str, int, float, complex, bytes) for name in dir(kind)
 )
-"""Attributes that a plain value answers itself, without asking the program."""
+"""Attributes of plain values: reading them needs no call of the program."""
 ARITHMETIC = """add sub mul truediv floordiv mod pow lshift rshift and or xor matmul divmod"""
 _SPECIAL = """neg pos abs invert round trunc floor ceil getitem enter next await reversed copy deepcopy"""
 _OPERATIONS = [f"__{prefix}{name}__" for name in ARITHMETIC.split() for prefix in ("", "r", "i")]
@@ -80,6 +84,7 @@ CONSTANTS: dict[str, Value] = {
     "__bytes__": b"",
 }
 
+# Special methods are looked up on the class, never by `__getattr__`, so each is set here.
 for _name in _OPERATIONS:
     setattr(Placeholder, _name, make_placeholder)
 for _name, _value in CONSTANTS.items():

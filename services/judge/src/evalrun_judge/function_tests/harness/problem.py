@@ -1,4 +1,4 @@
-"""State that the tests of a problem share, and the execution of one of them."""
+"""The state that the tests of a problem share, and the execution of a test."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ from evalrun_judge.function_tests.harness.source import (
 )
 from evalrun_judge.function_tests.harness.stand_ins import StandIn
 
-TYPE_CHECKING = False  # as typing's, without its import
+# The same as `typing.TYPE_CHECKING`, without the time that importing `typing` takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ast
     from collections.abc import Callable
@@ -47,7 +48,7 @@ else:
 
 
 class Problem:
-    """State that the tests of a problem share."""
+    """The state that the tests of a problem share."""
 
     def __init__(self, header: Json) -> None:
         self.check = header["kind"] == "check"
@@ -60,7 +61,7 @@ class Problem:
         self._tests = [self._before.get(index, "") + source for index, source in self._own.items()]
         self._preamble = ""
         self._entry_is_class = bool(header.get("entry_is_class"))
-        """As all tests show it, of which a replay may have some."""
+        """Whether the entry point is a class, decided from all tests. A replay may have only some of them."""
         self._random = "random" in self._prompt + self._setup + "".join(self._tests)
         self._numpy = "numpy" in self._prompt + self._setup + "".join(self._tests)
         self.iterates = any(
@@ -68,21 +69,21 @@ class Problem:
         )
         self._ahead: CodeType | None = None
         self.pure = bool(header.get("pure"))
-        """Nothing of them outlasts a test, see `is_pure`."""
+        """Whether nothing outlasts a test; see `is_pure`."""
         self.exceptions = [str(name) for name in header.get("exceptions", ())]
         """Names of the program by which the tests catch exceptions."""
         self.classes = [str(name) for name in header.get("classes", ())]
-        """Classes that the prompt, or the setup, gives to both sides."""
+        """Classes that the prompt or the setup gives to both sides."""
         self.hidden = frozenset(str(name) for name in header.get("hidden", ()))
         """Names that only the tests have."""
         self.spare: list[Json] = header.get("spare", [])
-        """Definitions of the tests for the program; see `definitions`."""
+        """Definitions in the tests that are meant for the program; see `definitions`."""
         self._seeds = any("random.seed" in text for text in (self._setup, *self._tests))
         self._source = ""
         self._space: dict[str, Value] = {}
 
     def learn(self) -> Json:
-        """Find what the tests' text says: the names of the program that they use, and what both sides share."""
+        """Return the facts that the tests' text shows: the program's names that they use, and what both sides share."""
         walked = [walk(parse(source)) for source in [*self._tests, self._setup]]
         self._entry_is_class = self.entry[:1].isupper() and shows_a_class(self.entry, self._tests)
         bound: set[str] = {self.entry, *vars(builtins)}
@@ -93,7 +94,7 @@ class Problem:
         prompt = parse(self._prompt_that_compiles())
         prompt_nodes = walk(prompt)
         names_in(prompt_nodes, bound)
-        # MBPP 596 says `sys.getsizeof(...)`: the reference program imported it, here nobody has.
+        # MBPP 596 calls `sys.getsizeof` without an import: the reference program had imported `sys`.
         modules = {name for nodes in walked for name in attribute_owners(nodes)} & sys.stdlib_module_names
         self.modules = sorted((loaded & modules) - bound)
         self.names = sorted(loaded - bound - modules)
@@ -130,12 +131,12 @@ class Problem:
     def is_class(self, name: str) -> bool:
         """Return whether the tests treat a name of the program as a class: it begins with a capital.
 
-        25 of MBPP's functions do so too: for the entry point the text has to show more.
+        25 of MBPP's functions begin with a capital too, so for the entry point the text has to show more.
         """
         return name[:1].isupper() and (name != self.entry or self._entry_is_class)
 
     def begin(self, index: Json) -> None:
-        """Turn to another test: `execute` runs it after what it needs of earlier ones."""
+        """Turn to another test: `execute` runs it after the earlier tests that it needs."""
         self._preamble = self._before.get(str(index), "")
 
     def why_together(self, source: str) -> tuple[str, str]:
@@ -147,7 +148,7 @@ class Problem:
         return (cause, reason) if cause or not self.check else self._why_the_prompt(nodes)
 
     def _why_the_prompt(self, nodes: list[Value]) -> tuple[str, str]:
-        """Return why a test shares more than values with the prompt's definitions."""
+        """Return the cause and a reason why a test shares more than values with the prompt's definitions."""
         prompt = parse(self._prompt_that_compiles()).body
         used = names_in(nodes, set())
         for node in prompt:
@@ -161,15 +162,16 @@ class Problem:
         return "", ""
 
     def find_function_source(self, function: Value) -> tuple[str, list[str]]:
-        """Return the source of a function that recreates a function of the test, and the names it uses.
+        """Return a source text that recreates a function of the test, and the names that the function uses.
 
         Raises:
-            ValueRefusedError: it cannot be told apart, or binds names outside itself.
+            TypeRefusedError: the function cannot be told apart from another, or binds names outside itself.
         """
         code = function.__code__
         texts = {TEST: self._source, BEFORE: self._preamble, SETUP: self._setup, PROMPT: self._prompt_that_compiles()}
         text = texts.get(code.co_filename)
         found = [] if text is None else [node for node in walk(parse(text)) if defines(node, code)]
+        # Two lambdas on a line may have the same position, and the wrong one would give wrong results.
         if len(found) != 1 or text is None:
             raise values.TypeRefusedError("value of type function")
         (node,) = found
@@ -183,15 +185,17 @@ class Problem:
         return f"def evalrun_make(EVALRUN_NAMES):\n{body}\n{' ' * (node.col_offset + 1)}return {node.name}\n", names
 
     def execute(self, source: str, run: Run, *, tolerant: bool) -> None:
-        """Execute one test; raises whatever it raises."""
+        """Execute a test; raises whatever the test raises."""
         self._source = source
         if self._random:
             random.seed(self._seed)
         if self._numpy:
             try:
-                numpy: Value = __import__("numpy")  # the test's import, not the judge's, whose image may have none
+                # This is the test's import, not the judge's: the gateway's image may have no numpy.
+                numpy: Value = __import__("numpy")
             except ImportError:
-                pass  # the test's own import will say so
+                # The test's own import reports the missing module.
+                pass
             else:
                 numpy.random.seed(self._seed % 2**32)
         space = self._space = self._namespace(run)
@@ -202,7 +206,8 @@ class Problem:
                 random.seed = _make_seeder(run, seed)
             if not self.check:
                 exec(compile_source(self._setup, SETUP), space)  # noqa: S102 - the problem's own setup
-            if self._preamble:  # whose asserts have been judged by themselves
+            # The asserts of the preamble are judged in tests of their own, so here they stop nothing.
+            if self._preamble:
                 exec(compile_source(self._preamble, BEFORE, tolerant=True), space)  # noqa: S102 - see below
             exec(compile_source(source, tolerant=tolerant), space)  # noqa: S102 - the problem's own test
             if self.check:
@@ -212,17 +217,19 @@ class Problem:
             random.seed = seed
 
     def update_known(self, known: dict[str, type]) -> None:
-        """Put the classes that both sides have, as far as the test has defined them by now, into `known`."""
+        """Add the classes that both sides have, as far as the test has defined them by now, to `known`."""
         for name in self.classes:
             kind = self._space.get(name)
             if isinstance(kind, type):
                 known[name] = kind
 
     def _namespace(self, run: Run) -> dict[str, Value]:
+        # Classes and functions of a test look their module up by name, so the module has to be registered.
         module = type(sys)("evalrun_test")
         sys.modules["evalrun_test"] = module
         space = vars(module)
         space["__builtins__"] = builtins
+        # A test may rebind `Exception`. The tolerant asserts need the real class under a name that no test uses.
         space["_evalrun_Exception"] = Exception
         space.update((name, StandIn(name)) for name in self.names)
         for name in self.exceptions:
@@ -238,7 +245,7 @@ class Problem:
         return space
 
     def _prompt_that_compiles(self) -> str:
-        """Return the prompt, closed where it ends in a function's head; nothing where it is no Python by itself."""
+        """Return the prompt, completed if it ends in a function's head; empty if it is no Python by itself."""
         for text in (self._prompt, self._prompt.rstrip() + "\n    pass\n"):
             try:
                 parse(text)

@@ -9,7 +9,8 @@ from evalrun_executor.calls.originals import Json, Value
 from evalrun_judge.function_tests.harness.current import CURRENT, ask_program
 from evalrun_judge.function_tests.harness.placeholders import ARITHMETIC, CONSTANTS, Placeholder, make_placeholder
 
-TYPE_CHECKING = False  # as typing's, without its import
+# The same as `typing.TYPE_CHECKING`, without the time that importing `typing` takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -17,14 +18,16 @@ ORDER = frozenset(("eq", "ne", "lt", "le", "gt", "ge", "contains"))
 
 
 class Proxy:
-    """An object of the program. What is done to it, is done there, by one more call.
+    """A proxy of an object of the program. Each operation on the proxy is a further call of the program.
 
-    A class is made of this for each of the program's types, with the special methods that the type has.
+    Each of the program's types gets a subclass with the special methods that the type has.
     """
 
     __slots__ = ()
 
     def __getattribute__(self, name: str) -> Value:
+        # `isinstance` asks for `__class__`. Only a standard class is shown: a test that expects its own class must
+        # fail.
         if name == "__class__":
             return standard_class(type(self))
         return CURRENT[-1].attribute(self, name)
@@ -66,9 +69,11 @@ def _make_reflected(operation: str) -> Callable[..., Value]:
 def _iterate(self: Value) -> Value:
     kind = type(self)
     if hasattr(kind, "__next__") and kind.__module__ != "program":
-        return self  # as every iterator of the standard library
+        # Every iterator of the standard library returns itself.
+        return self
     found = ask_program("iter", self)
     if type(found) is Placeholder:
+        # The number of items is not known while recording, so what the loop would do is not known either.
         CURRENT[-1].stop()
         return iter(())
     return found
@@ -82,6 +87,7 @@ def _next(self: Value) -> Value:
 
 
 def _contains(self: Value, item: Value) -> Value:
+    # A test that iterates compares in the test's own process: the program must not decide whether it contains a value.
     run = CURRENT[-1]
     if run.is_made(self) or not hasattr(type(self), "__iter__"):
         return run.ask_program("contains", self, (item,))
@@ -96,9 +102,11 @@ def _leave(self: Value, kind: Value, error: Value, _trace: Value) -> Value:
     if kind is None:
         return ask_program("exit", self)
     if issubclass(kind, AssertionError) and not any(error is raised for raised in CURRENT[-1].raised):
-        return False  # the test has failed, and no manager of the program takes that back
+        # The assertion has failed, and no context manager of the program may undo that.
+        return False
     swallows = ask_program("exit", self, error)
     if swallows:
+        # The manager swallowed an exception of the program, so the program itself decides that the test goes on.
         CURRENT[-1].rests_on_own_answer()
     return swallows
 
@@ -115,13 +123,12 @@ _LOCAL = (
     | {"hash", "index", "int", "float", "complex", "bool"}
     | {name for name in values.SPECIALS if name.lstrip("ri") in ARITHMETIC.split() or name in ARITHMETIC.split()}
 )
-"""Of what derives from a plain type: done here, by the plain type, whatever the program overrides."""
+"""Operations that a derived value performs here by its plain type, whatever the program overrides."""
 _KINDS: dict[Value, type] = {}
 
 
 def proxy_class(description: Json, base: type | None) -> type:
-    """Return the class of the proxies of one of the program's types. Raises ValueError where the
-    description is none."""
+    """Return the class of the proxies of a type of the program. Raises ValueError if the description is malformed."""
     name, module, ways = description
     if type(name) is not str or type(module) is not str or type(ways) is not list or "\0" in name:
         raise ValueError("no description")
@@ -133,6 +140,8 @@ def proxy_class(description: Json, base: type | None) -> type:
         if base is None:
             space["__slots__"] = ()
             space.update((f"__{special}__", _METHODS[special]) for special in specials)
+            # A class with `__eq__` and no `__hash__` has no hash in Python either. The proxy's inherited one would
+            # differ.
             if "eq" in specials and "hash" not in specials:
                 space["__hash__"] = None
         else:
@@ -146,7 +155,7 @@ _STANDARD_MODULES = frozenset(("builtins", "re", "itertools", "functools", "coll
 
 
 def standard_class(kind: type) -> type:
-    """Return the standard library's class that a proxy's stands for, so that `isinstance` knows it; else itself."""
+    """Return the standard library's class that a proxy class stands for, so that `isinstance` knows it; else `kind`."""
     if kind.__module__ == "program" or kind.__module__ not in _STANDARD_MODULES:
         return kind
     if kind.__module__ == "builtins":
@@ -169,4 +178,5 @@ _BUILTIN_KINDS: dict[str, type] = {
         type(iter(set())), type(iter(range(0))), type([].append), type(sys), type(_iterate.__code__), object,
     )
 }  # fmt: skip
+# A coroutine that is never awaited would write a warning at the end.
 _unawaited.close()

@@ -1,4 +1,4 @@
-"""An execution of a test: calls are replayed as long as they are known, then noted."""
+"""An execution of a test: known calls are replayed, and the calls after them are recorded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from evalrun_judge.function_tests.harness.proxies import ORDER, Proxy, proxy_cla
 from evalrun_judge.function_tests.harness.source import TEST
 from evalrun_judge.function_tests.harness.stand_ins import StandIn, name_of
 
-TYPE_CHECKING = False  # as typing's, without its import
+# The same as `typing.TYPE_CHECKING`, without the time that importing `typing` takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from evalrun_judge.function_tests.harness.problem import Problem
 
@@ -21,27 +22,27 @@ if TYPE_CHECKING:
     """Status and reason of a test, with the cause and the missing module where software acts on them."""
 
 FORESEEN = 16
-"""Steps of an iteration that are asked for at once, at least."""
+"""Minimum number of iteration steps that are requested at once."""
 MAX_CALLS = 20_000
-"""Calls recorded of one test; more is a loop that waits for a value."""
+"""Maximum number of calls recorded in a test; more is a loop that waits for a value."""
 
 
 class Run:
-    """An execution of a test: which calls are known, and where it stands."""
+    """An execution of a test: which calls are known, and how far it has come."""
 
     def __init__(self, problem: Problem, calls: list[Json], results: list[Result], *, recording: bool) -> None:
         self.calls: list[Json] = []
-        """Made so far, as structures."""
+        """Calls made so far, as structures."""
         self.ending: Ending | None = None
         self.unknown = False
         self.valued = False
-        """A value has come back."""
+        """Whether a value has come back."""
         self.raised: list[BaseException] = []
         """Exceptions that the stand-in raised for the program."""
         self.last: Value = None
         """The last returned value."""
         self.frozen = False
-        """No call may be made: an assertion is being explained."""
+        """Whether calls are forbidden, because an assertion is being explained."""
         self.heap = values.Heap("a")
         self._problem = problem
         self._known = calls
@@ -49,40 +50,44 @@ class Run:
         self._recording = recording
         self._stopped = False
         self._decoding = False
-        """Values of the program are being made: nothing may ask it meanwhile, not even for a hash."""
+        """Whether values of the program are being built. Nothing may call the program meanwhile, not even for a hash.
+        """
         self._steps = 0
         self._values: list[Value] = []
         self._held: list[Value] = []
-        """Values known to the test that the program holds: if the test changes one, the next call reports it."""
+        """Values known to the test that the program holds: if the test changes such a value, the next call reports it.
+        """
         self._made: set[int] = set()
-        """Objects that the test makes from a class of the program, and what operators between such objects give."""
+        """Objects that the test made from a class of the program, and results of operators between such objects."""
         self._decisive: set[int] = set()
-        """Methods of opaque objects that compare: nothing may call them."""
+        """Comparing methods of opaque objects: the test may not call them."""
         self._told: dict[tuple[str, int], Value] = {}
-        """Plain answers of objects, until the program is asked for anything else."""
+        """Plain results of objects, kept until the next other call of the program."""
         self.own_answer_line = 0
-        """Line of the test at which an answer of the program's own operators first counted; 0: none did."""
+        """Line of the test at which a result of the program's own operators first counted; 0: nowhere."""
         self._functions: dict[int, tuple[Value, Json]] = {}
 
     def end(self, status: str, reason: str, cause: str = "") -> Ended:
-        """Fix the test's outcome; what the test does with the exception changes nothing."""
+        """Fix the test's outcome. It stays, whatever the test does with the exception."""
         if self.ending is None and not self.unknown and not self.frozen:
             self.ending = {"status": status, "reason": reason, "cause": cause}
         return Ended(self.frozen)
 
     def step(self) -> None:
-        """Count the operations on placeholders: `while value: value = value[0]` would never end."""
+        """Count an operation on placeholders: `while value: value = value[0]` would never end."""
         self._steps += 1
         if self._steps > MAX_STEPS:
             raise Ended
 
     def stop(self) -> None:
-        """Record no further call: what comes next hangs on what is not known yet."""
+        """Record no further call: the next calls depend on results that are not known yet."""
         self._stopped = True
 
     def attribute(self, thing: Value, name: str) -> Value:
         """Return an attribute of a name or an object of the program."""
         found = self.call(".getattr", (thing, name), {})
+        # `value.__eq__` and the like would let the program compare. Its result counts only for objects that the test
+        # made.
         if name in DECISIVE_NAMES and isinstance(thing, Proxy):
             if id(thing) in self._made:
                 self.rests_on_own_answer()
@@ -91,11 +96,12 @@ class Run:
         return found
 
     def is_made(self, thing: Value) -> bool:
-        """Return whether the test made an object from a class of the program: its operators are what is tested."""
+        """Return whether the test made the object from a class of the program: its operators are then under test."""
         return id(thing) in self._made
 
     def ask_program(self, operation: str, thing: Value, args: tuple[Value, ...]) -> Value:
-        """Return the program's answer to an operation, unless it would decide about a value of the test."""
+        """Return the program's result of an operation, unless the program would decide about a value of the test."""
+        # `len` or `bool` of an object does not change by itself, and a test may ask for it a thousand times.
         if operation in _PLAIN_ANSWERS:
             key = operation, id(thing)
             if key not in self._told:
@@ -106,6 +112,8 @@ class Run:
             return self._told[key]
         deciding = operation in DECIDING
         both = (thing, *args)
+        # The program must not decide whether its own object equals the expected value. It may compare two objects of
+        # its own.
         if deciding and not all(_may_answer(one, self._made) for one in both):
             alone = len(both) == 1 or operation == "round"
             if alone or not all(map(_is_the_programs, both)):
@@ -118,7 +126,7 @@ class Run:
         return found
 
     def rests_on_own_answer(self) -> None:
-        """Note that the program itself decides here: the verdict can be forged."""
+        """Record that the program itself decides here: the verdict can be forged."""
         if self.own_answer_line or self._recording:
             return
         frame: Value = sys._getframe(1)
@@ -127,12 +135,13 @@ class Run:
         self.own_answer_line = frame.f_lineno if frame is not None else 1
 
     def stands_for_a_value(self) -> Ended:
-        """Fail the test: no object of the program is told a value of the test, or decides about it."""
+        """Fail the test: no object of the program may see a value of the test, or decide about it."""
         return self.end("wrong_answer", "an object of the program's own stands where a value is expected")
 
     def call(self, callee: str, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
         """Replay a call, record it, or end the test."""
         self._may_call()
+        # Any other call may change the objects, so plain results that are kept no longer hold.
         if callee[0] != "." or callee[1:] not in _PLAIN_ANSWERS:
             self._told.clear()
         if callee == ".call" and id(args[0]) in self._decisive:
@@ -146,7 +155,8 @@ class Run:
         try:
             wanted = self._encode_call(callee, args, kwargs)
         except _Derived:
-            self._stopped = True  # what it is called with will be known once the calls so far are
+            # The arguments are known once the calls so far have been made.
+            self._stopped = True
             return Placeholder()
         except values.ValueRefusedError as error:
             raise self._refuse_value(callee, error) from None
@@ -157,6 +167,7 @@ class Run:
         if not self._recording:
             self.unknown = True
             raise Ended
+        # The test left the known path here: later results belong to calls that it does not make.
         self._results = self._results[:number]
         self.calls.append(wanted)
         if callee == ".next":
@@ -166,14 +177,15 @@ class Run:
         return Placeholder(number, object=likely)
 
     def _next_known(self, wanted: Json) -> tuple[int, bool]:
-        """Return the next call's number and whether its result is known, past those asked for once too often."""
+        """Return the next call's number and whether its result is known. Skips iteration steps that were never made."""
         same = False
         while len(self.calls) < len(self._results):
             number = len(self.calls)
             same = self._same(self._known[number], wanted)
             if same or self._results[number][0] != "S":
                 break
-            self.calls.append(self._known[number])  # nothing was done
+            # The step came after the iteration's end, so the program did nothing.
+            self.calls.append(self._known[number])
             self._values.append(None)
         return len(self.calls), same and len(self.calls) < len(self._results)
 
@@ -182,9 +194,10 @@ class Run:
         return self.needs_the_program("arguments", reason)
 
     def needs_the_program(self, cause: str, reason: str) -> Ended:
-        """End the test, which has to run in the program's process.
+        """End a test that has to run in the program's process.
 
-        That is so before any answer has run; what an answer led to later fails it.
+        That can only be decided before any completion has run. Once results of a program are in, the test fails
+        instead.
         """
         if self._results:
             return self.end("runtime_error", reason)
@@ -194,7 +207,7 @@ class Run:
         return ended
 
     def _check_later(self, callee: str, args: tuple[Value, ...], kwargs: dict[str, Value]) -> None:
-        """Find arguments that can never cross also after the point up to which calls are known."""
+        """Find arguments that can never cross, also in calls after the last known call."""
         if self._results:
             return
         try:
@@ -205,12 +218,14 @@ class Run:
             pass
 
     def _may_call(self) -> None:
+        # A hash of a proxy would be a call, and no call can be made while a result is being decoded.
         if self._decoding:
             raise ValueError("a value whose hash is a call")
         if self.frozen or self.ending is not None or self.unknown:
             raise Ended
 
     def _encode_call(self, callee: str, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Json:
+        # The test may have defined further shared classes since the last call.
         self._problem.update_known(self.heap.known)
         changed = None
         if self._held or self.heap.places:
@@ -222,7 +237,10 @@ class Run:
         return [*wanted, named] if changed is None else [*wanted, named, changed]
 
     def _foresee(self, number: int, wanted: Json) -> None:
-        """Ask for more of an iteration ahead, twice as much each time; what the test does not take counts not."""
+        """Request more steps of an iteration ahead, twice as many each time.
+
+        Steps that the test does not take do not count.
+        """
         taken = sum(call == wanted for call in self._known[:number])
         self.calls += [wanted] * min(max(FORESEEN, taken), MAX_CALLS)
         self._stopped = True
@@ -240,9 +258,10 @@ class Run:
         raise values.TypeRefusedError(f"value of type {values.type_name(thing)}")
 
     def _function(self, function: Value) -> Json:
-        """Return a function of the test as its text, with the values of the names that it uses."""
+        """Encode a function of the test as its text, with the values of the names that it uses."""
         made = self._functions.get(id(function))
         if made is not None:
+            # The number is given before the values are encoded, because a function may refer to itself.
             return {"L": [made[1]]}
         number = len(self._functions)
         self._functions[id(function)] = function, number
@@ -264,7 +283,7 @@ class Run:
         return {"L": [number, source.replace("EVALRUN_NAMES", ", ".join(free), 1), given, modules]}
 
     def _same(self, known: Json, wanted: Json) -> bool:
-        """Compare calls; a recorded `{"r": call}` stands for the value that the call gave by now."""
+        """Compare calls. A recorded `{"r": call}` stands for the value that the call has returned by now."""
         return known == wanted or bool(self._values and self._fill_references(known) == wanted)
 
     def _fill_references(self, structure: Json) -> Json:
@@ -291,6 +310,7 @@ class Run:
             self._values.append(None)
             raise StopIteration
         decoder = values.Decoder(self.heap, None, _object)
+        # The program wrote all of this, so any failure of decoding is the program's.
         value: Value = None
         self._decoding = True
         try:
@@ -330,11 +350,15 @@ class Run:
             return error
         self.raised.append(error)
         if type(error) is NameError and error.name in self._problem.hidden:
-            # It may hold what is expected. And the program chose to need it: that must not take it out of the score.
+            # The name may hold an expected value. The program chose to need it, and that must not take it out of the
+            # score.
             why = f"the program uses {error.name}, which only the test defines, and its assertions use"
             return self.end("runtime_error", why)
         if callee == ".getattr" and isinstance(error, AttributeError):
-            self.raised.pop()  # what is asked for is the test's choice: `hasattr`, `getattr` with a default
+            # The test chose the attribute, by `hasattr` or `getattr` with a default, so the exception is not the
+            # program's failure.
+            self.raised.pop()
+        # Inside a generator of the test, StopIteration would silently end it. Python turns it into RuntimeError there.
         if isinstance(error, (StopIteration, StopAsyncIteration)) and not self._problem.iterates:
             made = RuntimeError()
             made.__cause__ = error
@@ -352,14 +376,14 @@ def _object(description: Json, content: Value) -> Value:
 
 
 def _find_same(value: Value, args: tuple[Value, ...]) -> Value:
-    """Return the argument that an equal text or number came from: `f(x) is x` holds of what cannot change."""
+    """Return the argument that equals a returned text or number, so that `f(x) is x` holds for immutable values."""
     if type(value) in (str, bytes, int):
         return next((arg for arg in args if type(arg) is type(value) and arg == value), value)
     return value
 
 
 _PLAIN_ANSWERS = frozenset(("bool", "len", "str", "repr", "hash"))
-"""Operations by which an object gives a plain value, once."""
+"""Operations that return a plain value of an object, asked for once."""
 DECIDING = frozenset(
     (
         *ORDER,
@@ -375,12 +399,11 @@ DECISIVE_NAMES = frozenset(
         *("issubset", "issuperset", "isdisjoint", "union", "intersection", "difference", "symmetric_difference"),
     )
 )
-"""Their names, and those of sets' methods that do the same."""
+"""Names of the deciding operations, and of sets' methods that do the same."""
 
 
 def _may_answer(thing: Value, made: set[int]) -> bool:
-    """Return whether an operand lets the program decide: what the test made of its class does, and plain operands
-    beside it."""
+    """Return whether the program may decide about an operand: an object that the test made, or a plain value."""
     return id(thing) in made or not isinstance(thing, Proxy)
 
 
@@ -389,9 +412,9 @@ def _is_the_programs(thing: Value) -> bool:
 
 
 async def _run_coroutine(coroutine: Value) -> Value:
-    """Stand for a coroutine of the program: it runs there, to its end, once it is awaited."""
+    """Stand for a coroutine of the program, which runs there to its end once it is awaited."""
     return ask_program("run", coroutine)
 
 
 class _Derived(Exception):  # noqa: N818 - caught where it is raised for
-    """An argument hangs on a value that is not known yet."""
+    """An argument depends on a value that is not known yet."""

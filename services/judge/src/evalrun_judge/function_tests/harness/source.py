@@ -1,4 +1,4 @@
-"""Python text as the harness reads it: parsing, compiling, the names in it."""
+"""Parses and compiles Python text, and lists the names in it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from _ast import PyCF_ONLY_AST
 
 from evalrun_executor.calls.originals import Value
 
-TYPE_CHECKING = False  # as typing's, without its import
+# The same as `typing.TYPE_CHECKING`, without the time that importing `typing` takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ast
     from types import CodeType
@@ -23,7 +24,7 @@ def parse(source: str) -> ast.Module:
 
 
 def compile_source(source: str, file: str = TEST, *, tolerant: bool = False) -> CodeType:
-    """Return the code of a text; `tolerant` of asserts that fail: they stop nothing."""
+    """Return the code of a text. If `tolerant`, asserts that fail stop nothing."""
     if not tolerant:
         return compile(source, file, "exec", dont_inherit=True)
     tree = parse(source)
@@ -40,18 +41,20 @@ def compile_source(source: str, file: str = TEST, *, tolerant: bool = False) -> 
 def _tolerate_assert(node: ast.Assert) -> ast.Try:
     """Put the assert into `try: ... except Exception: pass`."""
     at = {name: getattr(node, name) for name in ("lineno", "col_offset", "end_lineno", "end_col_offset")}
+    # `Exception` itself may be rebound by the test, so the name is one that `problem` puts into the namespace.
     kind = ast.Name(id="_evalrun_Exception", ctx=ast.Load(), **at)
     handler = ast.ExceptHandler(type=kind, name=None, body=[ast.Pass(**at)], **at)
     return ast.Try(body=[node], handlers=[handler], orelse=[], finalbody=[], **at)
 
 
 def walk(tree: Value) -> list[Value]:
-    """Return the tree's nodes, except for constants and those without fields (contexts, operators)."""
+    """Return the tree's nodes without constants and without nodes that have no fields (contexts, operators)."""
     found = [tree]
     for node in found:
         for field in node._fields:
             child = getattr(node, field, None)
-            found += [  # the list is its own queue
+            # The list grows while it is walked: it is its own queue.
+            found += [
                 item
                 for item in (child if type(child) is list else (child,))
                 if isinstance(item, ast.AST) and item._fields and type(item) is not ast.Constant
@@ -60,7 +63,7 @@ def walk(tree: Value) -> list[Value]:
 
 
 def names_in(nodes: list[Value], bound: set[str]) -> set[str]:
-    """Return the names that are loaded; adds those that are bound, in whatever scope, to `bound`."""
+    """Return the names that are loaded, and add the names that are bound in any scope to `bound`."""
     loaded: set[str] = set()
     for node in nodes:
         if isinstance(node, ast.Name):
@@ -91,11 +94,12 @@ def _first_line(node: Value) -> int:
 
 
 def defines(node: Value, code: CodeType) -> bool:
-    """Return whether a node is where a function's code comes from."""
+    """Return whether the function's code was compiled from this node."""
     if type(node) is ast.FunctionDef:
         return node.name == code.co_name and code.co_firstlineno == _first_line(node)
     if type(node) is not ast.Lambda or code.co_name != "<lambda>" or node.lineno != code.co_firstlineno:
         return False
+    # Several lambdas may stand on one line: the code's positions tell which of them it is.
     at = [(line, column) for line, _, column, _ in code.co_positions() if line is not None and column is not None]
     body = node.body
     start, end = (body.lineno, body.col_offset), (body.end_lineno, body.end_col_offset)
@@ -115,6 +119,7 @@ def get_decorated_text(source: str, node: Value) -> str:
 
 def _cut_lines(source: str, node: Value, first_line: int) -> str:
     lines = source.split("\n")[first_line - 1 : node.end_lineno]
+    # Offsets of columns count bytes of UTF-8, not characters.
     encoded = [line.encode() for line in lines]
     if not encoded:
         return ""

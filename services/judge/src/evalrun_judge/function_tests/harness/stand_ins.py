@@ -1,4 +1,4 @@
-"""Stand-ins for names of the program: calling one is a call of the program."""
+"""Stand-ins for names of the program: calling a stand-in is a call of the program."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from evalrun_executor.calls.originals import Value
 from evalrun_judge.function_tests.harness.current import CURRENT, ask_program
 from evalrun_judge.function_tests.harness.placeholders import ARITHMETIC, Placeholder
 
-TYPE_CHECKING = False  # as typing's, without its import
+# The same as `typing.TYPE_CHECKING`, without the time that importing `typing` takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 class StandIn:
-    """A name of the program: calling it gives what the program's function gave; as a value it is what the name is."""
+    """Stands for a name of the program: a call returns the program's result, and as a value it is the name."""
 
     __slots__ = ("_evalrun_name",)
 
