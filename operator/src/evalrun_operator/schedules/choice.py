@@ -1,4 +1,4 @@
-"""Choice of the checkpoints that get a run now, and of the old runs that are deleted. Pure."""
+"""Chooses the checkpoints that get a run now, and the old runs that are deleted. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,15 +14,17 @@ def make_listing_request(spec: EvalScheduleSpec, status: EvalScheduleStatus, url
     """Return the request for the Job that lists checkpoints.
 
     Args:
-        spec: the schedule's.
-        status: what has been evaluated.
+        spec: the spec of the schedule.
+        status: the status, which names the evaluated checkpoints.
         url: the directory as the Job sees it.
     """
     checkpoints, evaluated = spec.checkpoints, status.evaluated
     if checkpoints.policy == "Latest":
-        # Never back to an older one: it was passed over, or evaluated, when it was the newest.
+        # The policy never goes back to an older checkpoint: that checkpoint was passed over, or evaluated, when it was
+        # the newest.
         lowest = None if status.last_checkpoint is None else status.last_checkpoint.step
     else:
+        # Steps up to the high-water step are done, although their digests are no longer remembered.
         lowest = None if evaluated.high_water_step is None else evaluated.high_water_step + 1
     return ListingRequest(
         url=url,
@@ -58,7 +60,7 @@ class Afforded:
     checkpoints: list[ReadyCheckpoint]
     left_out: int
     message: str
-    """Reason why some were left out; empty if none was."""
+    """Reason why some checkpoints were left out; empty if none was."""
 
 
 def select_affordable(
@@ -66,12 +68,13 @@ def select_affordable(
 ) -> Afforded:
     """Return the checkpoints that fit into the day's budget.
 
-    A run is expected to take what the last measured one took. Without such a run one is started, to be measured.
+    A run is expected to take as much as the last measured run. Without a measured run a single run is started, to be
+    measured.
 
     Args:
-        spec: the schedule's.
-        status: of the last measured run.
-        checkpoints: those that are wanted.
+        spec: the spec of the schedule.
+        status: the status, with the last measured run.
+        checkpoints: the wanted checkpoints.
         used: GPU hours that the day has used.
     """
     if spec.budget is None or not checkpoints:
@@ -85,8 +88,9 @@ def select_affordable(
     each = Decimal(status.last_run_gpu_hours)
     open_runs = set(status.active) - {one.run for one in status.usage if one.final}
     begun = {one.run: Decimal(one.gpu_hours) for one in status.usage}
-    # A run that is active is expected to take as much as the last one, also where it has used less so far.
+    # An active run is expected to take as much as the last run, even if it has used less so far.
     reserved = sum((max(Decimal(0), each - begun.get(run, Decimal(0))) for run in open_runs), Decimal(0))
+    # A pending merge leads to a run, whose GPU hours must be left over for it.
     reserved += each * len(status.merges)
     free = budget - used - reserved
     count = len(checkpoints) if each == 0 else max(0, int(free / each))
@@ -104,7 +108,10 @@ def select_affordable(
 def select_outdated_runs(
     spec: EvalScheduleSpec, status: EvalScheduleStatus, runs: Sequence[ScheduledRun]
 ) -> list[ScheduledRun]:
-    """Return the ended runs beyond the history limits, oldest first; only such as are remembered already."""
+    """Return the ended runs beyond the history limits, oldest first.
+
+    Only runs that the status remembers are returned.
+    """
     ended = [
         run for run in runs if run.complete and not run.gone and is_evaluated(status.evaluated, run.step, run.digest)
     ]

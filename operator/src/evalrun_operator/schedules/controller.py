@@ -1,4 +1,4 @@
-"""Reconciles schedules: observes, has `reconcile` decide, writes. Knows no framework."""
+"""Reconciles schedules: observes, lets `reconcile` decide, and writes. Depends on no framework."""
 
 import logging
 from collections.abc import Callable
@@ -49,7 +49,7 @@ logger = logging.getLogger(__name__)
 JOB = "Job"
 RAY_CLUSTER = "RayCluster"
 ScheduleUid = tuple[str, str]
-"""A schedule's namespace and uid."""
+"""Namespace and uid of a schedule."""
 
 
 def _make_uid(schedule: EvalSchedule) -> ScheduleUid:
@@ -62,10 +62,10 @@ class ScheduleController(Reconciler):
     Args:
         settings: the operator's settings.
         cluster: the API server.
-        children: what is known of the replicas that schedules keep.
-        metrics: what is shown of the schedules.
-        wake: has a schedule worked on after a delay in seconds.
-        now: the time, with its zone.
+        children: the known objects of the replicas that schedules keep.
+        metrics: exports the schedules.
+        wake: requests a reconciliation of a schedule after a delay in seconds.
+        now: returns the time, with its zone.
     """
 
     def __init__(
@@ -82,9 +82,9 @@ class ScheduleController(Reconciler):
         self._children = children
         self._metrics = metrics
         self._runs: dict[ScheduleUid, dict[str, ScheduledRun]] = {}
-        """By the schedule's namespace and uid, and the run's uid."""
+        """Runs by the schedule's namespace and uid, and the run's uid."""
         self._fenced: dict[ScheduleUid, datetime] = {}
-        """When the NetworkPolicy of a schedule's replicas was last compared."""
+        """Time at which the NetworkPolicy of a schedule's replicas was last compared."""
 
     def saw_run(self, manifest: Object, *, gone: bool = False) -> None:
         """Store the state of an EvalRun, unless no schedule created it."""
@@ -120,11 +120,14 @@ class ScheduleController(Reconciler):
         now = self._now()
         observed = replace(await self._observe(schedule), refusal=self._find_refusal(schedule))
         decision = decide(schedule, observed, now)
+        # Replaced runs are deleted before the new runs are created.
         for run in decision.delete_runs:
             await self._cluster.delete(EVAL_RUN.kind, run.name, key[0], run.uid)
         decision = await self._make_jobs(schedule, observed, decision, now)
         if decision.replicas is not None:
             decision = await self._keep_replicas(schedule, decision, decision.replicas, now)
+        # The status is written after the runs: a run that was created without being recorded is found again by its
+        # name.
         failures, uids = await self._start(schedule, decision)
         unmade, uids_of_merged = await self._start_merged(schedule, decision)
         decision = replace(decision, status=add_run_uids(decision.status, {**uids, **uids_of_merged}))
@@ -132,6 +135,7 @@ class ScheduleController(Reconciler):
             decision = drop_refused_runs(decision, failures, schedule, now)
         if unmade:
             decision = drop_refused_merged_runs(decision, unmade, schedule, now)
+        # The schedule was deleted meanwhile, so nothing of this reconciliation may follow.
         if not await self._write_status(key, manifest, decision.status):
             return ReconcileResult()
         self._forget_gone(_make_uid(schedule), observed)
@@ -140,13 +144,14 @@ class ScheduleController(Reconciler):
         identity = RunIdentity(metadata.name, metadata.namespace or "", metadata.uid or "", now)
         for event in decision.events:
             await self._record(identity, event)
-        for done in (decision.delete_job, decision.delete_merge_job):  # last: what was not acted on is read again
+        # The Jobs are deleted last: if the operator ends before this point, their results are read again.
+        for done in (decision.delete_job, decision.delete_merge_job):
             if done is not None:
                 await self._cluster.delete(JOB, done.name, key[0], done.uid)
         return ReconcileResult(decision.requeue_after)
 
     def _find_refusal(self, schedule: EvalSchedule) -> str:
-        """Return what the chart's allow-lists refuse: its Jobs run before any run of it is looked at."""
+        """Return what the chart's allow-lists refuse. The schedule's Jobs run before any of its runs is checked."""
         spec = schedule.spec
         urls = [spec.checkpoints.url, *([] if spec.merge is None else [spec.merge.cache])]
         return find_refusal(spec.template.to_wire(), schedule.metadata.namespace or "", self._settings.allowed, urls)
@@ -164,8 +169,11 @@ class ScheduleController(Reconciler):
         return ObservedSchedule(runs, job, await self._job(schedule, merge_name), replicas)
 
     async def _observe_replicas(self, schedule: EvalSchedule) -> ReplicaSituation | None:
-        """Return what the replicas that a schedule keeps depend on; None where there is nothing to decide. Raises
-        ClusterError."""
+        """Return the situation of the replicas that a schedule keeps; None if there is nothing to decide.
+
+        Raises:
+            ClusterError: the API server does not reply as expected.
+        """
         metadata, spec = schedule.metadata, schedule.spec
         namespace, uid = _make_uid(schedule)
         state = None if schedule.status is None else schedule.status.replicas
@@ -175,7 +183,7 @@ class ScheduleController(Reconciler):
             return None
         if state is not None and state.cluster is not None and state.cluster_uid is not None:
             key = ObjectKey(RAY_CLUSTER, state.cluster)
-            # A watch may be behind: what was just made would count as lost.
+            # A watch may be behind, and a RayCluster that was just created would count as lost.
             if key not in objects and RAY_CLUSTER not in self._children.missing_kinds:
                 there = await self._cluster.read(RAY_CLUSTER, state.cluster, namespace)
                 if there is not None and there["metadata"]["uid"] == state.cluster_uid:
@@ -196,14 +204,19 @@ class ScheduleController(Reconciler):
     async def _keep_replicas(
         self, schedule: EvalSchedule, decision: ScheduleDecision, step: ReplicaStep, now: datetime
     ) -> ScheduleDecision:
-        """Take a step that an earlier status announced. Return the decision with what came of it. Raises
-        ClusterError."""
+        """Take a step that an earlier status announced. Return the decision with the result.
+
+        Raises:
+            ClusterError: the API server does not reply as expected.
+        """
         namespace = schedule.metadata.namespace or ""
         for seen in step.delete:
             await self._cluster.delete(seen.ref.kind, seen.ref.name, namespace, seen.uid)
         for seen in step.abandon:
             await self._cluster.delete(seen.ref.kind, seen.ref.name, namespace, seen.uid, abandon=True)
         fenced, resync = self._fenced.get(_make_uid(schedule)), timedelta(seconds=self._settings.resync_seconds)
+        # The policy exists before the pods that it isolates. Later it is compared again now and then, in case somebody
+        # changed it.
         if step.status.cluster is not None and (step.make or fenced is None or now - fenced >= resync):
             await self._fence(schedule, kept_policy(schedule, self._settings))
             self._fenced[_make_uid(schedule)] = now
@@ -218,13 +231,13 @@ class ScheduleController(Reconciler):
         return replace(decision, status=decision.status.model_copy(update={"replicas": replicas}))
 
     async def _release_all(self, key: Key, uid: str) -> None:
-        """Delete the RayClusters of a schedule that is being deleted: its finalizers may take long."""
+        """Delete the RayClusters of a schedule that is being deleted, because its finalizers may take long."""
         for seen in select_own_objects(self._children.find_for_run(key[0], uid)).values():
             if seen.ref.kind == RAY_CLUSTER and not seen.deleting:
                 await self._cluster.delete(seen.ref.kind, seen.ref.name, key[0], seen.uid)
 
     async def _fetch_listing_job(self, schedule: EvalSchedule, name: str) -> ListingJob | None:
-        """Return a listing Job; None if it is gone, or waits with an image that the operator no longer names."""
+        """Return a listing Job; None if it is gone, or waits with an image that the operator no longer uses."""
         job = await self._job(schedule, name)
         if job is None or job.state != "Running" or not job.message or job.image == self._settings.aggregator_image:
             return job
@@ -260,8 +273,11 @@ class ScheduleController(Reconciler):
         return decision
 
     async def _fence(self, schedule: EvalSchedule, policy: Object) -> None:
-        """Create or correct a NetworkPolicy of the schedule; a refusal is logged, as for a run's. Raises
-        ClusterError."""
+        """Create or correct a NetworkPolicy of the schedule. A refusal is logged, as for a run's policy.
+
+        Raises:
+            ClusterError: the API server does not reply as expected.
+        """
         name, namespace = policy["metadata"]["name"], policy["metadata"]["namespace"]
         try:
             there = await self._cluster.read(policy["kind"], name, namespace)
@@ -275,11 +291,10 @@ class ScheduleController(Reconciler):
             logger.warning("%s/%s: no NetworkPolicy %s: %s", namespace, schedule.metadata.name, name, error)
 
     async def _start(self, schedule: EvalSchedule, decision: ScheduleDecision) -> tuple[dict[str, str], dict[str, str]]:
-        """Create the runs. Return what the API server said of those that it will not have, and the uids of the others,
-        by digest.
+        """Create the runs. Return the API server's message for each refused run, and the uids of the others, by digest.
 
         Raises:
-            ClusterError: it cannot be told whether a run was created; the reconciliation is made again.
+            ClusterError: it is unknown whether a run was created; the reconciliation is repeated.
         """
         failures, uids = {}, {}
         parent = decision.parent
@@ -296,7 +311,7 @@ class ScheduleController(Reconciler):
     async def _start_merged(
         self, schedule: EvalSchedule, decision: ScheduleDecision
     ) -> tuple[dict[str, str], dict[str, str]]:
-        """Create the runs of merged checkpoints. Return and raises as `_start`."""
+        """Create the runs of merged checkpoints. Returns and raises as `_start` does."""
         failures, uids = {}, {}
         for one in decision.merged:
             try:
@@ -306,11 +321,11 @@ class ScheduleController(Reconciler):
         return failures, uids
 
     async def _make_run(self, manifest: Object) -> str:
-        """Create a run. Return its uid. One that is there already was made by a pass that was cut off, if it is equal.
+        """Create a run. Return its uid. An equal run that exists was created by a reconciliation that was cut off.
 
         Raises:
-            NameTakenError: somebody else has made another one of that name, whatever its owner reference says.
-            ClusterError: as the module `errors` says.
+            NameTakenError: somebody else has created a different run of that name, whatever its owner reference says.
+            ClusterError: see the module `errors`.
         """
         there = await self._cluster.create_or_find(manifest)
         if not is_same_run(manifest, there):
@@ -322,15 +337,14 @@ class ScheduleController(Reconciler):
         return str(there["metadata"]["uid"])
 
     def _forget_gone(self, uid: ScheduleUid, observed: ObservedSchedule) -> None:
-        """Forget deleted runs that are completely recorded in the status."""
+        """Forget deleted runs that the status records completely."""
         runs = self._runs.get(uid, {})
         for run in observed.runs:
             if run.gone:
                 runs.pop(run.uid, None)
 
     def _run_went(self, owner: ScheduleUid, runs: dict[str, ScheduledRun], uid: str) -> None:
-        """Keep the result of a deleted run until its schedule has recorded it; forget it if the schedule does not
-        exist."""
+        """Keep the result of a deleted run until its schedule has recorded it, or forget it with the schedule."""
         for key, manifest in self._known.items():
             if (key[0], manifest["metadata"]["uid"]) == owner:
                 runs[uid] = replace(runs[uid], gone=True)

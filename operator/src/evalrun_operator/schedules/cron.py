@@ -1,7 +1,7 @@
 """Start times of a schedule: cron expressions in a time zone. Pure: the time is an argument.
 
-A change of the clocks neither drops nor doubles a night: a time that is skipped comes right after the gap, one that is
-repeated comes once (docs/decisions/0013). Expressions with `*` in minute or hour follow real time instead.
+A change of the clocks neither drops nor doubles a night: a skipped time comes right after the gap, and a repeated time
+comes once (docs/decisions/0013). Expressions with `*` in minute or hour follow real time instead.
 """
 
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from cronsim import CronSim, CronSimError
 
 MAX_COUNTED = 100
-"""Missed starts that are counted; a schedule of every minute has half a million in a year."""
+"""Maximum number of missed starts that are counted. A schedule of every minute has half a million starts in a year."""
 MAX_SHIFT = timedelta(hours=3)
-"""More than any change of the clocks: cronsim runs backwards with other rules for the hours around one."""
+"""More than any change of the clocks. Backwards, cronsim follows other rules for the hours around a change."""
 
 
 class InvalidScheduleError(Exception):
@@ -25,9 +25,9 @@ class Due:
     """The last start that is due."""
 
     time: datetime
-    """Time at which it was due, UTC."""
+    """Time at which the start was due, in UTC."""
     missed: int
-    """Earlier ones that have not been dealt with, at most `MAX_COUNTED`."""
+    """Earlier starts that have not been handled, at most `MAX_COUNTED`."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,12 @@ class Cron:
     def last_due(self, after: datetime, now: datetime) -> Due | None:
         """Return the last start in (after, now], or None."""
         try:
-            # Backwards from just after `now`, which itself may be a start.
+            # Search backwards from just after `now`, because `now` itself may be a start.
             rough = next(CronSim(self.expression, (now + timedelta(minutes=1)).astimezone(self.zone), reverse=True))
         except StopIteration:
             return None
+        # The backward search may be off near a change of the clocks, so the last start is found by going forwards from
+        # before it.
         last, moment = None, max(after, rough.astimezone(UTC) - MAX_SHIFT)
         while (moment_or_none := self.next_after(moment)) is not None and moment_or_none <= now:
             last = moment = moment_or_none
@@ -75,7 +77,7 @@ def parse_cron(expression: str, time_zone: str) -> Cron:
     """Return an expression in a time zone.
 
     Raises:
-        InvalidScheduleError: one of them cannot be read.
+        InvalidScheduleError: the expression or the time zone cannot be read.
     """
     try:
         zone = ZoneInfo(time_zone)

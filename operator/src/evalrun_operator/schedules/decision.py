@@ -14,17 +14,17 @@ from evalrun_operator.schedules.runs import ScheduledRun
 
 @dataclass(frozen=True)
 class ObservedSchedule:
-    """Known state of a schedule's objects."""
+    """The known state of a schedule's objects."""
 
     runs: Sequence[ScheduledRun] = ()
     job: ListingJob | None = None
     """The Job that `status.start.job` names."""
     merge_job: ListingJob | None = None
-    """The Job of the merge that is waited for."""
+    """The Job of the pending merge."""
     replicas: ReplicaSituation | None = None
-    """What is kept, or is to be; None where there is nothing to decide."""
+    """The replicas that are kept, or are to be kept; None if there is nothing to decide."""
     refusal: str = ""
-    """Why the chart's allow-lists refuse it; empty where they do not."""
+    """Reason why the chart's allow-lists refuse the schedule; empty if they accept it."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class ScheduleDecision:
     make_merge: PendingMerge | None = None
     delete_merge_job: ListingJob | None = None
     merged: tuple[PendingMerge, ...] = ()
-    """Get their run: their models are in the cache."""
+    """Merges whose models are in the cache and whose runs start now."""
     start: tuple[ReadyCheckpoint, ...] = ()
     start_time: datetime | None = None
     trigger: str | None = None
-    """Of a start by hand."""
+    """Value of the annotation that requested a start by hand."""
     parent: str | None = None
     replicas: ReplicaStep | None = None
     events: tuple[StatusEvent, ...] = ()

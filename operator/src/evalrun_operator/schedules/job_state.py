@@ -1,4 +1,4 @@
-"""State of a listing or merge Job, from the Job and its pods. Pure."""
+"""Reads the state of a listing or merge Job from the Job and its pods. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ class ListingJob:
     uid: str
     state: Literal["Running", "Succeeded", "Failed"]
     message: str = ""
-    """The answer; of one that failed the error, of one that waits what keeps it."""
+    """The reply of a Job that succeeded, the error of a Job that failed, or the obstacle of a Job that waits."""
     image: str = ""
-    """Of its first container."""
+    """Image of the Job's first container."""
 
 
 def parse_listing_job(job: Manifest, pods: Iterable[Manifest]) -> ListingJob:

@@ -1,8 +1,8 @@
-"""Shares out what a RayCluster that a schedule keeps cost among the runs that had their turn on it. Pure.
+"""Shares the cost of a RayCluster that a schedule keeps among the runs that had their turn on it. Pure.
 
-A run pays the GPU seconds in which it generated itself. Everything else that was held (until the first turn, while an
-engine started or took weights, between and after turns) is shared by output tokens: a run that happens to come first
-does not pay for all. The shares add up to what was held, to the second.
+A run pays the GPU seconds in which it generated itself. All other GPU seconds (until the first turn, while an engine
+started or loaded weights, between and after turns) are shared by output tokens, so that the run that happens to come
+first does not pay for all. The shares add up to the held GPU seconds, to the second.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,16 +13,19 @@ from evalrun_operator.schedules.runs import ScheduledRun
 
 Part = Literal["start", "use", "idle"]
 EARLIER: Final = "earlier runs"
-"""In place of a run's name: the first ones of a RayCluster that served very many."""
+"""Stands in place of a run's name for the first runs of a RayCluster that served very many."""
 
 
 def split_by_weight(total: int, weights: Sequence[int]) -> list[int]:
-    """Return whole shares of a total by weight; equal ones where nothing weighs. They add up to it."""
+    """Return whole shares of a total by weight, or equal shares if every weight is 0.
+
+    The shares add up to the total.
+    """
     weighed = weights if any(weights) else [1] * len(weights)
     whole = sum(weighed)
     parts = [divmod(total * weight, whole) for weight in weighed]
     left = total - sum(share for share, _ in parts) if parts else 0
-    # What rounding leaves goes to those who lost most by it, the first ones first.
+    # Rounding leaves a remainder. It goes to the shares that lost most by rounding, the first shares first.
     favoured = set(sorted(range(len(parts)), key=lambda index: -parts[index][1])[:left])
     return [share + (index in favoured) for index, (share, _) in enumerate(parts)]
 
@@ -35,6 +38,7 @@ def add_run(costs: KeptCosts, run: ScheduledRun) -> KeptCosts:
         run=run.name, run_uid=run.uid, tokens_before=run.output_tokens, seconds_before=run.generating_seconds
     )
     listed = [*costs.runs, new]
+    # The status has a fixed size, so the two oldest runs become a single entry.
     if len(listed) > MAX_PAID:
         listed = [_sum(listed[0], listed[1]), *listed[2:]]
     return costs.model_copy(update={"runs": listed})
@@ -43,15 +47,15 @@ def add_run(costs: KeptCosts, run: ScheduledRun) -> KeptCosts:
 def add_gpu_seconds(
     costs: KeptCosts, part: Part, held: int, holder: str | None, runs: Iterable[ScheduledRun], gpus: int
 ) -> KeptCosts:
-    """Return the costs after further GPU seconds, with what is known of the runs by now.
+    """Return the costs after further GPU seconds, with the current facts of the runs.
 
     Args:
-        costs: before.
+        costs: the costs before.
         part: what the replicas did meanwhile.
-        held: GPU seconds.
+        held: the GPU seconds.
         holder: uid of the run whose turn it was, if any.
-        runs: as they are seen now; what is known of those that are gone stays.
-        gpus: that the replicas hold.
+        runs: the observed runs; facts about deleted runs stay as they are.
+        gpus: GPUs that the replicas hold.
     """
     seen = {run.uid: run for run in runs}
     listed = []
@@ -59,9 +63,11 @@ def add_gpu_seconds(
         turn = each.turn_gpu_seconds + (held if part == "use" and each.run_uid == holder else 0)
         run = seen.get(each.run_uid or "")
         tokens, use = each.output_tokens, each.use_gpu_seconds
+        # A run's counts never fall, even if its status is replaced by an older one.
         if run is not None:
             tokens = max(tokens, run.output_tokens - each.tokens_before)
             use = max(use, (run.generating_seconds - each.seconds_before) * gpus)
+        # A run cannot have generated longer than its turns lasted: the rest would be paid twice.
         changes = {"output_tokens": tokens, "use_gpu_seconds": min(use, turn), "turn_gpu_seconds": turn}
         listed.append(each.model_copy(update=changes))
     start = costs.start_gpu_seconds + (held if part == "start" else 0)
@@ -77,7 +83,7 @@ def add_gpu_seconds(
 
 
 def paid_gpu_seconds(costs: KeptCosts) -> dict[str, int]:
-    """Return by uid what each run pays, idleness included."""
+    """Return what each run pays, by uid, its share of the idle time included."""
     return {
         each.run_uid: each.use_gpu_seconds + each.start_gpu_seconds + each.idle_gpu_seconds
         for each in costs.runs
@@ -86,6 +92,6 @@ def paid_gpu_seconds(costs: KeptCosts) -> dict[str, int]:
 
 
 def _sum(one: PaidTurn, other: PaidTurn) -> PaidTurn:
-    """Return two runs in one entry, with what they pay together."""
+    """Combine two runs in a single entry with the sum of what they pay."""
     counts = ("output_tokens", "turn_gpu_seconds", "use_gpu_seconds", "start_gpu_seconds", "idle_gpu_seconds")
     return PaidTurn(run=EARLIER, **{name: getattr(one, name) + getattr(other, name) for name in counts})

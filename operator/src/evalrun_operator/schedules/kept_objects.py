@@ -1,4 +1,4 @@
-"""Objects of the replicas that a schedule keeps: a RayCluster, and the NetworkPolicy of its pods. Pure."""
+"""The objects of the replicas that a schedule keeps: a RayCluster, and the NetworkPolicy of its pods. Pure."""
 
 from evalrun_api.v1alpha1 import EvalRunSpec, EvalSchedule, Rollout
 from evalrun_cluster.objects import Object, RunIdentity
@@ -10,7 +10,7 @@ from evalrun_operator.settings import OperatorSettings
 
 
 def kept_cluster(schedule: EvalSchedule, settings: OperatorSettings, number: int) -> Object | None:
-    """Return the RayCluster that the schedule would keep now; None where it keeps none."""
+    """Return the RayCluster that the schedule would keep now; None if it keeps none."""
     rollout = kept_rollout(schedule)
     if rollout is None:
         return None
@@ -20,7 +20,7 @@ def kept_cluster(schedule: EvalSchedule, settings: OperatorSettings, number: int
 
 
 def as_made(cluster: Object) -> dict[str, str]:
-    """Return what the status says of the RayCluster that was made, whatever would be made by now."""
+    """Return the status fields that describe the existing RayCluster, whatever would be created by now."""
     spec = cluster["spec"]
     mode = (spec.get("authOptions") or {}).get("mode")
     return {
@@ -42,14 +42,15 @@ def kept_image(schedule: EvalSchedule, settings: OperatorSettings) -> str:
 
 
 def kept_rollout(schedule: EvalSchedule) -> Rollout | None:
-    """Return the replicas that the schedule keeps; None where it keeps none."""
+    """Return the replicas that the schedule keeps; None if it keeps none."""
     return None if schedule.spec.replicas is None else schedule.spec.template.rollout
 
 
 def _plan(schedule: EvalSchedule, settings: OperatorSettings) -> RunPlan:
     """Return the inputs of the objects: those of a run of the template, owned by the schedule and without a token."""
     metadata, spec = schedule.metadata, schedule.spec.template.to_wire()
-    spec.pop("gates", None)  # those of a template may name LastGood
+    # The gates of a template may name LastGood, which only a run's own spec resolves.
+    spec.pop("gates", None)
     spec["model"] = {"path": schedule.spec.checkpoints.url}
     if schedule.spec.template.model.token_secret_ref is not None:
         spec["model"]["tokenSecretRef"] = schedule.spec.template.model.token_secret_ref.to_wire()

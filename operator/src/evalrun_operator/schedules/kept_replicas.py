@@ -1,10 +1,12 @@
 """Decides on the replicas that a schedule keeps: start, give a run its turn, take it back, release. Pure.
 
-Each step is written into `status.replicas` first and acted on in the next reconciliation: an operator that is killed in
-between goes on where it was. There is never a second RayCluster beside one that holds GPUs, or is on its way out.
+Each step is written into `status.replicas` first and acted on in the next reconciliation, so that an operator that is
+killed in between continues where it was. There is never a second RayCluster beside a RayCluster that holds GPUs or is
+being deleted.
 
-A turn is what the status says, so no two runs have it at once. A generator whose turn was taken away may live on for a
-moment; that it generates no more is seen to inside Ray, by the replicas' supervisor and by the engine's server.
+The status alone decides whose turn it is, so no two runs have it at once. A generator whose turn was taken away may
+live on for a moment. The replicas' supervisor and the engine's server, both inside Ray, make sure that it generates no
+more.
 """
 
 from collections.abc import Sequence
@@ -24,34 +26,35 @@ from evalrun_operator.schedules.kept_costs import Part, add_gpu_seconds, add_run
 from evalrun_operator.schedules.runs import ScheduledRun
 
 LOOK_SECONDS = 5.0
-"""Seconds between two looks at replicas that are there, in case a watch missed something."""
+"""Seconds between two checks of existing replicas, in case a watch missed something."""
 START_PATIENCE = 60.0
-"""Seconds for which starting replicas wait at least for a run that does not wait for them just now, as one does whose
-ledger did not answer once."""
+"""Minimum seconds that starting replicas wait for a run that does not wait for them at the moment, for example because
+its ledger did not reply once."""
 SEEN_SECONDS = 30.0
-"""Seconds after which a run that waits for starting replicas is written down again."""
+"""Seconds after which a run that waits for starting replicas is recorded again."""
 MAX_REASON = 256
 
 
 @dataclass(frozen=True)
 class ReplicaSituation:
-    """What the decision depends on."""
+    """The facts that the decision depends on."""
 
     schedule: str
     uid: str
     keep: Keep | None
-    """None: the schedule keeps no replicas, or none any more."""
+    """None: the schedule keeps no replicas, or no longer keeps any."""
     suspended: bool
     runs: Sequence[ScheduledRun]
     observed: Observed
-    """Of the schedule's RayClusters and their pods."""
+    """The schedule's RayClusters and their pods."""
     wanted: Object | None
-    """The RayCluster as it would be made now."""
+    """The RayCluster that would be created now."""
     image: str
     gpus: int
     now: datetime
     refusal: str = ""
-    """Why the schedule is refused: nothing is started for it. Replicas that are there stay until their time is over."""
+    """Why the schedule is refused. No replicas are started for it, and existing replicas stay until their time is over.
+    """
 
 
 @dataclass
@@ -61,7 +64,7 @@ class ReplicaStep:
     status: KeptReplicas
     text: ScheduleText
     make: bool = False
-    """The RayCluster that the status names is to be made."""
+    """Whether the RayCluster that the status names is to be created."""
     delete: tuple[ObservedObject, ...] = ()
     abandon: tuple[ObservedObject, ...] = ()
     events: list[StatusEvent] = field(default_factory=list)
@@ -77,6 +80,7 @@ def replica_step(given: ReplicaSituation, before: KeptReplicas | None) -> Replic
         step = _request_cluster(given, state)
     elif state.leaving is not None:
         step = _finish_leaving(given, state)
+    # A RayCluster of the same name and another uid was created by somebody else: the replicas of the status are gone.
     elif state.cluster_uid is not None and (cluster is None or cluster.uid != state.cluster_uid):
         step = _leave(given, state, f"RayCluster {state.cluster} was deleted")
     elif cluster is None and given.refusal:
@@ -88,6 +92,7 @@ def replica_step(given: ReplicaSituation, before: KeptReplicas | None) -> Replic
         step = ReplicaStep(state, ScheduleText("False", ScheduleReason.REPLICAS_STARTING, text), make=True)
     else:
         step = _follow_cluster(given, state, cluster)
+    # Only the RayCluster of the status may hold GPUs. Others are left over from a step that was cut off, or not ours.
     strays = [one for one in clusters if one.ref.name != state.cluster and not one.deleting]
     step.delete = (*step.delete, *strays)
     step.abandon = tuple(find_abandoned_pods(given.observed, given.now))
@@ -97,20 +102,20 @@ def replica_step(given: ReplicaSituation, before: KeptReplicas | None) -> Replic
 
 
 def next_run(runs: Sequence[ScheduledRun]) -> ScheduledRun | None:
-    """Return the run that has its turn next: of the lowest step, then the oldest; None if none waits."""
+    """Return the run that has its turn next: that of the lowest step, then the oldest; None if none waits."""
     waiting = [run for run in runs if run.waits_for_replicas and not is_done(run)]
     return min(waiting, key=lambda run: (run.step, run.created, run.uid), default=None)
 
 
 def is_done(run: ScheduledRun | None) -> bool:
-    """Return whether a run needs its turn no more: it has all answers, ends, is suspended, or is being deleted."""
+    """Return whether a run no longer needs its turn: it is generated, ended, suspended, or being deleted."""
     if run is None or run.gone or run.deleting:
         return True
     return run.complete or run.ends_early or run.generated or run.suspended
 
 
 def reason_to_leave(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject) -> str:
-    """Return why replicas that no run has its turn on are released; empty if they stay."""
+    """Return why replicas on which no run has its turn are released; empty if they stay."""
     keep, waits = given.keep, next_run(given.runs) is not None
     if keep is None or given.wanted is None:
         return "spec.replicas was removed"
@@ -160,8 +165,10 @@ def _request_cluster(given: ReplicaSituation, state: KeptReplicas) -> ReplicaSte
 
 
 def _follow_cluster(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject) -> ReplicaStep:
-    if state.cluster_uid is None:  # made by a reconciliation that was cut off
-        if given.wanted is not None and not given.refusal:  # found instead of made, and written down as it is
+    # The RayCluster was created by a reconciliation that was cut off.
+    if state.cluster_uid is None:
+        # It is found instead of created, and recorded as it is.
+        if given.wanted is not None and not given.refusal:
             text = f"RayCluster {state.cluster} is made"
             starting = ScheduleText("False", ScheduleReason.REPLICAS_STARTING, text)
             return ReplicaStep(state, starting, make=True, delay=0.0)
@@ -193,6 +200,7 @@ def _assign_cluster(given: ReplicaSituation, state: KeptReplicas, cluster: Obser
         text = f"{cluster.ref.name} serves nobody and goes at {idle_until:%Y-%m-%dT%H:%M:%SZ} unless a run waits"
         wait = max(0.0, (idle_until - given.now).total_seconds())
         return ReplicaStep(state, ScheduleText("True", ScheduleReason.REPLICAS_IDLE, text), delay=wait)
+    # The seconds until now belong to no turn, so they are counted before the turn begins.
     state = _add_elapsed_seconds(given, state)
     given_to = {
         "holder": run.name, "holder_uid": run.uid, "served": state.served + 1, "head": head_life(heads[0]),
@@ -242,7 +250,7 @@ def _finish_leaving(given: ReplicaSituation, state: KeptReplicas) -> ReplicaStep
 
 
 def _lost(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject) -> str:
-    """Return how a RayCluster lost the head that runs were given, and the replicas with it; empty if it did not."""
+    """Return how a RayCluster lost the head that runs had their turn on; empty if it did not lose it."""
     away = _explain_taken_head(given, cluster)
     if away:
         return away
@@ -265,9 +273,10 @@ def _explain_taken_head(given: ReplicaSituation, cluster: ObservedObject) -> str
 
 
 def _record_head(given: ReplicaSituation, state: KeptReplicas, cluster: ObservedObject) -> KeptReplicas:
-    """Return the state with the head that lives now; one in another's place is counted unless that was taken away.
+    """Return the state with the head that runs now.
 
-    Before the first turn nothing is lost with a head, and KubeRay replaces it: only the count tells that it goes on.
+    A head in place of an earlier head counts as a crash, unless the earlier head was taken away. Before the first turn
+    no work is lost with a head, and KubeRay replaces it: only the count shows that heads keep crashing.
     """
     heads = find_live_heads(given.observed, cluster)
     if len(heads) != 1 or head_life(heads[0]) == state.seen_head:

@@ -1,4 +1,4 @@
-"""Tells a run whether it is its turn on the replicas that its schedule keeps, as the schedule's status says."""
+"""Tells a run whether it has its turn on the replicas that its schedule keeps, according to the schedule's status."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ from evalrun_operator.schedules.runs import find_schedule
 class _Known:
     uid: str
     rollout: Rollout | None
-    """None: it keeps no replicas."""
+    """None: the schedule keeps no replicas."""
     state: KeptStatus
 
 
 class KeptTurns:
-    """What is known of the schedules that keep replicas.
+    """The known schedules that keep replicas.
 
     Args:
-        wake: has a run worked on: its turn has begun, or is over.
+        wake: requests a reconciliation of a run whose turn has begun or is over.
     """
 
     def __init__(self, wake: Callable[[Key], None]) -> None:
@@ -35,7 +35,7 @@ class KeptTurns:
         self._known: dict[Key, _Known] = {}
 
     def saw(self, manifest: Object, *, gone: bool) -> None:
-        """Take over the state of an EvalSchedule."""
+        """Store the state of an EvalSchedule."""
         key = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
         if gone:
             self._known.pop(key, None)
@@ -44,7 +44,9 @@ class KeptTurns:
         try:
             schedule = EvalSchedule.from_wire(dict(manifest))
         except ValidationError:
-            return  # of another release; its own reconciliation says so. What was known keeps the holder's generator
+            # The schedule belongs to another release, which its own reconciliation reports. The known state keeps the
+            # holder's generator.
+            return
         state = (None if schedule.status is None else schedule.status.replicas) or KeptStatus()
         self._known[key] = _Known(schedule.metadata.uid or "", kept_rollout(schedule), state)
         holders = {state.holder, None if before is None else before.state.holder}
@@ -53,7 +55,7 @@ class KeptTurns:
                 self._wake((key[0], holder))
 
     def find_for_run(self, run: EvalRun, manifest: Object) -> KeptReplicas | None:
-        """Return the kept replicas that a run uses; None where it starts its own."""
+        """Return the kept replicas that a run uses; None if it starts its own."""
         owner = find_schedule(manifest)
         if owner is None or run.spec.rollout is None or names.KEPT_ANNOTATION not in run.metadata.annotations:
             return None
@@ -64,7 +66,8 @@ class KeptTurns:
         if state.holder_uid == run.metadata.uid and state.cluster is not None and state.leaving is None:
             return KeptReplicas(known.uid, state.cluster, state.image or "", "", state.auth or "", state.crashed or "")
         if known.rollout != run.spec.rollout:
-            return None  # nothing is kept any more, or it was made from another template
+            # No replicas are kept any more, or the run was created from another template.
+            return None
         now = "they are not up yet" if state.holder is None else f"{state.holder} has its turn"
         message = f"EvalSchedule {owner[0]} keeps the replicas, and {now}: see its condition ReplicasReady."
         return KeptReplicas(known.uid, "", "", message, crashed=state.crashed or "")

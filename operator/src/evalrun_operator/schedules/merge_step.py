@@ -1,6 +1,6 @@
-"""Choice of the checkpoint that is merged next, and the result of the last merge. Pure.
+"""Chooses the checkpoint that is merged next, and reads the result of the last merge. Pure.
 
-One Job at a time: it prunes the cache, and must know every model there that a run still needs.
+Only one merge Job exists at a time: the Job prunes the cache, and must know every model there that a run still needs.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from evalrun_runtime.backoff import backoff_seconds
 POLL_SECONDS = 10.0
 """Seconds between two checks of a merge Job, which takes minutes."""
 MAX_FAILURES = 3
-"""Attempts at one checkpoint in a row; the next start tries again."""
+"""Maximum number of attempts at a checkpoint in a row; the next start tries again."""
 FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 60.0, 900.0
 REFUSED_SECONDS = 60.0
 DONE = ScheduleText("True", Why.ALL_MERGED, "")
@@ -32,23 +32,23 @@ class MergeStep:
     merges: list[PendingMerge]
     evaluated: Evaluated
     make: PendingMerge | None = None
-    """Gets its Job now."""
+    """Merge that gets its Job now."""
     delete: ListingJob | None = None
     merged: tuple[PendingMerge, ...] = ()
-    """Get their run now."""
+    """Merges that get their run now."""
     said: ScheduleText | None = None
-    """For condition Merged; None: what it said before."""
+    """New text of condition Merged; None: the condition keeps its text."""
     warning: str = ""
     delay: float | None = None
 
 
 def merge_job_name(schedule: str, uid: str, digest: str) -> str:
-    """Return the name of the Job that merges a checkpoint: creating it twice is refused by the API server."""
+    """Return the name of the Job that merges a checkpoint. The API server refuses to create it twice."""
     return f"{schedule}-{uid[: names.UID_DIGITS]}-merge-{digest[:DIGEST_DIGITS]}"
 
 
 def find_waiting_merge(status: EvalScheduleStatus) -> PendingMerge | None:
-    """Return the merge whose Job is looked at: the oldest that is not done."""
+    """Return the merge whose Job is observed: the oldest unfinished merge."""
     return next((one for one in status.merges if not one.merged), None)
 
 
@@ -87,13 +87,13 @@ def room_for(status: EvalScheduleStatus, chosen: Sequence[ReadyCheckpoint]) -> l
 def keep_refused_merges(
     merges: Sequence[PendingMerge], refused: Sequence[PendingMerge], now: datetime
 ) -> list[PendingMerge]:
-    """Return the merges with those whose runs were refused: their models are there, and the runs are tried again."""
+    """Return the merges with those whose runs were refused. Their models exist, and their runs are tried again."""
     again = now + timedelta(seconds=REFUSED_SECONDS)
     return [*(one.model_copy(update={"merged": True, "next_time": again}) for one in refused), *merges]
 
 
 def forget_checkpoint(evaluated: Evaluated, digest: str) -> Evaluated:
-    """Return the evaluated checkpoints without one, so that a later start evaluates it again."""
+    """Return the evaluated checkpoints without this checkpoint, so that a later start evaluates it again."""
     kept = [one for one in evaluated.digests if one.digest != digest]
     return evaluated.model_copy(update={"digests": kept})
 
@@ -102,13 +102,14 @@ def merge_step(spec: EvalScheduleSpec, status: EvalScheduleStatus, job: ListingJ
     """Decide the next action for a schedule's merges.
 
     Args:
-        spec: the schedule's.
-        status: its merges, in the order of their steps.
-        job: of `find_waiting_merge`; None if it is not there.
+        spec: the spec of the schedule.
+        status: the status, with its merges in the order of their steps.
+        job: the Job of `find_waiting_merge`; None if it does not exist.
         now: the time.
     """
     merges, evaluated = list(status.merges), status.evaluated
-    if spec.merge is None:  # taken out of the spec meanwhile: they are looked at again without it
+    # The spec no longer merges: the checkpoints are listed again without a merge.
+    if spec.merge is None:
         for given_up in merges:
             evaluated = forget_checkpoint(evaluated, given_up.digest)
         return MergeStep([], evaluated, delete=job, said=DONE)
@@ -126,7 +127,7 @@ def merge_step(spec: EvalScheduleSpec, status: EvalScheduleStatus, job: ListingJ
         said = ScheduleText("Unknown", Why.MERGING, f"{where} is merged")
         if not due:
             merges[place] = one.model_copy(update={"next_time": None})
-        # A model whose run is not made yet must be known to the Job, which prunes: those first.
+        # The Job prunes the cache, so it must know every model whose run is not created yet. Those runs come first.
         return MergeStep(
             merges, evaluated, make=None if due else one, merged=due, said=said, delay=0.0 if due else POLL_SECONDS
         )
@@ -137,7 +138,8 @@ def merge_step(spec: EvalScheduleSpec, status: EvalScheduleStatus, job: ListingJ
         rest = [*merges[:place], *merges[place + 1 :]]
         left = None if rest else DONE
         return MergeStep(rest, evaluated, delete=job, merged=(*due, one), said=left, delay=0.0 if rest else None)
-    if one.next_time is not None:  # its failure was counted: only the Job's deletion was lost
+    # The failure was counted before, and only the Job's deletion was lost.
+    if one.next_time is not None:
         return MergeStep(merges, evaluated, delete=job, merged=due, delay=1.0)
     failures = one.failures + 1
     text = f"{where} cannot be merged ({failures} times in a row): {job.message or 'its Job left no message'}"[:1500]
@@ -160,7 +162,7 @@ def merge_step(spec: EvalScheduleSpec, status: EvalScheduleStatus, job: ListingJ
 
 
 def list_protected_digests(status: EvalScheduleStatus, runs: Sequence[ScheduledRun]) -> list[str]:
-    """Return the digests whose models must stay in the cache: of active runs, and of merges."""
+    """Return the digests whose models must stay in the cache: those of active runs and of merges."""
     digests = {run.digest for run in runs if not run.complete and not run.gone}
     digests |= {one.digest for one in status.merges}
     return sorted(digest[:DIGEST_DIGITS] for digest in digests)
@@ -178,5 +180,5 @@ def cache_directory(spec: EvalScheduleSpec, schedule: str, uid: str) -> str:
 
 
 def make_directory_name(one: PendingMerge) -> str:
-    """Return the directory of a merged model in the schedule's own."""
+    """Return the directory of a merged model inside the schedule's own directory."""
     return f"step-{one.step}-{one.digest[:DIGEST_DIGITS]}"

@@ -1,4 +1,4 @@
-"""Prometheus metrics of schedules: the newest checkpoint with results, also after its run is deleted."""
+"""Prometheus metrics of schedules: the newest checkpoint with results, even after its run was deleted."""
 
 import threading
 from collections.abc import Iterator
@@ -14,30 +14,30 @@ Key = tuple[str, str]
 
 
 class ScheduleMetrics(Collector):
-    """Shows schedules.
+    """Exports schedules.
 
     Args:
-        registry: where it is registered.
+        registry: the registry of the metrics.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._statuses: dict[Key, EvalScheduleStatus] = {}
         self._lock = threading.Lock()
-        """Scrapes come in a thread of their own."""
+        """Guards the statuses, because scrapes come in a thread of their own."""
         registry.register(self)
 
     def show(self, key: Key, status: EvalScheduleStatus) -> None:
-        """Take a schedule's status over."""
+        """Export a schedule's status from now on."""
         with self._lock:
             self._statuses[key] = status
 
     def forget(self, key: Key) -> None:
-        """Forget a schedule that is gone."""
+        """Stop exporting a schedule that is gone."""
         with self._lock:
             self._statuses.pop(key, None)
 
     def follow(self) -> None:
-        """Forget every schedule: another operator works, and shows them."""
+        """Stop exporting all schedules: another operator is active, and exports them."""
         with self._lock:
             self._statuses.clear()
 

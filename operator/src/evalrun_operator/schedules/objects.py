@@ -1,4 +1,4 @@
-"""Objects that a schedule creates: Jobs that list or merge checkpoints, their NetworkPolicy, and EvalRuns. Pure."""
+"""The objects that a schedule creates: Jobs that list or merge checkpoints, their NetworkPolicy, and EvalRuns. Pure."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -35,7 +35,7 @@ COMPONENT = "checkpoints"
 LISTING_SECONDS = 900
 """Maximum duration of a Job in seconds, including the wait for a node and an image."""
 MERGE_SECONDS = 4 * 3600
-"""The same of a Job that merges."""
+"""Maximum duration of a Job that merges."""
 SCRATCH = "/scratch"
 KEPT_SECONDS = 600
 """Seconds after which an ended Job is deleted if the operator is not there to do it."""
@@ -44,7 +44,10 @@ RESOURCES: Object = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {
 
 
 def make_listing_job(schedule: EvalSchedule, name: str, request: ListingRequest, settings: OperatorSettings) -> Object:
-    """Return the Job that lists: it alone holds the bucket's credentials, and it answers in its termination message."""
+    """Return the Job that lists checkpoints. Its termination message holds the reply.
+
+    Only this Job holds the bucket's credentials.
+    """
     template = schedule.spec.template
     secret = template.output.credentials_secret_ref
     volumes, mounts = claim_volumes([schedule.spec.checkpoints.url])
@@ -74,9 +77,9 @@ def make_merge_job(
 ) -> Object:
     """Return the Job that merges a checkpoint's shards and puts the model into the cache.
 
-    The merger runs in the Ray image, which has verl but no bucket's packages; it gets no credentials, since it
-    unpickles the shards. What brings them, and takes the model away, runs before and after it from the aggregator's
-    image.
+    The merger runs in the Ray image, which has verl but no bucket's packages. It gets no credentials, because it
+    unpickles the shards. Other containers, of the aggregator's image, fetch the shards before it and store the model
+    after it.
     """
     metadata, spec, template = schedule.metadata, schedule.spec, schedule.spec.template
     uid = metadata.uid or ""
@@ -104,7 +107,7 @@ def make_merge_job(
         "image": (None if rollout is None else rollout.image) or settings.ray_image,
         "command": ["python3", "-m", "verl.model_merger", "merge"],
         "args": ["--backend=fsdp", f"--local_dir={shards}", f"--target_dir={SCRATCH}/merged"],
-        # Offline: everything is in the checkpoint, and what comes with it must reach nobody.
+        # The merger runs offline: everything is in the checkpoint, and code that comes with it must reach nobody.
         "env": [{"name": "HOME", "value": SCRATCH}, {"name": "USER", "value": "evalrun"},
                 {"name": "HF_HUB_OFFLINE", "value": "1"}],
         "resources": _merger_resources(schedule, settings),
@@ -153,8 +156,8 @@ def _merger_resources(schedule: EvalSchedule, settings: OperatorSettings) -> Obj
 def jobs_policy(schedule: EvalSchedule, settings: OperatorSettings) -> Object:
     """Return the NetworkPolicy of a schedule's Jobs: no ingress, and the egress of an aggregator.
 
-    The merger unpickles what training wrote, and may run a model's own code: on the metadata service it would find the
-    credentials of its node.
+    The merger unpickles files that training wrote, and may run a model's own code. On the metadata service that code
+    would find the credentials of its node.
     """
     labels = _labels(schedule)
     selected = {name: labels[name] for name in (names.COMPONENT_LABEL, names.SCHEDULE_LABEL)}
@@ -173,7 +176,7 @@ def jobs_policy(schedule: EvalSchedule, settings: OperatorSettings) -> Object:
 def _job(
     schedule: EvalSchedule, name: str, settings: OperatorSettings, seconds: int, user: int, **fields: object
 ) -> Object:
-    """Return a Job of a schedule, placed as the runs' aggregators. `fields` are of its pod."""
+    """Return a Job of a schedule, placed like the runs' aggregators. `fields` are fields of its pod."""
     template = schedule.spec.template
     chart, own = (where.get("aggregator", Placement()) for where in (settings.placement, template.placement))
     pod: Object = {
@@ -193,7 +196,8 @@ def _job(
         "kind": "Job",
         "metadata": _metadata(schedule, name, labels),
         "spec": {
-            "backoffLimit": 0,  # looks are counted here, not by the Job
+            # The schedule counts attempts itself, so the Job must not repeat its pod.
+            "backoffLimit": 0,
             "activeDeadlineSeconds": seconds,
             "ttlSecondsAfterFinished": KEPT_SECONDS,
             "template": {
@@ -211,7 +215,7 @@ def _job(
 
 
 def run_name(schedule: str, digest: str) -> str:
-    """Return the name of a checkpoint's run: creating it twice is refused by the API server."""
+    """Return the name of a checkpoint's run. The API server refuses to create it twice."""
     return f"{schedule}-{digest[:DIGEST_DIGITS]}"
 
 
@@ -226,11 +230,11 @@ def make_eval_run(
     """Return the EvalRun of a checkpoint.
 
     Args:
-        schedule: what makes it.
+        schedule: the schedule that creates it.
         found: the checkpoint.
-        start: the start that it belongs to.
+        start: time of the start that it belongs to.
         parent: the run of the checkpoint before; None for the first.
-        trigger: for a start by hand, the value of the annotation that asked for it.
+        trigger: for a start by hand, the value of the annotation that requested it.
     """
     name = schedule.metadata.name
     spec = schedule.spec.template.to_wire()
@@ -276,10 +280,10 @@ def make_merged_run(schedule: EvalSchedule, one: PendingMerge) -> Object:
 
 
 def _resolve_gates(schedule: EvalSchedule, spec: Object) -> None:
-    """Replace LastGood in the gates by the last good checkpoint, and add the race's gate against the best one. Without
-    such a checkpoint these gates are left out.
+    """Replace LastGood in the gates, and add the race's gate against the best checkpoint.
 
-    By the URL of its outputs, which outlives the run; by the run's name only if it has no URL.
+    Without such a checkpoint these gates are left out. The checkpoint is named by the URL of its outputs, which
+    outlives the run, and by the run's name only if it has no URL.
     """
     status = schedule.status or EvalScheduleStatus()
     good = status.last_good
@@ -300,7 +304,7 @@ def _resolve_gates(schedule: EvalSchedule, spec: Object) -> None:
 
 
 def race_gate(race: Race, best: BestCheckpoint, allow_test_role: Sequence[str]) -> Object:
-    """Return the gate that a checkpoint passes if it is at least as good as the best one so far."""
+    """Return the gate that a checkpoint passes if it is at least as good as the best checkpoint so far."""
     gate = Gate(
         baseline=best.output_url,
         dataset=race.dataset,

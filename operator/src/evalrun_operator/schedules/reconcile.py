@@ -1,8 +1,8 @@
-"""Decides one reconciliation of a schedule from the observed state and the time. Pure: the clock is an argument.
+"""Decides a reconciliation of a schedule from the observed state and the time. Pure: the clock is an argument.
 
-A start goes: due -> (runs of an earlier start have ended) -> a Job lists -> runs are created -> done. It is kept in
-`status.start`, so that an operator that is killed goes on where it was. A start whose checkpoints are not complete yet
-looks again until the next one is due.
+The steps of a start are: due -> (runs of an earlier start have ended) -> a Job lists -> runs are created -> done. The
+step is kept in `status.start`, so that an operator that is killed continues where it was. A start whose checkpoints are
+not complete yet lists again until the next start is due.
 """
 
 from dataclasses import dataclass, field, replace
@@ -48,7 +48,7 @@ NOT_KEPT = ScheduleText("Unknown", Why.NOT_KEPT, "each run starts its own")
 POLL_SECONDS = 1.0
 """Seconds between two checks of a listing Job."""
 MAX_WAIT_SECONDS = 3600.0
-"""Longest wait before the next reconciliation: a clock may be set."""
+"""Longest wait before the next reconciliation: the clock may be changed meanwhile."""
 MAX_TROUBLED = 16
 
 
@@ -125,7 +125,7 @@ def decide(schedule: EvalSchedule, observed: ObservedSchedule, now: datetime) ->
 def _refuse(
     schedule: EvalSchedule, before: EvalScheduleStatus, problem: str, replicas: ReplicaStep | None, now: datetime
 ) -> ScheduleDecision:
-    """Start no run until the spec changes. Replicas that are there are still released when their time is over."""
+    """Start no run until the spec changes. Existing replicas are still released when their time is over."""
     says = {Kind.ACCEPTED: ScheduleText("False", Why.INVALID_SCHEDULE, problem), Kind.REPLICAS_READY: NOT_KEPT}
     status = before.model_copy(update={"next_schedule_time": None, "next": None})
     if replicas is None:
@@ -136,7 +136,7 @@ def _refuse(
 
 
 def _replicas(observed: ObservedSchedule, before: EvalScheduleStatus) -> ReplicaStep | None:
-    """Return the next step of the replicas that the schedule keeps; None where there are none to decide on."""
+    """Return the next step of the replicas that the schedule keeps; None if there is nothing to decide."""
     if observed.replicas is None:
         return None
     given = replace(observed.replicas, runs=observed.runs, refusal=observed.refusal)
@@ -144,7 +144,7 @@ def _replicas(observed: ObservedSchedule, before: EvalScheduleStatus) -> Replica
 
 
 def _keep_replicas(work: _Pass, step: ReplicaStep | None) -> None:
-    """Take over the next step of the replicas."""
+    """Store the next step of the replicas in the decision."""
     work.says[Kind.REPLICAS_READY] = NOT_KEPT if step is None else step.text
     if step is None:
         work.update(replicas=None)
@@ -157,7 +157,7 @@ def _keep_replicas(work: _Pass, step: ReplicaStep | None) -> None:
 
 
 def _merge(work: _Pass) -> None:
-    """Go on with the checkpoints that are merged before they get their run."""
+    """Continue with the checkpoints that are merged before they get their run."""
     step = merge_step(work.spec, work.status, work.observed.merge_job, work.now)
     work.update(merges=step.merges, evaluated=step.evaluated)
     if step.said is not None or schedule_condition(work.status, Kind.MERGED) is None:
@@ -212,10 +212,10 @@ def _open_start(work: _Pass) -> None:
 
 
 def _take_over_job(work: _Pass) -> str | None:
-    """Return the Job of the open start, where a new start can take its answer over. Delete the Job otherwise.
+    """Return the Job of the open start if a new start can use its reply. Delete the Job otherwise.
 
-    A Job that has ended listed the checkpoints before the new start: an operator that was down for a night would find
-    such an answer, and leave out what was written meanwhile.
+    A Job that has ended listed the checkpoints before the new start. An operator that was down for a night would use
+    such a reply, and leave out checkpoints that were written meanwhile.
     """
     start, job = work.status.start, work.observed.job
     if start is None or job is None or job.name != start.job or job.state == "Running":
@@ -237,7 +237,8 @@ def _miss_open_start(work: _Pass, why: str) -> None:
 def _go_on(work: _Pass, start: OpenStart) -> None:
     job = work.observed.job
     if start.job is not None:
-        if job is None or job.name != start.job:  # its time to live is over, or somebody deleted it
+        # The Job's time to live is over, or somebody deleted it.
+        if job is None or job.name != start.job:
             start = start.model_copy(update={"job": None})
             work.update(start=start)
         elif job.state == "Running":
@@ -260,7 +261,8 @@ def _go_on(work: _Pass, start: OpenStart) -> None:
             )
             text = f"waits until {ended} (concurrencyPolicy: Forbid)"
             work.says[Kind.STARTED] = ScheduleText("False", Why.STILL_RUNNING, text)
-            return  # the end of a run wakes its schedule
+            # The end of a run wakes its schedule, so no delay is set.
+            return
     if start.next_look_time is not None and work.now < start.next_look_time:
         work.wait_until(start.next_look_time)
         return
@@ -299,7 +301,8 @@ def _take_answer(work: _Pass, start: OpenStart, job: ListingJob) -> None:
 def _conclude(work: _Pass, start: OpenStart, answer: ListingAnswer) -> None:
     """Start runs for new checkpoints, and end the start or let it list again."""
     there = work.status.evaluated if answer.newest is None else drop_absent(work.status.evaluated, answer.newest)
-    if there != work.status.evaluated:  # what was listed was chosen by them
+    # The listing was made with the old list of evaluated checkpoints, so it is made once more.
+    if there != work.status.evaluated:
         work.status = heal_status(work.schedule, work.status.model_copy(update={"evaluated": there}))
         work.update(start=start.model_copy(update={"next_look_time": None}))
         work.delays.append(0.0)
@@ -325,7 +328,8 @@ def _conclude(work: _Pass, start: OpenStart, answer: ListingAnswer) -> None:
     if settled or money.left_out or start.trigger is not None:
         work.update(start=None)
         if start.trigger is not None:
-            work.delays.append(0.0)  # one of the clock may have become due meanwhile
+            # A start by the clock may have become due meanwhile.
+            work.delays.append(0.0)
         return
     wait = backoff_seconds(max(1, start.looks), FIRST_LOOK_SECONDS, MAX_LOOK_SECONDS)
     again = work.now + timedelta(seconds=wait)
@@ -357,7 +361,8 @@ def _start(work: _Pass, start: OpenStart, chosen: list[ReadyCheckpoint]) -> None
     at_once = tuple(one for one in chosen if not one.merge)
     work.decision = replace(work.decision, start=at_once, start_time=start.time, trigger=start.trigger, parent=parent)
     if len(at_once) < len(chosen):
-        work.delays.append(0.0)  # the next reconciliation makes the Job that merges
+        # The next reconciliation creates the Job that merges.
+        work.delays.append(0.0)
     text = ", ".join(
         f"{run} (step {one.step}{', once it is merged' if one.merge else ''})"
         for run, one in zip(runs, chosen, strict=True)
@@ -367,7 +372,7 @@ def _start(work: _Pass, start: OpenStart, chosen: list[ReadyCheckpoint]) -> None
 
 
 def _tell_best(work: _Pass, before: BestCheckpoint | None) -> None:
-    """Report another best checkpoint of a race, and those that cannot be told apart from it."""
+    """Report a new best checkpoint of a race, and checkpoints that cannot be told apart from it."""
     best = work.status.best
     if best is None:
         return
@@ -409,7 +414,7 @@ def _forget_history(work: _Pass) -> None:
     if before is None:
         return
     going = select_outdated_runs(work.spec, before, work.observed.runs)
-    # What was good, and its results, are remembered in the status as well: the objects may go.
+    # The last good and the best checkpoint must be in the written status too, because they outlive the runs' objects.
     races = work.spec.race is not None
     known = take_over_runs(before, work.observed.runs, work.cron, work.now, races=races)
     if going and (known.last_good, known.best) == (before.last_good, before.best):

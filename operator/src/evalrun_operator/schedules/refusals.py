@@ -14,20 +14,20 @@ from evalrun_operator.schedules.words import update_conditions
 from evalrun_runtime.backoff import backoff_seconds
 
 FIRST_LOOK_SECONDS, MAX_LOOK_SECONDS = 60.0, 3600.0
-"""Wait before a start looks again at checkpoints that were not complete; doubles with each look."""
+"""Wait before a start lists incomplete checkpoints again. The wait doubles with each listing."""
 FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 30.0, 600.0
-"""Wait before a listing that failed is tried again."""
+"""Wait before a failed listing is tried again."""
 
 
 def drop_refused_listing(
     decision: ScheduleDecision, message: str, schedule: EvalSchedule, now: datetime
 ) -> ScheduleDecision:
-    """Return the decision without the Job that lists, which could not be created; it is tried again.
+    """Return the decision without the Job that lists, which could not be created and is tried again.
 
     Args:
-        decision: as it was.
-        message: the API server's words.
-        schedule: as it was read.
+        decision: the decision with the Job.
+        message: the API server's message.
+        schedule: the schedule that was read.
         now: the time.
     """
     failed = fail_listing(decision.status.start or OpenStart(time=now), message, now)
@@ -39,12 +39,12 @@ def drop_refused_listing(
 def drop_refused_merge(
     decision: ScheduleDecision, message: str, schedule: EvalSchedule, now: datetime
 ) -> ScheduleDecision:
-    """Return the decision without the Job that merges, which could not be created; it is tried again.
+    """Return the decision without the Job that merges, which could not be created and is tried again.
 
     Args:
-        decision: as it was.
-        message: the API server's words.
-        schedule: as it was read.
+        decision: the decision with the Job.
+        message: the API server's message.
+        schedule: the schedule that was read.
         now: the time.
     """
     again = now + timedelta(seconds=REFUSED_SECONDS)
@@ -66,12 +66,12 @@ def drop_refused_merge(
 def drop_refused_replicas(
     decision: ScheduleDecision, message: str, schedule: EvalSchedule, now: datetime
 ) -> ScheduleDecision:
-    """Return the decision with a report that the kept RayCluster could not be created; it is tried again.
+    """Return the decision with a report that the kept RayCluster could not be created and is tried again.
 
     Args:
-        decision: as it was.
-        message: the API server's words.
-        schedule: as it was read.
+        decision: the decision that creates the RayCluster.
+        message: the API server's message.
+        schedule: the schedule that was read.
         now: the time.
     """
     before = schedule.status or EvalScheduleStatus()
@@ -87,12 +87,12 @@ def drop_refused_replicas(
 def drop_refused_merged_runs(
     decision: ScheduleDecision, failures: dict[str, str], schedule: EvalSchedule, now: datetime
 ) -> ScheduleDecision:
-    """Return the decision without the runs of merged checkpoints that could not be created; they are tried again.
+    """Return the decision without the runs of merged checkpoints that could not be created and are tried again.
 
     Args:
-        decision: as it was.
-        failures: by the checkpoint's digest, what the API server said.
-        schedule: as it was read.
+        decision: the decision with the runs.
+        failures: the API server's messages, by the checkpoint's digest.
+        schedule: the schedule that was read.
         now: the time.
     """
     message = "; ".join(sorted(set(failures.values())))
@@ -107,14 +107,15 @@ def drop_refused_merged_runs(
 def drop_refused_runs(
     decision: ScheduleDecision, failures: dict[str, str], schedule: EvalSchedule, now: datetime
 ) -> ScheduleDecision:
-    """Return the decision without the runs that could not be created; they are not recorded, and tried again.
+    """Return the decision without the runs that could not be created. They are not recorded, and are tried again.
 
     Args:
-        decision: as it was.
-        failures: by the checkpoint's digest, what the API server said.
-        schedule: as it was read.
+        decision: the decision with the runs.
+        failures: the API server's messages, by the checkpoint's digest.
+        schedule: the schedule that was read.
         now: the time.
     """
+    # A checkpoint that stayed recorded would never get its run.
     status = decision.status
     evaluated = status.evaluated
     kept = [one for one in evaluated.digests if one.digest not in failures]
@@ -140,7 +141,7 @@ def drop_refused_runs(
 
 @dataclass(frozen=True)
 class FailedListing:
-    """Result of a listing that failed."""
+    """Result of a failed listing."""
 
     start: OpenStart
     says: dict[Kind, ScheduleText]

@@ -1,5 +1,4 @@
-"""Facts that a schedule remembers after its runs are deleted: evaluated checkpoints and the last good checkpoint.
-Pure."""
+"""Facts that a schedule remembers after its runs are deleted, such as the evaluated checkpoints. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -27,13 +26,13 @@ from evalrun_operator.schedules.runs import ScheduledRun
 MAX_ACTIVE = 64
 MAX_USAGE = 64
 DELETED_RUNS = "deleted runs of "
-"""Before a day, in place of a run's name: what the day's deleted runs have used."""
+"""Precedes a day in place of a run's name: the sum of the GPU hours of the day's deleted runs."""
 
 
 def remember_checkpoints(evaluated: Evaluated, checkpoints: Iterable[tuple[int, str]]) -> Evaluated:
-    """Return the evaluated checkpoints with more checkpoints added, each a step and a digest.
+    """Return the evaluated checkpoints with further checkpoints, each a step and a digest.
 
-    Beyond `MAX_EVALUATED` the lowest steps are let go; the high-water step says of them that they are done.
+    Beyond `MAX_EVALUATED` the lowest steps are dropped; the high-water step records that they are done.
     """
     known = {one.digest: one for one in evaluated.digests}
     high = evaluated.high_water_step
@@ -50,9 +49,9 @@ def remember_checkpoints(evaluated: Evaluated, checkpoints: Iterable[tuple[int, 
 def select_own_runs(
     schedule: str, status: EvalScheduleStatus, runs: Iterable[ScheduledRun]
 ) -> tuple[ScheduledRun, ...]:
-    """Return the runs that the status records: of a checkpoint that was chosen, and of the uid that was seen first.
+    """Return the runs that the status records: those of chosen checkpoints, each with the uid that was seen first.
 
-    Owner references and annotations are written by whoever creates a run.
+    Owner references and annotations prove nothing, because whoever creates a run writes them.
     """
     recorded = {one.digest: one for one in status.evaluated.digests}
     merging = {one.digest for one in status.merges}
@@ -61,9 +60,10 @@ def select_own_runs(
         one = recorded.get(run.digest)
         if run.name != run_name(schedule, run.digest):
             return False
-        if one is None:  # an active run outlives its digest, of which so many are remembered
+        # An active run may outlive its digest, because only `MAX_EVALUATED` digests are remembered.
+        if one is None:
             return run.name in status.active and run.step <= (status.evaluated.high_water_step or 0)
-        # While its shards are merged, which the status tells everybody, a checkpoint has no run yet.
+        # While its shards are merged, which the status shows to everybody, a checkpoint has no run yet.
         unseen = one.run_uid is None and run.digest not in merging
         return one.step == run.step and (unseen or one.run_uid == run.uid)
 
@@ -71,13 +71,13 @@ def select_own_runs(
 
 
 def heal_status(schedule: EvalSchedule, status: EvalScheduleStatus) -> EvalScheduleStatus:
-    """Return the status without claims that it cannot vouch for, such as results of a run that was never created.
+    """Return the status without claims that it cannot prove, such as results of a run that was never created.
 
-    What decides is derived from the checkpoints that have been evaluated, so that a status which somebody has written
-    to, or an earlier release was deceived about, comes right again.
+    All claims are checked against the evaluated checkpoints, so that a status that somebody has changed, or that an
+    earlier release got wrong, becomes right again.
     """
     name, evaluated = schedule.metadata.name, status.evaluated
-    # Digests are let go only where there are too many.
+    # Digests are dropped only if there are too many, so with fewer digests the high-water step is wrong.
     if evaluated.high_water_step is not None and len(evaluated.digests) < MAX_EVALUATED - MAX_MERGES:
         evaluated = evaluated.model_copy(update={"high_water_step": None})
     known = {(one.step, one.digest) for one in evaluated.digests}
@@ -108,7 +108,7 @@ def heal_status(schedule: EvalSchedule, status: EvalScheduleStatus) -> EvalSched
 
 
 def drop_absent(evaluated: Evaluated, newest_step: int) -> Evaluated:
-    """Return the evaluated checkpoints without those above the newest existing step for which no run was ever seen."""
+    """Return the evaluated checkpoints without steps above the newest existing step that never had a run."""
     kept = [one for one in evaluated.digests if one.step <= newest_step or one.run_uid is not None]
     return evaluated.model_copy(update={"digests": kept})
 
@@ -126,7 +126,7 @@ def add_uids(evaluated: Evaluated, runs: Iterable[ScheduledRun]) -> Evaluated:
 
 
 def add_run_uids(status: EvalScheduleStatus, uids: Mapping[str, str]) -> EvalScheduleStatus:
-    """Return the status with the uids of runs that were made just now, by digest: no other run can take their place."""
+    """Return the status with the uids of newly created runs, by digest. No other run can take their place."""
     digests = [
         one.model_copy(update={"run_uid": uids[one.digest]}) if one.digest in uids else one
         for one in status.evaluated.digests
@@ -135,14 +135,14 @@ def add_run_uids(status: EvalScheduleStatus, uids: Mapping[str, str]) -> EvalSch
 
 
 def is_evaluated(evaluated: Evaluated, step: int, digest: str) -> bool:
-    """Return whether a checkpoint has got its run."""
+    """Return whether a checkpoint has already got its run."""
     if evaluated.high_water_step is not None and step <= evaluated.high_water_step:
         return True
     return any(one.digest == digest for one in evaluated.digests)
 
 
 def newest(before: Checkpoint | None, step: int, url: str, digest: str) -> Checkpoint:
-    """Return the newer of two checkpoints, by step; of a rewritten checkpoint, the later version."""
+    """Return the newer of two checkpoints by step, or the later version of a rewritten checkpoint."""
     if before is not None and before.step > step:
         return before
     return Checkpoint(url=url, step=step, digest=digest)
@@ -179,8 +179,8 @@ def sum_gpu_hours_today(status: EvalScheduleStatus, cron: Cron, now: datetime) -
 def _last_good(before: GoodCheckpoint | None, runs: Iterable[ScheduledRun]) -> GoodCheckpoint | None:
     """Return the newest checkpoint with results whose gate did not fail.
 
-    An inconclusive gate counts as not failed: a baseline that waited for certainty would stay behind forever if the
-    gate's margin is small. What drifts slowly is for a fixed baseline to catch.
+    An inconclusive gate counts as not failed: a baseline that waited for certainty would never move if the gate's
+    margin is small. A fixed baseline catches slow drift.
     """
     for run in runs:
         good = run.succeeded and run.gate != "False"
@@ -190,9 +190,10 @@ def _last_good(before: GoodCheckpoint | None, runs: Iterable[ScheduledRun]) -> G
 
 
 def _best(before: BestCheckpoint | None, runs: Iterable[ScheduledRun]) -> BestCheckpoint | None:
-    """Return the best checkpoint of a race: the first with results, then whichever passes the gate against it.
+    """Return the best checkpoint of a race: the first with results, then each that passes the gate against the best.
 
-    A run that was compared with an earlier best one, since both were asked for at once, says nothing about this one.
+    Two runs may start at once against the same best checkpoint. The second is then compared with a best checkpoint that
+    has been replaced, so its result does not count.
     """
     for run in runs:
         if not run.succeeded or run.gate == "False" or run.stopped_early or run.output_url is None:
@@ -208,7 +209,10 @@ def _best(before: BestCheckpoint | None, runs: Iterable[ScheduledRun]) -> BestCh
 
 
 def _latest_result(before: LatestResult | None, runs: Iterable[ScheduledRun], *, races: bool) -> LatestResult | None:
-    """Return the newest checkpoint with results. To lose a race is no failed gate, of which somebody is told."""
+    """Return the newest checkpoint with results.
+
+    A lost race does not count as a failed gate, which would raise an alert.
+    """
     for run in runs:
         if run.succeeded and (before is None or run.step >= before.step):
             gate = None if races else run.gate
@@ -217,9 +221,9 @@ def _latest_result(before: LatestResult | None, runs: Iterable[ScheduledRun], *,
 
 
 def _gpu_hours(status: EvalScheduleStatus, run: ScheduledRun, now: datetime) -> tuple[Decimal, bool] | None:
-    """Return the GPU hours of a run, and whether they are final; None where they are not known.
+    """Return the GPU hours of a run, and whether they are final; None if they are unknown.
 
-    A run on kept replicas held none by itself while it waited for its turn: it has what it pays of them.
+    A run on kept replicas held no GPUs itself while it waited for its turn: it has its share of their cost.
     """
     if run.started is None:
         return None
@@ -231,9 +235,9 @@ def _gpu_hours(status: EvalScheduleStatus, run: ScheduledRun, now: datetime) -> 
 
 
 def _usage(status: EvalScheduleStatus, runs: Iterable[ScheduledRun], cron: Cron, now: datetime) -> list[RunUsage]:
-    """Return the GPU hours of the runs of today and yesterday; a run's figure grows until its GPUs are let go.
+    """Return the GPU hours of the runs of today and yesterday. A run's number grows until its GPUs are released.
 
-    Beyond `MAX_USAGE` the runs that have been deleted are kept as one sum a day, so that the budget counts them all.
+    Beyond `MAX_USAGE` the deleted runs are kept as a sum per day, so that the budget counts them all.
     """
     runs = list(runs)
     days = {cron.compute_day(now), cron.compute_day(now - timedelta(days=1))}

@@ -28,29 +28,30 @@ class ScheduledRun:
     name: str
     uid: str
     url: str
-    """Of the checkpoint."""
+    """URL of the checkpoint."""
     step: int
     digest: str
     start: str
-    """The start that made it, as text: runs of one start are not in each other's way."""
+    """The start that created the run, as text: runs of the same start do not block each other."""
     created: datetime
     by_hand: bool = False
-    """A start by hand made it: no later start of the clock replaces it."""
+    """Whether a start by hand created the run: no later start of the clock replaces it."""
     generated: bool = False
-    """Every answer is in its ledger."""
+    """Whether every completion is in the run's ledger."""
     suspended: bool = False
-    """It holds no GPU on request."""
+    """Whether the run was asked to hold no GPU."""
     waits_for_replicas: bool = False
-    """It would generate now, and its schedule keeps the replicas."""
+    """Whether the run would generate now, on replicas that its schedule keeps."""
     ends_early: bool = False
-    """It was stopped, or its deadline has passed: it generates no more, though its outputs may still be written."""
+    """Whether the run was stopped or passed its deadline. It generates no more, though its outputs may still be
+    written."""
     deleting: bool = False
     complete: bool = False
     succeeded: bool = False
     gate: Answer | None = None
-    """The gate's condition; None without a gate."""
+    """Status of the gate's condition; None without a gate."""
     raced_against: str | None = None
-    """The baseline of its gates that keep what passes: a race's."""
+    """Baseline of the gate that a race added (`keepPassing`)."""
     stopped_early: bool = False
     output_url: str | None = None
     gpus: int = 0
@@ -60,15 +61,15 @@ class ScheduledRun:
     completed: datetime | None = None
     datasets: tuple[DatasetStatus, ...] = ()
     keeps_replicas: bool = False
-    """Its replicas are its schedule's, which knows what of their GPU seconds this run pays."""
+    """Whether the run uses its schedule's replicas. The schedule knows which part of their GPU seconds the run pays."""
     output_tokens: int = 0
     generating_seconds: int = 0
-    """In which at least one answer was being drawn."""
+    """Seconds in which at least one completion was being generated."""
     gone: bool = False
-    """It has been deleted, and what is remembered of it is not written yet."""
+    """Whether the run was deleted while the schedule has not recorded its result yet."""
 
     def gpu_hours(self, now: datetime) -> Decimal:
-        """Return GPUs times hours from the run's start until they were let go, or until now."""
+        """Return GPUs times hours from the run's start until the GPUs were released, or until now."""
         if self.started is None:
             return Decimal(0)
         seconds = max(0.0, ((self.released or now) - self.started).total_seconds())
@@ -76,7 +77,7 @@ class ScheduledRun:
 
 
 def find_schedule(manifest: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return name and uid of the EvalSchedule that controls a run; None if none does."""
+    """Return name and uid of the EvalSchedule that controls a run; None if no schedule does."""
     owners = manifest["metadata"].get("ownerReferences") or ()
     return next(
         (
@@ -89,9 +90,9 @@ def find_schedule(manifest: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def is_same_run(made: Mapping[str, Any], there: Mapping[str, Any]) -> bool:
-    """Return whether an EvalRun is the one that a schedule would make: its spec, and what the schedule reads of it.
+    """Return whether an EvalRun equals the run that a schedule would create: spec and annotations.
 
-    An equal run evaluates the same, whoever made it.
+    An equal run evaluates the same, whoever created it.
 
     Raises:
         pydantic.ValidationError: the EvalRun is of another version.
@@ -106,7 +107,7 @@ def is_same_run(made: Mapping[str, Any], there: Mapping[str, Any]) -> bool:
 
 
 def parse_scheduled_run(manifest: Mapping[str, Any]) -> ScheduledRun | None:
-    """Return a run as its schedule sees it; None if it does not say which checkpoint it evaluates.
+    """Return a run as its schedule sees it; None if the EvalRun does not name its checkpoint.
 
     Raises:
         pydantic.ValidationError: the EvalRun is of another version.

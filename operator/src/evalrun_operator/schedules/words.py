@@ -1,4 +1,4 @@
-"""The words of a schedule's status: conditions, and the texts that `kubectl get` prints. Pure."""
+"""Writes a schedule's conditions, and the texts that `kubectl get` prints. Pure."""
 
 from collections.abc import Mapping
 from datetime import datetime
