@@ -1,4 +1,4 @@
-"""A batch: a program on its inputs, run by as many runners as get a slot."""
+"""A batch: a program on its inputs, run by all runners that get a slot."""
 
 import asyncio
 import errno
@@ -30,15 +30,15 @@ from evalrun_executor.zygotes.zygote_process import ZygoteProcess
 from evalrun_registry.languages import LANGUAGES
 
 MAX_OUTPUT_BYTES = 256 << 20
-"""Maximum bytes of stdout of one request's runs together. The run that passes it has printed too much."""
+"""Maximum bytes of stdout of a request's runs together. The run that passes this number has printed too much."""
 MAX_INPUTS = 16384
 """Maximum inputs of a request: their indices fill a pipe of 64 KiB."""
 _SILENCE_SECONDS = 120.0
-"""A runner that says nothing for this long beyond its test's wall limit is lost."""
+"""Seconds without a frame, beyond its test's wall limit, after which a runner is lost."""
 _ENDED_SECONDS = 10.0
 _SMALL_BYTES = 1 << 20
 _OUTPUTS = 2
-"""Memory files that come with one run: what it wrote to stdout and to stderr."""
+"""Memory files that come with a run: its stdout and its stderr."""
 _COMPILER_CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE}
 
 
@@ -87,12 +87,13 @@ class Batch:
         """Prepare the job.
 
         Args:
-            zygote: runs it.
+            zygote: runs the job.
             request: the program and its inputs.
             kind: a `frames.KIND_*`.
             executable: descriptor of a compiled program or an interpreter, which the caller closes.
-            allowed: the time limit for these runs, longer than the request's on a slow machine; None: the request's.
-            code: what an interpreter reads, if it was compiled; None: the request's text.
+            allowed: the time limit of these runs, longer than the request's on a slow machine; None: the request's
+                limit.
+            code: the compiled text for an interpreter; None: the request's text.
         """
         limits = request.limits
         self.allowed = limits.time_seconds if allowed is None else allowed
@@ -129,7 +130,7 @@ class Batch:
 
     @property
     def left(self) -> int:
-        """Number of runs that are still to come."""
+        """Number of runs that have not ended yet."""
         if self._stopped or (self.compiled is not None and self.compiled.status != "ok"):
             return 0
         return len(self.request.inputs) - len(self.runs)
@@ -140,7 +141,7 @@ class Batch:
         return Batch(self.zygote, request, self._kind, self._executable, allowed=allowed, code=self._code)
 
     def resume(self) -> bool:
-        """Queue the tests that were left out after timeouts which runs alone refuted. Return whether there are any."""
+        """Queue tests that were left out after timeouts that were refuted later. Return whether there are any."""
         left = [index for index in range(len(self.request.inputs)) if index not in self.runs]
         if not left or find_cut(self.runs, self.request.stop_after_timeouts) is not None:
             return False
@@ -263,7 +264,8 @@ class Batch:
 
 def _write_all(fd: int, pieces: Sequence[bytes]) -> None:
     if sum(map(len, pieces)) <= _SMALL_BYTES:
-        os.write(fd, b"".join(pieces))  # a memory file takes all of it
+        # A memory file takes all of the bytes at once.
+        os.write(fd, b"".join(pieces))
         return
     with os.fdopen(os.dup(fd), "wb") as file:
         file.writelines(pieces)

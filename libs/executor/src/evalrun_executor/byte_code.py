@@ -1,6 +1,6 @@
-"""Byte code of the modules that a zygote loads, kept where Python keeps its own: `__pycache__/NAME.TAG.opt-2.pyc`.
+"""Byte code of the modules that a zygote loads, stored where Python stores its own: `__pycache__/NAME.TAG.opt-2.pyc`.
 
-Without it each start of a zygote compiles 5,000 lines: a third of the CPU time that the start takes.
+Without stored byte code each start of a zygote compiles 5,000 lines, a third of the start's CPU time.
 """
 
 import marshal
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 OPTIMIZATION: Final = 2
-"""Without docstrings and asserts: what a zygote holds, each fork copies."""
+"""Without docstrings and asserts, because each fork copies everything that a zygote holds."""
 _HEAD_BYTES: Final = 16
 _BY_TIME: Final = bytes(4)
 _UNCHECKED_HASH: Final = (1).to_bytes(4, "little")
@@ -20,7 +20,7 @@ _UNCHECKED_HASH: Final = (1).to_bytes(4, "little")
 def load_byte_code(path: Path) -> bytes:
     """Return a module's marshalled code for interpreters with our own magic number.
 
-    It is read from the kept file, or else compiled and kept if the directory can be written to.
+    The code is read from the stored file, or else compiled and stored if the directory is writable.
 
     Raises:
         OSError: the module cannot be read.
@@ -46,7 +46,7 @@ def _read(file: Path) -> bytes:
 
 
 def _store(file: Path, content: bytes) -> None:
-    """Write a file, whole or not at all. Without the right to write, nothing is stored."""
+    """Write a file atomically. Without the right to write, nothing is stored."""
     partial = file.with_name(f"{file.name}.{os.getpid()}")
     try:
         file.parent.mkdir(exist_ok=True)

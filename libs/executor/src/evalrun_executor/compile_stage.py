@@ -1,4 +1,4 @@
-"""Compiles a program: once, in a slot, before its tests."""
+"""Compiles a program once, in a slot, before its tests."""
 
 import asyncio
 import os
@@ -51,18 +51,18 @@ class CompileStage:
         self._cpu_seconds = cpu_seconds
         self.compiled = CompileResult("error")
         self.executable: int | None = None
-        """Read-only descriptor of the compiled program, which the caller closes; None: it did not compile."""
+        """Read-only descriptor of the compiled program, which the caller closes; None: the program did not compile."""
         self.was_killed = False
         """The machine killed the compiler at the last attempt too: `compiled` says nothing about the program."""
         self.was_starved = False
         """The compiler had too little of a CPU, see `is_starved`: `compiled` says nothing about the program."""
 
     async def run_in(self, slot: int) -> None:
-        """Compile in `slot`, statically linked where that works. Raises ExecutorLost.
+        """Compile in `slot`, statically linked if possible. Raises ExecutorLost.
 
-        What does not compile is compiled once more, for a stage of the compiler that the machine has killed may end
-        the driver as a mistake in the program does. Where the machine has killed the last attempt, as far as the
-        compiler's processes and the kernel's count of such kills tell, nothing is known about the program.
+        A program that does not compile is compiled a second time, because a compiler stage that the machine kills may
+        end the driver in the same way as a mistake in the program. If the machine also killed the second attempt, as
+        far as the compiler's processes and the kernel's count of such kills show, nothing is known about the program.
         """
         for _ in range(_ATTEMPTS):
             kills = self._oom_kills.count()

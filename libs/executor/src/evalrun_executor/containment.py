@@ -1,4 +1,4 @@
-"""Determines this machine's containment level from a probe: a real child that tries what programs must not do."""
+"""Determines this machine's containment level by a probe: a real child that tries what programs must not do."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -65,15 +65,15 @@ _NEEDED: tuple[tuple[Level, tuple[str, ...]], ...] = (
 
 @dataclass(frozen=True)
 class ContainmentReport:
-    """Containment that the machine reaches."""
+    """The containment level that the machine reaches."""
 
     level: Level
     missing: tuple[str, ...]
-    """Obstacles between this machine and `full`, one line each."""
+    """Obstacles between this machine and `full`, one per line."""
     landlock_abi: int = 0
     python_version: str = ""
     attempts: Mapping[str, bool] = field(default_factory=dict)
-    """Name of an attempt: whether it was refused."""
+    """Whether each attempt was refused, by the attempt's name."""
 
 
 def read_probe(stdout: str) -> dict[str, bool]:

@@ -1,19 +1,20 @@
-"""Number of programs that this process's share of the machine runs at full speed."""
+"""Counts the programs that this process's share of the machine runs at full speed."""
 
 import os
 from pathlib import Path, PurePosixPath
 
 
 def usable_cpus(root: Path = Path("/")) -> int:
-    """Return the number of CPUs that this process may use: its affinity, or its quota where that is less; at least 1.
+    """Return the number of CPUs that this process may use: its affinity, or its quota if that is less; at least 1.
 
-    `docker run --cpus 2` and a pod's limit set a quota and no affinity: on a machine of 64 CPUs 64 slots
-    would leave each program a thirtieth of a CPU. Quotas of control groups of version 2 are found.
+    `docker run --cpus 2` and a pod's limit set a quota and no affinity: on a machine of 64 CPUs 64 slots would leave
+    each program a thirtieth of a CPU. Quotas of control groups of version 2 are found.
 
     Args:
-        root: where /proc and /sys are.
+        root: the directory that contains /proc and /sys.
     """
-    # Systems other than Linux have no affinity: there a service must come as far as saying that it runs on Linux only.
+    # Systems other than Linux have no affinity. There a service must get far enough to report that it runs on Linux
+    # only.
     bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([bound, *map(int, _read_quotas(root))]))
 

@@ -3,7 +3,7 @@
 SandboxError
 ├── Unusable           the machine cannot contain as required: fix the machine, or require less
 ├── RequestRefused     this request can never be served: change it
-├── Busy               every slot is taken: go elsewhere, or come back
+├── Busy               every slot is taken: ask another sandbox, or come back
 └── ExecutorLost       the machinery died under the request: send it again
 """
 
@@ -30,4 +30,4 @@ class Busy(SandboxError):  # noqa: N818
 
 
 class ExecutorLost(SandboxError):  # noqa: N818
-    """The zygote or a runner died, or spoke nonsense, before the answer was complete."""
+    """The zygote or a runner died, or sent nonsense, before the reply was complete."""

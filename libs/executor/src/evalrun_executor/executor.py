@@ -1,4 +1,4 @@
-"""The executor: an async client of the zygote, with slots of its own. Sandbox and judge both use it."""
+"""The executor: an async client of the zygote, with its own slots. Sandbox and gateway both use it."""
 
 import asyncio
 import logging
@@ -52,27 +52,29 @@ class ExecutorPlan:
     """Options of an executor."""
 
     slots: int = field(default_factory=usable_cpus)
-    """Programs that run at the same time. More of them than CPUs wait for each other."""
+    """Maximum number of programs that run at the same time. More programs than CPUs slow each other down."""
     queue: int | None = None
-    """Requests admitted beyond the slots, so that no slot idles while the next one travels; None: as many as slots."""
+    """Requests admitted beyond the slots, so that no slot idles while the next request travels; None: as many as slots.
+    """
     required: Level = "full"
     allow_uncontained: bool = False
     preload: Mapping[str, Harness] = field(default_factory=dict)
     """Harnesses beside `calls`, by mode."""
     python: str | None = None
-    """Candidates' interpreter; None: the first that works, see `interpreter`."""
+    """Candidates' interpreter; None: the first working interpreter; see `interpreter`."""
     package_dirs: Sequence[Path] = ()
     """Directories of packages that candidates may import, beside the interpreter's own."""
     work_dir: Path | None = None
     compile_seconds: int = CPU_SECONDS
     """CPU seconds of each process of a compiler. By the clock it has three times as many."""
     confirm_wait_seconds: float = 15.0
-    """Maximum seconds that a run past its time limit waits for all other slots to be empty. Then it runs beside them:
-    the machine's slowness, measured before and after it, holds what they slow down."""
+    """Maximum seconds that a run past its time limit waits for all other slots to be empty. After that it runs beside
+    other programs; the machine's slowness, measured before and after, covers their effect."""
     confirm_pause_seconds: float = 1.0
-    """Pause before the second run alone of a test, doubled before the third: what slowed the machine may pass."""
+    """Pause before the second run alone of a test, doubled before the third, because the cause of the slowness may
+    pass."""
     contain: bool = True
-    """False leaves Landlock and the filter out, for benchmarks that show their cost."""
+    """False disables Landlock and the filter, for benchmarks that measure their cost."""
 
 
 class Executor:
@@ -106,7 +108,7 @@ class Executor:
 
     @property
     def report(self) -> ContainmentReport:
-        """The containment reached. Raises RuntimeError before `start`."""
+        """Containment level reached. Raises RuntimeError before `start`."""
         if self._report is None:
             raise RuntimeError("the executor has not started")
         return self._report
@@ -240,7 +242,7 @@ class Executor:
         )
         with self._slot_runs.occupy(zygote, await self._slot_runs.slots.take(1)) as slot:
             await stage.run_in(slot)
-        # Not in the slot: its runner has ended well, so the slot is free at once.
+        # The slot is free at once, because the stage's runner has ended well. The wait happens outside the slot.
         if stage.was_killed:
             raise UnexplainedKill("the machine killed the compiler: it has too little memory for it")
         if stage.was_starved:

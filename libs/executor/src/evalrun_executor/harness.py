@@ -12,19 +12,19 @@ Source = tuple[str, str, str | None]
 
 @dataclass(frozen=True, slots=True)
 class Harness:
-    """A harness's modules; the last has `main(code)`. They import each other and the standard library only."""
+    """A harness's modules. The last module has `main(code)`. They import only each other and the standard library."""
 
     modules: tuple[tuple[str, Path], ...]
-    """Name and file of each, in the order in which they are loaded."""
+    """Name and file of each module, in the order of loading."""
 
     @property
     def main(self) -> str:
-        """The name of the module that has `main`."""
+        """Name of the module that has `main`."""
         return self.modules[-1][0]
 
 
 def list_modules(package: str, directory: Path, names: Sequence[str]) -> tuple[tuple[str, Path], ...]:
-    """Return modules of a package, as `Harness` takes them."""
+    """Return modules of a package in the form that `Harness` takes."""
     return tuple((f"{package}.{name}", directory / f"{name}.py") for name in names)
 
 

@@ -1,7 +1,7 @@
 """The interpreter that runs candidates, and the user that it runs as.
 
-Started by root, the zygote gets a user and group of its own, which own nothing. The interpreter must work for that
-user: one under /root (mode 0700) does not.
+If the service is root, the zygote gets its own user and group, which own nothing. The interpreter must work for that
+user: an interpreter under /root (mode 0700) does not.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from typing import TypedDict
 from evalrun_executor.errors import Unusable
 
 FIRST_USER, USERS = 60100, 4000
-"""Each sandbox that root starts takes a user from this range by its process id: two of them on one machine share
-neither signals nor RLIMIT_NPROC."""
+"""Each sandbox that root starts takes a user from this range by its process id, so that two sandboxes on a machine
+share neither signals nor RLIMIT_NPROC."""
 OLDEST_PYTHON = (3, 9)
 _PROBE = f"""
 import ctypes, sys, sysconfig
@@ -47,13 +47,13 @@ class Interpreter:
     path: str
     version: str
     magic_number: str
-    """Of its byte code, in hex."""
+    """Magic number of its byte code, in hex."""
     package_dirs: tuple[str, ...]
-    """Its own site-packages."""
+    """Directories of its own site-packages."""
 
 
 def choose_identity() -> Identity:
-    """Return the user that candidates run as: another than ours where we are root."""
+    """Return the user that candidates run as: a different user if we are root."""
     if os.geteuid() != 0:
         return Identity(None, None)
     user = FIRST_USER + os.getpid() % USERS
@@ -90,7 +90,8 @@ async def _probe(path: str, identity: Identity) -> Interpreter | str:
         )  # fmt: skip
 
     try:
-        process = await asyncio.to_thread(ask)  # uvloop's own subprocesses take no user
+        # The call runs in a thread, because uvloop's own subprocesses take no user.
+        process = await asyncio.to_thread(ask)
     except OSError as error:
         return error.strerror or str(error)
     except subprocess.TimeoutExpired:
@@ -105,7 +106,7 @@ async def _probe(path: str, identity: Identity) -> Interpreter | str:
 
 
 class AsUser(TypedDict, total=False):
-    """Arguments of a subprocess."""
+    """Keyword arguments of a subprocess."""
 
     user: int
     group: int

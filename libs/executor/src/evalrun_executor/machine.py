@@ -1,4 +1,4 @@
-"""Measures the machine's slowness: the CPU time of a fixed workload, relative to the least that it ever took.
+"""Measures the machine's slowness: the CPU time of a fixed workload, relative to the least time that it ever took.
 
 Neighbours inflate CPU time: they share caches, memory and, in a virtual machine, the core itself. On 2 virtual CPUs
 with a load of 10 the same 2.1 ms of work took up to 5.3 ms of CPU.
@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 
 FRESH_SECONDS = 60.0
-"""Seconds for which a probe tells something about the next runs."""
+"""Seconds for which a probe is valid for the next runs."""
 _SAMPLES = 7
-"""About 20 ms in all: a probe stands beside runs of seconds."""
+"""Samples per probe: about 20 ms in all, beside runs of seconds."""
 _ITEMS = 10007
 
 

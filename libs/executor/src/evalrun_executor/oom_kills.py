@@ -1,4 +1,4 @@
-"""Counts the processes that the kernel has killed for want of memory."""
+"""Counts the processes that the kernel killed because memory ran out."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,10 +7,10 @@ _KEY = "oom_kill"
 
 
 class OomKills:
-    """The kernel's count: of this process's cgroup where that has one, else of the whole machine.
+    """The kernel's count: that of this process's cgroup if it has a count, else that of the whole machine.
 
     Args:
-        files: to look into, the first that has a count is taken; None: the kernel's.
+        files: files to read; the first that has a count is used. None: the kernel's own files.
     """
 
     def __init__(self, files: Iterable[Path] | None = None) -> None:
@@ -18,12 +18,12 @@ class OomKills:
         self._file = next(counted, None)
 
     def count(self) -> int:
-        """Return how many there have been; 0 where the kernel does not tell."""
+        """Return the number of kills; 0 if the kernel does not count them."""
         return 0 if self._file is None else _read_count(self._file) or 0
 
 
 def _list_kernel_files() -> list[Path]:
-    # Within a container the path in /proc/self/cgroup may be the host's, and the container's own cgroup the root.
+    # In a container the path in /proc/self/cgroup may be the host's, while the container's own cgroup is the root.
     cgroups = Path("/sys/fs/cgroup")
     return [
         *(cgroups / path.lstrip("/") / "memory.events" for path in _find_cgroup()),

@@ -1,6 +1,6 @@
-"""Files around a run: those that a request puts into the private directory, and those that it wants back.
+"""Files around a run: those that a request puts into the private directory, and those that it collects.
 
-Only callers in this process can name files: requests of the batch API have no such fields.
+Only callers in this process can name files, because requests of the batch API have no such fields.
 """
 
 import os
@@ -16,20 +16,21 @@ class RequestWithFiles(RunRequest, frozen=True, forbid_unknown_fields=True):
     """A program in mode `stdio` with one input, and files around it."""
 
     files: dict[str, bytes] = {}  # noqa: RUF012 - a msgspec struct copies it
-    """Path, relative and normal, to content: in the private directory before the compiler and before the run."""
+    """Contents by relative, normalised path. They are in the private directory before the compiler and before the run.
+    """
     fetch: list[str] = []  # noqa: RUF012 - as above
-    """Paths of the files that the reply brings, where they are regular files after the run."""
+    """Paths of the files that the reply returns, if they are regular files after the run."""
 
 
 class ReplyWithFiles(RunReply, frozen=True):
     """The reply to a `RequestWithFiles`."""
 
     files: dict[str, bytes] | None = {}  # noqa: RUF012 - as above
-    """Contents by path, without the files that were not there. None: they exceed `frames.FILES_BYTES` together."""
+    """Contents by path, without missing files. None: together they exceed `frames.FILES_BYTES`."""
 
 
 def list_job_fields(request: RunRequest) -> tuple[list[tuple[bytes, int]], list[bytes]]:
-    """Return the fields of a `frames.Job` for the request's files: those to place, and those wanted back."""
+    """Return the fields of a `frames.Job` for the request's files: those to place, and those to collect."""
     if not isinstance(request, RequestWithFiles):
         return [], []
     placed = [(name.encode(), len(content)) for name, content in request.files.items()]
@@ -61,7 +62,7 @@ def read_files(payload: bytes, descriptors: list[int], request: RunRequest) -> M
 
 
 def read_parts(payload: bytes, descriptors: list[int], wanted: Sequence[str]) -> Mapping[str, bytes] | None:
-    """Read a FILES frame for the files of these paths, see `read_files`. Raises ExecutorLost."""
+    """Read a FILES frame for the files of these paths; see `read_files`. Raises ExecutorLost."""
     if not descriptors or len(payload) % frames.INDEX.size or len(payload) > len(wanted) * frames.INDEX.size:
         raise ExecutorLost("a runner sent files that nobody asked for")
     fd = descriptors.pop(0)

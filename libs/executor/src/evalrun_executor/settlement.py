@@ -1,4 +1,4 @@
-"""Settles a batch: runs it, and runs doubtful tests again with all other slots empty until their results are sure."""
+"""Settles a batch: runs it, and repeats doubtful tests with all other slots empty until their results are sure."""
 
 import asyncio
 import logging
@@ -29,7 +29,7 @@ class Settlement:
 
     Args:
         slot_runs: the executor's slots.
-        machine: tells how slow the machine is.
+        machine: measures how slow the machine is.
         wait_seconds: see `ExecutorPlan.confirm_wait_seconds`.
         pause_seconds: see `ExecutorPlan.confirm_pause_seconds`.
     """
@@ -41,7 +41,7 @@ class Settlement:
         self._pause_seconds = pause_seconds
 
     def compute_allowed_seconds(self, time_seconds: float) -> float:
-        """Return the time limit under which the first runs of a request are made on the machine as it is now."""
+        """Return the time limit for the first runs of a request on the machine as it is now."""
         return compute_allowed_seconds(time_seconds, self._machine.recent)
 
     async def settle(self, batch: Batch) -> tuple[CompileResult, list[ProgramRun]]:
@@ -59,7 +59,7 @@ class Settlement:
             decided: set[int] = set()
             last_try = asyncio.get_running_loop().time() + confirm_seconds(limit, count)
             await self._confirm(batch, decided, last_try)
-            # A timeout that a run alone refuted no longer stops the tests behind it. They bring doubts of their own.
+            # A refuted timeout no longer stops the tests after it. These tests may be doubtful as well.
             while batch.resume():
                 await self._slot_runs.run_batch(batch)
                 if batch.compiled.status != "ok":
@@ -68,7 +68,7 @@ class Settlement:
         return batch.compiled, list(order_runs(batch.runs, count, request.stop_after_timeouts))
 
     async def _confirm(self, batch: Batch, decided: set[int], last_try: float) -> None:
-        """Run every test again of which it is not sure whether it kept its time limit, and add it to `decided`."""
+        """Repeat every test that may or may not have kept its time limit, and add the results to `decided`."""
         limit = batch.request.limits.time_seconds
         slowness = 1.0
         if any(run.end == "timeout" for index, run in batch.runs.items() if index not in decided):
@@ -80,7 +80,7 @@ class Settlement:
             decided.add(index)
 
     async def _decide(self, batch: Batch, index: int, last_try: float) -> ProgramRun:
-        """Run a test again alone, until a run is sure to tell the program's own time."""
+        """Repeat a test alone until a run shows the program's own time with certainty."""
         first, limit = batch.runs[index], batch.request.limits.time_seconds
         runs, slowness = [first], 1.0
         clock = asyncio.get_running_loop().time
@@ -111,7 +111,7 @@ class Settlement:
     ) -> tuple[ProgramRun | None, float, float]:
         """Run a test in this slot. Return its run, its time limit, and the machine's slowness. Raises ExecutorLost.
 
-        There is no run if the machine is so slow that its time would tell nothing.
+        There is no run if the machine is so slow that the run's time would show nothing.
         """
         limit = batch.request.limits.time_seconds
         slowness = await asyncio.to_thread(self._machine.probe)
@@ -124,6 +124,6 @@ class Settlement:
         finally:
             alone.close()
         batch.files = alone.files
-        # The machine may have become slow during the run: the slower of the two probes counts.
+        # The machine may have become slow during the run, so the slower of the two probes counts.
         slowness = max(slowness, await asyncio.to_thread(self._machine.probe))
         return alone.runs.get(0), allowed, slowness

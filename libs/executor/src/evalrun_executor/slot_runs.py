@@ -15,10 +15,10 @@ logger = logging.getLogger(__name__)
 
 _RECLAIM_SECONDS = 180.0
 _WORTH_A_RUNNER = 2
-"""Runs left for which another runner (1 to 2 ms: a fork, the compiler) is worth its cost."""
+"""Number of remaining runs that justify another runner, which costs 1 to 2 ms for a fork and the compiler."""
 _TRAVEL_SECONDS = 0.005
-"""Seconds for which a returned slot is kept for the next request, which may be on its way from a gateway: that takes 1
-to 3 ms. Another runner for a batch that is under way would take CPU of its own (7 to 13 % of all, with 20 short tests a
+"""Seconds for which a returned slot is reserved for the next request, which may be on its way from a gateway: that
+takes 1 to 3 ms. Another runner for a running batch would take CPU of its own (7 to 13 % of all, with 20 short tests per
 request), and the next request would have to wait for it."""
 
 
@@ -31,13 +31,14 @@ class SlotRuns:
         self._reclaims: set[asyncio.Task[None]] = set()
 
     async def run_batch(self, batch: Batch) -> None:
-        """Run a batch in one slot, and in every other slot that is idle and that nobody waits for.
+        """Run a batch in one slot, and in every other idle slot that no request waits for.
 
         Raises:
             ExecutorLost: a runner died or sent nonsense.
         """
         slots = await self.slots.take(1)
-        if batch.left <= _WORTH_A_RUNNER:  # no other slot would help
+        # With so few runs left no other slot would help.
+        if batch.left <= _WORTH_A_RUNNER:
             with self.occupy(batch.zygote, slots) as slot:
                 await batch.run_in(slot)
             return
@@ -58,7 +59,7 @@ class SlotRuns:
 
     @contextmanager
     def occupy(self, zygote: ZygoteProcess, slots: list[int]) -> Iterator[int]:
-        """Yield the first of these taken slots, for work in it, and free all of them once its runner has ended.
+        """Yield the first of these taken slots for a runner, and free all of them once the runner has ended.
 
         Empties the list `slots` at once.
         """
@@ -87,7 +88,7 @@ class SlotRuns:
                 slot = self.slots.take_idle()
                 if slot is None:
                     return
-                # The task takes the slot out of this list at its first step. A task that is cancelled before that step
+                # The task takes the slot out of this list in its first step. A task that is cancelled before that step
                 # runs no `finally`: the slot is then still in the list, and only `_give_back_unused` can free it.
                 slots = [slot]
                 task = asyncio.create_task(self._run_in(slots, batch))

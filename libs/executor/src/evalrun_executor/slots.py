@@ -1,4 +1,4 @@
-"""Slots for runs: a fixed number, served first come, first served. A caller may ask for all of them."""
+"""A fixed number of slots for runs, served first come, first served. A caller may ask for all of them."""
 
 import asyncio
 from collections import deque
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 _EARLY_SECONDS = 0.001
-"""Seconds that a timer may come too early: uvloop's clock counts milliseconds."""
+"""Maximum seconds by which a timer may fire early: uvloop's clock counts milliseconds."""
 
 
 class Slots:
@@ -16,7 +16,7 @@ class Slots:
         """Create the slots, all free.
 
         Args:
-            count: how many.
+            count: number of slots.
             on_idle: called when slots are idle: free, with nobody waiting.
             travel_seconds: time for which a returned slot does not count as idle, because the next request may be on
                 its way.
@@ -61,7 +61,7 @@ class Slots:
     def _end_travel(self) -> None:
         loop = asyncio.get_running_loop()
         self._timer = None
-        # Another slot may have been given back meanwhile, which moved the time.
+        # Another slot may have been returned meanwhile, which moved the time.
         if loop.time() < self._idle_at - _EARLY_SECONDS:
             self._timer = loop.call_at(self._idle_at, self._end_travel)
             return
@@ -90,9 +90,10 @@ class Slots:
             raise
 
     async def take_within(self, need: int, seconds: float | None) -> list[int]:
-        """Wait for `need` slots, as `take`. Return none if they are not free within `seconds`; None: no limit."""
+        """Wait for `need` slots like `take`. Return no slots if they are not free within `seconds`; None: no limit."""
         try:
-            async with asyncio.timeout(seconds):  # `wait_for` of Python 3.11 may pass over a cancellation
+            # `wait_for` of Python 3.11 may lose a cancellation.
+            async with asyncio.timeout(seconds):
                 return await self.take(need)
         except TimeoutError:
             return []

@@ -10,23 +10,23 @@ from evalrun_executor.contained.limits import STOP_FACTOR, wall_limit
 NOT_RUN = ProgramRun("not_run")
 
 STARVED_SHARE = 0.1
-"""Share of a CPU. A program stopped at its wall limit that had a smaller share slept or waited, and another run would
-tell nothing new. A program with a larger share may have lacked the rest because of its neighbours: a limit of 10 s is
-25 s of wall time, within which a program of 9 s needs 0.36 of a CPU."""
+"""Share of a CPU. A program stopped at its wall limit with a smaller share slept or waited, and another run would show
+nothing new. A program with a larger share may have lacked the rest because of its neighbours: a limit of 10 s is 25 s
+of wall time, within which a program of 9 s needs 0.36 of a CPU."""
 
 
 MAX_SLOWNESS = 4.0
-"""On a machine that is slower than this, a run tells nothing about a program."""
+"""On a machine that is slower than this, a run shows nothing about a program."""
 STRETCHES = (1.0, 2.0, 6.0)
 """Factors by which each run alone may exceed what the machine's slowness allows. A machine that changes its speed, or a
-CPU shared with many, leaves the first run in doubt. The last factor identifies with certainty a program that is three
+CPU shared by many, leaves the first run in doubt. The last factor identifies with certainty a program that is three
 times too slow, and a program that sleeps most of the time: `STARVED_SHARE` of its wall limit, 2 x 6 x the limit + 5 s,
-is more CPU than `QUIET_SLOWNESS` explains. A program must not be able to choose that it stays undecided."""
+is more CPU than `QUIET_SLOWNESS` explains. A program must not be able to choose to stay undecided."""
 
 
 ENOUGH_ALONE = 2
-"""Runs alone after which a program that ends by itself is not run again: with its first run they take less than four
-times its limit."""
+"""Number of runs alone after which a program that ends by itself is not repeated: with the first run they take less
+than four times its limit."""
 _CONFIRM_SECONDS = 60.0
 
 
@@ -36,7 +36,7 @@ def compute_allowed_seconds(time_seconds: float, slowness: float, stretch: float
 
 
 def confirm_seconds(time_seconds: float, inputs: int) -> float:
-    """Return the wall seconds after which no doubtful run of a request is run alone another time."""
+    """Return the wall seconds after which no doubtful run of a request is repeated alone."""
     return wall_limit(time_seconds) * inputs + _CONFIRM_SECONDS
 
 
@@ -57,8 +57,8 @@ def is_suspect(run: ProgramRun, time_seconds: float, allowed: float | None = Non
     Args:
         run: the first run.
         time_seconds: the program's limit.
-        allowed: the limit under which the run was made; None: the same.
-        slowness: the machine's, at the time of the run.
+        allowed: the limit of the run; None: the same.
+        slowness: slowness of the machine at the time of the run.
     """
     allowed = time_seconds if allowed is None else allowed
     if run.end != "timeout":
@@ -69,7 +69,7 @@ def is_suspect(run: ProgramRun, time_seconds: float, allowed: float | None = Non
 
 
 def _is_starved(run: ProgramRun, allowed: float) -> bool:
-    """Return whether the run was stopped by the wall clock though it did not wait by itself."""
+    """Return whether the wall clock stopped the run although the program did not wait by itself."""
     by_wall = run.wall_seconds >= wall_limit(allowed) and run.cpu_seconds < STOP_FACTOR * allowed
     return by_wall and run.cpu_seconds >= STARVED_SHARE * run.wall_seconds
 
@@ -89,15 +89,15 @@ def decide_alone(
 ) -> ProgramRun:
     """Return the run that counts: the run alone or, without a run alone, the first run, marked unconfirmed.
 
-    A run is unconfirmed, too, if the machine may have caused its end: it passed the limit by no more than the machine
-    is slower than at its best, or other work on the machine took its CPU time.
+    A run is also unconfirmed if the machine may have caused its end: it passed the limit by no more than the machine's
+    slowness, or other work on the machine took its CPU time.
 
     Args:
-        first: the run that left a doubt.
+        first: the doubtful run.
         alone: the run with all other slots empty; None: the machine was too slow for it.
         time_seconds: the limit.
-        allowed: the limit under which `alone` was made; None: the same.
-        slowness: the machine's, at the time of `alone`.
+        allowed: the limit of the run `alone`; None: the same.
+        slowness: slowness of the machine at the time of `alone`.
     """
     run = first if alone is None else alone
     overslept = _has_overslept(run, time_seconds)
@@ -122,23 +122,23 @@ def is_last_try(made: int, latest: ProgramRun) -> bool:
     """Return whether no further run alone is worth its time, after `made` of them.
 
     Args:
-        made: runs alone that were tried.
-        latest: run of the program.
+        made: number of runs alone so far.
+        latest: the last run of the program.
     """
     return made >= len(STRETCHES) or (made >= ENOUGH_ALONE and latest.end != "timeout")
 
 
 def left_in_doubt(runs: Sequence[ProgramRun], time_seconds: float, slowness: float) -> ProgramRun:
-    """Return the run that counts where no run was sure: the quickest run that ended by itself, as it ended.
+    """Return the run that counts if no run was sure: the quickest run that ended by itself, as it ended.
 
     That run took no more than the machine's slowness explains, and a busy machine fails no program. An undecided run
-    would leave the denominator, which a wrong program could bring about by its time. Without such a run the last run is
-    an unconfirmed timeout.
+    would leave the denominator, and a wrong program could cause that by its time. Without such a run the last run is an
+    unconfirmed timeout.
 
     Args:
         runs: the first run, and the runs alone.
         time_seconds: the limit.
-        slowness: the machine's, at the time of the last run.
+        slowness: slowness of the machine at the time of the last run.
     """
     explained = max(STOP_FACTOR, slowness) * time_seconds
     ended = [run for run in runs if run.end != "timeout" and run.cpu_seconds <= explained]
@@ -172,7 +172,7 @@ def find_cut(runs: Mapping[int, ProgramRun], stop_after: int) -> int | None:
 
 
 def order_runs(runs: Mapping[int, ProgramRun], count: int, stop_after: int) -> Sequence[ProgramRun]:
-    """Return one result per input, the same however the runs were spread over slots."""
+    """Return a result per input, the same however the runs were spread over slots."""
     cut = find_cut(runs, stop_after)
     return [
         runs.get(index, NOT_RUN) if cut is None or index <= cut else NOT_RUN for index in range(count)

@@ -8,21 +8,23 @@ from evalrun_executor.contained.frames import ExecutionFields
 from evalrun_registry.languages import LANGUAGES, Driver
 
 COMPILER_PATH = "/usr/bin:/bin"
-"""Directories of compilers and interpreters: the Landlock rules let the compile stage execute what is there."""
+"""Directories of compilers and interpreters: the Landlock rules let the compile stage execute the files there."""
 _COMPILATIONS = {name: each.compilation for name, each in LANGUAGES.items() if each.compilation is not None}
 _INTERPRETERS = {name: each.interpreter for name, each in LANGUAGES.items() if each.interpreter is not None}
 COMPILERS: Mapping[str, str] = {
     **{name: each.program for name, each in _INTERPRETERS.items()},
     **{name: each.compiler for name, each in _COMPILATIONS.items()},
 }
-"""The file name of the compiler by language, or of the interpreter where nothing is compiled."""
+"""File name of the compiler by language, or of the interpreter if the language is not compiled."""
 
 
 class Toolchain:
-    """The compilers and interpreters found, and whether a compiler can link statically, which its first program shows.
+    """The compilers and interpreters found, and whether a compiler can link statically.
+
+    The first compiled program shows the latter.
 
     Args:
-        compilers: path by language; None: those that are on this machine.
+        compilers: path by language; None: those on this machine.
     """
 
     def __init__(self, compilers: Mapping[str, str] | None = None) -> None:
@@ -30,7 +32,7 @@ class Toolchain:
             found = {name: shutil.which(compiler, path=COMPILER_PATH) for name, compiler in COMPILERS.items()}
             compilers = {name: path for name, path in found.items() if path}
         self._commands = {name: _commands(name, path) for name, path in compilers.items() if name in _COMPILATIONS}
-        # The interpreter of what was compiled comes with the compiler, and lies beside it.
+        # The interpreter of a compiled program comes with the compiler, in the same directory.
         self._interpreters = {
             name: str(Path(path).with_name(_INTERPRETERS[name].program))
             for name, path in compilers.items()
@@ -39,7 +41,7 @@ class Toolchain:
 
     @property
     def languages(self) -> list[str]:
-        """Languages whose compiler or interpreter is here."""
+        """Languages whose compiler or interpreter exists here."""
         return sorted({**self._commands, **self._interpreters})
 
     @property
@@ -60,7 +62,7 @@ class Toolchain:
         return _COMPILATIONS[language].source
 
     def learn(self, language: str, command: list[str]) -> None:
-        """Note that this command worked. The commands before it need static libraries that are missing here."""
+        """Record that this command worked. The commands before it need static libraries that are missing here."""
         commands = self._commands[language]
         if command in commands:
             self._commands[language] = commands[commands.index(command) :]
@@ -72,7 +74,7 @@ def _commands(language: str, compiler: str) -> list[list[str]]:
 
 
 def make_execution(language: str, memory_mib: int) -> ExecutionFields | None:
-    """Return how programs of this language are started, or None where nothing is executed."""
+    """Return how programs of this language are started, or None if nothing is executed."""
     described = LANGUAGES[language]
     if described.driver is Driver.PYTHON:
         return None
@@ -90,5 +92,5 @@ def make_execution(language: str, memory_mib: int) -> ExecutionFields | None:
 
 
 def static_is_missing(stderr: bytes) -> bool:
-    """Return whether the linker, not the program, is why a static build failed."""
+    """Return whether the linker, not the program, made a static build fail."""
     return b"cannot find -l" in stderr or (b"static" in stderr and b"ld:" in stderr)

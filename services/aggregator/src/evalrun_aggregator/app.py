@@ -1,4 +1,4 @@
-"""Wires the aggregator: settings in, a service out; decides nothing."""
+"""Wires the aggregator: takes settings, returns a service, decides nothing."""
 
 import asyncio
 import logging
@@ -64,7 +64,7 @@ logger = logging.getLogger(__name__)
 
 SERVICE_NAME = "evalrun.ledger.v1.LedgerService"
 OPERATOR_METHODS = tuple(f"/{SERVICE_NAME}/{name}" for name in ("GetStatus", "EndRun"))
-"""Methods that the operator calls and a worker does not: model code that runs beside a worker must not end the run."""
+"""Methods that only the operator may call: model code that runs beside a worker must not end the run."""
 PAGES_A_MIB = 256
 SYSTEM_CLOCKS = Clocks(time.time, time.monotonic)
 
@@ -79,14 +79,14 @@ class RunParts(NamedTuple):
 
 
 class Aggregator:
-    """The aggregator's process: opens the ledger, serves, judges, writes the outputs, stays for questions.
+    """The aggregator's process: opens the ledger, serves, judges, writes the outputs, and stays to report its status.
 
     Args:
         settings: the process's settings.
-        open_judge: (address, tokens, identity) -> a judge.
+        open_judge: opens a judge from address, tokens and identity.
         write: writes the outputs.
-        registry: where the metrics go.
-        clocks: where time comes from.
+        registry: the registry of the metrics.
+        clocks: the sources of time.
     """
 
     def __init__(
@@ -160,13 +160,14 @@ class Aggregator:
             raise
         run.driver.start()
         if settings.samples_port is not None:
-            # Here, since it imports aiohttp: a run on one machine has no such port.
+            # The import is made here, because it loads aiohttp, and a run on one machine has no such port.
             from evalrun_aggregator.sample_feed.feed_server import FeedServer
 
             self._feed = FeedServer(settings.ledger, settings.samples_port, problems.iter_prompts)
             try:
                 logger.info("samples are shown on port %d of 127.0.0.1", await self._feed.start())
-            except OSError as error:  # another container of the pod has the port: the run does without
+            # Another container of the pod has the port. The run works without it.
+            except OSError as error:
                 logger.warning("no samples are shown: port %d: %s", settings.samples_port, error.strerror)
         return address
 
@@ -235,7 +236,7 @@ class Aggregator:
             )
         driver = RunDriver(state, ledger, dispatcher, judges, finisher, gates, storage)
         warnings = start_warnings(problems.datasets, order.spec)
-        # A server that has the tests judges whatever it has.
+        # A server that has the tests judges every language.
         languages = {} if submits else count_languages(problems.datasets)
         status = StatusReport(state, intake, dispatcher, judges, replicas, finisher, warnings, languages, watch)
         work_items = WorkItems(problems, ledger, budget, traces)
@@ -304,7 +305,7 @@ def make_token_budget(protocol: Protocol) -> TokenBudget | None:
 
 
 def make_budget_book(order: RunConfig, items: RunItems) -> TokenBudgets | None:
-    """Return the book of a run that draws samples until its budget is spent; None where answers are not generated."""
+    """Return the token budgets of a run that draws samples until its budget is spent; None if nothing is generated."""
     budget = make_token_budget(order.spec.protocol)
     if budget is None or order.responses is not None or order.rejudge is not None:
         return None
@@ -312,16 +313,16 @@ def make_budget_book(order: RunConfig, items: RunItems) -> TokenBudgets | None:
 
 
 def count_asked_samples(order: RunConfig, problems: RunProblems, responses: GivenResponses | None) -> Sequence[int]:
-    """Return how many samples each problem of each dataset should have at least where nothing is generated."""
+    """Return how many samples each problem of each dataset should at least have, if nothing is generated."""
     if responses is not None:
         return responses.asked
-    # A token budget decides how many follow the first.
+    # A token budget decides how many samples follow the first.
     samples = 1 if order.spec.protocol.budget is not None else problems.items.samples
     return [samples] * len(problems.datasets)
 
 
 def turn_policies(order: RunConfig) -> dict[str, TurnPolicy] | None:
-    """Return the rules of further turns by dataset; None where no turn opens: answers are not generated."""
+    """Return the rules of further turns by dataset; None if no turn opens because nothing is generated."""
     if order.responses is not None or order.rejudge is not None:
         return None
     return make_turn_policies(order.spec)

@@ -1,8 +1,8 @@
-"""Fences generators: once a later one has asked for work, an earlier one can neither take nor store anything.
+"""Fences generators: once a later generator has asked for work, an earlier one can neither take nor store anything.
 
-A generator on a node that was cut off from the network goes on there, and may come back after another one has taken
-its place. The highest epoch is on disk before it counts, so that a restart of the aggregator does not let the earlier
-one in.
+A generator on a node that was cut off from the network continues there, and may come back after another generator has
+taken its place. The highest epoch is on disk before it counts, so that a restart of the aggregator does not let the
+earlier generator in.
 """
 
 from collections.abc import Mapping
@@ -13,15 +13,15 @@ FACT = "generator_epoch"
 
 
 class SupersededError(Exception):
-    """A call comes from a generator that another one has replaced."""
+    """A call comes from a generator that was replaced by another."""
 
 
 class Epochs:
     """The epoch of the generator that may write.
 
     Args:
-        ledger: where it is kept.
-        facts: of the ledger.
+        ledger: stores the epoch.
+        facts: the facts of the ledger.
     """
 
     def __init__(self, ledger: Ledger, facts: Mapping[str, str]) -> None:
@@ -29,15 +29,16 @@ class Epochs:
         self._highest = int(facts.get(FACT, "0"))
 
     async def admit(self, epoch: int) -> None:
-        """Note the epoch of a worker that asks for work.
+        """Record the epoch of a worker that asks for work.
 
         Raises:
-            SupersededError: a later one has asked before.
-            LedgerError: it cannot be written down.
+            SupersededError: a later worker has asked before.
+            LedgerError: the epoch cannot be stored.
         """
         if epoch > self._highest:
             await self._ledger.set_facts(**{FACT: str(epoch)})
-            self._highest = max(self._highest, epoch)  # another call may have come meanwhile
+            # Another call may have raised the epoch meanwhile.
+            self._highest = max(self._highest, epoch)
         self.check(epoch)
 
     def check(self, epoch: int) -> None:

@@ -11,13 +11,13 @@ logger = logging.getLogger(__name__)
 
 
 class GateStop:
-    """Looks at the gates whenever verdicts come.
+    """Checks the gates whenever verdicts arrive.
 
     Args:
         watch: decides the gates.
-        state: the run's.
-        ledger: where the gates' decisions go.
-        leases: over the item states.
+        state: the state of the run.
+        ledger: stores the gates' decisions.
+        leases: the leases of the items.
     """
 
     def __init__(self, watch: GateWatch, state: RunState, ledger: Ledger, leases: Leases) -> None:
@@ -29,7 +29,8 @@ class GateStop:
     async def run(self) -> None:
         """Cancel items that the gates do not need, until the outputs are written. Raises LedgerError."""
         state = self._state
-        state.judged.set()  # what the ledger held may be enough
+        # The verdicts that the ledger already has may be enough.
+        state.judged.set()
         while state.ended is None and not state.is_writing:
             await state.judged.wait()
             state.judged.clear()

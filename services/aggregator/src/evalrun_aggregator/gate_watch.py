@@ -1,7 +1,7 @@
 """Watches the sequential gates as results arrive, and determines which items are no longer needed.
 
-It looks at each dataset's problems in the order drawn, up to the first that is not settled: what came later may be
-there because it was quick. Each decision is on disk before it has an effect, and the first one stands.
+Problems of each dataset are read in the order drawn, up to the first unsettled problem: a later result may have come
+early only because it was quick. Each decision is on disk before it takes effect, and the first decision stands.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ from evalrun_runtime.exits import BadInputError
 logger = logging.getLogger(__name__)
 
 GROWTH: Final = 64
-"""A gate is looked at again once its problems have grown by this part of them, at least by one: a look reads all of
-them. When one looks changes nothing in what is decided."""
+"""A gate is checked again once its problems have grown by 1/64, at least by one, because each check reads all of them.
+The time of a check does not change the decision."""
 FORGOTTEN: Final[dict[str, str]] = {"gates_asked": "", "gates_decided": ""}
-"""Facts reset by `rejudge`: the new verdicts decide again, on the run's problems."""
+"""Facts that `rejudge` resets: the new verdicts decide again, on the run's problems."""
 
 
 _NOT_ASKED: Final = {"stopEarly", "keepPassing", "baseline"}
-"""Fields of a gate that decide nothing about its answer: of the baseline, its results do."""
+"""Fields of a gate that do not change its decision. The baseline's results do, its name does not."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class WatchedGate:
     """A sequential gate and its baseline."""
 
     place: int
-    """Among the run's gates."""
+    """Position among the run's gates."""
     gate: Gate
     baseline: Totals | None
 
@@ -69,10 +69,10 @@ class GateWatch:
     """The sequential gates of a run.
 
     Args:
-        spec: the run's.
-        problems: the run's, numbered by chance.
-        gates: the sequential ones, with their baselines.
-        facts: of the ledger.
+        spec: the spec of the run.
+        problems: the problems of the run, numbered at random.
+        gates: the sequential gates with their baselines.
+        facts: the facts of the ledger.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class GateWatch:
             for place, content in _read_fact(facts, "gates_decided").items()
             if isinstance(content, dict)
         }
-        """By the gate's place: the first decision of each."""
+        """The first decision of each gate, by the gate's position."""
         self.warnings: list[str] = []
         """Failures of the gates."""
         self._fresh = not self._asked
@@ -110,8 +110,10 @@ class GateWatch:
         return self._kept
 
     async def look(self, ledger: Ledger, item_states: ItemStates) -> dict[int, int]:
-        """Decide every gate that can be decided now. Return `kept_problems` of the datasets with items that became
-        needless.
+        """Decide every gate that can be decided now.
+
+        Returns:
+            `kept_problems` of the datasets with items that became needless.
 
         Raises:
             LedgerError: the disk failed.
@@ -133,7 +135,7 @@ class GateWatch:
         return {}
 
     async def _is_asked_the_same(self, ledger: Ledger) -> bool:
-        """Record the gates before any result is seen. A gate that was changed afterwards is no longer valid."""
+        """Record the gates before any result is seen. Return whether each gate is still the recorded one."""
         asked = {str(each.place): each.fingerprint for each in self._gates}
         if self._fresh:
             self._fresh = False
@@ -151,7 +153,7 @@ class GateWatch:
         return any(self._looked_at.get(each.place) != -1 for each in self._gates)
 
     async def _read_on(self, ledger: Ledger, item_states: ItemStates) -> None:
-        """Take in the results of the problems that are settled by now, in order."""
+        """Add the results of all problems that are settled by now, in order."""
         for number, dataset in enumerate(self._problems.items.datasets):
             start, first = self._problems.items.get_start(number), self._settled[number]
             end = first
@@ -190,7 +192,7 @@ class GateWatch:
         return found
 
     def _count_needed_problems(self) -> dict[str, int]:
-        """Return of how many problems the results count, by dataset, where the gates need no more than that."""
+        """Return how many problems each dataset's results count, for datasets of which the gates need no more."""
         found = {}
         for number, dataset in enumerate(self._problems.items.datasets):
             about = [(place, gate) for place, gate in enumerate(self._spec.gates) if dataset.name in gate.dataset_names]
@@ -209,7 +211,7 @@ class GateWatch:
         return not (gate.keep_passing and decision.decision is GateDecision.PASS) or self._has_failed()
 
     def _has_failed(self) -> bool:
-        """Return whether the run has failed a gate that keeps what passes: then nothing keeps it."""
+        """Return whether the run has failed a gate with `keepPassing`, so that nothing keeps it running."""
         decided = self.decided.items()
         return any(
             self._spec.gates[place].keep_passing and each.decision is GateDecision.FAIL for place, each in decided
@@ -220,7 +222,8 @@ class GateWatch:
         after = self.decided[place].decided_after or 0
         ids = self._problems.items.datasets[number].problem_ids
         watched = next((each for each in self._gates if each.place == place), None)
-        if watched is None:  # decided before, by a baseline that cannot be read now
+        # The gate was decided before, against a baseline that cannot be read now.
+        if watched is None:
             return self._settled[number]
         about = base_bounds(watched.gate, watched.totals, ids)
         seen = 0
@@ -237,7 +240,7 @@ class GateWatch:
 def load_watched_gates(order: RunConfig) -> list[WatchedGate]:
     """Return the sequential gates of a run with their baselines. Blocking.
 
-    A baseline that cannot be read keeps the run from stopping early, not from starting: at the end it is read again.
+    A baseline that cannot be read keeps the run from stopping early, not from starting; it is read again at the end.
     """
     found = []
     for place, gate in enumerate(order.spec.gates):
@@ -251,9 +254,10 @@ def load_watched_gates(order: RunConfig) -> list[WatchedGate]:
 
 
 def kept_problems(facts: Mapping[str, str], spec: EvalRunSpec, items: RunItems) -> dict[int, int]:
-    """Return of how many problems the results count, by the number of the dataset, where the rest was cancelled."""
+    """Return how many problems the results count in each dataset whose rest was cancelled, by the dataset's number."""
     if not any(gate.may_stop for gate in spec.gates):
-        return {}  # somebody has asked for everything since
+        # Somebody has asked for all results since.
+        return {}
     numbers = {each.name: number for number, each in enumerate(items.datasets)}
     return {
         numbers[name]: int(str(count)) for name, count in _read_fact(facts, "gates_kept").items() if name in numbers

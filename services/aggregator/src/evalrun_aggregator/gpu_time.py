@@ -1,4 +1,4 @@
-"""Time for which GPUs were held, from the workers' reports about their replicas. Pure."""
+"""Computes how long GPUs were held, from the workers' reports about their replicas. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 from evalrun_proto.ledger.v1 import ledger_pb2
 
 _BETWEEN: Final = "\t"
-"""Between the parts of a holder's name; the ledger keeps the seconds by that name."""
+"""Separates the parts of a holder's name. The ledger stores the seconds by that name."""
 
 
 def held_seconds(
@@ -14,14 +14,14 @@ def held_seconds(
 ) -> dict[str, float]:
     """Return the GPU seconds of a report by holder: each replica counts from its start to its release.
 
-    A holder is one start of a replica, or the worker itself for what it counted on its own; a later report of the
-    same holder replaces an earlier, smaller one.
+    A holder is a start of a replica, or the worker itself for seconds that it counted on its own. A later report of the
+    same holder replaces an earlier, smaller number.
 
     Args:
-        worker: who reports.
-        replicas: as reported; those without GPUs or without a start hold nothing.
-        gpu_seconds: what the worker counted beside them.
-        reported_at: Unix seconds of the worker's clock; what still holds its GPUs is counted up to then.
+        worker: the worker that reports.
+        replicas: the reported replicas; those without GPUs or without a start hold nothing.
+        gpu_seconds: seconds that the worker counted beside its replicas.
+        reported_at: Unix seconds of the worker's clock; replicas that still hold GPUs are counted up to then.
     """
     held = {worker: max(0.0, gpu_seconds)}
     for replica in replicas:

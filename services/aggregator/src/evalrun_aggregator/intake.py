@@ -1,4 +1,4 @@
-"""Receives what workers send: leases items to them, and stores their completions and replica reports."""
+"""Serves workers: leases items to them, and stores their completions and replica reports."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -15,23 +15,23 @@ from evalrun_aggregator.token_budget import TokenBudgets
 from evalrun_proto.ledger.v1 import ledger_pb2
 
 MAX_ITEMS = 4096
-"""Items that one GetWork may take."""
+"""Maximum number of items per GetWork."""
 
 
 class UnknownItemError(Exception):
-    """A key that is not of this run."""
+    """A key does not belong to this run."""
 
 
 class Intake:
     """The workers' side of a run.
 
     Args:
-        state: the run's.
-        ledger: open, owned by the caller.
-        leases: over the item states.
-        replicas: as the ledger knew them.
-        budget: opens a problem's next samples as its completions come; None: all were there from the start.
-        wake: called after completions were stored: there is something to judge.
+        state: the state of the run.
+        ledger: the ledger, open and owned by the caller.
+        leases: the leases of the items.
+        replicas: the replicas in the ledger.
+        budget: opens a problem's next samples as its completions arrive; None: all were open from the start.
+        wake: called after completions were stored, because there is something to judge.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class Intake:
         self._wake = wake
         self._stores: set[asyncio.Task[int]] = set()
         self.storage_trouble: str | None = None
-        """Set while the disk is full."""
+        """The error while the disk is full, else None."""
 
     def take_work(self, worker: str, limit: int, *, fresh: bool) -> list[int]:
-        """Lease pending items to a worker; `fresh`: the worker holds no items; void its earlier leases."""
+        """Lease pending items to a worker. `fresh`: the worker holds no items, so its earlier leases are void."""
         if self._state.ended_early:
             return []
         self._state.has_started = True
@@ -65,7 +65,7 @@ class Intake:
         return self._leases.take(worker, min(limit, MAX_ITEMS), self._state.clocks.monotonic())
 
     def find_index(self, key: ItemKey) -> int:
-        """Return a key's item. Raises UnknownItemError."""
+        """Return the index of a key's item. Raises UnknownItemError."""
         item_states = self._state.item_states
         index = item_states.items.find_index(key)
         if index is None or item_states.state(index) is ItemState.ABSENT:
@@ -73,15 +73,17 @@ class Intake:
         return index
 
     async def submit(self, completions: Sequence[tuple[int, StoredCompletion]]) -> int:
-        """Store completions and return the number of new completions. They are on disk when the call returns.
+        """Store completions and return how many were new. They are on disk when the call returns.
 
-        A caller that goes away does not stop the storing: what the ledger has, the item states must know.
+        A caller that goes away does not stop the storing, because the item states must know everything that the ledger
+        has.
 
         Raises:
             LedgerFullError: nothing of the batch was stored.
             LedgerBrokenError: the disk failed; the run has failed.
         """
-        if self._state.ended_early:  # the outputs are being written without them
+        # The outputs are being written without these completions.
+        if self._state.ended_early:
             return 0
         task = asyncio.create_task(self._submit(completions))
         self._stores.add(task)
@@ -89,7 +91,7 @@ class Intake:
         return await asyncio.shield(task)
 
     async def drain(self) -> None:
-        """Wait until everything that is being stored is stored."""
+        """Wait until all pending writes are done."""
         await asyncio.gather(*self._stores, return_exceptions=True)
 
     async def report_replicas(
@@ -108,7 +110,7 @@ class Intake:
 
     async def _submit(self, completions: Sequence[tuple[int, StoredCompletion]]) -> int:
         item_states = self._state.item_states
-        # What a gate has made needless is dropped: whoever still works on it learns so when it asks for more.
+        # Completions that a gate has made needless are dropped. Their worker learns it when it asks for more work.
         completions = [each for each in completions if item_states.state(each[0]) is not ItemState.CANCELLED]
         try:
             new = await self._ledger.add_completions([completion for _, completion in completions])

@@ -1,4 +1,4 @@
-"""In which state a run is. Pure."""
+"""Derives the state of a run. Pure."""
 
 from dataclasses import dataclass
 
@@ -7,21 +7,21 @@ from evalrun_proto.ledger.v1 import ledger_pb2
 
 @dataclass(frozen=True)
 class Progress:
-    """Facts that the state is derived from."""
+    """The facts that the state is derived from."""
 
     started: bool
-    """A worker has asked for work, or there are completions."""
+    """Whether a worker has asked for work, or there are completions."""
     remaining: int
-    """Items without a completion, later turns that a verdict may open among them."""
+    """Number of items without a completion, including later turns that a verdict may open."""
     unjudged: int
-    """Items with a completion whose verdict is still to be reached."""
+    """Number of items with a completion whose verdict is still to come."""
     not_judged: int
-    """Items that the judge gave up."""
+    """Number of items that the judge gave up."""
     outputs_written: bool
     failure: str | None = None
-    """Reason why the run cannot go on without help."""
+    """Reason why the run cannot continue without help."""
     ended_early: bool = False
-    """It was told to end with what there is."""
+    """Whether the run was told to end with what it has."""
 
 
 def run_state(progress: Progress) -> "ledger_pb2.RunState.ValueType":
@@ -38,6 +38,6 @@ def run_state(progress: Progress) -> "ledger_pb2.RunState.ValueType":
 
 
 def may_write_outputs(progress: Progress) -> bool:
-    """Return whether everything is decided, or nothing more is waited for, and only the outputs are missing."""
+    """Return whether only the outputs are missing: everything is decided, or nothing more is waited for."""
     decided = progress.ended_early or (not progress.remaining and not progress.unjudged)
     return decided and not progress.outputs_written and progress.failure is None

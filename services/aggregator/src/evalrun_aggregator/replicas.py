@@ -1,4 +1,4 @@
-"""Reports of the workers about their replicas. Pure: the time is an argument."""
+"""Keeps the workers' reports about their replicas. Pure: the time is an argument."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from evalrun_aggregator.gpu_time import merge_seconds
 from evalrun_proto.ledger.v1 import ledger_pb2
 
 SILENT_SECONDS = 60.0
-"""A worker that says nothing for so long is taken for gone; generators report every few seconds."""
+"""Seconds of silence after which a worker counts as gone; generators report every few seconds."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class KnownReplica:
 
 
 class ReplicaRegistry:
-    """The replicas of every worker, numbered in the order in which they were first seen."""
+    """The replicas of all workers, numbered in the order in which they were first reported."""
 
     def __init__(self, gpu_seconds: Mapping[str, float] | None = None) -> None:
         """`gpu_seconds`: by holder (`gpu_time.held_seconds`), as the ledger knew them."""
@@ -36,7 +36,7 @@ class ReplicaRegistry:
         now: float,
         warnings: Iterable[str] = (),
     ) -> None:
-        """Take a worker's report; replicas that it no longer names are down. `gpu_seconds`: by holder."""
+        """Store a worker's report. Replicas that the worker no longer names are down. `gpu_seconds`: by holder."""
         self._warnings[worker] = list(warnings)
         named = {replica.name: replica for replica in replicas}
         for (owner, name), known in self._known.items():
@@ -51,12 +51,12 @@ class ReplicaRegistry:
 
     @property
     def warnings(self) -> list[str]:
-        """Latest warnings of the workers, each line once."""
+        """Latest warnings of the workers, each text once."""
         return list(dict.fromkeys(line for lines in self._warnings.values() for line in lines))
 
     @property
     def gpu_seconds(self) -> float:
-        """GPU seconds of every replica, from its start to its release or to the last report."""
+        """GPU seconds of all replicas, from each start to its release or to the last report."""
         return sum(self._gpu_seconds.values())
 
     def trouble(self, now: float) -> str | None:

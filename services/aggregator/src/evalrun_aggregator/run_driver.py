@@ -1,4 +1,4 @@
-"""Drives a run to its outputs, in the background."""
+"""Drives a run to its outputs in the background."""
 
 import asyncio
 import logging
@@ -21,20 +21,20 @@ logger = logging.getLogger(__name__)
 
 
 class NothingToWriteError(Exception):
-    """A run was told to end that has no completion yet."""
+    """A run that was told to end has no completion yet."""
 
 
 class RunDriver:
     """The background parts of a run: judging, describing the judges, gates, outputs.
 
     Args:
-        state: the run's.
-        ledger: open, owned by the caller.
-        dispatcher: over the item states and the ledger.
-        judges: asked what they are while the run goes on.
-        outputs: written once everything is decided.
-        gates: stops what the sequential gates do not need; None: the run has none that may stop it.
-        storage: fails the run if the disk stays full; None: it waits.
+        state: the state of the run.
+        ledger: the ledger, open and owned by the caller.
+        dispatcher: judges the items.
+        judges: requests the judges' descriptions while the run lasts.
+        outputs: writes the outputs once everything is decided.
+        gates: cancels items that the sequential gates do not need; None: no gate may stop the run.
+        storage: fails the run if the disk stays full; None: the run waits.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class RunDriver:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Judge and finish in the background; a run that has ended only answers questions."""
+        """Judge and finish in the background. A run that has ended only reports its status."""
         if self._state.ended is not None:
             return
         self._drive("end", self._end_when_decided)
@@ -71,7 +71,7 @@ class RunDriver:
             self._drive("storage", self._storage.run)
 
     async def stop(self) -> None:
-        """Stop driving."""
+        """Stop all background parts."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -80,12 +80,12 @@ class RunDriver:
         """End the run with partial results. A run that has ended, or is ending, is not changed.
 
         Args:
-            reason: for people, in one line.
-            by_user: somebody who controls the run ends it, and not a deadline.
+            reason: a line for people.
+            by_user: a person ends the run, and not a deadline.
 
         Raises:
             NothingToWriteError: there is no completion yet.
-            LedgerError: the disk failed or is full: the run goes on.
+            LedgerError: the disk failed or is full: the run continues.
         """
         state = self._state
         if state.ended is not None or state.ended_early or state.is_writing:
@@ -95,7 +95,8 @@ class RunDriver:
         event = StoredEvent(state.clocks.now(), "stop" if by_user else "end", reason)
         facts = {"ended_early": reason, **NOT_PAUSED, **(STOPPED_BY_USER if by_user else {})}
         await self._ledger.record(event, **facts)
-        if state.ended is not None or state.ended_early:  # another call may have come meanwhile
+        # Another call may have ended the run meanwhile.
+        if state.ended is not None or state.ended_early:
             return
         state.ended_early, state.is_stopped_by_user, state.is_paused = reason, by_user, False
         logger.info("the run ends early: %s", reason)
@@ -110,7 +111,7 @@ class RunDriver:
         self._tasks.append(task)
 
     async def _fail_with(self, part: Callable[[], Awaitable[None]]) -> None:
-        """Run a part; an error that it names fails the run."""
+        """Run a part. An error of a named class fails the run."""
         try:
             await part()
         except (JudgeRefusedError, LedgerError, OutputError) as error:
@@ -141,7 +142,7 @@ class RunDriver:
 
 
 def explain_unexpected_end(task: "asyncio.Task[None]") -> str:
-    """Describe the unexpected end of a task; empty if it returned, or was cancelled on request."""
+    """Describe the unexpected end of a task; empty if the task returned, or was cancelled on request."""
     if task.cancelled():
         return "" if task.cancelling() else f"the part {task.get_name()!r} of the run was cut off"
     error = task.exception()

@@ -1,16 +1,16 @@
-"""The end of a run, as shared by its ledger, its service and the writer of its outputs. Pure."""
+"""The end of a run, shared by its ledger, its service and the writer of its outputs. Pure."""
 
 from dataclasses import dataclass
 from typing import Protocol
 
 
 class OutputError(Exception):
-    """The outputs could not be written; the ledger is whole, starting again writes them."""
+    """The outputs could not be written. The ledger is complete, and a restart writes them."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A figure with its 95 % interval."""
+    """A metric with its 95 % interval."""
 
     value: float
     low: float
@@ -22,7 +22,7 @@ class DecidedGate:
     """Decision of the run's gate."""
 
     reason: str
-    """Of the condition GatePassed: NoRegression, Regression, Inconclusive, BaselineNotFound or Implausible."""
+    """Reason of the condition GatePassed: NoRegression, Regression, Inconclusive, BaselineNotFound or Implausible."""
     message: str
     """One line for people."""
 
@@ -35,17 +35,17 @@ class RunEnd:
     """Unix seconds."""
     output_url: str
     accepted_at_1: dict[str, Interval]
-    """By dataset."""
+    """`accepted_at_1` by dataset."""
     gate: DecidedGate | None = None
-    """None where the run has no gate."""
+    """Decision of the gate; None if the run has no gate."""
     wandb_url: str = ""
-    """The run at Weights & Biases; empty where it is not there."""
+    """URL of the run at Weights & Biases; empty if it was not sent there."""
     warnings: tuple[str, ...] = ()
     """Problems that did not affect the results, one line each."""
     attested_by: str = ""
-    """Id of the key that signed the outputs; empty if none did."""
+    """Id of the key that signed the outputs; empty if no key did."""
     notices: tuple[str, ...] = ()
-    """Reasons why the figures can mislead, one line each."""
+    """Reasons why the metrics can mislead, one per line."""
 
 
 class Outputs(Protocol):
@@ -60,10 +60,10 @@ class Outputs(Protocol):
         """Write the outputs, then record and return the end.
 
         Args:
-            partial: why the run ends before everything was decided; empty for any other.
+            partial: why the run ends before everything was decided; empty for any other run.
 
         Raises:
-            OutputError: they could not be written; starting again writes them.
+            OutputError: the outputs could not be written; a restart writes them.
             LedgerError: the disk failed or is full.
         """
         ...

@@ -1,4 +1,4 @@
-"""The state of a run in progress. The other parts change it and wait for its signals."""
+"""The state of a run in progress. Other parts change it and wait for its signals."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class Events(Protocol):
-    """Interface to the metrics, which are told what was stored."""
+    """Interface to the metrics, which count stored completions and verdicts."""
 
     def record_completion(self, dataset: str, completion: StoredCompletion) -> None:
         """Record a completion that was stored."""
@@ -41,25 +41,25 @@ class RunState:
         self.started_at = opened.started_at
         """First start; Unix seconds."""
         self.work_time = opened.work_time
-        """Time for which it has been at work."""
+        """Time during which the run has been at work."""
         self.output_tokens = opened.output_tokens
-        """Tokens generated, as far as servers counted them."""
+        """Number of tokens generated, as far as servers counted them."""
         self.ended = opened.ended
-        """Facts about the end; None before it."""
+        """Facts about the end; None before the end."""
         self.ended_early = opened.ended_early
-        """Reason why it was ended before everything was decided; empty if it was not."""
+        """Reason why the run was ended before everything was decided; empty if it was not."""
         self.cut_short = opened.cut_short
-        """Reason why the run that is judged again had ended early; empty if it had not."""
+        """Reason why a run that is judged again had ended early; empty if it had not."""
         self.is_paused = opened.is_paused
         """Whether nothing new is handed out or sent to the judge."""
         self.max_in_flight = opened.max_in_flight
-        """Most requests that a worker may have in flight; None: as many as its endpoints take."""
+        """Maximum number of requests that a worker may have in flight; None: as many as its endpoints take."""
         self.is_stopped_by_user = opened.is_stopped_by_user
-        """Whether it was ended early by somebody who controls it."""
+        """Whether a person ended the run early."""
         self.failure: str | None = None
-        """Reason why it cannot go on."""
+        """Reason why the run cannot continue."""
         self.is_writing = False
-        """Whether its outputs are being written."""
+        """Whether the outputs are being written."""
         self.has_started = False
         """Whether a worker has asked for work."""
         self.clocks = clocks
@@ -100,7 +100,7 @@ class RunState:
 
     @property
     def allowed_in_flight(self) -> int | None:
-        """Most requests that a worker may have in flight now; None: as many as its endpoints take."""
+        """Maximum number of requests that a worker may have in flight now; None: as many as its endpoints take."""
         return 0 if self.is_paused else self.max_in_flight
 
     @property
@@ -138,6 +138,6 @@ class RunState:
         self.judged.set()
 
     def fail(self, reason: str) -> None:
-        """Record that the run cannot go on; the first reason stays."""
+        """Record that the run cannot continue; the first reason stays."""
         logger.error("the run cannot go on: %s", reason)
         self.failure = self.failure or reason

@@ -1,4 +1,4 @@
-"""LedgerService: RPC <-> domain, nothing else."""
+"""LedgerService: converts between RPC and domain, nothing else."""
 
 import math
 
@@ -22,7 +22,7 @@ from evalrun_registry.limits import MAX_LOG_PROBS
 RETRY_MILLISECONDS = 500
 """Wait before asking again while others hold the rest: an expired lease or a lost worker shows within this time."""
 VERDICT_RETRY_MILLISECONDS = 50
-"""The same while a verdict may open a turn: until it is asked for, a replica may wait."""
+"""The same while a verdict may open a turn: a replica may be idle until the turn is requested."""
 
 REPLICA_NUMBERS = ("started_at", "released_at", "oldest_request_at", "oldest_request_limit_seconds")
 
@@ -33,12 +33,12 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
     """The ledger over gRPC.
 
     Args:
-        state: the run's.
-        intake: takes what workers send.
-        status: tells how the run stands.
+        state: the state of the run.
+        intake: stores what workers send.
+        status: reports the run's status.
         driver: ends the run.
-        work_items: makes what a worker gets of an item.
-        epochs: refuses a generator that another one has replaced.
+        work_items: builds an item's message for a worker.
+        epochs: refuses a generator that was replaced.
         weights: refuses completions of other weights than the run's.
     """
 
@@ -113,7 +113,7 @@ class LedgerService(ledger_pb2_grpc.LedgerServiceServicer):
     async def ReportReplicas(  # noqa: N802 - gRPC's name
         self, request: ledger_pb2.ReportReplicasRequest, context: Context
     ) -> ledger_pb2.ReportReplicasResponse:
-        """Keep what a worker says of its replicas."""
+        """Store a worker's report about its replicas."""
         await self._refuse_superseded(request.epoch, context)
         wrong = explain_not_finite(request, "gpu_seconds", "reported_at")
         for replica in request.replicas:
@@ -182,7 +182,7 @@ def explain_not_finite(message: Message, *fields: str) -> str:
 
 
 def bad_log_probs(completion: ledger_pb2.Completion) -> str:
-    """Say what is wrong with the log-probabilities of a completion; empty if nothing is."""
+    """Describe what is wrong with the log-probabilities of a completion; empty if nothing is."""
     if len(completion.log_probs) > MAX_LOG_PROBS:
         return f"{len(completion.log_probs)} log_probs: send at most {MAX_LOG_PROBS}"
     if not all(map(math.isfinite, completion.log_probs)):
@@ -191,11 +191,11 @@ def bad_log_probs(completion: ledger_pb2.Completion) -> str:
 
 
 def retry_milliseconds(remaining: int, taken: int, may_follow: int) -> int:
-    """Return when a worker should ask again; 0: at once, or never, for nothing remains.
+    """Return the milliseconds after which a worker should ask again; 0: at once, or never if nothing remains.
 
     Args:
-        remaining: items without a completion, those that may follow included.
-        taken: items that it has just got.
+        remaining: items without a completion, including those that may follow.
+        taken: items that the worker has just got.
         may_follow: turns that a verdict may open.
     """
     if taken or not remaining:

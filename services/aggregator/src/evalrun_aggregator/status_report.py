@@ -22,7 +22,7 @@ GATE_DECISIONS = {
     "BaselineNotFound": ledger_pb2.GATE_DECISION_NO_BASELINE,
     "Implausible": ledger_pb2.GATE_DECISION_IMPLAUSIBLE,
 }
-"""By the reason of the condition GatePassed."""
+"""Decision by the reason of the condition GatePassed."""
 
 PAUSED = "paused: nothing new is generated or judged until `evalrun ctl RUN resume`"
 
@@ -31,13 +31,13 @@ class StatusReport:
     """Reads the parts of a run; changes nothing.
 
     Args:
-        state: the run's.
-        intake: knows whether completions can be stored.
-        dispatcher: knows whether verdicts come and can be stored.
-        judges: know whether they can judge this run.
-        replicas: what workers said of them.
-        outputs: know whether they can be written.
-        start_warnings: what was known before anything was generated.
+        state: the state of the run.
+        intake: reports whether completions can be stored.
+        dispatcher: reports whether verdicts come and can be stored.
+        judges: report whether they can judge this run.
+        replicas: the workers' reports.
+        outputs: reports whether outputs can be written.
+        start_warnings: warnings from before the generation.
         languages: how many problems of each dataset need a sandbox with each language.
         gate_watch: the sequential gates; None: the run has none.
     """
@@ -117,7 +117,7 @@ class StatusReport:
         return found
 
     def _message(self) -> str:
-        """Return what is wrong or awaited, in one line; empty if the run proceeds."""
+        """Return the current obstacle in one line; empty if the run proceeds."""
         state = self._state
         if state.failure is not None:
             return state.failure

@@ -10,11 +10,11 @@ LOOK_SECONDS: Final = 1.0
 
 
 class StorageWatch:
-    """Watches for how long the disk has been full.
+    """Watches how long the disk has been full.
 
     Args:
-        trouble: tells whether the disk is full, in one line; None if it is not.
-        limit_seconds: for which it may be full.
+        trouble: returns the error while the disk is full; None if it is not.
+        limit_seconds: maximum time for which the disk may be full.
         clock: seconds, monotonic.
     """
 

@@ -14,7 +14,7 @@ from evalrun_registry.metrics import HEADLINE
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 FINISH_REASONS = ("stop", "length", "content_filter", "tool_calls", "abort")
 OTHER_REASON = "other"
-"""A server may send any text: a label must not grow with it."""
+"""Label for all unknown reasons: a server may send any text, and the number of labels must not grow with it."""
 
 PROBLEM_STATES: dict[str, tuple[ItemState, ...]] = {
     "pending": (ItemState.PENDING, ItemState.LEASED),
@@ -39,10 +39,10 @@ class Telemetry(Collector):
     Args:
         run: label of every series.
         namespace: label of every series.
-        registry: where the series are registered.
-        started_at: Unix seconds; the last progress until there is any.
-        price: of a GPU hour, and its currency; None where the run says none.
-        sampled: datasets that are drawn from for training: they have no headline figure.
+        registry: the registry of the series.
+        started_at: Unix seconds; counts as the last progress until there is any.
+        price: price of a GPU hour, and its currency; None if the run names none.
+        sampled: datasets that are generated for training: they have no headline metric.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Telemetry(Collector):
     def observe(
         self, item_states: ItemStates, replicas: Callable[[], list[ReplicaGauge]], gpu_seconds: Callable[[], float]
     ) -> None:
-        """Set the sources of the gauges and start to export the gauges."""
+        """Set the sources of the gauges and start exporting them."""
         self._item_states, self._replicas, self._gpu_seconds = item_states, replicas, gpu_seconds
         self._registry.register(self)
 
@@ -91,11 +91,11 @@ class Telemetry(Collector):
         self._seconds.observe(completion.generation_seconds)
 
     def record_progress(self, now: float) -> None:
-        """Note that something was stored; Unix seconds."""
+        """Record the time of the last stored completion or verdict; Unix seconds."""
         self._last_progress = now
 
     def describe(self) -> list[Metric]:
-        """Return an empty list: the registry would collect before there are item states."""
+        """Return an empty list: the registry would otherwise collect before there are item states."""
         return []
 
     def collect(self) -> Iterator[Metric]:

@@ -1,1 +1,1 @@
-"""What a person changes about a run while it goes on: the acts, who may ask for them, and how they are asked for."""
+"""Control of a running run: the acts, who may request them, and how they are requested."""

@@ -1,6 +1,6 @@
-"""`python -m evalrun_aggregator.control LEDGER ACT...`: an act of control, and its outcome as JSON on stdout.
+"""`python -m evalrun_aggregator.control LEDGER ACT...`: performs an act of control and prints its outcome as JSON.
 
-What `evalrun ctl er/NAME` has run in the aggregator's pod: the control is served on the pod's loopback alone.
+`evalrun ctl er/NAME` runs this in the aggregator's pod, because the control listens on the pod's loopback only.
 """
 
 import asyncio

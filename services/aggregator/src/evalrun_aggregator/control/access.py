@@ -1,7 +1,7 @@
-"""Who may control a run: whoever can read the file beside its ledger that holds the address and a token.
+"""Decides who may control a run: whoever can read the file beside its ledger that holds the address and a token.
 
-The file has mode 0600 and lasts as long as the process; the server listens on loopback. So on one machine it is the
-user of the run, and in a cluster whoever may run commands in the aggregator's pod.
+The file has mode 0600 and lasts as long as the process; the server listens on loopback. So on one machine only the user
+of the run may control it, and in a cluster whoever may run commands in the aggregator's pod.
 """
 
 import json
@@ -35,7 +35,7 @@ class ControlAccess:
 
 
 def access_path(ledger: Path) -> Path:
-    """Return the file of a ledger's control."""
+    """Return the path of the file that gives access to the control of a ledger's run."""
     return ledger.with_name(ledger.name + SUFFIX)
 
 
@@ -50,7 +50,8 @@ def read_access(ledger: Path) -> ControlAccess | None:
         return ControlAccess(str(content["address"]), str(content["token"]))
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (ValueError, KeyError, TypeError):  # of a version that writes it otherwise
+    # The file was written by a version with another format.
+    except (ValueError, KeyError, TypeError):
         return None
 
 
@@ -58,8 +59,8 @@ class ControlServer:
     """Serves the control of a run on loopback.
 
     Args:
-        settings: the aggregator's.
-        ledger: the run's.
+        settings: the aggregator's settings.
+        ledger: the run's ledger.
     """
 
     def __init__(self, settings: AggregatorSettings, ledger: Path) -> None:
@@ -72,7 +73,7 @@ class ControlServer:
         self._server = GrpcServer(settings.model_copy(update=own), [SERVICE_NAME])
 
     async def start(self, service: ledger_pb2_grpc.ControlServiceServicer) -> None:
-        """Serve, and write the file. A run whose file cannot be written goes on without control."""
+        """Serve, and write the file. A run whose file cannot be written continues without control."""
         ledger_pb2_grpc.add_ControlServiceServicer_to_server(service, self._server.server)
         content = json.dumps({"address": await self._server.start(), "token": self._token})
         try:

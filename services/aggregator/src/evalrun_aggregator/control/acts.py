@@ -9,22 +9,22 @@ MAX_IN_FLIGHT: Final = 65_536
 
 @dataclass(frozen=True)
 class Pause:
-    """Hand out no new work, and send no more answers to the judge."""
+    """Hand out no new work, and send no more completions to the judge."""
 
 
 @dataclass(frozen=True)
 class Resume:
-    """Go on after a pause."""
+    """Continue after a pause."""
 
 
 @dataclass(frozen=True)
 class RequeueNotJudged:
-    """Judge the answers again that the judge gave up."""
+    """Judge the completions again that the judge gave up."""
 
 
 @dataclass(frozen=True)
 class SetConcurrency:
-    """Bound the requests that a worker may have in flight."""
+    """Limit the requests that a worker may have in flight."""
 
     max_in_flight: int | None
     """From 1 to MAX_IN_FLIGHT; None: as many as its endpoints take."""
@@ -43,19 +43,19 @@ class Refusal(Enum):
 
     ENDED = auto()
     ENDING = auto()
-    """Its outputs are being written."""
+    """The outputs of the run are being written."""
     FAILED = auto()
-    """It cannot go on without help."""
+    """The run cannot continue without help."""
     NO_ANSWER = auto()
-    """There is no answer yet that could be kept."""
+    """The run has no completion yet that could be kept."""
 
 
 class Effect(Enum):
-    """What an act does that is not refused."""
+    """Effect of an act that is not refused."""
 
     CHANGES = auto()
     NOTHING = auto()
-    """The run is already as asked."""
+    """The run is already in the requested state."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ class Standing:
     paused: bool = False
     max_in_flight: int | None = None
     not_judged: int = 0
-    """Answers that the judge gave up."""
+    """Number of completions that the judge gave up."""
     has_answers: bool = True
 
 
 def decide(act: Act, standing: Standing) -> Effect | Refusal:
-    """Return what an act does. Asked for a second time, it does nothing."""
+    """Return the effect of an act. A repeated act has no effect."""
     if standing.failed:
         return Refusal.FAILED
     if standing.ended or standing.ending:

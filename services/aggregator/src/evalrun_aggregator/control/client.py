@@ -1,4 +1,4 @@
-"""Asks a run on this machine, or in this pod, for an act of control."""
+"""Requests an act of control from a run on this machine, or in this pod."""
 
 import asyncio
 import time
@@ -18,16 +18,16 @@ from evalrun_runtime.exits import BadInputError
 
 CALL_SECONDS: Final = 30.0
 PATIENCE_SECONDS: Final = 10.0
-"""For a run whose aggregator is starting or being started again."""
+"""Seconds to wait for a run whose aggregator is starting or restarting."""
 ABSENT_SECONDS: Final = 3.0
-"""The same while no process owns the ledger."""
+"""Seconds to wait while no process owns the ledger."""
 POLL_SECONDS: Final = 0.1
 COMES_BACK: Final = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
         grpc.StatusCode.CANCELLED,
         grpc.StatusCode.DEADLINE_EXCEEDED,
-        # A process that was killed left its file, and another one has its port.
+        # A killed process left its file behind, and another process has its port.
         grpc.StatusCode.UNAUTHENTICATED,
     }
 )
@@ -38,7 +38,7 @@ class NotRunningError(Exception):
 
 
 class NoControlError(Exception):
-    """The process that works on the run offers no control: another version of evalrun."""
+    """The process that works on the run offers no control: it is another version of evalrun."""
 
 
 async def control_ledger(
@@ -48,17 +48,17 @@ async def control_ledger(
     patience_seconds: float = PATIENCE_SECONDS,
     absent_seconds: float = ABSENT_SECONDS,
 ) -> ledger_pb2.ControlRunResponse:
-    """Have the process that works on a ledger perform an act. Waits for one that is being started again.
+    """Have the process that works on a ledger perform an act. Waits for a process that is restarting.
 
     Args:
-        ledger: of the run.
-        act: what is wanted.
-        patience_seconds: for a process that does not serve the act yet.
-        absent_seconds: while there is no process.
+        ledger: the run's ledger.
+        act: the requested act.
+        patience_seconds: how long to wait for a process that does not serve the act yet.
+        absent_seconds: how long to wait while there is no process.
 
     Raises:
-        NotRunningError: there is none.
-        NoControlError: it knows no control, or not this act.
+        NotRunningError: there is no process.
+        NoControlError: the process has no control, or does not know this act.
         BadInputError: the run belongs to another user, or its disk is full.
     """
     began, last = time.monotonic(), ""

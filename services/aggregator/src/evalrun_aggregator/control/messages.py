@@ -1,4 +1,4 @@
-"""Acts of control and what became of them, as messages of ledger.proto."""
+"""Acts of control and their results as messages of ledger.proto."""
 
 from typing import Final
 
@@ -25,7 +25,7 @@ REFUSALS: Final = {
 
 
 class UnusableRequestError(Exception):
-    """A request names no act that there is, or a bound out of range."""
+    """A request names no known act, or a limit out of range."""
 
 
 def make_request(act: Act) -> ledger_pb2.ControlRunRequest:
@@ -45,13 +45,13 @@ def make_request(act: Act) -> ledger_pb2.ControlRunRequest:
 
 
 def refusal_once_ended(act: Act) -> "ledger_pb2.ControlRefusal.ValueType":
-    """Return how a run that has ended answers an act, for whoever asks when no process is left to do so."""
+    """Return the refusal of an act by a run that has ended, for callers that find no process left to reply."""
     decided = decide(act, Standing(ended=True))
     return REFUSALS[decided] if isinstance(decided, Refusal) else ledger_pb2.CONTROL_REFUSAL_UNSPECIFIED
 
 
 def read_act(request: ledger_pb2.ControlRunRequest) -> Act:
-    """Return the act that a request asks for. Raises UnusableRequestError."""
+    """Return the act that a request names. Raises UnusableRequestError."""
     match request.WhichOneof("act"):
         case "pause":
             return Pause()

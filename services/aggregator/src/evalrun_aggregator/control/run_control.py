@@ -1,4 +1,4 @@
-"""Performs acts of control on a run: each is an event in its ledger before it has an effect."""
+"""Performs acts of control on a run. Each act is an event in the ledger before it takes effect."""
 
 import asyncio
 import logging
@@ -33,7 +33,7 @@ STOPPED: Final = "stopped by evalrun ctl"
 
 @dataclass(frozen=True)
 class ActResult:
-    """What became of an act."""
+    """Result of an act."""
 
     refusal: Refusal | None = None
     changed: bool = False
@@ -41,11 +41,11 @@ class ActResult:
 
 
 class RunControl:
-    """The acts of control on a run, one at a time.
+    """Performs the acts of control on a run, one at a time.
 
     Args:
-        state: the run's.
-        ledger: where events and what lasts go.
+        state: the state of the run.
+        ledger: stores events and lasting settings.
         dispatcher: stops sending while the run is paused.
         end_early: ends the run with what it has, and records it. Raises LedgerError.
     """
@@ -89,7 +89,7 @@ class RunControl:
         )
 
     async def _change(self, act: Act) -> int:
-        """Perform an act that changes something. Return how many answers are judged again."""
+        """Perform an act that changes something. Return how many completions are judged again."""
         state = self._state
         match act:
             case Pause():
@@ -109,13 +109,17 @@ class RunControl:
         return 0
 
     def _pause(self, *, paused: bool) -> None:
-        if self._state.ended_early:  # whatever ended it meanwhile has ended the pause too
+        # Whatever ended the run meanwhile has ended the pause too.
+        if self._state.ended_early:
             return
         self._state.is_paused = paused
         self._dispatcher.pause(paused)
 
     async def _requeue(self) -> int:
-        """Queue what was not judged. In memory first: else the outputs might be begun without it meanwhile."""
+        """Queue the items that were not judged.
+
+        The states in memory change first: otherwise the outputs might be begun without these items meanwhile.
+        """
         states = self._state.item_states
         indices = states.requeue_not_judged()
         try:

@@ -1,4 +1,4 @@
-"""ControlService: RPC <-> domain, nothing else."""
+"""ControlService: converts between RPC and domain, nothing else."""
 
 import grpc
 
@@ -15,8 +15,8 @@ class ControlService(ledger_pb2_grpc.ControlServiceServicer):
     """Acts of control over gRPC.
 
     Args:
-        control: performs them.
-        status: tells how the run stands after them.
+        control: performs the acts.
+        status: reports the run's status after an act.
     """
 
     def __init__(self, control: RunControl, status: StatusReport) -> None:
@@ -26,7 +26,7 @@ class ControlService(ledger_pb2_grpc.ControlServiceServicer):
     async def ControlRun(  # noqa: N802 - gRPC's name
         self, request: ledger_pb2.ControlRunRequest, context: Context
     ) -> ledger_pb2.ControlRunResponse:
-        """Act on the run."""
+        """Perform an act on the run."""
         try:
             result = await self._control.perform(read_act(request))
         except UnusableRequestError as error:

@@ -1,4 +1,4 @@
-"""Acts of control as the words of a command, e.g. `set concurrency=8`. Pure."""
+"""Converts acts of control to and from a command's words, such as `set concurrency=8`. Pure."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -22,7 +22,7 @@ ALL: Final = "pause, resume, requeue-not-judged, set concurrency=N or stop --kee
 
 
 def act_of_words(words: Sequence[str]) -> Act:
-    """Return the act that words name. Raises BadInputError, which says what to write instead."""
+    """Return the act that the words name. Raises BadInputError, which says what to write instead."""
     name, rest = (words[0], list(words[1:])) if words else ("", [])
     if name == "stop":
         if rest != [KEEP]:

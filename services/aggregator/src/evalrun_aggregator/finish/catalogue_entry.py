@@ -1,4 +1,4 @@
-"""Adds a run to the catalogue above its outputs, if somebody has begun one there."""
+"""Adds a run to the catalogue above its outputs, if there is one."""
 
 import time
 import uuid
@@ -8,25 +8,27 @@ from evalrun_results.catalogue.location import catalogue_above
 
 
 def add_to_catalogue(output_dir: str, *, signed_by: str) -> str:
-    """Add a run whose outputs are written. Blocking. The outputs are whole whatever becomes of it.
+    """Add a run whose outputs are written. Blocking. A failure leaves the outputs complete.
 
     Args:
-        output_dir: the run's, a path or fsspec URL.
-        signed_by: id of the key that signed it; empty if none did.
+        output_dir: directory of the run's outputs, a path or fsspec URL.
+        signed_by: id of the key that signed it; empty if no key did.
 
     Returns:
-        why it could not be added, for people; empty where it was, or where there is no catalogue.
+        why the run could not be added, for people; empty if it was added, or if there is no catalogue.
     """
     try:
         found = catalogue_above(output_dir)
     except Exception as error:  # noqa: BLE001 - the stores' classes share no other base
         problem = store_problem(error)
-        if problem.kind is Kind.REFUSED:  # who may write this run alone belongs to no catalogue
+        # An account that may write only this run's directory has no catalogue.
+        if problem.kind is Kind.REFUSED:
             return ""
         return f"nobody can tell whether there is a catalogue above {output_dir}: {problem.text}"
     if found is None:
         return ""
-    from evalrun_results.catalogue.store import Catalogue  # imports pyarrow: a third of a second
+    # The import loads pyarrow, which takes a third of a second.
+    from evalrun_results.catalogue.store import Catalogue
 
     catalogue = Catalogue(
         found.catalogue, now=time.time, new_name=lambda: uuid.uuid4().hex, signer_of=lambda _: signed_by

@@ -1,4 +1,4 @@
-"""Ends a run: writes the outputs from the ledger, then records the end in it."""
+"""Ends a run: writes the outputs from the ledger, then records the end in the ledger."""
 
 import asyncio
 import heapq
@@ -49,19 +49,19 @@ class OutputJob:
     """Manifests and audits of the data, by their names in `audit/`."""
     gpu_seconds: float
     export_seconds: float
-    """That each export may take."""
+    """Maximum seconds of each export."""
     finished_at: float
     """Unix seconds."""
     decide_gates: Callable[[Mapping[str, DatasetTotals]], Sequence[GateResult]] | None
-    """None where the run has no gate."""
+    """Decides the gates; None if the run has no gate."""
     stopped: StoppedEarly | None
-    """None where it was not ended early."""
+    """How the gates ended the run; None if they did not."""
     staging: Path
-    """A directory on this machine with room for the outputs of a remote place: the ledger's."""
+    """A directory on this machine with room for outputs that are sent to a remote place: that of the ledger."""
     wait: Callable[[str], bool]
-    """Waits after a refusal of a remote place, given what is wrong; returns whether to try again."""
+    """Waits after a remote place refused the outputs, given the error; returns whether to try again."""
     generation: Callable[[], dict[str, float | int | None]] | None = None
-    """Busy and idle seconds of its replicas; None where no turn depends on a verdict."""
+    """Returns busy and idle seconds of the replicas; None if no turn depends on a verdict."""
     partial: str = ""
     """Reason why the results are not those of all problems; empty if they are."""
     signature: OutputSignature | None = None
@@ -69,7 +69,7 @@ class OutputJob:
 
 
 OutputWriter = Callable[[OutputJob], RunEnd]
-"""Blocking; raises OSError where the outputs cannot be written. What it leaves is whole or not there."""
+"""Blocking; raises OSError if the outputs cannot be written. Each file is written completely or not at all."""
 
 
 class Finisher:
@@ -111,10 +111,10 @@ class Finisher:
         """Write the outputs, then record the end.
 
         Args:
-            partial: why the run ends before everything was decided; empty for any other.
+            partial: why the run ends before everything was decided; empty for any other run.
 
         Raises:
-            OutputError: they could not be written; starting again writes them.
+            OutputError: the outputs could not be written; a restart writes them.
             LedgerError: the disk failed or is full.
         """
         finished_at = self._state.clocks.now()
@@ -123,7 +123,8 @@ class Finisher:
         absent = self._state.item_states.count_absent_problems()
         incomplete = partial_because(partial, missing, self._problems, absent=absent)
         await self._judges.refresh()
-        info = await asyncio.to_thread(  # git may take its time
+        # The call runs git, which may be slow.
+        info = await asyncio.to_thread(
             run_info,
             self._order,
             self._problems,
@@ -173,7 +174,8 @@ class Finisher:
         except OSError as error:
             raise OutputError(f"the outputs could not be written to {self._order.output_dir}: {error}") from error
         except asyncio.CancelledError:
-            self._retry.stop()  # the thread would keep the process from ending
+            # The waiting thread would keep the process from ending.
+            self._retry.stop()
             raise
         await self._ledger.finish(end_facts(end))
         return end
@@ -185,7 +187,7 @@ class Finisher:
         return lambda: idle_share(self._ledger.replica_requests())
 
     def _read_counted_samples(self) -> Iterator[StoredSample]:
-        """Read the samples whose results count: those that the gates made needless are left in the ledger."""
+        """Read the samples whose results count. Samples that the gates made needless stay in the ledger only."""
         items, item_states = self._problems.items, self._state.item_states
         if not any(counts.cancelled for counts in item_states.datasets):
             yield from self._ledger.samples()

@@ -1,4 +1,4 @@
-"""Waits while an object store refuses the outputs."""
+"""Pauses and repeats the writing of outputs while an object store refuses them."""
 
 import threading
 from collections.abc import Callable
@@ -14,9 +14,9 @@ class OutputRetry:
     """Decides whether sending outputs is tried again, and pauses the writer's thread until then.
 
     Args:
-        max_seconds: from the first failure to the last attempt.
+        max_seconds: time from the first failure to the last attempt.
         clock: seconds, monotonic.
-        pause: sleeps for seconds. Return whether the process stops.
+        pause: sleeps for some seconds. Returns whether the process stops.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class OutputRetry:
         return self._trouble
 
     def wait(self, problem: str) -> bool:
-        """Pause after a failure. Returns False if time is up or the process stops: then nothing is tried again."""
+        """Pause after a failure. Return whether to try again: False if time is up or the process stops."""
         now = self._clock()
         if not self._failures:
             self._first = now

@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from evalrun_attest.keys import SigningKey
 
 BUNDLE: Final = "bundle.tar"
-"""Beside the outputs: everything that a stranger needs to check them."""
+"""Name of the file beside the outputs with everything that a stranger needs to check them."""
 
 
 def parse_attest_key(pem: SecretStr) -> "SigningKey":
-    """Return the key that signs the outputs. Raises BadInputError, without the key's text."""
-    from evalrun_attest.keys import SigningKey  # an extra on one machine, where most runs have no key
+    """Return the key that signs the outputs. Raises BadInputError without the key's text."""
+    # The package is an extra on one machine, where most runs have no key.
+    from evalrun_attest.keys import SigningKey
 
     return SigningKey.parse(pem.get_secret_value(), "EVALRUN_AGGREGATOR_ATTEST_KEY")
 

@@ -8,17 +8,17 @@ from evalrun_aggregator.start.datasets import RunDataset
 from evalrun_aggregator.start.problems import RunProblems
 
 NAMED_PROBLEMS: Final = 5
-"""Problems without an answer that are named in the line."""
+"""Maximum number of problems without a completion that are named in the line."""
 
 
 def partial_because(ended_early: str, missing: Sequence[int], problems: RunProblems, *, absent: int = 0) -> str:
     """Return why a run's results are partial, in one line; empty if they are complete.
 
     Args:
-        ended_early: why the run ended before everything was decided; empty for any other.
-        missing: rows of the answers that were never drawn, or not given.
-        problems: of the run.
-        absent: problems that have no answer, and count nowhere.
+        ended_early: why the run ended before everything was decided; empty for any other run.
+        missing: rows of the completions that were never generated, or not given.
+        problems: the problems of the run.
+        absent: problems that have no completion, and count nowhere.
     """
     lacking = (
         ended_early or name_unanswered_problems(missing, problems) or absent_problems(absent, problems.items.problems)
@@ -43,7 +43,7 @@ def name_unanswered_problems(rows: Sequence[int], problems: RunProblems) -> str:
 
 
 def absent_problems(absent: int, problems: int) -> str:
-    """Count the problems without an answer where answers are judged as given, in one line; empty if there are none."""
+    """Count the problems without a given completion, in one line; empty if there are none."""
     if not absent:
         return ""
     has = "problem has no answer and counts" if absent == 1 else "problems have no answer and count"

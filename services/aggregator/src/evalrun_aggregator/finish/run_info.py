@@ -1,4 +1,4 @@
-"""Facts for a run's audit: its order, its versions, and the servers' own descriptions."""
+"""Collects facts for a run's audit: its order, its versions, and the servers' own descriptions."""
 
 import platform
 import subprocess
@@ -38,21 +38,22 @@ def run_info(
 
     Args:
         order: the run configuration.
-        problems: the run's.
-        judges: by address: what each judge said of itself.
-        containment_levels: that they named.
-        replicas: as the ledger knows them.
-        gpu_seconds: of every worker together.
-        weights_version: of all its answers; empty if no replica said it.
+        problems: the problems of the run.
+        judges: each judge's own description, by address.
+        containment_levels: levels that the judges named.
+        replicas: the replicas in the ledger.
+        gpu_seconds: sum over all workers.
+        weights_version: version of the weights of all completions; empty if no replica reported it.
         started_at: Unix seconds.
         ended_at: Unix seconds.
-        partial: why its results are not those of every problem; empty if they are.
-        attested_by: id of the key that signs the outputs; empty if none does.
-        events: what was done to it from outside.
+        partial: why the results do not cover every problem; empty if they do.
+        attested_by: id of the key that signs the outputs; empty if no key does.
+        events: acts on the run from outside.
     """
     spec = order.spec.to_wire()
     if order.responses is not None:
-        del spec["protocol"]  # its defaults say nothing about answers that were made elsewhere
+        # The protocol's defaults do not describe completions that were made elsewhere.
+        del spec["protocol"]
     return {
         "run": order.run,
         "namespace": order.namespace,
@@ -108,7 +109,7 @@ def run_info(
         },
         "seeds": {
             "first": None if order.responses is not None else order.spec.protocol.seed,
-            # With a token budget each problem has a number of its own: results.jsonl has them.
+            # With a token budget each problem has its own number of samples, which results.jsonl shows.
             "samples": None if order.spec.protocol.budget else problems.items.samples,
         },
     }

@@ -1,4 +1,4 @@
-"""Streams the ledger's samples as `SampleResult`s, ordered by problem, repeat and sample."""
+"""Yields the ledger's samples as `SampleResult`s, ordered by problem, repeat and sample."""
 
 import dataclasses
 import json
@@ -21,12 +21,12 @@ MODES: Final[Mapping[int, str]] = {
     judge_pb2.SUBMISSION_MODE_STANDALONE: "standalone",
 }
 NO_ANSWER: Final = "no answer was given"
-"""Reason why a sample has no verdict where answers are made elsewhere."""
+"""Reason why a sample has no verdict if completions are made elsewhere."""
 NO_CHAT: Final[tuple[dict[str, str], ...]] = ()
 
 
 class _Asked:
-    """The part that all samples of a problem share."""
+    """Facts about a problem that all of its samples share."""
 
     def __init__(self, dataset: RunDataset, problem: Problem) -> None:
         self.dataset = dataset.spec.name
@@ -43,7 +43,7 @@ class _Asked:
         return self._dataset.messages(self.problem)
 
     def sent(self, exchanges: Sequence[Exchange]) -> tuple[str, tuple[dict[str, str], ...]]:
-        """Return the prompt that followed these exchanges, as a text and as a chat's messages."""
+        """Return the prompt after these exchanges, as a text and as a chat's messages."""
         sent = conversation(self._messages, exchanges)
         is_chat = self._dataset.spec.prompt_format == "Chat"
         return prompt_text(sent), tuple(asdict(message) for message in sent) if is_chat else NO_CHAT
@@ -55,8 +55,8 @@ def sample_results(
     """Yield the results, with only one sample in memory at a time.
 
     Args:
-        samples: in order of row.
-        problems: the run's.
+        samples: samples in order of row.
+        problems: the problems of the run.
         asked_model: the spec's model, for completions that do not name theirs.
         undecided: why a sample has no verdict that was neither judged nor given up.
     """

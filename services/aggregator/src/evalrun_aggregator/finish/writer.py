@@ -1,4 +1,4 @@
-"""Hands a run that is decided to the writer of its outputs."""
+"""Passes a decided run to the writer of its outputs."""
 
 from pathlib import Path
 
@@ -17,15 +17,15 @@ from evalrun_runtime.exits import BadInputError
 
 
 def check_destination(destination: str, *, first_start: bool) -> None:
-    """Refuse, before anything is generated, a place where outputs could not be written at the end. Blocking.
+    """Refuse a place where outputs could not be written at the end, before anything is generated. Blocking.
 
     Args:
         destination: a path or fsspec URL.
-        first_start: a remote place is asked only then. Later the run has work to lose, and a refusal may have passed
-            by its end.
+        first_start: whether this is the first start. A remote place is checked only then: later the run has work to
+            lose, and a refusal may be over by its end.
 
     Raises:
-        BadInputError: the URL cannot be used, the directory cannot be made, or the store refuses it for good.
+        BadInputError: the URL cannot be used, the directory cannot be made, or the store refuses it permanently.
         OSError: the store cannot be reached, is full or is failing.
     """
     files, path = resolve_destination(destination)
@@ -39,7 +39,7 @@ def check_destination(destination: str, *, first_start: bool) -> None:
 
 
 def write_run_outputs(job: OutputJob) -> RunEnd:
-    """Write the outputs; summary.json last. Blocking. Raises OSError."""
+    """Write the outputs, summary.json last. Blocking. Raises OSError."""
     spec = job.order.spec
     made_elsewhere = job.order.responses is not None
     plan = OutputPlan(

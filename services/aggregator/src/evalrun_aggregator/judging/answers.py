@@ -28,13 +28,13 @@ logger = logging.getLogger(__name__)
 
 
 class Answers:
-    """The judge's answers, over all stream workers.
+    """Processes the judge's replies of all stream workers.
 
     Args:
-        item_states: names the items.
-        source: takes back what is sent again.
+        item_states: the states of the items.
+        source: takes back the items that are sent again.
         store: takes the verdicts.
-        health: is told of every answer.
+        health: hears of every reply.
         rules: reads verdicts and opens further turns.
         policy: decides on failures.
         now: Unix seconds.
@@ -58,10 +58,10 @@ class Answers:
         self._policy = policy
         self._now = now
         self.broken_tests = BrokenTests()
-        """Tests that no answer can pass, as far as is known."""
+        """Tests that no completion can pass, as far as is known."""
 
     def record(self, work: Work, answer: judge_pb2.JudgeStreamResponse) -> None:
-        """Act on an answer."""
+        """Process a reply."""
         if answer.HasField("failure"):
             self._record_failure(work, answer.failure)
             return
@@ -72,7 +72,7 @@ class Answers:
         self._act(work, decide_verdict(verdict, work.history, outage, self._policy), verdict)
 
     def record_loss(self, work: Work, reason: str) -> None:
-        """Act on an item whose stream ended before its answer."""
+        """Process an item whose stream ended before its reply."""
         self._act(work, decide_loss(reason, work.history, self._health.note_outage(work), self._policy), None)
 
     def give_up(self, work: Work, reason: str) -> None:
@@ -81,7 +81,7 @@ class Answers:
 
     def _record_failure(self, work: Work, failure: judge_pb2.StreamFailure) -> None:
         if to_failure_code(failure) is FailureCode.NOT_FOUND and not work.with_tests:
-            # Another pod than the one that the tests were sent to, or it had to let them go.
+            # The request reached another pod than the one that got the tests, or that pod has dropped them.
             work.with_tests = True
             self._act(work, Retry(0.0, work.history), None)
             return

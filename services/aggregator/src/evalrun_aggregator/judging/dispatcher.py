@@ -1,7 +1,7 @@
 """Drives the judge: sends completions over streams, stores the verdicts in the ledger, then counts them.
 
-Everything goes one way: the dispatcher holds the stream workers, a stream worker holds the requests that it sends and
-the place for their answers, and these hold the work, the item states and the ledger. Nothing below knows what is above.
+References go one way: the dispatcher holds the stream workers, a stream worker holds its requests and their replies,
+and these hold the work, the item states and the ledger. No lower part refers to a higher part.
 """
 
 import asyncio
@@ -29,26 +29,26 @@ class DispatchSettings:
     """Bounds of the work with the judge."""
 
     in_flight: int = 64
-    """Requests without an answer, over all judges."""
+    """Maximum number of requests without a reply, over all judges."""
     streams: int = 4
-    """Streams an address. Each sticks to one pod: with one stream one pod would get everything."""
+    """Streams per address. Each stream sticks to one pod, so a single stream would load a single pod."""
     stream_age: float = 50.0
     answer_timeout: float = 900.0
     retries: RetryPolicy = field(default_factory=RetryPolicy)
 
 
 class Dispatcher:
-    """Judges whatever the item states hold to be judged, until cancelled.
+    """Judges all generated items, until cancelled.
 
     Args:
-        item_states: what is to be judged; verdicts are counted there once they are on disk.
-        ledger: completions come from it, verdicts go to it.
-        judges: where to ask; each gets its share of what is in flight.
-        rules: what is asked, and what an answer becomes.
+        item_states: the states of the items; verdicts are counted there once they are on disk.
+        ledger: holds the completions, and stores the verdicts.
+        judges: the judges; each gets its share of the requests in flight.
+        rules: turn items into requests, and replies into verdicts.
         settings: bounds of the work with the judge.
-        clocks: where time comes from.
+        clocks: the sources of time.
         chance: jitter of delays.
-        traces: of the items; None: they have none.
+        traces: traces of the items; None: they have none.
         on_stored: called after verdicts were stored and counted.
     """
 
@@ -68,7 +68,7 @@ class Dispatcher:
         streams = max(1, len(judges)) * settings.streams
         share = max(1, settings.in_flight // streams)
         clock = clocks.monotonic
-        # Twice what is in flight: the others are read ahead, or wait for their commit.
+        # The limit is twice the requests in flight: the other items are read ahead, or wait for their commit.
         self._source = WorkSource(item_states, ledger, 2 * share * streams + streams, clock)
         self._health = JudgeHealth(clock)
         self._store = VerdictStore(item_states, ledger, self._source, traces, on_stored)
@@ -81,11 +81,11 @@ class Dispatcher:
             for _ in range(settings.streams)
         ]
         self.broken_tests = answers.broken_tests
-        """Tests that no answer can pass, as far as is known."""
+        """Tests that no completion can pass, as far as is known."""
 
     @property
     def in_flight(self) -> int:
-        """Requests at the judges."""
+        """Number of requests at the judges."""
         return sum(worker.in_flight for worker in self._workers)
 
     @property
@@ -96,7 +96,7 @@ class Dispatcher:
 
     @property
     def storage_trouble(self) -> str | None:
-        """Set while the disk is full."""
+        """The error while the disk is full, else None."""
         return self._store.trouble
 
     def wake(self) -> None:
@@ -104,7 +104,7 @@ class Dispatcher:
         self._source.wake()
 
     def pause(self, paused: bool) -> None:
-        """Send nothing more to the judges while paused; they may answer what they have."""
+        """Send nothing more to the judges while paused. Replies to earlier requests are still processed."""
         self._source.pause(paused)
 
     async def run(self) -> None:
@@ -119,5 +119,6 @@ class Dispatcher:
                 group.create_task(self._store.run())
                 for worker in self._workers:
                     group.create_task(worker.run())
-        except ExceptionGroup as errors:  # one cause is what the caller can act on
+        # The caller can act on a single cause only.
+        except ExceptionGroup as errors:
             raise errors.exceptions[0] from errors

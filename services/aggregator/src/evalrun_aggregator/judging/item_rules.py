@@ -1,4 +1,4 @@
-"""The rules by which an item becomes a request, and the judge's answer its verdict."""
+"""The rules that turn an item into a request, and the judge's reply into a verdict."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,8 +26,9 @@ class ItemRules:
     """A run's rules for its items. Pure functions of an item's index."""
 
     request: BuildRequest
-    """An item and its completion -> the request."""
+    """Builds the request from an item and its completion."""
     verdict: ReadVerdict = read_as_sent
-    """An item and the judge's verdict -> its verdict."""
+    """Returns an item's verdict from the judge's verdict."""
     feedback: NextFeedback = open_no_turn
-    """An item, its completion and its verdict -> the text that opens its sample's next turn, empty if none opens."""
+    """Returns the text that opens a sample's next turn, from an item, its completion and its verdict; empty if none
+    opens."""

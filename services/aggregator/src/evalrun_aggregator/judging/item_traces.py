@@ -1,4 +1,4 @@
-"""The trace of each item: handed out with its work, sent along to the judge, ended with its verdict."""
+"""The trace of each item: it starts with the item's work, goes along to the judge, and ends with the verdict."""
 
 from evalrun_aggregator.ledger.entries import StoredCompletion, StoredVerdict
 from evalrun_aggregator.ledger.items import RunItems
@@ -8,11 +8,11 @@ from evalrun_runtime.tracing import derive_traceparent, root_span
 
 
 class ItemTraces:
-    """Names the traces of a run's items. Nothing is kept: a name follows from the run's id and the item's key.
+    """Names the traces of a run's items. Nothing is stored: a name follows from the run's id and the item's key.
 
     Args:
-        run_id: the same over the run's restarts, another for another run.
-        items: the run's.
+        run_id: the same over restarts of the run, different for another run.
+        items: the items of the run.
     """
 
     def __init__(self, run_id: str, items: RunItems) -> None:

@@ -1,4 +1,4 @@
-"""Descriptions of the judges, requested while they run: at a run's end they may be scaled to zero."""
+"""Requests the judges' descriptions while the judges run: at a run's end they may be scaled to zero."""
 
 import asyncio
 import json
@@ -22,11 +22,11 @@ REFRESH_SECONDS = 2.0
 
 
 class JudgeDescriptions:
-    """Keeps each judge's own description in the ledger.
+    """Stores each judge's own description in the ledger.
 
     Args:
-        judges: whom to ask.
-        ledger: where the answers are kept.
+        judges: the judges.
+        ledger: stores the descriptions.
         known: the ledger's fact `judges` from an earlier start; empty if there is none.
         submits: the run needs judges whose sandboxes have the tests (judgeMode: Submit).
     """
@@ -37,31 +37,31 @@ class JudgeDescriptions:
         self._judges = judges
         self._ledger = ledger
         self.descriptions: dict[str, dict[str, object]] = json.loads(known) if known else {}
-        """By address: `DescribeResponse` as JSON."""
+        """`DescribeResponse` as JSON, by address."""
         self._submits = submits
         self._trouble: str | None = None
         self.suitable = asyncio.Event()
-        """A judge has said that it can judge this run, or any can."""
+        """Set once a judge has reported that it can judge this run, or if any judge can."""
         if not submits:
             self.suitable.set()
 
     @property
     def trouble(self) -> str | None:
-        """Reason why no judge has said yet that it can judge this run; None if none has to, or nothing is wrong."""
+        """Reason why no judge has confirmed yet that it can judge this run; None without such a reason."""
         return None if self.suitable.is_set() else self._trouble
 
     @property
     def containment_levels(self) -> list[str]:
-        """Every level that a judge named."""
+        """Every level that a judge reported."""
         return sorted({str(said.get("containment_level", "")) for said in self.descriptions.values()} - {""})
 
     @property
     def languages(self) -> list[list[str]]:
-        """The languages that each judge named."""
+        """Languages that each judge reported."""
         return [list(map(str, cast(list[object], said.get("languages", [])))) for said in self.descriptions.values()]
 
     async def run(self) -> None:
-        """Ask each judge until it answers.
+        """Ask each judge until it replies.
 
         Raises:
             LedgerBrokenError: the disk failed.
@@ -70,11 +70,12 @@ class JudgeDescriptions:
         await asyncio.gather(*(self._ask(judge) for judge in self._judges))
 
     async def refresh(self) -> None:
-        """Ask each judge once more, at a run's end: how slow the machines were is known by then."""
+        """Ask each judge once more at a run's end, when the slowness of its machines is known."""
         asked = (self._fetch_description(judge, REFRESH_SECONDS) for judge in self._judges)
         answers = await asyncio.gather(*asked, return_exceptions=True)
         for judge, answer in zip(self._judges, answers, strict=True):
-            if isinstance(answer, JudgeError):  # scaled away: what it said before stands
+            # The judge was scaled away. Its earlier description stays.
+            if isinstance(answer, JudgeError):
                 logger.debug("%s says no more: %s", judge.address, answer)
             elif isinstance(answer, BaseException):
                 raise answer

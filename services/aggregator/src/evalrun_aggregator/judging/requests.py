@@ -16,12 +16,12 @@ class Requests:
     """The requests of all stream workers.
 
     Args:
-        item_states: says which items were cancelled meanwhile.
-        source: of the items.
+        item_states: shows which items were cancelled meanwhile.
+        source: source of the items.
         answers: takes the items that no message can hold.
-        health: says how many verdicts the judge has given.
-        rules: builds the requests.
-        traces: of the items; None: they have none.
+        health: counts the verdicts of the judge.
+        rules: build the requests.
+        traces: traces of the items; None: they have none.
     """
 
     def __init__(

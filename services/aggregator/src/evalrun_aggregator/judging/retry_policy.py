@@ -40,11 +40,11 @@ class ItemHistory:
     """An item's failures so far."""
 
     failures: int = 0
-    """Counted ones, before this."""
+    """Counted failures before this failure."""
     losses: int = 0
-    """Counted broken streams and passed deadlines, before this."""
+    """Counted broken streams and passed deadlines before this failure."""
     uncounted: int = 0
-    """Failures during an outage; they lengthen the wait only."""
+    """Failures during an outage; they only lengthen the wait."""
 
 
 @dataclass(frozen=True)
@@ -52,18 +52,18 @@ class Outage:
     """The judge's state when an item fails."""
 
     judged_meanwhile: bool
-    """Whether it has judged something since this item was sent."""
+    """Whether the judge has judged something since this item was sent."""
     failing_seconds: float
-    """Since its first failure after its last verdict. A judge that had nothing to do gave none either."""
+    """Seconds since the judge's first failure after its last verdict. A judge without work gave no verdict either."""
 
     def counts(self, policy: RetryPolicy) -> bool:
-        """Return whether the failure is held against the item."""
+        """Whether the failure counts against the item."""
         return self.judged_meanwhile or self.failing_seconds >= policy.patience
 
 
 @dataclass(frozen=True)
 class Store:
-    """The verdict is the item's."""
+    """Store the verdict as the item's."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Retry:
 
 @dataclass(frozen=True)
 class NotJudged:
-    """Record that the judge could not tell."""
+    """Record that the judge could not decide."""
 
     reason: str
 
@@ -87,8 +87,8 @@ Decision = Store | Retry | NotJudged
 def decide_verdict(verdict: judge_pb2.Verdict, history: ItemHistory, outage: Outage, policy: RetryPolicy) -> Decision:
     """Decide about a verdict. A "not judged" verdict is a failure of the judge; after the last attempt it is stored.
 
-    One that says that no other attempt would tell is stored at once: five more of them held a run for ten minutes.
-    One with a number that is not finite is a failure of the judge's too: no output could be written with it.
+    A permanent "not judged" verdict is stored at once: five more attempts held a run for ten minutes. A verdict with a
+    number that is not finite also counts as a failure of the judge, because no output could be written with it.
     """
     if wrong := explain_not_finite(verdict):
         return _again(history, outage, policy) or NotJudged(f"INTERNAL: the judge's answer is malformed: {wrong}")
@@ -101,7 +101,7 @@ def decide_verdict(verdict: judge_pb2.Verdict, history: ItemHistory, outage: Out
 def decide_failure(
     failure: judge_pb2.StreamFailure, history: ItemHistory, outage: Outage, policy: RetryPolicy
 ) -> Decision:
-    """Decide on a request that has no verdict."""
+    """Decide about a request without a verdict."""
     code = to_failure_code(failure)
     reason = f"{code.name}: {failure.message}"[:REASON_LENGTH]
     if code in MALFORMED:
@@ -114,7 +114,7 @@ def decide_failure(
 
 
 def decide_loss(reason: str, history: ItemHistory, outage: Outage, policy: RetryPolicy) -> Decision:
-    """Decide on an item whose stream ended before its answer. Sending it again is harmless: judging is idempotent."""
+    """Decide about an item whose stream ended before its reply. Sending it again is harmless: judging is idempotent."""
     again = _again_after_loss(history, outage, policy)
     return again or NotJudged(f"the judge's stream broke {history.losses + 1} times: {reason}"[:REASON_LENGTH])
 

@@ -1,4 +1,4 @@
-"""Sends requests to a judge over one stream at a time, and opens the next stream when it ends."""
+"""Sends requests to a judge over a single stream at a time, and opens the next stream when it ends."""
 
 import asyncio
 import logging
@@ -22,12 +22,12 @@ class StreamSettings:
     """Settings of a stream worker's streams; times in seconds."""
 
     in_flight: int
-    """Most requests without an answer."""
+    """Maximum number of requests without a reply."""
     stream_age: float = 50.0
-    """After so long no more is sent on a stream and the next one is opened, on the next pod behind a name. Shorter
-    than the servers' own connection age of 60 s, so that a stream ends empty instead of being cut."""
+    """Age at which a stream gets no more requests and the next stream is opened, to the next pod behind a name. It is
+    shorter than the servers' own connection age of 60 s, so that a stream ends empty instead of being cut."""
     answer_timeout: float = 900.0
-    """A stream on which an answer takes longer is given up: the judge hangs."""
+    """Maximum time of a reply. A slower judge counts as hung, and the stream is given up."""
     first_backoff: float = 0.1
     max_backoff: float = 5.0
 
@@ -39,7 +39,7 @@ class StreamSettings:
 
 
 class StreamWorker:
-    """Sends requests to one judge and passes its replies on. `run` lasts until it is cancelled."""
+    """Sends requests to a judge and passes its replies on. `run` lasts until it is cancelled."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class StreamWorker:
 
     @property
     def in_flight(self) -> int:
-        """Requests without an answer."""
+        """Number of requests without a reply."""
         return len(self._sent)
 
     async def run(self) -> None:
@@ -89,7 +89,7 @@ class StreamWorker:
                 await asyncio.sleep(backoff * self._chance.uniform(0.5, 1.0))
 
     async def _use_stream(self) -> None:
-        """Open a stream when there is work, use it for its age, wait for its last answers."""
+        """Open a stream when there is work, use it until its maximum age, and wait for its last replies."""
         await self._requests.wait()
         async with self._judge.open() as stream:
             feeding = asyncio.create_task(self._feed(stream))
@@ -152,7 +152,7 @@ class StreamWorker:
     async def _receive(
         self, stream: JudgeStream, feeding: "asyncio.Task[None]"
     ) -> judge_pb2.JudgeStreamResponse | None:
-        """Return the next answer; None at the end of the stream."""
+        """Return the next reply; None at the end of the stream."""
         reading = asyncio.create_task(stream.receive())
         try:
             while not reading.done():
@@ -165,8 +165,8 @@ class StreamWorker:
                 tasks: set[asyncio.Task[Any]] = {reading} if feeding.done() else {reading, feeding}
                 await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
                 if reading.cancelled() or feeding.cancelled():
-                    # gRPC does so in calls that it ends itself: as a CancelledError it would end the stream worker,
-                    # unseen.
+                    # gRPC raises CancelledError in calls that it ends itself. Passed on, it would end the stream worker
+                    # without a trace.
                     raise JudgeLostError(f"judge {self._judge.address}: the stream was cancelled")
                 if feeding.done() and (error := feeding.exception()) is not None:
                     raise error

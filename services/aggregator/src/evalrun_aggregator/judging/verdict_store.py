@@ -1,4 +1,4 @@
-"""Stores verdicts in batches and counts each once it is on disk."""
+"""Stores verdicts in batches, and counts each verdict once it is on disk."""
 
 import asyncio
 import logging
@@ -17,13 +17,13 @@ FULL_DISK_RETRY_SECONDS = 1.0
 
 
 class VerdictStore:
-    """The way of verdicts into the ledger.
+    """Writes verdicts into the ledger.
 
     Args:
-        item_states: counts what is stored.
-        ledger: where verdicts go.
-        source: gives out more work for what is stored.
-        traces: of the items; None: they have none.
+        item_states: counts the stored verdicts.
+        ledger: stores the verdicts.
+        source: releases more work once verdicts are stored.
+        traces: traces of the items; None: they have none.
         on_stored: called after verdicts were stored and counted.
     """
 
@@ -42,7 +42,7 @@ class VerdictStore:
         self._on_stored = on_stored
         self._waiting: asyncio.Queue[tuple[Work, StoredVerdict]] = asyncio.Queue()
         self.trouble: str | None = None
-        """Set while the disk is full."""
+        """The error while the disk is full, else None."""
 
     def add(self, work: Work, verdict: StoredVerdict) -> None:
         """Store an item's verdict with the next batch."""
@@ -64,7 +64,7 @@ class VerdictStore:
             self._on_stored()
 
     async def _store(self, verdicts: Sequence[StoredVerdict]) -> None:
-        """Store; while the disk is full, wait: the judge gets no more work meanwhile."""
+        """Store a batch. While the disk is full, wait: the judge gets no more work meanwhile."""
         while True:
             try:
                 await self._ledger.add_verdicts(verdicts)

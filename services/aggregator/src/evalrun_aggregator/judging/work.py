@@ -1,7 +1,7 @@
 """Work for the judge: taken from the item states, read from the ledger, held until its verdict is on disk.
 
-Holds at most `limit` items however many are waiting, retries included: memory stays flat and an outage of the judge
-touches few items.
+At most `limit` items are held however many are waiting, retries included, so that memory stays flat and an outage of
+the judge touches few items.
 """
 
 import asyncio
@@ -26,20 +26,21 @@ class Work:
     completion: StoredCompletion
     history: ItemHistory = field(default_factory=ItemHistory)
     sent_at: float = 0.0
-    """Seconds of the dispatcher's clock."""
+    """Time of sending, in seconds of the dispatcher's clock."""
     verdicts_at_sending: int = 0
-    """Number of verdicts that the judge had given then."""
+    """Number of verdicts that the judge had given at that time."""
     with_tests: bool = False
-    """The judge lacked the tests that the last request named by digest: the next one brings them."""
+    """Whether the next request brings the tests, because the judge lacked those that the last request named by digest.
+    """
 
 
 class WorkSource:
     """Source of work for the stream workers.
 
     Args:
-        item_states: items to be judged are GENERATED there, those given out JUDGING.
-        ledger: where the completions are.
-        limit: most items held at once.
+        item_states: items to be judged are GENERATED there, items handed out are JUDGING.
+        ledger: holds the completions.
+        limit: maximum number of items held at once.
         clock: seconds, monotonic.
     """
 
@@ -91,7 +92,8 @@ class WorkSource:
                 return
             if self._filling is None or self._filling.done():
                 self._filling = asyncio.create_task(self._fill())
-            if await asyncio.shield(self._filling):  # a caller that is cancelled must not lose what is being read
+            # A caller that is cancelled must not lose items that are being read.
+            if await asyncio.shield(self._filling):
                 continue
             delay = self._later[0][0] - self._clock() if self._later else None
             try:
@@ -110,7 +112,7 @@ class WorkSource:
         self._changed.set()
 
     def done(self) -> None:
-        """Announce that an item's verdict is on disk: another may be taken."""
+        """Record that an item's verdict is on disk, so that another item may be taken."""
         self._held -= 1
         self._changed.set()
 

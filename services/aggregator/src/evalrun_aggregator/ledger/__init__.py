@@ -1,2 +1,1 @@
-"""The run's ledger: pending, generated and judged items, in memory (item states, items, leases) and on disk
-(SQLite)."""
+"""The run's ledger: pending, generated and judged items, in memory (item states, leases) and on disk (SQLite)."""

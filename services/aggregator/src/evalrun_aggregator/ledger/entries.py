@@ -1,6 +1,7 @@
-"""Stored contents of the ledger, as plain records. `row` is `items.pack_row`'s number.
+"""The stored contents of the ledger as plain records. `row` is `items.pack_row`'s number.
 
-What there is of each answer is a named tuple: made in a fifth of the time of a frozen dataclass, a million times a run.
+The records of each completion are named tuples: creating a named tuple takes a fifth of the time of a frozen dataclass,
+and a run creates a million.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,11 +23,11 @@ class StoredCompletion(NamedTuple):
     model: str = ""
     attempts: int = 1
     mode: int = 0
-    """A `SubmissionMode` of judge.proto, where the answer was made elsewhere; 0: auto."""
+    """A `SubmissionMode` of judge.proto, if the completion was made elsewhere; 0: auto."""
     language: str = ""
-    """The answer's own language, where it was made elsewhere; empty: the problem's."""
+    """The completion's own language, if it was made elsewhere; empty: that of the problem."""
     log_probs: tuple[float, ...] = ()
-    """Of each token; empty where none were asked for or given."""
+    """Log-probability of each token; empty if none were requested or given."""
 
 
 class StoredVerdict(NamedTuple):
@@ -43,22 +44,22 @@ class StoredVerdict(NamedTuple):
     """Unix seconds."""
     attempts: int = 1
     reason: str = ""
-    """One line: why it could not be judged."""
+    """Reason why the completion could not be judged, in one line."""
     feedback: str = ""
-    """Message to the model about the answer, which opens its sample's next turn. Empty: no turn follows."""
+    """Message to the model about the completion, which opens its sample's next turn. Empty: no turn follows."""
 
 
 class StoredSample(NamedTuple):
-    """A completion with its verdict; None where none was reached yet."""
+    """A completion with its verdict; the verdict is None until it is reached."""
 
     completion: StoredCompletion
     verdict: StoredVerdict | None
     feedback: str = ""
-    """As it was sent with the sample's next turn; empty where none opened."""
+    """Feedback that was sent with the sample's next turn; empty if no turn opened."""
 
 
 class Recorded(NamedTuple):
-    """Which verdict was stored when."""
+    """Time at which a verdict was stored."""
 
     row: int
     judged: bool
@@ -67,14 +68,14 @@ class Recorded(NamedTuple):
 
 
 class StoredEvent(NamedTuple):
-    """Something that was done to the run from outside."""
+    """An act on the run from outside."""
 
     at: float
     """Unix seconds."""
     act: str
     """pause, resume, requeue-not-judged, set, stop, or end."""
     detail: str = ""
-    """One line for people; empty where the act says everything."""
+    """A line for people; empty if the act itself says everything."""
 
 
 @dataclass(frozen=True, slots=True)

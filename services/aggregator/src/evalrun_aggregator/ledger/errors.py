@@ -32,7 +32,7 @@ def ledger_error(error: sqlite3.Error | OSError, path: Path) -> LedgerError:
     """Return the error class that tells the caller how to react. The original error becomes its cause.
 
     Args:
-        error: what was raised.
+        error: the original error.
         path: the ledger, for the message.
     """
     if isinstance(error, OSError):

@@ -1,8 +1,7 @@
 """State of every item of a run, and the counts by state. Pure; updated with the ledger, never scanned.
 
-Of a run with several turns an item of a later turn is ABSENT until the verdict on the answer before it opens it.
-
-One byte an item: a million items cost a megabyte, and the next item in a given state is found by `bytearray.find`.
+In a run with several turns an item of a later turn is ABSENT until the verdict on the completion before it opens it. An
+item takes a byte, so a million items take a megabyte, and `bytearray.find` finds the next item in a given state.
 """
 
 from array import array
@@ -30,53 +29,53 @@ class ItemState(IntEnum):
 
     PENDING = 0
     LEASED = 1
-    """A worker has it."""
+    """A worker holds the item."""
     GENERATED = 2
-    """Its completion is on disk, its verdict is to be reached."""
+    """The completion is on disk, and the verdict is still to come."""
     JUDGING = 3
-    """The dispatcher has it."""
+    """The dispatcher holds the item."""
     ACCEPTED = 4
     REJECTED = 5
     NOT_JUDGED = 6
-    """The judge could not tell, and was asked often enough."""
+    """The judge could not decide, and was asked often enough."""
     ABSENT = 7
-    """Not part of this run, or a later turn that has not opened."""
+    """The item is not part of this run, or a later turn that has not opened."""
     CANCELLED = 8
-    """The run's gates have decided without it: it is not drawn, or what came of it does not count."""
+    """The run's gates have decided without the item: it is not generated, or its result does not count."""
     MISSING = 9
-    """No answer was given for it, where answers are made elsewhere: it counts as not judged."""
+    """No completion was given, in a run that judges completions made elsewhere: the item counts as not judged."""
 
 
 STATES = tuple(ItemState)
 UNJUDGED = (ItemState.GENERATED, ItemState.JUDGING)
 SETTLED = frozenset({ItemState.ACCEPTED, ItemState.REJECTED, ItemState.NOT_JUDGED, ItemState.ABSENT, ItemState.MISSING})
-"""Nothing more is to come of such an item."""
+"""States in which an item no longer changes."""
 
 
 @dataclass
 class DatasetCounts:
-    """Counts of the samples of a dataset, without noise-floor repeats."""
+    """Counts of the samples of a dataset, without repeats."""
 
     name: str
     states: list[int]
     """Number of items in each `ItemState`, by its value."""
     final_status: Counter[int]
-    """Verdicts by `FinalStatus` number; what was not judged is in `states` alone."""
+    """Number of verdicts by `FinalStatus` number; items that were not judged are counted only in `states`."""
     rate_sum: float = 0.0
     """Sum over problems of accepted / judged samples."""
     rated_problems: int = 0
     """Problems with a judged sample."""
     may_follow: int = 0
-    """Answers of later turns that may follow: one for each answer whose verdict can open another turn."""
+    """Maximum number of completions of later turns: one per completion whose verdict can open another turn."""
 
     @property
     def total(self) -> int:
-        """Answers of the run, those that may follow included."""
+        """Number of completions of the run, including later turns that may follow."""
         return sum(self.states) - self.states[ItemState.ABSENT] - self.states[ItemState.CANCELLED] + self.may_follow
 
     @property
     def generated(self) -> int:
-        """Answers that there are."""
+        """Number of existing completions."""
         out = (ItemState.PENDING, ItemState.LEASED, ItemState.MISSING)
         return self.total - self.may_follow - sum(self.states[state] for state in out)
 
@@ -92,7 +91,7 @@ class DatasetCounts:
 
     @property
     def not_judged(self) -> int:
-        """Samples that the judge gave up, or that have no answer."""
+        """Number of samples that the judge gave up, or that have no completion."""
         return self.states[ItemState.NOT_JUDGED] + self.states[ItemState.MISSING]
 
     @property
@@ -102,12 +101,12 @@ class DatasetCounts:
 
     @property
     def accepted_at_1(self) -> float | None:
-        """Mean over problems of accepted / judged first answers so far (docs/outputs.md); None before any."""
+        """Mean over problems of accepted / judged first completions (docs/outputs.md); None before any verdict."""
         return self.rate_sum / self.rated_problems if self.rated_problems else None
 
 
 class ItemStates:
-    """The state of every item. Items start as PENDING."""
+    """The states of all items. Items start as PENDING."""
 
     def __init__(self, items: RunItems) -> None:
         self.items = items
@@ -126,7 +125,7 @@ class ItemStates:
             self.datasets.append(DatasetCounts(dataset.name, states, Counter()))
 
     def state(self, index: int) -> ItemState:
-        """Return an item's state."""
+        """Return the state of an item."""
         return STATES[self._states[index]]
 
     def count(self, *states: ItemState) -> int:
@@ -140,12 +139,12 @@ class ItemStates:
 
     @property
     def unjudged(self) -> int:
-        """Items with a completion whose verdict is still to be reached."""
+        """Number of items with a completion whose verdict is still to come."""
         return self.count(*UNJUDGED)
 
     @property
     def may_follow(self) -> int:
-        """Answers of later turns that may follow, by dataset in `datasets`; such runs have no noise-floor repeats."""
+        """Maximum number of completions of later turns, by dataset in `datasets`; runs with turns have no repeats."""
         return sum(counts.may_follow for counts in self.datasets)
 
     def first(self, state: ItemState, start: int = 0) -> int | None:
@@ -200,10 +199,10 @@ class ItemStates:
         Args:
             completed: rows with a completion.
             verdicts: (row, final status, judged, accepted).
-            keep_not_judged: what was not judged stays so; otherwise it is to be judged again.
+            keep_not_judged: items that were not judged stay so; otherwise they are judged again.
 
         Returns:
-            How many rows are not of this run.
+            how many rows do not belong to this run.
         """
         states, foreign = np.frombuffer(self._states, dtype=np.uint8), 0
         statuses = np.frombuffer(self._statuses, dtype=np.uint8)
@@ -223,10 +222,10 @@ class ItemStates:
         return foreign
 
     def settle_pending(self, asked: Sequence[int] = ()) -> int:
-        """Settle every item without a completion, for no answer will come. Return how many are missing.
+        """Settle every item without a completion, because none will come. Return how many are missing.
 
         Args:
-            asked: by the dataset's number: how many samples each problem should have. A further sample without a
+            asked: how many samples each problem should have, by the dataset's number. A further sample without a
                 completion is ABSENT.
         """
         states = np.frombuffer(self._states, dtype=np.uint8)
@@ -237,17 +236,17 @@ class ItemStates:
         for number, samples in enumerate(asked):
             start = self.items.get_start(number)
             problems = slice(start, start + len(self.items.datasets[number].problem_ids))
-            # The verdicts decide whether a later turn follows.
+            # Whether a later turn follows depends on the verdicts.
             wanted = by_sample[:, problems, :samples, :1]
             wanted[is_pending[:, problems, :samples, :1]] = ItemState.MISSING
         self._recount(states)
         return self.count(ItemState.MISSING)
 
     def leave_out_later_turns(self, opening: Iterable[int]) -> None:
-        """Take every later turn out of the run that is not open yet, and count those that may follow; after `restore`.
+        """Take every unopened later turn out of the run, and count the turns that may follow; called after `restore`.
 
         Args:
-            opening: rows of the answers whose feedback is on disk: the turns after them are open.
+            opening: rows of the completions whose feedback is on disk: the turns after them are open.
         """
         items = self.items
         self._opens_turns = True
@@ -268,13 +267,13 @@ class ItemStates:
         return iter(sorted(self.items.get_row(int(index)) for index in missing))
 
     def count_absent_problems(self) -> int:
-        """Return how many problems have no item in the run. Answers that are judged as given leave some so."""
+        """Return how many problems have no item in the run, which happens if completions are judged as given."""
         states = np.frombuffer(self._states, dtype=np.uint8)
         shape = 1 + self.items.repeats, self.items.problems, self.items.samples * self.items.turns
         return int((states.reshape(shape) == ItemState.ABSENT).all(axis=(0, 2)).sum())
 
     def requeue_not_judged(self) -> list[int]:
-        """Have the items judged again that the judge gave up, and return them. Verdicts stay."""
+        """Queue the items that the judge gave up to be judged again, and return them. Verdicts stay."""
         states = np.frombuffer(self._states, dtype=np.uint8)
         found: list[int] = np.flatnonzero(states == ItemState.NOT_JUDGED).tolist()
         for index in found:
@@ -282,7 +281,7 @@ class ItemStates:
         return found
 
     def is_settled(self, position: int) -> bool:
-        """Return whether nothing more is to come of a problem in the run itself."""
+        """Return whether no item of a problem changes any more, repeats left out."""
         first = position * self.items.width
         return all(state in SETTLED for state in self._states[first : first + self.items.width])
 
@@ -290,8 +289,8 @@ class ItemStates:
         """Cancel items that the gates do not need, and return those that were leased.
 
         Args:
-            kept: by the dataset's number: of how many problems, from its first, the results count. What a noise-floor
-                pass has not been through is taken out too.
+            kept: how many problems the results count, by the dataset's number, from its first problem on. Repeats that
+                are not complete are cancelled too.
         """
         if not kept:
             return []
@@ -314,7 +313,7 @@ class ItemStates:
         return found
 
     def _find_indices(self, rows: Integers) -> tuple[Integers, Flags]:
-        """Return `items.index_of_row` of many rows, and which of them are of this run."""
+        """Return `items.index_of_row` of many rows, and a flag for each row that belongs to this run."""
         items, parts = self.items, unpack_rows(rows)
         known = (parts.problem < items.problems) & (parts.repeat <= items.repeats)
         known &= (parts.sample < items.samples) & (parts.turn < items.turns)
@@ -329,7 +328,7 @@ class ItemStates:
             counts.final_status.update(dict(zip(*(column.tolist() for column in found), strict=True)))
 
     def _recount(self, states: NDArray[np.uint8]) -> None:
-        """Derive every count but `final_status` from the states."""
+        """Compute every count but `final_status` from the states."""
         items = self.items
         self._totals = np.bincount(states, minlength=len(STATES)).tolist()
         own = states[: items.own_count].reshape(items.problems, items.samples, items.turns)
@@ -349,7 +348,7 @@ class ItemStates:
 
 
 def _chunks(values: Iterable[Any], dtype: "np.dtype[Any]") -> Iterator[NDArray[Any]]:
-    """Return the values in arrays of bounded size; Any: plain rows and records both come through here."""
+    """Yield the values in arrays of bounded size; Any: both plain rows and records come through here."""
     iterator = iter(values)
     while (chunk := np.fromiter(islice(iterator, CHUNK), dtype)).size:
         yield chunk

@@ -1,11 +1,10 @@
 """Numbers the items of a run. Pure.
 
-An item is one completion and its verdict: (dataset, problem, sample, turn, repeat). Two numbers stand for it:
-
-- its *index*, 0 to `RunItems.count - 1`, repeat outermost, then problem, sample and turn. State is kept by index, one
-  byte an item, so that a million items cost a megabyte.
-- its *row*, the 63-bit key under which the ledger stores it: problem, repeat, sample, turn, in this order. New items
-  of a run land near each other in the file, and reading in row order is reading problem by problem.
+An item is a completion and its verdict: (dataset, problem, sample, turn, repeat). It has two numbers:
+- its *index*, 0 to `RunItems.count - 1`, repeat outermost, then problem, sample and turn. State is kept by index in a
+  byte per item, so that a million items take a megabyte.
+- its *row*, the 63-bit key under which the ledger stores it: problem, repeat, sample, turn, in this order. New items of
+  a run land near each other in the file, and reading in row order is reading problem by problem.
 """
 
 from bisect import bisect_right
@@ -27,7 +26,7 @@ MAX_PROBLEMS = 1 << (63 - PROBLEM_SHIFT)
 
 
 class ItemKey(NamedTuple):
-    """Permanent id of a completion and its verdict."""
+    """Permanent id of an item."""
 
     dataset: str
     problem_id: str
@@ -125,12 +124,12 @@ class RunItems:
 
     @property
     def problems(self) -> int:
-        """Problems of all datasets together."""
+        """Number of problems of all datasets together."""
         return len(self._positions)
 
     @property
     def count(self) -> int:
-        """Items, noise-floor repeats included."""
+        """Number of items, repeats included."""
         return self.problems * self.width * (1 + self.repeats)
 
     @property
@@ -140,7 +139,7 @@ class RunItems:
 
     @property
     def own_count(self) -> int:
-        """Items of the run itself (repeat 0); their indices come first."""
+        """Number of items of the run itself (repeat 0); their indices come first."""
         return self.problems * self.width
 
     def names(self) -> Iterator[tuple[str, str]]:
@@ -148,7 +147,7 @@ class RunItems:
         return iter(self._positions)
 
     def find_index(self, key: ItemKey) -> int | None:
-        """Return the index of a key; None where it is not of this run."""
+        """Return the index of a key; None if the key does not belong to this run."""
         position = self._positions.get((key.dataset, key.problem_id))
         if position is None or key.sample >= self.samples or key.repeat > self.repeats or key.turn >= self.turns:
             return None
@@ -167,7 +166,7 @@ class RunItems:
         return pack_row(position, repeat, sample, turn)
 
     def index_of_row(self, row: int) -> int | None:
-        """Return the index of a row; None where it is not of this run."""
+        """Return the index of a row; None if the row does not belong to this run."""
         problem, repeat, sample, turn = unpack_row(row)
         if problem >= self.problems or repeat > self.repeats or sample >= self.samples or turn >= self.turns:
             return None

@@ -1,7 +1,7 @@
-"""Leases of items: who holds which, and until when. Pure: the time is an argument.
+"""Leases of items: who holds which item, and until when. Pure: the time is an argument.
 
-Leases live in memory: after a restart of the aggregator nobody holds anything, and an answer from an earlier lease is
-as good as any (the ledger keeps the first). So a lease is a hint that spares work twice, never what makes it right.
+Leases live in memory. After a restart of the aggregator nobody holds anything, and a completion from an earlier lease
+is as good as any other (the ledger keeps the first). So a lease only saves work; correctness does not depend on it.
 """
 
 from collections import OrderedDict
@@ -15,15 +15,15 @@ class Leases:
     """The leases of a run.
 
     Args:
-        item_states: pending items come from here and go to LEASED.
-        seconds: how long a lease lasts; longer than the slowest answer, or it is generated twice.
+        item_states: pending items are taken from here and become LEASED.
+        seconds: duration of a lease; longer than the slowest completion, which is otherwise generated twice.
     """
 
     def __init__(self, item_states: ItemStates, seconds: float = DEFAULT_SECONDS) -> None:
         self._item_states = item_states
         self._seconds = seconds
         self._held: OrderedDict[int, tuple[str, float]] = OrderedDict()
-        """Item -> (worker, end), in order of end: each lease lasts equally long."""
+        """(worker, end) by item, in order of end: all leases last equally long."""
         self._of_worker: dict[str, set[int]] = {}
         self._next = 0
 
@@ -31,8 +31,8 @@ class Leases:
         """Lease up to `limit` pending items, in order of index.
 
         Args:
-            worker: who asks.
-            limit: most items.
+            worker: the worker that asks.
+            limit: maximum number of items.
             now: seconds of a monotonic clock.
         """
         self.expire(now)
@@ -82,7 +82,8 @@ class Leases:
         return max(0.0, next(iter(self._held.values()))[1] - now)
 
     def _give_back(self, index: int) -> None:
-        if self._item_states.state(index) is not ItemState.LEASED:  # cancelled meanwhile
+        # The item was cancelled meanwhile.
+        if self._item_states.state(index) is not ItemState.LEASED:
             return
         self._item_states.move(index, ItemState.PENDING)
         self._next = min(self._next, index)

@@ -1,8 +1,8 @@
 """The run's ledger: completions and verdicts are on disk before they are acknowledged.
 
-One thread writes. Whatever is waiting when it becomes free goes to disk in one transaction with a sync (group
-commit), and each caller is told when its own part is durable. If the disk is full nothing of the group is stored and
-each caller gets `LedgerFullError`.
+A single thread writes. Everything that waits when it becomes free goes to disk in a single transaction with a sync
+(group commit), and each caller is notified when its own part is durable. If the disk is full, nothing of the group is
+stored and each caller gets `LedgerFullError`.
 """
 
 import asyncio
@@ -38,7 +38,8 @@ ResultT = TypeVar("ResultT")
 
 @dataclass
 class _Change:
-    apply: Callable[[LedgerWriter], Any]  # Any: each change has a result type of its own, restored by `_write`
+    # Any: each change has its own result type, which `_write` restores.
+    apply: Callable[[LedgerWriter], Any]
     done: "asyncio.Future[Any]"
     result: Any = None
 
@@ -55,11 +56,11 @@ class Ledger:
         """Open or create the file. Blocking: call before serving.
 
         Args:
-            path: the file; its directory is made.
+            path: the file; its directory is created.
             max_pages: pages of 4096 bytes beyond which the ledger counts as full; None: as much as the disk holds.
 
         Raises:
-            BadInputError: a network file system, another process, a newer schema, not a ledger.
+            BadInputError: a network file system, another process, a newer schema, or not a ledger.
             LedgerError: the disk failed or is full.
         """
         self.path = path = path.resolve()
@@ -102,11 +103,11 @@ class Ledger:
         self._lock.__exit__(None, None, None)
 
     async def add_completions(self, completions: Sequence[StoredCompletion]) -> list[bool]:
-        """Store completions; the first completion of a row wins. Return for each whether it was new."""
+        """Store completions; the first completion of a row wins. Return for each completion whether it was new."""
         return await self._write(lambda writer: writer.add_completions(completions))
 
     async def add_verdicts(self, verdicts: Sequence[StoredVerdict]) -> list[bool]:
-        """Store verdicts, once a row; a verdict replaces "not judged". Gives for each whether it was stored."""
+        """Store a verdict per row; a verdict replaces "not judged". Return for each verdict whether it was stored."""
         return await self._write(lambda writer: writer.add_verdicts(verdicts))
 
     async def set_facts(self, **facts: str) -> None:
@@ -225,7 +226,8 @@ class Ledger:
                 self._writer.commit()
             except (sqlite3.Error, OSError) as error:
                 failure = self._undo(error)
-            except BaseException as error:  # a mistake of ours: nobody may be left waiting
+            # This is an internal error. No caller may be left waiting.
+            except BaseException as error:
                 self._broken = LedgerBrokenError(f"the ledger's writer failed: {error!r}")
                 self._tell(group, self._broken)
                 raise
@@ -236,7 +238,8 @@ class Ledger:
             loop = change.done.get_loop()
             try:
                 loop.call_soon_threadsafe(_settle, change, failure)
-            except RuntimeError:  # the loop has ended: nobody waits any more
+            # The loop has ended, so nobody waits any more.
+            except RuntimeError:
                 logger.debug("a change of the ledger was settled after the event loop had ended")
 
     def _undo(self, error: sqlite3.Error | OSError) -> LedgerFullError | LedgerBrokenError:
@@ -255,7 +258,8 @@ class Ledger:
 
 
 def _settle(change: _Change, failure: Exception | None) -> None:
-    if change.done.done():  # its caller was cancelled
+    # The caller was cancelled.
+    if change.done.done():
         return
     if failure is None:
         change.done.set_result(change.result)

@@ -27,8 +27,8 @@ def file_system_type(path: Path, mount_table: str) -> str | None:
     """Return the type of the file system that holds `path` (absolute, links resolved).
 
     Args:
-        path: need not exist.
-        mount_table: text of `/proc/self/mountinfo` (proc(5)); of mounts on an another the last counts.
+        path: a path that need not exist.
+        mount_table: text of `/proc/self/mountinfo` (proc(5)); among mounts on the same place the last counts.
     """
     best, found = -1, None
     for line in mount_table.splitlines():
@@ -51,7 +51,7 @@ def check_file_system(path: Path, mount_table: str) -> None:
     """Refuse a ledger on a network file system.
 
     Raises:
-        BadInputError: names the type and says what to do.
+        BadInputError: the message names the type and a remedy.
     """
     kind = file_system_type(path, mount_table)
     if kind is not None and is_network_file_system(kind):
@@ -62,9 +62,9 @@ def check_file_system(path: Path, mount_table: str) -> None:
 
 
 def is_in_use(ledger: Path) -> bool:
-    """Return whether a process of this machine owns a ledger; True where the kernel does not say.
+    """Return whether a process of this machine owns a ledger; True if the kernel does not show it.
 
-    Takes no lock: a run that starts just then would fail.
+    Takes no lock, which would make a run fail that starts at the same moment.
     """
     try:
         return is_owned(ledger, LOCK_TABLE.read_text())
@@ -83,7 +83,7 @@ def is_owned(ledger: Path, lock_table: str) -> bool:
         inode = lock_path(ledger).stat().st_ino
     except FileNotFoundError:
         return False
-    # The device is left out: on an overlay the table has another one than stat.
+    # The device is left out, because an overlay's device in this table differs from that of stat.
     return any(
         fields[1] == "FLOCK" and fields[5].endswith(f":{inode}")
         for fields in map(str.split, lock_table.splitlines())
@@ -92,7 +92,7 @@ def is_owned(ledger: Path, lock_table: str) -> bool:
 
 
 def lock_path(ledger: Path) -> Path:
-    """Return the file whose lock owns a ledger."""
+    """Return the file whose lock gives ownership of a ledger."""
     return ledger.with_name(ledger.name + ".lock")
 
 

@@ -1,7 +1,7 @@
 """The ledger's tables and their version.
 
-Small columns and long texts are in tables of their own: counting and resuming read the small ones only (60 bytes an
-item), whatever the answers and verdicts weigh. The view `samples` is for people with a `sqlite3` shell.
+Small columns and long texts have separate tables: counting and resuming read the small tables only (60 bytes per item),
+however long the completions and verdicts are. The view `samples` is for people with a `sqlite3` shell.
 """
 
 import json
@@ -11,20 +11,20 @@ from evalrun_aggregator.ledger.items import MAX_REPEATS, MAX_SAMPLES, PROBLEM_SH
 from evalrun_runtime.exits import BadInputError
 
 SCHEMA_VERSION = 4
-"""1: `replicas.models` was a list, or an object with the load format where the replica told it. 2: without `engine`.
+"""1: `replicas.models` was a list, or an object with the load format if the replica reported it. 2: without `engine`.
 3: without `feedbacks`."""
 
 CREATE_FEEDBACKS = "CREATE TABLE feedbacks (row INTEGER PRIMARY KEY, text TEXT NOT NULL)"
-"""Table of the messages sent after an answer, by the answer's row. They are kept apart from the verdicts, because
-judging again does not change what was sent."""
+"""Table of the messages sent after a completion, by the completion's row. They are kept apart from the verdicts,
+because judging again does not change what was sent."""
 
 CREATE_EVENTS = """CREATE TABLE IF NOT EXISTS events (
     number INTEGER PRIMARY KEY, at REAL NOT NULL, act TEXT NOT NULL, detail TEXT NOT NULL)"""
-"""Added to ledgers of any version, without a version of its own: a release that does not know the table leaves it
-alone, so a rollback in mid-run stays possible."""
+"""Added to ledgers of any version without a version of its own: a release that does not know the table leaves it alone,
+so a rollback during a run stays possible."""
 
 CREATE_LOG_PROBS = "CREATE TABLE IF NOT EXISTS log_probs (row INTEGER PRIMARY KEY, packed BLOB NOT NULL)"
-"""Log-probabilities of an answer's tokens, little-endian 32-bit floats, of runs that ask for them."""
+"""Log-probabilities of a completion's tokens as little-endian 32-bit floats, for runs that ask for them."""
 
 CREATE_VERDICTS = (
     """CREATE TABLE verdicts (
@@ -48,7 +48,7 @@ CREATE = (
         worker TEXT NOT NULL, name TEXT NOT NULL, address TEXT NOT NULL, models TEXT NOT NULL, error TEXT NOT NULL,
         load_format TEXT NOT NULL DEFAULT '', engine TEXT NOT NULL DEFAULT '{}',
         PRIMARY KEY (worker, name)) WITHOUT ROWID""",
-    # `worker` names a holder, see gpu_time: the worker itself, or one start of one of its replicas.
+    # `worker` names a holder (see gpu_time): the worker itself, or a start of one of its replicas.
     "CREATE TABLE gpu_seconds (worker TEXT PRIMARY KEY, seconds REAL NOT NULL) WITHOUT ROWID",
 )
 
@@ -65,7 +65,7 @@ def prepare_schema(connection: sqlite3.Connection, path: str) -> None:
     """Create the tables in an empty file. Check the version of existing tables and migrate older versions.
 
     Raises:
-        BadInputError: not a ledger, or one of a newer version.
+        BadInputError: the file is no ledger, or a ledger of a newer version.
     """
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not tables:
@@ -101,7 +101,7 @@ def prepare_schema(connection: sqlite3.Connection, path: str) -> None:
 
 
 def _split_served(connection: sqlite3.Connection) -> None:
-    """Bring `replicas` from version 1 to 2: the load format in a column of its own."""
+    """Migrate `replicas` from version 1 to 2: the load format gets a column of its own."""
     connection.execute("ALTER TABLE replicas ADD COLUMN load_format TEXT NOT NULL DEFAULT ''")
     for worker, name, models in connection.execute("SELECT worker, name, models FROM replicas").fetchall():
         served = json.loads(models)
@@ -117,7 +117,8 @@ def set_verdicts_aside(connection: sqlite3.Connection) -> None:
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     connection.execute("DROP VIEW samples")
     for table in ("verdicts", "verdict_bytes"):
-        if f"earlier_{table}" in tables:  # a rejudging that never ended: what it had is given up, the first ones stay
+        # An earlier rejudging never ended. Its verdicts are dropped, and the first verdicts stay set aside.
+        if f"earlier_{table}" in tables:
             connection.execute(f"DROP TABLE {table}")
         else:
             connection.execute(f"ALTER TABLE {table} RENAME TO earlier_{table}")
@@ -126,6 +127,6 @@ def set_verdicts_aside(connection: sqlite3.Connection) -> None:
 
 
 def drop_earlier_verdicts(connection: sqlite3.Connection) -> None:
-    """Forget the verdicts set aside. Inside the caller's transaction."""
+    """Delete the verdicts that were set aside, inside the caller's transaction."""
     for table in ("verdicts", "verdict_bytes"):
         connection.execute(f"DROP TABLE IF EXISTS earlier_{table}")

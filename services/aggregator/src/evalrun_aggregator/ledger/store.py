@@ -31,7 +31,7 @@ CHECKPOINT_PAGES = 4000
 """16 MB of WAL between checkpoints; the default of 1000 pages moves a hot page four times as often."""
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
 OPERATIONS_PER_CHECK = 10_000
-"""SQLite's, between two looks at the clock."""
+"""Number of SQLite's operations between two checks of the clock."""
 
 INSERT_COMPLETION = "INSERT OR IGNORE INTO completions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 INSERT_TEXT = "INSERT OR IGNORE INTO texts VALUES (?, ?)"
@@ -64,12 +64,12 @@ class LedgerWriter:
         """Open or create the file.
 
         Args:
-            path: its directory exists.
+            path: the file; its directory exists.
             max_pages: pages of 4096 bytes beyond which the file counts as full.
 
         Raises:
-            BadInputError: not a ledger, or one of a newer version.
-            sqlite3.Error: the disk's or the file's fault.
+            BadInputError: the file is no ledger, or a ledger of a newer version.
+            sqlite3.Error: the disk or the file failed.
         """
         self._connection = connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
@@ -98,11 +98,11 @@ class LedgerWriter:
         self._connection.execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
-        """Put the group on disk: when this returns it survives a power cut."""
+        """Put the group on disk: after the call it survives a power cut."""
         self._connection.execute("COMMIT")
 
     def rollback(self) -> None:
-        """Undo the group; harmless where SQLite has already done so (it does on a full disk)."""
+        """Undo the group; harmless if SQLite has already done so, as it does on a full disk."""
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
@@ -111,7 +111,7 @@ class LedgerWriter:
         self._connection.close()
 
     def add_completions(self, completions: Iterable[StoredCompletion]) -> list[bool]:
-        """Store completions; the first completion of a row wins. Return for each whether it was new."""
+        """Store completions; the first completion of a row wins. Return for each completion whether it was new."""
         execute, new = self._connection.execute, []
         for c in completions:
             changed = execute(
@@ -129,7 +129,7 @@ class LedgerWriter:
     def add_verdicts(self, verdicts: Iterable[StoredVerdict]) -> list[bool]:
         """Store a verdict per row. A verdict replaces "not judged", but never another verdict.
 
-        Gives for each whether it was stored.
+        Returns for each verdict whether it was stored.
         """
         execute, new = self._connection.execute, []
         for v in verdicts:
@@ -144,11 +144,11 @@ class LedgerWriter:
         return new
 
     def set_facts(self, facts: dict[str, str]) -> None:
-        """Write facts about the run, replacing those of the same name."""
+        """Write facts about the run, replacing facts of the same name."""
         self._connection.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts.items())
 
     def add_event(self, event: StoredEvent) -> None:
-        """Store an event, after those that are there."""
+        """Store an event after the existing events."""
         self._connection.execute("INSERT INTO events (at, act, detail) VALUES (?, ?, ?)", event)
 
     def add_problems(self, names: Iterable[tuple[str, str]]) -> None:
@@ -173,16 +173,16 @@ class LedgerWriter:
         )
 
     def set_verdicts_aside(self) -> None:
-        """Start with no verdicts, keeping those there are until `drop_earlier_verdicts`."""
+        """Start with no verdicts. Earlier verdicts are kept until `drop_earlier_verdicts`."""
         set_verdicts_aside(self._connection)
 
     def drop_earlier_verdicts(self) -> None:
-        """Forget the verdicts set aside."""
+        """Delete the verdicts that were set aside."""
         drop_earlier_verdicts(self._connection)
 
 
 class LedgerReader:
-    """A connection that reads committed data. For one thread at a time."""
+    """A connection that reads committed data, for a single thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(
@@ -196,16 +196,16 @@ class LedgerReader:
         self._connection.close()
 
     def interrupt_after(self, seconds: float) -> None:
-        """Let what is read from now on raise sqlite3.OperationalError once it has taken so long."""
+        """Make reads raise sqlite3.OperationalError once they have taken this long from now."""
         end = time.monotonic() + seconds
         self._connection.set_progress_handler(lambda: time.monotonic() >= end, OPERATIONS_PER_CHECK)
 
     def computed_tables(self) -> set[str]:
-        """Return what reads like a table and is computed: a view or a virtual table."""
+        """Return the names of views and virtual tables, which are computed when they are read."""
         return {name for _, name, kind, *_ in self._connection.execute("PRAGMA table_list") if kind != "table"}
 
     def facts(self) -> dict[str, str]:
-        """Return every fact."""
+        """Return all facts."""
         return dict(self._connection.execute("SELECT name, value FROM facts"))
 
     def events(self, since: float = 0.0) -> list[StoredEvent]:
@@ -254,7 +254,7 @@ class LedgerReader:
         )
 
     def verdict_times(self) -> Iterator[float]:
-        """Return when each verdict was stored, in order of time; Unix seconds."""
+        """Yield the time at which each verdict was stored, in order; Unix seconds."""
         return (at for (at,) in self._connection.execute("SELECT recorded_at FROM verdicts ORDER BY recorded_at"))
 
     def verdict_rows(self) -> Iterator[tuple[int, int, bool, bool]]:
@@ -267,7 +267,7 @@ class LedgerReader:
         return (row for (row,) in self._connection.execute("SELECT row FROM feedbacks ORDER BY row"))
 
     def exchanges(self, first: int, end: int) -> list[Exchange]:
-        """Return the answers of the rows from `first` to before `end` with the feedback on each, in order."""
+        """Return the completions of the rows from `first` to before `end` with the feedback on each, in order."""
         found = self._connection.execute(
             "SELECT t.text, f.text FROM texts t JOIN feedbacks f ON f.row = t.row "
             "WHERE t.row >= ? AND t.row < ? ORDER BY t.row",
@@ -295,10 +295,12 @@ class LedgerReader:
         return [StoredCompletion(*columns) for columns in found]
 
     def samples(self, first: int = 0, end: int = LAST_ROW) -> Iterator[StoredSample]:
-        """Yield the completions of the rows from `first` up to `end` with their verdicts, in order of row: by
-        problem, repeat and sample. Only one sample is in memory at a time."""
+        """Yield the completions of the rows from `first` up to `end` with their verdicts, in order of row.
+
+        That is the order of problem, repeat and sample. Only one sample is in memory at a time.
+        """
         found = map(_make_stored_sample, self._connection.execute(SELECT_SAMPLES, (first, end)))
-        # A ledger that an earlier release writes, which is only read here, has no such table.
+        # A ledger that an earlier release writes, and that is only read here, has no such table.
         has_log_probs = (
             self._connection.execute(HAS_LOG_PROBS).fetchone()
             and self._connection.execute("SELECT 1 FROM log_probs LIMIT 1").fetchone()
@@ -315,11 +317,11 @@ class LedgerReader:
         return sample._replace(completion=completion._replace(log_probs=log_probs))
 
     def list_recorded(self, moment: float, limit: int = -1) -> list[Recorded]:
-        """Return which verdicts were stored at or after a moment (Unix seconds), in order of that time.
+        """Return the verdicts stored at or after a moment, in order of time.
 
         Args:
             moment: Unix seconds.
-            limit: of their number; -1: all of them.
+            limit: maximum number of verdicts; -1: all of them.
         """
         found = self._connection.execute(SELECT_RECORDED, (moment, limit))
         return [Recorded(row, bool(judged), at) for row, judged, at in found]

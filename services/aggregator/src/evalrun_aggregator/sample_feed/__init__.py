@@ -1,5 +1,5 @@
-"""The samples of a run that goes on, read from its ledger, as rows of its results. Reads alone.
+"""Reads the samples of a running run from its ledger, as rows of its results. Changes nothing.
 
-`ledger_batches` reads a ledger; `feed_server` shows its rows on a port of this machine alone, over which the page of a
-run in a cluster has them (docs/decisions/0040-samples-over-a-port-forward.md).
+`ledger_batches` reads a ledger. `feed_server` serves its rows on a port of the loopback interface, which `evalrun view`
+reads for a run in a cluster (docs/decisions/0040-samples-over-a-port-forward.md).
 """

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 HOST: Final = "127.0.0.1"
 MAX_RECORDED: Final = 50_000
-"""Verdicts of one answer; a client asks again from the last one's time."""
+"""Maximum number of verdicts per reply; a client asks again from the time of the last verdict."""
 MAX_ROWS: Final = 256
 """Rows of one answer: some MB at most, which the aggregator holds in memory while it sends them."""
 MAX_PROMPTS: Final = 256
@@ -62,14 +62,14 @@ class FeedServer:
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_END_SECONDS)
 
     async def start(self) -> int:
-        """Listen and return the port. Raises OSError where it is taken."""
+        """Listen and return the port. Raises OSError if the port is taken."""
         await self._runner.setup()
         await web.TCPSite(self._runner, HOST, self._port).start()
         port: int = self._runner.addresses[0][1]
         return port
 
     async def stop(self) -> None:
-        """End what is being answered, and close the ledger."""
+        """End running requests, and close the ledger."""
         await self._runner.cleanup()
         if self._batches is not None:
             self._batches.close()

@@ -20,7 +20,7 @@ from evalrun_results.samples import JsonObject, SampleResult
 from evalrun_runtime.exits import BadInputError
 
 NOT_YET: Final = "not judged yet"
-"""Reason of an answer without a verdict in a run that has not ended."""
+"""Reason of a completion without a verdict in a run that has not ended."""
 _BATCH_ROWS: Final = 256
 
 
@@ -28,11 +28,11 @@ class LedgerBatches:
     """The samples in a ledger, which another process may be writing.
 
     Args:
-        path: of the ledger.
-        max_seconds: for each question but `read`; None: any time.
+        path: the ledger.
+        max_seconds: maximum time of each call but `read`; None: no limit.
 
     Raises:
-        BadInputError: it cannot be read.
+        BadInputError: the ledger cannot be read.
     """
 
     def __init__(self, path: Path, max_seconds: float | None = None) -> None:
@@ -56,11 +56,11 @@ class LedgerBatches:
         self._reader.close()
 
     def read(self, columns: Sequence[str] = (), problem: str | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield every sample that has an answer, in order of problem, pass and sample.
+        """Yield every sample that has a completion, in order of problem, pass and sample.
 
         Args:
-            columns: of the result.
-            problem: only samples of this one.
+            columns: columns of the result.
+            problem: restricts the samples to this problem.
 
         Raises:
             BadInputError: the ledger cannot be read.
@@ -92,11 +92,11 @@ class LedgerBatches:
                 yield pack_row(position, 0, 0), pack_row(position + 1, 0, 0)
 
     def list_recorded(self, moment: float, limit: int = -1) -> list[Recorded]:
-        """Return which verdicts were stored at or after a moment (Unix seconds), in order of that time.
+        """Return the verdicts stored at or after a moment, in order of time.
 
         Args:
             moment: Unix seconds.
-            limit: of their number; -1: all of them.
+            limit: maximum number of verdicts; -1: all of them.
 
         Raises:
             BadInputError: the ledger cannot be read.

@@ -1,1 +1,1 @@
-"""The start of a run: its problems, answers made elsewhere, warnings, and its ledger, created or resumed."""
+"""Starts a run: loads its problems and given completions, warns the user, and creates or resumes its ledger."""

@@ -26,13 +26,13 @@ class RunDataset:
     problems: Sequence[Problem]
     audit: DatasetAudit | None = None
     role: str = ""
-    """Its role: train, dev or test; empty if unknown."""
+    """Role of the dataset: train, dev or test; empty if unknown."""
     template: str | None = None
     """Text of the file that `promptTemplate` names."""
     grader: Grader | None = None
-    """Grader that scores its answers; None if their tests decide."""
+    """Grader that scores the completions; None if the tests decide."""
     excluded: Sequence[Problem] = ()
-    """Problems left out by `excludeProblems`: answers made elsewhere may be to these."""
+    """Problems left out by `excludeProblems`. Given completions may belong to them."""
     is_cut: bool = False
     """Whether `maxProblems` leaves out some of its problems."""
 
@@ -71,14 +71,14 @@ def load_datasets(
     """Load every dataset of a spec, cut to the problems and tests that it uses.
 
     Args:
-        spec: a run's.
-        base_dir: what relative sources are relative to.
+        spec: the spec of the run.
+        base_dir: base of relative sources.
         more: further sources of a dataset, by its name.
-        audit_remedy: what somebody does who wants data as it is that did not pass its audit.
+        audit_remedy: advice to a user who wants data that did not pass its audit.
 
     Raises:
-        BadInputError: a source cannot be used, two say something else of a problem, a dataset's audit failed, or a
-            gate uses test data.
+        BadInputError: a source cannot be used, two sources differ about a problem, a dataset's audit failed, or a gate
+            uses test data.
     """
     datasets = []
     for index, dataset in enumerate(spec.datasets):
@@ -89,9 +89,9 @@ def load_datasets(
 
 
 def _load(dataset: Dataset, field: str, sources: Sequence[Source], audit_remedy: str) -> RunDataset:
-    """Load a dataset from its sources, its own first; `field` is its place in the spec. Raises BadInputError."""
+    """Load a dataset from its sources, its own first. `field` is its path in the spec. Raises BadInputError."""
     own, base_dir = sources[0], sources[0].base_dir
-    # All groups: nothing is left out, and sources that do not say which group a test is in are fine.
+    # With all groups nothing is left out, and sources that do not name a test's group are fine.
     tests = () if set(dataset.tests) == set(TEST_GROUPS) else dataset.tests
     grader = read_dataset_grader(dataset, base_dir)
     graded = None if grader is None else grader.decides
@@ -110,13 +110,15 @@ def _load(dataset: Dataset, field: str, sources: Sequence[Source], audit_remedy:
         all_tests=not tests and grader is None,
         remedy=audit_remedy,
     )
-    if audit is None:  # nothing was read for its sake
+    # No audit is due.
+    if audit is None:
         while (len(excluded) < len(dataset.exclude_problems) or len(used) != dataset.max_problems) and next(
             stream, None
         ) is not None:
             pass
     if not cut.problems:
-        next(stream, None)  # the one after the last that is used
+        # The problem after the last used problem is read, to learn whether the limit cuts.
+        next(stream, None)
     missing = set(dataset.exclude_problems) - set(excluded)
     _check_exclusions(dataset, f"{field}.excludeProblems", missing, used)
     role = choose_role(dataset.name, dataset.role, audit, used)
@@ -134,14 +136,14 @@ class Cut:
 def _select_problems(
     problems: Iterable[Problem], kept: list[Problem], excluded: dict[str, Problem], dataset: Dataset, cut: Cut
 ) -> Iterator[Problem]:
-    """Yield every problem to the audit, and append those that the run uses to `kept`.
+    """Yield every problem to the audit, and append the problems that the run uses to `kept`.
 
     Args:
-        problems: all of the source's.
-        kept: gets those that the run uses.
-        excluded: gets those that are left out, by id.
-        dataset: says which and how many are used.
-        cut: counts the others.
+        problems: all problems of the source.
+        kept: gets the problems that the run uses.
+        excluded: gets the problems that are left out, by id.
+        dataset: names the problems that are used, and how many.
+        cut: counts the other problems.
     """
     left_out = frozenset(dataset.exclude_problems)
     for problem in problems:

@@ -1,7 +1,7 @@
 """Facts about the run in its ledger: its identity, its start and its end. Pure.
 
-A ledger is taken up again only for the run that it belongs to. What decides is the digest of what its completions
-depend on, and of what its verdicts depend on; rejudging may change the latter.
+A ledger is resumed only for the run that it belongs to. The identity is a digest of everything that the completions
+depend on, and a digest of everything that the verdicts depend on; rejudging may change the latter.
 """
 
 import json
@@ -22,12 +22,12 @@ class LedgerIdentity:
 
     run: str
     generation: str
-    """Digest of model, protocol, prompts and answers made elsewhere."""
+    """Digest of model, protocol, prompts and given completions."""
     judging: str
     """Digest of tests, limits and comparators."""
 
     def facts(self) -> dict[str, str]:
-        """Return it as facts of the ledger."""
+        """Return the identity as facts of the ledger."""
         return {"run": self.run, "generation": self.generation, "judging": self.judging}
 
 
@@ -82,13 +82,13 @@ def check_identity(facts: Mapping[str, str], identity: LedgerIdentity, ledger: s
     """Refuse a ledger of another run.
 
     Args:
-        facts: of the ledger.
-        identity: of the run configuration.
-        ledger: its path, for the message.
-        judging_again: the verdicts are about to be set aside, so what they depended on may have changed.
+        facts: facts of the ledger.
+        identity: identity of the run configuration.
+        ledger: path of the ledger, for the message.
+        judging_again: the verdicts are about to be set aside, so their digest may differ.
 
     Raises:
-        BadInputError: says what differs.
+        BadInputError: the message names the difference.
     """
     elsewhere = "name another ledger, or give this one the run configuration that it was made with"
     if facts.get("run") != identity.run:
@@ -127,7 +127,7 @@ STOPPED_BY_USER = {"stopped_by_user": "yes"}
 
 
 def read_max_in_flight(facts: Mapping[str, str]) -> int | None:
-    """Return the most requests that a worker may have in flight; None: as many as its endpoints take."""
+    """Return the maximum number of requests that a worker may have in flight; None: as many as its endpoints take."""
     text = facts.get("max_in_flight", "")
     return int(text) if text else None
 
@@ -138,7 +138,7 @@ def max_in_flight_facts(bound: int | None) -> dict[str, str]:
 
 
 def read_run_end(facts: Mapping[str, str]) -> RunEnd | None:
-    """Return a run's end from the facts of its ledger; None where it has not ended."""
+    """Return a run's end from the facts of its ledger; None if it has not ended."""
     text = facts.get("ended", "")
     if not text:
         return None

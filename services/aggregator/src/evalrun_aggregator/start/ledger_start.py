@@ -32,28 +32,28 @@ class OpenedRun:
     """Contents of the ledger at the start."""
 
     item_states: ItemStates
-    """Each item's state."""
+    """State of each item."""
     tallies: Mapping[str, Sequence[CompletionTally]]
-    """The completions of each dataset, counted by finish reason."""
+    """Completions of each dataset, counted by finish reason."""
     work_time: WorkTime
-    """Of its completions and verdicts."""
+    """Work time of the completions and verdicts."""
     started_at: float
-    """First start, of the rejudging where it is one; Unix seconds."""
+    """First start, or start of the rejudging; Unix seconds."""
     ended: RunEnd | None
-    """None: it has not, or goes on."""
+    """End of the run; None if it has not ended, or continues."""
     ended_early: str
-    """Reason why it was ended before everything was decided; empty if it was not."""
+    """Reason why the run was ended before everything was decided; empty if it was not."""
     cut_short: str = ""
-    """Of a rejudging: why the run had ended before everything was generated; empty if it had not."""
+    """For a rejudging, why the run had ended before everything was generated; empty if it had not."""
     is_paused: bool = False
     max_in_flight: int | None = None
-    """Most requests that a worker may have in flight; None: as many as its endpoints take."""
+    """Maximum number of requests that a worker may have in flight; None: as many as its endpoints take."""
     is_stopped_by_user: bool = False
-    """Whether it ended early because somebody said so."""
+    """Whether a person ended the run early."""
 
     @property
     def output_tokens(self) -> int:
-        """Tokens generated, as far as servers counted them."""
+        """Number of tokens generated, as far as servers counted them."""
         return sum(tally.output_tokens for tallies in self.tallies.values() for tally in tallies)
 
 
@@ -76,23 +76,24 @@ async def open_run(
     """Resume the run, or create its ledger.
 
     Args:
-        ledger: open.
-        items: the run configuration's.
-        identity: the run configuration's.
+        ledger: the open ledger.
+        items: items of the run configuration.
+        identity: identity of the run configuration.
         rejudge: name of a rejudging; at its first start the verdicts are set aside. Nothing is generated.
-        retry_not_judged: open a run that has ended again, for what was not judged.
-        responses: answers made elsewhere, by row. None: answers are generated.
-        budget: new; opens the samples that a token budget allows. None: every item is to be generated.
-        asked: where nothing is generated, by the dataset's number: how many samples each problem should have. One
-            without an answer is missing; further ones are no part of the run.
-        turns: a failed answer may open its sample's next turn.
-        asks_for_outputs: a run that has ended writes its outputs again: a race may ask for more of what is there.
-        kept: from the ledger's facts, of how many problems of a dataset the results count where its gates have
-            decided without the others.
+        retry_not_judged: reopen a run that has ended, to judge what was not judged.
+        responses: given completions by row. None: completions are generated.
+        budget: a new budget; opens the samples that a token budget allows. None: every item is to be generated.
+        asked: if nothing is generated, how many samples each problem should have, by the dataset's number. A sample
+            without a completion is missing; further samples are not part of the run.
+        turns: a failed completion may open its sample's next turn.
+        asks_for_outputs: a run that has ended writes its outputs again: a race may ask for more of the existing
+            results.
+        kept: from the ledger's facts, how many problems of a dataset the results count if its gates have decided
+            without the others.
         now: Unix seconds.
 
     Raises:
-        BadInputError: the ledger is another run's, or there is nothing to judge again.
+        BadInputError: the ledger belongs to another run, or there is nothing to judge again.
         LedgerError: the disk failed or is full.
     """
     facts = ledger.reader.facts()
@@ -151,7 +152,7 @@ async def open_run(
 
 
 async def stays_paused(ledger: Ledger, facts: Mapping[str, str], *, lift_pause: bool, now: float) -> bool:
-    """Return whether a run is paused from its start on; lift the pause where that is asked. Raises LedgerError."""
+    """Return whether a run starts paused; end the pause if that is requested. Raises LedgerError."""
     if facts.get("paused") and lift_pause:
         await ledger.record(StoredEvent(now, "resume", "the run was resumed"), **NOT_PAUSED)
         return False

@@ -1,4 +1,4 @@
-"""The problems of a run: numbered, and turned into prompts and judge requests."""
+"""Numbers the problems of a run, and turns them into prompts and judge requests."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -36,14 +36,14 @@ class RunProblems:
         """Number the problems.
 
         Args:
-            run: the run's name, which the judge shares its queue by.
-            datasets: in the spec's order.
-            protocol: how answers are drawn.
-            samples: answers a problem.
-            repeats: noise-floor repeats.
-            turns: answers a sample, at most.
-            by_chance: number each dataset's problems in the order that the protocol's seed draws: what sequential gates
-                need. Else as they stand in the dataset.
+            run: name of the run, by which the judge shares its queue.
+            datasets: the datasets in the spec's order.
+            protocol: the protocol, which says how completions are generated.
+            samples: samples per problem.
+            repeats: number of repeats that measure the noise.
+            turns: maximum number of completions per sample.
+            by_chance: number each dataset's problems in the order that the protocol's seed draws, as sequential gates
+                need. Otherwise in the order of the dataset.
         """
         self.datasets = datasets
         self._run = run
@@ -75,8 +75,8 @@ class RunProblems:
         """Return an item for a worker. It contains no tests, except those that the feedback of earlier turns shows.
 
         Args:
-            index: of the item.
-            exchanges: the sample's earlier answers, with the feedback on each.
+            index: index of the item.
+            exchanges: the sample's earlier completions, with the feedback on each.
         """
         key = self.items.get_key(index)
         dataset, problem = self._problems[self.items.get_position(index)]
@@ -117,10 +117,10 @@ class RunProblems:
         """Return the feedback that opens the next turn of an item's sample; empty if no turn follows.
 
         Args:
-            policies: by dataset.
-            index: of the item.
-            completion: its answer.
-            verdict: on it.
+            policies: rules by dataset.
+            index: index of the item.
+            completion: completion of the item.
+            verdict: verdict about the completion.
         """
         dataset, problem = self._problems[self.items.get_position(index)]
         decided = dataset.grader is not None and dataset.grader.decides(problem.data_source)
@@ -140,14 +140,12 @@ def _shuffle_problems(dataset: RunDataset, seed: int) -> list[Problem]:
 
 
 def draws_by_chance(order: RunConfig) -> bool:
-    """Return whether a run draws its problems in an order of chance: where a gate or a race decides before all are
-    there."""
+    """Return whether a run draws its problems at random: a gate or a race may decide before all are judged."""
     return order.race_problems is not None or any(gate.sequential for gate in order.spec.gates)
 
 
 def count_raced_problems(order: RunConfig, items: RunItems) -> dict[int, int]:
-    """Return of how many problems the results count, by the number of the dataset, where a race has not asked for
-    more."""
+    """Return how many problems the results count, by the number of the dataset, if a race has not asked for more."""
     wanted = order.race_problems
     if not wanted:
         return {}
@@ -156,7 +154,7 @@ def count_raced_problems(order: RunConfig, items: RunItems) -> dict[int, int]:
 
 
 def make_turn_policies(spec: EvalRunSpec) -> dict[str, TurnPolicy] | None:
-    """Return the rules of further turns by dataset; None where the protocol draws single answers."""
+    """Return the rules of further turns by dataset; None if the protocol has a single turn."""
     found = {each.name: policy for each in spec.datasets if (policy := make_turn_policy(spec, each)) is not None}
     return found or None
 

@@ -1,4 +1,4 @@
-"""Answers made elsewhere, as completions of the run: nothing is generated, they are only judged."""
+"""Loads completions made elsewhere as completions of the run: nothing is generated, they are only judged."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from evalrun_runtime.exits import BadInputError
 from evalrun_runtime.unicode_text import replace_surrogates
 
 MAX_ITEMS = 10_000_000
-"""Problems x highest sample number: one byte of memory each."""
+"""Maximum of problems x highest sample number: each takes a byte of memory."""
 
 MODES = {
     "auto": judge_pb2.SUBMISSION_MODE_AUTO,
@@ -28,20 +28,20 @@ MODES = {
 
 @dataclass(frozen=True)
 class GivenResponses:
-    """The answers, ready for the ledger."""
+    """The given completions, ready for the ledger."""
 
     completions: Sequence[StoredCompletion]
     sha256: str
     asked: Sequence[int] = ()
-    """Samples that each problem should have, by the dataset's number."""
+    """Number of samples that each problem should have, by the dataset's number."""
 
 
 def read_responses(order: RunConfig, datasets: Sequence[RunDataset]) -> tuple[RunProblems, GivenResponses]:
     """Read the response files of the run configuration, and number the problems with as many samples as given.
 
     Raises:
-        BadInputError: a file, line or key that cannot be used; no answer at all, or none to a problem that is not
-            excluded; a sample number without bounds.
+        BadInputError: a file, line or key cannot be used; there is no completion at all, or none for a problem that is
+            not excluded; a sample number is too large.
     """
     problems = [problem for dataset in datasets for problem in dataset.problems]
     every = [problem for dataset in datasets for problem in (*dataset.problems, *dataset.excluded)]
@@ -87,10 +87,10 @@ def count_asked_answers(
     """Return the expected number of samples per problem, by dataset.
 
     Args:
-        answers: as the run configuration has it. None: each problem should have as many as the one with the most in its
-            dataset, and one in a dataset without any.
-        datasets: names.
-        given: the answers.
+        answers: the number in the run configuration. None: each problem should have as many samples as the problem with
+            the most in its dataset, and a single sample in a dataset without any.
+        datasets: names of the datasets.
+        given: the completions.
     """
     if answers == "AsGiven":
         return [0] * len(datasets)
@@ -108,7 +108,7 @@ def _select_judged_fields(response: Response) -> dict[str, object]:
 
 
 def make_completion(response: Response, problems: RunProblems) -> StoredCompletion:
-    """Return an answer as the ledger stores it. Raises BadInputError where it cannot be stored."""
+    """Return a completion in the form of the ledger. Raises BadInputError if it cannot be stored."""
     key = ItemKey(response.dataset, response.problem_id, response.sample)
     index = problems.items.find_index(key)
     if index is None:

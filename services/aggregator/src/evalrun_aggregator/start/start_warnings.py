@@ -10,15 +10,15 @@ from evalrun_registry.languages import LANGUAGES
 from evalrun_results.comparisons.power import gate_outlook
 
 NAMED_GROUPS: Final = 5
-"""Of problems with the same prompt that a warning names."""
+"""Maximum number of groups of problems with the same prompt that a warning names."""
 
 
 def start_warnings(datasets: Sequence[RunDataset], spec: EvalRunSpec) -> list[str]:
     """Return warnings about data and gates that make the results less meaningful than they seem.
 
     Args:
-        datasets: of the run.
-        spec: the run's.
+        datasets: the datasets of the run.
+        spec: the spec of the run.
     """
     found = [line for dataset in datasets for line in dataset_warnings(dataset)]
     sizes = {dataset.spec.name: len(dataset.problems) for dataset in datasets}
@@ -36,7 +36,7 @@ def dataset_warnings(dataset: RunDataset) -> list[str]:
 
 
 def refusal_warnings(dataset: RunDataset) -> Iterable[str]:
-    """Return a line for each reason why problems cannot be judged in their language. A grader judges all."""
+    """Yield a line for each reason why problems cannot be judged in their language. A grader judges all problems."""
     if dataset.grader is not None or dataset.spec.judge_mode == "Submit":
         return []
     by_reason: dict[str, list[str]] = {}
@@ -51,7 +51,7 @@ def refusal_warnings(dataset: RunDataset) -> Iterable[str]:
 
 
 def count_languages(datasets: Sequence[RunDataset]) -> dict[str, Counter[str]]:
-    """Return how many problems of each dataset need a sandbox with each language. A grader needs none of them."""
+    """Return how many problems of each dataset need a sandbox with each language. Problems with a grader need none."""
     return {
         dataset.spec.name: Counter(problem.language for problem in dataset.problems if dataset.grader is None)
         for dataset in datasets
@@ -59,11 +59,11 @@ def count_languages(datasets: Sequence[RunDataset]) -> dict[str, Counter[str]]:
 
 
 def language_warnings(counts: Mapping[str, Mapping[str, int]], judges: Iterable[Sequence[str]]) -> list[str]:
-    """Return a line for each dataset with problems that a judge cannot judge, for its sandboxes lack the language.
+    """Return a line for each dataset with problems that no judge can judge, because its sandboxes lack the language.
 
     Args:
-        counts: of `count_languages`.
-        judges: the languages of each judge that has said what it can; a judge that names none is not known.
+        counts: result of `count_languages`.
+        judges: languages of each judge that has described itself; a judge that names none is unknown.
     """
     known = [set(languages) for languages in judges if languages]
     spoken = set.intersection(*known) if known else set(LANGUAGES)
@@ -82,7 +82,7 @@ def language_warnings(counts: Mapping[str, Mapping[str, int]], judges: Iterable[
 
 
 def excluded_warnings(dataset: RunDataset) -> Iterable[str]:
-    """Return a line if problems are left out: the figures are then not those of the published benchmark."""
+    """Yield a line if problems are left out: the metrics are then not those of the published benchmark."""
     excluded = dataset.spec.exclude_problems
     if not excluded:
         return []
@@ -93,7 +93,7 @@ def excluded_warnings(dataset: RunDataset) -> Iterable[str]:
 
 
 def ungated_warnings(spec: EvalRunSpec) -> Iterable[str]:
-    """Return a line about datasets that no gate is about, where the gates may stop the run."""
+    """Yield a line about datasets that no gate covers, if the gates may stop the run."""
     gates = spec.gates
     if not gates or not all(gate.may_stop for gate in gates):
         return []
@@ -106,7 +106,7 @@ def ungated_warnings(spec: EvalRunSpec) -> Iterable[str]:
 
 
 def duplicate_warnings(dataset: RunDataset) -> Iterable[str]:
-    """Return a line if problems have the same text (canonical: blanks and Unicode forms apart), which names them."""
+    """Yield a line that names problems with the same text (blanks and Unicode forms apart), if there are any."""
     by_text: dict[str, list[str]] = {}
     for problem in dataset.problems:
         by_text.setdefault(problem.prompt_sha256, []).append(problem.problem_id)
