@@ -17,7 +17,8 @@ from evalrun_runtime.metrics_server import start_metrics_server
 from evalrun_runtime.settings import load_settings
 
 TALKATIVE = ("aiohttp.access", "httpx2", "kopf.activities", "kopf.objects")
-"""Loggers that tell at level info of each request, probe and watched event: several lines a second, none of any run."""
+"""Loggers that report each request, probe and watched event at level info: several lines per second, none about a run.
+"""
 
 
 def main(argv: Sequence[str], aggregators: Callable[[], Aggregators] | None = None) -> int:
@@ -25,7 +26,7 @@ def main(argv: Sequence[str], aggregators: Callable[[], Aggregators] | None = No
 
     Args:
         argv: flags.
-        aggregators: makes what asks the runs' ledgers; None: over gRPC.
+        aggregators: makes the client of the runs' ledgers; None: a gRPC client.
     """
     try:
         settings = load_settings(OperatorSettings, argv, program="evalrun-operator")
@@ -42,7 +43,7 @@ def main(argv: Sequence[str], aggregators: Callable[[], Aggregators] | None = No
 
 
 async def serve(settings: OperatorSettings, aggregators: Callable[[], Aggregators] | None = None) -> bool:
-    """Run kopf with our handlers until it is told to end. Returns False if the operator could not go on."""
+    """Run kopf with our handlers until the end is requested. Return False if the operator could not continue."""
     liveness = f"http://{settings.host}:{settings.port}/healthz" if settings.port else None
     ledgers = None if aggregators is None else aggregators()
     operator, stop = build_operator(settings, aggregators=ledgers), asyncio.Event()
@@ -50,7 +51,8 @@ async def serve(settings: OperatorSettings, aggregators: Callable[[], Aggregator
         kopf.operator(
             registry=build_registry(operator),
             standalone=True,
-            clusterwide=True,  # kopf itself watches nothing
+            # kopf itself watches nothing.
+            clusterwide=True,
             liveness_endpoint=liveness,
             stop_flag=stop,
         )

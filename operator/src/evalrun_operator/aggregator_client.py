@@ -1,4 +1,4 @@
-"""Asks a run's aggregator for its status: the operator knows nothing else about results."""
+"""Asks a run's aggregator for its status, the operator's only source of results."""
 
 import asyncio
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ GATES = {
 
 
 class AggregatorError(Exception):
-    """The run's aggregator does not answer: go on without its figures."""
+    """The run's aggregator does not reply. The run continues without its metrics."""
 
 
 class CertificateError(AggregatorError):
@@ -43,7 +43,7 @@ class Aggregators(Protocol):
     """The aggregators of all runs."""
 
     async def status(self, address: str, access: LedgerAccess) -> LedgerStatus:
-        """Ask the aggregator at `address`. Raises AggregatorError where it does not answer."""
+        """Ask the aggregator at `address`. Raises AggregatorError if it does not reply."""
         ...
 
     async def end_run(self, address: str, access: LedgerAccess, reason: str) -> None:
@@ -55,7 +55,7 @@ class Aggregators(Protocol):
         ...
 
     async def close(self) -> None:
-        """Close everything."""
+        """Close all connections."""
         ...
 
 
@@ -63,18 +63,18 @@ class GrpcAggregators:
     """Real aggregators, over gRPC, with an open channel per address.
 
     Args:
-        timeout: seconds that an answer may take.
+        timeout: maximum seconds of a reply.
     """
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
         self._channels: dict[str, grpc.aio.Channel] = {}
         self._certificates: dict[str, tuple[str, str, str] | None] = {}
-        """By address, what its channel shows."""
+        """Certificate of each channel, by address."""
         self._closing: set[asyncio.Task[None]] = set()
 
     async def status(self, address: str, access: LedgerAccess) -> LedgerStatus:
-        """Ask the aggregator at `address`. Raises AggregatorError where it does not answer."""
+        """Ask the aggregator at `address`. Raises AggregatorError if it does not reply."""
         request, metadata = ledger_pb2.GetStatusRequest(), token_metadata(BearerTokens(access.token))
         try:
             answer = await self._stub(address, access).GetStatus(request, timeout=self._timeout, metadata=metadata)
@@ -91,9 +91,10 @@ class GrpcAggregators:
             raise _translate_error(address, error) from error
 
     def forget(self, address: str) -> None:
-        """Close the channel to an address once its calls have ended, which their timeout sees to.
+        """Close the channel to an address once its calls have ended, which their timeout guarantees.
 
-        At once would cancel them, and CancelledError would end the reconciliation that waits for one.
+        Closing it at once would cancel the calls, and CancelledError would end the reconciliation that waits for a
+        call.
         """
         channel = self._channels.pop(address, None)
         self._certificates.pop(address, None)
@@ -128,8 +129,11 @@ def _translate_error(address: str, error: grpc.aio.AioRpcError) -> AggregatorErr
 
 
 def _identity(access: LedgerAccess, address: str) -> GivenTls | None:
-    """Return the client certificate of a channel. Raises AggregatorError if the run's Secret holds no usable
-    certificate."""
+    """Return the client certificate of a channel.
+
+    Raises:
+        AggregatorError: the run's Secret holds no usable certificate.
+    """
     if access.certificate is None:
         return None
     try:
@@ -139,7 +143,7 @@ def _identity(access: LedgerAccess, address: str) -> GivenTls | None:
 
 
 def from_wire(answer: ledger_pb2.GetStatusResponse) -> LedgerStatus:
-    """Read GetStatus' answer."""
+    """Convert the reply to GetStatus."""
     return LedgerStatus(
         state=STATES.get(answer.state, RunState.PREPARING),
         datasets=tuple(_dataset(dataset) for dataset in answer.datasets),
@@ -163,7 +167,7 @@ def from_wire(answer: ledger_pb2.GetStatusResponse) -> LedgerStatus:
 
 
 def _hosts(replicas: Iterable[ledger_pb2.Replica]) -> tuple[str, ...]:
-    """Return where the replicas are that hold GPUs, from `host:port` or `[host]:port`."""
+    """Return the hosts of the replicas that hold GPUs, from `host:port` or `[host]:port`."""
     holding = (replica for replica in replicas if replica.gpus and not replica.released_at)
     return tuple(replica.address.rpartition(":")[0].strip("[]") for replica in holding)
 

@@ -1,4 +1,4 @@
-"""Wires the operator: settings and clients in, its parts out; decides nothing."""
+"""Wires the operator: takes settings and clients, returns its parts, decides nothing."""
 
 import asyncio
 import secrets
@@ -39,27 +39,27 @@ from evalrun_operator.shared_certificates import SharedCertificates
 from evalrun_operator.shared_tokens import SharedTokens
 
 START_SECONDS = 30.0
-"""Seconds that the first listing of everything may take before it is tried again."""
+"""Maximum seconds of the first listing of all objects before it is tried again."""
 SECRETS_SECONDS = 30.0
-"""Pause between two looks at the chart's Secrets: somebody may delete one, and GitOps creates it again, empty."""
+"""Pause between two checks of the chart's Secrets: somebody may delete a Secret, and GitOps creates it again, empty."""
 
 
 @dataclass(frozen=True)
 class ReconcileLoop:
-    """A kind's reconciler and the queue of the objects that it works on."""
+    """The reconciler of a kind, and the queue of the objects that it works on."""
 
     reconciler: Reconciler
     queue: WorkQueue[Key]
 
     def start(self) -> None:
-        """Start the queue's workers, and wake every object: a stopped queue keeps none."""
+        """Start the queue's workers, and wake every object, because a stopped queue holds no keys."""
         self.queue.start()
         self.reconciler.wake_all()
 
 
 @dataclass(frozen=True)
 class Operator:
-    """The operator's parts, wired; started and stopped together."""
+    """The operator's parts, wired, started and stopped together."""
 
     loops: Sequence[ReconcileLoop]
     """One per kind."""
@@ -68,7 +68,7 @@ class Operator:
     cluster: Cluster
     aggregators: Aggregators
     namespaces: Sequence[str]
-    """Those that are served; none: all are."""
+    """Namespaces that are served; none: all namespaces."""
     discovery: ApiDiscovery
     shared_tokens: SharedTokens
     shared_certificates: SharedCertificates
@@ -78,11 +78,11 @@ class Operator:
     tasks: set["asyncio.Task[None]"] = field(default_factory=set)
 
     async def start(self) -> bool:
-        """List everything, then work. Returns False if the CRD is missing.
+        """List all objects, then work. Return False if the CRD is missing.
 
         Raises:
-            ClusterError: the API server refuses, or does not answer.
-            TimeoutError: it takes too long.
+            ClusterError: the API server refuses, or does not reply.
+            TimeoutError: the listing takes too long.
         """
         if not await self._serves_runs():
             return False
@@ -106,7 +106,7 @@ class Operator:
             await asyncio.sleep(SECRETS_SECONDS)
 
     def _follow(self, work: Coroutine[None, None, None], name: str) -> None:
-        """Run a part that may never end."""
+        """Run a part that must never end."""
         task = asyncio.create_task(work, name=name)
         task.add_done_callback(lambda ended: None if ended.cancelled() else self.watches.broken.set())
         self.tasks.add(task)
@@ -133,14 +133,15 @@ class Operator:
         return self.watches.stale()
 
     async def _serves_runs(self) -> bool:
-        """Return whether EvalRuns are served, by the word of the first namespace that answers."""
+        """Return whether EvalRuns are served, by the reply of the first namespace that replies."""
         for namespace in self.namespaces or (None,):
             try:
                 return await self.cluster.serves_runs(namespace)
             except RefusedError:
                 if namespace is None:
                     raise
-        return True  # no namespace can be read for now: the watches say so, and pick them up later
+        # No namespace can be read for now. The watches report that, and pick the namespaces up later.
+        return True
 
 
 def get_namespace(key: Key) -> str:
@@ -159,11 +160,11 @@ def build_operator(
     """Wire the operator. Called inside the running loop.
 
     Args:
-        settings: the operator's.
-        transport: what requests go through; None: the network.
-        aggregators: the runs' ledgers; None: asked over gRPC.
-        registry: where the metrics go.
-        now: the time.
+        settings: the operator's settings.
+        transport: transport of all requests; None: the network.
+        aggregators: client of the runs' ledgers; None: over gRPC.
+        registry: the registry of the metrics.
+        now: returns the time.
     """
     config = KubeConfig.from_env().get()
     if transport is None and config is not None:

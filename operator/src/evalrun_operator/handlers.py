@@ -1,9 +1,9 @@
 """Handlers of kopf, which logs in, starts and ends the operator, and answers liveness probes.
 
-The EvalRuns are followed by `watching`, like everything else: when one namespace refuses kopf's watch, kopf ends the
-operator of all others (docs/decisions/0011). No handler keeps state, hence there is no finalizer: an EvalRun can be
-deleted while the operator is away. Passes, retries and errors are the controller's and the queue's; starting ends as
-TemporaryError or not at all.
+The EvalRuns are followed by `observation.watches`, like every other object: when one namespace refuses kopf's watch,
+kopf ends the operator for all others (docs/decisions/0011). No handler keeps state, so there is no finalizer: an
+EvalRun can be deleted while the operator is away. Reconciliations, retries and errors are handled by the reconcilers
+and their queues. A start ends as TemporaryError or not at all.
 """
 
 from typing import Any, Protocol
@@ -18,7 +18,7 @@ class OperatorLifecycle(Protocol):
     """Interface that the handlers use. `app.Operator` implements it."""
 
     async def start(self) -> bool:
-        """List everything, then work. Returns False if the CRD is missing. Raises ClusterError and TimeoutError."""
+        """List all objects, then work. Return False if the CRD is missing. Raises ClusterError and TimeoutError."""
         ...
 
     async def stop(self) -> None:
@@ -55,9 +55,11 @@ def build_registry(operator: OperatorLifecycle) -> kopf.OperatorRegistry:
         await operator.stop()
 
     @kopf.on.probe(id="stale", registry=registry)
-    async def stale(**_: object) -> list[str]:  # async: kopf gives a plain function a thread, which has no loop
+    # The handler is async, because kopf runs a plain function in a thread, which has no event loop.
+    async def stale(**_: object) -> list[str]:
         found = operator.stale()
-        if found:  # any other end of the handler answers 200, whatever it returns
+        # Only an exception fails the probe: any other end of the handler answers 200.
+        if found:
             raise kopf.PermanentError(f"not heard of for too long: {', '.join(found)}")
         return found
 
@@ -65,8 +67,9 @@ def build_registry(operator: OperatorLifecycle) -> kopf.OperatorRegistry:
 
 
 def configure(settings: kopf.OperatorSettings) -> None:
-    """Set kopf up: no peering of its own, no events, no permission."""
+    """Configure kopf: no peering of its own, no events, no permission."""
     settings.peering.standalone = True
     settings.posting.enabled = False
-    settings.scanning.disabled = True  # it would watch CRDs and namespaces of the whole cluster
+    # Scanning would watch CRDs and namespaces of the whole cluster.
+    settings.scanning.disabled = True
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=names.PREFIX)

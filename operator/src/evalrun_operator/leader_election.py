@@ -1,8 +1,7 @@
-"""Holds a Lease, so that only one of several operators works: acquires, renews and releases it. `policies.leadership`
-decides.
+"""Holds a Lease, so that only one of several operators works: acquires, renews and releases it.
 
-What two operators could do at once for the length of a request is harmless: every write names the uid or the version
-of what it changes, and creating is refused where something is there.
+`policies.leadership` decides. Two operators that work at once for the length of a request do no harm: every write names
+the uid or the version of its object, and creating is refused if the object exists.
 """
 
 import asyncio
@@ -46,13 +45,13 @@ class LeaderElection:
     """Takes part in the election on behalf of an operator.
 
     Args:
-        leases: where the Lease is kept.
-        place: its namespace and name.
-        me: what this process is called; no other may be called so.
+        leases: the API server's Leases.
+        place: namespace and name of the Lease.
+        me: the unique name of this process.
         lead: starts the work.
-        follow: ends the work; it is over when it returns.
+        follow: ends the work before it returns.
         now: the time, for people who look at the Lease.
-        clock: seconds that only grow.
+        clock: seconds, monotonic.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class LeaderElection:
             await asyncio.sleep(pause)
 
     async def turn(self) -> float:
-        """Look at the Lease, take or renew it where that is due. Returns the seconds until the next turn."""
+        """Read the Lease, and take or renew it if that is due. Return the seconds until the next turn."""
         began = self._clock()
         left = self._renewed_at + DEADLINE_SECONDS - began if self.leading else REQUEST_SECONDS
         lost = False
@@ -97,7 +96,8 @@ class LeaderElection:
         else:
             if self.leading and not lost:
                 return RENEW_SECONDS
-        if lost:  # not within the timeout: that would cut off the end of the work, and leave half of it running
+        # The work ends outside the timeout, which would interrupt its end and leave half of it running.
+        if lost:
             await self._stop_leading("another operator has taken the Lease")
         if self.leading and must_stop(self._renewed_at, self._clock()):
             await self._stop_leading("the Lease could not be renewed")
@@ -111,7 +111,8 @@ class LeaderElection:
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
                 await self._leases.write_lease(self._make_manifest(holder=""))
-        except (ClusterError, TimeoutError) as error:  # it runs out by itself
+        # The Lease expires by itself.
+        except (ClusterError, TimeoutError) as error:
             logger.warning("releasing Lease %s/%s: %s", self._namespace, self._name, error)
 
     async def _try(self, began: float) -> bool:
@@ -124,7 +125,8 @@ class LeaderElection:
             return True
         self._manifest = await self._leases.write_lease(self._make_manifest(self._me))
         self._sight = ObservedLease(_lease(self._manifest), self._clock())
-        self._renewed_at = began  # others count from later than that
+        # Other operators count the Lease from a later moment than this.
+        self._renewed_at = began
         if not self.leading:
             self.leading = True
             logger.info("%s leads: it holds Lease %s/%s", self._me, self._namespace, self._name)

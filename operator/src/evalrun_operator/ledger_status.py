@@ -13,7 +13,7 @@ class RunState(StrEnum):
     SUCCEEDED = "succeeded"
     DEGRADED = "degraded"
     FAILED = "failed"
-    """It cannot go on without help; `message` says why. The ledger is intact."""
+    """The run cannot continue without help; `message` names the reason. The ledger is intact."""
 
 
 class GateState(StrEnum):
@@ -29,7 +29,7 @@ class GateState(StrEnum):
 
 @dataclass(frozen=True)
 class ReportedFigure:
-    """A value with its 95 % interval."""
+    """A metric with its 95 % interval."""
 
     value: float
     low: float
@@ -38,19 +38,19 @@ class ReportedFigure:
 
 @dataclass(frozen=True)
 class DatasetCounts:
-    """Counts of a dataset's answers."""
+    """Counts of a dataset's completions."""
 
     name: str
     total: int
     generated: int = 0
     judged: int = 0
-    """With a verdict; `not_judged` are not among them."""
+    """Completions with a verdict; `not_judged` are not among them."""
     accepted: int = 0
     not_judged: int = 0
     accepted_at_1: ReportedFigure | None = None
     """Set once the run has ended."""
     cancelled: int = 0
-    """Answers that the gates made needless; in no other count."""
+    """Completions that the gates made needless; in no other count."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class LedgerStatus:
     output_url: str = ""
     wandb_url: str = ""
     attested_by: str = ""
-    """Id of the key that signed the outputs; empty if none did."""
+    """Id of the key that signed the outputs; empty if no key did."""
     message: str = ""
     gpu_seconds: float = 0.0
     gate: GateState = GateState.PENDING
@@ -71,28 +71,28 @@ class LedgerStatus:
     stopped_early: str = ""
     """Progress of the run when its gates decided; empty if they did not stop it."""
     warnings: tuple[str, ...] = ()
-    """Settings of the spec that leave GPUs idle, and what to write instead."""
+    """Settings of the spec that leave GPUs idle, with a remedy."""
     replica_hosts: tuple[str, ...] | None = None
-    """Hosts of the replicas that hold GPUs, an empty one where a replica has none yet; None: none was ever reported."""
+    """Hosts of the replicas that hold GPUs, empty for a replica without a host; None: nothing was ever reported."""
     ended_early: str = ""
     """Reason why the run was told to end before everything was decided; empty if it was not."""
     stopped_by_user: bool = False
-    """Whether it was `evalrun ctl` that told it so."""
+    """Whether `evalrun ctl` ended the run."""
     paused: bool = False
-    """Whether nothing new is generated or judged until `evalrun ctl` says so."""
+    """Whether generation and judging pause until `evalrun ctl` resumes them."""
     generating_seconds: float = 0.0
-    """In which at least one answer was being drawn."""
+    """Seconds in which at least one completion was being generated."""
     working_seconds: float = 0.0
-    """In which anything was drawn or judged."""
+    """Seconds in which any completion was being generated or judged."""
 
     @property
     def total(self) -> int:
-        """Answers to draw."""
+        """Number of completions of the run."""
         return sum(dataset.total for dataset in self.datasets)
 
     @property
     def pending(self) -> int:
-        """Answers that are still to be drawn."""
+        """Number of completions that are still to be generated."""
         return sum(dataset.total - dataset.generated for dataset in self.datasets)
 
     @property
@@ -102,12 +102,12 @@ class LedgerStatus:
 
     @property
     def not_judged(self) -> int:
-        """Answers that the judge could not tell about."""
+        """Number of completions that the judge could not decide."""
         return sum(dataset.not_judged for dataset in self.datasets)
 
     @property
     def accepted(self) -> int:
-        """Accepted answers."""
+        """Number of accepted completions."""
         return sum(dataset.accepted for dataset in self.datasets)
 
     @property

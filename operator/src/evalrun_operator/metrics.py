@@ -23,17 +23,17 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class RunSubject:
-    """What a run evaluated, for series that outlive it."""
+    """The model that a run evaluated, for series that outlive the run."""
 
     model: str
     step: str
-    """Of its training; empty if it says none."""
+    """Training step of the model; empty if the run names none."""
     phase: str
-    """Likewise."""
+    """Training phase of the model; empty if the run names none."""
 
 
 def make_subject(spec: EvalRunSpec) -> RunSubject:
-    """Return what a run evaluates."""
+    """Return the model that a run evaluates."""
     lineage = spec.lineage
     step = None if lineage is None else lineage.step
     phase = None if lineage is None else lineage.phase
@@ -42,23 +42,23 @@ def make_subject(spec: EvalRunSpec) -> RunSubject:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Part of a run's status that is exported; small, since thousands of ended runs may be kept."""
+    """The exported part of a run's status; small, because thousands of ended runs may be kept."""
 
     phase: str
     suspended: float | None
-    """None once it has ended."""
+    """None once the run has ended."""
     refused: float | None
     preparing_since: float | None
     """Unix seconds."""
     waits_for_replicas: bool
-    """Another run has its turn on the replicas that its schedule keeps, or they are not up."""
+    """Whether the run waits for its schedule's replicas: another run has its turn, or they are not up."""
     failed: float | None
-    """None before it has ended."""
+    """None before the run has ended."""
     accepted_at_1: tuple[tuple[str, float], ...]
     """By dataset."""
     gate: float | None
     schedule: str
-    """The EvalSchedule that made the run; empty if none did."""
+    """The EvalSchedule that created the run; empty without a schedule."""
     subject: RunSubject | None
 
 
@@ -82,20 +82,20 @@ def make_shown(status: EvalRunStatus, schedule: str, subject: RunSubject | None)
 
 
 class OperatorMetrics(Collector):
-    """Counts runs by phase, shows their results and gates, and times the reconciliations.
+    """Counts runs by phase, exports their results and gates, and times the reconciliations.
 
     Args:
-        registry: where it is registered.
+        registry: the registry of the metrics.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._runs: dict[Key, Shown] = {}
         self._lock = threading.Lock()
-        """Scrapes come in a thread of their own, while runs come and go."""
+        """Guards the runs, because scrapes come in a thread of their own while runs come and go."""
         self.lost_namespaces: Callable[[], Mapping[str, str]] = dict
         """Returns the namespaces that cannot be followed."""
         self.leads = False
-        """Whether this operator works; another does otherwise, and shows the runs."""
+        """Whether this operator is active. Another operator exports the runs otherwise."""
         self._skipped = CounterMetric(
             "evalrun_operator_skipped_objects", "Objects with a run's label that cannot be read.", ["kind"],
             registry=registry,
@@ -117,12 +117,12 @@ class OperatorMetrics(Collector):
             self._runs[key] = shown
 
     def forget(self, key: Key) -> None:
-        """Forget a run that is gone."""
+        """Stop exporting a run that is gone."""
         with self._lock:
             self._runs.pop(key, None)
 
     def follow(self) -> None:
-        """Forget every run: another operator works, and shows them."""
+        """Stop exporting all runs: another operator is active, and exports them."""
         self.leads = False
         with self._lock:
             self._runs.clear()

@@ -1,7 +1,7 @@
 """Permissions of the operator: the rules of its ClusterRole (or of a Role in each namespace), as data.
 
-The chart is generated from it and the tests run the operator with exactly this. Secrets can be read by name only, never
-listed: the operator reads nothing but its runs' tokens. Nothing of the cluster's own objects is read but discovery.
+The chart is generated from this module and the tests run the operator with exactly these rules. Secrets can be read by
+name only, never listed: the operator reads only its runs' tokens. Of the cluster's own objects only discovery is read.
 """
 
 from typing import NotRequired, TypedDict
@@ -20,11 +20,11 @@ class PolicyRule(TypedDict):
 
 
 MADE_VERBS = ("create", "list", "patch", "watch")
-"""Server-side apply is `patch`, and `create` where the object is new."""
+"""Server-side apply is `patch`, and `create` for a new object."""
 UNUSED_SCALER: dict[AutoscalingMode, str] = {"keda": "HorizontalPodAutoscaler"}
-"""By mode, the kind of autoscaler that is not made; ScaledObject in the others."""
+"""The kind of autoscaler that a mode does not create; ScaledObject in the other modes."""
 NEVER_DELETED = frozenset({"PersistentVolumeClaim"})
-"""Results may lie there: only the garbage collector, or a person, takes it away."""
+"""Kinds that may hold results: only the garbage collector, or a person, deletes them."""
 
 
 def role_rules(autoscaling: AutoscalingMode) -> list[PolicyRule]:
@@ -36,19 +36,20 @@ def role_rules(autoscaling: AutoscalingMode) -> list[PolicyRule]:
         if kind.made and kind.kind != unused:
             made.setdefault((kind.group, kind.kind not in NEVER_DELETED), []).append(kind.plural)
     return [
-        # Schedules create runs, and delete those beyond their history.
+        # Schedules create runs, and delete runs beyond their history.
         _rule(EVAL_RUN.group, [EVAL_RUN.plural], ["create", "delete", "list", "watch"]),
         _rule(EVAL_SCHEDULE.group, [EVAL_SCHEDULE.plural], ["list", "watch"]),
         _rule(EVAL_RUN.group, [f"{kind.plural}/status" for kind in (EVAL_RUN, EVAL_SCHEDULE)], ["update"]),
-        # Where OwnerReferencesPermissionEnforcement is on, blockOwnerDeletion asks for this.
+        # blockOwnerDeletion needs this right where OwnerReferencesPermissionEnforcement is on.
         _rule(EVAL_RUN.group, [f"{EVAL_RUN.plural}/finalizers"], ["update"]),
         _rule(SECRET.group, [SECRET.plural], ["create", "get"]),
         _rule(EVENT.group, [EVENT.plural], ["create", "list"]),
         _rule(WORKLOAD.group, [WORKLOAD.plural], ["list"]),
         *(_rule(kind.group, [kind.plural], ["list", "watch"]) for kind in kinds if not kind.made),
-        # Those of lost nodes, whose end nobody else would confirm. An admission policy holds this to pods of runs.
+        # The operator deletes pods of lost nodes, whose end nobody else would confirm. An admission policy limits this
+        # to pods of runs.
         _rule(KINDS["Pod"].group, [KINDS["Pod"].plural], ["delete"]),
-        # Those that were made before the mode was changed are taken away.
+        # Autoscalers that were created before the mode was changed are deleted.
         _rule(KINDS[unused].group, [KINDS[unused].plural], ["delete", "list", "watch"]),
         *(
             _rule(group, sorted(plurals), sorted([*MADE_VERBS, *(["delete"] if deleted else [])]))
@@ -58,9 +59,9 @@ def role_rules(autoscaling: AutoscalingMode) -> list[PolicyRule]:
 
 
 def lease_rules(lease: str) -> list[PolicyRule]:
-    """Return the rules in the operator's own namespace: access to the Lease that elects the working replica.
+    """Return the rules in the operator's own namespace: access to the Lease that elects the active replica.
 
-    Only creating is not bound to its name, since RBAC knows no name of what is not there yet.
+    Only creating is not restricted to the Lease's name, because RBAC cannot name objects that do not exist yet.
     """
     named: PolicyRule = {**_rule(LEASE.group, [LEASE.plural], ["get", "update"]), "resourceNames": [lease]}
     return [_rule(LEASE.group, [LEASE.plural], ["create"]), named]

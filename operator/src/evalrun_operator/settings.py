@@ -24,9 +24,9 @@ DNS_PEERS: tuple[Mapping[str, object], ...] = (
     {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "openshift-dns"}}},
     {"ipBlock": {"cidr": "169.254.0.0/16"}},
 )
-"""The DNS of most clusters, OpenShift's, and NodeLocal DNSCache, whose link-local address is a setting of its own."""
+"""DNS of most clusters, of OpenShift, and NodeLocal DNSCache, whose link-local address is a separate setting."""
 RAY_WITH_TOKENS = (2, 52)
-"""KubeRay refuses a RayCluster that asks an older Ray for a token."""
+"""KubeRay refuses a RayCluster that requires a token of an older Ray."""
 
 
 class SharedJudge(BaseModel):
@@ -170,7 +170,7 @@ class OperatorSettings(RunDefaults):
         None, description="The chart's judge, for which certificates are issued, as JSON. Unset: for none."
     )
 
-    # Neither is frozen in runs: who corrects it corrects it for those that wait for DNS, or are not scraped.
+    # Neither setting is frozen in runs: a correction also helps runs that wait for DNS, or are not scraped.
     metrics_clients: list[dict[str, object]] = Field(
         default_factory=lambda: [dict(peer) for peer in METRICS_CLIENTS],
         max_length=16,

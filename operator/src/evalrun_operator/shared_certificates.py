@@ -21,13 +21,13 @@ logger = logging.getLogger(__name__)
 
 
 class SharedCertificates:
-    """Keeps the certificates. Every replica of the operator does so: the API server takes the first write alone.
+    """Maintains the certificates. Every replica of the operator does so: the API server accepts only the first write.
 
     Args:
         api: the Secrets.
-        judge: the chart's; None: it has no certificates of ours.
+        judge: the chart's judge; None: it has no certificates of ours.
         now: the time.
-        new_seed: returns what nobody can guess.
+        new_seed: returns a random seed.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class SharedCertificates:
         self._new_seed = new_seed
 
     async def fill(self) -> None:
-        """Write a certificate to each Secret whose own is missing, ends soon, or is of another authority."""
+        """Write a certificate to each Secret whose own is missing, ends soon, or comes from another authority."""
         if self._judge is None:
             return
         namespace, name = self._judge.namespace, self._judge.authority_secret
@@ -51,7 +51,8 @@ class SharedCertificates:
             held = await self._api.read_secret(name, namespace)
             seed = decode_secret(held or {}).get(names.SEED_KEY)
             if not seed:
-                return  # the release is being installed or removed, or `SharedTokens` has said why there is none
+                # The release is being installed or removed, or `SharedTokens` has reported why there is no seed.
+                return
             for name, usage in list_secret_usages(self._judge).items():
                 await self._fill(name, usage, make_authority(self._judge, seed))
         except ConflictError:

@@ -1,6 +1,7 @@
 """Writes the tokens of the chart's Secrets, once each.
 
-The chart renders these Secrets without a value. So two renderings are equal, and applying one again keeps the token.
+The chart renders these Secrets without a value, so that two renderings are equal and applying a rendering again keeps
+the token.
 """
 
 import logging
@@ -27,14 +28,14 @@ class Secrets(Protocol):
 
 
 class SharedTokens:
-    """Keeps a token in each of the chart's Secrets.
+    """Maintains a token in each of the chart's Secrets.
 
-    Every replica of the operator does so, also one that stands by: the API server takes the first write alone.
+    Every replica of the operator does so, also a standby replica: the API server accepts only the first write.
 
     Args:
         api: the Secrets.
-        places: of each token NAMESPACE/NAME/KEY.
-        new_token: returns a token that nobody can guess.
+        places: NAMESPACE/NAME/KEY of each token.
+        new_token: returns a random token.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class SharedTokens:
     async def _fill(self, namespace: str, name: str, key: str) -> None:
         secret = await self._api.read_secret(name, namespace)
         if secret is None or (secret.get("data") or {}).get(key):
-            return  # a Secret that is missing belongs to a release that is being installed or removed
+            # A missing Secret belongs to a release that is being installed or removed.
+            return
         await self._api.fill_secret(secret, {key: self._new_token()})
         logger.info("Secret %s/%s had no %s: it holds a random one now", namespace, name, key)

@@ -1,7 +1,7 @@
 """Creates certificate authorities and issues certificates with them.
 
-A run's authority lives for one call of `issue`: its key is kept nowhere, so nobody can get another certificate that the
-run's parts would accept. That of the chart's judge stays, for callers come and go.
+A run's authority lives for a single call of `issue`. Its key is stored nowhere, so nobody can get another certificate
+that the run's parts would accept. The authority of the chart's judge stays, because callers come and go.
 """
 
 import hashlib
@@ -24,9 +24,9 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-"""Of the curve P-256: private keys are the numbers below it."""
+"""Order of the curve P-256: private keys are the numbers below it."""
 VALID_FOR = timedelta(days=3650)
-"""Longer than any run: what is not issued again must not expire under it."""
+"""Longer than any run: a certificate that is not renewed must not expire during the run."""
 CLOCK_SKEW = timedelta(hours=1)
 """A node whose clock is late by less accepts a certificate at once."""
 
@@ -36,9 +36,9 @@ class Usage:
     """Purpose of a certificate."""
 
     hosts: Sequence[str] = ()
-    """Names or addresses that clients call it by; none for a part that only calls."""
+    """Names or addresses that clients use; none for a part that only calls."""
     calls: bool = True
-    """Whether it may be shown by a client."""
+    """Whether a client may present the certificate."""
 
 
 @dataclass(frozen=True)
@@ -51,19 +51,19 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Issued:
-    """The certificates that one authority issued."""
+    """The certificates that an authority issued together."""
 
     authority: str
-    """Its own certificate, in PEM."""
+    """The authority's own certificate, in PEM."""
     by_part: Mapping[str, Certificate]
 
 
 class Authority:
-    """Signer of certificates. Pure: the same arguments give the same certificates.
+    """Signs certificates. Pure: the same arguments return the same certificates.
 
     Args:
-        name: of the authority.
-        seed: random, at least 256 bits; the key is derived from it, so who has the seed can sign too.
+        name: name of the authority.
+        seed: random, at least 256 bits; the key is derived from it, so whoever has the seed can sign too.
     """
 
     def __init__(self, name: str, seed: str) -> None:
@@ -72,12 +72,14 @@ class Authority:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of its key: the same for all certificates of the authority itself."""
+        """A digest of the authority's key: the same for all certificates of the authority itself."""
         return _key_id(self._key).hex()[:8]
 
     def certificate(self, since: datetime) -> str:
-        """Return the authority's own certificate, in PEM. Callers that hold an earlier certificate of it accept what
-        it signs, too."""
+        """Return the authority's own certificate, in PEM.
+
+        Callers that hold an earlier certificate of the authority accept its signatures, too.
+        """
         own = _builder(self._subject, self._subject, self._key, since, VALID_FOR)
         own = own.add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
         own = own.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -91,16 +93,16 @@ class Authority:
 
         Args:
             part: the certificate's name.
-            usage: what it is for.
-            since: when it is issued.
-            seed: random, at least 256 bits; it must be kept nowhere.
-            valid_for: how long.
+            usage: purpose of the certificate.
+            since: time of issue.
+            seed: random, at least 256 bits; it must not be stored.
+            valid_for: period of validity.
         """
         key = _key(seed, f"part {part}")
         purposes = [ExtendedKeyUsageOID.SERVER_AUTH] if usage.hosts else []
         purposes += [ExtendedKeyUsageOID.CLIENT_AUTH] if usage.calls else []
         leaf = _builder(_name(part), self._subject, key, since, valid_for)
-        # By it the authority is found among several of one name, while one replaces the other.
+        # Clients find the authority by this identifier among several of the same name, while one replaces another.
         by = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         leaf = leaf.add_extension(by, critical=False)
         leaf = leaf.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -114,13 +116,13 @@ class Authority:
 
 
 def issue(name: str, parts: Mapping[str, Usage], now: datetime, seed: str) -> Issued:
-    """Return certificates of a new authority. Pure: the same arguments give the same certificates.
+    """Return certificates of a new authority. Pure: the same arguments return the same certificates.
 
     Args:
-        name: of the authority.
-        parts: by part, what its certificate is for.
-        now: when they are issued.
-        seed: random, at least 256 bits; all keys are derived from it, so it must be kept nowhere.
+        name: name of the authority.
+        parts: purpose of the certificate of each part.
+        now: time of issue.
+        seed: random, at least 256 bits; all keys are derived from it, so it must not be stored.
     """
     authority = Authority(name, seed)
     leaves = {part: authority.sign(part, usage, now, seed) for part, usage in parts.items()}
@@ -132,8 +134,8 @@ def compute_remaining_validity(held: Certificate, authority: str, usage: Usage, 
 
     Args:
         held: the certificate and its key.
-        authority: the certificate of who must have signed it, in PEM.
-        usage: what it must be for.
+        authority: certificate of the expected authority, in PEM.
+        usage: the expected purpose.
         now: the time.
     """
     try:
@@ -150,7 +152,7 @@ def compute_remaining_validity(held: Certificate, authority: str, usage: Usage, 
 def _builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, since: datetime, valid_for: timedelta
 ) -> x509.CertificateBuilder:
-    # Another number for each certificate of one key; X.509 allows at most 159 bits.
+    # Each certificate of a key gets another number; X.509 allows at most 159 bits.
     number = hashlib.sha256(_key_id(key) + since.isoformat().encode()).digest()[:19]
     return (
         x509.CertificateBuilder()

@@ -1,5 +1,4 @@
-"""Certificates of the chart's judge: the contents of its Secrets, their renewal, and the certificate of each run.
-Pure."""
+"""Certificates of the chart's judge: contents and renewal of its Secrets, and the certificate of each run. Pure."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -10,10 +9,11 @@ from evalrun_operator.settings import SharedJudge
 
 LIFETIME = timedelta(days=365)
 RENEWED_BEFORE = timedelta(days=120)
-"""The end: a copy of the callers' Secret in another namespace can be made again for so long."""
+"""Time before its end at which a certificate is renewed. For so long a copy of the callers' Secret in another namespace
+can be replaced."""
 AUTHORITY_PERIOD = timedelta(days=1825)
-"""Time after which the authority gets another certificate, of the same key. Each is valid for twice as long, so that a
-run that begins with it may last for five years."""
+"""Time after which the authority gets another certificate of the same key. Each certificate is valid for twice as long,
+so that a run that begins with it may last for five years."""
 
 
 def make_authority(judge: SharedJudge, seed: str) -> Authority:
@@ -34,13 +34,13 @@ def list_secret_usages(judge: SharedJudge) -> dict[str, Usage]:
 def renew_secret(
     held: Mapping[str, str], part: str, usage: Usage, authority: Authority, now: datetime, seed: str
 ) -> dict[str, str] | None:
-    """Return the new contents of a Secret; None while those that it holds will do.
+    """Return the new contents of a Secret; None while its present contents are valid.
 
     Args:
-        held: its contents, by file.
+        held: the Secret's contents, by file.
         part: the certificate's name.
-        usage: what it is for.
-        authority: who signs it.
+        usage: purpose of the certificate.
+        authority: the signer.
         now: the time.
         seed: random; a new key is derived from it.
     """
@@ -53,12 +53,15 @@ def renew_secret(
 
 
 def certificate_for_run(authority: Authority, run: str, now: datetime, seed: str) -> dict[str, str]:
-    """Return the files with which a run authenticates to the judge. They are never renewed, so they outlast any run."""
+    """Return the files with which a run authenticates to the judge. They outlast any run, so they are never renewed."""
     return _files(authority.sign(run, Usage(), now, seed), _make_authority_certificate(authority, now))
 
 
 def _make_authority_certificate(authority: Authority, now: datetime) -> str:
-    """Return the authority's certificate of this period: the same for every operator, and nothing to be kept."""
+    """Return the authority's certificate of this period.
+
+    It is the same for every operator, so it need not be stored.
+    """
     first = datetime(1970, 1, 1, tzinfo=UTC)
     return authority.certificate(first + (now - first) // AUTHORITY_PERIOD * AUTHORITY_PERIOD)
 

@@ -1,4 +1,7 @@
-"""Certificates of a run's parts, limited to what each part does: a sandbox's certificate is no client certificate."""
+"""Certificates of a run's parts, limited to what each part does.
+
+A sandbox's certificate, for example, is no client certificate.
+"""
 
 from evalrun_api import names
 from evalrun_cluster.objects import RunIdentity
@@ -9,8 +12,8 @@ def new_certificates(run: RunIdentity, seed: str) -> dict[str, str]:
     """Return the TLS entries of a new Secret, by key.
 
     Args:
-        run: whose parts they are for; they are valid from its creation on.
-        seed: random, and kept nowhere.
+        run: the run of the parts; the certificates are valid from its creation on.
+        seed: random, stored nowhere.
     """
 
     def service(part: str) -> str:

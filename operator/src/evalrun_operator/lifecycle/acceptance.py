@@ -17,16 +17,17 @@ from evalrun_operator.policies.condition_text import RunText
 from evalrun_operator.settings import OperatorSettings
 
 BASELINE_SECONDS = 5.0
-"""Seconds between two checks whether the baseline has ended: the end of another run does not wake this one."""
+"""Seconds between two checks whether the baseline has ended: the end of another run does not wake this run."""
 BASELINE_COMES_SECONDS = 60.0
-"""Seconds after a run within which its baseline may be created: both may come from one file."""
+"""Seconds after the run's creation within which its baseline may be created: both may come from the same file."""
 ENDED: frozenset[Phase | str] = frozenset({"Succeeded", "Degraded", "Failed"})
 
 
 def accept(context: ReconcileContext) -> Decision:
-    """Take the spec up, or refuse it. `startTime` closes the spec to changes, so it is written before all else.
+    """Accept the spec, or refuse it.
 
-    A refusal lasts until the spec changes: whoever waits for Complete has gone by then.
+    `startTime` makes the spec immutable, so it is written before all else. A refusal lasts until the spec changes:
+    whoever waits for Complete has gone by then.
     """
     if (
         holds(context.before, ConditionType.COMPLETE)
@@ -66,7 +67,7 @@ def accept(context: ReconcileContext) -> Decision:
 
 
 def _find_refusal(context: ReconcileContext) -> str:
-    """Return what the chart's allow-lists refuse; empty where the API server has refused it before, or nobody does."""
+    """Return what the chart's allow-lists refuse; empty if they accept the spec, or if the API server enforces them."""
     return find_refusal(context.run.spec.to_wire(), context.plan.run.namespace, context.settings.allowed)
 
 

@@ -25,14 +25,14 @@ class Decision:
     apply: tuple[Object, ...] = ()
     delete: tuple[ObservedObject, ...] = ()
     abandon: tuple[ObservedObject, ...] = ()
-    """Pods of lost nodes, whose end is not waited for."""
+    """Pods of lost nodes, whose end is not awaited."""
     events: tuple[StatusEvent, ...] = ()
     requeue_after: float | None = None
-    """Seconds after which to look again, whatever happens; None: only when something happens."""
+    """Seconds after which the run is reconciled again in any case; None: only when something happens."""
     end_early: str = ""
-    """The ledger is to end the run with what there is, for this reason."""
+    """Reason why the ledger is to end the run with its present results; empty if it is not."""
     expired: bool = False
-    """The EvalRun's time to live is over: it is to be deleted, and with it what it owns."""
+    """Whether the EvalRun's time to live is over: it is deleted with everything that it owns."""
 
 
 def decision(
@@ -43,8 +43,10 @@ def decision(
     delete: Iterable[ObservedObject] = (),
     requeue_after: float | None = None,
 ) -> Decision:
-    """Turn the difference between desired and observed objects into actions. Only objects made by the operator are
-    touched."""
+    """Convert the difference between desired and observed objects into actions.
+
+    Only the operator's objects are touched.
+    """
     observed, wanted = context.observed, list(desired)
     refs = {ObjectKey(item["kind"], item["metadata"]["name"]) for item in wanted} | set(kept)
     started = context.before.start_time is not None
@@ -56,7 +58,8 @@ def decision(
         and not seen.deleting
         and KINDS[seen.ref.kind].made
         and seen.ref not in refs
-        # Programs may run until a sandbox's pod is gone, and so for each part.
+        # Programs may run until a sandbox's pod is gone, so its NetworkPolicy stays until then. The same holds for
+        # every part.
         and not (seen.ref.kind == "NetworkPolicy" and observed.pods(_component(context, seen.ref)))
     ]
     return Decision(
@@ -81,9 +84,11 @@ def _to_apply(observed: Observed, item: Object) -> bool:
     if seen.deleting:
         return False
     if names.QUEUE_LABEL in item["metadata"]["labels"]:
-        # Kueue wrote the tolerations and node labels of its flavors into it when it let it in. The groups are one value
-        # for server-side apply: applying them again removes those, and Kueue ends what is not as it let it in.
+        # Kueue wrote the tolerations and node labels of its flavors into the object when it admitted it. The groups are
+        # a single value for server-side apply: applying them again removes those labels, and Kueue then ends the
+        # object.
         return False
     if isinstance(seen.detail, Policy) and seen.detail.spec != spec_digest(item["spec"]):
-        return True  # somebody has edited it: the sandboxes would be open until the next resync
+        # Somebody has edited the NetworkPolicy: the sandboxes would be open until the next resync.
+        return True
     return is_outdated(seen.applied, item) or (observed.resync and is_as_made(seen.applied, item))

@@ -1,4 +1,4 @@
-"""Objects that a run needs at each stage of its life. Pure."""
+"""The objects that a run needs at each stage of its life. Pure."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from evalrun_operator.policies.worker_count import WorkerPod, Workers, plan_work
 
 
 def services(context: ReconcileContext) -> list[Object]:
-    """Return the objects of aggregator and judge; of a judge that rests only those that hold no room."""
+    """Return the objects of aggregator and judge; of a judge that rests only those that occupy no node."""
     plan, judge = context.plan, context.run.spec.own_judge
     desired = [*ledger_objects(context), *resources.network_policies(plan)]
     if judge is None:
@@ -45,7 +45,8 @@ def ledger_objects(context: ReconcileContext) -> list[Object]:
     plan = context.plan
     restarts = aggregator_restarts(context)
     if has_ledger_failed(context):
-        restarts += 1  # the ledger is intact: a fresh process goes on
+        # The ledger is intact, and a fresh process continues with it.
+        restarts += 1
     return [
         resources.ledger_claim(plan),
         resources.order_config_map(plan),
@@ -61,7 +62,7 @@ class Scaled:
     """Owner of a Deployment's replica count."""
 
     replicas: int | None
-    """None: an autoscaler does."""
+    """None: an autoscaler sets the number."""
     scaler: tuple[Object, ...] = ()
 
 
@@ -84,7 +85,8 @@ def generation_objects(context: ReconcileContext, generation: GenerationStep) ->
     if generation.cluster is not None and spec.rollout is not None:
         name = names.ray_cluster(plan.run.name, plan.run.uid, generation.cluster)
         there = [seen.ref.name for seen in context.observed.find_by_kind("RayCluster") if not seen.deleting]
-        if name in there or not there:  # otherwise an earlier release has made it, under a name of its own: it stays
+        # Otherwise an earlier release has created the object under another name, and it stays.
+        if name in there or not there:
             workers = _workers(context, spec.rollout, name)
             desired.append(resources.ray_cluster(plan, spec.rollout, generation.cluster, workers))
     start, epoch = generation.start, int(context.now.timestamp())
@@ -108,7 +110,8 @@ def _workers(context: ReconcileContext, rollout: Rollout, cluster: str) -> Worke
     detail = None if seen is None else seen.detail
     return plan_workers(
         rollout,
-        ledger.pending if ledger is not None and ledger.total else None,  # no total: it still reads its datasets
+        # Without a total the ledger still reads its datasets.
+        ledger.pending if ledger is not None and ledger.total else None,
         Workers(detail.workers, detail.leaving, detail.begun) if isinstance(detail, ObservedCluster) else None,
         [
             WorkerPod(seen.ref.name, pod.host, seen.deleting)

@@ -5,7 +5,7 @@ from evalrun_api.v1alpha1 import DatasetStatus, EvalRun, EvalRunStatus, FigureIn
 from evalrun_operator.ledger_status import DatasetCounts, LedgerStatus
 
 PRIMARY_DATASET = "humaneval"
-"""The dataset whose pass@1 stands in the column, where the run has it."""
+"""The dataset whose pass@1 the printer column shows, if the run has it."""
 
 
 def make_figures(run: EvalRun, before: EvalRunStatus, ledger: LedgerStatus | None) -> dict[str, object]:

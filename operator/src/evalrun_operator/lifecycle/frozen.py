@@ -1,7 +1,7 @@
 """The settings that a run keeps from its start on, as its status holds them. Pure.
 
-An upgrade of the operator brings other images and defaults. A run that lives must not see them: half of its verdicts
-would come from one image and half from the other.
+An upgrade of the operator brings other images and defaults. An active run must not see them: half of its verdicts would
+come from one image and half from another.
 """
 
 import json
@@ -19,31 +19,32 @@ from evalrun_runtime.settings import ServiceSettings
 FROZEN = {
     to_camel(name): name for name in sorted(RunDefaults.model_fields.keys() - ServiceSettings.model_fields.keys())
 }
-"""By its name in the status, each setting that is frozen."""
+"""The frozen settings, by their names in the status."""
 
 
 TOKENS = "tokens"
-"""By this name in the status, how the run's parts know each other. It is no setting: runs that began before there was
-one token per hop go on with the one that their pods hold."""
+"""Key in the status of how the run's parts authenticate to each other. It is no setting: runs that began before tokens
+were per hop continue with the single token that their pods hold."""
 PER_HOP = "perHop"
 WEIGHTS = "weights"
-"""By this name in the status, where a bucket's model lies. Runs that began before go on without the cache: their image
-knows of none."""
+"""Key in the status of where a bucket's model is stored. Runs that began before continue without the cache, which their
+image does not know."""
 ON_CLAIM = "claim"
 TLS = "tls"
-"""By this name in the status, what an unset `spec.tls` means. Runs that began when it meant plain text go on so: a port
-that takes TLS alone would turn the pods away that are there already, and their images may know of none."""
+"""Key in the status of what an unset `spec.tls` means. Runs that began when it meant plain text continue with plain
+text: a port that requires TLS would refuse the existing pods, and their images may not support it."""
 ISSUED = "issued"
 LOST_NODES = "lostNodes"
-"""By this name in the status, whether gateways and sandboxes leave a lost node soon. Pods of runs that began before are
-not made again for that.
-"""
+"""Key in the status of whether gateways and sandboxes leave a lost node soon. Pods of runs that began before are not
+recreated for that."""
 LEFT_SOON = "leftSoon"
 
 
 class ThawedSettings(OperatorSettings):
-    """Settings from given values alone. Those of the environment are the operator's, which pydantic would merge into
-    the labels and placements that a run has kept.
+    """Settings from given values alone.
+
+    The environment's settings are the operator's: pydantic would merge them into the labels and placements that a run
+    has kept.
     """
 
     @classmethod
@@ -65,7 +66,7 @@ class UnreadableSettingsError(Exception):
 
 
 def freeze_settings(settings: OperatorSettings) -> dict[str, str]:
-    """Return the settings that a run keeps, as text; those that are not set are left out."""
+    """Return the settings that a run keeps, as text; unset settings are left out."""
     values = settings.model_dump(mode="json", include=set(FROZEN.values()))
     given = {key: values[name] for key, name in FROZEN.items() if values[name] is not None}
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in given.items()}
@@ -73,7 +74,7 @@ def freeze_settings(settings: OperatorSettings) -> dict[str, str]:
 
 
 def has_hop_tokens(kept: Mapping[str, str]) -> bool:
-    """Return whether a run has one token per hop, by the settings that it has kept."""
+    """Return whether the settings frozen for a run give it a token per hop."""
     return kept.get(TOKENS) == PER_HOP
 
 
@@ -96,7 +97,7 @@ def thaw_settings(settings: OperatorSettings, kept: Mapping[str, str]) -> Operat
     """Return the operator's settings, overridden by those frozen for a run.
 
     Raises:
-        UnreadableSettingsError: a value is none that this operator knows.
+        UnreadableSettingsError: this operator does not know a value.
     """
     texts = {FROZEN[key]: text for key, text in kept.items() if key in FROZEN}
     if not texts:
@@ -111,9 +112,9 @@ def thaw_settings(settings: OperatorSettings, kept: Mapping[str, str]) -> Operat
 
 
 def _drop_removed_fields(placements: object) -> object:
-    """Return placements without the affinity fields that releases before its bounded schema took.
+    """Return placements without the affinity fields that only earlier releases allowed.
 
-    A run that began then goes on with the rest of its affinity; refusing to read its settings would stop it.
+    A run that began then continues with the rest of its affinity. Refusing to read its settings would stop the run.
     """
     if not isinstance(placements, dict):
         return placements
@@ -143,7 +144,7 @@ def _known_values(model: type[BaseModel] | None, value: object) -> object:
 
 
 def _model_within(annotation: object) -> type[BaseModel] | None:
-    """Return the model that a field's type names, be it optional or a list."""
+    """Return the model in a field's type, which may be optional or a list."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next(filter(None, map(_model_within, get_args(annotation))), None)
@@ -155,7 +156,8 @@ def _may_be_unset(name: str) -> bool:
 
 def _value(name: str, text: str) -> object:
     default = RunDefaults.model_fields[name].default
-    if default is None:  # text, or an object such as resources
+    # The field holds text, or an object such as resources.
+    if default is None:
         return json.loads(text) if text.startswith("{") else text
     value = text if isinstance(default, str) else json.loads(text)
     return _drop_removed_fields(value) if name == "placement" else value

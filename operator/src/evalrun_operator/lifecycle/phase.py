@@ -1,4 +1,4 @@
-"""The two words that `kubectl get er` prints of a run, from its conditions: phase and reason. Pure."""
+"""Derives phase and reason, the two columns of `kubectl get er`, from the conditions. Pure."""
 
 from evalrun_api.v1alpha1 import Condition, ConditionType, Phase, Reason
 

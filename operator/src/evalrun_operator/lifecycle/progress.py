@@ -1,4 +1,4 @@
-"""Brings a run forward: services, cluster, generation, judging. Pure."""
+"""Advances a run: services, cluster, generation, judging. Pure."""
 
 from datetime import timedelta
 
@@ -16,11 +16,12 @@ from evalrun_runtime.backoff import backoff_seconds
 
 
 def advance(context: ReconcileContext) -> Decision:
-    """Bring the run forward: services, cluster, generation, judging."""
+    """Advance the run: services, cluster, generation, judging."""
     waits = explain_unready_parts(context)
     if context.generated:
         deletions = release(context.observed, context.now, jobs_first=False)
-        jobs = {seen.ref for seen in context.observed.find_by_kind("Job")}  # a generator that has all, ends by itself
+        # A generator that has all completions ends by itself, so its Job stays.
+        jobs = {seen.ref for seen in context.observed.find_by_kind("Job")}
         kept = jobs | {seen.ref for seen in context.observed.find_by_kind("RayJob")}
         stalled = explain_stall(context, waits)
         report = Report(
@@ -80,7 +81,8 @@ def _circumstances(context: ReconcileContext, waits: str) -> Circumstances:
 
 def _next_look(context: ReconcileContext, generation: GenerationStep, status: EvalRunStatus) -> float:
     if _steps(status) != _steps(context.before):
-        return 0.0  # some steps are written down first and taken in the next reconciliation
+        # Some steps are written first and acted on in the next reconciliation.
+        return 0.0
     wait = context.settings.poll_seconds if context.observed.ledger is not None else IDLE_SECONDS / 4
     if generation.due is not None:
         wait = min(wait, max(0.1, (generation.due - context.now).total_seconds()))

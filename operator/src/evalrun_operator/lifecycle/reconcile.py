@@ -1,8 +1,9 @@
 """Decides what a run needs now, from its spec, its status, the observed objects and the time. Pure.
 
-It reads as the lifecycle: accepted -> aggregator and judge ready -> cluster ready -> generating -> cluster released as
-soon as every completion is in the ledger -> judging -> finished: judge scaled away, the aggregator answers for a while.
-It looks at the state, never at which event came, and may be asked at any time and any number of times.
+The module reads as the lifecycle: accepted -> aggregator and judge ready -> cluster ready -> generating -> cluster
+released as soon as every completion is in the ledger -> judging -> finished: the judge is scaled away, and the
+aggregator stays for a while to report. The decision depends on the state, never on which event came, and may be made at
+any time and any number of times.
 """
 
 from dataclasses import replace
@@ -35,10 +36,10 @@ def decide(run: EvalRun, observed: Observed, settings: OperatorSettings, now: da
 
     Args:
         run: the EvalRun with its status, as the API server has it.
-        observed: what was seen of its objects.
+        observed: the observed objects of the run.
         settings: the operator's settings.
         now: the time, with its zone.
-        fresh_token: a new random token, from which the run's are derived where it has none yet.
+        fresh_token: a new random token, from which the run's tokens are derived if it has none yet.
 
     Raises:
         UnreadableSettingsError: the settings that the run has kept cannot be read.
@@ -60,7 +61,8 @@ def decide(run: EvalRun, observed: Observed, settings: OperatorSettings, now: da
     authority = observed.judge_authority
     if authority is not None and plan.judge_is_issued:
         plan = replace(plan, judge_authority=authority.fingerprint)
-        if find_aggregator(plan, observed) is None:  # it may have been deleted, and the Secret with it
+        # The aggregator may have been deleted, and the Secret with it.
+        if find_aggregator(plan, observed) is None:
             certificate = certificate_for_run(authority, plan.run.name, now, fresh_token)
             plan = replace(plan, new_judge_certificate=certificate)
     context = ReconcileContext(run, before, plan, observed, now)

@@ -1,4 +1,4 @@
-"""End of a run: with its results, for a reason that no attempt can fix, or because it was deleted. Pure."""
+"""Ends a run: with its results, for a reason that no attempt can fix, or because it was deleted. Pure."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -25,9 +25,9 @@ from evalrun_runtime.exits import EndCause, ExitCode
 WRITE_SECONDS = 1800.0
 """Seconds after its deadline in which a run's outputs may still be written."""
 ABSENT_SECONDS = 120.0
-"""Seconds after its deadline for which a run waits for a ledger that does not answer or does not react."""
+"""Seconds after its deadline for which a run waits for a ledger that does not reply or does not react."""
 CLOSE_SECONDS = 1.0
-"""Seconds between two checks whether they are written."""
+"""Seconds between two checks whether the outputs are written."""
 
 
 def find_early_end(context: ReconcileContext) -> End | None:
@@ -48,7 +48,7 @@ def find_early_end(context: ReconcileContext) -> End | None:
     stalled = find_condition(context.before, ConditionType.STALLED)
     if stalled is not None and stalled.status == "True" and not waits:
         gives_up = gives_up_at(stalled.last_transition_time, context.settings.start_deadline_seconds)
-        # An operator that has just begun makes its own writes first: the refusal that it is told of may be over.
+        # A new operator makes its own writes first: the recorded refusal may be over.
         if gives_up is not None and context.now >= gives_up and context.observed.write_failures is not None:
             obstacle = obstacle_to_start(context, explain_unready_parts(context))
             if obstacle:
@@ -60,7 +60,8 @@ def find_early_end(context: ReconcileContext) -> End | None:
         return End(Reason.BACKOFF_LIMIT_EXCEEDED, f"The ledger cannot go on: {ledger.message}")
     generated = find_condition(context.before, ConditionType.GENERATED)
     if ledger is None and generated is not None and generated.reason == Reason.STOPPED:
-        return End(Reason.STOPPED, "It was stopped.")  # its ledger knows more, and may be starting again
+        # The ledger knows more, and may be restarting.
+        return End(Reason.STOPPED, "It was stopped.")
     return None
 
 
@@ -70,27 +71,28 @@ def _find_part_refusal(context: ReconcileContext) -> End | None:
     for _, pod in observed.pods(names.AGGREGATOR):
         if pod.exit_code != ExitCode.BAD_INPUT:
             continue
-        # An image older than the record leaves plain text: its run ends below, after as many starts as any bad input.
+        # An image older than the record leaves plain text. Its run ends below, after as many starts as for any bad
+        # input.
         if pod.last_words is not None and pod.last_words.cause is EndCause.AUDIT_FAILED:
             return End(Reason.AUDIT_FAILED, pod.last_words.text)
         if pod.restarts >= spec.backoff_limit:
             return End(Reason.INVALID_SPEC, f"The aggregator refuses the spec: {pod.trouble}")
     for _, pod in observed.pods(names.RAY):
-        # A worker would fetch it again and again.
+        # A worker would fetch the model again and again.
         if pod.exit_code == ExitCode.BAD_INPUT and pod.failed == names.CHECKPOINT:
             return End(Reason.INVALID_SPEC, f"The model cannot be fetched: {pod.trouble}")
     return None
 
 
 def _waits(context: ReconcileContext) -> bool:
-    """Return whether the run is suspended or in a queue, or goes on just now: no deadline runs meanwhile."""
+    """Return whether the run is suspended, queued, or resuming: no deadline runs meanwhile."""
     admitted = find_condition(context.before, ConditionType.ADMITTED)
     queued = admitted is not None and admitted.status == "False"
     return context.run.spec.suspend or holds(context.before, ConditionType.SUSPENDED) or queued
 
 
 def _deadline(context: ReconcileContext) -> datetime | None:
-    """Return when the run has taken too long; None while no deadline runs."""
+    """Return when the run exceeds its deadline; None while no deadline runs."""
     changes = (find_condition(context.before, kind) for kind in (ConditionType.SUSPENDED, ConditionType.ADMITTED))
     return deadline(
         context.before.start_time or context.now,
@@ -100,22 +102,26 @@ def _deadline(context: ReconcileContext) -> datetime | None:
 
 
 def may_close(context: ReconcileContext, end: End) -> bool:
-    """Return whether the ledger should write partial results before a run ends because of its deadline, or because it
-    was stopped."""
+    """Return whether the ledger should write partial results before the run ends.
+
+    That is so if the run ends because of its deadline, or because it was stopped.
+    """
     limit, ledger = _deadline(context), context.observed.ledger
     if end.reason is Reason.STOPPED:
         return ledger is None or not ledger.ended
     if end.reason is not Reason.DEADLINE_EXCEEDED or limit is None:
         return False
     late, known = (context.now - limit).total_seconds(), any(dataset.generated for dataset in context.before.datasets)
-    if ledger is None:  # it may be starting again
+    # The ledger may be restarting.
+    if ledger is None:
         return known and late < ABSENT_SECONDS
     if ledger.ended or ledger.state is RunState.FAILED or ledger.pending == ledger.total:
         return False
     judged = find_condition(context.before, ConditionType.JUDGED)
     if judged is None or judged.reason != Reason.DEADLINE_EXCEEDED:
-        return True  # it has not been told yet, however late it is: the operator may have been away
-    # One that does not obey cannot: its disk is full, or it is older than this operator.
+        # The ledger has not received the request yet, however late it is: the operator may have been away.
+        return True
+    # A ledger that does not end the run cannot: its disk is full, or it is older than this operator.
     return late < (WRITE_SECONDS if ledger.ended_early else ABSENT_SECONDS)
 
 
@@ -136,7 +142,7 @@ def close(context: ReconcileContext, end: End) -> Decision:
 
 
 def finish(context: ReconcileContext, end: End, generation: GenerationStep | None = None) -> Decision:
-    """End the run: GPUs and judge go, the aggregator stays for questions."""
+    """End the run: GPUs and judge are released, the aggregator stays to report."""
     report = Report(
         ledger=context.observed.ledger,
         generated=context.generated,
@@ -154,7 +160,7 @@ def keep_ended_run(context: ReconcileContext) -> Decision:
 
 
 def _release_ended_run(context: ReconcileContext, status: EvalRunStatus) -> Decision:
-    """Take the judge away, and a while later all but the volume. Nothing of an ended run is ever written again."""
+    """Remove the judge, and later everything but the volume. An ended run is never written to again."""
     completed, spec = status.completion_time or context.now, context.run.spec
     left = completed + timedelta(seconds=spec.aggregator.keep_seconds_after_finished) - context.now
     deletions = release(context.observed, context.now, jobs_first=False)
@@ -162,7 +168,8 @@ def _release_ended_run(context: ReconcileContext, status: EvalRunStatus) -> Deci
     ttl = spec.ttl_seconds_after_finished
     expires = None if ttl is None else completed + timedelta(seconds=ttl)
     if expires is not None and context.now >= expires and holds(context.before, ConditionType.COMPLETE):
-        return Decision(status, expired=True)  # its end is written: whoever waits for it has been told
+        # The end is written, so everybody who waits for it has seen it.
+        return Decision(status, expired=True)
     if left <= timedelta() or _never_ran(status):
         wait = None if expires is None else max(1.0, (expires - context.now).total_seconds())
         return decision(context, status, [], kept, deletions, wait)
@@ -174,7 +181,7 @@ def _release_ended_run(context: ReconcileContext, status: EvalRunStatus) -> Deci
 
 
 def _never_ran(status: EvalRunStatus) -> bool:
-    """Return whether a run ended whose parts cannot run: they would only crash on and on."""
+    """Return whether a run ended although its parts never ran: they would only crash again and again."""
     succeeded = find_condition(status, ConditionType.SUCCEEDED)
     return succeeded is not None and succeeded.reason in {Reason.CANNOT_START, Reason.INVALID_SPEC}
 

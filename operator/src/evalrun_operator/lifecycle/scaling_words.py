@@ -11,7 +11,7 @@ from evalrun_operator.policies.condition_text import RunText
 from evalrun_operator.settings import AutoscalingMode
 
 MEASURED_BY: dict[AutoscalingMode, str] = {"cpu": "metrics.k8s.io", "custom": "external.metrics.k8s.io"}
-"""By the operator's mode, the API group that a HorizontalPodAutoscaler asks. KEDA brings its own."""
+"""API group that a HorizontalPodAutoscaler asks, by the operator's mode. KEDA has its own."""
 INSTALL: dict[str, str] = {
     "metrics.k8s.io": "Install metrics-server, or set operator.autoscaling to keda.",
     "external.metrics.k8s.io": "Install a metrics adapter that offers evalrun_judge_load, or set operator.autoscaling "
@@ -25,7 +25,7 @@ SETTLE_SECONDS = 120.0
 def find_missing_group(context: ReconcileContext) -> str:
     """Return the API group without which no autoscaler of this mode can work, if the cluster lacks it; else empty.
 
-    An autoscaler that is made all the same records an event every 15 s, and scales nothing.
+    An autoscaler that is created without the group records an event every 15 s, and scales nothing.
     """
     group = MEASURED_BY.get(context.settings.autoscaling, "")
     return group if group in context.observed.missing_groups else ""
@@ -53,7 +53,8 @@ def report_scaling(context: ReconcileContext) -> RunText | None:
         scaler = seen.detail
         if not isinstance(scaler, Scaler) or not scaler.trouble or seen.component not in {names.JUDGE, names.SANDBOX}:
             continue
-        since = scaler.since or seen.created_at  # a ScaledObject's conditions have no times
+        # The conditions of a ScaledObject have no times.
+        since = scaler.since or seen.created_at
         if since is None or context.now - since >= timedelta(seconds=SETTLE_SECONDS):
             remedy = INSTALL.get(MEASURED_BY.get(context.settings.autoscaling, ""), SEE_TO_KEDA)
             message = f"{seen.ref.kind} {seen.ref.name}: {scaler.trouble.rstrip('.')}. {remedy}"
@@ -62,7 +63,7 @@ def report_scaling(context: ReconcileContext) -> RunText | None:
 
 
 def _unless_absent(context: ReconcileContext, scaled: Sequence[str]) -> RunText | None:
-    """Return that the judge is scaled; None while an autoscaler is being created, and the cause if it cannot be."""
+    """Return the text that the judge is scaled, or why it cannot be; None while an autoscaler is being created."""
     kind = "ScaledObject" if context.settings.autoscaling == "keda" else "HorizontalPodAutoscaler"
     absent = [name for name in scaled if context.observed.find(kind, name) is None]
     if not absent:
@@ -80,7 +81,7 @@ def _unless_absent(context: ReconcileContext, scaled: Sequence[str]) -> RunText 
 def explain_capacity_wait(context: ReconcileContext) -> str:
     """Describe the completions that wait while the judge is scaled to zero; empty if none wait.
 
-    KEDA itself cannot be asked: of one that is gone, the ScaledObjects still say that all is well.
+    KEDA itself cannot be asked: after its removal the ScaledObjects still report that all is well.
     """
     observed, run = context.observed, context.plan.run.name
     ledger = observed.ledger

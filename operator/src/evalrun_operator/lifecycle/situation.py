@@ -20,7 +20,7 @@ from evalrun_operator.settings import OperatorSettings
 
 @dataclass(frozen=True)
 class ReconcileContext:
-    """Everything on which a decision depends."""
+    """The facts on which a decision depends."""
 
     run: EvalRun
     before: EvalRunStatus
@@ -41,9 +41,9 @@ class ReconcileContext:
 
     @property
     def generated(self) -> bool:
-        """Whether every completion is in the ledger, by its last known reply.
+        """Return whether every completion is in the ledger, by its last known reply.
 
-        A ledger that says that answers are missing wins over what was known: its volume was lost.
+        A ledger that reports missing completions wins over earlier knowledge: its volume was lost.
         """
         ledger = self.observed.ledger
         if ledger is not None and (ledger.all_generated or ledger.some_missing):
@@ -74,9 +74,9 @@ def explain_unready_parts(context: ReconcileContext) -> str:
 
 
 def judge_rests(context: ReconcileContext) -> bool:
-    """Return whether the run holds neither gateways nor sandboxes now: it is suspended, or Kueue holds it back.
+    """Return whether the run has neither gateways nor sandboxes now: it is suspended, or Kueue holds it back.
 
-    A run under Kueue asks for its quota first: its judge would wait for hours, in room that others need.
+    A run under Kueue asks for its quota first: its judge would wait for hours, on nodes that others need.
     """
     if context.run.spec.suspend or holds(context.before, ConditionType.SUSPENDED):
         return True
@@ -84,19 +84,23 @@ def judge_rests(context: ReconcileContext) -> bool:
         return False
     queued = [seen.detail for seen in context.observed.find_by_kind("RayCluster", "Job") if not seen.deleting]
     queued = [one for one in queued if not isinstance(one, Attempt) or one.outcome == "running"]
-    if not queued:  # the first is still to come, or a later one takes the place of one that was lost, or failed
+    # The first attempt is still to come, or a later attempt replaces one that was lost or failed.
+    if not queued:
         return context.observed.find("Deployment", names.component(context.plan.run.name, names.JUDGE)) is None
     return all(not isinstance(one, ObservedCluster | Attempt) or one.suspended for one in queued)
 
 
 def find_aggregator(plan: RunPlan, observed: Observed) -> ObservedObject | None:
-    """Return the run's aggregator, unless it is on its way out."""
+    """Return the run's aggregator, unless it is being deleted."""
     return observed.find("StatefulSet", names.component(plan.run.name, names.AGGREGATOR))
 
 
 def find_cut_off_aggregator(context: ReconcileContext) -> list[ObservedObject]:
-    """Return the aggregator if the chart's judge no longer accepts its calls because the authority or TLS mode
-    changed. A recreated aggregator continues from its ledger with the right settings."""
+    """Return the aggregator if the chart's judge no longer accepts its calls.
+
+    That is so after the authority or the TLS mode changed. A recreated aggregator continues from its ledger with the
+    right settings.
+    """
     plan, observed = context.plan, context.observed
     seen = find_aggregator(plan, observed)
     if seen is None or (plan.judge_is_issued and observed.judge_authority is None):
@@ -139,7 +143,7 @@ def parse_queued_run(manifest: Mapping[str, Any]) -> QueuedRun | None:
 
 
 def holds_queue_position(status: EvalRunStatus) -> bool:
-    """Return whether a run with this status counts among the active runs: not where it cannot start."""
+    """Return whether a run with this status counts among the active runs, which a run that cannot start does not."""
     given_back = (ConditionType.COMPLETE, ConditionType.SUSPENDED, ConditionType.STALLED)
     return status.start_time is not None and not any(holds(status, kind) for kind in given_back)
 

@@ -1,7 +1,7 @@
 """Turns decisions into the status: conditions, phase, metrics and events. Pure.
 
-Every condition is written in every reconciliation, in the order of their types; the time of a transition changes only
-with the status. The reasons are documented beside the types.
+Every reconciliation writes every condition, in the order of their types; the transition time changes only with the
+status. The reasons are documented beside the types.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ NEWS = WARNINGS | {
     Reason.SUSPEND_REQUESTED, Reason.NO_REGRESSION, Reason.FINISHED, Reason.TOO_MANY_ACTIVE_RUNS,
     Reason.WAITING_FOR_QUOTA,
 }  # fmt: skip
-"""Reasons that are worth an event when a condition takes them on."""
+"""Reasons that cause an event when a condition takes them on."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +55,15 @@ class Report:
 
     started: bool = True
     settings: Mapping[str, str] | None = None
-    """Those that the run keeps from now on; None: nothing new."""
+    """Settings that the run keeps from now on; None: nothing new."""
     baseline_url: str | None = None
-    """Address at which the baseline that the gate names was found; None if nothing is new."""
+    """Address of the baseline that the gate names; None if nothing is new."""
     queued: RunText | None = None
     """The queue that the run waits in."""
     stalled: str = ""
     """Reason why it cannot start."""
     refused: str = ""
-    """Reason why the spec cannot be run."""
+    """Reason why the spec cannot run."""
     waiting_for_baseline: str = ""
     """Reason why the run does not start yet."""
     scaling: RunText | None = None
@@ -75,12 +75,12 @@ class Report:
     ledger: LedgerStatus | None = None
     waiting_for: str = ""
     awaited_capacity: str = ""
-    """Text about answers that wait while the judge is scaled to zero; empty where none do."""
+    """Text about completions that wait while the judge is scaled to zero; empty if none wait."""
     generated: bool = False
     generation: GenerationStep | None = None
     attempts: int = 0
-    """The newest attempt seen, once no further one starts: an operator that is killed after it makes a Job never wrote
-    that attempt into the status."""
+    """The newest attempt seen, once no further attempt starts. An operator that was killed after it created a Job never
+    wrote that attempt into the status."""
     suspended: RunText | None = None
     resumed: bool = False
     end: End | None = None
@@ -121,13 +121,13 @@ def report_status(run: EvalRun, before: EvalRunStatus, now: datetime, report: Re
 def replace_applied_condition(
     before: EvalRunStatus, status: EvalRunStatus, text: RunText, generation: int | None, now: datetime
 ) -> EvalRunStatus:
-    """Return the status with another condition Applied, where it has conditions at all.
+    """Return the status with another condition Applied, if it has conditions at all.
 
     Args:
         before: the status that the API server has.
-        status: the one that was decided on before anything was written.
-        text: of the condition.
-        generation: of the spec that was acted on.
+        status: the status that was decided before anything was written.
+        text: text of the condition.
+        generation: generation of the spec that was acted on.
         now: the time.
     """
     was = find_condition(before, ConditionType.APPLIED)
@@ -141,7 +141,7 @@ def replace_applied_condition(
 
 
 def derive_events(before: EvalRunStatus, after: EvalRunStatus) -> tuple[StatusEvent, ...]:
-    """Return one event per condition whose reason has changed and whose text is not empty."""
+    """Return an event per condition whose reason has changed and whose text is not empty."""
     known = {condition.type: condition.reason for condition in before.conditions}
     events: dict[str, StatusEvent] = {}
     for condition in after.conditions:
@@ -227,7 +227,8 @@ def _report_generation(run: EvalRun, before: EvalRunStatus, report: Report) -> t
     if report.suspended is not None or report.resumed:
         freeing = RunText("False", Reason.SUSPEND_REQUESTED, "Freed on request.") if on_ray else NO_CLUSTER
         if was is not None and was.reason == Reason.ATTEMPT_FAILED:
-            return freeing, RunText("False", Reason.ATTEMPT_FAILED, was.message)  # so that the failure still counts
+            # The failure still counts.
+            return freeing, RunText("False", Reason.ATTEMPT_FAILED, was.message)
         return freeing, RunText("False", Reason.SUSPEND_REQUESTED, "Set suspend: false to go on.")
     if report.generation is not None:
         cluster, generated = report.generation.cluster_ready, report.generation.generated
@@ -301,7 +302,7 @@ def _report_gate(before: EvalRunStatus, report: Report) -> RunText:
 
 
 def _report_attested(before: EvalRunStatus, report: Report) -> RunText:
-    """Say by which key the results are signed; only an ended run has any."""
+    """Name the key that signed the results; only an ended run has a key."""
     ledger = report.ledger
     if ledger is None or not ledger.ended:
         was = find_condition(before, ConditionType.ATTESTED)

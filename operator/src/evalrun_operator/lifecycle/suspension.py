@@ -1,4 +1,4 @@
-"""A run that is suspended, goes on, or is held back by Kueue or for kept replicas. Pure."""
+"""Suspends and resumes a run, and explains holds by Kueue or by kept replicas. Pure."""
 
 from evalrun_api import names
 from evalrun_api.v1alpha1 import Reason
@@ -16,8 +16,8 @@ def suspend(context: ReconcileContext, queued: RunText | None = None) -> Decisio
     """Free the GPUs, the attempt first, then the cluster, and the judge: only the ledger stays.
 
     Args:
-        this: the reconciliation.
-        queued: which queue the run waits in, where it is to go on.
+        this: context of the reconciliation.
+        queued: the queue that the run waits in before it may resume.
     """
     deletions = release(context.observed, context.now, jobs_first=True)
     pods = [seen for seen, pod in context.observed.pods(names.GENERATOR) if not pod.ended]
@@ -63,7 +63,8 @@ def explain_kueue_hold(context: ReconcileContext) -> RunText | None:
     queue = context.run.spec.queue_name
     for seen in context.observed.find_held():
         name, word = f"{seen.ref.kind} {seen.ref.name}", context.observed.kueue.get(seen.uid, KueueWord(""))
-        if queue is None:  # Kueue's manageJobsWithoutQueueName, or a person
+        # The cause is Kueue's manageJobsWithoutQueueName, or a person.
+        if queue is None:
             field = "generator" if context.run.spec.rollout is None else "rollout"
             message = (
                 f"{name} was suspended, and the run names no queue: set its spec.suspend to false, or create the run "

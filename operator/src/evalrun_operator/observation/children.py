@@ -11,20 +11,20 @@ from evalrun_operator.observation.records import ObjectKey, ObservedObject
 logger = logging.getLogger(__name__)
 
 MAX_NAMED = 1000
-"""Objects that were skipped and are remembered, so that each is logged once."""
+"""Maximum number of skipped objects that are remembered, so that each is logged once."""
 
 Key = tuple[str, str]
 """Namespace and name of an EvalRun."""
 RunUid = tuple[str, str]
-"""Namespace and uid of an EvalRun: objects of another namespace are never its own, whatever their labels say."""
+"""Namespace and uid of an EvalRun. Objects of another namespace never belong to the run, whatever their labels say."""
 Known = tuple[RunUid, ObjectKey, Key, str]
-"""An object of a run: whose it is, its name, which run to wake, and its own uid."""
+"""An object of a run: the run's uid, the object's key, the run to wake, and the object's own uid."""
 OF_SCHEDULE = "EvalSchedule/"
-"""Before a schedule's name in such a key: its kept replicas are told of to the schedule."""
+"""Precedes a schedule's name in such a key: events of kept replicas wake the schedule."""
 
 
 class Children:
-    """Observed objects of all runs, by run, and of the replicas that schedules keep, by schedule.
+    """The observed objects of all runs, by run, and of the replicas that schedules keep, by schedule.
 
     Args:
         wake: called with the key of a run whose objects have changed.
@@ -46,7 +46,7 @@ class Children:
         self.missing_kinds: set[str] = set()
         """Kinds that the cluster does not serve."""
         self.missing_groups: set[str] = set()
-        """API groups that autoscalers measure by, and the cluster does not serve."""
+        """API groups that autoscalers need for their metrics and that the cluster does not serve."""
 
     def find_for_run(self, namespace: str, uid: str) -> list[ObservedObject]:
         """Return the objects in a namespace that carry a run's uid."""
@@ -97,10 +97,10 @@ class Children:
 
 
 class Manifests:
-    """Takes over EvalRuns or EvalSchedules, and leaves out those of another operator class.
+    """Passes on EvalRuns or EvalSchedules, except those of another operator class.
 
     Args:
-        saw: called with an object as it was seen, and whether it is gone.
+        saw: called with an observed object, and whether it is gone.
         operator_class: value that `operatorClass` must have; empty: absent.
         below: fields of the spec that lead to `operatorClass`.
     """
@@ -113,7 +113,7 @@ class Manifests:
         self._below = below
 
     def put(self, manifest: dict[str, Any]) -> tuple[str, str, str] | None:
-        """Take over an object, without the metadata that nobody here reads."""
+        """Pass on an object without metadata that no part of the operator reads."""
         fields = manifest.get("spec") or {}
         for name in self._below:
             fields = fields.get(name) or {}
@@ -133,14 +133,13 @@ KEPT_METADATA = (
     "name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
 )  # fmt: skip
 MAX_NOTES, MAX_NOTE_CHARACTERS = 16, 4096
-"""Annotations of ours, and the length of each; the longest that is read is a URL."""
+"""Maximum number of our annotations, and maximum length of each; the longest that is read is a URL."""
 
 
 def trim_manifest(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return an EvalRun or EvalSchedule with the metadata that is read: identity, our annotations, controller.
+    """Return an EvalRun or EvalSchedule with only the metadata that is read: identity, our annotations, controller.
 
-    The API server bounds neither labels, finalizers and owners nor managedFields but by the size of the whole object,
-    1.5 MB.
+    The API server bounds labels, finalizers, owners and managedFields only by the size of the whole object, 1.5 MB.
     """
     given = manifest["metadata"]
     metadata = {field: given[field] for field in KEPT_METADATA if field in given}

@@ -1,4 +1,4 @@
-"""Asks from time to time whether the API groups are served without which autoscalers measure nothing."""
+"""Checks from time to time whether the API groups are served that autoscalers need for their metrics."""
 
 import asyncio
 import logging
@@ -21,12 +21,12 @@ class Groups(Protocol):
 
 
 class ApiDiscovery:
-    """Remembers which API groups are missing. If discovery fails, the last known answer stays valid.
+    """Remembers which API groups are missing. If discovery fails, the last known reply stays valid.
 
     Args:
         groups: the API server.
-        names: the groups to ask for.
-        missing: gets those that are not served.
+        names: the groups to check.
+        missing: gets the groups that are not served.
     """
 
     def __init__(self, groups: Groups, names: Iterable[str], missing: set[str]) -> None:
@@ -35,7 +35,7 @@ class ApiDiscovery:
         self._missing = missing
 
     async def look(self) -> None:
-        """Ask once."""
+        """Check all groups once."""
         for name in self._names:
             try:
                 served = await self._groups.serves_group(name)
@@ -43,7 +43,8 @@ class ApiDiscovery:
                 logger.info("whether %s is served is not known: %s", name, error)
                 continue
             if served is (name in self._missing):
-                level = logging.INFO if served else logging.WARNING  # once here, not as an event of each run
+                # The change is logged once here, instead of as an event of each run.
+                level = logging.INFO if served else logging.WARNING
                 logger.log(level, "API group %s is %s", name, "served" if served else "not served")
             if served:
                 self._missing.discard(name)
@@ -51,7 +52,7 @@ class ApiDiscovery:
                 self._missing.add(name)
 
     async def run(self) -> None:
-        """Ask again and again until cancelled."""
+        """Check again and again until cancelled."""
         while True:
             await asyncio.sleep(ASK_SECONDS)
             await self.look()

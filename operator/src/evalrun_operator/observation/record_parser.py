@@ -1,6 +1,6 @@
 """Parses the API server's objects into the records of `records`. Pure.
 
-Anybody may use our labels, so nothing is trusted to be as we would have made it: what cannot be read is skipped.
+Anybody may use our labels, so no field is assumed to be as the operator would write it: unreadable objects are skipped.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -30,9 +30,9 @@ from evalrun_runtime.termination import TerminationMessage, parse_termination_me
 Manifest = Mapping[str, Any]
 """An object as JSON: its schema is the API server's."""
 MAX_DIGITS = 9
-"""Of the counts in our annotations."""
+"""Maximum digits of the counts in our annotations."""
 CRASHES = 3
-"""Restarts after which a container that is up, but not ready, counts as one that crashes again and again."""
+"""Restarts after which a container that is up, but not ready, counts as crashing again and again."""
 OWNERS = frozenset({EVAL_RUN.kind, EVAL_SCHEDULE.kind})
 """A schedule's kept replicas carry its uid where a run's objects carry the run's."""
 ASLEEP = "ScalingDisabled"
@@ -93,7 +93,8 @@ def parse_kueue_word(workloads: Iterable[Manifest]) -> KueueWord:
         )
     reserved = conditions.get("QuotaReserved")
     if reserved is None or _holds(reserved):
-        return KueueWord("")  # not looked at yet, or admitted just now
+        # Kueue has not looked at it yet, or has just admitted it.
+        return KueueWord("")
     said = " ".join(str(reserved.get("message", "")).split())[:500].rstrip(".")
     return KueueWord(said, admissible=reserved.get("reason") != "Inadmissible")
 
@@ -101,9 +102,9 @@ def parse_kueue_word(workloads: Iterable[Manifest]) -> KueueWord:
 def select_own_objects(objects: Iterable[ObservedObject]) -> dict[ObjectKey, ObservedObject]:
     """Return those of the objects with a run's uid that really belong to the run.
 
-    A label can be copied by anybody: what counts is the controller owner reference. Pods count through their owner, and
-    so do the autoscalers that KEDA makes of our ScaledObjects. ReplicaSets, between a Deployment and its pods, are not
-    watched: their names begin with the Deployment's.
+    Anybody can copy a label, so the controller owner reference decides. Pods count through their owner, and so do the
+    autoscalers that KEDA makes of our ScaledObjects. ReplicaSets, between a Deployment and its pods, are not watched:
+    their names begin with the Deployment's.
     """
     seen = list(objects)
     ours = [one for one in seen if one.owned]
@@ -187,7 +188,8 @@ def _ray_job(manifest: Manifest) -> Attempt:
     if job == "SUCCEEDED":
         outcome = "succeeded"
     elif job in {"FAILED", "STOPPED"} or deployment in {"Failed", "ValidationFailed", "Complete"}:
-        outcome = "failed"  # STOPPED counts as Complete with KubeRay; for us the work is not done
+        # KubeRay counts STOPPED as Complete, but for us the work is not done.
+        outcome = "failed"
     else:
         outcome = "running"
     message = f"{status.get('reason', '')} {status.get('message', '')}".strip()
@@ -253,7 +255,8 @@ def _pod_state(status: Manifest, conditions: Mapping[str, Manifest], containers:
         ended = state.get("terminated") or (container.get("lastState") or {}).get("terminated") or {}
         code = ended.get("exitCode")
         waiting = state.get("waiting") or {}
-        # Up but not ready: a large ledger takes an hour to read, so only what crashed several times is in trouble.
+        # The container is up but not ready. A large ledger takes an hour to read, so only a container that crashed
+        # several times is in trouble.
         restarting = "running" in state and not container.get("ready") and container.get("restartCount", 0) >= CRASHES
         if code and (state.get("terminated") or waiting or restarting):
             return _make_failed_state(str(container.get("name")), int(code), ended)
@@ -276,7 +279,7 @@ def _make_failed_state(container: str, code: int, ended: Manifest) -> _PodState:
 def _scaler(manifest: Manifest) -> Scaler:
     """Read a HorizontalPodAutoscaler's condition ScalingActive, or a ScaledObject's Fallback and Ready.
 
-    With a fallback KEDA calls a ScaledObject ready whose Prometheus does not answer.
+    With a fallback KEDA calls a ScaledObject ready although its Prometheus does not reply.
     """
     conditions = {one.get("type"): one for one in (manifest.get("status") or {}).get("conditions") or ()}
     fallback = conditions.get("Fallback")
@@ -298,7 +301,7 @@ def _holds(condition: Manifest | None) -> bool:
 
 
 def _number(text: str | None) -> int:
-    """Return a count from an annotation, or 0 if it is none: `int` raises beyond 4,300 digits."""
+    """Return a count from an annotation, or 0 if it is no count: `int` raises beyond 4,300 digits."""
     return int(text) if text is not None and len(text) <= MAX_DIGITS and text.isdecimal() else 0
 
 
@@ -318,4 +321,4 @@ DETAILS: dict[str, Callable[[Manifest], Workload | ObservedCluster | Attempt | P
     "ScaledObject": _scaler,
     "NetworkPolicy": lambda manifest: Policy(spec_digest(manifest.get("spec"))),
 }
-"""Functions that read the state of an object, by kind; of other kinds only the existence is known."""
+"""Functions that read the state of an object, by kind. For other kinds only the existence is known."""

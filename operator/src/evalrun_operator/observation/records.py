@@ -1,6 +1,6 @@
-"""Small frozen records of observed objects, and the facts that one reconciliation knows about a run.
+"""Small frozen records of observed objects, and the facts that a reconciliation knows about a run.
 
-A thousand runs have tens of thousands of objects; as whole they would fill the operator's memory.
+A thousand runs have tens of thousands of objects, whose full manifests would fill the operator's memory.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,129 +40,131 @@ class ObservedObject:
     ref: ObjectKey
     uid: str
     owned: bool
-    """The EvalRun, or the EvalSchedule of kept replicas, controls it directly, or it is the ledger's claim: the
-    operator's own work, not a controller's."""
+    """Whether the EvalRun, or the EvalSchedule of kept replicas, controls the object directly, or it is the ledger's
+    claim. Other objects are created by a controller."""
     component: str
     applied: str
-    """The digest that it was applied with."""
+    """The digest that was applied with the object."""
     deleted_at: datetime | None
-    """Time by which it was to be gone: when its deletion was requested and, for a pod, its grace period after that."""
+    """Time by which the object should be gone: the request of its deletion plus, for a pod, its grace period."""
     attempt: int = 0
     restarts: int = 0
     judge_authority: str = ""
-    """Of an aggregator: what the annotation says."""
+    """For an aggregator, the value of its annotation about the judge's authority."""
     detail: "Workload | ObservedCluster | Attempt | Pod | Claim | Policy | Scaler | None" = None
     controller: OwnerController | None = None
     created_at: datetime | None = None
 
     @property
     def deleting(self) -> bool:
-        """Whether it is on its way out."""
+        """Whether the object is being deleted."""
         return self.deleted_at is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A StatefulSet's or Deployment's state."""
+    """State of a StatefulSet or Deployment."""
 
     wanted: int
     ready: int
     settled: bool
-    """Its controller has seen the newest spec, and every pod is of it and ready."""
+    """Whether the controller has seen the newest spec, and every pod is up to date and ready."""
     trouble: str = ""
     """Reason why pods of a Deployment cannot be created at all, e.g. pod security or a quota; empty if they can."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedCluster:
-    """A RayCluster's state."""
+    """State of a RayCluster."""
 
     usable: bool
-    """The head and enough workers to begin with are up now. (`state: ready` never goes back: see `begun`.)"""
+    """Whether the head and enough workers to begin with are up now. (`state: ready` never goes back; see `begun`.)"""
     suspended: bool
-    """Kueue holds it back, or took its place away."""
+    """Whether Kueue holds the cluster back, or has withdrawn its quota."""
     failing: bool
-    """KubeRay cannot make its pods; it goes on trying."""
+    """Whether KubeRay cannot create the pods; it keeps trying."""
     message: str
     workers: int = 0
-    """Worker pods that it is to have."""
+    """Number of worker pods that the cluster should have."""
     leaving: tuple[str, ...] = ()
     """Worker pods that KubeRay was told to delete."""
     begun: bool = True
-    """All its pods have run at once since it was made or was last suspended: only then KubeRay submits a job to it."""
+    """Whether all pods have run at once since the cluster was created or last suspended: KubeRay submits jobs only
+    then."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A Job's or RayJob's state."""
+    """State of a Job or RayJob."""
 
     outcome: str
     """running, succeeded or failed."""
     message: str
     finished_at: datetime | None
     cluster: str
-    """Of a RayJob, and of a Job that uses kept replicas; empty in simple mode."""
+    """RayCluster of a RayJob, or of a Job that uses kept replicas; empty in simple mode."""
     head_uid: str
-    """Value of `head_life` of the head that it was submitted to."""
+    """Value of `head_life` of the head that the attempt was submitted to."""
     suspended: bool = False
-    """Of a Job: Kueue holds it back, or took its place away."""
+    """For a Job, whether Kueue holds it back, or has withdrawn its quota."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod's state."""
+    """State of a pod."""
 
     node_type: str
-    """head or worker, of a RayCluster's pods."""
+    """head or worker, for pods of a RayCluster."""
     cluster: str
     ended: bool
     ready: bool
     trouble: str
-    """Reason, for people, why it does not run; empty if it does."""
+    """Reason, for people, why the pod does not run; empty if it runs."""
     exit_code: int | None
-    """Of the last container that ended otherwise than with 0."""
+    """Exit code of the last container that ended with another code than 0."""
     restarts: int
     failed: str = ""
-    """The container of `exit_code`."""
+    """Name of the container of `exit_code`."""
     trouble_kind: TroubleKind = TroubleKind.LASTING
-    """Of `trouble`."""
+    """Kind of `trouble`."""
     last_words: TerminationMessage | None = None
-    """The record that the container of `exit_code` left; None where it left plain text, or nothing."""
+    """The record that the container of `exit_code` left; None if it left plain text, or nothing."""
     host: str = ""
-    """Its address; empty before it has one."""
+    """Address of the pod; empty before it has an address."""
     disrupted: bool = False
-    """The cluster took it away: its node was drained or ran short, or a pod of higher priority took its place."""
+    """Whether the cluster took the pod away: its node was drained or ran short, or a pod of higher priority replaced
+    it."""
     tainted: bool = False
-    """It was deleted because of a taint of its node: the node is lost, or is not ready."""
+    """Whether the pod was deleted because of a taint of its node: the node is lost, or is not ready."""
     ready_since: datetime | None = None
-    """None while it is not ready."""
+    """None while the pod is not ready."""
     node: str = ""
     finalizers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Scaler:
-    """An autoscaler's state."""
+    """State of an autoscaler."""
 
     trouble: str
-    """Reason why it does not scale; empty while it does, or has not tried yet."""
+    """Reason why the autoscaler does not scale; empty while it scales, or has not tried yet."""
     since: datetime | None = None
-    """Since when."""
+    """Start of the trouble."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A PersistentVolumeClaim's state."""
+    """State of a PersistentVolumeClaim."""
 
     bound: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A NetworkPolicy's state."""
+    """State of a NetworkPolicy."""
 
     spec: str
-    """Digest of its spec, which somebody may have edited."""
+    """Digest of the spec, which somebody may have edited."""
 
 
 @dataclass(frozen=True)
@@ -170,72 +172,74 @@ class Baseline:
     """The EvalRun that a gate names as its baseline."""
 
     phase: str
-    """As its status has it; empty where there is no such run."""
+    """Phase in the run's status; empty if there is no such run."""
     output_url: str = ""
-    """Empty where it has no outputs (yet)."""
+    """Empty if the run has no outputs yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class KueueWord:
-    """Kueue's word on an object that it holds back."""
+    """Kueue's report about an object that it holds back."""
 
     message: str
-    """Empty while it has not looked at it."""
+    """Empty while Kueue has not looked at the object."""
     admissible: bool = True
-    """Whether waiting is enough: it is admitted once there is quota."""
+    """Whether waiting is enough: the object is admitted once there is quota."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptReplicas:
-    """The replicas of a run that are its EvalSchedule's."""
+    """The replicas that a run uses and its EvalSchedule keeps."""
 
     schedule_uid: str
     cluster: str
-    """The RayCluster, while it is this run's turn; empty while it is not."""
+    """The RayCluster while it is this run's turn; otherwise empty."""
     image: str
     message: str
-    """What it waits for, while it is not its turn."""
+    """What the run waits for while it is not its turn."""
     auth: str = ""
-    """Whether Ray has a token, as the setting `ray_auth` says it; empty where an earlier release has made it."""
+    """Whether Ray requires a token, as the setting `ray_auth` has it; empty if an earlier release created the cluster.
+    """
     crashed: str = ""
-    """The last RayCluster whose head ended in a run's turn."""
+    """The last RayCluster whose head ended during a run's turn."""
 
 
 @dataclass(frozen=True)
 class Observed:
-    """Everything that one reconciliation knows about a run."""
+    """The facts that a reconciliation knows about a run."""
 
     objects: Mapping[ObjectKey, ObservedObject] = field(default_factory=dict)
     tokens: RunTokens | None = None
     """Contents of the run's Secret; None if it has none yet."""
     ledger: LedgerStatus | None = None
-    """None where the aggregator is not up or does not answer."""
+    """None if the aggregator is not up or does not reply."""
     missing_kinds: frozenset[str] = frozenset()
     """Kinds that the cluster does not serve: KubeRay or KEDA is not installed."""
     baseline: Baseline | None = None
-    """Looked up where the gate names an EvalRun and the run has not started yet."""
+    """Looked up if the gate names an EvalRun and the run has not started yet."""
     place: QueuePosition = field(default_factory=QueuePosition)
     """Position of the run among those that may be active."""
     warnings: Mapping[str, Trouble] = field(default_factory=dict)
-    """By uid, the last warning that Kubernetes recorded of an object that does not come up and says nothing itself."""
+    """Last warning event, by uid, of objects that do not come up and do not report the reason themselves."""
     resync: bool = False
-    """Apply everything again, whatever the digests say."""
+    """Whether every object is applied again, whatever the digests are."""
     missing_groups: frozenset[str] = frozenset()
-    """API groups that an autoscaler measures by, and the cluster does not serve."""
+    """API groups that autoscalers need for their metrics and that the cluster does not serve."""
     kueue: Mapping[str, KueueWord] = field(default_factory=dict)
-    """By uid, what Kueue says of an object that it holds back."""
+    """Kueue's report, by uid, about objects that it holds back."""
     judge_authority: Authority | None = None
-    """Of the chart's judge, where the run uses it by a certificate of ours; None where it cannot be read now, too."""
+    """Authority of the chart's judge, if the run uses that judge with a certificate of ours. None also while it cannot
+    be read."""
     ledger_error: str = ""
-    """Error of the aggregator's, or on the way to it, although its pod is ready; empty where there is none."""
+    """Error of the aggregator, or on the way to it, although its pod is ready; empty without an error."""
     kept: KeptReplicas | None = None
-    """None where the run starts its own replicas, or needs none."""
+    """None if the run starts its own replicas, or needs none."""
     write_failures: Sequence[WriteFailure] | None = None
-    """Of the last reconciliation that told of its writes in the condition Applied; None where this operator has made
-    none yet, and the condition is another operator's."""
+    """Failed writes of the last reconciliation that reported its writes in the condition Applied. None if this operator
+    has made no such reconciliation yet, so that the condition is another operator's."""
 
     def find(self, kind: str, name: str) -> ObservedObject | None:
-        """Return an object of ours that is there and not on its way out."""
+        """Return an object of ours that exists and is not being deleted."""
         seen = self.objects.get(ObjectKey(kind, name))
         return None if seen is None or seen.deleting else seen
 
@@ -245,12 +249,12 @@ class Observed:
         return seen.detail if seen is not None and isinstance(seen.detail, Workload) else None
 
     def find_by_kind(self, *kinds: str) -> list[ObservedObject]:
-        """Return every object of these kinds, those on their way out too, by name."""
+        """Return all objects of these kinds by name, including those that are being deleted."""
         found = (seen for seen in self.objects.values() if seen.ref.kind in kinds)
         return sorted(found, key=lambda seen: (seen.attempt, seen.ref.name))
 
     def pods(self, component: str) -> list[tuple[ObservedObject, Pod]]:
-        """Return the pods of a component, those on their way out too."""
+        """Return the pods of a component, including those that are being deleted."""
         return [
             (seen, seen.detail)
             for seen in self.find_by_kind("Pod")
@@ -264,12 +268,12 @@ class Observed:
     def trouble_list(
         self, *components: str, made_before: datetime | None = None, with_ended: bool = True
     ) -> list[Trouble]:
-        """List why pods of some components cannot be created or do not run, one item per object.
+        """List why pods of some components cannot be created or do not run, an item per object.
 
         Args:
-            components: whose pods.
-            made_before: leave out objects that are younger; None: none is left out.
-            with_ended: include pods that have ended, such as those of an attempt that failed.
+            components: the components of the pods.
+            made_before: leave out younger objects; None: leave out none.
+            with_ended: include pods that have ended, such as those of a failed attempt.
         """
         found = set()
         for seen in self.find_by_kind("Deployment", "StatefulSet", "Job", "PersistentVolumeClaim", "RayCluster", "Pod"):
@@ -284,7 +288,7 @@ class Observed:
         return sorted(found, key=lambda trouble: trouble.text)
 
     def find_held(self) -> list[ObservedObject]:
-        """Return the RayClusters and the Jobs that are suspended: Kueue has not admitted them, or took them back."""
+        """Return the suspended RayClusters and Jobs: Kueue has not admitted them, or has withdrawn their quota."""
         return [
             seen
             for seen in self.find_by_kind("RayCluster", "Job")
@@ -292,10 +296,10 @@ class Observed:
         ]
 
     def silent(self) -> list[ObservedObject]:
-        """Return the objects that do not come up and do not say why themselves: only events tell of them.
+        """Return the objects that do not come up and do not report why: only events name the reason.
 
-        A StatefulSet and a Job have no condition for a pod that is refused, a claim none for a missing StorageClass,
-        and a pod none for a volume that cannot be mounted.
+        A StatefulSet and a Job have no condition for a refused pod, a claim none for a missing StorageClass, and a pod
+        none for a volume that cannot be mounted.
         """
         with_pods = {seen.component for seen in self.find_by_kind("Pod") if not seen.deleting}
         found = []

@@ -13,16 +13,17 @@ from evalrun_cluster.objects import RunIdentity, StatusEvent
 logger = logging.getLogger(__name__)
 
 MAX_REMEMBERED = 1000
-"""Skipped objects that are remembered, so that each is told of once."""
+"""Maximum number of skipped objects that are remembered, so that each is reported once."""
 MAX_WAITING = 100
-"""Events that wait to be written; the rest is only logged: whoever makes thousands of such objects needs no more."""
+"""Maximum number of events that wait to be written. Further objects are only logged: thousands of them need no more
+events."""
 
 
 class SkippedObjects:
     """Records the objects that the watches skip.
 
     Args:
-        cluster: where events are written.
+        cluster: writes the events.
         now: the time, with its zone.
     """
 

@@ -1,9 +1,9 @@
 """Lists and watches EvalRuns and the objects that belong to them, and reports every change.
 
-Of children only what carries a run's label is asked for, so a large cluster costs no more than its runs do. Every list
-replaces what was known of the kind: what a watch has missed is found by the next one, at the latest after
-`SESSION_SECONDS`. Each namespace is followed by itself: one that refuses stops no other. An object that cannot be
-decoded or taken over is skipped, and stops nothing else.
+Only children with a run's label are requested, so a large cluster costs no more than its runs do. Every list replaces
+the known objects of the kind: the next list finds what a watch has missed, at the latest after `SESSION_SECONDS`. Each
+namespace is followed by itself, so a namespace that refuses stops no other. An object that cannot be decoded or stored
+is skipped, and stops nothing else.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ from evalrun_operator.observation.free_memory import return_free_memory
 logger = logging.getLogger(__name__)
 
 SESSION_SECONDS = 300
-"""Maximum seconds of one watch before the kind is listed again."""
+"""Maximum seconds of a watch before the kind is listed again."""
 STALE_SECONDS = 3 * SESSION_SECONDS
-"""A watch that has heard nothing for so long does not follow its kind any more: the process is to be restarted."""
+"""Seconds of silence after which a watch no longer follows its kind, and the process must be restarted."""
 MISSING_SECONDS = 15.0
 ERROR_SECONDS = (0.2, 1.0, 3.0, 10.0)
 CHUNK = 20
-"""Objects of one page of a list: the text of a page is held whole, and an object may have 1.5 MB."""
+"""Objects per page of a list: the text of a page is held as a whole, and an object may have 1.5 MB."""
 BAD_REQUEST, FORBIDDEN, NOT_FOUND = 400, 403, 404
 
 Skip = Callable[[Kind, Mapping[str, str], str], None]
@@ -49,18 +49,18 @@ class Sink(Protocol):
 
 
 class Watch:
-    """Watches one kind in one namespace, or in all.
+    """Watches one kind in one namespace, or in all namespaces.
 
     Args:
-        client: lightkube's.
-        kind: what to follow.
-        namespace: where; None: everywhere.
-        sink: where it is told.
+        client: lightkube's client.
+        kind: the kind to follow.
+        namespace: the namespace; None: all namespaces.
+        sink: receives the objects.
         missing_kinds: gets the kind while the cluster does not serve it.
-        missing_seconds: how often it is asked whether the kind, or the namespace, is there by now.
+        missing_seconds: pause between two checks whether the kind, or the namespace, exists by now.
         turn: held during a list; shared by the watches of an operator.
-        skip: told of each object that cannot be decoded or taken over.
-        field_selector: narrows what is asked for, where the API server knows its fields.
+        skip: called for each object that cannot be decoded or stored.
+        field_selector: narrows the request, if the API server knows its fields.
     """
 
     def __init__(
@@ -79,22 +79,22 @@ class Watch:
         self._skip = skip
         self._field_selector = field_selector
         self._selectors: dict[str, str] = {}
-        """Of the last list, and of the watch that follows it."""
+        """Selectors of the last list, and of the watch that follows it."""
         self._missing_seconds = missing_seconds
         self._turn = turn or asyncio.Lock()
         self._sink = sink
         self._missing_kinds = missing_kinds
         self._known: dict[str, tuple[str, Hashable]] = {}
-        """By uid, an object's resource version and what the sink knows it by."""
+        """Resource version and sink's key of each object, by uid."""
         self._heard_at = float("-inf")
         self.kind = kind
         self.namespace = namespace
         self.answered = asyncio.Event()
-        """Set once the kind has been listed, or it is known that it cannot be for now."""
+        """Set once the kind has been listed, or is known to be unavailable for now."""
         self.refused = ""
-        """Reason why the namespace cannot be followed for now; empty while it can."""
+        """Reason why the namespace cannot be followed for now; empty while it can be."""
         self.trouble = "no answer yet"
-        """The last error; empty while all is well."""
+        """The last error; empty without an error."""
 
     def measure_silence(self, now: float) -> float:
         """Return the seconds since the last reply of the API server, refusals included."""
@@ -106,11 +106,13 @@ class Watch:
         while True:
             listed_at = float("inf")
             try:
-                async with self._turn:  # lists of all kinds at once would hold a page of each
+                # Simultaneous lists of all kinds would hold a page of each in memory.
+                async with self._turn:
                     version = await self._list()
                 self._hear()
                 listed_at = loop.time()
-                async with asyncio.timeout(SESSION_SECONDS + 30):  # a dead connection says nothing
+                # A dead connection reports nothing.
+                async with asyncio.timeout(SESSION_SECONDS + 30):
                     await self._follow(version)
                 ended = True
             except TimeoutError:
@@ -123,7 +125,8 @@ class Watch:
                 self.trouble = " ".join(str(error).split())[:500] or type(error).__name__
                 logger.warning("watching %s: %s; listing it again", self.kind.plural, self.trouble)
                 ended = False
-            # Only after a watch that lasted: where each breaks or ends at once, list would follow list without a pause.
+            # The pause is skipped only after a watch that lasted. If each watch ended at once, list would follow list
+            # without a pause.
             if loop.time() - listed_at > ERROR_SECONDS[-1]:
                 errors = 0
                 if ended:
@@ -132,7 +135,7 @@ class Watch:
             errors += 1
 
     def _is_lasting(self, error: httpx2.HTTPError) -> bool:
-        """Take over that the kind is not served, or the namespace not ours, which only the user can change."""
+        """Record that the kind is not served, or the namespace refused, which only the user can change."""
         if is_missing(error) and self.kind.optional:
             self._missing_kinds.add(self.kind.kind)
             self._hear()
@@ -143,7 +146,8 @@ class Watch:
             text = " ".join(str(error).split())[:500]
             logger.warning("namespace %s: %s cannot be followed: %s", self.namespace, self.kind.plural, text)
             self._hear(refused=text)
-        else:  # for a second time: whatever was there is not ours to look after any more
+        # The namespace refused for a second time, so its objects are no longer ours to manage.
+        else:
             self._forget(set())
             self._hear(refused=self.refused)
         return True
@@ -164,7 +168,7 @@ class Watch:
         except httpx2.HTTPError as error:
             if not self._field_selector or status_code(error) != BAD_REQUEST:
                 raise
-            # The CRD is older than the operator, or Kubernetes older than 1.31, which knows such fields of CRDs.
+            # The CRD is older than the operator, or Kubernetes is older than 1.31, which knows such fields of CRDs.
             self._selectors = labels
             return await self._list_selected()
 
@@ -180,8 +184,11 @@ class Watch:
         return version
 
     async def _follow(self, version: str) -> None:
-        """Watch from a version on until the session ends. Raises httpx2.HTTPError if the watch breaks, also on
-        status 410."""
+        """Watch from a version on until the session ends.
+
+        Raises:
+            httpx2.HTTPError: the watch broke, also on status 410.
+        """
         loop = asyncio.get_running_loop()
         end = loop.time() + SESSION_SECONDS
         events = self._client.watch_objects(self.kind, self.namespace, self._selectors, version, SESSION_SECONDS)
@@ -206,7 +213,7 @@ class Watch:
             try:
                 self._put(item)
             except Exception as error:  # noqa: BLE001
-                # Whatever somebody wrote into an object, the watch of all others goes on: an end of it ended the
+                # Whatever an object contains, the watch of all others continues. An exception here once ended the
                 # operator, and every restart met the object again.
                 reason = f"{type(error).__name__}: {error}"
             else:
@@ -219,16 +226,16 @@ class Watch:
         return uid
 
     def _put(self, item: dict[str, Any]) -> None:
-        """Store an object, and drop it where it was if it changed its run or became unreadable.
+        """Store an object, and drop its earlier state if it changed its run or became unreadable.
 
-        An object that has not changed since is left as it is: each list, every few minutes, would otherwise replace all
-        that is kept by copies made among the list's garbage, and hold that memory.
+        An unchanged object is left as it is. Each list, every few minutes, would otherwise replace all kept objects by
+        copies made among the list's garbage, and hold that memory.
         """
         uid, version = item["metadata"]["uid"], item["metadata"]["resourceVersion"]
         before = self._known.get(uid)
         if before is not None and before[0] == version:
             return
-        # Items of a list carry no kind of their own.
+        # Items of a list have no kind of their own.
         known = self._sink.put({**item, "kind": self.kind.kind, "apiVersion": self.kind.api_version})
         self._known.pop(uid, None)
         if before is not None and before[1] != known:
@@ -245,13 +252,13 @@ class Watches:
     """Watches all kinds, and reports a kind that can no longer be watched.
 
     Args:
-        client: lightkube's.
-        sinks: what to follow, and where it is told.
-        namespaces: where; none: everywhere.
+        client: lightkube's client.
+        sinks: the kinds to follow, each with the receiver of its objects.
+        namespaces: the namespaces; none: all namespaces.
         missing_kinds: gets the kinds that the cluster does not serve.
-        missing_seconds: how often it is asked whether a kind, or a namespace, is there by now.
-        skip: told of each object that cannot be decoded or taken over.
-        field_selectors: by kind, what narrows it.
+        missing_seconds: pause between two checks whether a kind, or a namespace, exists by now.
+        skip: called for each object that cannot be decoded or stored.
+        field_selectors: selectors that narrow the request, by kind.
     """
 
     def __init__(
@@ -272,13 +279,13 @@ class Watches:
         ]
         self._tasks: list[asyncio.Task[None]] = []
         self.broken = asyncio.Event()
-        """Set when a watch has ended, which none may: the process cannot go on."""
+        """Set when a watch has ended, which must not happen: the process cannot continue."""
 
     async def start(self, patience: float) -> None:
         """Start, and wait until every kind has been listed, or cannot be for a reason that only the user can change.
 
         Raises:
-            TimeoutError: some API server's answer is missing after `patience` seconds; the message says which.
+            TimeoutError: a reply of the API server is missing after `patience` seconds; the message names the kind.
         """
         if not self._tasks:
             self._tasks = [asyncio.create_task(watch.run(), name=watch.kind.plural) for watch in self._watches]
@@ -293,7 +300,7 @@ class Watches:
             raise TimeoutError("; ".join(sorted(silent)[:3])) from error
 
     def stale(self) -> list[str]:
-        """Return the kinds that have not been heard of for too long."""
+        """Return the kinds without any reply for too long."""
         now = asyncio.get_running_loop().time()
         return sorted({watch.kind.plural for watch in self._watches if watch.measure_silence(now) > STALE_SECONDS})
 
@@ -316,12 +323,13 @@ class Watches:
 
 
 def is_refused(error: httpx2.HTTPError) -> bool:
-    """Return whether the API server answered that it will not, or that there is no such thing."""
+    """Return whether the API server refused, or replied that there is no such thing."""
     return status_code(error) in {FORBIDDEN, NOT_FOUND}
 
 
 def status_code(error: httpx2.HTTPError) -> int | None:
-    """Return the API server's status code; None if it has not answered."""
-    if isinstance(error, ApiError):  # one that came as an event of a watch has no response
+    """Return the API server's status code; None if it has not replied."""
+    # An error in an event of a watch has no HTTP response.
+    if isinstance(error, ApiError):
         return error.status.code
     return error.response.status_code if isinstance(error, httpx2.HTTPStatusError) else None

@@ -1,1 +1,1 @@
-"""Decisions over plain data, one per module, without manifests, I/O, or any clock but an argument."""
+"""Decisions over plain data, one per module, without manifests or I/O. A clock is an argument."""

@@ -1,7 +1,7 @@
 """Admits runs up to a maximum number of active runs, fairly between namespaces and oldest first within each.
 
-A run is admitted as a whole or not at all. Half-built runs deadlock: thirty of them hold all memory of a node with
-their ledgers and judges, and none of them can place its generator.
+A run is admitted as a whole or not at all. Half-built runs deadlock: thirty of them fill all memory of a node with
+their ledgers and judges, and none can place its generator.
 """
 
 import heapq
@@ -18,11 +18,11 @@ class QueuedRun:
     uid: str
     created: datetime
     name: str
-    """Namespace and name: decides between runs of the same second."""
+    """Namespace and name, which decide between runs of the same second."""
     active: bool
-    """It was admitted, and has not ended since."""
+    """Whether the run was admitted, and has not ended since."""
     stalled: bool = False
-    """It was admitted and cannot start: it holds no place, but counts as one of its namespace's."""
+    """Whether the run was admitted and cannot start: it holds no position, but counts in its namespace."""
 
     @property
     def namespace(self) -> str:
@@ -37,19 +37,19 @@ class QueuePosition:
     position: int = 0
     """0: admitted. 1: the next to be admitted."""
     active: int = 0
-    """Runs that hold a place."""
+    """Number of runs that hold a position."""
 
 
 def find_position(
     uid: str, contenders: Iterable[QueuedRun], max_active: int, admitted: Collection[str] = ()
 ) -> QueuePosition:
-    """Return a run's place in the queue.
+    """Return a run's position in the queue.
 
     Args:
-        uid: the run's.
-        contenders: every run that is active or waits, the run itself too.
-        max_active: runs that may be active at a time; 0: any number.
-        admitted: uids of runs that have been admitted just now, whose status does not say so yet.
+        uid: uid of the run.
+        contenders: all runs that are active or wait, the run itself included.
+        max_active: maximum number of active runs; 0: no maximum.
+        admitted: uids of runs that have just been admitted, whose status does not show it yet.
     """
     if max_active == 0:
         return QueuePosition()
@@ -60,17 +60,17 @@ def find_position(
     free = max(0, max_active - len(active))
     for index, (run, others) in enumerate(_order_by_turn(known, active)):
         if run.uid == uid:
-            # Runs that cannot start hold no place. Without a bound of their own they would fill the cluster.
+            # Runs that cannot start hold no position. Without a limit of their own they would fill the cluster.
             crowded = others >= max_active
             return QueuePosition(max(int(crowded), index + 1 - free), len(active))
     return QueuePosition(0 if free else 1, len(active))
 
 
 def _order_by_turn(known: Iterable[QueuedRun], active: Collection[str]) -> Iterator[tuple[QueuedRun, int]]:
-    """Yield the waiting runs in the order of their admission, with the number of runs of their namespace before each.
+    """Yield the waiting runs in the order of their admission, with the number of earlier runs of their namespace.
 
-    The next run is always the oldest of the namespace that has the fewest runs: whoever creates hundreds of runs delays
-    another namespace by no more than a namespace that creates a single run.
+    The next run is always the oldest of the namespace with the fewest runs, so hundreds of runs delay another namespace
+    by no more than a single run does.
     """
     runs: Counter[str] = Counter()
     waiting: dict[str, list[QueuedRun]] = {}

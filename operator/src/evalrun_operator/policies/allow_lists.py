@@ -1,8 +1,8 @@
-"""What EvalRuns and the templates of EvalSchedules may ask for, as lists that the chart has. Pure.
+"""What EvalRuns and the templates of EvalSchedules may ask for, as lists from the chart. Pure.
 
-The chart's ValidatingAdmissionPolicy says the same in CEL, so that it holds without an operator. This is for where the
-API server knows no such policies (before Kubernetes 1.30), and where a release may make none
-(`operator.watchNamespaces`). The texts of both come from here; tests hold both to a table of specs.
+The chart's ValidatingAdmissionPolicy has the same rules in CEL, so that they hold without an operator. This module
+serves clusters whose API server knows no such policies (before Kubernetes 1.30), and releases that may create none
+(`operator.watchNamespaces`). The texts of both come from here; tests compare both with a table of specs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ REFUSED = {
     "claims": "the claim of a pvc:// URL",
     "buckets": "the bucket of a URL",
 }
-"""By its name in the chart's `admission.allowed`, what a list allows."""
+"""What a list allows, by its name in the chart's `admission.allowed`."""
 BEGINNING = "{what} is not allowed here. Allowed: "
 END = " (admission.allowed.{name} of the evalrun chart, for one namespace admission.namespaces)"
 NONE = "none"
@@ -29,13 +29,13 @@ Spec = Mapping[str, Any]
 
 
 def find_refusal(spec: Spec, namespace: str, lists: Mapping[str, Lists], more_urls: Sequence[str] = ()) -> str:
-    """Return why a spec is not allowed; empty where it is.
+    """Return why a spec is not allowed; empty if it is.
 
     Args:
-        spec: an EvalRun's, or an EvalSchedule's template, as its manifest has it.
-        namespace: its namespace.
-        lists: by namespace; those of "" are for every other one. None at all: everything is allowed.
-        more_urls: of an EvalSchedule, beside its template.
+        spec: the spec of an EvalRun, or the template of an EvalSchedule, as its manifest has it.
+        namespace: namespace of the object.
+        lists: lists by namespace; those of "" are for every other namespace. Without any list everything is allowed.
+        more_urls: further URLs of an EvalSchedule, beside its template.
     """
     if not lists:
         return ""
@@ -60,7 +60,7 @@ def refusal_expression(name: str) -> str:
 
 
 def list_requested_values(spec: Spec, more_urls: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
-    """Yield what a spec asks for: the list that must allow it, and the value."""
+    """Yield each value that a spec asks for, with the list that must allow it."""
     rollout, judge = spec.get("rollout") or {}, spec.get("judge") or {}
     sandbox = judge.get("sandbox") or {}
     for placement in (*(spec.get("placement") or {}).values(), rollout):

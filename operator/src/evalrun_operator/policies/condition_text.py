@@ -1,4 +1,4 @@
-"""Text of a condition of an EvalRun or an EvalSchedule, and the condition that follows from it. Pure."""
+"""The text of a condition of an EvalRun or an EvalSchedule, and its conversion to a condition. Pure."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -32,10 +32,10 @@ def to_condition(
     """Return the condition with a text.
 
     Args:
-        kind: its type.
-        text: what it says.
-        was: the condition as it was written before; its transition time stays while the status does.
-        generation: of the spec that it describes.
+        kind: type of the condition.
+        text: text of the condition.
+        was: the condition before; its transition time stays while the status does.
+        generation: generation of the spec that the text describes.
         now: the time.
     """
     changed = was is None or was.status != text.status

@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 
 
 def deadline(started_at: datetime, resumed_at: Iterable[datetime], seconds: int | None) -> datetime | None:
-    """Return when a run that is not suspended is over; None where it has no deadline.
+    """Return the deadline of a run that is not suspended; None if it has no deadline.
 
-    As with a Job, resuming restarts the clock: a run is not failed for the time that it was told to wait,
-    or spent in a queue.
+    As with a Job, resuming restarts the clock: a run does not fail because of time that it spent suspended or in a
+    queue.
     """
     if seconds is None:
         return None

@@ -1,8 +1,8 @@
 """Next step of a run's generation: a cluster, an attempt, a wait, or an end.
 
-Never two attempts at once, and never two clusters: what is on its way out is waited for. A failed attempt's Job or
-RayJob stays, as the record of its failure; an attempt whose cluster was lost is deleted, and the status' reason
-AttemptFailed is the record. The next attempt takes the warm cluster over, if there is any.
+There are never two attempts at once, and never two clusters: objects that are being deleted are awaited. A failed
+attempt's Job or RayJob stays, as the record of its failure. An attempt whose cluster was lost is deleted, and the
+status' reason AttemptFailed is the record. The next attempt uses the warm cluster, if there is one.
 """
 
 from collections.abc import Callable
@@ -19,9 +19,9 @@ from evalrun_runtime.exits import EndCause
 
 JOB_KINDS = ("Job", "RayJob")
 LEDGER_PATIENCE = timedelta(seconds=90)
-"""Seconds for which a generator waits at least for its ledger (60), and the time to see and report that."""
+"""Minimum seconds for which a generator waits for its ledger (60), plus the time to see and report its end."""
 STUCK_SECONDS = 60.0
-"""A RayJob's finalizer asks Ray to stop the job; without KubeRay's operator it stays, and so would its GPUs."""
+"""A RayJob's finalizer asks Ray to stop the job. Without KubeRay's operator the RayJob stays, and so would its GPUs."""
 
 
 @dataclass(frozen=True)
@@ -42,27 +42,27 @@ class GenerationStep:
     cluster_ready: RunText
     generated: RunText
     cluster: int | None = None
-    """Number of the RayCluster that is to be, kept or made."""
+    """Number of the RayCluster that is kept or created."""
     start: NewAttempt | None = None
     delete: tuple[ObservedObject, ...] = ()
     due: datetime | None = None
     """Time of the next reconciliation."""
     exhausted: str = ""
-    """Reason why no further attempt is made; empty while there may be one."""
+    """Reason why no further attempt is made; empty while an attempt may follow."""
 
 
 @dataclass(frozen=True)
 class Circumstances:
-    """Facts that the decision depends on."""
+    """The facts that the decision depends on."""
 
     run: str
     on_ray: bool
-    """It has a RayCluster of its own."""
+    """Whether the run has a RayCluster of its own."""
     observed: Observed
     attempts: int
-    """Attempts that the status knows of."""
+    """Number of attempts in the status."""
     failed: bool
-    """The status says that the last of them failed."""
+    """Whether the status records that the last attempt failed."""
     backoff_limit: int
     waiting_for: str
     """Reason why the run cannot start its generation; empty if it can."""
@@ -71,7 +71,7 @@ class Circumstances:
 
     @property
     def kept(self) -> KeptReplicas | None:
-        """The replicas of the run's schedule, where it uses those."""
+        """The replicas of the run's schedule, if the run uses them."""
         return self.observed.kept
 
 
@@ -79,17 +79,17 @@ NO_CLUSTER = RunText("True", Reason.NO_CLUSTER_NEEDED, "Simple mode: the endpoin
 
 
 def live_attempts(observed: Observed) -> list[ObservedObject]:
-    """Return the attempts that have not ended, those on their way out too."""
+    """Return the attempts that have not ended, including those that are being deleted."""
     return [seen for seen in observed.find_by_kind(*JOB_KINDS) if seen.owned and _outcome(seen) == "running"]
 
 
 def newest_attempt(observed: Observed) -> int:
-    """Return the number of the newest attempt that the run has an object of, or 0 if it has none."""
+    """Return the number of the newest attempt that has an object, or 0 without any."""
     return max((seen.attempt for seen in observed.find_by_kind(*JOB_KINDS) if seen.owned), default=0)
 
 
 def gpu_holders(observed: Observed) -> list[ObservedObject]:
-    """Return the RayClusters and the pods that hold GPUs, those on their way out too."""
+    """Return the RayClusters and the pods that hold GPUs, including those that are being deleted."""
     pods = [seen for seen, pod in observed.pods(names.RAY) if not pod.ended]
     return [*observed.find_by_kind("RayCluster"), *pods]
 
@@ -109,7 +109,7 @@ def release(observed: Observed, now: datetime, *, jobs_first: bool) -> tuple[Obs
 
 
 def next_generation(given: Circumstances) -> GenerationStep:
-    """Decide what the generation needs next. Only for a run that is neither suspended nor fully generated."""
+    """Decide the next step of the generation, for a run that is neither suspended nor fully generated."""
     observed = given.observed
     jobs = [seen for seen in observed.find_by_kind(*JOB_KINDS) if seen.owned]
     clusters = [seen for seen in observed.find_by_kind("RayCluster") if not seen.deleting]
@@ -138,7 +138,8 @@ def next_generation(given: Circumstances) -> GenerationStep:
     failure = _failure(given, number, current, lost)
     if failure is None and current is not None:
         if interrupted and not current.deleting and _outcome(current) == "running":
-            stale.append(current)  # Kueue took the place away: not the attempt's fault
+            # Kueue withdrew the quota, which is not the attempt's fault.
+            stale.append(current)
         return _continue_attempt(given, number, current, cluster, tuple(stale))
     if failure is None:
         return _start_attempt(given, number, cluster, tuple(stale))
@@ -149,7 +150,7 @@ def next_generation(given: Circumstances) -> GenerationStep:
 
 
 def _explain_blameless_end(given: Circumstances, number: int, current: ObservedObject) -> str:
-    """Return why an attempt is over through no fault of its own; empty where it is not over, or where it counts."""
+    """Return why an attempt is over through no fault of its own; empty if it is not over, or if it counts."""
     attempt = current.detail
     if not isinstance(attempt, Attempt) or (given.failed and given.attempts == number):
         return ""
@@ -163,17 +164,18 @@ def _explain_blameless_end(given: Circumstances, number: int, current: ObservedO
         return ""
     causes = [pod.last_words.cause for _, pod in pods if pod.last_words is not None]
     if current.ref.kind == "Job" and EndCause.LEDGER_UNREACHABLE not in causes:
-        return ""  # a RayJob leaves no record of its cause
+        # A RayJob leaves no record of its cause.
+        return ""
     return f"The ledger could not be reached while attempt {number} ended"
 
 
 def _left_behind(given: Circumstances, attempt: Attempt) -> bool:
-    """Return whether an attempt is on kept replicas whose turn its run has no more."""
+    """Return whether an attempt is on kept replicas on which its run no longer has its turn."""
     return given.kept is not None and attempt.cluster not in ("", given.kept.cluster)
 
 
 def _has_crashed(given: Circumstances, attempt: Attempt) -> bool:
-    """Return whether the head of an attempt's kept replicas ended beside it, which counts as in a run's own."""
+    """Return whether the head of an attempt's kept replicas ended beside it, which counts as a crash of its own."""
     return _left_behind(given, attempt) and given.kept is not None and attempt.cluster == given.kept.crashed
 
 
@@ -190,11 +192,12 @@ def _belongs_to(pod: ObservedObject, job: ObservedObject) -> bool:
 
 
 def _failure(given: Circumstances, number: int, current: ObservedObject | None, lost: str) -> str | None:
-    """Return why attempt `number` is over without having done the work; None where it is not over."""
+    """Return why attempt `number` is over without having done the work; None if it is not over."""
     if lost:
         return lost
     if current is not None and isinstance(current.detail, Attempt) and not current.deleting:
-        attempt = current.detail  # one that is being ended fails by that: why it is ended says whether that counts
+        # An attempt that is being ended fails because of that. Whether it counts depends on why it is ended.
+        attempt = current.detail
         if attempt.outcome == "failed":
             return f"{attempt.message} {_last_words(given, current)}".strip() or "the generator failed"
         ledger = given.observed.ledger
@@ -251,7 +254,8 @@ def _continue_attempt(
         return GenerationStep(
             attempts=number, cluster_ready=_cluster_said(given, cluster), generated=said, delete=delete
         )
-    ended = _outcome(current) == "succeeded"  # and the ledger does not say yet that it has all
+    # The ledger does not report yet that it has all completions.
+    ended = _outcome(current) == "succeeded"
     state = "is being ended" if current.deleting else "has ended" if ended else "runs"
     message = f"Attempt {number} {state}. {stuck_pods(given.observed, given.now, names.GENERATOR)}".strip()
     said = RunText("False", Reason.GENERATING, f"{message} {troubles}".strip())
@@ -272,7 +276,8 @@ def _start_attempt(
     ready = _cluster_said(given, cluster)
     kept = None if cluster is None else cluster.attempt
     leaving = [*live_attempts(observed), *(seen for seen, pod in observed.pods(names.GENERATOR) if not pod.ended)]
-    if given.waiting_for and (cluster is None or observed.ledger is None):  # without its ledger it would end again
+    # Without its ledger the attempt would end again.
+    if given.waiting_for and (cluster is None or observed.ledger is None):
         said = RunText("False", Reason.WAITING_FOR_SERVICES, given.waiting_for)
         return GenerationStep(attempts=given.attempts, cluster_ready=ready, generated=said, cluster=kept, delete=delete)
     waiting = RunText("False", Reason.WAITING_FOR_CLUSTER, "The RayCluster is not up yet.")
@@ -302,10 +307,10 @@ def _start_attempt(
 
 
 def _lost(given: Circumstances, current: ObservedObject | None, cluster: ObservedObject | None) -> str:
-    """Return how a running attempt lost its cluster; empty where it did not.
+    """Return how a running attempt lost its cluster; empty if it did not.
 
-    KubeRay's `state: ready` never goes back. What counts: the cluster is gone, or its head is another pod, which knows
-    nothing of the actors and jobs of the one before.
+    KubeRay's `state: ready` never goes back. The cluster is lost if it is gone, or if its head is another pod, which
+    knows nothing of the actors and jobs of the pod before.
     """
     if current is None or not isinstance(current.detail, Attempt):
         return ""
@@ -332,20 +337,23 @@ def _lost(given: Circumstances, current: ObservedObject | None, cluster: Observe
 
 
 def head_life(head: ObservedObject) -> str:
-    """Return what tells one life of a head from the next: another pod, or the same one with its container restarted.
+    """Return an id that changes whenever a head is replaced by another pod, or restarts its container.
 
-    Either way the new head knows nothing of the actors and jobs of the one before.
+    In both cases the new head knows nothing of the actors and jobs of the head before.
     """
     restarts = head.detail.restarts if isinstance(head.detail, Pod) else 0
     return f"{head.uid}/{restarts}"
 
 
 def _is_taken_away(given: Circumstances, number: int, current: ObservedObject | None, cluster: ObservedObject) -> bool:
-    """Return whether the cluster's head went, or goes, for a reason that is not the run's. As with a Job's pods, that
-    is what the condition DisruptionTarget says; a pod that was evicted for exceeding its own limits has none.
+    """Return whether the cluster's head ended, or is ending, for a reason that is not the run's.
+
+    As with a Job's pods, the condition DisruptionTarget shows that; a pod that was evicted for exceeding its own limits
+    has no such condition.
     """
     if given.failed and given.attempts == number:
-        return False  # the attempt's failure came first, and is written down
+        # The attempt failed first, and its failure is recorded.
+        return False
     if current is not None and _outcome(current) == "succeeded":
         return False
     return any(
@@ -355,7 +363,7 @@ def _is_taken_away(given: Circumstances, number: int, current: ObservedObject | 
 
 
 def find_live_heads(observed: Observed, cluster: ObservedObject) -> list[ObservedObject]:
-    """Return the head pods of a RayCluster that neither have ended nor are on their way out."""
+    """Return the head pods of a RayCluster that have not ended and are not being deleted."""
     return [
         seen
         for seen, pod in observed.pods(names.RAY)

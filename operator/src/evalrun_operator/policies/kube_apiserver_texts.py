@@ -1,8 +1,8 @@
-"""Texts of kube-apiserver about a request that it refuses, and what to do about it. Pure.
+"""Texts of kube-apiserver about a request that it refuses, and the remedies. Pure.
 
-A quota, a missing right, Pod Security and an admission webhook all answer 403 with the reason `Forbidden` and no cause:
-only the message tells them apart. It chooses the advice that a user reads, and decides nothing. The texts are those of
-kube-apiserver 1.36, and tests/cluster/test_kubernetes_texts.py asks that version for them.
+A quota, a missing right, Pod Security and an admission webhook all return 403 with the reason `Forbidden` and no cause:
+only the message tells them apart. The message selects the advice that a user reads, and decides nothing. The texts are
+those of kube-apiserver 1.36, and tests/cluster/test_kubernetes_texts.py asks that version for them.
 """
 
 REMEDIES = (
@@ -12,7 +12,7 @@ REMEDIES = (
     ("denied the request", "Meet the admission policy that is named, or have it changed."),
     ("webhook", "See to the admission webhook that is named: while it does not answer, nothing can be made."),
 )
-"""By a part of the message, what to do; the first that is found counts."""
+"""Remedies by a part of the message; the first match counts."""
 OTHERWISE = "Change what the message names."
 
 

@@ -1,21 +1,21 @@
 """Leader election: who holds the Lease, until when, and who may take it. Pure.
 
-As in client-go, nobody's clock is compared with another's: a Lease counts from when this process first saw its state.
-A leader that cannot renew stops before any other may take over.
+As in client-go, clocks of different machines are never compared: a Lease counts from when this process first saw its
+state. A leader that cannot renew stops before any other may take over.
 """
 
 from dataclasses import dataclass
 
 LEASE_SECONDS = 12
-"""Seconds for which a Lease is valid without renewal. A takeover after a crash takes at most that and one poll."""
+"""Seconds for which a Lease is valid without renewal. A takeover after a crash takes at most this time and one poll."""
 RENEW_SECONDS = 5.0
 """Seconds between two renewals by the leader."""
 DEADLINE_SECONDS = 10.0
-"""A leader that has not renewed for so long works no more."""
+"""Seconds without a renewal after which a leader stops working."""
 RETRY_SECONDS = 1.5
 """Seconds between two polls by the others, and between two attempts of a leader that could not renew."""
 REQUEST_SECONDS = 2.5
-"""Seconds that a look at the Lease may take. A leader whose connection hangs has time for another one."""
+"""Maximum seconds of a request for the Lease. A leader whose connection hangs has time for another request."""
 
 
 @dataclass(frozen=True)
@@ -23,10 +23,10 @@ class Lease:
     """A Lease as the API server has it."""
 
     holder: str
-    """Empty: released."""
+    """Empty: the Lease is released."""
     seconds: float
     version: str
-    """Its resourceVersion."""
+    """The resourceVersion of the Lease."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class ObservedLease:
 
 
 def observe_lease(before: ObservedLease | None, lease: Lease | None, now: float) -> ObservedLease:
-    """Return what is known after a look at the Lease."""
+    """Return the observed Lease after another look at it."""
     return before if before is not None and before.lease == lease else ObservedLease(lease, now)
 
 
@@ -49,5 +49,5 @@ def may_lead(sight: ObservedLease, me: str, now: float) -> bool:
 
 
 def must_stop(renewed_at: float, now: float) -> bool:
-    """Return whether a leader must stop working, since others may soon take it for dead."""
+    """Return whether a leader must stop working, because others may soon consider it dead."""
     return now - renewed_at >= DEADLINE_SECONDS

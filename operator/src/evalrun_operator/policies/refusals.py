@@ -8,9 +8,9 @@ from evalrun_operator.policies.condition_text import RunText
 from evalrun_operator.policies.kube_apiserver_texts import find_remedy
 
 LASTING_FAILURES = 3
-"""Passes in a row after which writes that may succeed later are worth a word."""
+"""Failed reconciliations in a row after which writes that may succeed later are reported."""
 DISPENSABLE = frozenset({"PodDisruptionBudget", "HorizontalPodAutoscaler", "ScaledObject", "NetworkPolicy"})
-"""Kinds without which a run goes on: no verdict depends on them."""
+"""Kinds without which a run continues: no verdict depends on them."""
 NAME_TAKEN_REMEDY = "Delete or rename that object, or give the run another name."
 
 
@@ -20,9 +20,9 @@ class WriteFailure:
 
     kind: str
     reason: Reason
-    """Refused, NameTaken, or WriteFailed where it may succeed later."""
+    """Refused, NameTaken, or WriteFailed if the write may succeed later."""
     text: str
-    """The operation, the object, and the API server's words."""
+    """The operation, the object, and the API server's message."""
 
     @property
     def lasts(self) -> bool:
@@ -31,7 +31,7 @@ class WriteFailure:
 
     @property
     def is_dispensable(self) -> bool:
-        """Whether the run goes on without the object."""
+        """Whether the run continues without the object."""
         return self.kind in DISPENSABLE
 
 
@@ -39,8 +39,8 @@ def report_writes(failures: Sequence[WriteFailure], passes: int) -> RunText | No
     """Return the text of the condition Applied; None if it stays as it is.
 
     Args:
-        failures: of this reconciliation.
-        passes: failed reconciliations in a row, with this one.
+        failures: failed writes of this reconciliation.
+        passes: failed reconciliations in a row, this one included.
     """
     if not failures:
         return RunText("True", Reason.ALL_APPLIED)
@@ -51,13 +51,13 @@ def report_writes(failures: Sequence[WriteFailure], passes: int) -> RunText | No
 
 
 def explain_lasting_refusal(status: EvalRunStatus, failures: Sequence[WriteFailure] | None) -> str:
-    """Return the lasting refusal without which the run cannot go on; empty if there is none.
+    """Return the lasting refusal without which the run cannot continue; empty if there is none.
 
     Args:
-        status: the run's, as the last reconciliation left it.
-        failures: of that reconciliation; None where another operator made it, before a restart or an upgrade. Its
-            condition does not say whether the run goes on, so whatever it was stalled for counts until the next writes
-            are made.
+        status: the run's status after the last reconciliation.
+        failures: failed writes of that reconciliation; None if another operator made it, before a restart or an
+            upgrade. Its condition does not show whether the run continues, so the earlier reason of a stall counts
+            until the next writes.
     """
     applied = find_condition(status, ConditionType.APPLIED)
     if applied is None or applied.reason not in {Reason.REFUSED, Reason.NAME_TAKEN}:

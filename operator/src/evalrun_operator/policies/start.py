@@ -1,4 +1,7 @@
-"""Failure of a run that cannot start: which problems do not resolve themselves, and how long they may last. Pure."""
+"""Decides when a run that cannot start fails: which obstacles do not resolve themselves, and how long they may last.
+
+Pure.
+"""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -24,7 +27,7 @@ def gives_up_at(stalled_since: datetime, seconds: float) -> datetime | None:
     """Return when a run that cannot start fails; None if it may wait without end.
 
     Args:
-        stalled_since: when it was first seen that it cannot start.
-        seconds: how long that may last; 0: without end.
+        stalled_since: first time at which the run could not start.
+        seconds: maximum duration of the stall; 0: without end.
     """
     return stalled_since + timedelta(seconds=seconds) if seconds else None

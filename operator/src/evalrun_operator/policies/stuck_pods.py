@@ -6,7 +6,7 @@ from evalrun_api import names
 from evalrun_operator.observation.records import Observed, ObservedObject, Pod
 
 STUCK_AFTER = timedelta(seconds=60)
-"""Past a pod's deletionTimestamp, which already includes its grace period."""
+"""Time past a pod's deletionTimestamp, which already includes its grace period."""
 
 UNCONFIRMED_AFTER = timedelta(seconds=5)
 """The same for a pod that was deleted because its node is lost."""
@@ -15,8 +15,8 @@ UNCONFIRMED_AFTER = timedelta(seconds=5)
 def find_abandoned_pods(observed: Observed, now: datetime) -> list[ObservedObject]:
     """Return the pods of generators and of Ray whose node is lost, so that nobody confirms their end.
 
-    They may go on there, cut off from the network: the ledger refuses a generator once a later one has asked for work.
-    An aggregator's pod is not among them, since two processes would write one ledger.
+    They may continue there, cut off from the network: the ledger refuses a generator once a later one has asked for
+    work. An aggregator's pod is not among them, because two processes would write one ledger.
     """
     return [
         seen
@@ -29,7 +29,7 @@ def find_abandoned_pods(observed: Observed, now: datetime) -> list[ObservedObjec
 def stuck_pods(observed: Observed, now: datetime, *components: str) -> str:
     """Describe the pods of some components that hang in Terminating, and the remedy; empty if no pod hangs.
 
-    A StatefulSet makes no other pod of the name before, and their GPUs count as held.
+    A StatefulSet creates no other pod of the name before, and their GPUs count as held.
     """
     found = []
     for seen in observed.find_by_kind("Pod"):

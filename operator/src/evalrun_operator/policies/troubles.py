@@ -1,4 +1,4 @@
-"""Troubles of a run's pods and workloads: which of them mend themselves. Pure."""
+"""Classifies troubles of a run's pods and workloads by how they end. Pure."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -10,14 +10,14 @@ class TroubleKind(Enum):
     """Kind of a trouble, by the way in which it ends."""
 
     ROOM = auto()
-    """The pod waits for room in the cluster. There may be room in a minute or overnight."""
+    """The pod waits for room in the cluster, which may take a minute or a night."""
     NO_NODE = auto()
-    """The pod fits none of the nodes that are there. A node autoscaler may add one; nothing else ends the wait."""
+    """The pod fits none of the existing nodes. A node autoscaler may add a node; nothing else ends the wait."""
     STARTING = auto()
-    """A container is not up yet, on a busy node for minutes. The kubelet kills and restarts a container that never
+    """A container is not up yet, for minutes on a busy node. The kubelet kills and restarts a container that never
     comes up, which is a trouble of its own (CrashLoopBackOff)."""
     LASTING = auto()
-    """Somebody must fix it: a missing Secret, claim or image, a refusal, a crash."""
+    """Somebody must fix the cause: a missing Secret, claim or image, a refusal, a crash."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Trouble:
 
 
 UNPLACED = frozenset({"Unschedulable", "FailedScheduling"})
-"""Reasons of the scheduler, of the condition PodScheduled and of its event. Its message alone says what is missing."""
+"""Reasons of the scheduler, in the condition PodScheduled and in its event. Only the message names what is missing."""
 PREEMPTED = frozenset({"Preempting", "Preempted"})
 """Reasons of the kubelet and the scheduler about a pod that gave its room to a pod of higher priority."""
 UNHEALTHY = "Unhealthy"

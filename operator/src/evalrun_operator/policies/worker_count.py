@@ -1,4 +1,4 @@
-"""Number of workers for a run's pending work, and the pods that are removed when it falls."""
+"""Number of workers for a run's pending work, and the pods that are removed when the number falls."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,22 +9,22 @@ from evalrun_api.v1alpha1 import Rollout
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """A RayCluster's worker group."""
+    """Worker group of a RayCluster."""
 
     count: int
     leaving: tuple[str, ...] = ()
-    """Pods that KubeRay is told to delete. Where more are there than `count` and none is named, it takes any."""
+    """Pods that KubeRay is told to delete. If more pods exist than `count` and none is named, it deletes any."""
     begun: bool = True
-    """All its pods have run at once: before, KubeRay submits no attempt to the cluster."""
+    """Whether all pods have run at once: before that, KubeRay submits no attempt to the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerPod:
-    """A worker pod that is there, on its way out or not."""
+    """An existing worker pod, which may be being deleted."""
 
     name: str
     host: str
-    """Its address; empty before it has one."""
+    """Address of the pod; empty before it has an address."""
     deleting: bool = False
 
 
@@ -37,18 +37,17 @@ def plan_workers(
 ) -> Workers:
     """Return the worker group with as many workers as the wanted replicas need, without removing a busy worker.
 
-    The generator ends a replica that is idle and too many; the pod in which it was is then named for KubeRay. A name
-    stays until its pod is gone: before, KubeRay counts that pod among the others and would take one of those for it.
-
-    A cluster begins with the workers of minReplicas, and gets the others once they run: KubeRay submits no attempt to a
-    cluster before all its pods have run at once.
+    The generator ends a surplus replica that is idle, and its pod is then named for KubeRay. The name stays until the
+    pod is gone: otherwise KubeRay counts that pod among the others and would delete one of them instead. A cluster
+    begins with the workers of minReplicas, and gets the others once they run: KubeRay submits no attempt to a cluster
+    before all its pods have run at once.
 
     Args:
-        rollout: the spec's.
-        pending: answers still to be drawn; None where that is not known.
-        group: as it is requested now; None if it does not exist yet.
-        pods: of the group.
-        busy: hosts of the replicas that hold GPUs, an empty one where it is not known yet; None: nothing is known.
+        rollout: the rollout of the spec.
+        pending: number of completions still to be generated; None if unknown.
+        group: the group that is requested now; None if it does not exist yet.
+        pods: pods of the group.
+        busy: hosts of the replicas that hold GPUs, empty for an unknown host; None: nothing is known.
     """
     target = rollout.worker_pods(count_wanted_replicas(rollout, pending))
     first = target if rollout.min_replicas is None else min(target, rollout.worker_pods(rollout.min_replicas))
@@ -61,7 +60,8 @@ def plan_workers(
         return Workers(group.count, tuple(sorted(leaving)))
     staying = [pod for pod in pods if pod.name not in leaving and not pod.deleting]
     idle = [pod for pod in staying if pod.host not in (busy or ())]
-    idle.sort(key=lambda pod: (pod.host != "", pod.name))  # first those that have no node yet
+    # Pods without a node come first.
+    idle.sort(key=lambda pod: (pod.host != "", pod.name))
     named = [pod.name for pod in idle[: max(0, group.count - target)]]
     return Workers(max(target, group.count - len(named)), tuple(sorted({*leaving, *named})))
 

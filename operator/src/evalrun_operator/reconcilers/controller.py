@@ -1,4 +1,4 @@
-"""Reconciles one run: observes it, decides, applies the decision, writes the status. Knows no framework."""
+"""Reconciles a run: observes it, decides, applies the decision, writes the status. Depends on no framework."""
 
 import logging
 import secrets
@@ -44,15 +44,15 @@ class Controller(Reconciler):
 
     Args:
         settings: the operator's settings.
-        cluster: the API server, to write to.
-        children: what is known of the runs' objects.
+        cluster: the API server, for writes.
+        children: the known objects of the runs.
         aggregators: the runs' ledgers.
-        metrics: what is shown of the runs.
-        wake: has a run worked on after a delay in seconds, or `FIRST`.
+        metrics: exports the runs.
+        wake: requests a reconciliation of a run after a delay in seconds, or `FIRST`.
         now: the time, with its zone.
-        clock: seconds that only grow.
+        clock: seconds, monotonic.
         turns: tells a run whether it has its turn on the replicas that its schedule keeps.
-        new_token: makes a random token.
+        new_token: returns a random token.
     """
 
     def __init__(
@@ -78,12 +78,12 @@ class Controller(Reconciler):
         self._new_token = new_token
         self._positions = QueuePositions(settings.max_active_runs, runs.contenders(), lambda key: wake(key, FIRST))
         self._shown: dict[str, float] = {}
-        """By uid, when the API server last showed the run."""
+        """When the API server last showed each run, by uid."""
         self._write_failures: dict[str, Sequence[WriteFailure]] = {}
-        """By uid, of the last reconciliation that told of its writes in the run's condition Applied."""
+        """Failed writes, by uid, of the last reconciliation that reported its writes in the run's condition Applied."""
 
     def wake_all(self) -> None:
-        """Queue every run: nobody, or another operator, has worked on them until now."""
+        """Queue every run, because no operator or another one has worked on them until now."""
         self._observer.forget_tokens()
         super().wake_all()
 
@@ -101,13 +101,15 @@ class Controller(Reconciler):
         run = read_object(EvalRun, manifest)
         identity = make_identity(run)
         observed = await self._observer.observe(run, identity)
-        # Read in one go with the decision, so that two reconciliations cannot both take the last place.
+        # The positions are read together with the decision, so that two reconciliations cannot both take the last
+        # position.
         observed = replace(
             observed,
             place=self._positions.find_for_run(identity.uid),
             write_failures=self._write_failures.get(identity.uid),
         )
-        if not observed.find_by_kind("RayCluster"):  # it began with replicas of its own
+        # The run began with replicas of its own.
+        if not observed.find_by_kind("RayCluster"):
             observed = replace(observed, kept=self._turns(run, manifest))
         now = self._now()
         try:
@@ -135,8 +137,10 @@ class Controller(Reconciler):
         if status.to_wire() != manifest.get("status") and await self._write_status(key, manifest, status):
             await self._record_news(identity, manifest, status, decision)
         if not holds_queue_position(status):
-            self._positions.free(identity.uid)  # only now: those that are woken look at the status that was written
-        if self._is_known(key, identity.uid):  # it may have gone meanwhile
+            # The position is freed only now, because the woken runs read the status that was written.
+            self._positions.free(identity.uid)
+        # The run may have gone meanwhile.
+        if self._is_known(key, identity.uid):
             made_by = find_schedule(manifest)
             self._metrics.show(key, status, "" if made_by is None else made_by[0], make_subject(run.spec))
         if _complete(status):
@@ -161,10 +165,10 @@ class Controller(Reconciler):
         return replace_applied_condition(run.status or status, status, text, run.metadata.generation, now)
 
     async def _is_there(self, identity: RunIdentity) -> bool:
-        """Ask whether the run is still there.
+        """Return whether the run still exists.
 
-        kopf tells of no run that was deleted in a gap of its watch (longer than the API server remembers), and what is
-        made for one that is gone, the garbage collector takes away, which is a reason to create it again, without end.
+        A run that was deleted in a gap of its watch is never reported. The garbage collector deletes objects created
+        for it, which would cause them to be created again, without end.
         """
         if self._clock() - self._shown.get(identity.uid, float("-inf")) < THERE_SECONDS:
             return True

@@ -15,8 +15,8 @@ Manifest = dict[str, Any]
 class KnownRuns(MutableMapping[Key, Manifest]):
     """Manifests by namespace and name.
 
-    As Python's objects a manifest takes 21 KiB, and a hostile user's up to 25 times its text; packed 1.5 KiB, and never
-    more than its text. Thousands of runs may wait, or be kept after their end.
+    A manifest takes 21 KiB as Python objects, and a hostile user's up to 25 times its text; compressed it takes 1.5
+    KiB, and never more than its text. Thousands of runs may wait, or be kept after their end.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class KnownRuns(MutableMapping[Key, Manifest]):
         self._contenders: dict[Key, QueuedRun] = {}
 
     def contenders(self) -> Mapping[Key, QueuedRun]:
-        """Return the runs that hold a place or wait for a place."""
+        """Return the runs that hold a position or wait for one."""
         return self._contenders
 
     def __getitem__(self, key: Key) -> Manifest:

@@ -1,5 +1,4 @@
-"""Observes a run for a reconciliation: its objects, its tokens, the status of its ledger, and what only events
-report."""
+"""Observes a run for a reconciliation: objects, tokens, the ledger's status, and facts that only events report."""
 
 import logging
 from collections.abc import Callable
@@ -27,7 +26,7 @@ logger = logging.getLogger(__name__)
 TOKEN_SECONDS = 60.0
 """Seconds for which a run's tokens, or the seed of the judge's authority, are assumed to be still in its Secret."""
 KUEUE_SECONDS = 15.0
-"""Seconds between two questions why Kueue holds an object back; that it no longer does is seen on the object itself."""
+"""Seconds between two questions why Kueue holds an object back. The object itself shows when Kueue admits it."""
 WARNING_SECONDS = 5.0
 """Seconds for which an object may start without a report before its events are read, and between two readings."""
 
@@ -36,11 +35,11 @@ class Observer:
     """Observes runs. It remembers only what saves a request.
 
     Args:
-        settings: the operator's.
+        settings: the operator's settings.
         cluster: the API server.
-        children: what is known of the runs' objects.
+        children: the known objects of the runs.
         aggregators: the runs' ledgers.
-        clock: seconds that only grow.
+        clock: seconds, monotonic.
     """
 
     def __init__(
@@ -59,11 +58,11 @@ class Observer:
         self._tokens: dict[str, tuple[RunTokens, float]] = {}
         self._resynced: dict[str, float] = {}
         self._warnings: dict[str, dict[str, tuple[Trouble | None, float]]] = {}
-        """By uid of a run and of an object of it: the object's last warning, and when it was asked for."""
+        """By uid of a run and of its object: the object's last warning, and the time of the question."""
         self._judge_authority: tuple[Authority | None, float] = (None, 0.0)
-        """Of the chart's judge, and when it was read."""
+        """Authority of the chart's judge, and the time of reading it."""
         self._kueue: dict[str, dict[str, tuple[KueueWord, float]]] = {}
-        """By uid of a run and of an object of it: what Kueue said of the object, and when it was asked."""
+        """By uid of a run and of its object: Kueue's report, and the time of the question."""
 
     async def observe(self, run: EvalRun, identity: RunIdentity) -> Observed:
         """Return the observed state of a run. Raises ClusterError."""
@@ -85,7 +84,8 @@ class Observer:
         if ended:
             self._warnings.pop(identity.uid, None)
             self._kueue.pop(identity.uid, None)
-            self._resynced.pop(identity.uid, None)  # nothing of it is ever written again
+            # An ended run is never written to again.
+            self._resynced.pop(identity.uid, None)
         if started and not ended:
             observed = replace(
                 observed,
@@ -120,8 +120,7 @@ class Observer:
         return replace(observed, ledger=ledger)
 
     async def _ask_for_warnings(self, identity: RunIdentity, observed: Observed) -> dict[str, Trouble]:
-        """Return, by uid, the last warning events of objects that do not start and whose own status does not say
-        why."""
+        """Return the last warning events, by uid, of objects that do not start and whose status shows no reason."""
         known, now = self._warnings.get(identity.uid, {}), self._clock()
         fresh = {}
         for seen in observed.silent():
@@ -148,15 +147,17 @@ class Observer:
         return {uid: word for uid, (word, _) in fresh.items()}
 
     async def end_early(self, identity: RunIdentity, tokens: RunTokens, reason: str) -> None:
-        """Request that a run's ledger ends it with the results so far; repeated in the next reconciliation if that
-        fails."""
+        """Request that a run's ledger ends it with the results so far.
+
+        A failed request is repeated in the next reconciliation.
+        """
         try:
             await self._aggregators.end_run(self._address(identity.namespace, identity.name), tokens.operator, reason)
         except AggregatorError as error:
             logger.warning("%s/%s: its aggregator does not end it: %s", identity.namespace, identity.name, error)
 
     def record_tokens(self, uid: str, tokens: RunTokens) -> None:
-        """Remember tokens that were written just now: no need to read them back."""
+        """Remember tokens that were just written, so that they need not be read back."""
         self._tokens[uid] = (tokens, self._clock())
 
     def record_resync(self, uid: str) -> None:
@@ -178,7 +179,7 @@ class Observer:
         self._aggregators.forget(self._address(identity.namespace, identity.name))
 
     async def _baseline(self, run: EvalRun) -> Baseline | None:
-        """Look up the EvalRun that the gate names; the API server is asked, since not all may have been seen yet."""
+        """Read the EvalRun that the gate names from the API server, because the watch may not have seen it yet."""
         name = run.spec.baseline_run
         if name is None:
             return None
@@ -187,11 +188,11 @@ class Observer:
         return Baseline("" if found is None else status.get("phase", "Pending"), status.get("outputURL", ""))
 
     async def _read_judge_authority(self, run: EvalRun, identity: RunIdentity, observed: Observed) -> Authority | None:
-        """Return the authority of the chart's judge, where the run has its certificate from there.
+        """Return the authority of the chart's judge, if the run has its certificate from there.
 
         Raises:
-            RefusedError: it has none yet, and the aggregator is to be made.
-            ClusterError: as the module `errors` says.
+            RefusedError: the authority does not exist yet, and the aggregator is to be created.
+            ClusterError: see the module `errors`.
         """
         judge = self._settings.shared_judge
         if judge is None or not is_issued(run.spec.judge_ref, identity.namespace, judge):

@@ -1,4 +1,4 @@
-"""Runs that hold a place among those that may be active. `policies.admission` decides."""
+"""Remembers which runs hold a queue position. `policies.admission` decides."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,9 +12,9 @@ class QueuePositions:
     """Remembers admitted runs from the decision on, because a run's status shows the admission only once it is written.
 
     Args:
-        max_active: runs that may be active at a time; 0: any number.
-        contenders: the runs that hold a place or wait for one, as they were last seen.
-        wake: has a run worked on before all others.
+        max_active: maximum number of active runs; 0: no maximum.
+        contenders: the last seen runs that hold a position or wait for one.
+        wake: requests a reconciliation of a run before all others.
     """
 
     def __init__(self, max_active: int, contenders: Mapping[Key, QueuedRun], wake: Callable[[Key], None]) -> None:
@@ -30,7 +30,7 @@ class QueuePositions:
         return find_position(uid, self._contenders.values(), self._max_active, self._admitted)
 
     def take(self, uid: str, status: EvalRunStatus) -> None:
-        """Keep that a run holds a place, if it does by this status."""
+        """Record that a run holds a position, if its status shows one."""
         if self._max_active and holds_queue_position(status):
             self._admitted.add(uid)
 

@@ -1,6 +1,6 @@
 """Reconciler of a kind: knows the objects, decides when to reconcile each, and retries after a failure.
 
-EvalRuns and EvalSchedules each have one. It knows no framework, and nothing of what a reconciliation decides.
+EvalRuns and EvalSchedules each have a reconciler. It depends on no framework, and not on what a reconciliation decides.
 """
 
 import logging
@@ -33,10 +33,10 @@ ModelT = TypeVar("ModelT", bound=ApiModel)
 
 @dataclass(frozen=True)
 class ReconcileResult:
-    """Result of a reconciliation that came to its end."""
+    """Result of a completed reconciliation."""
 
     requeue_after: float | None = None
-    """Seconds after which the next reconciliation is due, whatever happens; None: only when something happens."""
+    """Seconds after which the next reconciliation is due in any case; None: only when something happens."""
     failure: ClusterError | None = None
     """Worst of the writes that failed."""
 
@@ -45,10 +45,10 @@ class Reconciler(ABC):
     """Stores the last seen state of each object of a kind, and reconciles the objects.
 
     Args:
-        kind: of the objects.
+        kind: kind of the objects.
         cluster: the API server.
-        known: where the objects are kept, by namespace and name.
-        wake: has an object worked on after a delay in seconds, or `FIRST`.
+        known: store of the objects, by namespace and name.
+        wake: requests a reconciliation of an object after a delay in seconds, or `FIRST`.
         now: the time, with its zone.
     """
 
@@ -66,19 +66,19 @@ class Reconciler(ABC):
         self._wake = wake
         self._now = now
         self._failures: dict[Key, int] = {}
-        """Passes that failed in a row."""
+        """Number of failed reconciliations in a row."""
         self._complaints: dict[Key, str] = {}
 
     @abstractmethod
     async def _pass(self, key: Key, manifest: Object) -> ReconcileResult:
-        """Reconcile an object once. Raises ClusterError where the reconciliation cannot come to its end."""
+        """Reconcile an object once. Raises ClusterError if the reconciliation cannot be completed."""
 
     @abstractmethod
     def _on_forgotten(self, key: Key, uid: str, *, replaced: bool) -> None:
         """Drop the state of a deleted object. `replaced`: another object already has its name."""
 
     def _on_shown(self, uid: str) -> None:  # noqa: B027 - most kinds need not know
-        """Note that the API server has just shown an object."""
+        """Record that the API server has just shown an object."""
 
     def _asks_for_more(self, manifest: Object, known: Object) -> bool:
         """Return whether an object differs in more than its status, which only we write."""
@@ -95,8 +95,10 @@ class Reconciler(ABC):
                 self._forget(key, uid)
             return
         if known is not None and same and not _is_newer(manifest, known):
-            return  # our own write came back
-        if known is not None and not same:  # it went in a gap of the watch
+            # This is our own write.
+            return
+        # The object was deleted in a gap of the watch.
+        if known is not None and not same:
             self._forget(key, known["metadata"]["uid"])
         self._known[key] = manifest
         self._on_shown(uid)
@@ -106,12 +108,12 @@ class Reconciler(ABC):
             self._wake(key, FIRST)
 
     def wake_all(self) -> None:
-        """Queue every object: nobody, or another operator, has worked on them until now."""
+        """Queue every object, because no operator or another one has worked on them until now."""
         for key, manifest in self._known.items():
             self._wake(key, _urgency(manifest))
 
     async def work(self, key: Key) -> float | None:
-        """Reconcile an object once. Returns the seconds after which to do it again."""
+        """Reconcile an object once. Return the seconds after which to do it again."""
         manifest = self._known.get(key)
         if manifest is None:
             return None
@@ -130,15 +132,17 @@ class Reconciler(ABC):
                 await self._complain(key, manifest, "Refused", str(error))
             return ReconcileResult(failure=error)
         except Exception as error:
-            # A mistake of ours, or an object that cannot be worked on, e.g. not serialized: its user must learn of it
-            # where they look, and the queue, which logs it, goes on with all others.
+            # This is an internal error, or an object that cannot be reconciled, e.g. serialised. Its user must see it
+            # where they look, and the queue, which logs it, continues with all others.
             text = f"a reconciliation of this object failed unexpectedly: {type(error).__name__}: {error}"
             await self._complain(key, manifest, "PassFailed", text[:500])
             raise
 
     def _delay_after(self, key: Key, failure: ClusterError, delay: float | None) -> float:
-        """Return the wait after a reconciliation that failed: it grows with each in a row, up to the object's own next
-        look."""
+        """Return the wait after a failed reconciliation.
+
+        It grows with each failure in a row, up to the object's next due time.
+        """
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         first = CONFLICT_SECONDS if isinstance(failure, ConflictError) else FIRST_RETRY_SECONDS
         limit = MAX_REFUSED_SECONDS if isinstance(failure, RefusedError) else MAX_RETRY_SECONDS
@@ -148,7 +152,7 @@ class Reconciler(ABC):
         return wait
 
     async def _write_status(self, key: Key, manifest: Object, status: EvalRunStatus | EvalScheduleStatus) -> bool:
-        """Write a status where it differs. Returns whether the object is still there. Raises ClusterError."""
+        """Write a status if it differs. Return whether the object still exists. Raises ClusterError."""
         if status.to_wire() == manifest.get("status"):
             return True
         uid = manifest["metadata"]["uid"]
@@ -181,7 +185,8 @@ class Reconciler(ABC):
         await self._record(identity, StatusEvent(warning=True, reason=reason, message=message))
 
     def _forget(self, key: Key, uid: str) -> None:
-        replaced = not self._is_known(key, uid)  # a later object of that name has taken its place
+        # A later object of that name has replaced it.
+        replaced = not self._is_known(key, uid)
         if not replaced:
             del self._known[key]
             self._failures.pop(key, None)
@@ -206,7 +211,7 @@ def read_object(model: type[ModelT], manifest: dict[str, Any]) -> ModelT:
 
 
 def unreadable(what: str) -> RefusedError:
-    """Return the error of an object that another release wrote."""
+    """Return the error for an object that another release wrote."""
     return RefusedError(f"this operator cannot read {what}: is it older than the one that wrote it?")
 
 
@@ -225,7 +230,7 @@ def _is_newer(manifest: Object, known: Object) -> bool:
 def _urgency(manifest: Object) -> float:
     """Return the delay of an object's first reconciliation.
 
-    What a user has just asked for is a short reconciliation: it need not wait behind those that make an object's parts,
-    nor, after a restart or a takeover, behind every object that was taken up long ago.
+    A user's new request needs a short reconciliation, which need not wait behind those that create an object's parts,
+    nor, after a restart or a takeover, behind every object that was accepted long ago.
     """
     return 0.0 if manifest.get("status") else FIRST

@@ -1,6 +1,6 @@
 """A queue of keys to work on: each at most once at a time, coalesced while it waits, again after a delay.
 
-Keys that are due take turns by group, so that a group with hundreds of keys delays no other.
+Due keys take turns by group, so that a group with hundreds of keys delays no other group.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 KeyT = TypeVar("KeyT")
 
 FIRST = float("-inf")
-"""A delay: before everything else that waits."""
+"""A delay that puts a key before all other waiting keys."""
 
 
 class Turns(Generic[KeyT]):
@@ -48,18 +48,18 @@ class Turns(Generic[KeyT]):
 class WorkQueue(Generic[KeyT]):
     """Wakes keys now or later. `workers` keys are processed at the same time, and no key twice at once.
 
-    While it is stopped it keeps nothing: an operator that stands by would hold the key of every run there ever was.
-    Whoever starts it wakes every key.
+    A stopped queue holds no keys: a standby operator would otherwise hold the key of every run there ever was. Whoever
+    starts it wakes every key.
 
     Args:
-        work: handles one key and gives the seconds after which to do so again; None: only when it is woken. It may
-            not raise: what it cannot handle is logged, and the key comes again after `mistake_seconds`.
-        workers: keys at the same time.
-        clock: seconds that only grow; the loop's own.
-        first_workers: keys beyond `workers` that are worked on at the same time where they were woken with `FIRST`: so
-            that what is urgent does not wait until a long piece of work ends.
-        mistake_seconds: the wait after a mistake of ours in `work`.
-        group: the group of a key, e.g. its namespace.
+        work: handles a key and returns the seconds after which to do so again; None: only when it is woken. It must not
+            raise: an exception is logged, and the key comes again after `mistake_seconds`.
+        workers: number of simultaneous keys.
+        clock: the loop's own monotonic seconds.
+        first_workers: further simultaneous keys if they were woken with `FIRST`, so that urgent keys do not wait until
+            a long piece of work ends.
+        mistake_seconds: the wait after an internal error in `work`.
+        group: returns the group of a key, e.g. its namespace.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class WorkQueue(Generic[KeyT]):
         self._clock = clock
         self._mistake_seconds = mistake_seconds
         self._due: dict[KeyT, float] = {}
-        """Time at which a waiting key is to be worked on: the earliest of those requested."""
+        """Earliest requested time of each waiting key."""
         self._heap: list[tuple[float, int, KeyT]] = []
         self._urgent: Turns[KeyT] = Turns()
         self._ripe: Turns[KeyT] = Turns()
@@ -125,7 +125,7 @@ class WorkQueue(Generic[KeyT]):
             try:
                 delay = await self._work(key)
             except (Exception, asyncio.CancelledError):
-                # gRPC raises CancelledError in calls of a channel that is closed: that is no request to end the worker.
+                # gRPC raises CancelledError in calls of a closed channel, which is no request to end the worker.
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
                     raise
@@ -147,18 +147,21 @@ class WorkQueue(Generic[KeyT]):
                 while turns:
                     due, key = turns.pop()
                     if self._due.get(key) != due:
-                        continue  # an earlier wake has replaced it
+                        # An earlier wake has replaced this time.
+                        continue
                     del self._due[key]
                     if key in self._busy:
                         self._parked.add(key)
                         continue
                     if self._urgent or self._ripe:
-                        self._changed.set()  # for the other workers
+                        # Another worker takes the next key.
+                        self._changed.set()
                     return key
             self._changed.clear()
             wait = self._heap[0][0] - self._clock() if self._heap and latest != FIRST else None
             try:
-                async with asyncio.timeout(wait):  # `wait_for` of Python 3.11 may pass over the cancellation of `stop`
+                # `wait_for` of Python 3.11 may lose the cancellation by `stop`.
+                async with asyncio.timeout(wait):
                     await self._changed.wait()
             except TimeoutError:
                 continue

@@ -15,10 +15,10 @@ from evalrun_operator.resources.changes import is_as_made, make_patch
 async def write(
     cluster: Cluster, identity: RunIdentity, decision: Decision, observed: Observed
 ) -> list[tuple[str, ClusterError]]:
-    """Perform a decision's writes, deletions first. Returns the kinds of those that failed, with their errors.
+    """Perform a decision's writes, deletions first. Return the kinds of the failed writes, with their errors.
 
-    A write that fails keeps no other from being made. Only without the Secret nothing else is: the next reconciliation
-    draws another token, with which every pod would start again.
+    A failed write prevents no other write, with one exception: without the Secret nothing else is written, because the
+    next reconciliation draws another token, with which every pod would start again.
     """
     writes = [
         (seen.ref.kind, partial(cluster.delete, seen.ref.kind, seen.ref.name, identity.namespace, seen.uid))

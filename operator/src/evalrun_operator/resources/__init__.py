@@ -1,6 +1,6 @@
 """Manifests of a run's objects, as pure functions of (run, spec, settings, token), one module per part.
 
-No clock, no I/O, no decision about when: `reconcile` says which of them a run needs now.
+No clock, no I/O, no decision about when: `lifecycle.reconcile` decides which objects a run needs now.
 """
 
 from evalrun_operator.resources.aggregator import aggregator_service, aggregator_stateful_set, ledger_claim

@@ -1,4 +1,4 @@
-"""Manifests of the aggregator: a StatefulSet of one pod, its volume and its Service."""
+"""Manifests of the aggregator: a StatefulSet with a single pod, its volume and its Service."""
 
 from evalrun_api import names
 from evalrun_cluster.objects import Object
@@ -26,12 +26,12 @@ from evalrun_operator.resources.pods import (
 )
 
 START_SECONDS = 3600
-"""Seconds that reading datasets and a large ledger may take."""
+"""Maximum seconds for reading datasets and a large ledger."""
 DEFAULT_RESOURCES: Object = {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "4Gi"}}
 
 
 def ledger_claim(plan: RunPlan) -> Object:
-    """Return the ledger's claim; with `output.retain` it has no owner and stays when the run is deleted."""
+    """Return the ledger's claim. With `output.retain` it has no owner and stays when the run is deleted."""
     storage = plan.spec.aggregator.storage
     spec: Object = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": storage.size}}}
     if storage.class_name is not None:
@@ -59,7 +59,8 @@ def aggregator_stateful_set(plan: RunPlan, restarts: int = 0) -> Object:
         spec={
             "replicas": 1,
             "serviceName": name,
-            # A pod that cannot start is replaced too: in order, it would be waited for although the image is mended.
+            # A pod that cannot start must be replaced: ordered management would wait for it although the image is
+            # fixed.
             "podManagementPolicy": "Parallel",
             "selector": {"matchLabels": plan.selector(names.AGGREGATOR)},
             "template": pod_template(plan, "aggregator", _pod(plan), annotations=notes),
@@ -110,7 +111,8 @@ def _pod(plan: RunPlan) -> Object:
         plan,
         [main],
         [order_volume(plan), ledger, *tokens.volumes, *volumes],
-        scratch="16Gi",  # a dataset is copied there from its store, one after the other
+        # Datasets are copied there from their store, one after the other.
+        scratch="16Gi",
         terminationGracePeriodSeconds=90,
         **service_account(plan),
     )

@@ -1,7 +1,7 @@
 """Autoscalers of gateway and sandboxes, in the operator's mode.
 
-The signal is the judge's load: its queue and what is in flight, as the gateways export it, against 0.8 of the slots.
-What is in flight alone is capped by the slots and would never pass its target.
+The signal is the judge's load, its queue plus its requests in flight as the gateways export it, against 0.8 of the
+slots. The requests in flight alone are capped by the slots and would never pass the target.
 """
 
 import math
@@ -14,31 +14,32 @@ LOAD_METRIC = "evalrun_judge_load"
 """Metric that an adapter must serve with `custom`: evalrun_judge_queue_depth + evalrun_judge_inflight, by run."""
 LOAD_SHARE = 0.8
 CPU_PERCENT = 50
-"""Of the CPUs that a pod may use. A full pod shows no more than all of them, so this is also the pace: a step doubles
-the pods. With 80 it adds a quarter, and 4 minutes were too short for eight sandboxes (benchmarks/autoscaling.py)."""
+"""Share of a pod's CPUs. A full pod uses no more than all of them, so this is also the pace: a step doubles the pods.
+With 80 a step adds a quarter, and 4 minutes were too short for eight sandboxes (benchmarks/autoscaling.py)."""
 BEHAVIOR: Object = {
     "scaleUp": {"stabilizationWindowSeconds": 30, "policies": [{"type": "Percent", "value": 100, "periodSeconds": 60}]},
     "scaleDown": {"stabilizationWindowSeconds": 300},
 }
-"""At most twice as many pods a minute, and none for a peak that half a minute ends; down only after five quiet ones."""
+"""At most twice as many pods per minute, and no more pods for a peak of half a minute; fewer only after five quiet
+minutes."""
 
 
 FALLBACK_AFTER = 3
-"""Failed looks at Prometheus, half a minute apart, after which KEDA holds the size that there is, and one pod."""
+"""Failed requests to Prometheus, half a minute apart, after which KEDA keeps the present size plus one pod."""
 
 
 def autoscaler(
     plan: RunPlan, component: str, min_pods: int, max_pods: int, load_per_pod: float, cpus: int = 1
 ) -> Object | None:
-    """Return the autoscaler of a component's Deployment; None where there is nothing to scale.
+    """Return the autoscaler of a component's Deployment; None if there is nothing to scale.
 
     Args:
-        plan: the run's.
+        plan: plan of the run.
         component: judge or sandbox.
         min_pods: minimum number of pods; 0 needs KEDA.
         max_pods: maximum number of pods.
-        load_per_pod: how much of the judge's load one pod takes, before the share that is aimed at.
-        cpus: that one pod may keep busy.
+        load_per_pod: part of the judge's load that a pod takes, before the target share.
+        cpus: CPUs that a pod may use.
     """
     if min_pods >= max_pods:
         return None
@@ -55,7 +56,7 @@ def autoscaler(
                 "minReplicaCount": min_pods,
                 "maxReplicaCount": max_pods,
                 "advanced": {"horizontalPodAutoscalerConfig": {"behavior": BEHAVIOR}},
-                # Without one, a judge that was scaled to zero stays there while Prometheus does not answer.
+                # Without a fallback, a judge that was scaled to zero stays there while Prometheus does not reply.
                 "fallback": {
                     "failureThreshold": FALLBACK_AFTER,
                     "replicas": max(1, min_pods),
@@ -91,8 +92,8 @@ def autoscaler(
 def load_query(plan: RunPlan) -> str:
     """Return the judge's load as a Prometheus expression; the gateways' pods carry the run in their labels.
 
-    Where no gateway runs, none says that one is needed: answers that wait for a verdict count as one more request, by
-    the aggregator's word.
+    Without a running gateway nothing reports that one is needed. Completions that wait for a verdict, as the aggregator
+    reports them, therefore count as a further request.
     """
     run = f'namespace="{plan.run.namespace}",run="{plan.run.name}"'
     waiting = f'max(evalrun_problems{{{run},state="generated"}} > bool 0)'
@@ -101,8 +102,10 @@ def load_query(plan: RunPlan) -> str:
 
 
 def cpu_metric(cpus: int) -> Object:
-    """Return a target of CPU use as a share of the limit. A share of a small request would be exceeded by a busy
-    program."""
+    """Return a target of CPU use as a share of the limit.
+
+    A share of a small request would be exceeded by a busy program.
+    """
     target = {"type": "AverageValue", "averageValue": f"{CPU_PERCENT * 10 * cpus}m"}
     return {"type": "Resource", "resource": {"name": "cpu", "target": target}}
 

@@ -1,8 +1,8 @@
-"""Fields of a run's objects that may change during the run: everything else stays as created. Pure.
+"""Fields of a run's objects that may change during the run; all other fields stay as created. Pure.
 
-The spec of a run that has started cannot change and its settings are frozen, so an object that is rendered otherwise
-than before comes from another version of this operator. An upgrade must not touch what runs: half of the verdicts would
-come from one template and half from the other. So an object's digest has two parts, and only the second is acted on.
+The spec of a started run cannot change and its settings are frozen, so an object that is rendered differently comes
+from another version of this operator. An upgrade must not touch running parts: half of the verdicts would come from one
+template and half from another. So an object's digest has two parts, and only the second is acted on.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ MUTABLE: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "Deployment": (("spec", "replicas"), (*_TEMPLATE, names.TOKEN_DIGEST_ANNOTATION)),
     "RayCluster": tuple((*_GROUP, field) for field in ("replicas", "minReplicas", "maxReplicas", "scaleStrategy")),
 }
-"""By kind, the paths of the fields that follow the run's state."""
+"""Paths of the fields that follow the run's state, by kind."""
 APPLIED = ("metadata", "annotations", names.APPLIED_ANNOTATION)
 REPLACED_WHOLE = frozenset({"NetworkPolicy"})
 """Kinds whose spec nobody else may change: edits are seen and undone."""
@@ -49,7 +49,7 @@ def stamp_digests(manifest: Object) -> Object:
 
 
 def mutable_fields(manifest: Object) -> dict[str, object]:
-    """Return the fields that follow the run's state, by JSON pointer; those that are absent are left out."""
+    """Return the fields that follow the run's state, by JSON pointer; absent fields are left out."""
     found = {}
     for path in MUTABLE.get(manifest["kind"], ()):
         place = _place(manifest, path)
@@ -68,12 +68,12 @@ def make_patch(manifest: Object) -> list[Object]:
 
 
 def is_outdated(applied: str, manifest: Object) -> bool:
-    """Return whether the changeable parts differ from what was applied."""
+    """Return whether the changeable parts differ from those applied."""
     return applied.partition("-")[2] != _parts(manifest)[1]
 
 
 def is_as_made(applied: str, manifest: Object) -> bool:
-    """Return whether the fixed parts are the same as when the object was created."""
+    """Return whether the fixed parts are the same as at the object's creation."""
     return applied.partition("-")[0] == _parts(manifest)[0]
 
 

@@ -1,4 +1,4 @@
-"""A generator attempt: a Job in simple mode, else a RayJob on the run's RayCluster. Each has a name of its own."""
+"""A generator attempt: a Job in simple mode, else a RayJob on the run's RayCluster. Each attempt has its own name."""
 
 from collections.abc import Sequence
 
@@ -35,20 +35,20 @@ from evalrun_operator.resources.ray_cluster import USER as RAY_USER
 MOVED_PODS: Object = {
     "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
 }
-"""A pod that the cluster moves is no failure: another one goes on."""
+"""A pod that the cluster moves is no failure: another pod continues."""
 RAY_TOKEN_KEY = "auth_token"  # noqa: S105 - a key of KubeRay's Secret, which has the RayCluster's name
 
 
 def ledger_address(plan: RunPlan) -> str:
-    """Return where the run's ledger answers."""
+    """Return the address of the run's ledger."""
     host = names.service_host(names.component(plan.run.name, names.AGGREGATOR), plan.run.namespace)
     return f"dns:///{host}:{names.GRPC_PORT}"
 
 
 def epoch_flags(plan: RunPlan, epoch: int) -> list[str]:
-    """Return the flag by which the ledger tells a generator from the one that has taken its place.
+    """Return the flag by which the ledger tells a generator from its successor.
 
-    Images of runs that began under an earlier release do not know it.
+    Images of runs that began under an earlier release do not know the flag.
     """
     return [f"--epoch={epoch}"] if plan.leaves_lost_nodes else []
 
@@ -59,7 +59,7 @@ def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int, ep
     secrets = [] if key is None else [secret_env("EVALRUN_GENERATOR_API_KEY", key.name, key.key)]
     tokens = held_tokens(
         plan,
-        # It answers to nobody, but nothing listens beyond loopback without a token, not even for metrics.
+        # Nobody calls the generator, but nothing listens beyond loopback without a token, not even for metrics.
         {"EVALRUN_GENERATOR_LEDGER_TOKEN": names.LEDGER_TOKEN, "EVALRUN_GENERATOR_TOKEN": names.LEDGER_TOKEN},
         component=names.GENERATOR,
         tls=("EVALRUN_GENERATOR_LEDGER_TLS_FOLDER",),
@@ -92,7 +92,8 @@ def generator_job(plan: RunPlan, endpoints: Sequence[Endpoint], attempt: int, ep
         names.GENERATOR,
         {names.ATTEMPT_ANNOTATION: str(attempt)},
         spec={
-            "backoffLimit": 0,  # attempts are counted here, not by the Job
+            # The operator counts attempts itself, so the Job must not repeat its pod.
+            "backoffLimit": 0,
             "podFailurePolicy": MOVED_PODS,
             "template": pod_template(
                 plan,
@@ -109,17 +110,17 @@ def kept_generator_job(
 ) -> Object:
     """Return the Job of an attempt on kept replicas: a Ray node without resources, which joins the schedule's cluster.
 
-    A RayJob runs on the head, which would have to be given each run's token and certificate. Here they are in the
-    run's own pod, and the replicas' pods hold none.
+    A RayJob runs on the head, which would have to get each run's token and certificate. Here they are in the run's own
+    pod, and the replicas' pods hold none.
 
     Args:
-        plan: of the run.
-        rollout: of its spec.
-        attempt: its number.
-        cluster: the RayCluster, whose turn the run has.
-        image: of the RayCluster: Ray takes no node of another version.
-        epoch: of the start.
-        auth: `ray_auth` as the RayCluster was made with; empty: as the run keeps it.
+        plan: plan of the run.
+        rollout: rollout of its spec.
+        attempt: number of the attempt.
+        cluster: the RayCluster on which the run has its turn.
+        image: image of the RayCluster: Ray accepts no node of another version.
+        epoch: epoch of the start.
+        auth: `ray_auth` of the RayCluster's creation; empty: as the run keeps it.
     """
     tokens = held_tokens(
         plan,
@@ -140,7 +141,7 @@ def kept_generator_job(
             f"--ledger={ledger_address(plan)}", f"--worker-id={plan.run.name}", *epoch_flags(plan, epoch),
             f"--ray-join={names.service_host(f'{cluster}-head-svc', plan.run.namespace)}:{names.RAY_PORT}",
             f"--model-folder={names.local_path(plan.spec.model.path)}",
-            # The turn ends with this pod, whatever ends it: the replicas themselves are the schedule's.
+            # The turn ends with this pod, however it ends: the replicas themselves belong to the schedule.
             f"--keep-replicas={names.KEPT}", "--end-replicas", "--log-format=json",
         ],
         mounts=[ORDER_MOUNT, SCRATCH_MOUNT, *tokens.mounts, *mounts],
@@ -171,8 +172,8 @@ def generator_ray_job(plan: RunPlan, attempt: int, cluster: str, head_uid: str, 
     """Return the RayJob of an attempt.
 
     HTTPMode: KubeRay submits over the head's dashboard, and no submitter pod can fail in between. With a
-    clusterSelector KubeRay neither retries nor deletes anything: both are ours. The ledger's token comes from the
-    head's environment, so it stands in no RayJob.
+    clusterSelector KubeRay neither retries nor deletes anything; the operator does both. The ledger's token comes from
+    the head's environment, so no RayJob contains it.
     """
     entrypoint = (
         f"python -m evalrun_generator.rollout --work-order={names.ORDER_DIRECTORY}/{names.ORDER_FILE} "

@@ -6,9 +6,9 @@ from evalrun_operator.resources.plan import RunPlan
 
 
 def images(plan: RunPlan) -> dict[str, str]:
-    """Return the images of a run by component, for its audit. The images of a foreign judge are not known.
+    """Return the images of a run by component, for its audit. The images of a foreign judge are unknown.
 
-    They are as they were asked for: what a tag stood for, only a digest in its place tells.
+    They are named as requested: only a digest in place of a tag identifies the content.
     """
     settings, judge, rollout = plan.settings, plan.spec.own_judge, plan.spec.rollout
     generator = settings.generator_image if rollout is None else ray_image(plan, rollout)
@@ -24,7 +24,7 @@ def gateway_image(plan: RunPlan, judge: Judge) -> str:
 
 
 def sandbox_image(plan: RunPlan, judge: Judge) -> str:
-    """Return the image in which programs run: verdicts that the gateway remembers hold for it alone."""
+    """Return the image in which programs run. Cached verdicts of the gateway are valid for this image only."""
     settings = plan.settings
     if judge.sandbox.image:
         return judge.sandbox.image

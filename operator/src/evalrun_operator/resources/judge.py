@@ -22,13 +22,13 @@ from evalrun_operator.resources.pods import (
 )
 
 ASSERTION_SLOTS = 2
-"""Replays of function tests at once, as in the chart's shared judge. The default is a replay a CPU, and the pod
+"""Simultaneous replays of function tests, as in the chart's shared judge. The default is a replay per CPU, and the pod
 sees all CPUs of its node, while its memory stays the same."""
 START_PROBE: Object = {"periodSeconds": 2, "failureThreshold": 300, "terminationGracePeriodSeconds": 30}
-"""A slow start is no fault: imports and the first look for sandboxes take minutes on a busy node. What never came up
-has nothing to drain, so its probe does not wait for the grace of a gateway that judges."""
+"""A slow start is no fault: imports and the first discovery of sandboxes take minutes on a busy node. A gateway that
+never came up has nothing to drain, so its probe does not wait for the grace period of a judging gateway."""
 GRACE_SECONDS = 630
-"""Longer than the gateway drains (600 s): a verdict that is cut off is worked out again elsewhere."""
+"""Longer than the gateway drains (600 s): an interrupted verdict is computed again elsewhere."""
 
 
 def judge_service(plan: RunPlan) -> Object:
@@ -58,7 +58,7 @@ def judge_deployment(plan: RunPlan, judge: Judge, replicas: int | None) -> Objec
 
 
 def choose_required_level(judge: Judge) -> str:
-    """Return the containment that is asked for: with a RuntimeClass of stronger isolation landlock may be missing."""
+    """Return the required containment level: with a RuntimeClass of stronger isolation Landlock may be missing."""
     return "full" if judge.sandbox.runtime_class_name is None else "seccomp"
 
 

@@ -1,8 +1,8 @@
-"""Connections that are allowed between a run's pods: a NetworkPolicy for each part.
+"""Allowed connections between a run's pods: a NetworkPolicy for each part.
 
-Ports that ask for a token are open to the parts that need them; what goes out is bounded where it can be: sandboxes
-reach nobody, gateways their sandboxes. Endpoints, hubs and buckets may be anywhere, so the others reach everything but
-the cloud's metadata service, which gives its node's credentials to whoever asks.
+Ports that require a token are open to the parts that need them. Egress is bounded where possible: sandboxes reach
+nobody, gateways only their sandboxes. Endpoints, hubs and buckets may be anywhere, so the other parts reach everything
+but the cloud's metadata service, which gives the node's credentials to any caller.
 """
 
 from collections.abc import Sequence
@@ -15,13 +15,13 @@ from evalrun_operator.resources.plan import RunPlan
 from evalrun_operator.settings import OperatorSettings
 
 METADATA = {"0.0.0.0/0": ("169.254.0.0/16",), "::/0": ("fd00:ec2::254/128", "fe80::/10")}
-"""By the whole of IPv4 and IPv6, what metadata services answer at: the link-local addresses, and EC2's own."""
+"""Addresses of metadata services, by the whole of IPv4 and IPv6: the link-local addresses, and EC2's own."""
 ANY_POD: Object = {"namespaceSelector": {}}
-"""Beside the addresses: some enforcers hold addresses to be those outside the cluster."""
+"""Added to the addresses, because some enforcers apply addresses only outside of the cluster."""
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
-"""Set by the API server on each namespace, so that nobody can give a namespace the name of another."""
+"""The API server sets this label on each namespace, so nobody can give a namespace the name of another."""
 DNS_PORTS = (53, 5353)
-"""Of the Service, and of pods that listen elsewhere: enforcers see a packet after its translation."""
+"""Ports of the Service, and of pods that listen elsewhere: enforcers see a packet after its translation."""
 RAY_DASHBOARD_PORT = 8265
 OTLP_PORT = 4317
 
@@ -56,7 +56,10 @@ def _aggregator(plan: RunPlan) -> Object:
 
 
 def _generator(plan: RunPlan) -> Object:
-    """Beside kept replicas it is a node of their Ray cluster, whose other nodes call it."""
+    """Return the generator's policy.
+
+    Beside kept replicas the generator is a node of their Ray cluster, whose nodes call it.
+    """
     kept = {"matchLabels": {names.RUN_UID_LABEL: plan.kept_by, names.COMPONENT_LABEL: names.RAY}}
     ingress = [{"from": [{"podSelector": kept}]}] if plan.kept_by else []
     return _policy(plan, names.GENERATOR, ingress, outside(plan.settings, "generator"), scraped=not plan.kept_by)
@@ -82,17 +85,17 @@ def kept_replicas_policy(plan: RunPlan) -> Object:
 
 
 def _ray(plan: RunPlan) -> Object:
-    """Head and workers talk over ports of Ray's choice; KubeRay's operator, wherever it is, asks for the dashboard."""
+    """Return the policy of Ray's pods. They use ports of Ray's choice, and KubeRay's operator calls the dashboard."""
     ingress = [{"from": [_pods(plan, names.RAY)]}, {"from": [ANY_POD], "ports": [_port(RAY_DASHBOARD_PORT)]}]
     return _policy(plan, names.RAY, ingress, outside(plan.settings, "rayHead", "rayWorkers"), scraped=False)
 
 
 def outside(settings: OperatorSettings, *parts: Part) -> list[Object]:
-    """Return the rules of parts that reach everything but, unless they are named, the metadata service."""
+    """Return the rules of parts that reach everything but, unless a rule names it, the metadata service."""
     if set(parts) & set(settings.metadata_clients):
         return [{}]
     blocks = [{"ipBlock": {"cidr": cidr, "except": list(hidden)}} for cidr, hidden in METADATA.items()]
-    # DNS by a rule of its own: NodeLocal DNSCache listens on a link-local address.
+    # DNS has a rule of its own, because NodeLocal DNSCache listens on a link-local address.
     return [{"to": [ANY_POD, *blocks]}, dns(settings)]
 
 
@@ -103,7 +106,7 @@ def dns(settings: OperatorSettings) -> Object:
 
 
 def _operator(settings: OperatorSettings) -> Object:
-    """Return the operator's pods. Without a Lease it is not the chart's, and its namespace is not known."""
+    """Return the operator's pods. Without a Lease the operator is not the chart's, and its namespace is unknown."""
     namespace, _, _ = settings.lease.partition("/")
     where = {"namespaceSelector": {"matchLabels": {NAMESPACE_LABEL: namespace}}} if namespace else ANY_POD
     return {**where, "podSelector": {"matchLabels": {names.COMPONENT_LABEL: names.OPERATOR}}}
@@ -112,7 +115,7 @@ def _operator(settings: OperatorSettings) -> Object:
 def _policy(
     plan: RunPlan, component: str, ingress: Sequence[Object], egress: Sequence[Object], *, scraped: bool = True
 ) -> Object:
-    """Return a component's policy. Metrics are open if the run is scraped, to those who scrape."""
+    """Return a component's policy. The metrics port is open to scrapers if the run is scraped."""
     scrapers = {"from": plan.settings.metrics_clients} if plan.settings.metrics_clients else {}
     metrics = [{**scrapers, "ports": [_port(names.METRICS_PORT)]}] if scraped and plan.spec.exports.prometheus else []
     return plan.make_object(

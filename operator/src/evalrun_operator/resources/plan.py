@@ -1,4 +1,4 @@
-"""Inputs of every object of a run, and the metadata that they all have."""
+"""The inputs of all objects of a run, and the metadata that the objects share."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -25,26 +25,26 @@ class RunPlan:
     baseline_url: str | None = None
     """Address of the gate's baseline, if the spec names an EvalRun."""
     hop_tokens: bool = True
-    """False for a run that began with one token for all parts."""
+    """False for a run that began with a single token for all parts."""
     new_tokens: RunTokens | None = None
-    """Tokens for the run's Secret, where it has none yet."""
+    """Tokens for the run's Secret, if it has none yet."""
     weights_on_claim: bool = True
-    """Whether the claim of the model cache keeps a bucket's model too; False for a run that began without."""
+    """Whether the claim of the model cache also stores a bucket's model; False for a run that began without it."""
     tls_unless_disabled: bool = True
     """Whether an unset `spec.tls` means Issued; False for a run that began when it meant Disabled."""
     leaves_lost_nodes: bool = True
-    """Whether stateless pods leave a lost node soon; False for a run that began before they did."""
+    """Whether stateless pods leave a lost node soon; False for a run that began before that feature."""
     judge_authority: str = ""
-    """Fingerprint of the authority of the chart's judge; empty where the run has another judge, or it is not known."""
+    """Fingerprint of the authority of the chart's judge; empty if the run has another judge, or it is unknown."""
     new_judge_certificate: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Files for the Secret with the run's certificate for that judge, where it has to be made."""
+    """Files for the Secret with the run's certificate for that judge, if the Secret is to be created."""
     of_schedule: bool = False
     """Whether the objects are kept replicas: `run` is then the EvalSchedule that owns them."""
     kept_by: str = ""
-    """Uid of the EvalSchedule whose replicas the run uses; empty where it starts its own."""
+    """Uid of the EvalSchedule whose replicas the run uses; empty if the run starts its own."""
 
     def find_baseline(self, gate: Gate) -> str | None:
-        """Return the URL of a gate's baseline; None where it compares with an anchor."""
+        """Return the URL of a gate's baseline; None if the gate compares with an anchor."""
         return self.baseline_url or gate.baseline if gate.names_a_run else gate.baseline
 
     def placements(self, part: Part) -> tuple[Placement, ...]:
@@ -114,7 +114,7 @@ class RunPlan:
     def make_object(
         self, kind: str, name: str, component: str, annotations: dict[str, str] | None = None, **fields: object
     ) -> Object:
-        """Return an object that the run owns, its digest among its annotations."""
+        """Return an object that the run owns, with its digest among its annotations."""
         metadata: Object = {
             "name": name,
             "namespace": self.run.namespace,
@@ -127,7 +127,7 @@ class RunPlan:
 
 
 def dataset_files(dataset: Object) -> Iterator[tuple[Object, str, str]]:
-    """Return where a dataset of a spec, as on the wire, names a file: its holder, the field there, the URL."""
+    """Yield each file that a dataset of a spec names, as on the wire: its holder, the field, and the URL."""
     for key in ("source", "manifest", "promptTemplate"):
         if key in dataset:
             yield dataset, key, dataset[key]
@@ -143,13 +143,13 @@ def owner_reference(run: RunIdentity, kind: str) -> Object:
         "name": run.name,
         "uid": run.uid,
         "controller": True,
-        # OwnerReferencesPermissionEnforcement would ask for a right on the schedule's finalizers.
+        # OwnerReferencesPermissionEnforcement would require a right on the schedule's finalizers.
         **({"blockOwnerDeletion": True} if kind == KIND else {}),
     }
 
 
 def is_issued(reference: JudgeReference | None, namespace: str, judge: SharedJudge | None) -> bool:
-    """Return whether the operator issues a run's certificate for a judge: it is the chart's, and the run names none."""
+    """Return whether the operator issues a run's certificate for the chart's judge: the run names no Secret."""
     if reference is None or judge is None or reference.tls_secret_ref is not None:
         return False
     return (reference.namespace or namespace, reference.name) == (judge.namespace, judge.gateway)
@@ -162,5 +162,5 @@ def drop_owner(manifest: Object) -> Object:
 
 
 def timestamp(moment: datetime) -> str:
-    """Return a time as the names of output directories hold it: YYYYMMDD_HHMMSS, UTC."""
+    """Return a time in the form of the names of output directories: YYYYMMDD_HHMMSS, UTC."""
     return moment.astimezone(UTC).strftime("%Y%m%d_%H%M%S")

@@ -1,7 +1,7 @@
 """Common parts of all pods: restricted in the sense of Kubernetes' Pod Security Standards, and more.
 
 Non-root, no privilege escalation, no capability, seccomp RuntimeDefault, a read-only root, and no token of a
-ServiceAccount: nothing that a run makes talks to the API server.
+ServiceAccount: no part of a run calls the API server.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,25 +16,25 @@ from evalrun_cluster.objects import Object
 from evalrun_operator.resources.plan import RunPlan
 
 USER = 10001
-"""Of the images of Dockerfile.judge."""
+"""User of the images of Dockerfile.judge."""
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
-"""Read by the cluster autoscaler, before it empties a node to save it."""
+"""The cluster autoscaler reads this annotation before it empties a node to save it."""
 COMPONENTS: Mapping[Part, str] = {
     "sandbox": names.SANDBOX, "gateway": names.JUDGE, "aggregator": names.AGGREGATOR, "generator": names.GENERATOR,
     "rayHead": names.RAY, "rayWorkers": names.RAY,
 }  # fmt: skip
-"""By part, the component that its pods' labels name."""
+"""Component that labels of a part's pods name."""
 RAY_NODE: Mapping[Part, dict[str, str]] = {
     "rayHead": {"ray.io/node-type": "head"}, "rayWorkers": {"ray.io/node-type": "worker"},
 }  # fmt: skip
-"""KubeRay's label, which tells the pods of one component apart."""
+"""KubeRay's label, which tells pods of the same component apart."""
 UNMOVABLE = frozenset({names.RAY, names.GENERATOR, names.AGGREGATOR})
 """Components whose pods must not be moved: that would lose minutes of GPU work or delay the whole run."""
 LOST_NODE_SECONDS = 60
 """Kubernetes' own default is five minutes, for which a run would wait for verdicts."""
 LOST_GENERATOR_SECONDS = 25
-"""Seconds for generators and Ray's pods: their grace period of 30 s follows, for which a lost node does not confirm
-their end, and only then another pod may take their place."""
+"""Seconds for generators and Ray's pods. Their grace period of 30 s follows, during which a lost node does not confirm
+their end, and only then another pod may replace them."""
 
 
 def lost_node(seconds: int) -> tuple[Object, ...]:
@@ -53,7 +53,7 @@ LEAVE_AFTER: Mapping[str, int] = {
     names.JUDGE: LOST_NODE_SECONDS, names.SANDBOX: LOST_NODE_SECONDS,
     names.GENERATOR: LOST_GENERATOR_SECONDS, names.RAY: LOST_GENERATOR_SECONDS,
 }  # fmt: skip
-"""By component, the seconds after which its pods leave a lost node. An aggregator stays: its ledger is on a volume."""
+"""Seconds after which a component's pods leave a lost node. An aggregator stays, because its ledger is on a volume."""
 SHARED_TOKEN = "shared-judge-token"  # noqa: S105 - the name of a file
 CONTAINER_SECURITY: Object = {
     "allowPrivilegeEscalation": False,
@@ -70,7 +70,7 @@ def pod_template(
     metrics: bool = True,
     annotations: Mapping[str, str] | None = None,
 ) -> Object:
-    """Return the pod template of a part, placed as the chart and, field by field before it, the spec say."""
+    """Return the pod template of a part, placed as the chart and, with precedence field by field, the spec request."""
     settings, component = plan.settings, COMPONENTS[part]
     chart, *own = plan.placements(part)
     notes = {names.TOKEN_DIGEST_ANNOTATION: plan.token_digest, **(annotations or {})}
@@ -102,12 +102,12 @@ def pod_spec(
     """Return a restricted pod.
 
     Args:
-        plan: the run's.
-        containers: of the pod.
-        volumes: beside the one at /tmp.
-        user: user and group that it runs as.
-        scratch: most that /tmp may hold; beyond it the pod is evicted, where it could have filled its node's disk.
-        fields: are added, or replace what stands here.
+        plan: plan of the run.
+        containers: containers of the pod.
+        volumes: volumes beside that at /tmp.
+        user: user and group of the pod.
+        scratch: maximum size of /tmp; a pod beyond it is evicted before it fills its node's disk.
+        fields: fields that are added or replaced.
     """
     spec: Object = {
         "automountServiceAccountToken": False,
@@ -129,7 +129,7 @@ def pod_security(user: int) -> Object:
         "runAsUser": user,
         "runAsGroup": user,
         "fsGroup": user,
-        # Else every start would walk a user's whole volume to change its owner.
+        # Otherwise every start would walk a user's whole volume to change its owner.
         "fsGroupChangePolicy": "OnRootMismatch",
         "seccompProfile": {"type": "RuntimeDefault"},
     }
@@ -152,7 +152,7 @@ def container(
 
 
 def choose_resources(*given: Resources | None, default: Object) -> Object:
-    """Return the first resources that are given, else the default."""
+    """Return the first resources that are set, else the default."""
     return next((one.to_wire() for one in given if one is not None), default)
 
 
@@ -199,15 +199,16 @@ def held_tokens(
     component: str,
     tls: Sequence[str] = (),
 ) -> HeldTokens:
-    """Return the volumes that give a part its tokens and certificate as files, which the kubelet updates with the
-    Secret.
+    """Return the volumes that give a part its tokens and certificate as files.
+
+    The kubelet updates the files with the Secret.
 
     Args:
-        plan: the run's.
-        held: by environment variable, a key of the run's Secret, or `SHARED_TOKEN`.
+        plan: plan of the run.
+        held: a key of the run's Secret, or `SHARED_TOKEN`, by environment variable.
         shared: the Secret of a shared judge's token.
-        component: whose certificate it is.
-        tls: environment variables that name the certificate's directory, where the run uses TLS.
+        component: owner of the certificate.
+        tls: environment variables that name the certificate's directory, if the run uses TLS.
     """
     if not plan.hop_tokens:
         secrets = {key: (names.token_secret(plan.run.name), names.TOKEN_KEY) for key in held.values()}
@@ -259,7 +260,7 @@ GRPC = {"name": "grpc", "containerPort": names.GRPC_PORT}
 
 
 def metrics_flags(plan: RunPlan) -> list[str]:
-    """Return the flags of the port that shows a part's metrics. A digest is no secret."""
+    """Return the flags of the metrics port of a part. The digest among them is no secret."""
     digests = plan.settings.scrape_token_sha256
     port = f"--metrics-port={names.METRICS_PORT}"
     return [port] if digests is None else [port, f"--metrics-token-sha256={digests}"]
@@ -271,12 +272,12 @@ def health_port(plan: RunPlan, port: int) -> int:
 
 
 def health_flags(plan: RunPlan) -> list[str]:
-    """Return the flag that opens the port for health alone, where the run uses TLS."""
+    """Return the flag that opens the separate health port, if the run uses TLS."""
     return [f"--health-port={names.HEALTH_PORT}"] if plan.tls else []
 
 
 def grpc_probes(plan: RunPlan, start: Object) -> Object:
-    """Return the probes of a gRPC server; `start` is added to the first of them."""
+    """Return the probes of a gRPC server; `start` is added to the startup probe."""
     grpc = {"port": health_port(plan, names.GRPC_PORT)}
     return {
         "startupProbe": {"grpc": grpc, **start},
@@ -288,9 +289,9 @@ def grpc_probes(plan: RunPlan, start: Object) -> Object:
 def claim_volumes(urls: Iterable[str | None], writable: str | None = None) -> tuple[list[Object], list[Object]]:
     """Return volumes and mounts of the claims that `pvc://` URLs name; all but `writable`'s are read-only.
 
-    The volume too, and not only the mount: of a writable volume the kubelet changes every file's group to the pod's
-    fsGroup (1.36: csi_mounter.go and local.go pass over those that are read-only). Ray's group is not the
-    aggregator's, so each start of the one would change what the other had changed.
+    The volume is read-only too, not only the mount: for a writable volume the kubelet changes every file's group to the
+    pod's fsGroup (1.36: csi_mounter.go and local.go skip read-only volumes). Ray's group differs from the aggregator's,
+    so each start of one would change what the other had changed.
     """
     target = None if writable is None else names.parse_claim(writable)
     claims = {claim for url in urls if url is not None and (claim := names.parse_claim(url)) is not None}
@@ -306,7 +307,7 @@ def claim_volumes(urls: Iterable[str | None], writable: str | None = None) -> tu
 def headless_service(plan: RunPlan, component: str, ports: Mapping[str, int]) -> Object:
     """Return a component's headless Service: clients see every pod and spread over them themselves.
 
-    A run that is not to be scraped has no port `metrics`, which is what ServiceMonitors look for.
+    Without scraping the Service has no port `metrics`, which is what ServiceMonitors look for.
     """
     shown = {name: port for name, port in ports.items() if name != "metrics" or plan.spec.exports.prometheus}
     return plan.make_object(

@@ -24,23 +24,23 @@ from evalrun_operator.resources.pods import (
 )
 
 USER = 1000
-"""Of Dockerfile.gen, as in Ray's own images."""
+"""User of Dockerfile.gen, as in Ray's own images."""
 HOME = "/scratch"
-"""Writable, for what Ray, the engine and its compilers keep under HOME."""
+"""Writable directory for files that Ray, the engine and its compilers keep under HOME."""
 CACHE = "/model-cache"
 """Mount path of the claim that keeps models between runs."""
 CACHED_CHECKPOINTS = f"{CACHE}/checkpoints"
-"""Models of buckets; the hub's have the rest of the claim."""
+"""Directory of models from buckets; the hub's models have the rest of the claim."""
 DISK = "ephemeral-storage"
 SCRATCH_DISK = "16Gi"
-"""For logs, compilers' caches and the objects that Ray spills, where no weights lie on the pod's own disk."""
+"""Space for logs, compilers' caches and objects that Ray spills, without weights on the pod's own disk."""
 KEPT_GRACE_SECONDS = 5
-"""An engine that is told to end has nothing to bring to an end: its GPUs are to be free within ten seconds."""
+"""An engine that is told to end has nothing to finish: its GPUs are to be free within ten seconds."""
 CHECKPOINT_DIRECTORY = f"{HOME}/checkpoint"
 ADAPTER_DIRECTORY = f"{HOME}/adapter"
 ENGINE_ENV = [
     {"name": "HOME", "value": HOME},
-    # torch asks for the user's name, and the number need not have one in the image.
+    # torch asks for the user's name, and the image need not have a name for the number.
     {"name": "USER", "value": "evalrun"},
     {"name": "TOKENIZERS_PARALLELISM", "value": "true"},
     {"name": "NCCL_DEBUG", "value": "WARN"},
@@ -48,10 +48,11 @@ ENGINE_ENV = [
 
 
 def ray_cluster(plan: RunPlan, rollout: Rollout, attempt: int, workers: Workers) -> Object:
-    """Return the RayCluster made for an attempt, with its worker group.
+    """Return the RayCluster of an attempt, with its worker group.
 
-    Ray's autoscaler stays off, since verl never waits for GPUs; the number of workers is ours. `minReplicas` tells with
-    how many of them generation begins (`record_parser`). Nothing is said of `suspend`, which is Kueue's.
+    Ray's autoscaler stays off, because verl never waits for GPUs; the operator sets the number of workers.
+    `minReplicas` is the number of workers with which generation begins (`record_parser`). `suspend` is left out,
+    because Kueue sets it.
     """
     enough = workers.count if rollout.min_replicas is None else rollout.worker_pods(rollout.min_replicas)
     annotations = {names.ATTEMPT_ANNOTATION: str(attempt)}
@@ -71,7 +72,7 @@ def ray_cluster(plan: RunPlan, rollout: Rollout, attempt: int, workers: Workers)
                 "minReplicas": min(enough, workers.count),
                 "maxReplicas": workers.count,
                 "scaleStrategy": {"workersToDelete": list(workers.leaving)},
-                # Of a device that is not called "gpu", KubeRay tells Ray nothing.
+                # KubeRay reports only a device called "gpu" to Ray.
                 "rayStartParams": {
                     "num-cpus": str(worker_cpus(rollout)),
                     "num-gpus": str(rollout.gpus_per_node),
@@ -85,14 +86,14 @@ def ray_cluster(plan: RunPlan, rollout: Rollout, attempt: int, workers: Workers)
 
 
 def kept_ray_cluster(plan: RunPlan, rollout: Rollout, number: int, claims: Sequence[str]) -> Object:
-    """Return the RayCluster that a schedule keeps: that of a run, without what is a run's own.
+    """Return the RayCluster that a schedule keeps: that of a run, without what belongs to a run.
 
-    Its pods hold neither tokens nor a run configuration. The generators come in pods of their own and join it.
+    Its pods hold neither tokens nor a run configuration. The generators come in their own pods and join the cluster.
 
     Args:
-        plan: of the schedule.
-        rollout: of its template.
-        number: of the RayCluster.
+        plan: plan of the schedule.
+        rollout: rollout of its template.
+        number: number of the RayCluster.
         claims: URLs on the volumes that hold checkpoints.
     """
     count = rollout.worker_pods(rollout.initial_replicas)
@@ -127,24 +128,25 @@ def kept_ray_cluster(plan: RunPlan, rollout: Rollout, number: int, claims: Seque
 
 
 def _authentication(plan: RunPlan) -> Object:
-    """Return the option that makes Ray require a token. KubeRay creates a token per cluster, in a Secret of the
-    cluster's name.
+    """Return the option that makes Ray require a token. KubeRay creates a token per cluster, in a Secret of its name.
 
-    Without it whoever reaches the head's port may run programs in the cluster, and read its secrets.
+    Without it anybody who reaches the head's port may run programs in the cluster, and read its secrets.
     """
     return {"authOptions": {"mode": "token"}} if plan.settings.ray_auth == "token" else {}
 
 
 def choose_model_directory(plan: RunPlan) -> str | None:
-    """Return the directory to which the workers fetch the model; None where the engine reads it where it is."""
+    """Return the directory to which the workers fetch the model; None if the engine reads it in place."""
     rollout, path = plan.spec.rollout, plan.spec.model.path
     streamed = rollout is not None and rollout.load_format == "runai_streamer"
     return None if streamed or "://" not in path or path.startswith("pvc://") else CHECKPOINT_DIRECTORY
 
 
 def choose_adapter_directory(plan: RunPlan) -> str | None:
-    """Return the directory to which the workers download the LoRA adapter; None without an adapter, or if it is on a
-    volume."""
+    """Return the directory to which the workers download the LoRA adapter.
+
+    None without an adapter, or if the adapter is on a volume.
+    """
     adapter = plan.spec.model.adapter
     return None if adapter is None or adapter.startswith("pvc://") else ADAPTER_DIRECTORY
 
@@ -152,7 +154,7 @@ def choose_adapter_directory(plan: RunPlan) -> str | None:
 def add_queue_label(manifest: Object, queue: str | None) -> Object:
     """Put a RayCluster or Job into a LocalQueue, if the run names a LocalQueue.
 
-    The queue cannot change, so the digest need not know it.
+    The queue cannot change, so the digest leaves it out.
     """
     if queue is None:
         return manifest
@@ -162,7 +164,7 @@ def add_queue_label(manifest: Object, queue: str | None) -> Object:
 
 
 def worker_cpus(rollout: Rollout) -> int:
-    """Return Ray's CPUs of a worker: below two a GPU and two more, Ray never places verl's replicas."""
+    """Return the CPUs of a Ray worker. With fewer than two per GPU plus two, Ray never places verl's replicas."""
     least = 2 * rollout.gpus_per_node + 2
     limits = {} if rollout.resources is None else rollout.resources.limits
     given = limits.get("cpu", "")
@@ -198,7 +200,8 @@ def _run_claims(plan: RunPlan) -> list[str | None]:
 
 
 def _worker(plan: RunPlan, rollout: Rollout) -> Object:
-    fields: Object = {"restartPolicy": "Never"}  # KubeRay replaces the pod; a restarted container would be a stranger
+    # KubeRay replaces the pod. A restarted container would know nothing of the cluster.
+    fields: Object = {"restartPolicy": "Never"}
     model, directory, adapter_folder = plan.spec.model, choose_model_directory(plan), choose_adapter_directory(plan)
     fetched = [] if directory is None else [model.path, directory]
     if model.adapter is not None and adapter_folder is not None:
@@ -216,9 +219,12 @@ def gpu_resource(plan: RunPlan, rollout: Rollout) -> str:
 
 
 def worker_resources(plan: RunPlan, rollout: Rollout) -> Object:
-    """Return a worker's requests and limits; memory's are equal, since loading the model must not be evicted.
+    """Return a worker's requests and limits.
 
-    What is requested beyond the usual limits raises them: a pod that asks for more than its limit is refused.
+    Those of memory are equal, because a worker that loads the model must not be evicted.
+
+
+    Requests beyond the usual limits raise the limits: Kubernetes refuses a pod that requests more than its limit.
     """
     gpus = rollout.gpus_per_node
     amounts = {
@@ -234,10 +240,10 @@ def worker_resources(plan: RunPlan, rollout: Rollout) -> Object:
 
 
 def _fetch(plan: RunPlan, rollout: Rollout, arguments: list[str]) -> Object:
-    """Return the init container that downloads model and adapter. Its image has the packages for object stores; Ray's
-    image need not.
+    """Return the init container that downloads model and adapter.
 
-    It may use what the worker may, which comes after it: that costs nothing, and every container has its limits.
+    Its image has the packages for object stores, which Ray's image need not have. It may use as much as the worker,
+    which runs after it: that costs nothing, and every container has its limits.
     """
     amounts, gpu = worker_resources(plan, rollout), gpu_resource(plan, rollout)
     resources = {kind: {name: amount for name, amount in amounts[kind].items() if name != gpu} for kind in amounts}
@@ -256,20 +262,20 @@ def _fetch(plan: RunPlan, rollout: Rollout, arguments: list[str]) -> Object:
 
 
 NO_TOKENS = HeldTokens([], [], [])
-"""Of the workers, in which a model's own code may run."""
+"""Used by the workers, in which a model's own code may run."""
 SCRATCH_MOUNT: Object = {"name": "scratch", "mountPath": HOME}
 CACHE_MOUNT: Object = {"name": "model-cache", "mountPath": CACHE}
 
 
 def _caches_checkpoints(plan: RunPlan) -> bool:
-    """Return whether a bucket's models are kept on the claim of the model cache."""
+    """Return whether the claim of the model cache stores models of buckets."""
     return bool(plan.settings.model_cache_claim) and plan.weights_on_claim
 
 
 def _cache(plan: RunPlan) -> tuple[str, list[Object], list[Object]]:
-    """Return HF_HOME, and the volume and mount that the model cache takes.
+    """Return HF_HOME, and the volume and mount of the model cache.
 
-    A bucket's model is fetched by the init container: no code of the model's can then write to other runs' models.
+    The init container fetches a bucket's model, so that the model's own code cannot write to other runs' models.
     """
     claim = plan.settings.model_cache_claim
     if not claim:

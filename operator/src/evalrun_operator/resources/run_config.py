@@ -1,4 +1,4 @@
-"""The run configuration, which the aggregator (and the generator on Ray) reads, and the Secret with its tokens."""
+"""The run configuration, which the aggregator and the generator on Ray read, and the Secret with its tokens."""
 
 import json
 
@@ -12,8 +12,7 @@ from evalrun_operator.resources.run_tokens import RunTokens
 
 
 def order_config_map(plan: RunPlan) -> Object:
-    """Return the ConfigMap with the run configuration: the spec as resolved, in which volumes are paths inside our
-    pods."""
+    """Return the ConfigMap with the run configuration: the resolved spec, with volumes as paths inside our pods."""
     return plan.make_object(
         "ConfigMap",
         names.order_config_map(plan.run.name),
@@ -35,7 +34,8 @@ def run_config(plan: RunPlan) -> RunConfig:
         if (baseline := plan.find_baseline(gate)) is not None:
             each["baseline"] = names.local_path(baseline)
     for field in ("suspend", "backoffLimit", "ttlSecondsAfterFinished"):
-        spec.pop(field, None)  # may change while the run goes on, and mean nothing to it
+        # These fields may change during the run, and mean nothing to it.
+        spec.pop(field, None)
     return RunConfig(
         run=plan.run.name,
         namespace=plan.run.namespace,
@@ -55,7 +55,7 @@ def output_directory(plan: RunPlan) -> str:
 
 
 def token_secret(plan: RunPlan, tokens: RunTokens) -> Object:
-    """Return the Secret with the tokens that ledger, judge and sandboxes ask for."""
+    """Return the Secret with the tokens that ledger, judge and sandboxes require."""
     return plan.make_object(
         "Secret",
         names.token_secret(plan.run.name),

@@ -11,7 +11,7 @@ from evalrun_api import names
 
 @dataclass(frozen=True)
 class LedgerAccess:
-    """Credentials of the operator for a run's ledger."""
+    """The operator's credentials for a run's ledger."""
 
     token: str = field(repr=False)
     certificate: tuple[str, str, str] | None = field(default=None, repr=False)
@@ -35,12 +35,12 @@ class RunTokens:
 
     @property
     def first(self) -> str:
-        """The shared token of releases before per-hop tokens. A rotation never changes this token."""
+        """The shared token of releases before per-hop tokens. Rotation never changes it."""
         return self.by_key[names.TOKEN_KEY]
 
     @property
     def operator(self) -> LedgerAccess:
-        """Credentials of the operator for the ledger: the first line of its token, as any client, and a certificate."""
+        """The operator's credentials for the ledger: the token's first line, as for any client, and a certificate."""
         token = self.by_key.get(names.OPERATOR_TOKEN, self.first).splitlines()[0].strip()
         certificate, key = names.certificate_keys(names.OPERATOR)
         if certificate not in self.by_key:
@@ -49,7 +49,7 @@ class RunTokens:
 
 
 def new_tokens(seed: str, *, per_hop: bool) -> RunTokens:
-    """Return the tokens of a new Secret: HMAC-SHA256 of each key by a random seed, which is kept nowhere.
+    """Return the tokens of a new Secret: HMAC-SHA256 of each key by a random seed, which is stored nowhere.
 
     The ledger also accepts the first token from the operator, so that a rollback to an earlier release keeps working.
     """

@@ -26,7 +26,7 @@ from evalrun_operator.resources.pods import (
 FUSION_PORT = 8081
 HTTP = {"name": "http", "containerPort": names.SANDBOX_PORT}
 SCRATCH_GIB_PER_SLOT = 1
-"""A program may leave 128 MiB in its directory, and a compiler's temporary files come on top."""
+"""A program may leave 128 MiB in its directory, and a compiler's temporary files need room too."""
 
 
 def count_slots(plan: RunPlan, judge: Judge) -> int:
@@ -35,8 +35,10 @@ def count_slots(plan: RunPlan, judge: Judge) -> int:
 
 
 def _ping(plan: RunPlan) -> Object:
-    """Return the request of a probe. It needs no token. The sandbox listens only after its containment has passed
-    its own test."""
+    """Return the request of a probe, which needs no token.
+
+    The sandbox listens only after its containment has passed its own test.
+    """
     return {"httpGet": {"path": "/v1/ping", "port": health_port(plan, names.SANDBOX_PORT)}}
 
 
@@ -68,7 +70,7 @@ def _pod(plan: RunPlan, judge: Judge) -> Object:
     if judge.sandbox.runtime_class_name is not None:
         fields["runtimeClassName"] = judge.sandbox.runtime_class_name
     if judge.sandbox.backend == "SandboxFusion":
-        # Its image knows no user but root. The namespace must allow that: prefer backend Evalrun.
+        # The server's image has no user but root. The namespace must allow that: prefer backend Evalrun.
         fields["securityContext"] = {"seccompProfile": {"type": "RuntimeDefault"}}
         return pod_spec(plan, [_fusion(plan, judge), _slot_proxy(plan, judge, tokens)], tokens.volumes, **fields)
     return pod_spec(plan, [_executor(plan, judge, tokens)], tokens.volumes, **fields)
@@ -92,13 +94,13 @@ def _executor(plan: RunPlan, judge: Judge, tokens: HeldTokens) -> Object:
         ports=[HTTP, METRICS],
         startupProbe={**_ping(plan), "periodSeconds": 2, "failureThreshold": 60},
         readinessProbe={**_ping(plan), "periodSeconds": 5, "timeoutSeconds": 5},
-        # Patient: programs may have every CPU of the pod for themselves.
+        # The probe is patient, because programs may use every CPU of the pod.
         livenessProbe={**_ping(plan), "periodSeconds": 20, "timeoutSeconds": 10, "failureThreshold": 6},
     )  # fmt: skip
 
 
 def _slot_proxy(plan: RunPlan, judge: Judge, tokens: HeldTokens) -> Object:
-    """Return the sidecar that admits no more than the slots; nothing else of the pod is exposed."""
+    """Return the sidecar that admits no more programs than slots; no other port of the pod is exposed."""
     slots = count_slots(plan, judge)
     return container(
         plan,
@@ -116,9 +118,9 @@ def _slot_proxy(plan: RunPlan, judge: Judge, tokens: HeldTokens) -> Object:
         ports=[HTTP, METRICS],
         # The user is set here, not for the pod: the SandboxFusion server needs its own user.
         securityContext={**CONTAINER_SECURITY, "runAsNonRoot": True, "runAsUser": USER, "runAsGroup": USER},
-        # It answers once the server behind it does, which may take minutes to come up.
+        # The proxy replies once the server behind it does, which may take minutes to start.
         startupProbe={**_ping(plan), "periodSeconds": 2, "timeoutSeconds": 6, "failureThreshold": 300},
-        # Not ping: a server that is too busy to answer for a while keeps its place.
+        # Readiness does not use ping: a server that is too busy to reply for a while keeps its requests.
         readinessProbe={"tcpSocket": {"port": health_port(plan, names.SANDBOX_PORT)}, "periodSeconds": 5},
     )  # fmt: skip
 

@@ -135,7 +135,7 @@ class GateWatch:
         return {}
 
     async def _is_asked_the_same(self, ledger: Ledger) -> bool:
-        """Record the gates before any result is seen. Return whether each gate is still the recorded one."""
+        """Record the gates before any result is seen. Return whether any gate is still the recorded gate."""
         asked = {str(each.place): each.fingerprint for each in self._gates}
         if self._fresh:
             self._fresh = False

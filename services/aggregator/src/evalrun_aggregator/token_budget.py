@@ -1,11 +1,11 @@
 """EVAL@budget: which samples a problem gets before its tokens are spent (docs/protocols.md). Pure.
 
-By the protocol a problem's samples are drawn one after the other: each may use what is left of the budget, at most
-`max_new_tokens`, and none follows once nothing is left. Drawn strictly so, a problem would keep one slot of a replica
-busy and the rest idle. But while the budget holds a longest answer for each sample that is out and one more, the next
-sample's allowance is `max_new_tokens` whatever the others turn out to use: it can start at once. So samples run side
-by side at first and one by a near the end, and they are the very samples, with the very allowances, of the
-sequential order.
+By the protocol a problem's samples are drawn one after the other: each may use the rest of the budget, at most
+`max_new_tokens`, and none follows once nothing is left. Drawn strictly so, a problem would keep a single slot of a
+replica busy and the rest idle. But while the budget holds a longest completion for each sample in progress and one
+more, the next sample's allowance is `max_new_tokens` whatever the others turn out to use, so it can start at once.
+Samples therefore run side by side at first and one by one near the end, and they are the same samples with the same
+allowances as in sequential order.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from evalrun_aggregator.ledger.items import MAX_SAMPLES, RunItems, unpack_row
 from evalrun_runtime.exits import BadInputError
 
 MAX_ITEMS = 1 << 26
-"""Samples of all problems together that a run can number: one byte of memory each."""
+"""Maximum number of samples of all problems together: each takes a byte of memory."""
 
 
 @dataclass(frozen=True)
@@ -29,28 +29,28 @@ class TokenBudget:
     max_new_tokens: int
 
     def allowance(self, spent: int) -> int:
-        """Return the longest answer that a sample may have once `spent` tokens are accounted for; 0: no sample."""
+        """Return the longest completion that a sample may have once `spent` tokens are accounted for; 0: no sample."""
         return max(0, min(self.max_new_tokens, self.tokens - spent))
 
     def charge(self, output_tokens: int | None) -> int:
         """Return the cost of a sample in tokens.
 
-        One that was not counted costs a longest answer, so that a server without `usage` cannot spend without end; an
-        empty one costs a token, or it could be drawn forever.
+        An uncounted sample costs a longest completion, so that a server without `usage` cannot spend without end. An
+        empty sample costs a token, or it could be drawn again and again.
         """
         return self.max_new_tokens if output_tokens is None else max(1, output_tokens)
 
     def may_open(self, spent: int, out: int) -> bool:
-        """Return whether another sample's allowance is already known, with `out` samples not answered yet."""
+        """Return whether another sample's allowance is already known, with `out` samples in progress."""
         if out == 0:
             return spent < self.tokens
         return spent + (out + 1) * self.max_new_tokens <= self.tokens
 
     def max_samples(self, problems: int) -> int:
-        """Return the largest possible number of samples of a problem: each costs at least one token.
+        """Return the largest possible number of samples of a problem: each costs at least a token.
 
         Raises:
-            BadInputError: more than can be numbered.
+            BadInputError: the number is too large to be numbered.
         """
         most = min(self.tokens, MAX_SAMPLES)
         if most * problems > MAX_ITEMS:
@@ -62,9 +62,9 @@ class TokenBudget:
 
 
 class TokenBudgets:
-    """Spent tokens and existing samples of every problem.
+    """The spent tokens and existing samples of every problem.
 
-    The item states's items are all absent at first; the book makes those pending that the budget allows.
+    All items are absent at first; `TokenBudgets` makes those pending that the budget allows.
     """
 
     def __init__(self, budget: TokenBudget, items: RunItems) -> None:
@@ -78,8 +78,8 @@ class TokenBudgets:
         """Open the samples that the ledger contains and the samples that follow them.
 
         Args:
-            item_states: restored from the ledger; what has no completion there becomes absent, or pending where it is
-                due.
+            item_states: restored from the ledger; an item without a completion there becomes absent, or pending if it
+                is due.
             answered: (row, output tokens) of every completion.
         """
         for row, tokens in answered:
@@ -89,14 +89,15 @@ class TokenBudgets:
             self._opened[position] = max(self._opened[position], sample + 1)
         item_states.settle_pending()
         for position in range(self._items.problems):
-            # Samples start in order: one before the last that was answered was out when the ledger was closed.
+            # Samples start in order, so a sample before the last completed one was in progress when the ledger was
+            # closed.
             for index in self._range(position, 0, int(self._opened[position])):
                 if item_states.state(index) is ItemState.ABSENT:
                     item_states.move(index, ItemState.PENDING)
             self._open(item_states, position)
 
     def allowance(self, index: int) -> int:
-        """Return the most tokens that a sample which is out may use."""
+        """Return the maximum number of tokens that a sample in progress may use."""
         return self._budget.allowance(int(self._spent[self._items.get_position(index)]))
 
     def settle(self, item_states: ItemStates, index: int, output_tokens: int | None) -> None:

@@ -1,7 +1,8 @@
-"""Keeps a run's answers to one version of the weights: the first that is stored, on disk before its answers are.
+"""Restricts a run's completions to a single version of the weights: the first that is stored.
 
-Replicas take other weights, nodes read other copies of a file, and a checkpoint's files are rewritten between a kill
-and the next start. A result of two models would be of neither, so the second one's answers are not stored.
+The version is on disk before its completions are. Replicas load other weights, nodes read other copies of a file, and a
+checkpoint's files are rewritten between a kill and the next start. A result of two models would describe neither, so
+completions of a second version are not stored.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,15 +14,15 @@ FACT: Final = "weights_version"
 
 
 class OtherWeightsError(Exception):
-    """Completions are of other weights than those of the run."""
+    """Completions come from other weights than those of the run."""
 
 
 class WeightsVersion:
-    """The version of the weights that a run's answers are of.
+    """The version of the weights of a run's completions.
 
     Args:
-        ledger: where it is kept.
-        facts: of the ledger.
+        ledger: stores the version.
+        facts: the facts of the ledger.
     """
 
     def __init__(self, ledger: Ledger, facts: Mapping[str, str]) -> None:
@@ -30,11 +31,11 @@ class WeightsVersion:
         self._is_written = bool(self._version)
 
     async def admit(self, versions: Iterable[str]) -> None:
-        """Check what the completions of a batch are of, and note the run's first version. Empty ones are not known.
+        """Check the weights of a batch's completions, and record the run's first version. An empty version is unknown.
 
         Raises:
-            OtherWeightsError: one is another than the run's.
-            LedgerError: it cannot be written down.
+            OtherWeightsError: a version differs from the run's.
+            LedgerError: the version cannot be stored.
         """
         named = sorted({version for version in versions if version})
         expected = self._version or (named[0] if named else "")
@@ -46,7 +47,8 @@ class WeightsVersion:
                 "start a new run"
             )
         if expected and not self._is_written:
-            # Known before it is on disk: what comes meanwhile is compared with it, and writes it once more.
+            # The version is set before it is on disk: other batches that arrive meanwhile are compared with it, and
+            # write it too.
             self._version = expected
             await self._ledger.set_facts(**{FACT: expected})
             self._is_written = True

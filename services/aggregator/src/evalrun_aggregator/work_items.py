@@ -1,4 +1,4 @@
-"""Requests that a worker gets for the items that it leases."""
+"""Builds the messages of the items that a worker leases."""
 
 from collections.abc import Sequence
 
@@ -14,10 +14,10 @@ class WorkItems:
     """Creates work items.
 
     Args:
-        problems: the run's.
+        problems: the problems of the run.
         ledger: has the earlier turns of a sample.
-        budget: cuts an answer to what its problem may still spend; None: there is no budget.
-        traces: of the items.
+        budget: cuts a completion to what its problem may still spend; None: there is no budget.
+        traces: traces of the items.
     """
 
     def __init__(self, problems: RunProblems, ledger: Ledger, budget: TokenBudgets | None, traces: ItemTraces) -> None:
@@ -27,7 +27,7 @@ class WorkItems:
         self._traces = traces
 
     async def list_items(self, indices: Sequence[int]) -> list[ledger_pb2.WorkItem]:
-        """Return the items. Raises LedgerError where earlier turns cannot be read."""
+        """Return the work items. Raises LedgerError if earlier turns cannot be read."""
         return [await self._make_item(index) for index in indices]
 
     async def _make_item(self, index: int) -> ledger_pb2.WorkItem:

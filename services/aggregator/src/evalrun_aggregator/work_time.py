@@ -1,6 +1,6 @@
-"""Time for which a run was at work: without waiting for GPUs, endpoints or a judge, and without suspension.
+"""Time during which a run was at work: without waits for GPUs, endpoints or a judge, and without suspension.
 
-It follows from what the ledger holds, so a restart of the aggregator changes nothing.
+It is derived from the ledger's contents, so a restart of the aggregator changes nothing.
 """
 
 from collections.abc import Iterable
@@ -8,18 +8,18 @@ from collections.abc import Iterable
 from evalrun_results.metrics.activity import ActiveTime
 
 JUDGED_WITHIN_SECONDS = 10.0
-"""Maximum time before its verdict for which an answer counts as being judged: the ledger stores no beginning."""
+"""Maximum seconds before its verdict for which a completion counts as being judged: the ledger stores no start."""
 
 
 class WorkTime:
-    """Takes each completion and each verdict once, in any order. Times are Unix seconds."""
+    """Counts each completion and each verdict once, in any order. Times are Unix seconds."""
 
     def __init__(self) -> None:
         self._generating = ActiveTime()
         self._working = ActiveTime()
 
     def record_completion(self, started_at: float, seconds: float) -> None:
-        """Note a completion; nothing if its answer was made elsewhere."""
+        """Record the time of a completion, unless the completion was made elsewhere."""
         if started_at:
             self._generating.add(started_at, started_at + seconds)
             self._working.add(started_at, started_at + seconds)
@@ -42,5 +42,5 @@ class WorkTime:
 
     @property
     def working_seconds(self) -> float:
-        """Seconds in which anything was drawn or judged."""
+        """Seconds during which any completion was being generated or judged."""
         return self._working.seconds

@@ -1,1 +1,1 @@
-"""EVAL@turns: the feedback on a failed completion, and when the next turn opens. Pure."""
+"""EVAL@turns: builds the feedback on a failed completion, and decides when the next turn opens. Pure."""

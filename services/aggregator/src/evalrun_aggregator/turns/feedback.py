@@ -1,9 +1,8 @@
-"""Messages to a model about an answer that failed. Pure.
+"""Messages to a model about a completion that failed. Pure.
 
-Only three things can enter: our own words, the class of the failure, and the problem's public tests with what the
-program did on them. Inputs and expected outputs come from the problem's record and not from the verdict, and every
-other text of the verdict (private tests, reasons, assertions, a grader's output) is never read: what is not read
-cannot leak.
+Only three things enter a message: our own words, the class of the failure, and the problem's public tests with the
+program's output on them. Inputs and expected outputs come from the problem's record and not from the verdict. Every
+other text of the verdict (private tests, reasons, assertions, a grader's output) is never read, so it cannot leak.
 """
 
 import re
@@ -20,7 +19,7 @@ Your program failed: {status}.
 Find the mistake, and answer with one code block that holds the complete corrected program.
 """
 WRONG: Final = "Your answer is wrong. Answer with one code block that holds the complete corrected program."
-"""Everything that the control tells."""
+"""The whole feedback of the control."""
 
 WORDS: Final = {
     pb.FINAL_STATUS_WRONG_ANSWER: "its output is wrong for at least one test",
@@ -29,7 +28,7 @@ WORDS: Final = {
     pb.FINAL_STATUS_SYNTAX_ERROR: "it does not compile",
     pb.FINAL_STATUS_EMPTY_OUTPUT: "the answer holds no program",
 }
-"""By final status; a verdict of none of these is not judged, and opens no turn."""
+"""Text by final status. A verdict with another status is not judged, and opens no turn."""
 
 TEST_WORDS: Final = {
     pb.TEST_STATUS_WRONG_ANSWER: "the output is wrong",
@@ -40,7 +39,7 @@ TEST_WORDS: Final = {
     pb.TEST_STATUS_COMPILE_ERROR: "it does not compile",
     pb.TEST_STATUS_COMPILE_TIMEOUT: "compiling it took too long",
 }
-"""Failures of one test that are shown; one that could not be judged says nothing about the program."""
+"""Text by the failure of a shown test. A test that could not be judged shows nothing about the program."""
 
 _PLACES: Final = re.compile(r"\{(status|tests)\}")
 _BACKTICKS: Final = re.compile(r"`{3,}")
@@ -53,22 +52,22 @@ class FeedbackOptions:
     template: str = DEFAULT_TEMPLATE
     """`{status}` and `{tests}` are replaced, other braces stay."""
     shown_tests: int = 1
-    """Failed public tests that are shown, at most."""
+    """Maximum number of failed public tests that are shown."""
     shown_characters: int = 500
-    """Of each text of a test."""
+    """Maximum characters of each text of a test."""
     only_wrong: bool = False
-    """The control: `WRONG`, whatever happened."""
+    """The control: the message is always `WRONG`."""
 
 
 def feedback_text(problem: Problem, verdict: pb.Verdict, options: FeedbackOptions, *, ours: bool = True) -> str:
     """Return the feedback to the model after a verdict that rejects its completion.
 
     Args:
-        problem: cut to the tests that the run uses, as the verdict is about them.
-        verdict: judged, and not accepted.
-        options: how much is told.
-        ours: the verdict's tests are the problem's. A grader's verdict has its own run for a test, and those of a
-            SandboxFusion server may be any.
+        problem: the problem, cut to the tests that the run uses and the verdict is about.
+        verdict: a verdict that is judged and not accepted.
+        options: how much the message reveals.
+        ours: whether the verdict's tests are the problem's. A grader's verdict has its own run as a test, and a
+            SandboxFusion server may use any tests.
     """
     if options.only_wrong:
         return WRONG
@@ -80,10 +79,11 @@ def feedback_text(problem: Problem, verdict: pb.Verdict, options: FeedbackOption
 
 
 def _render_failed_tests(problem: Problem, verdict: pb.Verdict, options: FeedbackOptions) -> Iterator[str]:
-    """Return the first public tests that failed, each with the program's own output."""
+    """Yield the first public tests that failed, each with the program's own output."""
     truth = problem.ground_truth
     if not isinstance(truth, StdioTests) or len(verdict.tests) > len(truth.groups):
-        return  # function tests are not public, and a source that names no groups does not say which tests are
+        # Function tests are not public, and a source without groups does not show which tests are.
+        return
     shown = 0
     for test in verdict.tests:
         if shown == options.shown_tests:
@@ -115,5 +115,5 @@ def _head(text: str, limit: int) -> str:
 
 
 def _tail(text: str, limit: int) -> str:
-    """Return the end: a traceback names the error in its last line."""
+    """Return the end of a text: a traceback names the error in its last line."""
     return text if len(text) <= limit else f"[cut] ...{text[-limit:]}"

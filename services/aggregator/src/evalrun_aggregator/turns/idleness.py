@@ -1,11 +1,14 @@
-"""Waiting times of replicas between requests: with turns that depend on verdicts, GPUs may wait for the judge. Pure."""
+"""Measures how long replicas wait between requests. Pure.
+
+With turns that depend on verdicts, GPUs may wait for the judge.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 PAUSE_SECONDS: Final = 600.0
-"""A longer gap between a replica's requests is a suspension or an outage, and no wait for verdicts."""
+"""A longer gap between a replica's requests is a suspension or an outage, not a wait for verdicts."""
 
 
 @dataclass(slots=True)
@@ -14,15 +17,15 @@ class _Use:
     """Seconds with a request in flight."""
     idle: float = 0.0
     end: float = 0.0
-    """Of the requests so far; Unix seconds."""
+    """End of the last request so far; Unix seconds."""
 
 
 def idle_share(requests: Iterable[tuple[str, float, float]]) -> dict[str, float | int | None]:
-    """Return in which part of the time between their first and last request replicas had none in flight.
+    """Return the share of the time between first and last request in which replicas had no request in flight.
 
     Args:
-        requests: (replica, started at, seconds) of each, in order of their starts. What was sent by nobody known is
-            left out.
+        requests: (replica, started at, seconds) of each request, in order of their starts. Requests without a known
+            replica are left out.
     """
     uses: dict[str, _Use] = {}
     for replica, start, seconds in requests:

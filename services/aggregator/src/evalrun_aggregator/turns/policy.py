@@ -1,8 +1,8 @@
 """Decides whether a sample gets another turn, and builds its messages. Pure.
 
-A turn opens once the answer before it was judged and failed: with the feedback on that answer, which is stored with
-its verdict in one transaction. The stored feedback is what opens the turn after a restart, and what is sent, so a kill
-between turns changes nothing.
+A turn opens once the completion before it was judged and failed, with the feedback on that completion, which is stored
+with its verdict in a single transaction. The stored feedback opens the turn after a restart, and is what is sent, so a
+kill between turns changes nothing.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,9 +16,9 @@ from evalrun_data.records import Message, Problem
 from evalrun_proto.judge.v1 import judge_pb2
 
 DEFAULT_PROMPT_TOKENS: Final = 4096
-"""Prompt length that endpoints are taken to hold where the spec says nothing: the default of a rollout."""
+"""Assumed prompt length of endpoints if the spec names none: the default of a rollout."""
 FRAME_TOKENS: Final = 16
-"""Of a chat template around the answer and the feedback."""
+"""Tokens of a chat template around the completion and the feedback."""
 THINK_START, THINK_END = "<think>", "</think>"
 
 
@@ -27,7 +27,7 @@ class TurnPolicy:
     """The turn rules of a dataset."""
 
     limit: int
-    """Turns of a sample, the first answer included."""
+    """Turns of a sample, the first completion included."""
     max_prompt_tokens: int
     """Longest prompt that the model takes."""
     feedback: FeedbackOptions = field(default_factory=FeedbackOptions)
@@ -43,8 +43,8 @@ class TurnPolicy:
     ) -> str:
         """Return the feedback that opens the next turn; empty if no turn follows.
 
-        None opens after an accepted answer, after one that could not be judged (nobody knows whether it failed), after
-        the last turn, and where the conversation would exceed the model's prompt.
+        No turn opens after an accepted completion, after a completion that could not be judged (nobody knows whether it
+        failed), after the last turn, and if the conversation would exceed the model's prompt.
         """
         if turn + 1 >= self.limit or not verdict.judged or verdict.accepted:
             return ""
@@ -52,10 +52,10 @@ class TurnPolicy:
         return text if self.has_room(completion, text) else ""
 
     def has_room(self, completion: StoredCompletion, feedback: str) -> bool:
-        """Return whether the conversation so far, this answer and the feedback fit into a prompt.
+        """Return whether the conversation so far, this completion and the feedback fit into a prompt.
 
-        A token is at least a byte, so the feedback's bytes bound its tokens. Where a server counts no tokens nothing
-        can be known, and the turn opens.
+        A token is at least a byte, so the feedback's bytes bound its tokens. If a server counts no tokens, the length
+        is unknown, and the turn opens.
         """
         if completion.prompt_tokens is None or completion.output_tokens is None:
             return True
@@ -64,7 +64,7 @@ class TurnPolicy:
 
 
 def make_turn_policy(spec: EvalRunSpec, dataset: Dataset) -> TurnPolicy | None:
-    """Return the rules of a dataset; None where the protocol draws single answers."""
+    """Return the rules of a dataset; None if the protocol has a single turn."""
     turns = spec.protocol.turns
     if turns is None:
         return None
@@ -81,7 +81,7 @@ def make_turn_policy(spec: EvalRunSpec, dataset: Dataset) -> TurnPolicy | None:
 def conversation(prompt: Sequence[Message], exchanges: Iterable[Exchange]) -> list[Message]:
     """Return the chat of a later turn: the prompt, then each earlier completion with its feedback.
 
-    What a model thought before its answer is left out, as chat templates of reasoning models do.
+    The thoughts before a completion are left out, as chat templates of reasoning models do.
     """
     messages = list(prompt)
     for each in exchanges:
