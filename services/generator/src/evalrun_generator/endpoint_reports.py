@@ -29,9 +29,9 @@ def replicas(
     """Return the state of every endpoint, admitted or not, in the given order.
 
     Args:
-        admission: knows the endpoints.
-        fleet: knows those that are admitted.
-        oldest: the oldest request in flight at each endpoint that has one.
+        admission: knows all endpoints.
+        fleet: knows the admitted endpoints.
+        oldest: the oldest request in flight at each endpoint that has a request.
     """
     states = {state.name: state for state in fleet.states}
     reported = []
@@ -71,7 +71,8 @@ async def report_until_cancelled(
             async with asyncio.timeout(seconds):
                 await news.wait()
         except TimeoutError:
-            continue  # the interval is over
+            # The interval is over.
+            continue
 
 
 def make_unexpected_end_error(reporting: "asyncio.Task[None]") -> GenerationStoppedError:

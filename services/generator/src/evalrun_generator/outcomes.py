@@ -3,9 +3,9 @@
 BadInputError (evalrun_runtime)      the user must change the input; exit code 2
 └── LedgerNeverAnsweredError         the address is wrong, or the ledger is not up: exit code 2
 GenerationStoppedError               an outage must end first; run again to resume; exit code 1
-├── LedgerLostError                  the ledger answers no more
-├── OtherWeightsError                the replicas answer with other weights than before
-└── SupersededError                  another generator has taken over; nothing is to be done
+├── LedgerLostError                  the ledger no longer replies
+├── OtherWeightsError                the replicas serve other weights than before
+└── SupersededError                  another generator has taken over; no action is needed
 """
 
 from typing import ClassVar
@@ -14,7 +14,7 @@ from evalrun_runtime.exits import BadInputError, EndCause
 
 
 class LedgerNeverAnsweredError(BadInputError):
-    """The ledger has not answered since this generator started."""
+    """The ledger has not replied since this generator started."""
 
     cause: ClassVar[EndCause] = EndCause.LEDGER_UNREACHABLE
 
@@ -32,7 +32,7 @@ class LedgerLostError(GenerationStoppedError):
 
 
 class OtherWeightsError(GenerationStoppedError):
-    """The ledger refuses completions of other weights than those it has; none of them is stored."""
+    """The ledger refuses completions of other weights than its own; none of them is stored."""
 
 
 class SupersededError(GenerationStoppedError):

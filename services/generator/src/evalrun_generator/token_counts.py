@@ -1,7 +1,7 @@
-"""Counts the output tokens of answers without `usage` with the model's own tokenizer, never by splitting on blanks.
+"""Counts the output tokens of completions without `usage` with the model's own tokenizer, never by splitting on blanks.
 
-The tokenizer is loaded at the first such answer. If it is not available, the count stays unknown, and the results
-report how many answers are affected (`without_token_count`).
+The tokenizer is loaded at the first such completion. If it is not available, the count stays unknown, and the results
+report how many completions are affected (`without_token_count`).
 """
 
 import asyncio
@@ -21,7 +21,7 @@ LOAD_SECONDS = 60.0
 
 
 class TokenizerMissingError(Exception):
-    """No tokenizer is available; the message says why and what to do."""
+    """No tokenizer is available; the message names the reason and a remedy."""
 
 
 def load_tokenizer(place: str) -> CountTokens:
@@ -43,7 +43,8 @@ def load_tokenizer(place: str) -> CountTokens:
     file = path / "tokenizer.json" if path.is_dir() else path
     try:
         tokenizer = Tokenizer.from_file(str(file)) if file.exists() else Tokenizer.from_pretrained(place)
-    except Exception as error:  # the package raises bare Exceptions, also for a file that is not JSON
+    # The package raises bare Exceptions, also for a file that is not JSON.
+    except Exception as error:
         raise TokenizerMissingError(f"no tokenizer at {place}: {error}") from error
 
     def count(text: str) -> int:
@@ -71,7 +72,8 @@ class TokenCounter:
             return None
         if self._loading is None:
             self._loading = asyncio.create_task(self._load_in_time(self._place))
-        count = await asyncio.shield(self._loading)  # other callers wait for it too
+        # Other callers wait for the loading too.
+        count = await asyncio.shield(self._loading)
         return None if count is None else count(text)
 
     async def _load_in_time(self, place: str) -> CountTokens | None:

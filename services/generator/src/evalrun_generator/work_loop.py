@@ -31,10 +31,10 @@ IDLE_POLL_SECONDS = 1.0
 
 STILL_NEEDED_SECONDS = 5.0
 """Interval at which a ledger is asked whether the requests in flight are still needed, while there is no room for more:
-gates may have decided without them, and long answers would hold the GPUs for minutes."""
+gates may have decided without them, and long completions would hold the GPUs for minutes."""
 
 LIMITED_ASK_SECONDS = 0.5
-"""The same while somebody limits what may be in flight: when a paused run goes on shows within this time."""
+"""The same while a limit holds for the requests in flight: the end of a pause shows within this time."""
 
 FAILURES_LOGGED = 20
 
@@ -81,7 +81,7 @@ class WorkLoop:
         self.answered = 0
         self.output_tokens = 0
         self.remaining: int | None = None
-        """Completions missing from the ledger at its last answer; None before the first."""
+        """Completions missing from the ledger at its last reply; None before the first."""
 
     async def run(self) -> None:
         """Work until nothing remains."""
@@ -103,7 +103,7 @@ class WorkLoop:
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings for the user about answers, one line each."""
+        """Warnings for the user about completions, one line each."""
         return self._client.warnings
 
     async def drain(self, seconds: float) -> None:
@@ -176,7 +176,10 @@ class WorkLoop:
         return room if room >= max(1, ahead // 2) else 0
 
     async def _is_needed_while_full(self) -> bool:
-        """Wait for room; False where the ledger needs nothing more: the run's gates have decided without the rest."""
+        """Wait for room.
+
+        Return False if the ledger needs nothing more: the run's gates have decided without the rest.
+        """
         limited = self._fleet.max_in_flight is not None
         try:
             async with asyncio.timeout(min(self._ask_seconds, LIMITED_ASK_SECONDS) if limited else self._ask_seconds):
@@ -188,7 +191,7 @@ class WorkLoop:
         return True
 
     def _obey(self, response: ledger.GetWorkResponse) -> None:
-        """Note what the ledger says about the run as a whole."""
+        """Apply the ledger's reply to the run as a whole."""
         self.remaining = response.remaining
         self._fleet.limit(response.max_in_flight if response.HasField("max_in_flight") else None)
 
@@ -199,7 +202,8 @@ class WorkLoop:
             async with asyncio.timeout(seconds):
                 await self._ask_again.wait()
         except TimeoutError:
-            return  # time to ask the ledger again
+            # It is time to ask the ledger again.
+            return
 
     def _is_new(self, key: Key) -> bool:
         return key not in self._held and key not in self._given_up
@@ -223,7 +227,7 @@ class WorkLoop:
     def _release_batch(self, batch: Sequence[ledger.Completion]) -> None:
         for completion in batch:
             self._release(key_of(completion.key))
-        # The rest of a problem's token budget is known once an answer is stored. Waiting for the poll would idle a
+        # The rest of a problem's token budget is known once a completion is stored. Waiting for the poll would idle a
         # replica's slot for up to a second per sample.
         self._ask_again.set()
         self._room_made.set()
@@ -238,7 +242,8 @@ class WorkLoop:
             completion = await self._client.complete(item)
         except ItemGivenUpError as error:
             self._give_up(key, error)
-            # A refusal takes milliseconds, an answer seconds: a few overlong prompts may be refused before any answer.
+            # A refusal takes milliseconds, a completion seconds: a few overlong prompts may be refused before any
+            # completion.
             if self.answered == 0 and len(self._refused) >= max(1, self._fleet.capacity()):
                 raise self._end_of_given_up() from error
             return

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from evalrun_runtime.early_signals import end_on_signal
 
 if __name__ == "__main__":
-    end_on_signal()  # before the imports below, which take seconds on a busy node
+    # Signals are handled before the imports below, which take seconds on a busy node.
+    end_on_signal()
 
 from evalrun_judge.app import build_gateway
 from evalrun_judge.settings import JudgeSettings
@@ -18,7 +19,7 @@ from evalrun_runtime.termination import end_with
 
 
 def main(argv: Sequence[str]) -> int:
-    """Serve until SIGTERM; give the exit code."""
+    """Serve until SIGTERM. Return the exit code."""
     try:
         settings = load_settings(JudgeSettings, argv, program="evalrun serve judge")
         return run_service("judge", settings, lambda: build_gateway(settings))

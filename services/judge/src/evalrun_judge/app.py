@@ -1,6 +1,7 @@
 """Wires the gateway: sandboxes, pool, admission, judge, RPCs. Decides nothing."""
 
-from __future__ import annotations  # grpcio's stubs are generic, its classes are not
+# grpcio's stubs are generic, but its classes are not.
+from __future__ import annotations
 
 import asyncio
 import os
@@ -57,11 +58,11 @@ class JudgeGateway:
         """Connect the parts.
 
         Args:
-            settings: the gateway's own.
-            pool: where programs run; not started.
+            settings: the gateway's settings.
+            pool: runs the programs; not started.
             assertions: replays function tests' assertions; not started.
-            metrics: what is counted.
-            cache: verdicts reached before; None: none are kept.
+            metrics: the gateway's metrics.
+            cache: earlier verdicts; None: verdicts are not cached.
         """
         self._pool = pool
         self._cache = cache or VerdictCache(())
@@ -109,7 +110,7 @@ class JudgeGateway:
         return await self._server.start()
 
     async def stop(self, grace: float) -> None:
-        """Take nothing new, deliver the verdicts in flight within `grace` seconds, free everything."""
+        """Accept no new request, deliver the verdicts in flight within `grace` seconds, and close everything."""
         self._admission.drain()
         self._service.drain()
         await self._server.stop(grace)
@@ -134,7 +135,7 @@ def build_gateway(settings: JudgeSettings) -> JudgeGateway:
 
     def connect(url: str, server_name: str | None = None) -> Sandbox:
         if settings.backend == "SandboxFusion":
-            # Here, since it imports aiohttp: a quarter of the CPU time that the gateway's imports take.
+            # The import is made here, because it loads aiohttp, a quarter of the CPU time of the gateway's imports.
             from evalrun_judge.sandboxes.fusion import FusionSandbox
 
             return FusionSandbox(url, tokens, nonces=secrets.token_bytes, tls=tls, server_name=server_name)
@@ -161,7 +162,7 @@ def build_cache(settings: JudgeSettings, metrics: JudgeMetrics) -> VerdictCache:
     if settings.cache_redis is not None:
         keep_seconds = int(settings.cache_redis_days * 86400)
         try:
-            # Only with this setting is the package needed: the base, for one machine, does not bring it.
+            # Only this setting needs the package, which the base for one machine does not install.
             from evalrun_judge.cache.redis_store import RedisStore
 
             url = settings.cache_redis.get_secret_value()
@@ -180,7 +181,7 @@ def make_discovery(target: str, scheme: str = "http") -> SandboxDiscovery:
         return StdinDiscovery(scheme=scheme)
     try:
         if target.startswith("k8s:"):
-            # Here, since it imports aiohttp, which takes long.
+            # The import is made here, because it loads aiohttp, which takes long.
             from evalrun_judge.pool.endpoint_slices import ApiServer, EndpointSliceDiscovery
 
             return EndpointSliceDiscovery(target, ApiServer.from_pod(os.environ), scheme=scheme)

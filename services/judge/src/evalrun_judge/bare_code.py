@@ -1,6 +1,6 @@
-"""Python code in a text that does not compile as a whole: prose around it, a cut end, marks that are no fences. Pure.
+"""Finds Python code in a text that does not compile as a whole: prose around it, a cut end, marks that are no fences.
 
-By the look of lines alone: nothing is compiled here (see `extraction`).
+Pure. It looks at lines only, and compiles nothing (see `extraction`).
 """
 
 import re
@@ -9,10 +9,10 @@ CODE_LINE = re.compile(
     r"(?:async[ \t]+)?def[ \t]+\w+[ \t]*[(\[]|class[ \t]+\w+[ \t]*[:(\[]|import[ \t]+[\w., \t]+$"
     r"|from[ \t]+[\w.]+[ \t]+import[ \t]|@\w[\w.]*(?:\(.*)?$|[A-Za-z_]\w*[ \t]*(?::[^=]+)?=[^=]"
 )
-"""Begins a definition, an import or an assignment at the top level."""
+"""Matches a line that begins a definition, an import or an assignment at the top level."""
 
 CONTINUED = ("elif ", "else:", "except", "finally:", ")", "]", "}")
-"""Begins a line at the top level that continues the statement before it."""
+"""Beginnings of lines at the top level that continue the statement before them."""
 
 BRANCHES = ("if", "elif", "else", "try", "except", "finally", "with", "for", "while")
 """Statements whose body belongs to the top level."""
@@ -67,7 +67,7 @@ def looks_whole(code: str) -> bool:
 def definitions_in(text: str, name: str) -> str:
     """Return the imports, definitions and assignments of a text, if one of them defines `name`; else an empty text.
 
-    What breaks off at the end is left out, unless it is what defines the name.
+    An incomplete end is left out, unless it defines the name.
     """
     if not defines(text, name):
         return ""

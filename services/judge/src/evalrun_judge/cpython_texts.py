@@ -1,6 +1,6 @@
-"""The text by which CPython ends a program that lacks a package: a program's stderr is all that it leaves. Pure.
+"""The text by which CPython ends a program that lacks a package. Pure.
 
-The text is the one of CPython 3.3 to 3.14; a program can print the same.
+A program's stderr is the only trace of that. The text is that of CPython 3.3 to 3.14; a program can print the same.
 """
 
 import re

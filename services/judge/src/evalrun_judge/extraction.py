@@ -1,8 +1,8 @@
-"""Extracts the program from a completion, by a rule for all families, and records the guardrails that applied.
+"""Extracts the program from a completion, by a single rule for all families, and records the guardrails that applied.
 
-Pure, and it never compiles anything: whether a text without any block is code is for the sandbox's own interpreter or
-compiler to say (`Extraction.must_compile`). CPython's compiler can be made to crash by hostile text, and a crash here
-would take every verdict in flight with it.
+Pure, and it never compiles anything: the sandbox's own interpreter or compiler decides whether a text without any block
+is code (`Extraction.must_compile`). Hostile text can crash CPython's compiler, and a crash here would end every verdict
+in flight.
 """
 
 import re
@@ -17,21 +17,21 @@ from evalrun_registry.languages import LANGUAGES
 
 START_OF_THOUGHT, END_OF_THOUGHT = "<think>", "</think>"
 MARKS_LOOKED_AT = 20
-"""Each is looked at with all of the text before it."""
+"""Maximum number of marks; each is compared with all of the text before it."""
 MAX_TOKEN = 100
-"""Characters of a special token, with some blanks after it."""
+"""Maximum characters of a special token, with some blanks after it."""
 FINAL_CHANNEL = "<|channel|>final<|message|>"
-"""What follows it is the answer, in the format that gpt-oss writes."""
+"""In the format that gpt-oss writes, the final text follows this mark."""
 MARKED = re.compile(
     r"(?:\[PYTHON\]|\[BEGIN\]|<code>|<answer>|<solution>)[ \t]*\n(?P<code>.*?)"
     r"(?:\[/PYTHON\]|\[DONE\]|\[END\]|</code>|</answer>|</solution>|\Z)",
     re.DOTALL,
 )
-"""Marks around a program that are no fences."""
+"""Matches marks around a program that are no fences."""
 
 
 class SubmissionMode(StrEnum):
-    """Relation of an answer to the problem's prompt."""
+    """Relation of a completion to the problem's prompt."""
 
     AUTO = "auto"
     APPEND = "append"
@@ -39,7 +39,7 @@ class SubmissionMode(StrEnum):
 
 
 class ExtractionMethod(StrEnum):
-    """Place in the answer where the program was found."""
+    """Place in the completion where the program was found."""
 
     VERBATIM = "verbatim"
     TAGGED_BLOCK = "tagged_block"
@@ -50,7 +50,7 @@ class ExtractionMethod(StrEnum):
 
 
 class Guardrail(StrEnum):
-    """Irregularity of an answer."""
+    """Irregularity of a completion."""
 
     NOTHING_TO_RUN = "nothing_to_run"
     NO_CODE_FOUND = "no_code_found"
@@ -59,19 +59,19 @@ class Guardrail(StrEnum):
 
 
 class Extraction(msgspec.Struct, frozen=True):
-    """The program of an answer."""
+    """The program of a completion."""
 
     code: str
-    """Without prompt or harness; empty where there is nothing to run."""
+    """The program without prompt or harness; empty if there is nothing to run."""
     method: ExtractionMethod
     guardrails: tuple[Guardrail, ...] = ()
     must_compile: bool = False
-    """The whole text is taken for code only if it compiles; if it does not, there was no code: see `drop_code`."""
+    """Whether the whole text counts as code only if it compiles. If it does not, there was no code; see `drop_code`."""
     otherwise: str = ""
-    """What is judged instead of `code` where that does not compile; empty: nothing."""
+    """Text that is judged instead of `code` if that does not compile; empty: none."""
 
     def fall_back(self) -> "Extraction":
-        """Return the extraction that is judged once `code` has turned out not to compile."""
+        """Return the extraction that is judged after `code` did not compile."""
         return Extraction(self.otherwise, self.method, self.guardrails, self.must_compile)
 
     def drop_code(self) -> "Extraction":
@@ -88,16 +88,16 @@ def extract(
     max_characters: int = 0,
     entry_point: str = "",
 ) -> Extraction:
-    """Find the program in an answer.
+    """Find the program in a completion.
 
     Args:
-        text: the answer.
+        text: the completion.
         language: the problem's language, e.g. `python`.
-        mode: `append` and `standalone` answers are taken as they stand.
+        mode: `append` and `standalone` completions are taken as they are.
         truncated: the generation was stopped at its token limit.
-        max_characters: longer answers are cut first; 0: no limit.
-        entry_point: the name that the tests call: a block that defines it goes before later ones that do not, which are
-            examples of its use, or tests.
+        max_characters: longer completions are cut first; 0: no limit.
+        entry_point: the name that the tests call: a block that defines it goes before later blocks that do not, which
+            are examples of its use, or tests.
     """
     guardrails = [Guardrail.TRUNCATED_GENERATION] if truncated else []
     if 0 < max_characters < len(text):
@@ -120,7 +120,7 @@ def extract(
         and not defines(code, sought)
         and defines(opened := cut_at_first_fence(text), sought)
     ):
-        # The prompt, or a stop sequence, has taken the opening fence.
+        # The prompt, or a stop sequence, contains the opening fence.
         return Extraction(
             opened,
             ExtractionMethod.WHOLE_TEXT,
@@ -143,18 +143,18 @@ def extract(
 
 
 def _open(code: str, opening: str) -> str:
-    """Return a block's code with its opening at the very beginning: what stands before is printed."""
+    """Return the code of a block whose opening fence is in the prompt: the text before it is printed."""
     return code.lstrip() if opening[:2] in code else f"{opening}\n{code}"
 
 
 def _find_rest(text: str, sought: str, code: str) -> str:
-    """Return the definitions in a text that are worth a try where `code` does not compile."""
+    """Return the definitions in a text that are tried if `code` does not compile."""
     rest = definitions_in(text, sought) if sought else ""
     return "" if rest.strip() == code.strip() else rest
 
 
 def _answer_in(text: str) -> str:
-    """Return an answer without its thoughts, byte order mark and the special tokens at its end."""
+    """Return a completion without its thoughts, byte order mark and the special tokens at its end."""
     _, final, after = text.rpartition(FINAL_CHANNEL)
     text = _strip_thoughts(after if final else text.removeprefix("\ufeff")).removeprefix("\ufeff")
     end = len(text)
@@ -178,8 +178,8 @@ def _find_token_before(text: str, end: int) -> int | None:
 def _strip_thoughts(text: str) -> str:
     """Return the text after the model's thoughts, or the whole text without a finished thought.
 
-    Where the prompt held `<think>`, the answer has its end only: then the mark stands at a line's start or end, and in
-    no code block. A program may well speak of `</think>`.
+    If the prompt contains `<think>`, the completion has only the end mark, which then stands at a line's start or end,
+    and in no code block. A program may well mention `</think>`.
     """
     if text.lstrip().startswith(START_OF_THOUGHT):
         _, mark, after = text.partition(END_OF_THOUGHT)
@@ -203,8 +203,8 @@ def _choose(
 ) -> tuple[str | None, ExtractionMethod]:
     """Choose the last closed tagged block, else the last closed untagged block, else an unclosed last block.
 
-    Of the closed ones, those that define the entry point go first, where there are any. An unclosed last one that
-    defines it goes before them if it does not break off: a stop sequence has taken its fence, and they were drafts.
+    Among the closed blocks, those that define the entry point come first. An unclosed last block that defines it comes
+    before them if it does not break off: a stop sequence has taken its fence, and the others were drafts.
     """
     if entry_point:
         defining = [block for block in blocks if defines(block.body, entry_point)]
@@ -239,11 +239,11 @@ def _last_closed(blocks: list[Block], wanted: Callable[[str], bool]) -> Block | 
 
 
 _TAGS: dict[str, re.Pattern[str]] = {name: re.compile(language.tags) for name, language in LANGUAGES.items()}
-"""Spellings of a language after a fence, in lower case. A language that is not listed is spelt as itself only."""
+"""Spellings of a language after a fence, in lower case. An unlisted language is spelt only as itself."""
 
 
 def _speaks(tag: str, language: str) -> bool:
-    """Return whether a fence's tag names the language; a file name names it by its ending."""
+    """Return whether a fence's tag names the language, by its name or by a file's ending."""
     name = tag.lower()
     pattern = _TAGS.get(language)
     if pattern is None:

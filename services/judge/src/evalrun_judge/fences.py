@@ -1,10 +1,10 @@
-"""Fenced code blocks of a Markdown text, as models write them. Pure.
+"""Finds fenced code blocks in a Markdown text, as models write them. Pure.
 
-CommonMark's rules, with leniences for what models write: once there was a list item a fence may be indented to any
-depth; an opening fence may follow a few words on its line; a tagged fence inside an open block of the same kind opens
-the next block (the first was never closed); a fence inside a triple-quoted string closes nothing; a closing fence may
-be followed by prose or special tokens, stand at the end of a line of code, or have lost a backtick; a quoted block
-counts as one that is not; and a block that only wraps others stands for those.
+The rules are CommonMark's, with leniences for models: after a list item a fence may be indented to any depth; an
+opening fence may follow a few words on its line; a tagged fence inside an open block of the same kind opens the next
+block (the first was never closed); a fence inside a triple-quoted string closes nothing; a closing fence may be
+followed by prose or special tokens, stand at the end of a line of code, or have lost a backtick; a quoted block counts
+like an unquoted block; and a block that only wraps other blocks stands for those.
 """
 
 import re
@@ -14,7 +14,7 @@ import msgspec
 OPENING = re.compile(r"(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})[ \t]*(?P<info>[^\n]*)")
 
 AFTER_WORDS = re.compile(r"[^`~]+(?P<fence>`{3,})[ \t]*(?P<info>[\w+#.-]+)")
-"""`Solution: ```python`, `<answer>```python`."""
+"""Matches `Solution: ```python` and `<answer>```python`."""
 
 TAG_END = re.compile(r"[,:;{]")
 
@@ -24,26 +24,26 @@ QUOTED_FENCE = re.compile(r"^ {0,3}> ?[ \t]*(?:`{3}|~{3})", re.MULTILINE)
 QUOTE = re.compile(r" {0,3}>(?!>>) ?")
 
 SPECIAL_TOKEN = re.compile(r"<\|[^<>|\n]{1,64}\|>|</s>|<eos>|<end_of_turn>|<\uff5c[^<>\uff5c\n]{1,64}\uff5c>")
-"""Such as `<|im_end|>`: they stand where an answer ends."""
+"""Matches tokens such as `<|im_end|>`, which stand at the end of a completion."""
 
 TRIPLE_QUOTE = re.compile(r"#|\\.|\"\"\"|'''|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
-"""What may begin or end a triple-quoted string in a line of Python, and what may hide such a mark."""
+"""Matches what may begin or end a triple-quoted string in a line of Python, and what may hide such a mark."""
 
 WRAPPERS = frozenset({"", "markdown", "md", "text", "txt", "plaintext"})
-"""Tags of blocks that may only wrap others."""
+"""Tags of blocks that may only wrap other blocks."""
 
 OPENING_INDENT = 3
-"""Without a list, what is indented deeper is no fence: most often it stands in a docstring."""
+"""Without a list, a deeper indented mark is no fence: most often it stands in a docstring."""
 
 CLOSING_INDENT = 3
-"""A closing fence may stand this much deeper than its opening one (CommonMark 0.31, 4.5): a docstring's own fences,
+"""A closing fence may stand this much deeper than its opening fence (CommonMark 0.31, 4.5): a docstring's own fences,
 indented as its function's body, close nothing."""
 
 PROSE_WORDS = 3
 """So many words after a fence are a sentence, not the tag of a next block."""
 
 STRINGS_LOOKED_AT, STRING_LINES = 50, 200
-"""Bounds of the look ahead for the end of a triple-quoted string with a fence in it."""
+"""Limits of the search for the end of a triple-quoted string that contains a fence."""
 
 
 class Block(msgspec.Struct, frozen=True, gc=False):
@@ -127,8 +127,8 @@ class _Reader:
     def _end_of_string(self, number: int, quote: str, opening: _Fence) -> int:
         """Return the line in which the triple-quoted string around a fence ends; -1 if the fence is the block's own.
 
-        Fences inside a string come in pairs, the second one bare, or there are bare ones alone; and a fence follows
-        that closes the block.
+        Fences inside a string come in pairs, the second fence bare, or all of them are bare; and a fence follows that
+        closes the block.
         """
         if not self._looks_left:
             return -1
@@ -148,10 +148,12 @@ class _Reader:
 
 def _fence(line: str) -> _Fence | None:
     if "```" not in line and "~~~" not in line:
-        return None  # most lines, at a third of what the pattern takes
+        # This check sorts out most lines, in a third of the pattern's time.
+        return None
     found = OPENING.fullmatch(line)
     if found is None or (found["fence"][0] == "`" and "`" in found["info"]):
-        return None  # an inline code span
+        # The match is an inline code span.
+        return None
     return _Fence(found["indent"], found["fence"], SPECIAL_TOKEN.split(found["info"], maxsplit=1)[0].strip())
 
 
@@ -169,7 +171,7 @@ def _opens_next(fence: _Fence) -> bool:
 
 
 def _quote_after(line: str, quote: str) -> str:
-    """Return the mark of the triple-quoted string that is open after a line of code; empty if none is."""
+    """Return the mark of the triple-quoted string that is open after a line of code; empty if no string is open."""
     at = 0
     while True:
         if quote:
@@ -203,6 +205,6 @@ def _block(opening: _Fence, body: list[str], *, closed: bool) -> Block:
 
 
 def _strip_margin(line: str, width: int) -> str:
-    """Take up to `width` blanks off the front: the indentation that the fence itself has."""
+    """Remove up to `width` blanks from the front: the indentation of the fence itself."""
     blanks = len(line) - len(line.lstrip(" \t"))
     return line[min(blanks, width) :]

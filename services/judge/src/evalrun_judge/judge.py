@@ -39,13 +39,13 @@ class Judge:
         """Create the judge.
 
         Args:
-            pool: where programs run.
+            pool: runs the programs.
             families: the test families.
-            admission: who is let in.
-            metrics: what is counted.
+            admission: admits requests.
+            metrics: the gateway's metrics.
             clock: seconds, monotonic.
-            cache: verdicts reached before.
-            identity: who judges, for the cache.
+            cache: earlier verdicts.
+            identity: the judge's identity, for the cache.
         """
         self._cache, self._identity = cache, identity
         self._pool = pool
@@ -58,15 +58,15 @@ class Judge:
         """Judge a request.
 
         Args:
-            request: what to judge.
-            deadline: by the event loop's clock: when whatever is done for it ends; None: when there is a verdict.
+            request: the request.
+            deadline: time on the event loop's clock at which all work for it ends; None: no deadline.
 
         Raises:
-            DeadlineError: the deadline passed before there was one; nothing is known about the program.
-            InvalidRequestError: it can never be judged.
+            DeadlineError: the deadline passed before a verdict; nothing is known about the program.
+            InvalidRequestError: the request can never be judged.
             QueueFullError: come back later.
-            DrainingError: go elsewhere.
-            NoSandboxError: no sandbox could say what the program does; nothing is known about it.
+            DrainingError: ask another gateway.
+            NoSandboxError: no sandbox could run the program; nothing is known about it.
         """
         arrived = self._clock()
         outcome = RequestOutcome.CANCELLED
@@ -118,7 +118,7 @@ class Judge:
         if plan is None:
             return self._empty(request, extraction.drop_code())
         info, depends = self._pool.describe(), None
-        # Before any sandbox has answered nobody knows what judges.
+        # Before any sandbox has replied, the sandboxes' identity is unknown, so nothing is cached.
         if info is not None and self._cache.on and not request.fresh:
             depends = family.key(plan, request)
         if info is None or depends is None:
@@ -143,7 +143,7 @@ class Judge:
         )
 
     def _empty(self, request: JudgeRequest, extraction: Extraction) -> Verdict:
-        """Return the verdict on an answer without code; the level is the pool's, since nothing ran."""
+        """Return the verdict on a completion without code; the level is the pool's, because nothing ran."""
         info = self._pool.describe()
         records = records_without_run(request.tests, TestStatus.COMPILE_ERROR, "nothing to run")
         forgeable = _find_cause(self._families.find_family(request.tests))

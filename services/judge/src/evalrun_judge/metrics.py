@@ -9,7 +9,7 @@ from evalrun_judge.sandboxes import REASONS
 from evalrun_judge.status import TestStatus
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
-"""Seconds."""
+"""Buckets in seconds."""
 
 
 class RequestOutcome(StrEnum):
@@ -32,7 +32,7 @@ class CacheResult(StrEnum):
     HIT = "hit"
     MISS = "miss"
     ERROR = "error"
-    """It could not be asked; the request was judged without it."""
+    """The cache could not be read; the request was judged without it."""
 
 
 class JudgeMetrics:
@@ -95,18 +95,18 @@ class JudgeMetrics:
     def watch_queue(
         self, waiting: Callable[[], float], oldest_seconds: Callable[[], float], begun: Callable[[], float]
     ) -> None:
-        """Read the queue's gauges from these whenever somebody asks."""
+        """Read the queue's gauges from these functions at each scrape."""
         self.queue_depth.set_function(waiting)
         self.queue_oldest.set_function(oldest_seconds)
         self.inflight.set_function(begun)
 
     def watch_sandboxes(self, slots: Callable[[], float], running: Callable[[], float]) -> None:
-        """Read the sandboxes' gauges from these whenever somebody asks."""
+        """Read the sandboxes' gauges from these functions at each scrape."""
         self.sandbox_slots.set_function(slots)
         self.sandbox_inflight.set_function(running)
 
     def observe_request(self, outcome: RequestOutcome, seconds: float) -> None:
-        """Count a request that ended."""
+        """Count a finished request."""
         self._seconds[outcome].observe(seconds)
 
     def count_tests(self, status: TestStatus, count: int) -> None:
@@ -114,7 +114,7 @@ class JudgeMetrics:
         self._tests[status].inc(count)
 
     def count_retry(self, reason: str) -> None:
-        """Count a sandbox call that is made again."""
+        """Count a repeated sandbox call."""
         self._retries[reason].inc()
 
     def count_hedge(self, won: bool) -> None:
@@ -126,7 +126,7 @@ class JudgeMetrics:
         self.queue_seconds.observe(seconds)
 
     def observe_call(self, seconds: float) -> None:
-        """Count a call of a sandbox that ended."""
+        """Count a finished call of a sandbox."""
         self.sandbox_seconds.observe(seconds)
 
     def count_cache(self, result: CacheResult) -> None:

@@ -1,4 +1,4 @@
-"""Builds one record per test: input, output and status, with long texts cut. Pure."""
+"""Builds a record per test: input, output and status, with long texts cut. Pure."""
 
 from collections.abc import Sequence
 
@@ -62,7 +62,7 @@ def records_of_runs(
 
 
 def records_without_run(tests: Tests, status: TestStatus, reason: str) -> list[TestRecord]:
-    """Return a record of each test with the same status, none of them having run."""
+    """Return a record of each test with the same status, for tests that did not run."""
     return [
         TestRecord(index, status, ran=False, input=cut_text(data), expected_output=cut_text(wanted), reason=reason)
         for index, (data, wanted) in enumerate(tests.texts())

@@ -1,8 +1,8 @@
 """Short limits for the remaining tests after too many timeouts: they run with a short limit first. Pure.
 
-Running each at the full limit may take hours (an endless loop, 200 tests, 30 s each); counting each as failed unseen is
-wrong for a program that is slow on a few. What ends within the short limit is decided exactly. What does not is an
-`assumed_timeout`: it counts as failed, and the verdict says what its pass ratio would be had it passed.
+Running each at the full limit may take hours (an endless loop, 200 tests, 30 s each); counting each as failed without a
+run is wrong for a program that is slow on a few tests. A test that ends within the short limit is decided exactly. Any
+other is an `assumed_timeout`: it counts as failed, and the verdict contains the pass ratio if all of them had passed.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ from msgspec import structs
 from evalrun_executor.api import LEVELS, Limits, ProgramRun, RunReply, RunRequest
 
 SHORT_SECONDS: Final = 1.0
-"""CPU seconds of the short limit, at most."""
+"""Maximum CPU seconds of the short limit."""
 SHORT_SHARE: Final = 0.1
-"""Of the test's own limit, at most."""
+"""Maximum share of the test's own limit."""
 
 
 def short_seconds(time_seconds: float) -> float:

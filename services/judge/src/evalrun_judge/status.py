@@ -4,16 +4,18 @@ from enum import StrEnum
 
 
 class TestStatus(StrEnum):
-    """A test's verdict; `api_error` is none: the judge could not tell."""
+    """A test's verdict; `api_error` is no verdict: the judge could not decide."""
 
-    __test__ = False  # pytest collects classes called Test*
+    # pytest collects classes called Test*.
+    __test__ = False
 
     SUCCESS = "success"
     WRONG_ANSWER = "wrong_answer"
     RUNTIME_ERROR = "runtime_error"
     TIMEOUT = "timeout"
     ASSUMED_TIMEOUT = "assumed_timeout"
-    """Left after too many timeouts, and not ended within the short limit (`short_runs`): counted as failed."""
+    """A remaining test after too many timeouts that did not end within the short limit (`short_runs`): counted as
+    failed."""
     MEMORY_LIMIT = "memory_limit"
     COMPILE_ERROR = "compile_error"
     COMPILE_TIMEOUT = "compile_timeout"
@@ -30,27 +32,28 @@ class ForgeableCause(StrEnum):
     PROCESS = "process"
     """The tests change or watch their own process, so they run in the program's; as for all causes below."""
     ARGUMENTS = "arguments"
-    """They pass what cannot cross: generators, sentinels, objects with methods."""
+    """The tests pass arguments that cannot cross: generators, sentinels, objects with methods."""
     CLASSES = "classes"
-    """They derive classes from the program's."""
+    """The tests derive classes from the program's."""
     PROMPT = "prompt"
-    """They use exceptions, flags or variables that the prompt defines, or the program continues its class."""
+    """The tests use exceptions, flags or variables that the prompt defines, or the program continues its class."""
     EVALUATION = "evaluation"
-    """They evaluate text."""
+    """The tests evaluate text."""
     ASKED = "asked"
-    """The dataset says `functionTests: together`."""
+    """The dataset asks for `functionTests: together`."""
     CASES = "cases"
-    """They are a file of unittest or pytest."""
+    """The tests are a file of unittest or pytest."""
 
 
 class TestCause(StrEnum):
-    """Cause of a test's outcome where software acts on it; a test's `reason` is for people alone."""
+    """Cause of a test's outcome if software acts on it; a test's `reason` is only for people."""
 
-    __test__ = False  # pytest collects classes called Test*
+    # pytest collects classes called Test*.
+    __test__ = False
 
     BROKEN_TEST = "broken_test"
-    """The test fails by itself: no answer can pass it."""
+    """The test fails by itself: no completion can pass it."""
     UNCONFIRMED = "unconfirmed"
-    """Near the time limit, or short of CPU: another run may decide."""
+    """The run was near the time limit, or short of CPU: another run may decide."""
     NOT_RUN = "not_run"
-    """The sandbox did not run it: another run may."""
+    """The sandbox did not run the test: another run may."""

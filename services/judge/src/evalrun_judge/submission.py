@@ -25,29 +25,29 @@ class InvalidRequestError(Exception):
 
 
 class Submission(msgspec.Struct, frozen=True):
-    """A model's answer."""
+    """A model's completion."""
 
     text: str
     mode: SubmissionMode = SubmissionMode.AUTO
     language: str = "python"
     truncated: bool = False
     max_characters: int = 0
-    """Longer answers are cut before extraction; 0: no limit."""
+    """Longer completions are cut before extraction; 0: no limit."""
     prelude: str = ""
-    """Python code before a program of stdin/stdout tests, where that is Python."""
+    """Python code before a program of stdin/stdout tests, if the program is Python."""
 
 
 class Tests(Protocol):
-    """The tests of a request. Each family has types of its own, which derive from this.
+    """The tests of a request. Each family has types of its own, which derive from this class.
 
-    They stand in the family's module, except for those that other modules need: they stand below.
+    The types stand in the family's module, except for types that other modules need, which stand below.
     """
 
     __slots__ = ()
 
     @property
     def sought_function(self) -> str:
-        """The Python function by which a program is chosen among an answer's blocks; empty: any program will do."""
+        """The Python function by which a program is chosen among a completion's blocks; empty: any program."""
         return ""
 
     def texts(self) -> list[tuple[bytes, bytes]]:
@@ -71,7 +71,7 @@ class StdioTests(Tests):
     expected: tuple[bytes, ...]
     """Expected outputs, as UTF-8."""
     named: bool = field(compare=False)
-    """Callers name them by digest: sandboxes that keep inputs are given these to keep, too."""
+    """Whether callers name the tests by digest: sandboxes with a cache then cache the inputs, too."""
 
     def __init__(self, tests: Sequence[StdioTest], *, named: bool = False) -> None:
         self.inputs = [test.input.encode("utf-8", "surrogatepass") for test in tests]
@@ -80,12 +80,12 @@ class StdioTests(Tests):
 
     @cached_property
     def inputs_digest(self) -> bytes:
-        """The digest by which sandboxes keep the inputs."""
+        """The digest by which sandboxes cache the inputs."""
         return digest_inputs(self.inputs)
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 over each test's input and expected output, as UTF-8, each after its length in 8 bytes, low first."""
+        """SHA-256 over each test's input and expected output, each after its length in 8 little-endian bytes."""
         return digest_inputs(chain.from_iterable(zip(self.inputs, self.expected, strict=True)))
 
     @cached_property
@@ -187,23 +187,23 @@ class JudgeRequest(msgspec.Struct, frozen=True):
     request_id: str = ""
     run: str = ""
     fresh: bool = False
-    """Judge again even if the verdict is known."""
+    """Judge again even if the verdict is cached."""
     size: int = 0
-    """Bytes that it came in."""
+    """Bytes of the request's message."""
 
 
 MAX_TIME_SECONDS = 3600.0
 
 
 def check_request(request: JudgeRequest, languages: Sequence[str]) -> None:
-    """Refuse a request that can never be judged, whatever its tests are; those are for their family to check.
+    """Refuse a request that can never be judged, whatever its tests are; the tests are checked by their family.
 
     Args:
-        request: what was asked.
-        languages: what the sandboxes speak.
+        request: the request.
+        languages: languages of the sandboxes.
 
     Raises:
-        InvalidRequestError: naming the field.
+        InvalidRequestError: the message names the field.
     """
     language = request.submission.language
     if language not in languages:
@@ -218,7 +218,7 @@ def check_request(request: JudgeRequest, languages: Sequence[str]) -> None:
 
 
 def extract_program(submission: Submission, sought_function: str = "") -> Extraction:
-    """Return the program that an answer holds; see `Tests.sought_function`."""
+    """Return the program in a completion; see `Tests.sought_function`."""
     return extract(
         submission.text,
         language=submission.language,
@@ -230,7 +230,7 @@ def extract_program(submission: Submission, sought_function: str = "") -> Extrac
 
 
 def refuse_append(request: JudgeRequest) -> None:
-    """Raise InvalidRequestError if the answer continues a prompt that its tests do not have."""
+    """Raise InvalidRequestError if the completion continues a prompt that its tests do not have."""
     if request.submission.mode is SubmissionMode.APPEND:
         raise InvalidRequestError(
             "submission.mode: append needs a check test, whose prompt it continues; send prompt + text as standalone"

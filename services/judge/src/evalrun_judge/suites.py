@@ -5,11 +5,11 @@ from evalrun_runtime.recently_used import RecentlyUsed
 
 
 class UnknownSuiteError(Exception):
-    """The tests that a request names by digest are not kept here; the caller sends them again."""
+    """The tests that a request names by digest are not cached here; the caller sends them again."""
 
 
 class Suites:
-    """Bounded by the size of all texts (`StdioTests.size`); the suite that was used least recently goes first."""
+    """A cache bounded by the size of all texts (`StdioTests.size`); evicts the least recently used suite."""
 
     def __init__(self, capacity: int) -> None:
         """Start empty, with room for `capacity` bytes."""
@@ -21,7 +21,7 @@ class Suites:
         return self._kept.size
 
     def keep(self, tests: StdioTests) -> StdioTests:
-        """Keep a suite. Return the suite that was kept already, if there is an equal suite."""
+        """Cache a suite. Return the suite that was cached already, if it is equal."""
         known = self._kept.get(tests.digest)
         if known is not None:
             return known

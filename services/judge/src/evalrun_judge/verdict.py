@@ -1,7 +1,7 @@
 """Derives verdicts from runs: statuses, pass_ratio, final_status. Pure.
 
-A verdict is never made of an infra failure: a test that could not be judged is `api_error`, and a problem with one and
-no failed test is not judged at all.
+An infrastructure failure is never a verdict: a test that could not be judged is `api_error`, and a problem with such a
+test and no failed test is not judged at all.
 """
 
 import signal
@@ -19,13 +19,13 @@ from evalrun_registry.comparators import COMPARATORS, Comparator, Leniency
 UNCONFIRMED = "not enough CPU to tell: near the limit, or short of CPU, and no run alone decided"
 """Reason of a run past a limit that is not certainly a timeout: another run might end in time."""
 BY_WALL = "stopped by the server's wall clock"
-"""The reason of a timeout that a stock server tells: it measures no CPU time."""
+"""The reason of a timeout on a stock server, which measures no CPU time."""
 
 ASSUMED = "enough other tests had timed out, and it did not end within the short limit"
 """The reason of an assumed timeout."""
 
 KEPT_BYTES = 2048
-"""Of each text of a test's record; the full length is kept beside it."""
+"""Maximum bytes of each text of a test's record, which also has the full length."""
 
 
 class FinalStatus(StrEnum):
@@ -58,13 +58,13 @@ _PRECEDENCE = tuple(status for status in FinalStatus if status is not FinalStatu
 class CutText(msgspec.Struct, frozen=True, gc=False):
     """A text cut for storage.
 
-    With `TestRecord` and `TestOutcome` a struct, not a dataclass: there are eight of them a test, and a frozen
-    dataclass takes five times as long to make.
+    `CutText`, `TestRecord` and `TestOutcome` are structs, not dataclasses: a test has eight of them, and creating a
+    frozen dataclass takes five times as long.
     """
 
     text: str = ""
     full_length: int = 0
-    """Bytes."""
+    """Length in bytes."""
 
 
 NO_TEXT = CutText()
@@ -73,7 +73,8 @@ NO_TEXT = CutText()
 class TestRecord(msgspec.Struct, frozen=True, gc=False):
     """Outcome of a test."""
 
-    __test__ = False  # pytest collects classes called Test*
+    # pytest collects classes called Test*.
+    __test__ = False
 
     case_index: int
     status: TestStatus
@@ -90,15 +91,15 @@ class TestRecord(msgspec.Struct, frozen=True, gc=False):
     compile_duration: float = 0.0
     compile_stderr: CutText = NO_TEXT
     reason: str = ""
-    """One line, where the texts do not show why."""
+    """Explanation in one line, if the texts do not show the reason."""
     confirmed: bool = True
-    """False: it ran past its limit, and no run was sure: another moment might decide otherwise."""
+    """False: the run went past its limit, and no run was sure: another moment might decide otherwise."""
     disagreeing: tuple[str, ...] = ()
     """Comparators that would have decided otherwise."""
     permanent: bool = False
     """An api_error that no other attempt would change."""
     rests_on: tuple[Leniency, ...] = ()
-    """Passed, but would have failed without these."""
+    """Leniencies without which a passed test would have failed."""
     cause: TestCause | None = None
     missing_module: str = ""
     """Package that Python did not find, if that ended the test or the program."""
@@ -112,9 +113,9 @@ class Verdict(msgspec.Struct, frozen=True):
     judged: bool
     accepted: bool
     pass_ratio: float | None
-    """passed / tests; None where a test could not be judged, or not every test was run."""
+    """passed / tests; None if a test could not be judged, or not every test was run."""
     pass_ratio_high: float | None
-    """The same had every assumed timeout passed."""
+    """The same ratio if every assumed timeout had passed."""
     assumed_timeouts: int
     """Tests that were stopped at the short limit, and counted as failed."""
     tests: Sequence[TestRecord]
@@ -122,23 +123,25 @@ class Verdict(msgspec.Struct, frozen=True):
     extraction: ExtractionMethod
     guardrails: tuple[Guardrail, ...]
     containment_level: Level
-    """The least level at which any part of it ran."""
+    """The lowest level at which any part ran."""
     disagreeing: tuple[str, ...] = ()
     queue_seconds: float = 0.0
     cached: bool = False
-    """Taken from the verdict cache; times are the original's."""
+    """Whether the verdict comes from the cache; times are the original's."""
     permanent: bool = False
-    """Not judged, and no other attempt would change that."""
+    """Whether another attempt would not change that the completion is not judged."""
     forgeable: ForgeableCause | None = None
-    """Why the candidate could have forged it; None: it could not."""
+    """Why the candidate could have forged the verdict; None: it could not."""
     rests_on: tuple[Leniency, ...] = ()
-    """Accepted, but would not have been without these: a look at such answers tells whether the rule is right."""
+    """Leniencies without which an accepted completion would have failed: such completions show whether the rule is
+    right."""
 
 
 class TestOutcome(msgspec.Struct, frozen=True, gc=False):
     """A status with its reason."""
 
-    __test__ = False  # pytest collects classes called Test*
+    # pytest collects classes called Test*.
+    __test__ = False
 
     status: TestStatus
     reason: str = ""
@@ -146,12 +149,12 @@ class TestOutcome(msgspec.Struct, frozen=True, gc=False):
     permanent: bool = False
     """An api_error that no other attempt would change."""
     rests_on: tuple[Leniency, ...] = ()
-    """Passed, but would have failed without these."""
+    """Leniencies without which a passed test would have failed."""
     cause: TestCause | None = None
 
 
 PASSED = TestOutcome(TestStatus.SUCCESS)
-"""By every comparator."""
+"""The outcome of a test that passed by every comparator."""
 
 
 def cut_text(text: bytes, kept: int = KEPT_BYTES) -> CutText:
@@ -159,14 +162,15 @@ def cut_text(text: bytes, kept: int = KEPT_BYTES) -> CutText:
     if len(text) <= kept:
         return CutText(text.decode("utf-8", "replace"), len(text)) if text else NO_TEXT
     end = kept
-    for _ in range(3):  # a character has at most three continuation bytes
+    # A character has at most three continuation bytes.
+    for _ in range(3):
         if end > 0 and text[end] & 0xC0 == 0x80:
             end -= 1
     return CutText(text[:end].decode("utf-8", "replace"), len(text))
 
 
 def compile_status(result: CompileResult) -> TestStatus | None:
-    """Return the status of every test of a program that did not compile; None where it did."""
+    """Return the status of every test of a program that did not compile; None if it compiled."""
     match result.status:
         case "error":
             return TestStatus.COMPILE_ERROR
@@ -211,7 +215,7 @@ def _classify_exit(run: ProgramRun) -> TestOutcome:
 
 
 def _out_of_memory(run: ProgramRun) -> bool:
-    """Python ends with a MemoryError's traceback, C++ aborts after naming std::bad_alloc."""
+    """Return whether memory ran out: Python raises MemoryError, C++ aborts after naming std::bad_alloc."""
     last_line = run.stderr.rstrip().rpartition(b"\n")[2]
     return last_line.startswith(b"MemoryError") or (
         run.exit_code == -signal.SIGABRT and b"std::bad_alloc" in run.stderr
@@ -258,16 +262,16 @@ def make_verdict(
     """Sum up the tests' records.
 
     Args:
-        tests: in order.
-        extraction: where the program was found.
-        level: the least at which any part of it ran.
-        queue_seconds: how long it waited.
-        cached: taken from the verdict cache.
-        complete: False if one of these tests has failed and there may be more tests.
-        forgeable: why the candidate could have forged it, beside what the records say.
+        tests: records in order.
+        extraction: the program that was found.
+        level: the lowest level at which any part ran.
+        queue_seconds: time in the queue.
+        cached: whether the verdict comes from the cache.
+        complete: False if a test has failed and there may be further tests.
+        forgeable: why the candidate could have forged it, beside the records' reasons.
 
     Raises:
-        ValueError: there are no tests; no verdict follows from none.
+        ValueError: there are no tests, from which no verdict follows.
     """
     if not tests:
         raise ValueError("a verdict needs at least one test")
@@ -301,7 +305,7 @@ def make_verdict(
 
 
 def _problem_disagreements(tests: Sequence[TestRecord], accepted: bool) -> tuple[str, ...]:
-    """Name the comparators under which the problem would have been accepted, where it was not, or the reverse."""
+    """Name the comparators under which the problem's acceptance would have been the opposite."""
     if accepted:
         named = {name for test in tests for name in test.disagreeing}
         if not named:

@@ -182,7 +182,8 @@ class SandboxService:
             return self._answer(429, "busy", Busy(error.free, error.retry_after_ms))
         except DeadlineError as error:
             return self._answer(504, "expired", Refused(str(error)))
-        except SandboxError as error:  # our fault, not the program's: the caller may retry
+        # The sandbox failed, not the program: the caller may retry.
+        except SandboxError as error:
             logger.warning("a run was lost: %s", error)
             return self._answer(503, "lost", Refused(str(error)))
         for run in reply.runs:

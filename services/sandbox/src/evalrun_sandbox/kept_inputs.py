@@ -12,7 +12,7 @@ class UnknownInputs(Exception):  # noqa: N818 - says what is the matter, like th
 
 
 class KeptInputs:
-    """A cache bounded by the inputs' bytes; evicts the least recently used."""
+    """A cache bounded by the inputs' bytes; evicts the least recently used inputs."""
 
     def __init__(self, capacity_bytes: int) -> None:
         self._capacity = capacity_bytes
@@ -27,8 +27,8 @@ class KeptInputs:
         """Return the request with its inputs, and cache inputs that came with a digest.
 
         Raises:
-            UnknownInputs: it names inputs that are not cached.
-            RequestRefused: its inputs have another digest; accepting them would change the verdicts of others.
+            UnknownInputs: the request names inputs that are not cached.
+            RequestRefused: the inputs have another digest; accepting them would change the verdicts of others.
         """
         digest = request.inputs_digest
         if not digest:
@@ -40,7 +40,8 @@ class KeptInputs:
             raise UnknownInputs(f"the inputs with digest {digest.hex()} are not kept here; send them")
         if digest_inputs(request.inputs) != digest:
             raise RequestRefused("inputs_digest: it is not that of the inputs; send none, or theirs")
-        if _size(request.inputs) <= self._capacity:  # else it would only drop all others
+        # Larger inputs would only evict all others.
+        if _size(request.inputs) <= self._capacity:
             self._kept.put(digest, request.inputs)
         return request
 

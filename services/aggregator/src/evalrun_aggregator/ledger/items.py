@@ -1,6 +1,7 @@
 """Numbers the items of a run. Pure.
 
 An item is a completion and its verdict: (dataset, problem, sample, turn, repeat). It has two numbers:
+
 - its *index*, 0 to `RunItems.count - 1`, repeat outermost, then problem, sample and turn. State is kept by index in a
   byte per item, so that a million items take a megabyte.
 - its *row*, the 63-bit key under which the ledger stores it: problem, repeat, sample, turn, in this order. New items of

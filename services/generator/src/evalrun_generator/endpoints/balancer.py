@@ -1,10 +1,10 @@
 """Picks the endpoint for each request and ejects failing endpoints. Pure: plain data in, plain data out.
 
 The next request goes to the endpoint with the lowest ratio of requests in flight to its limit, so a slow endpoint gets
-less. A failing endpoint is *ejected* for a time that doubles with each consecutive ejection. Then its limit is one
-request (after a refused connection) or half of the previous limit, and grows by one with each success, so it doubles
-with each round of answers. Each ejection starts a new *epoch*; failures of requests sent in an earlier epoch are
-ignored, otherwise 256 requests that break off together would count as 256 outages.
+fewer requests. A failing endpoint is *ejected* for a time that doubles with each consecutive ejection. Then its limit
+is a single request (after a refused connection) or half of the previous limit, and grows by 1 with each success, so it
+doubles with each round of replies. Each ejection starts a new *epoch*; failures of requests sent in an earlier epoch
+are ignored, otherwise 256 requests that break off together would count as 256 outages.
 """
 
 from collections.abc import Iterable, Sequence
@@ -53,7 +53,7 @@ class EndpointState:
         return now >= self.closed_until
 
     def free_at(self, now: float) -> int:
-        """Return how many more requests it accepts now."""
+        """Return how many more requests the endpoint accepts now."""
         return max(0, self.allowance - self.in_flight) if self.open_at(now) else 0
 
 
@@ -158,8 +158,10 @@ def trouble(state: EndpointState) -> str:
 
 
 def outage_seconds(states: Sequence[EndpointState], now: float) -> float:
-    """Return for how many seconds all endpoints have been failing, or 0 if one is not. Call it after a failed request:
-    a slow request is no outage."""
+    """Return for how many seconds all endpoints have been failing, or 0 if any is not.
+
+    Call it after a failed request: a slow request is no outage.
+    """
     if not states or any(state.failing_since is None for state in states):
         return 0.0
     return max(0.0, now - max(state.failing_since for state in states if state.failing_since is not None))

@@ -9,7 +9,7 @@ def base_url(given: str) -> str:
     """Normalise an endpoint given by a user: `http(s)://host[:port][/path]`, with or without `/v1`.
 
     Raises:
-        BadInputError: not such a URL, or it contains a password, which would appear in every log and result.
+        BadInputError: the text is no such URL, or contains a password, which would appear in every log and result.
     """
     url = given.strip().rstrip("/")
     url = url.removesuffix("/v1").rstrip("/")

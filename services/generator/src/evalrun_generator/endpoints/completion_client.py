@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class ItemGivenUpError(Exception):
-    """No endpoint can complete this item; other items may succeed. The message says why."""
+    """No endpoint can complete this item; other items may succeed. The message names the reason."""
 
 
 class ItemRefusedError(ItemGivenUpError):
@@ -43,12 +43,12 @@ class RequestPolicy:
     batch_size: int
     batch_delay_seconds: float
     tokens: TokenCounter = field(default_factory=lambda: TokenCounter(None))
-    """Counts the tokens of answers without `usage`."""
+    """Counts the tokens of completions without `usage`."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenRequest:
-    """A request that is not answered yet."""
+    """A request without a reply yet."""
 
     endpoint: str
     sent_at: float
@@ -91,9 +91,9 @@ class CompletionClient:
         self.asks_log_probs = False
         """Whether a request asked for log-probabilities."""
         self._mute: set[str] = set()
-        """Endpoints that gave none although they were asked."""
+        """Endpoints that returned no log-probabilities although they were asked."""
         self.warnings: list[str] = []
-        """Warnings for the user about answers, one line per endpoint."""
+        """Warnings for the user about completions, one line per endpoint."""
 
     def oldest_requests(self) -> Mapping[str, OpenRequest]:
         """Return the oldest request in flight at each endpoint that has one."""
@@ -161,7 +161,7 @@ class CompletionClient:
         return outcome
 
     def _note_mute(self, endpoint: str) -> None:
-        """Warn, once per endpoint, that it gives no log-probabilities."""
+        """Warn, once per endpoint, that it returns no log-probabilities."""
         if endpoint in self._mute:
             return
         self._mute.add(endpoint)

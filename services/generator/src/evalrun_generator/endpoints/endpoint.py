@@ -1,6 +1,6 @@
 """An endpoint over HTTP: lists its models and sends requests.
 
-`Endpoint` is the interface of everything that answers: a given URL, a launched replica, or a fake.
+`Endpoint` is the interface of every source of completions: a given URL, a launched replica, or a fake.
 """
 
 import asyncio
@@ -47,20 +47,20 @@ NO_SUCH_PATH = frozenset({404, 405, 501})
 CONNECT_SECONDS = 10.0
 PROBE_SECONDS = 10.0
 VERSION_SECONDS = 2.0
-"""Few servers tell their version: no start waits long for it."""
+"""Few servers report their version, so a start does not wait long for it."""
 
 MAX_ANSWER_MIB = 64
-"""An answer of a million tokens is about 10 MiB. Without a bound, a server that never stops sending, or a small body
+"""A completion of a million tokens is about 10 MiB. Without a bound, a server that never stops sending, or a small body
 that unpacks to gigabytes, would take all memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """An answer and its latency."""
+    """A reply and its latency."""
 
     answer: CompletionAnswer
     seconds: float
-    """From sending the request to the last byte of the answer."""
+    """Seconds from sending the request to the last byte of the reply."""
     started_at: float
     """Unix seconds."""
 
@@ -70,15 +70,15 @@ class Endpoint(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in results and messages."""
+        """Name of the endpoint in results and messages."""
         ...
 
     async def models(self) -> list[str] | RequestFailure:
-        """Return the ids of the models it serves."""
+        """Return the ids of the models that the endpoint serves."""
         ...
 
     async def facts(self) -> dict[str, str]:
-        """Return what the server says of its engine, by the names of `ledger.Replica.engine`."""
+        """Return the server's facts about its engine, by the names of `ledger.Replica.engine`."""
         ...
 
     async def ask(self, request: ModelRequest, deadline: float) -> Timed | RequestFailure:

@@ -16,9 +16,9 @@ PROBE_BACKOFF = Backoff(first=0.2, max_wait=5.0)
 
 
 class EndpointAdmission:
-    """Asks each endpoint for its list of models until it answers.
+    """Asks each endpoint for its list of models until it replies.
 
-    The run begins with the first admitted endpoint; the others join whenever they answer. An endpoint that serves a
+    The run begins with the first admitted endpoint; the others join whenever they reply. An endpoint that serves a
     different model ends the run at once, because its completions would be another model's. An endpoint without a list
     of models is used with a warning.
     """
@@ -41,9 +41,9 @@ class EndpointAdmission:
         self._rng = rng
         self._one = asyncio.Event()
         self.models: dict[str, list[str]] = {}
-        """Models served, by endpoint, once it has answered."""
+        """Models served, by endpoint, once it has replied."""
         self.facts: dict[str, dict[str, str]] = {}
-        """What each server says of its engine, once it was asked."""
+        """Each server's facts about its engine, once it was asked."""
         self.errors: dict[str, str] = {}
         """Reason why an endpoint is not admitted yet, by endpoint."""
         self.warnings: list[str] = []
@@ -70,7 +70,8 @@ class EndpointAdmission:
         except ExceptionGroup as failed:
             raise failed.exceptions[
                 0
-            ] from None  # one line for the user; the other errors say the same about other endpoints
+                # The user sees a single line: the other errors say the same about other endpoints.
+            ] from None
 
     async def _admit(self, endpoint: Endpoint) -> None:
         attempt = 0

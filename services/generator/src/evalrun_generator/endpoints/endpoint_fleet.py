@@ -19,7 +19,8 @@ from evalrun_generator.endpoints.retry import RequestFailure
 logger = logging.getLogger(__name__)
 
 LOG_SECONDS = 10.0
-"""Minimum time between two warnings about one endpoint: a busy server may alternate between refusals and answers."""
+"""Minimum time between two warnings about the same endpoint: a busy server may alternate between refusals and replies.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +64,14 @@ class EndpointFleet:
 
     @property
     def max_in_flight(self) -> int | None:
-        """Most requests in flight over all endpoints; None: what each of them takes."""
+        """Maximum number of requests in flight over all endpoints; None: the sum of the endpoints' limits."""
         return self._max_in_flight
 
     def limit(self, max_in_flight: int | None) -> None:
-        """Set the most requests in flight over all endpoints. With 0 none is sent; those in flight may finish."""
+        """Set the maximum number of requests in flight over all endpoints.
+
+        With 0 no request is sent; those in flight may finish.
+        """
         if max_in_flight != self._max_in_flight:
             self._max_in_flight = max_in_flight
             self._serve()
@@ -108,18 +112,18 @@ class EndpointFleet:
             raise
 
     def record_success(self, permit: Permit) -> None:
-        """Give a permit back after a completed request."""
+        """Return a permit to the fleet after a completed request."""
         self._update(permit, balancer.apply_success)
 
     def record_failure(self, permit: Permit, failure: RequestFailure) -> None:
-        """Give a permit back after a failed request."""
+        """Return a permit to the fleet after a failed request."""
         now, jitter = self._now(), self._rng.random()
         self._update(
             permit, lambda state: balancer.apply_failure(state, failure, permit.epoch, now, self._limits, jitter)
         )
 
     def give_up(self, permit: Permit) -> None:
-        """Give a permit back that was not used, or whose request this side cancelled."""
+        """Return a permit to the fleet that was not used, or whose request this side cancelled."""
         self._update(permit, balancer.apply_giving_up)
 
     def _update(self, permit: Permit, change: Callable[[EndpointState], EndpointState]) -> None:
@@ -151,7 +155,7 @@ class EndpointFleet:
 
     def _serve(self) -> None:
         """Assign free slots to waiting requests in order, skipping any request that avoids the only free endpoint."""
-        # One time for all of it: an endpoint that opened between the refusal and the timer would wake nobody.
+        # A single time is used throughout: an endpoint that opened between the refusal and the timer would wake nobody.
         now = self._now()
         passed_over: list[tuple[asyncio.Future[Permit], str | None]] = []
         refused: set[str | None] = set()

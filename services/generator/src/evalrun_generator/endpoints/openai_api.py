@@ -1,8 +1,8 @@
-"""Converts work items to OpenAI requests and responses to completions. Pure.
+"""Converts work items to OpenAI requests and replies to completions. Pure.
 
-The answer is `message.content` (chat) or `text` (completions), unchanged. Servers with a reasoning parser send the
+The completion is `message.content` (chat) or `text` (completions), unchanged. Servers with a reasoning parser send the
 reasoning separately (`reasoning_content`, or `reasoning` with newer vLLM); it is dropped, just as extraction drops the
-text up to a closing `</think>`. An answer that ran out of tokens during reasoning is therefore an empty text with
+text up to a closing `</think>`. A completion that ran out of tokens during reasoning is therefore an empty text with
 finish_reason "length", not a failure.
 """
 
@@ -19,23 +19,23 @@ CHAT_PATH = "/v1/chat/completions"
 COMPLETION_PATH = "/v1/completions"
 MODELS_PATH = "/v1/models"
 VERSION_PATH = "/version"
-"""Of vLLM and servers like it: `{"version": "0.11.0"}`."""
+"""Path of the version in vLLM and servers like it: `{"version": "0.11.0"}`."""
 
 PROPS_PATH = "/props"
-"""Of llama.cpp's server and servers like it: it holds the chat template that the server applies."""
+"""Path of llama.cpp's server and servers like it, whose reply contains the chat template."""
 
 UNFINISHED = frozenset({"abort", "error"})
-"""vLLM's finish reasons for an aborted answer (lost connection, engine error): not a completion."""
+"""vLLM's finish reasons of an aborted request (lost connection, engine error), which has no completion."""
 
 MAX_COUNT = 2**32 - 1
 MAX_LOG_PROB = 1e30
-"""Largest absolute value of a log-probability, which NaN and infinity are not below; vLLM writes -9999 for infinity."""
+"""Largest absolute value of a log-probability; NaN and infinity are not below it. vLLM writes -9999 for infinity."""
 
 MAX_VERSION_LENGTH = 200
 
 
 class MalformedAnswerError(Exception):
-    """A response with status 200 that contains no completion. A retry may succeed."""
+    """A reply with status 200 that contains no completion. A retry may succeed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ class CompletionAnswer:
     output_tokens: int | None
     model: str
     weights_version: str = ""
-    """Which weights the replica that answered has; empty where nobody knows."""
+    """Version of the weights of the replica; empty if unknown."""
     log_probs: tuple[float, ...] = ()
-    """Of each token, where they were asked for and given."""
+    """Log-probability of each token, if requested and returned."""
 
 
 def request_for(item: ledger.WorkItem, model: str) -> ModelRequest:
@@ -81,7 +81,8 @@ def request_for(item: ledger.WorkItem, model: str) -> ModelRequest:
     if sampling.ignore_eos:
         body["ignore_eos"] = True
     if sampling.log_probs:
-        # OpenAI's older API takes a number of alternatives here. 1, because servers differ in whether 0 means none.
+        # OpenAI's older API takes a number of alternatives here. The number is 1, because servers differ in whether 0
+        # means none.
         body["logprobs"] = True if item.format == ledger.PROMPT_FORMAT_CHAT else 1
     if item.format == ledger.PROMPT_FORMAT_CHAT:
         path = CHAT_PATH
@@ -104,7 +105,8 @@ def read_answer(body: bytes, asked_model: str) -> CompletionAnswer:
         raise MalformedAnswerError(f"not JSON: {error}") from error
     if not isinstance(parsed, dict):
         raise MalformedAnswerError("not a JSON object")
-    if parsed.get("error"):  # some proxies return 200 with the upstream's error inside
+    # Some proxies return 200 with the upstream's error inside.
+    if parsed.get("error"):
         raise MalformedAnswerError(error_message(body))
     choices = parsed.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
@@ -159,7 +161,8 @@ def _read_text(choice: Mapping[str, object]) -> str:
     message = choice.get("message")
     if isinstance(message, dict):
         content = message.get("content")
-        if content is None:  # an answer without text: reasoning only, or a tool call
+        # The reply has no text: reasoning only, or a tool call.
+        if content is None:
             return ""
     elif "text" in choice:
         content = choice["text"]
@@ -167,7 +170,8 @@ def _read_text(choice: Mapping[str, object]) -> str:
         raise MalformedAnswerError("the choice has neither message nor text")
     if isinstance(content, str):
         return content
-    if isinstance(content, list):  # the list-of-parts form, which some servers also use in answers
+    # Some servers use the list-of-parts form in replies too.
+    if isinstance(content, list):
         return "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
     raise MalformedAnswerError(f"the content is of type {type(content).__name__}")
 
@@ -190,7 +194,7 @@ def _log_probs(given: object) -> tuple[float, ...]:
 
 
 def _usage(usage: object, *, has_text: bool) -> tuple[int | None, int | None]:
-    """Return (prompt, output) tokens; None for a count that is absent or implausible. Never counts words instead."""
+    """Return (prompt, output) tokens; None for an absent or implausible count. Words are never counted instead."""
     if not isinstance(usage, dict):
         return None, None
     prompt, output = _count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens"))

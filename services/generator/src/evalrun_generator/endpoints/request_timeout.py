@@ -5,20 +5,20 @@ from dataclasses import dataclass
 from typing import Final
 
 LEARNT_ANSWERS: Final = 20
-"""Answers after which the limit follows what the servers have shown: the first ones may compile kernels."""
+"""Replies after which the limit follows the observed times: the first requests may compile kernels."""
 SLACK: Final = 5.0
-"""Times the slowest answer so far, taken to max_tokens: a server that gets busier is several times slower."""
+"""Factor on the slowest time so far, extrapolated to max_tokens: a server that gets busier is several times slower."""
 LEAST_SECONDS: Final = 60.0
 MAX_GROWTH: Final = 4.0
-"""Times the limit that a request gets after its own timeouts: what takes longer than the limit is sent again."""
+"""Maximum factor on the limit of a request after its own timeouts: a request that exceeds the limit is sent again."""
 
 
 @dataclass(slots=True)
 class RequestTimeout:
     """The limit of the next request.
 
-    Until servers have answered `LEARNT_ANSWERS` times it is `start_limit`; then it falls to `SLACK` times the slowest
-    answer, and never below `LEAST_SECONDS`. Each timeout of an item doubles its own limit.
+    Until servers have replied `LEARNT_ANSWERS` times it is `start_limit`; then it falls to `SLACK` times the slowest
+    reply, and never below `LEAST_SECONDS`. Each timeout of an item doubles the item's own limit.
     """
 
     start_limit: Callable[[int], float]
@@ -28,7 +28,7 @@ class RequestTimeout:
     slowest_per_token: float = 0.0
 
     def note_answer(self, seconds: float, output_tokens: int | None) -> None:
-        """Take an answer's duration."""
+        """Record the duration of a reply."""
         self.answers += 1
         self.slowest_seconds = max(self.slowest_seconds, seconds)
         if output_tokens:
@@ -38,8 +38,8 @@ class RequestTimeout:
         """Return the limit in seconds.
 
         Args:
-            max_tokens: of the request.
-            timeouts: of the same item so far.
+            max_tokens: maximum tokens of the request.
+            timeouts: earlier timeouts of the same item.
         """
         allowed = self.start_limit(max_tokens)
         if self.answers >= LEARNT_ANSWERS:

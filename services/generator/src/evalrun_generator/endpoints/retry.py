@@ -32,9 +32,9 @@ class RetryAction(Enum):
     RETRY = "retry"
     """Retry, on another endpoint if there is one."""
     REJECT = "reject"
-    """The server will never answer this item: the run continues without it and ends incomplete."""
+    """The server will never complete this item: the run continues without it and ends incomplete."""
     ABORT = "abort"
-    """No item can be answered (wrong key, wrong model, wrong URL): stop at once with an error."""
+    """No item can be completed (wrong key, wrong model, wrong URL): stop at once with an error."""
 
 
 class Blame(Enum):
@@ -42,11 +42,11 @@ class Blame(Enum):
 
     NONE = "none"
     SUSPECT = "suspect"
-    """It failed this request; several in a row mean that it is broken."""
+    """The endpoint failed this request; several failures in a row mean that it is broken."""
     BUSY = "busy"
-    """It asks for less load: wait, then send fewer requests at a time."""
+    """The endpoint asks for less load: wait, then send fewer requests at a time."""
     DOWN = "down"
-    """It cannot be reached."""
+    """The endpoint cannot be reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,9 @@ class RequestFailure:
     retry_after: float | None = None
     """Seconds the endpoint asked to wait."""
     status: int | None = None
-    """HTTP status, if there was an answer."""
+    """HTTP status, if there was a reply."""
     timed_out: bool = False
-    """Whether no answer came within the request's limit."""
+    """Whether no reply came within the request's limit."""
 
     @property
     def remedy(self) -> str:
@@ -81,7 +81,7 @@ def unreachable(cause: str) -> RequestFailure:
 
 
 def classify_broken_off(cause: str) -> RequestFailure:
-    """Classify a request without a usable answer: dropped, past its deadline, malformed.
+    """Classify a request without a usable reply: dropped, past its deadline, malformed.
 
     It counts as an attempt: a prompt that crashes the engine looks like this on every endpoint.
     """
@@ -163,7 +163,8 @@ def retry_after(value: str | None, now: datetime) -> float | None:
         except ValueError:
             return None
         seconds = ((when if when.tzinfo else when.replace(tzinfo=UTC)) - now).total_seconds()
-    if seconds != seconds:  # NaN: float() accepts it, no server means it
+    # `float()` accepts NaN, and no server means it.
+    if seconds != seconds:
         return None
     return min(max(seconds, 0.0), MAX_RETRY_AFTER_SECONDS)
 

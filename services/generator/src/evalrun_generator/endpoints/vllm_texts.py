@@ -1,7 +1,7 @@
-"""The text by which older vLLM, and servers that copy its API, say that a model is not served. Pure.
+"""The text by which older vLLM, and servers that copy its API, report that a model is not served. Pure.
 
 A vLLM whose error has its fields at the top level of the body names neither OpenAI's code `model_not_found` nor the
-parameter `model`: the message alone tells this 404 from one that concerns a single prompt.
+parameter `model`: only the message tells this 404 from an error about a single prompt.
 """
 
 from typing import Final

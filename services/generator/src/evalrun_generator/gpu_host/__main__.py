@@ -17,7 +17,7 @@ from evalrun_runtime.termination import end_with
 
 
 def parse(argv: Sequence[str]) -> HostPlan:
-    """Return the plan of a command line. What it does not know goes to the generator. Raises BadInputError."""
+    """Return the plan of a command line. Unknown arguments go to the generator. Raises BadInputError."""
     parser = argparse.ArgumentParser("evalrun-gpu-host", description=__doc__, allow_abbrev=False)
     parser.add_argument("--gpu-python", type=Path, required=True, help="Interpreter with Ray, verl and the engine.")
     parser.add_argument("--gpus", default="", help="GPUs as CUDA_VISIBLE_DEVICES names them, with commas between them.")

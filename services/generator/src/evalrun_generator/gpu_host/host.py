@@ -1,4 +1,4 @@
-"""Runs one rollout on this machine from the model's download to the last killed process."""
+"""Runs a rollout on this machine, from the model's download to the last killed process."""
 
 import json
 import logging
@@ -34,15 +34,15 @@ from evalrun_runtime.service_environment import SERVICE_ENVIRONMENT
 logger = logging.getLogger(__name__)
 
 WATCH_SECONDS: Final = 2.0
-"""Between two looks at the processes that run."""
+"""Seconds between two checks of the running processes."""
 SIGNAL_PAUSE_SECONDS: Final = 0.2
-"""Two signals of the same number that arrive together are one."""
+"""Seconds within which two signals of the same number count as one."""
 GENERATOR_RESTARTS: Final = 3
 ABANDON_SECONDS: Final = 60.0
-"""Without a generator, after which its replicas in somebody else's Ray cluster end by themselves: longer than the start
-of another generator takes, and nobody who was killed with it can end them."""
+"""Seconds without a generator after which its replicas in another user's Ray cluster end by themselves. Another
+generator starts sooner, and a killed process cannot end them."""
 CPU_ENGINE: Final = ("VLLM_CPU_KVCACHE_SPACE=1", "OMP_NUM_THREADS=1", "VLLM_CPU_OMP_THREADS_BIND=nobind")
-"""Variables of vLLM's CPU build, for a model that is tiny."""
+"""Variables of vLLM's CPU build for a tiny model."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,13 @@ class HostPlan:
     config: RunConfig
     logs: Path
     gpus: Sequence[str] = ()
-    """As CUDA_VISIBLE_DEVICES names them."""
+    """GPUs in the form of CUDA_VISIBLE_DEVICES."""
     pretended_gpus: int = 0
     """GPUs that Ray pretends to have, for the CPU build."""
     ray_address: str | None = None
-    """A cluster that runs already; None: one is started."""
+    """Address of a running cluster; None: a cluster is started."""
     kept_ray: KeptRay | None = None
-    """That cluster, if it was started here for several runs, whose replicas outlive each of them."""
+    """The running cluster, if it was started here for several runs and its replicas outlive each run."""
     generator_flags: Sequence[str] = ()
 
 
@@ -74,7 +74,7 @@ class HostTimes:
     _now: Callable[[], float] = field(default=time.monotonic, repr=False)
 
     def write(self, logs: Path) -> None:
-        """Store those that are known."""
+        """Store the known times."""
         known = {"download_seconds": self.download_seconds, "ray_seconds": self.ray_seconds}
         content = {name: round(value, 2) for name, value in known.items() if value is not None}
         write_atomically(logs / TIMES, json.dumps(content).encode() + b"\n")
@@ -90,10 +90,10 @@ class GpuHost:
         self._seen = Descendants()
 
     def run(self) -> int:
-        """Run to the end; return the generator's exit code, or STOPPED after a signal.
+        """Run to the end. Return the generator's exit code, or STOPPED after a signal.
 
         Raises:
-            BadInputError: the model cannot be had.
+            BadInputError: the model cannot be downloaded.
             GenerationStoppedError: Ray does not start, or the generator does not stay alive.
         """
         code: int = ExitCode.FAILED
@@ -165,7 +165,7 @@ class GpuHost:
         return lines[-1]
 
     def _generate(self, head: RayHead, flags: Sequence[str]) -> int:
-        """Run the generator to its end, again where something has killed it: its replicas are taken over then."""
+        """Run the generator to its end. Restart it if it was killed; its replicas then go to the new one."""
         command = [str(self._plan.python), "-m", "evalrun_generator.rollout", f"--work-order={self._plan.config_file}"]
         command += [f"--ray-address={head.address}", "--end-replicas", *flags, *self._plan.generator_flags]
         kept = self._plan.kept_ray
@@ -185,7 +185,7 @@ class GpuHost:
         raise GenerationStoppedError(f"the generator was ended by {signal.Signals(-code).name}, again and again")
 
     def _wait(self, process: "subprocess.Popen[bytes]") -> int:
-        """Wait for the generator's end, and pass on that this process was told to end."""
+        """Wait for the generator's end, and pass a request to end on to it."""
         told = False
         while (code := wait_for(process, self._stops, WATCH_SECONDS)) is None:
             self._seen.look()
@@ -197,9 +197,10 @@ class GpuHost:
         return code
 
     def _hurry(self, process: "subprocess.Popen[bytes]") -> int:
-        """End the generator at once; in a cluster that goes on without us, it ends its replicas first."""
+        """End the generator at once. In a cluster that outlives this run, it ends its replicas first."""
         if self._plan.ray_address is not None:
-            for _ in range(2):  # the second signal means: wait for no request
+            # The second signal means that the generator must not wait for requests.
+            for _ in range(2):
                 process.terminate()
                 time.sleep(SIGNAL_PAUSE_SECONDS)
             try:

@@ -21,29 +21,32 @@ from evalrun_runtime.logs import configure_logging
 from evalrun_runtime.termination import end_with
 
 KEPT: Final = "kept:"
-"""Before the path of the file in an address, instead of HOST:PORT."""
+"""Prefix of an address that names the cluster's file, instead of HOST:PORT."""
 REPLICAS: Final = "kept"
-"""Name of the replicas; there is one set of them in each cluster."""
+"""Name of the replicas; each cluster has a single set of them."""
 OF_CLUSTER: Final = ("PYTHONPATH", "TMPDIR", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN")
 WATCH_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True)
 class KeptRay:
-    """A Ray cluster that runs, as its file describes it to the runs that join it."""
+    """A running Ray cluster, as its file describes it to the runs that join it."""
 
     address: str
     environment: Mapping[str, str]
-    """Of its drivers, as far as it is not everybody's; it holds the cluster's token."""
+    """Environment of its drivers, as far as it is special; it holds the cluster's token."""
     pretended_gpus: int
 
     def write(self, file: Path) -> None:
-        """Store it. The directory must be readable by this user alone."""
+        """Store the description. The directory must be readable by this user only."""
         write_atomically(file, json.dumps(asdict(self)).encode() + b"\n")
 
 
 def read_kept_ray(address: str) -> KeptRay | None:
-    """Return the cluster that an address names; None: the address is HOST:PORT. Raises BadInputError: it has ended."""
+    """Return the cluster of an address; None: the address is HOST:PORT.
+
+    Raises BadInputError if the cluster has ended.
+    """
     if not address.startswith(KEPT):
         return None
     file = Path(address.removeprefix(KEPT))
@@ -54,7 +57,7 @@ def read_kept_ray(address: str) -> KeptRay | None:
 
 
 def hold(python: Path, file: Path, gpus: Sequence[str], pretended: int, logs: Path, stops: StopRequests) -> ExitCode:
-    """Start Ray, write `file` once it may be joined, and end everything when this process is told to.
+    """Start Ray, write `file` once it may be joined, and end everything on request.
 
     Raises:
         GenerationStoppedError: Ray does not start.

@@ -15,7 +15,7 @@ PR_SET_PDEATHSIG: Final = 1
 PR_SET_CHILD_SUBREAPER: Final = 36
 PAUSE_SECONDS: Final = 0.05
 TRACKER_SECONDS: Final = 3.0
-"""For Python's resource trackers: they remove the semaphores of processes that were killed, and end by themselves."""
+"""Seconds for Python's resource trackers: they remove the semaphores of killed processes, and end by themselves."""
 SHARED_MEMORY: Final = "/dev/shm/"  # noqa: S108 - where Linux has it; its files are not ours to place
 
 
@@ -36,7 +36,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 class StopRequests:
-    """SIGTERM and SIGINT: the first asks for a graceful end, a second one, or the parent's death, for an immediate one.
+    """SIGTERM and SIGINT. The first asks for a graceful end; a second, or the parent's death, for an immediate end.
 
     Create it in the main thread.
     """
@@ -58,12 +58,12 @@ class StopRequests:
 
     @property
     def is_asked(self) -> bool:
-        """Whether this process is to end."""
+        """Whether this process should end."""
         return self._count > 0 or self.is_urgent
 
     @property
     def is_urgent(self) -> bool:
-        """Whether it is to end at once."""
+        """Whether this process should end at once."""
         return self._count > 1 or os.getppid() != self._parent
 
     def wait(self, seconds: float) -> None:
@@ -114,13 +114,14 @@ def parents() -> Mapping[int, int]:
             try:
                 # The name in brackets may hold blanks and brackets itself.
                 found[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:  # it has ended
+            # The process has ended.
+            except OSError:
                 continue
     return found
 
 
 def find_descendants(pids: Iterable[int]) -> list[int]:
-    """Return all processes below some."""
+    """Return all processes below the given processes."""
     known = parents()
     found = list(pids)
     given = len(found)
@@ -152,7 +153,8 @@ def _names(pid: int, text: str) -> bool:
         try:
             if text.encode() in (place / file).read_bytes():
                 return True
-        except OSError:  # it has ended, or is somebody else's
+        # The process has ended, or belongs to another user.
+        except OSError:
             continue
     for link in ("fd/1", "fd/2", "cwd"):
         try:
@@ -174,7 +176,7 @@ def find_shared_memory(pids: Iterable[int]) -> set[Path]:
             lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
         except OSError:
             continue
-        # address, permissions, offset, device, inode, path
+        # The fields of a line are address, permissions, offset, device, inode and path.
         inodes |= {int(line.split()[4]) for line in lines if SHARED_MEMORY in line}
     return {path for path in Path(SHARED_MEMORY).iterdir() if _inode(path) in inodes} if inodes else set()
 
@@ -202,7 +204,7 @@ class Descendants:
 
     @property
     def segments(self) -> set[Path]:
-        """Shared memory that was theirs."""
+        """Shared memory of the descendants."""
         return self._segments | find_shared_memory_by_name(self._pids)
 
 
@@ -220,8 +222,8 @@ def end_descendants(seconds: float, seen: Descendants) -> list[int]:
     """Kill all descendants, wait for their end, and remove their shared memory. Return those that are still alive.
 
     Args:
-        seconds: to wait for.
-        seen: processes that have ended already, too.
+        seconds: maximum time to wait.
+        seen: earlier observed processes, which may have ended.
     """
     deadline = time.monotonic() + seconds
     patience = time.monotonic() + TRACKER_SECONDS
@@ -261,7 +263,7 @@ def _kill(pid: int) -> None:
 
 
 def _reap() -> None:
-    """Take the exit codes of the children that have ended: until then they count as processes."""
+    """Collect the exit codes of ended children, which count as processes until then."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

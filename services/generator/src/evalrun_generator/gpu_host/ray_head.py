@@ -1,4 +1,4 @@
-"""Starts a Ray cluster of this machine alone, behind a token of its own."""
+"""Starts a Ray cluster on this machine only, behind its own token."""
 
 import os
 import re
@@ -20,9 +20,10 @@ START_ATTEMPTS: Final = 3
 START_SECONDS: Final = 180.0
 POLL_SECONDS: Final = 0.1
 STARTED: Final = "Ray runtime started"
-"""What `ray start --block` of 2.60 prints once the cluster may be joined."""
+"""Line that `ray start --block` of 2.60 prints once the cluster may be joined."""
 LOOPBACK: Final = "127.0.0.2"
-"""Ray replaces 127.0.0.1 by the machine's own address, where others could reach the replicas' servers; not this one."""
+"""Ray replaces 127.0.0.1 by the machine's own address, where others could reach the replicas' servers, but keeps this
+address."""
 PORTS: Final = (
     "ray-client-server",
     "dashboard-agent-listen",
@@ -30,14 +31,14 @@ PORTS: Final = (
     "metrics-export",
     "runtime-env-agent",
 )
-"""Given, because the raylet ends itself where its agents take more than 15 s to find ports of their own."""
+"""Fixed ports, because the raylet ends itself if its agents take more than 15 s to find free ports."""
 OBJECT_STORE_BYTES: Final = 200_000_000
 """Replicas exchange no large objects."""
 
 
 @dataclass(frozen=True)
 class RayHead:
-    """A Ray cluster that runs."""
+    """A running Ray cluster."""
 
     address: str
     environment: Mapping[str, str]
@@ -52,9 +53,9 @@ def ray_environment(
     Args:
         base: this process's environment.
         python: the interpreter with Ray; its directory comes first in PATH.
-        directory: of this Ray.
-        gpus: visible GPUs, as CUDA_VISIBLE_DEVICES names them; none: the variable is unset, since Ray pretends no more
-            GPUs than it names.
+        directory: directory of this Ray.
+        gpus: visible GPUs in the form of CUDA_VISIBLE_DEVICES; empty: the variable is unset, because Ray pretends no
+            more GPUs than it names.
     """
     dropped = ("PYTHON", "RAY_ADDRESS", "RAY_AUTH_", "VIRTUAL_ENV", "CUDA_VISIBLE_DEVICES")
     kept = {name: value for name, value in base.items() if not name.startswith(dropped)}
@@ -63,35 +64,38 @@ def ray_environment(
         "PYTHONPATH": str(directory.code),
         "PATH": f"{python.parent}{os.pathsep}{base.get('PATH', os.defpath)}",
         "TMPDIR": str(directory.temporary),
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # as nvidia-smi numbers them
+        # GPUs are numbered as nvidia-smi numbers them.
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         **({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}),
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "RAY_DISABLE_IMPORT_WARNING": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_worker_niceness": "0",  # else 15, and a replica's start waits for whatever else this machine does
+        # The default is 15, and a replica's start would wait for everything else on this machine.
+        "RAY_worker_niceness": "0",
     }
 
 
 def start_ray(
     python: Path, directory: SessionDirectory, gpus: Sequence[str], pretended: int, log: Path, stops: StopRequests
 ) -> RayHead | None:
-    """Start Ray; return None if this process was asked to end meanwhile.
+    """Start Ray. Return None if this process was asked to end meanwhile.
 
     Args:
         python: the interpreter with Ray.
-        directory: for Ray's files.
-        gpus: those that it may use.
-        pretended: GPUs that it only pretends to have, if there are none.
+        directory: directory for Ray's files.
+        gpus: GPUs that Ray may use.
+        pretended: GPUs that Ray only pretends to have, without real GPUs.
         log: gets Ray's output.
-        stops: of this process.
+        stops: requests to end this process.
 
     Raises:
         GenerationStoppedError: Ray did not start.
     """
     environment = ray_environment(os.environ, python, directory, gpus)
     count = len(gpus) or pretended
-    for _ in range(START_ATTEMPTS):  # another process may take a port that was free
+    # Another process may take a port that was free.
+    for _ in range(START_ATTEMPTS):
         port = _free_port()
         process = _spawn(python, directory, count, port, log, environment)
         deadline = time.monotonic() + START_SECONDS
@@ -109,7 +113,7 @@ def start_ray(
 
 
 def last_lines(log: Path) -> str:
-    """Return what Ray said last, in one line; empty where it said nothing."""
+    """Return the last lines of Ray's output in one line; empty without output."""
     return " | ".join(log.read_text(errors="replace").strip().splitlines()[-3:])
 
 
@@ -117,7 +121,8 @@ def _spawn(
     python: Path, directory: SessionDirectory, gpus: int, port: int, log: Path, environment: Mapping[str, str]
 ) -> "subprocess.Popen[bytes]":
     command = [str(python), "-m", "ray.scripts.scripts", "start", "--head", "--block", "--include-dashboard=false"]
-    # 2 CPUs per GPU are verl's, one more is that of a server while it is placed: logical ones, whatever there is here.
+    # verl needs 2 CPUs per GPU, and a server needs a further CPU while it is placed. The number is logical, whatever
+    # the machine has.
     command += [f"--port={port}", f"--node-ip-address={LOOPBACK}", f"--num-gpus={gpus}", f"--num-cpus={2 * gpus + 2}"]
     command += [f"--{name}-port={_free_port()}" for name in PORTS]
     command += [f"--object-store-memory={OBJECT_STORE_BYTES}", f"--temp-dir={directory.path}", "--disable-usage-stats"]
@@ -129,7 +134,7 @@ def _spawn(
             stderr=file,
             env=dict(environment),
             start_new_session=True,
-            # Were this process killed, Ray would end its cluster by itself.
+            # If this process is killed, Ray ends its cluster by itself.
             preexec_fn=lambda: signal_when_parent_ends(signal.SIGTERM),
         )
 

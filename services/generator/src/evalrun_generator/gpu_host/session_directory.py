@@ -54,7 +54,7 @@ class SessionDirectory:
 
     def remove(self) -> None:
         """Remove the directory with its contents."""
-        # The owner's name goes last: a directory without it would never be taken for abandoned.
+        # The owner's name goes last: a directory without it would never count as abandoned.
         for path in self.path.iterdir() if self.path.is_dir() else ():
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
@@ -68,7 +68,8 @@ def make_session_directory(place: Path = PLACE) -> SessionDirectory:
     unnamed = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=place))
     owner = {"pid": os.getpid(), "start": start_time(os.getpid())}
     (unnamed / OWNER).write_text(json.dumps(owner))
-    # It gets its name with its owner in it: one without would stay for ever if this process were killed now.
+    # The directory gets its final name only once it names its owner. Without an owner it would stay behind if this
+    # process were killed now.
     directory = SessionDirectory(unnamed.rename(place / unnamed.name.removeprefix(".")))
     directory.temporary.mkdir()
     directory.code.mkdir()
@@ -82,9 +83,9 @@ def make_session_directory(place: Path = PLACE) -> SessionDirectory:
 
 @contextmanager
 def own_session(seen: Descendants) -> Iterator[SessionDirectory]:
-    """Return a directory for a Ray that is started here; at the end kill every process below this one and remove it.
+    """Yield a directory for a Ray that is started here. At the end kill every process below this one and remove it.
 
-    What killed owners left is removed first.
+    Directories of killed owners are removed first.
     """
     for left in remove_abandoned():
         logger.warning("removed %s, which a killed run had left", left)
@@ -115,7 +116,7 @@ def remove_abandoned(place: Path = PLACE) -> list[Path]:
 def find_abandoned_directories(place: Path = PLACE) -> list[Path]:
     """Return this user's directories whose owner has ended without removing them.
 
-    A directory that names no owner is somebody else's, whatever its name: what runs in it is not killed.
+    A directory without an owner is not ours, whatever its name: processes in it are not killed.
     """
     own = (path for path in sorted(place.glob(f"{PREFIX}*")) if not path.is_symlink())
     return [path for path in own if path.stat().st_uid == os.getuid() and _owner_has_ended(path)]

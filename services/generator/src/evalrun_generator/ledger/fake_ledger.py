@@ -32,16 +32,16 @@ class FakeLedger:
         """Number of completions in each stored batch."""
         self.duplicates = 0
         self.cancelled = False
-        """Whether what has no completion is needed no more."""
+        """Whether items without a completion are no longer needed."""
         self.max_in_flight: int | None = None
-        """Most requests that a worker may have in flight; 0: paused."""
+        """Maximum number of requests that a worker may have in flight; 0: paused."""
         self.changed = asyncio.Event()
         """Set by every call; the observer clears it."""
         self._max_items_per_call = max_items_per_call
 
     @property
     def remaining(self) -> int:
-        """Items without a completion that are needed."""
+        """Number of needed items without a completion."""
         return 0 if self.cancelled else len(self.items) - len(self.completions)
 
     async def get_work(self, max_items: int, *, fresh: bool, worker_id: str = "worker") -> ledger.GetWorkResponse:
@@ -83,7 +83,7 @@ class FakeLedger:
         return stored
 
     async def report(self, replicas: Sequence[ledger.Replica], warnings: Sequence[str] = ()) -> None:
-        """Keep the report."""
+        """Store the report."""
         self.warnings = list(warnings)
         self.reports.append(list(replicas))
         self.changed.set()
@@ -128,7 +128,7 @@ class FakeLedgerService(ledger_grpc.LedgerServiceServicer):
         request: ledger.ReportReplicasRequest,
         context: grpc.aio.ServicerContext[ledger.ReportReplicasRequest, ledger.ReportReplicasResponse],
     ) -> ledger.ReportReplicasResponse:
-        """Keep the report."""
+        """Store the report."""
         del context
         await self.fake.report(request.replicas, request.warnings)
         return ledger.ReportReplicasResponse()

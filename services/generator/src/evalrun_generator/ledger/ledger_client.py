@@ -1,4 +1,4 @@
-"""A gRPC client of the ledger that retries while the ledger is unreachable, so that callers see only answers.
+"""A gRPC client of the ledger that retries while the ledger is unreachable, so that callers see only replies.
 
 The rest of the generator depends on the `LedgerClient` protocol; `fake_ledger` implements it without a network.
 """
@@ -26,7 +26,8 @@ logger = logging.getLogger(__name__)
 ResponseT = TypeVar("ResponseT")
 
 CALL_SECONDS = 60.0
-"""Timeout of one call. A batch is one disk write: an aggregator that needs a minute for it hangs, so we retry."""
+"""Timeout of a call. A batch is one disk write: an aggregator that needs a minute for it hangs, so the call is
+repeated."""
 
 REPORT_SECONDS = 5.0
 
@@ -59,13 +60,17 @@ class LedgerClient(Protocol):
         ...
 
     async def submit(self, completions: Sequence[ledger.Completion]) -> int:
-        """Store completions durably and return how many were new. Raises UnknownKeyError, and OtherWeightsError if
-        they are of other weights than those that are stored."""
+        """Store completions durably and return how many were new.
+
+        Raises UnknownKeyError, and OtherWeightsError if they come from other weights than the stored completions.
+        """
         ...
 
     async def report(self, replicas: Sequence[ledger.Replica], warnings: Sequence[str] = ()) -> None:
-        """Report the endpoints' state and warnings about idle capacity. Tries once and raises nothing: the next report
-        repeats it."""
+        """Report the endpoints' state and warnings about idle capacity.
+
+        Tries once and raises nothing, because the next report repeats it.
+        """
         ...
 
 

@@ -67,7 +67,8 @@ class Submitter:
                 async with asyncio.timeout(self._delay):
                     await self._go.wait()
             except TimeoutError:
-                pass  # the delay is over: submit what there is
+                # The delay is over: submit the completions collected so far.
+                pass
             batch = [self._queue[index] for index in range(min(self._batch_size, len(self._queue)))]
             await self._store(batch)
             for _ in batch:
@@ -84,7 +85,8 @@ class Submitter:
             await self._ledger.submit(batch)
         except UnknownKeyError as error:
             if len(batch) == 1:
-                # This is not the ledger that leased the items: it is another run's, or was recreated. Drop the batch.
+                # The ledger did not lease these items: it belongs to another run, or was recreated. The batch is
+                # dropped.
                 logger.error("dropping a batch: the ledger does not know an item that was leased: %s", error)
                 return
             for completion in batch:

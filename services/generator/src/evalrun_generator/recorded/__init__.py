@@ -1,4 +1,4 @@
-"""An OpenAI-compatible server that answers with recorded completions: the demo's model and the benchmarks' load.
+"""An OpenAI-compatible server that returns recorded completions: the demo's model and the benchmarks' load.
 
 It identifies problems only by their prompts. It is a separate server: the generator does not know about it.
 """

@@ -24,10 +24,10 @@ def main(argv: Sequence[str]) -> int:
 
 
 def load_source(settings: RecordedSettings) -> RecordedCompletions | EchoCompletions:
-    """Return the source of answers. Raises BadInputError."""
+    """Return the source of completions. Raises BadInputError."""
     if settings.echo_tokens is not None:
         return EchoCompletions(settings.echo_tokens)
-    # Imported only here: the generator's image contains no reader of problem files.
+    # The import is made only here, because the generator's image contains no reader of problem files.
     from evalrun_generator.recorded.completion_files import load_recorded_completions
 
     return load_recorded_completions(settings.problems, settings.responses, settings.base_seed)

@@ -45,7 +45,7 @@ def load_recorded_completions(
 
 
 def _group_by_sample(responses: Iterable[Response]) -> list[list[Response]]:
-    """Return the answers of each sample, in order of turn. Raises BadInputError if a turn is missing in between."""
+    """Return the completions of each sample, in order of turn. Raises BadInputError if a turn is missing in between."""
     samples: dict[int, list[Response]] = {}
     for response in sorted(responses, key=lambda each: (each.sample, each.turn)):
         turns = samples.setdefault(response.sample, [])

@@ -10,11 +10,11 @@ class Fault(StrEnum):
 
     ERROR = "500"
     DROP = "drop"
-    """The connection breaks without an answer, or halfway through a streamed answer."""
+    """The connection breaks without a reply, or halfway through a streamed reply."""
     BUSY = "429"
-    """With Retry-After."""
+    """Status 429 with Retry-After."""
     HANG = "hang"
-    """No answer, and the connection stays open."""
+    """No reply comes, and the connection stays open."""
 
 
 class Faults:

@@ -1,11 +1,10 @@
 """Finds the recorded completion for a prompt. Pure.
 
-A prompt must match word for word. The request's seed selects among the samples recorded for it:
-`(seed - base_seed) mod recorded`, because a run requests sample s with seed = seed + s. Without a seed, or in a greedy
-run with its single seed, that is the first sample. A prompt that is not known may continue a conversation: without its
-last answers and the user's replies to them it is known, and the sample's answer of that turn follows, whatever the
-replies say. Model, temperature and `max_tokens` are ignored: a recorded
-completion is returned unchanged.
+A prompt must match word for word. The request's seed selects among the samples recorded for it, `(seed - base_seed) mod
+recorded`, because a run requests sample s with seed = seed + s. Without a seed, or in a greedy run with its single
+seed, that is the first sample. An unknown prompt may continue a conversation: if the prompt without its last
+completions and the user's replies to them is known, the sample's completion of that turn follows, whatever the replies
+are. Model, temperature and `max_tokens` are ignored: a recorded completion is returned unchanged.
 """
 
 from collections.abc import Sequence
@@ -25,9 +24,9 @@ class RecordedAnswer:
     finish_reason: str = "stop"
     prompt_tokens: int | None = None
     output_tokens: int | None = None
-    """As counted by the server that generated it; None if not recorded."""
+    """Number counted by the server that generated it; None if not recorded."""
     later: tuple["RecordedAnswer", ...] = ()
-    """The same sample's answers of later turns."""
+    """The same sample's completions of later turns."""
 
 
 class PromptUnknownError(Exception):
@@ -65,10 +64,10 @@ class RecordedCompletions:
         return None
 
     def find(self, prompt: PromptKey, seed: int | None, choice: int = 0) -> RecordedAnswer:
-        """Return the answer to a prompt; `choice` numbers the answers if a request asks for several.
+        """Return the completion for a prompt; `choice` numbers the completions if a request asks for several.
 
         Raises:
-            PromptUnknownError: the message names the problem without answers, or shows the prompt's beginning.
+            PromptUnknownError: the message names the problem without completions, or shows the prompt's beginning.
         """
         asked = prompt
         prompt, turn = self._find_beginning(prompt)
@@ -93,7 +92,7 @@ class RecordedCompletions:
 
 
 class EchoCompletions:
-    """Answers every prompt with the same number of words, for load tests."""
+    """Completes every prompt with the same number of words, for load tests."""
 
     def __init__(self, tokens: int) -> None:
         self._answer = RecordedAnswer("word " * tokens, output_tokens=tokens)
@@ -110,7 +109,7 @@ def is_continued(chat: tuple[tuple[str, str], ...]) -> bool:
 
 
 def approximate_tokens(text: str) -> int:
-    """Estimate tokens as UTF-8 bytes / 4, rounded up. Responses that use the estimate are marked as approximate."""
+    """Estimate tokens as UTF-8 bytes / 4, rounded up. Replies that use the estimate are marked as approximate."""
     return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
 
 

@@ -99,7 +99,8 @@ class RecordedServer:
                 self._idle.set()
 
     async def _health(self, _request: web.Request) -> web.Response:
-        in_flight = self._busy - 1  # without this request itself
+        # This request itself is not counted.
+        in_flight = self._busy - 1
         return _json(200, json.dumps({"status": "ok", "in_flight": in_flight}).encode())
 
     async def _models(self, _request: web.Request) -> web.Response:

@@ -28,8 +28,9 @@ async def _attach_in_turn(
     identity: str,
     plan: EnginePlan,
 ) -> ReplicaCluster:
-    """Read every file of the checkpoint while another one is being generated from, then wait for the turn."""
-    del identity  # the replicas are not this run's alone
+    """Read every file of the checkpoint while another checkpoint is in use, then wait for the turn."""
+    # The replicas are not this run's alone.
+    del identity
     before = file_stamps(plan.directory)
     facts = await asyncio.to_thread(model_facts, str(plan.directory), None, aside=True)
     cluster = await wait(name, place, plan, facts)
@@ -46,7 +47,8 @@ def main(argv: Sequence[str]) -> int:
         configure_logging(settings.log_format, settings.log_level)
         start_tracing("generator")
         order = read_rollout_order(settings.work_order)
-        # Imported only here: Ray takes seconds to load, and --help or an invalid run configuration do not need it.
+        # The import is made only here: Ray takes seconds to load, and --help or an invalid run configuration do not
+        # need it.
         from evalrun_generator.rollout.ray_cluster import attach_in_turn, attach_to_cluster, join_ray
         from evalrun_generator.rollout.ray_node import join_cluster
 

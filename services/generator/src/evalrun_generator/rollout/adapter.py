@@ -15,7 +15,8 @@ def adapter_rank(directory: Path) -> int:
     """Return the highest rank of an adapter's matrices.
 
     Raises:
-        BadInputError: no LoRA adapter is there, or one that changes nothing: the base model would be evaluated.
+        BadInputError: the directory has no LoRA adapter, or an adapter that changes nothing: the base model would be
+            evaluated.
     """
     try:
         config = json.loads((directory / CONFIG).read_bytes())
@@ -29,7 +30,8 @@ def adapter_rank(directory: Path) -> int:
     ranks = [config.get("r"), *(patterns.values() if isinstance(patterns, dict) else ())]
     if any(type(rank) is not int or rank < 1 for rank in ranks):
         raise BadInputError(f"model.adapter: {directory / CONFIG} has no rank: r is {config.get('r')!r}")
-    if not config.get("lora_alpha"):  # verl's merger writes 0 if it does not know it
+    # verl's merger writes 0 if it does not know the value.
+    if not config.get("lora_alpha"):
         raise BadInputError(
             f"model.adapter: {directory / CONFIG} has lora_alpha {config.get('lora_alpha')!r}, which scales the "
             f"adapter "

@@ -143,7 +143,8 @@ class RolloutService:
             return ExitCode.SUCCEEDED
         except BadInputError:
             await cancel_tasks(managing, reporting)
-            await self._manager.end_all()  # no later attempt could use them
+            # No later attempt could use the replicas.
+            await self._manager.end_all()
             raise
         except GenerationStoppedError:
             if self._settings.end_replicas:
@@ -194,7 +195,8 @@ class RolloutService:
                 async with asyncio.timeout(self._settings.report_seconds):
                     await changed.wait()
             except TimeoutError:
-                continue  # the interval is over
+                # The interval is over.
+                continue
 
     async def _report(self) -> None:
         reports = self._manager.reports()

@@ -26,11 +26,11 @@ QUIET: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """Environment of each engine's processes, unless the run sets it."""
 KEPT_MODEL: Final = "checkpoint"
-"""What a kept replica's server calls its model."""
+"""The server's name for the model of a kept replica."""
 EXTENSION: Final = "evalrun_generator.weights.worker_extension.WeightsExtension"
 GUARD: Final = "evalrun_generator.weights.weights_guard.WeightsGuard"
 UNMEASURED_KERNELS: Final = {"combo_kernels": False, "benchmark_combo_kernel": False}
-"""vLLM 0.24 has its compiler time kernels against each other. What verl sets for `full_determinism` forbids that: the
+"""vLLM 0.24 has its compiler time kernels against each other. verl's settings for `full_determinism` forbid that: the
 engine's start failed with "In the deterministic mode of Inductor, we will avoid those benchmarkings"."""
 SMALL_MAX_NUM_SEQS = 64
 """A 7B model on one H200 gave 11,746 tokens/s with 64 sequences in progress and 26,247 with 256."""
@@ -38,12 +38,12 @@ SMALL_MAX_NUM_SEQS = 64
 
 @dataclass(frozen=True, slots=True)
 class KeptPlan:
-    """What identifies the weights of replicas that outlive their run."""
+    """Identifies the weights of replicas that outlive their run."""
 
     weights: str
-    """Unique per run and checkpoint: each request names it, see `weights_guard`."""
+    """Unique per run and checkpoint: each request names it; see `weights_guard`."""
     model: str
-    """What results call the model; the server itself calls each one `KEPT_MODEL`."""
+    """Name of the model in results; the server itself calls each model `KEPT_MODEL`."""
     serving_digest: str
     """See `checkpoint_files.compute_serving_digest`."""
 
@@ -62,7 +62,7 @@ class EnginePlan:
     served_model: str
     load_format: str
     adapter: str | None = None
-    """Directory of the LoRA adapter that answers, or None: then the model itself does."""
+    """Directory of the LoRA adapter that is evaluated, or None if the model itself is."""
     revision: str | None = None
     """Requested revision of a hub model."""
     environment: dict[str, str] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class EnginePlan:
 
     @property
     def digest(self) -> str:
-        """Identifies the plan: only replicas with the same digest are taken over."""
+        """Identifies the plan: only replicas with the same digest are reused."""
         kept = [] if self.kept is None else [self.kept.weights]
         return _digest([self.engine, self.rollout_config, self.model_config, self.gpus, self.gpus_per_node, *kept])
 
@@ -209,9 +209,9 @@ def slots(order: RolloutOrder) -> int:
 
 
 def idle_gpu_warnings(order: RolloutOrder, in_flight: int) -> list[str]:
-    """Return warnings about settings that leave a GPU idle: one line each, with the field and what to write instead.
+    """Return warnings about settings that leave a GPU idle: one line each, with the field and a remedy.
 
-    The figures were measured on one H200 with a 7B model, vLLM 0.24 and verl 0.9.1 (docs/rollout.md).
+    The numbers were measured on one H200 with a 7B model, vLLM 0.24 and verl 0.9.1 (docs/rollout.md).
 
     Args:
         order: the run's run configuration.

@@ -16,10 +16,11 @@ from typing import Any, Final
 from evalrun_generator.template_facts import template_facts
 
 WEIGHT_FILES: Final = ("*.safetensors", "*.bin", "*.pt", "*.gguf")
-"""Formats of weights in order of preference: hubs store the same weights in several."""
+"""Formats of weights in order of preference: hubs store the same weights in several formats."""
 FILES_AT_ONCE: Final = 4
 READ_AHEAD_NICENESS: Final = 10
-"""Of the threads that read the next checkpoint: the engine and the judge of the present one come first."""
+"""Niceness of the threads that read the next checkpoint: the engine and the judge of the present checkpoint come first.
+"""
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _SNAPSHOT: Final = re.compile(r"models--(?P<model>[^/]+)/snapshots/(?P<commit>[0-9a-f]{40})(?:/|$)")
 _PIECE: Final = 1 << 20
@@ -75,7 +76,8 @@ def _gpu() -> dict[str, str]:
             return cuda | {"gpu": _text(name), "driver": _text(pynvml.nvmlSystemGetDriverVersion())}
         finally:
             pynvml.nvmlShutdown()
-    except pynvml.NVMLError:  # no GPU: a replica on CPUs
+    # The replica runs on CPUs.
+    except pynvml.NVMLError:
         return cuda
 
 
@@ -88,7 +90,8 @@ def _cuda() -> dict[str, str]:
 
 
 def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value  # older bindings give bytes
+    # Older bindings return bytes.
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def model_facts(path: str, revision: str | None, *, aside: bool = False) -> dict[str, str]:
@@ -114,7 +117,8 @@ def model_folder(path: str, revision: str | None) -> Path | None:
         from huggingface_hub import snapshot_download
 
         return Path(snapshot_download(path, revision=revision, local_files_only=True))
-    except (ImportError, OSError, ValueError):  # not in the cache, or no hub id
+    # The model is not in the cache, or its name is no hub id.
+    except (ImportError, OSError, ValueError):
         return None
 
 
@@ -126,7 +130,8 @@ def read_template(directory: Path) -> str:
         held = json.loads((directory / "tokenizer_config.json").read_text(encoding="utf-8")).get("chat_template")
     except (OSError, ValueError, AttributeError):
         return ""
-    if isinstance(held, list):  # several templates by name
+    # The tokenizer has several templates by name.
+    if isinstance(held, list):
         held = next((each.get("template") for each in held if each.get("name") == "default"), None)
     return held if isinstance(held, str) else ""
 
@@ -134,7 +139,7 @@ def read_template(directory: Path) -> str:
 def weights_digest(directory: Path, *, aside: bool = False) -> str:
     """Return the SHA-256 over the names and digests of a model's weight files, or an empty text if it has none.
 
-    `aside`: as `model_facts`'.
+    `aside` has the meaning that it has in `model_facts`.
     """
     files = next((found for kind in WEIGHT_FILES if (found := sorted(directory.glob(kind)))), [])
     if not files:
@@ -144,7 +149,7 @@ def weights_digest(directory: Path, *, aside: bool = False) -> str:
 
 
 def _step_aside() -> None:
-    """Lower the priority of this thread alone: on Linux each thread has its own."""
+    """Lower the priority of this thread only: on Linux each thread has its own."""
     os.setpriority(os.PRIO_PROCESS, 0, max(os.getpriority(os.PRIO_PROCESS, 0), READ_AHEAD_NICENESS))
 
 

@@ -99,7 +99,7 @@ class ReplicaLauncher:
         return self._launched
 
     async def _prove(self, directory: Path, weights: str) -> dict[str, str]:
-        """Compare the weights that the engine has loaded with their files; say why that cannot be done."""
+        """Compare the loaded weights with their files. The result names the reason if that cannot be done."""
         import ray
 
         try:
@@ -111,7 +111,7 @@ class ReplicaLauncher:
     async def replace_weights(self, directory: str, weights: str) -> Launched:
         """Put another checkpoint into the engine, prove it, and serve it as `weights`.
 
-        Whatever it raises, the replica answers nothing any more, and must be ended.
+        After any exception the replica no longer replies, and must be ended.
         """
         if self._launched is None or self._launched.engine.get("weights_kept") == "false":
             raise UnfitCheckpointError("the engine takes no other weights")

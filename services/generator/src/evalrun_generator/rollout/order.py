@@ -33,7 +33,7 @@ class RolloutOrder:
 
     @property
     def place(self) -> tuple[int, str]:
-        """Among runs that wait for the same replicas: by training step, then by age."""
+        """Position among runs that wait for the same replicas: by training step, then by age."""
         lineage = self.spec.lineage
         return (0 if lineage is None or lineage.step is None else lineage.step, self.order.created.isoformat())
 

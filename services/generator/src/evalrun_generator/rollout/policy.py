@@ -33,7 +33,7 @@ class ObservedReplica:
     admitted: bool = False
     """It serves completions or is being tested."""
     trouble: str = ""
-    """Reason why it must be ended: dead, hung. Empty while it is healthy."""
+    """Reason why the replica must be ended: dead, hung. Empty while it is healthy."""
     idle_seconds: float = 0.0
     """Time for which it has been idle."""
 
@@ -47,7 +47,7 @@ class DecisionHistory:
     failed_at: float = float("-inf")
     last_error: str = ""
     without_any_since: float | None = None
-    """Since when there is work but no living replica; None while there is one."""
+    """Since when work has no living replica; None while there is a replica."""
 
     def apply_failed_start(self, error: str, now: float) -> "DecisionHistory":
         """Return the history after a start that never served."""
@@ -190,7 +190,7 @@ def _wait(history: DecisionHistory, limits: PolicyLimits) -> float:
 def _surplus(staying: Sequence[ObservedReplica], wanted: int, limits: PolicyLimits) -> list[Action]:
     """End idle replicas beyond `wanted`, the longest idle first.
 
-    One that is still starting stands for none that serves: loading takes minutes, and the work goes on meanwhile.
+    A starting replica does not replace a serving replica: loading takes minutes, and the work continues meanwhile.
     """
     serving = [each for each in staying if each.admitted]
     idle = [each for each in serving if each.idle_seconds >= limits.idle_seconds]

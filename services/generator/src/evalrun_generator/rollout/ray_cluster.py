@@ -6,7 +6,9 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 import ray
-from ray._private.state import available_resources_per_node  # as verl does: Ray has no public API for free GPUs
+
+# Ray has no public API for free GPUs, so this is the function that verl uses.
+from ray._private.state import available_resources_per_node
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from evalrun_generator.outcomes import GenerationStoppedError
@@ -25,11 +27,11 @@ REPLACE_SECONDS = 330.0
 """A little more than the supervisor's own."""
 TURN_POLL_SECONDS = 0.1
 HEAD_RESOURCE = "node:__internal_head__"
-"""What Ray 2.60 lists among the resources of its head."""
+"""Resource that Ray 2.60 lists for its head."""
 
 
 def join_ray(address: str, node_ip: str | None = None) -> None:
-    """Become a driver of the Ray cluster at `address`, on its node at `node_ip`; None: on the one that Ray finds here.
+    """Become a driver of the Ray cluster at `address`, on its node at `node_ip`; None: on the node that Ray finds here.
 
     Raises:
         BadInputError: there is no cluster.
@@ -75,7 +77,7 @@ class RayCluster:
         await _answer(self._supervisor.end.remote(self._driver, suffix), END_SECONDS)
 
     async def end_all(self) -> Sequence[Start]:
-        """End every replica and the supervisor; or, where they are kept, this driver's turn."""
+        """End every replica and the supervisor, or, for kept replicas, this driver's turn."""
         if self._is_kept:
             ended: Sequence[Start] = await _answer(self._supervisor.end_turn.remote(self._driver), CALL_SECONDS)
             return ended
@@ -92,12 +94,12 @@ async def attach_to_cluster(identity: str, plan: EnginePlan, abandon_seconds: fl
     A supervisor whose replicas were started from another plan is ended: they may serve another model or engine.
 
     Args:
-        identity: of the run.
-        plan: of the replicas.
-        abandon_seconds: as the supervisor's.
+        identity: identity of the run.
+        plan: plan of the replicas.
+        abandon_seconds: see the supervisor.
 
     Raises:
-        GenerationStoppedError: Ray does not answer.
+        GenerationStoppedError: Ray does not reply.
     """
     name, driver = f"evalrun-rollout-{identity}", uuid.uuid4().hex
     for started in (False, True):
@@ -120,21 +122,22 @@ async def attach_to_cluster(identity: str, plan: EnginePlan, abandon_seconds: fl
 async def attach_in_turn(name: str, place: tuple[int, str], plan: EnginePlan, facts: Mapping[str, str]) -> RayCluster:
     """Wait for the turn on replicas that outlive their runs, then have them serve the plan's checkpoint.
 
-    They take its weights in place where they can, and are started anew where they cannot.
+    They load its weights in place if they can, and are restarted if they cannot.
 
     Args:
-        name: of the replicas.
-        place: in the queue of those that wait; the lowest comes first.
-        plan: with `kept`.
-        facts: of the checkpoint, for run_info.json.
+        name: name of the replicas.
+        place: position in the queue of waiting drivers; the lowest comes first.
+        plan: plan with `kept`.
+        facts: facts of the checkpoint, for run_info.json.
 
     Raises:
-        GenerationStoppedError: Ray does not answer.
+        GenerationStoppedError: Ray does not reply.
     """
     driver = uuid.uuid4().hex
     supervisor = _make(f"evalrun-rollout-{name}", plan)
     while not await _answer(supervisor.take_turn.remote(driver, place), CALL_SECONDS):  # noqa: ASYNC110
-        await asyncio.sleep(TURN_POLL_SECONDS)  # the supervisor is an actor: there is no event to wait for
+        # The supervisor is an actor, so there is no event to wait for.
+        await asyncio.sleep(TURN_POLL_SECONDS)
     shape, weights, key = await _answer(supervisor.weights.remote(driver), CALL_SECONDS)
     wanted = "" if plan.kept is None else plan.kept.weights
     if weights == wanted:
@@ -153,15 +156,16 @@ async def _serves(supervisor: Handle, driver: str) -> bool:
 
 
 def _make(name: str, plan: EnginePlan, abandon_seconds: float | None = None) -> Handle:
-    # On the head, which lives as long as the cluster: this process may be on a node of its own, which ends with it. Not
-    # soft: of an actor that needs no resources, Ray 2.60 takes that as leave to put it on this node (seen).
+    # The supervisor is placed on the head, which lives as long as the cluster: this process may be on its own node,
+    # which ends with it. The affinity is hard: for an actor without resources, Ray 2.60 was seen to ignore a soft one
+    # and to use this node.
     here = NodeAffinitySchedulingStrategy(node_id=_head_node(), soft=False)
     options = {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True, "num_cpus": 0}
     return ray.remote(Supervisor).options(**options, scheduling_strategy=here).remote(plan, abandon_seconds)
 
 
 def _head_node() -> str:
-    """Return the head's id; this node's where the cluster does not say which its head is."""
+    """Return the head's id; this node's id if the cluster does not show its head."""
     heads = [node["NodeID"] for node in ray.nodes() if node["Alive"] and HEAD_RESOURCE in node["Resources"]]
     return str(heads[0] if heads else ray.get_runtime_context().get_node_id())
 

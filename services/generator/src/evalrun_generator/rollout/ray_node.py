@@ -1,4 +1,4 @@
-"""Joins a Ray cluster as a node of its own that offers nothing: a driver needs a raylet beside it."""
+"""Joins a Ray cluster as a node of its own that offers nothing, because a driver needs a raylet beside it."""
 
 import logging
 import signal
@@ -18,7 +18,7 @@ from evalrun_generator.outcomes import GenerationStoppedError
 logger = logging.getLogger(__name__)
 
 OBJECT_STORE_BYTES: Final = 80_000_000
-"""The least that Ray allows, and a little: prompts and answers do not go through it."""
+"""A little more than the minimum that Ray allows: prompts and completions do not go through it."""
 ATTEMPTS: Final = 3
 START_SECONDS: Final = 180.0
 END_SECONDS: Final = 10.0
@@ -30,11 +30,11 @@ def join_cluster(address: str, own_ip: str | None) -> Iterator[None]:
     """Be a node of the Ray cluster whose head is at `address`, HOST:PORT, within the context.
 
     Args:
-        address: of the head.
-        own_ip: of this node; None: Ray chooses.
+        address: address of the head.
+        own_ip: address of this node; None: Ray chooses.
 
     Raises:
-        GenerationStoppedError: the head does not answer.
+        GenerationStoppedError: the head does not reply.
     """
     with tempfile.TemporaryDirectory(prefix="evalrun-ray-node-") as directory:
         log = Path(directory) / "ray.log"
@@ -47,19 +47,20 @@ def join_cluster(address: str, own_ip: str | None) -> Iterator[None]:
 
 
 def _start(address: str, own_ip: str | None, log: Path) -> "subprocess.Popen[bytes]":
-    """Start the node, and return its process, which holds all of Ray's own below it. Raises GenerationStoppedError."""
+    """Start the node, and return its process, the ancestor of all of Ray's processes. Raises GenerationStoppedError."""
     # With --block Ray's processes end with this one; `ray stop` would end every Ray of the machine.
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", f"--address={address}", "--block"]
     command += ["--num-cpus=0", "--num-gpus=0", f"--object-store-memory={OBJECT_STORE_BYTES}", "--disable-usage-stats"]
     command += [] if own_ip is None else [f"--node-ip-address={own_ip}"]
-    for _ in range(ATTEMPTS):  # the name of a head that was just made may not be known everywhere yet
+    # The name of a new head may not be known everywhere yet.
+    for _ in range(ATTEMPTS):
         with log.open("wb") as file:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=file,
-                # Were this process killed, the node would stay.
+                # Without this signal the node would stay if this process were killed.
                 preexec_fn=lambda: signal_when_parent_ends(signal.SIGTERM),
             )
         deadline = time.monotonic() + START_SECONDS

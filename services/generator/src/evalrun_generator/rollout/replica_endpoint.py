@@ -33,11 +33,11 @@ class ReplicaEndpoint:
         return self._name
 
     async def models(self) -> list[str] | RequestFailure:
-        """Return the ids of the models it serves."""
+        """Return the ids of the models that the replica serves."""
         return await self._endpoint.models()
 
     async def facts(self) -> dict[str, str]:
-        """Return what the server says; its own machine says more, see `engine_facts`."""
+        """Return the server's facts; its machine reports more, see `engine_facts`."""
         return await self._endpoint.facts()
 
     async def ask(self, request: ModelRequest, deadline: float) -> Timed | RequestFailure:
@@ -58,7 +58,7 @@ class ReplicaEndpoint:
             model = outcome.answer.model if self._model is None else self._model
             answer = replace(outcome.answer, model=model, weights_version=self._weights_version)
             return replace(outcome, answer=answer)
-        # Processes that are being killed reset connections, which says nothing about the prompt.
+        # Processes that are being killed reset connections, which proves nothing about the prompt.
         return self._cut.result() if self._cut.done() else outcome
 
     def cut(self, reason: str) -> None:

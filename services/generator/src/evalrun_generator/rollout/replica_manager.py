@@ -226,4 +226,5 @@ class ReplicaManager:
             async with asyncio.timeout(seconds):
                 await self._wake.wait()
         except TimeoutError:
-            return  # time to observe again
+            # It is time to observe again.
+            return

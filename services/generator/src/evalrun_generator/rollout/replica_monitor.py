@@ -1,4 +1,4 @@
-"""Admits a replica once it has generated a token, then monitors it, with one `ReplicaMonitor` per start."""
+"""Admits a replica once it has generated a token, then monitors it, with a `ReplicaMonitor` per start."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class UnfitReplicaError(Exception):
-    """The replica does not answer correctly; another start may."""
+    """The replica does not reply correctly; another start may."""
 
 
 class ReplicaMonitor:
@@ -52,11 +52,11 @@ class ReplicaMonitor:
         self._question = ModelRequest(COMPLETION_PATH, json.dumps(body).encode())
 
     async def admit(self) -> None:
-        """Check that it serves the requested model with real weights, and that it answers.
+        """Check that the replica serves the requested model with real weights, and that it replies.
 
         Raises:
             BadInputError: it serves something else, as every other start would.
-            UnfitReplicaError: it does not answer.
+            UnfitReplicaError: it does not reply.
         """
         if self.start.load_format == "dummy" and self._plan.load_format != "dummy":
             raise BadInputError(
@@ -64,7 +64,8 @@ class ReplicaMonitor:
                 "answers would be noise. Check the versions of verl and the engine in the image"
             )
         asked, loaded = str(self._plan.model_config["path"]), self.start.engine.get("model", "")
-        if loaded and not is_same_model(asked, loaded):  # /v1/models only repeats the configured name
+        # /v1/models only repeats the configured name.
+        if loaded and not is_same_model(asked, loaded):
             raise BadInputError(
                 f"{self.start.name} loaded {loaded}, though model.path is {asked}: its answers would be another "
                 "model's. Check the versions of verl and the engine in the image"
@@ -81,7 +82,7 @@ class ReplicaMonitor:
             raise UnfitReplicaError(f"a tiny completion failed: {error}")
 
     async def run(self) -> None:
-        """Watch until something is wrong; sets `trouble` then, and ends."""
+        """Watch until something is wrong. Then set `trouble`, and end."""
         signs = VitalSigns(progress_at=self._now(), answered=self.endpoint.answered)
         question: asyncio.Task[str | None] | None = None
         try:

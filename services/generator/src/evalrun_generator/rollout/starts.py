@@ -10,11 +10,11 @@ class StartPhase(Enum):
 
     STARTING = "starting"
     SERVING = "serving"
-    """Its HTTP server is up; the driver checks whether it answers."""
+    """The HTTP server is up, and the driver checks whether it replies."""
     FAILED = "failed"
-    """It failed while starting; `error` says why."""
+    """The start failed; `error` names the reason."""
     ENDED = "ended"
-    """Its GPUs are free again."""
+    """The GPUs are free again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,14 @@ class Start:
 
     @property
     def weights_version(self) -> str:
-        """Which weights it answers with: the digests of its model and its adapter; empty if unknown, or random."""
+        """Digests of the model and the adapter that the replica serves; empty if unknown, or random."""
         if self.load_format == "dummy":
             return ""
         return "+".join(filter(None, map(self.engine.get, ("weights_sha256", "adapter_sha256"))))
 
     @property
     def living(self) -> bool:
-        """Whether it holds or is about to hold GPUs."""
+        """Whether the replica holds or is about to hold GPUs."""
         return self.phase is not StartPhase.ENDED
 
 

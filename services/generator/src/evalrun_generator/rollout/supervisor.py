@@ -1,7 +1,7 @@
 """Owns a run's replicas inside the Ray cluster: a named, detached actor that outlives every generator.
 
-It decides nothing. It remembers what was started, so that the next generator takes over living replicas instead of
-loading the weights again, and it owns them, so that they end with it. It obeys one driver: the last to attach.
+It decides nothing. It remembers what was started, so that the next generator reuses living replicas instead of loading
+the weights again, and it owns them, so that they end with it. It obeys a single driver: the last to attach.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ RELEASE_SECONDS = 30.0
 """Seconds to wait for the release of a replica's placement group before it counts as released anyway."""
 REAP_SECONDS = 10.0
 TURN_SECONDS = 60.0
-"""Of silence after which a driver of kept replicas has lost its turn: one that lives asks every second."""
+"""Seconds of silence after which a driver of kept replicas has lost its turn: a living driver calls every second."""
 WAITING_SECONDS = 2.0
-"""Of silence after which a driver that waited is gone: one that lives asks ten times a second."""
+"""Seconds of silence after which a waiting driver is gone: a living driver calls ten times a second."""
 REPLACE_SECONDS = 300.0
-"""15 GB take a second from the page cache and ten from a disk."""
+"""Reading 15 GB takes a second from the page cache and ten from a disk."""
 MAX_ERROR_CHARACTERS = 2000
 
 
@@ -81,9 +81,9 @@ class Supervisor:
         return self._plan.digest, self._key
 
     async def take_turn(self, driver: str, place: tuple[int, str]) -> bool:
-        """Obey `driver` from now on, unless another one has its turn, or one that waits has a lower place.
+        """Obey `driver` from now on, unless another driver has its turn, or a waiting driver has a lower position.
 
-        A driver that has been silent for long has lost its turn, or its place.
+        A driver that has been silent for long has lost its turn, or its position.
         """
         now = self._now()
         self._waiting[driver] = place, now
@@ -114,15 +114,15 @@ class Supervisor:
     async def replace_weights(self, driver: str, plan: EnginePlan, facts: Mapping[str, str]) -> str:
         """Put a plan's checkpoint into every replica. Return why that failed, or an empty text.
 
-        After a failure the replicas answer nothing, or the old weights under the old name: `renew` ends them.
+        After a failure the replicas serve nothing, or the old weights under the old name: `renew` ends them.
 
         Args:
-            driver: whose turn it is.
-            plan: of the same shape.
-            facts: of the checkpoint, for run_info.json.
+            driver: the driver that has its turn.
+            plan: a plan of the same shape.
+            facts: facts of the checkpoint, for run_info.json.
 
         Raises:
-            SupersededError: it is another driver's turn.
+            SupersededError: another driver has its turn.
         """
         self._check(driver)
         unfit = [owned for owned in self._owned.values() if owned.start.phase is not StartPhase.SERVING]
@@ -172,8 +172,8 @@ class Supervisor:
             ray.remote(ReplicaLauncher)
             .options(
                 num_cpus=0,
-                # Not soft: it could come onto the node of a generator, which ends while the replica goes on. A node
-                # that has just gone is a start that failed.
+                # The affinity is hard: a soft one could use the node of a generator, which ends while the replica
+                # continues. A node that has just gone is a failed start.
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=node, soft=False),
                 runtime_env={"env_vars": self._plan.environment},
             )
@@ -208,9 +208,10 @@ class Supervisor:
         return task
 
     async def _end_when_abandoned(self, seconds: float) -> None:
-        """End everything once no driver has said a word for so long: whoever would have ended it was killed."""
+        """End everything after a long silence of all drivers: the process that would have ended it was killed."""
         while (left := self._heard_at + seconds - self._now()) > 0:  # noqa: ASYNC110
-            await asyncio.sleep(left)  # the last word may come at any time until then
+            # The last call may come at any time until then.
+            await asyncio.sleep(left)
         logger.warning("no generator has asked for anything for %g s: ending the replicas", seconds)
         await asyncio.gather(*(self._release(owned) for owned in list(self._owned.values())))
         self._leave()
@@ -243,7 +244,8 @@ class Supervisor:
         await asyncio.gather(*(_reap_on(node, processes) for node, processes in owned.processes))
         deadline = time.monotonic() + RELEASE_SECONDS
         while (left := await asyncio.to_thread(_remove_groups, owned.start)) and time.monotonic() < deadline:  # noqa: ASYNC110
-            await asyncio.sleep(POLL_SECONDS)  # Ray has no notification for the end of a placement group
+            # Ray has no notification for the end of a placement group.
+            await asyncio.sleep(POLL_SECONDS)
         if left:
             logger.warning("the placement groups of %s were not released: %s", owned.start.name, left)
         if self._owned.pop(owned.start.suffix, None) is not None:
@@ -266,7 +268,8 @@ async def _reap_on(node: str, processes: tuple[Process, ...]) -> None:
         async with asyncio.timeout(REAP_SECONDS):
             await task.remote(processes)
     except (ray.exceptions.RayError, TimeoutError) as error:
-        logger.warning("could not kill a replica's processes on node %s: %s", node, error)  # the node is gone
+        # The node is gone.
+        logger.warning("could not kill a replica's processes on node %s: %s", node, error)
 
 
 def _groups() -> list[dict[str, Any]]:

@@ -1,8 +1,9 @@
 """Decides whether a replica is alive from its health and progress. Pure.
 
-A crashed engine answers /health with 503 forever while its actor stays alive. A hung engine still answers 200, so only
-progress (a completion or a token) proves that it lives. Without progress, the replica is probed with a tiny completion;
-if that is not answered either, the engine hangs. A busy replica is never probed: the probe would queue behind its work.
+A crashed engine answers /health with 503 indefinitely while its actor stays alive. A hung engine still answers 200, so
+only progress (a completion or a token) proves that it lives. Without progress, the replica is probed with a tiny
+completion; if that probe fails too, the engine hangs. A busy replica is never probed: the probe would queue behind its
+work.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ class ProbeLimits:
     quiet_seconds: float = 5.0
     """Time without progress after which a probe is sent."""
     hang_seconds: float = 60.0
-    """Time without an answer to the probe and without progress after which it counts as hung."""
+    """Time without a reply to the probe and without progress after which the replica counts as hung."""
     failures: int = 2
     """Consecutive failed health checks after which it counts as dead."""
 
@@ -50,7 +51,7 @@ class VitalSigns:
         return replace(self, asked_at=now)
 
     def apply_reply(self, error: str | None, now: float) -> "VitalSigns":
-        """Return the signs after the probe's answer; a failed probe counts as a failed health check."""
+        """Return the signs after the probe's reply; a failed probe counts as a failed health check."""
         if error is None:
             return replace(self, asked_at=None, progress_at=now, failures=0, error="")
         return replace(self, asked_at=None, failures=self.failures + 1, error=error)

@@ -1,6 +1,6 @@
-"""Reads the duration of the steps of an engine's start from vLLM's log, the only source for it.
+"""Reads the duration of the steps of an engine's start from vLLM's log, their only source.
 
-Texts of vLLM 0.24 and 0.28. They are figures for people and decide nothing; one that is not found is left out.
+The texts are those of vLLM 0.24 and 0.28. The numbers are for people and decide nothing; a missing number is left out.
 """
 
 import os
@@ -15,17 +15,17 @@ TEXTS: Final[Mapping[str, re.Pattern[str]]] = {
     "graphs_seconds": re.compile(r"Graph capturing finished in ([0-9.]+) secs"),
 }
 MAX_BYTES: Final = 4 << 20
-"""Of a log, from its beginning: an engine starts before it answers."""
+"""Maximum bytes read of a log, from its beginning: an engine starts before it serves."""
 
 
 def start_times(text: str) -> dict[str, str]:
-    """Return the seconds of each part, of the slowest process where several tell them. Pure."""
+    """Return the seconds of each part, of the slowest process if several report them. Pure."""
     found = {name: [float(value) for value in pattern.findall(text)] for name, pattern in TEXTS.items()}
     return {name: f"{max(values):.1f}" for name, values in found.items() if values}
 
 
 def read_own_start_times() -> dict[str, str]:
-    """Return the seconds that the files say which this process's stdout and stderr go to."""
+    """Return the times in the files to which this process's stdout and stderr go."""
     texts = []
     for place in {os.path.realpath(f"/proc/self/fd/{descriptor}") for descriptor in (1, 2)}:
         if Path(place).is_file():

@@ -1,4 +1,4 @@
-"""Reads what a checkpoint's directory holds, and refuses files that are not whole."""
+"""Reads a checkpoint's directory, and refuses incomplete files."""
 
 import hashlib
 import json
@@ -10,31 +10,31 @@ from typing import Any, Final
 WEIGHTS: Final = "*.safetensors"
 INDEX: Final = "model.safetensors.index.json"
 SERVING_FILES: Final = ("*.json", "*.jinja", "*.model", "*.py", "*.txt")
-"""Everything beside the weights that an engine reads: configuration, tokenizer, chat template, code."""
+"""Files beside the weights that an engine reads: configuration, tokenizer, chat template, code."""
 NOT_SERVED: Final = frozenset({INDEX, "trainer_state.json", "all_results.json", "train_results.json"})
 UNREAD_KEYS: Final = ("_name_or_path", "transformers_version")
-"""Keys of config.json that name where a checkpoint came from."""
+"""Keys of config.json that name the origin of a checkpoint."""
 LENGTH_BYTES: Final = 8
 MAX_HEADER_BYTES: Final = 100_000_000
-"""As the safetensors package has it."""
+"""The same limit as in the safetensors package."""
 
 
 class UnfitCheckpointError(Exception):
-    """A checkpoint cannot be put into the engine that runs; a new engine may take it, or say more."""
+    """The running engine cannot load a checkpoint. A new engine may load it, or explain more."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """Where a tensor's bytes lie."""
+    """Position of a tensor's bytes."""
 
     file: Path
     dtype: str
-    """As safetensors names it: BF16."""
+    """Data type in the notation of safetensors: BF16."""
     shape: tuple[int, ...]
     start: int
-    """Of its bytes in the file."""
+    """First byte of the tensor in the file."""
     length: int
-    """In bytes."""
+    """Length in bytes."""
 
 
 def read_index(directory: Path) -> dict[str, StoredTensor]:
@@ -93,13 +93,15 @@ def _tensor(file: Path, begin: int, entry: Mapping[str, Any]) -> StoredTensor:
 
 
 def file_stamps(directory: Path) -> tuple[tuple[str, int, int, int], ...]:
-    """Return name, bytes, time of the last change and inode of each file of weights: others after somebody wrote."""
+    """Return name, bytes, time of the last change and inode of each file of weights. A write changes them."""
     found = ((file.name, file.stat()) for file in sorted(directory.glob(WEIGHTS)))
     return tuple((name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in found)
 
 
 def compute_serving_digest(directory: Path) -> str:
-    """Return a SHA-256 over all that an engine reads beside the weights: equal where an engine serves both alike.
+    """Return a SHA-256 over everything that an engine reads beside the weights.
+
+    It is equal if an engine serves both checkpoints alike.
 
     Raises:
         UnfitCheckpointError: config.json is missing or no JSON object.

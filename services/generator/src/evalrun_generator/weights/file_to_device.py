@@ -18,11 +18,11 @@ from evalrun_generator.weights.moves import Move, Piece, cut
 
 PIECE_BYTES: Final = 8 << 20
 LANES: Final = 12
-"""Threads that read: each has two pieces of pinned memory, and two on the device."""
+"""Number of reading threads: each has two pieces of pinned memory, and two on the device."""
 
 
 class _Lane:
-    """A thread's buffers. One is filled from a file while the other is on its way to the device."""
+    """The buffers of a thread. One is filled from a file while the other is on its way to the device."""
 
     def __init__(self, device: Any) -> None:  # noqa: ANN401 - torch.device
         on_gpu = device.type == "cuda"
@@ -35,7 +35,7 @@ class _Lane:
         self._turn = 0
 
     def take(self, piece: Piece, *, compares: bool) -> None:
-        """Read a piece and send it on its way. Raises UnfitCheckpointError if the file is shorter by now."""
+        """Read a piece and send it on its way. Raises UnfitCheckpointError if the file has become shorter."""
         turn = self._turn = 1 - self._turn
         stream, host = self._streams[turn], self._host[turn][: piece.length]
         if stream is not None:
@@ -61,7 +61,7 @@ class _Lane:
         host.view(-1, columns.width).copy_(rows.view(-1, columns.row)[:, columns.first : last])
 
     def finish(self) -> bool:
-        """Wait until all is done; return whether everything compared since the last call was equal."""
+        """Finish all transfers. Return whether everything compared since the last call was equal."""
         for stream in self._streams:
             if stream is not None:
                 stream.synchronize()
@@ -105,7 +105,8 @@ class Lanes:
         self._synchronize()
         with ThreadPoolExecutor(len(self._lanes)) as pool:
             results = [pool.submit(work, lane) for lane in self._lanes]
-        were_equal = [result.result() for result in results]  # every one: an error in any must be seen
+        # Every result is read, because an error in any must be seen.
+        were_equal = [result.result() for result in results]
         return all(were_equal)
 
     def _synchronize(self) -> None:

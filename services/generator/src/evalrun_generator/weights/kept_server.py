@@ -10,18 +10,18 @@ from evalrun_generator.weights.checkpoint_files import UnfitCheckpointError
 from evalrun_generator.weights.weights_guard import SERVED
 
 DRAIN_SECONDS: Final = 10.0
-"""For requests that a driver left behind: it ended its turn when all were answered, or was killed."""
+"""Seconds for requests that a driver left behind: it ended its turn after all replies, or was killed."""
 POLL_SECONDS: Final = 0.01
 
 
 class KeptServer(vLLMHttpServer):  # type: ignore[misc] # verl is untyped
-    """A server whose engine outlives a checkpoint. While it changes weights, it answers nothing."""
+    """A server whose engine outlives a checkpoint. While it changes weights, it refuses requests."""
 
     async def evalrun_prove(self, directory: str, version: str) -> dict[str, str]:
         """Compare the weights that the engine has loaded itself with their files, and serve them as `version`.
 
         Raises:
-            UnfitCheckpointError: this engine cannot take other weights. It serves these all the same.
+            UnfitCheckpointError: this engine cannot load other weights. It still serves the present weights.
         """
         SERVED.version = version
         return await self._ask_workers("evalrun_prove_weights", directory)
@@ -29,7 +29,7 @@ class KeptServer(vLLMHttpServer):  # type: ignore[misc] # verl is untyped
     async def evalrun_replace(self, directory: str, version: str) -> dict[str, str]:
         """Replace the weights, prove them, and serve them as `version`. Return the seconds of each step.
 
-        Whatever it raises, it answers nothing any more.
+        After any exception the server no longer replies.
         """
         SERVED.version = ""
         began = time.monotonic()
@@ -43,11 +43,15 @@ class KeptServer(vLLMHttpServer):  # type: ignore[misc] # verl is untyped
         return {**facts, "weights_drain_seconds": f"{drained:.2f}", "model": directory}
 
     async def _drain(self) -> None:
-        """Wait until the engine runs no request, then have it accept none; cut off those that take too long."""
+        """Wait until the engine runs no request, then have it refuse requests.
+
+        Requests that take too long are cut off.
+        """
         waiting = self.engine.output_processor
         deadline = time.monotonic() + DRAIN_SECONDS
         while waiting.has_unfinished_requests() and time.monotonic() < deadline:  # noqa: ASYNC110
-            await asyncio.sleep(POLL_SECONDS)  # vLLM has no event for it
+            # vLLM has no event for the end of the last request.
+            await asyncio.sleep(POLL_SECONDS)
         await self.engine.pause_generation(mode="abort", clear_cache=True)
 
     async def _ask_workers(self, method: str, directory: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Which bytes of a checkpoint's files belong where, in pieces that a buffer holds. Pure."""
+"""Plans which bytes of a checkpoint's files belong where, in pieces that fit into a buffer. Pure."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,27 +10,27 @@ from evalrun_generator.weights.parameter_layout import Place
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The bytes that a move takes of each row of a file: the engine's GPU holds only these columns."""
+    """The bytes that a move takes from each row of a file: the engine's GPU holds only these columns."""
 
     row: int
     """Bytes of a whole row."""
     first: int
-    """Byte of a row that the columns begin at."""
+    """First byte of the columns in a row."""
     width: int
     """Bytes of the columns."""
 
 
 WHOLE: Final = Columns(1, 0, 1)
-"""The file's bytes as they follow each other."""
+"""The file's bytes in their order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Bytes of a file and where they belong."""
+    """Bytes of a file and their destination."""
 
     file: Path
     start: int
-    """Of the first whole row in the file."""
+    """First byte of the first whole row in the file."""
     target: Any
     """torch tensor of uint8, flat, on the device."""
     columns: Columns = WHOLE
@@ -42,21 +42,21 @@ class Piece:
 
     move: Move
     offset: int
-    """In the target."""
+    """Offset in the target."""
     length: int
-    """Of the target's bytes."""
+    """Number of the target's bytes."""
     start: int
-    """In the file."""
+    """Offset in the file."""
     read: int
-    """Bytes to read from there."""
+    """Number of bytes to read from there."""
 
 
 def make_move(stored: StoredTensor, place: Place, target: Any) -> Move:  # noqa: ANN401 - torch.Tensor
-    """Return the move of a stored tensor's part into its place.
+    """Return the move of a stored tensor's part to its destination.
 
     Args:
         stored: the tensor.
-        place: which part of it belongs where.
+        place: which part of the tensor belongs where.
         target: the rows of the parameter, as flat bytes.
     """
     row = stored.length // stored.shape[0]
@@ -68,10 +68,10 @@ def make_move(stored: StoredTensor, place: Place, target: Any) -> Move:  # noqa:
 
 
 def cut(move: Move, most: int) -> list[Piece]:
-    """Return the pieces of a move, each of which reads at most so many bytes.
+    """Return the pieces of a move, each of which reads a limited number of bytes.
 
     Raises:
-        UnfitCheckpointError: a single row is longer.
+        UnfitCheckpointError: a single row is longer than the limit.
     """
     total, columns = move.target.numel(), move.columns
     rows = most // columns.row

@@ -1,4 +1,4 @@
-"""Where the tensors of a checkpoint lie in an engine's parameters. Pure."""
+"""Maps the tensors of a checkpoint to an engine's parameters. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,10 +9,8 @@ from evalrun_generator.weights.checkpoint_files import StoredTensor, UnfitCheckp
 Shape: TypeAlias = tuple[int, ...]
 
 PLAIN_MODELS: Final = frozenset({"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"})
-"""vLLM's classes whose weights are used as they lie in the parameters.
-
-Others derive further tensors from them after loading (e.g. those with latent attention), which would stay the old ones.
-"""
+"""vLLM's classes whose parameters hold the weights as they are. Other classes derive further tensors after loading
+(e.g. those with latent attention), which would keep the old weights."""
 OF_THE_VOCABULARY: Final = ("embed_tokens.weight", "lm_head.weight")
 """Parameters with a row per token, and rows beyond the vocabulary, which no token selects."""
 DTYPES: Final = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
@@ -26,7 +24,7 @@ class Parameter:
 
     shape: Shape
     dtype: str
-    """As torch names it: bfloat16."""
+    """Data type in torch's notation: bfloat16."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +33,18 @@ class Place:
 
     parameter: str
     first: int
-    """Row of the parameter."""
+    """First row of the parameter."""
     count: int
-    """Rows; 0 where a rank holds nothing of the tensor."""
+    """Number of rows; 0 if a rank holds nothing of the tensor."""
     stored_first: int = 0
-    """Row of the stored tensor."""
+    """First row of the stored tensor."""
     stored_columns: tuple[int, int] | None = None
     """Columns of the stored tensor, from and up to; None: whole rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """Which of the parts of a model an engine's worker holds, under tensor parallelism."""
+    """The part of a model that an engine's worker holds, under tensor parallelism."""
 
     number: int
     count: int
@@ -142,7 +140,7 @@ def _held_rows(name: str, held: int, stored: Sequence[int], rank: Rank) -> list[
     even = [size // rank.count for size in stored]
     if sum(even) == held:
         return even
-    # Of fewer heads of keys and values than ranks each rank holds a whole one; its queries are cut all the same.
+    # With fewer heads of keys and values than ranks, each rank holds a whole head; its queries are cut all the same.
     others, rest = divmod(held - even[0], len(stored) - 1)
     if rank.count == 1 or rest or others <= 0:
         raise UnfitCheckpointError(f"{name} has {held} rows{rank}, the checkpoint {sum(stored)}")
@@ -157,7 +155,7 @@ def _columns(name: str, parameter: Parameter, stored: Shape, rank: Rank) -> tupl
 
 
 def _first(name: str, held: int, stored: int, rank: Rank) -> int:
-    """Return where a rank's part of a dimension begins. Ranks that hold the same part follow each other."""
+    """Return the start of a rank's part of a dimension. Ranks that hold the same part follow each other."""
     copies, rest = divmod(held * rank.count, stored)
     if rest or not copies or rank.count % copies:
         raise UnfitCheckpointError(f"{name}: the engine holds {held}{rank}, the checkpoint {stored}")

@@ -1,7 +1,7 @@
-"""Refuses requests that were meant for other weights than those which a kept server now has.
+"""Refuses requests that were meant for other weights than those that a kept server now has.
 
-A middleware of vLLM's server, named on its command line. A driver that lost its turn, and does not know it yet, must
-not get answers of the next checkpoint: each request therefore names the weights it is meant for.
+It is a middleware of vLLM's server, named on its command line. A driver that has lost its turn, and does not know it
+yet, must not get completions of the next checkpoint: each request therefore names the weights that it is meant for.
 """
 
 import json
@@ -12,7 +12,7 @@ HEADER: Final = "x-evalrun-weights"
 GUARDED: Final = "/v1/"
 UNGUARDED: Final = frozenset({"/v1/models"})
 REFUSED: Final = 503
-"""The status of a server that cannot answer now: clients send the request again, elsewhere or later."""
+"""Status of a server that cannot serve now: clients send the request again, elsewhere or later."""
 
 Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
@@ -21,15 +21,15 @@ App: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 class ServedWeights:
-    """Which weights this process's server answers with: a process has one server."""
+    """Version of the weights that this process's only server has."""
 
     def __init__(self) -> None:
         self.version = ""
-        """Empty: none, every request is refused."""
+        """Empty: no weights are served, and every request is refused."""
 
 
 SERVED: Final = ServedWeights()
-"""vLLM makes the middleware itself, so what it asks has to be known to the module."""
+"""vLLM creates the middleware itself, so the middleware finds its state in the module."""
 
 
 class WeightsGuard:

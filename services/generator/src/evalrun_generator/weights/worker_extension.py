@@ -1,4 +1,4 @@
-"""What a kept replica's vLLM workers can do in addition: take the weights of another checkpoint, and prove it."""
+"""Additional methods of a kept replica's vLLM workers: load another checkpoint's weights, and prove it."""
 
 import time
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ class WeightsExtension(vLLMColocateWorkerExtension):  # type: ignore[misc] # ver
     """Methods of a worker. The engine must run no request meanwhile, and its prefix cache must be reset after it."""
 
     model_runner: Any
-    """vLLM's own; it gives the class its worker's attributes."""
+    """vLLM's model runner; vLLM gives the class its worker's attributes."""
 
     def evalrun_prove_weights(self, directory: str) -> dict[str, float]:
         """Compare all that this worker holds with a checkpoint's files, byte by byte. Return the seconds that took.
@@ -30,9 +30,9 @@ class WeightsExtension(vLLMColocateWorkerExtension):  # type: ignore[misc] # ver
         return self._compare(self._moves(Path(directory)), directory)
 
     def evalrun_replace_weights(self, directory: str) -> dict[str, float]:
-        """Copy a checkpoint's weights into the parameters, then prove them. Return the seconds of each.
+        """Copy a checkpoint's weights into the parameters, then prove them. Return the seconds of each step.
 
-        Whatever it raises, the engine must not answer again: UnfitCheckpointError, OSError, errors of torch.
+        After any exception the engine must not serve again: UnfitCheckpointError, OSError, errors of torch.
         """
         began = time.monotonic()
         moves = self._moves(Path(directory))
@@ -48,7 +48,8 @@ class WeightsExtension(vLLMColocateWorkerExtension):  # type: ignore[misc] # ver
         return {"weights_compare_seconds": time.monotonic() - began}
 
     def _lanes(self) -> Lanes:
-        if not hasattr(self, "_evalrun_lanes"):  # vLLM makes the worker: there is no constructor of ours
+        # vLLM creates the worker, so there is no constructor of ours.
+        if not hasattr(self, "_evalrun_lanes"):
             self._evalrun_lanes = Lanes(self.model_runner.device)
         return self._evalrun_lanes
 
@@ -83,7 +84,7 @@ class WeightsExtension(vLLMColocateWorkerExtension):  # type: ignore[misc] # ver
 
 
 def _check_engine(runner: Any, model: Any, device: Any) -> None:  # noqa: ANN401 - vLLM's and torch's own types
-    """Raise UnfitCheckpointError for an engine whose weights are more, or others, than its parameters."""
+    """Raise UnfitCheckpointError for an engine whose weights differ from its parameters."""
     config = runner.vllm_config
     name = type(model).__name__
     if name not in PLAIN_MODELS:

@@ -1,1 +1,1 @@
-"""Verdicts reached before, by the digest of all that they depend on: memory, then Redis."""
+"""Caches verdicts by the digest of everything that they depend on: in memory, then in Redis."""

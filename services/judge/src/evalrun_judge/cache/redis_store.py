@@ -1,7 +1,10 @@
-"""A verdict cache that gateways share: Redis. Down, slow or full, it costs a verdict a fraction of a second at most.
+"""A verdict cache in Redis that gateways share.
+
+A Redis that is down, slow or full delays a verdict by a fraction of a second.
+
 
 Whoever can write to this Redis can forge verdicts: give it a password, and let nobody but the gateways reach it. Values
-carry a checksum over their key, so that what was cut, mixed up or written by something else is no verdict.
+carry a checksum over their key, so that a truncated, swapped or foreign value is no verdict.
 """
 
 import asyncio
@@ -22,12 +25,12 @@ PREFIX = b"evalrun:verdict:"
 CHECKSUM_BYTES = 16
 
 ANSWER_SECONDS = 0.25
-"""More than any answer of a Redis in the same cluster takes; less than a program."""
+"""Longer than any reply of a Redis in the same cluster, shorter than a program."""
 REST_SECONDS = 5.0
 """Seconds for which a Redis that failed is not called."""
 CONNECTIONS = 16
 MAX_WRITES = 64
-"""Values on their way to Redis at once; more are not stored."""
+"""Maximum number of values on their way to Redis; further values are not stored."""
 MAX_VALUE_BYTES = 4 * 1024 * 1024
 
 
@@ -39,7 +42,7 @@ class RedisStore:
 
         Args:
             url: `redis://[:password@]host:port/db`, or `rediss://` for TLS.
-            keep_seconds: how long a value is kept.
+            keep_seconds: lifetime of a value.
             clock: seconds, monotonic.
 
         Raises:
@@ -51,7 +54,8 @@ class RedisStore:
             timeout=ANSWER_SECONDS,
             socket_timeout=ANSWER_SECONDS,
             socket_connect_timeout=ANSWER_SECONDS,
-            retry=Retry(NoBackoff(), 1),  # a kept connection breaks when Redis restarts: the second try opens one
+            # A pooled connection breaks when Redis restarts: the second try opens a new connection.
+            retry=Retry(NoBackoff(), 1),
         )
         self._redis = Redis(connection_pool=pool)
         self._keep_seconds = keep_seconds
@@ -60,13 +64,14 @@ class RedisStore:
         self._writes: set[asyncio.Task[None]] = set()
 
     async def get(self, key: bytes) -> bytes | None:
-        """Return it; see `VerdictStore.get`."""
+        """Return the stored value; see `VerdictStore.get`."""
         if self._clock() < self._rests_until:
             raise StoreRestsError("Redis: it rests")
         try:
             async with asyncio.timeout(2 * ANSWER_SECONDS):
                 value = await self._redis.get(PREFIX + key.hex().encode())
-        except (RedisError, OSError) as error:  # TimeoutError is an OSError
+        # TimeoutError is an OSError.
+        except (RedisError, OSError) as error:
             self._rest()
             raise StoreError(f"Redis: {error or type(error).__name__}") from error
         if value is None:
@@ -76,7 +81,7 @@ class RedisStore:
         return value[CHECKSUM_BYTES:]
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Keep it, soon; see `VerdictStore.put`."""
+        """Store a value soon; see `VerdictStore.put`."""
         resting = self._clock() < self._rests_until
         if resting or len(self._writes) >= MAX_WRITES or len(value) > MAX_VALUE_BYTES:
             return

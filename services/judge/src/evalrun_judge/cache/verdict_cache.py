@@ -1,8 +1,8 @@
-"""Verdicts that were reached before, by the digest of all that they depend on (`verdict_key`).
+"""Caches verdicts by the digest of everything that they depend on (`verdict_key`).
 
-What another moment could decide otherwise is never stored: infra errors, and runs past their time limit of which none
-was sure. A store that fails costs a verdict nothing but the time to judge it. Requests with the same key at the same
-time are judged once; where that one comes to nothing, each of the others is judged by itself.
+Results that another moment could change are never stored: infrastructure errors, and uncertain runs past their time
+limit. A failing store costs a verdict only the time to judge it. Simultaneous requests with the same key are judged
+once; if that result cannot be cached, each of the others is judged by itself.
 """
 
 import asyncio
@@ -24,16 +24,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Result of judging a program with its tests, whichever answer the program was taken from."""
+    """Result of judging a program with its tests, whichever completion the program comes from."""
 
     records: tuple[TestRecord, ...]
     level: Level
     stable: bool = True
-    """Another run would give the same, as far as can be told."""
+    """Whether another run would give the same result, as far as can be told."""
     complete: bool = True
-    """False: one of these tests has failed, and there may be more tests."""
+    """False: a test has failed, and there may be further tests."""
     code: str | None = None
-    """The program that ran, where it is not the one that was extracted."""
+    """The program that ran, if it differs from the extracted program."""
 
     @property
     def compiled(self) -> bool:
@@ -54,7 +54,7 @@ class VerdictStore(Protocol):
         ...
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Keep it, now or in a moment; a failure is the store's own affair."""
+        """Store a value, now or soon. A failure is not reported."""
         ...
 
     async def close(self) -> None:
@@ -63,11 +63,11 @@ class VerdictStore(Protocol):
 
 
 class StoreError(Exception):
-    """The store could not be asked."""
+    """The store could not be read."""
 
 
 class StoreRestsError(StoreError):
-    """It failed a moment ago, and is left alone for a while."""
+    """The store failed a moment ago, and is not called for a while."""
 
 
 ENTRY_BYTES = 250
@@ -86,15 +86,15 @@ class MemoryStore:
         return self._kept.size
 
     async def get(self, key: bytes) -> bytes | None:
-        """Return it; see `VerdictStore.get`."""
+        """Return the stored value; see `VerdictStore.get`."""
         return self._kept.get(key)
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Keep it; see `VerdictStore.put`."""
+        """Store a value; see `VerdictStore.put`."""
         self._kept.put(key, value)
 
     async def close(self) -> None:
-        """Do nothing: there is nothing to free."""
+        """Do nothing: the store holds no connection."""
 
 
 class VerdictCache:
@@ -106,8 +106,8 @@ class VerdictCache:
         """Create an empty cache.
 
         Args:
-            stores: the quickest first; none: every request is judged.
-            on_result: told what the cache said to each request.
+            stores: the stores, the quickest first; none: every request is judged.
+            on_result: called with the cache's result of each request.
         """
         self._stores = stores
         self._on_result = on_result
@@ -117,7 +117,7 @@ class VerdictCache:
 
     @property
     def on(self) -> bool:
-        """There is a store."""
+        """Whether there is a store."""
         return bool(self._stores)
 
     async def through(self, key: bytes, judge: Callable[[], Awaitable[Judged]]) -> tuple[Judged, bool]:
@@ -130,7 +130,7 @@ class VerdictCache:
             await asyncio.wait((flight,))
             if not flight.cancelled():
                 found = flight.result()
-                # The result of the other caller is not cacheable: judge again.
+                # The other caller's result is not cacheable, so this request is judged again.
                 if found is None:
                     self._on_result(CacheResult.MISS)
                     return await judge(), False
@@ -145,7 +145,8 @@ class VerdictCache:
             judged = await judge()
             flight.set_result(judged if judged.stable else None)
         except asyncio.CancelledError:
-            flight.cancel()  # its caller is gone: the next in line judges for the others
+            # The caller is gone: the next waiting request judges for the others.
+            flight.cancel()
             raise
         except BaseException:
             flight.set_result(None)
@@ -172,7 +173,8 @@ class VerdictCache:
                     continue
                 judged = self._decoder.decode(value)
             except (StoreError, msgspec.DecodeError) as error:
-                if not isinstance(error, StoreRestsError):  # of one that rests it was said when it failed
+                # For a store that rests, the failure was logged when it happened.
+                if not isinstance(error, StoreRestsError):
                     logger.warning("the verdict cache gives no answer: %s", error)
                 failed = True
                 continue

@@ -1,7 +1,7 @@
 """Key of the verdict cache: a digest of everything on which a verdict depends. Pure.
 
-Two requests with the same key would get the same verdict from a judge that runs both. What a program does by chance
-(clock, addresses, hash seeds) is outside of it: the first verdict stands for all of them.
+Two requests with the same key would get the same verdict from a judge that runs both. Random behaviour of a program
+(clock, addresses, hash seeds) is left out: the first verdict stands for all of them.
 """
 
 import hashlib
@@ -14,8 +14,8 @@ from evalrun_judge.submission import JudgeRequest
 from evalrun_registry.judging_rules import JUDGING_RULES
 
 FORMAT = 6
-"""Raised by a change of the stored form that makes what is stored useless. A change of what is right raises
-`JUDGING_RULES`."""
+"""Raised by a change of the stored form that makes stored values useless. A change of the rules raises `JUDGING_RULES`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +23,9 @@ class JudgeIdentity:
     """The properties of a judge on which verdicts depend."""
 
     version: str
-    """Of the gateway."""
+    """Version of the gateway."""
     image: str
-    """The sandboxes' image, with its digest at best; empty where nobody said."""
+    """Image of the sandboxes, ideally with its digest; empty if unknown."""
 
 
 def verdict_key(
@@ -33,13 +33,13 @@ def verdict_key(
 ) -> bytes:
     """Return the digest (SHA-256) of everything that a verdict depends on.
 
-    Which of the answer's texts the program was taken from is not in it: answers with the same program share a verdict.
+    The place of the program in the completion is left out: completions with the same program share a verdict.
 
     Args:
         depends: program and tests, as their family names them (`Family.key`).
-        request: what was asked.
-        judge: who judges.
-        sandboxes: where programs run.
+        request: the request.
+        judge: identity of the judge.
+        sandboxes: facts about the sandboxes.
         must_compile: the program counts as code only if it compiles.
     """
     return hashlib.sha256(

@@ -1,1 +1,1 @@
-"""The test families: for each, how a request is planned, run and turned into records."""
+"""The test families: each plans a request, runs it, and turns the result into records."""

@@ -1,6 +1,6 @@
-"""Calls of a function by values: a driver behind the program reads arguments, and prints what the function returned.
+"""Calls of a function by values: a driver after the program reads arguments, and prints the function's results.
 
-The expected values stay here, so that a program can forge nothing: whatever it prints is its own answer.
+The expected values stay here, so that a program can forge nothing: whatever it prints is its own result.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from evalrun_registry.call_forms import (
 from evalrun_runtime.recently_used import RecentlyUsed
 
 KEPT_BYTES: Final = 16 << 20
-"""Of words of tests: the answers to a problem come together."""
+"""Maximum bytes of encoded tests, which are kept because the completions of a problem come together."""
 NOTHING_RETURNED: Final = "the program ended before the function returned"
 
 
@@ -46,9 +46,9 @@ class CallTests(Tests):
 
     signature: str
     calls: tuple[str, ...]
-    """The arguments of each, a JSON list."""
+    """The arguments of each call, a JSON list."""
     results: tuple[str, ...]
-    """What each should return, a JSON value."""
+    """The expected result of each call, a JSON value."""
 
     def texts(self) -> list[tuple[bytes, bytes]]:
         """Return the arguments and the expected value of each call."""
@@ -60,7 +60,7 @@ class CallTests(Tests):
 
 @dataclass(frozen=True, slots=True)
 class CallPlan:
-    """A program with its driver; the runs' inputs come with the words of the tests."""
+    """A program with its driver; the runs' inputs come with the encoded tests."""
 
     run: RunRequest
     signature: Signature
@@ -73,7 +73,7 @@ class EncodedTests:
     inputs: tuple[bytes, ...]
     expected: tuple[bytes, ...]
     size: int
-    """Bytes of the words, and of the texts by which they are found."""
+    """Bytes of the words, and of the texts that are their key."""
 
 
 def read_calls(message: judge_pb2.JudgeRequest, suites: Suites) -> CallTests:
@@ -107,7 +107,7 @@ class CallFamily(Family[CallPlan]):
         self._encoding = asyncio.Lock()
 
     def check(self, request: JudgeRequest, sandboxes: PoolInfo | None) -> None:
-        """Refuse what cannot be called by values; see `Family.check`."""
+        """Refuse functions that cannot be called by values; see `Family.check`."""
         tests = cast(CallTests, request.tests)
         if not tests.calls or len(tests.calls) != len(tests.results):
             raise InvalidRequestError(
@@ -155,10 +155,11 @@ class CallFamily(Family[CallPlan]):
         return Judged(tuple(records), reply.level, stable=is_stable(records))
 
     async def _encode(self, language: str, tests: CallTests) -> EncodedTests:
-        """Return tests in the words of a language, which answers to them share. Raises InvalidRequestError."""
+        """Return tests in the words of a language, shared by all completions. Raises InvalidRequestError."""
         key = language, tests
         if (found := self._encoded.get(key)) is not None:
-            return found  # at once, also while other tests are being encoded
+            # The tests are found at once, even while other tests are being encoded.
+            return found
         async with self._encoding:
             if (found := self._encoded.get(key)) is not None:
                 return found

@@ -1,9 +1,9 @@
 """Plans the runs of a checker program and interprets how they end. Pure.
 
-It runs in the sandbox, in runs of its own, one a test. A sandbox's program has stdin only, so that a few lines of ours
-before the checker's source put what it expects in place: the three files in its private directory, its arguments, and
-for Kattis the candidate's output as stdin. The source must stand alone, except for headers that the sandbox has. A C or
-C++ `main` must end with `return` or `exit`: it is called as an ordinary function.
+The checker has its own runs in the sandbox, one per test. A sandbox's program has only stdin, so a few lines of ours
+before the checker's source provide what it expects: the three files in its private directory, its arguments, and for
+Kattis the candidate's output as stdin. The source must stand alone, except for headers that the sandbox has. A C or C++
+`main` must end with `return` or `exit`: it is called as an ordinary function.
 """
 
 from collections.abc import Sequence
@@ -20,15 +20,15 @@ ENDS: dict[str, dict[int, TestStatus]] = {
     "kattis": {42: TestStatus.SUCCESS, 43: TestStatus.WRONG_ANSWER},
     "testlib": {0: TestStatus.SUCCESS, 1: TestStatus.WRONG_ANSWER, 2: TestStatus.WRONG_ANSWER},
 }
-"""Exit codes that are an answer (testlib's 2: presentation error)."""
+"""Exit codes that decide (testlib's 2: presentation error)."""
 
 ARGUMENTS = {"kattis": ("input", "answer", "feedback/"), "testlib": ("input", "output", "answer")}
 
 LENGTH_BYTES = 8
 
 PLAIN_OUTPUTS = (b"0\n", b"1\n", b"1 1\n", b"YES\n")
-"""Outputs that nearly every checker answers on. They stand for an expected output that is blank, as in problems that
-publish none because any right output counts."""
+"""Outputs that nearly every checker accepts as input. They replace a blank expected output, as in problems that publish
+none because any right output counts."""
 
 NO_TESTLIB = (
     "it includes testlib.h, which this sandbox lacks: put the file (github.com/MikeMirzayanov/testlib) into "
@@ -40,9 +40,9 @@ def checker_run(checker: CheckerProgram, cases: Sequence[tuple[bytes, bytes, byt
     """Return the checker's runs.
 
     Args:
-        checker: one that `check_request` let pass.
+        checker: a checker that passed `check_request`.
         cases: (input, expected output, stdout) of each test that the checker decides.
-        limits: of each run.
+        limits: limits of each run.
     """
     return RunRequest(
         language=checker.language,
@@ -76,8 +76,10 @@ def checker_outcomes(
 
 
 def make_probes(case: tuple[bytes, bytes, bytes]) -> list[tuple[bytes, bytes, bytes]]:
-    """Return runs that show whether a checker works when it gave no decision about a case: on the expected output
-    and, if that is blank, on plain outputs and on the input."""
+    """Return runs that show whether a checker works after it gave no decision about a case.
+
+    They use the expected output and, if that is blank, plain outputs and the input.
+    """
     data, expected, _ = case
     others = () if expected.strip() else (*PLAIN_OUTPUTS, data)
     return [(data, expected, output) for output in (expected, *others)]
@@ -86,8 +88,8 @@ def make_probes(case: tuple[bytes, bytes, bytes]) -> list[tuple[bytes, bytes, by
 def settle_outcome(first: TestOutcome, probes: Sequence[TestOutcome], expected: bytes) -> TestOutcome:
     """Return the outcome of a case that the checker did not decide, from its results on the probes.
 
-    One that handles what is expected and not this output has met what no right program prints: the answer is wrong,
-    and crashing the checker is no way out of being judged.
+    A checker that handles the expected output and not this output has met an output that no right program prints: the
+    program is wrong, and crashing the checker does not avoid the verdict.
 
     Args:
         first: the end on the program's output.

@@ -21,7 +21,7 @@ from evalrun_proto.judge.v1 import judge_pb2
 PlanT = TypeVar("PlanT")
 
 FormReader = Callable[[judge_pb2.JudgeRequest, Suites], Tests]
-"""Reads the tests of a message, which are in the form that it is registered for. Raises InvalidRequestError."""
+"""Reads the tests of a message in the form that the reader is registered for. Raises InvalidRequestError."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +33,14 @@ class Runners:
 
 
 class Family(ABC, Generic[PlanT]):
-    """Reads, checks, plans and runs one kind of tests."""
+    """Reads, checks, plans and runs tests of a kind."""
 
     FORMS: ClassVar[Mapping[str, FormReader]]
-    """By the name of the field of `JudgeRequest.tests` (judge.proto) that it reads."""
+    """Readers by the name of the field of `JudgeRequest.tests` (judge.proto)."""
     TESTS: ClassVar[tuple[type, ...]]
-    """The types of its tests."""
+    """Types of the family's tests."""
     FORGEABLE: ClassVar[bool]
-    """The candidate shares a process, or a disk, with what decides."""
+    """Whether the candidate shares a process, or a disk, with the code that decides."""
 
     @abstractmethod
     def __init__(self, runners: Runners) -> None: ...
@@ -50,11 +50,11 @@ class Family(ABC, Generic[PlanT]):
         """Refuse tests that can never be judged.
 
         Args:
-            request: what was asked.
-            sandboxes: what the sandboxes are; None before any has answered.
+            request: the request.
+            sandboxes: facts about the sandboxes; None before any has replied.
 
         Raises:
-            InvalidRequestError: naming the field.
+            InvalidRequestError: the message names the field.
         """
 
     @abstractmethod
@@ -70,11 +70,11 @@ class Family(ABC, Generic[PlanT]):
         """Execute the plan and return the outcome of each test.
 
         Args:
-            plan: of this request.
-            request: what was asked.
-            on_begin: called once it has its first slot.
+            plan: plan of this request.
+            request: the request.
+            on_begin: called once the request has its first slot.
 
         Raises:
-            NoSandboxError: no sandbox could say what the program does.
+            NoSandboxError: no sandbox could run the program.
             RunRefusedError: the request can never be served.
         """

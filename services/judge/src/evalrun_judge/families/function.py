@@ -1,6 +1,6 @@
 """Function tests: calls in the sandboxes, assertions in the gateway's contained child.
 
-Drives the steps of a `FunctionTestSession`, each where it belongs. Decides nothing about a test.
+The module runs each step of a `FunctionTestSession` where it belongs, and decides nothing about a test.
 """
 
 import asyncio
@@ -35,13 +35,13 @@ from evalrun_runtime.tracing import past_span
 from evalrun_runtime.unicode_text import replace_surrogates
 
 SEED = 0
-"""Of `random` on the assertions' side: the same for every program and every run."""
+"""Seed of `random` on the assertions' side: the same for every program and every run."""
 
 RECORDINGS_BYTES = 64 * 1024 * 1024
-"""Kept recordings: HumanEval's 164 take 0.5 MB in all."""
+"""Maximum bytes of cached recordings: HumanEval's 164 take 0.5 MB in all."""
 
 LARGE_BYTES = 256 * 1024
-"""Answers above this are read in a thread, so that other requests go on meanwhile."""
+"""Larger replies are read in a thread, so that other requests continue meanwhile."""
 
 
 Recordings = RecentlyUsed[str, bytes]
@@ -56,7 +56,7 @@ class FunctionPlan:
     """A program that defines functions, for a session of calls and assertions."""
 
     program: str
-    """With the problem's prompt before it where it belongs there."""
+    """The program, after the problem's prompt if it belongs there."""
 
 
 def read_check(message: judge_pb2.JudgeRequest, suites: Suites) -> CheckTest:
@@ -73,8 +73,8 @@ def read_asserts(message: judge_pb2.JudgeRequest, suites: Suites) -> AssertTests
 def program_after(prompt: str, code: str, mode: SubmissionMode) -> str:
     """Combine the problem's prompt and the code, according to the mode.
 
-    An extracted program always comes after it, also where it restates the function: prompts hold imports and helpers.
-    `from __future__` lines are legal at the top only, and move there.
+    An extracted program always comes after the prompt, even if it restates the function: prompts hold imports and
+    helpers. `from __future__` lines are legal only at the top, and move there.
     """
     if mode is SubmissionMode.STANDALONE or not prompt:
         return code
@@ -101,8 +101,8 @@ class FunctionFamily(Family[FunctionPlan]):
     """Judges function tests.
 
     Args:
-        runners: what runs programs and assertions.
-        recordings: what is known of problems' calls; None: nothing yet.
+        runners: run programs and assertions.
+        recordings: known calls of problems; None: nothing yet.
         secret: returns another text at each call, which a program cannot know.
     """
 
@@ -157,7 +157,8 @@ class FunctionFamily(Family[FunctionPlan]):
         while not isinstance(step := session.next_step(), Finished):
             if isinstance(step, RunAssertions):
                 run = await self._assertions.run(step.stdin, limits, on_begin, shareable=step.shareable)
-                past_span("compare", run.wall_seconds)  # without the wait for a place
+                # The wait for a position is not counted.
+                past_span("compare", run.wall_seconds)
                 await _tell(partial(session.assertions_done, run), run)
                 if recorded is None and session.recording is not None:
                     recorded = session.recording
@@ -206,7 +207,8 @@ def _record(index: int, outcome: FunctionTestOutcome, compile_seconds: float, co
         cpu_time=outcome.cpu_seconds,
         compile_duration=compile_seconds,
         compile_stderr=cut_text(compile_stderr),
-        reason=replace_surrogates(outcome.reason),  # it may quote the program
+        # The reason may quote the program.
+        reason=replace_surrogates(outcome.reason),
         permanent=outcome.permanent,
         cause=outcome.cause,
         missing_module=outcome.missing_module,

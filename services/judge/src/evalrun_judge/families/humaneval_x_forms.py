@@ -1,7 +1,7 @@
 """HumanEval-X's form in each of its languages: how program and tests become one file. Pure.
 
-Its own harness takes a failed `console.assert` from what Node prints, and runs Go's and Rust's tests by their test
-commands with packages that Debian lacks; here each test is called by a `main` that prints a secret after the last one.
+Its own harness reads a failed `console.assert` from Node's output, and runs Go's and Rust's tests by their test
+commands with packages that Debian lacks. Here a `main` calls each test and prints a secret after the last test.
 """
 
 import re
@@ -18,11 +18,11 @@ _CPP_INCLUDES: Final = "".join(
     f"#include<{name}>\n"
     for name in (*("stdlib.h", "algorithm", "math.h", "stdio.h", "vector", "string", "climits", "cstring", "iostream"),)
 )
-"""Which its harness puts before every program."""
+"""Includes that its harness puts before every program."""
 _GO_OFFERED: Final = (
     *("math", "strings", "fmt", "strconv", "time", "bytes", "regexp", "sort", "math/rand", "crypto/md5"),
 )
-"""Likewise, where the program uses them."""
+"""Imports that its harness adds if the program uses them."""
 _GO_ASSERT: Final = """
 type evalrunAsserting struct{ t *testing.T }
 func (asserting evalrunAsserting) New(t *testing.T) evalrunAsserting { return evalrunAsserting{t} }
@@ -38,7 +38,7 @@ _RUST_TEST: Final = re.compile(r"#\[test\]\s*(?:pub\s+)?fn\s+(\w+)")
 
 
 def cut_at_brace(code: str, closed: int) -> str:
-    """Return a continuation up to the brace that closes the last of so many blocks of its prompt, counted naively.
+    """Return a continuation up to the brace that closes the last open block of its prompt, counted naively.
 
     Functions that follow at once are kept: some published solutions have their helpers there.
     """
@@ -56,8 +56,10 @@ def _add_cpp_tests(program: str, main: str, secret: str) -> str:
 
 
 def _add_go_tests(program: str, main: str, secret: str) -> str:
-    """Return a program of one package that imports what it uses, as HumanEval-X's harness does; the rest would not
-    compile."""
+    """Return a program of a single package that imports what it uses, as HumanEval-X's harness does.
+
+    An unused import would not compile.
+    """
     specs = {name: f'"{name}"' for name in _GO_OFFERED}
     for block, single in GO_IMPORTS.findall(f"{program}\n{main}"):
         for line in (block or single).splitlines():
@@ -83,7 +85,7 @@ def _add_java_tests(program: str, main: str, secret: str) -> str:
 
 
 def _add_javascript_tests(program: str, main: str, secret: str) -> str:
-    # A block of their own, for an answer may have these names too.
+    # The tests have a block of their own, because a program may declare these names too.
     asserting = "assert(right) { require('node:assert')(right); }"
     return (
         f"{program}\n{{\nconst console = {{...globalThis.console, {asserting}}};\n"
@@ -153,4 +155,4 @@ HUMANEVAL_X_FORMS: Final[Mapping[str, MainForm]] = MappingProxyType(
         )
     }
 )
-"""By language."""
+"""Forms by language."""

@@ -1,8 +1,8 @@
 """Tests as a `main` with assertions in the same file as the program, as in MultiPL-E and HumanEval-X.
 
-The program shares the process with what decides, and so it can forge a pass: verdicts say so, and feed no gate. What is
-cheap to refuse is refused: C++'s `assert` is defined again after the program, and `main` has to reach its last line,
-which prints a text that no program knows before it runs. A program that ends the process with 0 does not pass.
+The program shares the process with the assertions, so it can forge a pass: verdicts are marked, and feed no gate. Cheap
+cheats are refused: C++'s `assert` is defined again after the program, and `main` has to reach its last line, which
+prints a text that no program knows before it runs. A program that ends the process with 0 does not pass.
 """
 
 import re
@@ -55,9 +55,9 @@ def read_main(message: judge_pb2.JudgeRequest, suites: Suites) -> MainTest:
 
 
 def find_form(language: str, main: str) -> MainForm | None:
-    """Return the form that an asserting function has in a language; None: it has none that is known."""
+    """Return the form of an asserting function in a language; None if no known form matches."""
     forms = [forms[language] for forms in (FORMS, HUMANEVAL_X_FORMS) if language in forms]
-    # The narrower one first: it knows what the tests call.
+    # The narrower form comes first: it knows what the tests call.
     return next((form for form in reversed(forms) if form.whole.fullmatch(main)), None)
 
 
@@ -77,7 +77,7 @@ class MainFamily(Family[MainPlan]):
     """Judges functions by a `main` that asserts.
 
     Args:
-        runners: what runs programs.
+        runners: run programs.
         secret: returns another text at each call, which a program cannot know.
     """
 

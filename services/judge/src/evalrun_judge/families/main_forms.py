@@ -1,4 +1,4 @@
-"""MultiPL-E's form in each of its languages: how program and tests become one file, and what a failure says. Pure."""
+"""MultiPL-E's form in each of its languages: how program and tests become one file, and what a failure shows. Pure."""
 
 import re
 import signal
@@ -13,21 +13,21 @@ from evalrun_registry.call_forms.java import CLASS, IMPORT, make_unit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MainForm:
-    """The form in a language."""
+    """The form of tests in a language."""
 
     language: str
     whole: re.Pattern[str]
-    """What a `main` has to be."""
+    """Matches a valid `main`."""
     shape: str
-    """The same for people."""
+    """The same pattern, described for people."""
     stops: tuple[str, ...]
     """Texts at which MultiPL-E cuts the continuation of a prompt, which are left out."""
     end: str = "\n"
-    """What follows a continuation that was cut: the end of the function where a stop took it."""
+    """Text after a cut continuation: the end of the function that a stop removed."""
     cut: Callable[[str], str] | None = None
     """Returns the continuation of a prompt up to the function's end; None: the stops cut it."""
     imports: re.Pattern[str]
-    """Lines of a prompt that stay where the answer defines the function and one of the types before it."""
+    """Matches lines of a prompt that stay if the completion defines the function and a type before it."""
     defines: str
     """Regular expression of the head of a function `{name}`."""
     rename_main: Callable[[str], str] = lambda code: code
@@ -36,9 +36,9 @@ class MainForm:
     """Returns the program with its tests; the last line prints the secret."""
     exit_code: int = 1
     failed: re.Pattern[bytes]
-    """A failed assertion ends with this exit code and says so."""
+    """Matches the text of a failed assertion, which ends with this exit code."""
     tells_on_stdout: bool = False
-    """A test library says it there, and not on stderr."""
+    """Whether a test library reports the failure on stdout instead of stderr."""
 
 
 _TYPES: Final = re.compile(r"^(union|struct|class|enum)\s+(\w+)", re.MULTILINE)
@@ -62,7 +62,7 @@ def make_program(form: MainForm, prompt: str, entry_point: str, code: str, mode:
 def _find_head(form: MainForm, prompt: str, entry_point: str, code: str) -> str:
     """Return the part of the prompt before the function: imports and the types of its arguments.
 
-    The imports alone where the code defines one of those types itself.
+    Only the imports are returned if the code defines one of those types itself.
     """
     heads = [*re.finditer(rf"^[^\s/#*].*\b{re.escape(entry_point)}[ \t]*\(", prompt, re.MULTILINE)]
     before = prompt[: heads[-1].start()] if heads else ""
@@ -76,7 +76,7 @@ def _add_cpp_tests(program: str, main: str, secret: str) -> str:
 
 
 def _add_javascript_tests(program: str, main: str, secret: str) -> str:
-    # A block of their own, for an answer may declare `assert` or `test` too.
+    # The tests have a block of their own, because a program may declare `assert` or `test` too.
     return f'{program}\n{{\n{main.rstrip()}\nprocess.stdout.write("\\n{secret}\\n");\n}}\n'
 
 
@@ -122,7 +122,7 @@ def _add_go_tests(program: str, main: str, secret: str) -> str:
 
 
 def write_go_test_main(main: str, secret: str) -> str:
-    """Return Go's `main` that runs a test and, where it passed, prints the secret."""
+    """Return Go's `main` that runs a test and, if it passed, prints the secret."""
     test = _GO_TEST.search(main)
     name = "" if test is None else test[1]
     return (
@@ -135,9 +135,9 @@ def write_go_test_main(main: str, secret: str) -> str:
 
 
 def _add_java_tests(program: str, main: str, secret: str) -> str:
-    """Return a program whose tests are a method of the answer's class, for they call its methods by their names alone.
+    """Return a program whose tests are a method of the program's class, because they call its methods by bare names.
 
-    Assertions are switched on before that class is loaded. `org.javatuples`, which Debian lacks, is stood in for.
+    Assertions are switched on before that class is loaded. `org.javatuples`, which Debian lacks, is replaced.
     """
     called = _JAVA_CALLED.search(main)
     defined = re.search(_JAVA_DEFINES.replace("{name}", called[1] if called else ""), program, re.MULTILINE)
@@ -305,4 +305,4 @@ _GO: Final = MainForm(
 FORMS: Final[Mapping[str, MainForm]] = MappingProxyType(
     {form.language: form for form in (_CPP, _GO, _JAVA, _JAVASCRIPT, _LUA, _PHP, _RUBY, _RUST, _TYPESCRIPT)}
 )
-"""By language."""
+"""Forms by language."""

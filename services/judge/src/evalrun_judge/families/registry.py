@@ -17,11 +17,11 @@ _FORMS: Mapping[str, FormReader] = {form: reader for family in FAMILIES for form
 
 
 def read_tests(message: judge_pb2.JudgeRequest, suites: Suites) -> Tests:
-    """Read the tests of a message; those named by digest alone come from `suites`.
+    """Read the tests of a message; those named only by digest come from `suites`.
 
     Raises:
         InvalidRequestError: there are none, or they contradict their digest.
-        UnknownSuiteError: nothing is kept under the digest.
+        UnknownSuiteError: no suite is cached under the digest.
     """
     form = message.WhichOneof("tests")
     if form is None and message.suite_digest:

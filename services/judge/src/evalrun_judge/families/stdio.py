@@ -34,7 +34,7 @@ from evalrun_registry.comparators import CHECKER
 from evalrun_runtime.tracing import span
 
 LARGE_BYTES = 256 * 1024
-"""Outputs above this are compared in a thread, so that other requests go on meanwhile."""
+"""Larger outputs are compared in a thread, so that other requests continue meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class StdioPlan:
 
 
 def read_stdio(message: judge_pb2.JudgeRequest, suites: Suites) -> StdioTests:
-    """Read the pairs of input and expected output; a named suite is kept. Raises InvalidRequestError."""
+    """Read the pairs of input and expected output; a named suite is cached. Raises InvalidRequestError."""
     cases = [StdioTest(test.input, test.expected_output) for test in message.stdio.tests]
     tests = StdioTests(cases, named=bool(message.suite_digest))
     if not tests.named:

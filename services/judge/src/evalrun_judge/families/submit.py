@@ -21,7 +21,7 @@ from evalrun_proto.judge.v1 import judge_pb2
 
 @dataclass(frozen=True, slots=True)
 class SubmitTests(Tests):
-    """The tests of a row of a SandboxFusion server's dataset, which the server alone has."""
+    """A row of a SandboxFusion server's dataset. Only the server has its tests."""
 
     dataset: str
     id: str
@@ -39,16 +39,15 @@ class SubmitPlan:
 
 
 _FENCE = re.compile(r"^\s*```", re.MULTILINE)
-"""End of a code block according to SandboxFusion, also within a program."""
+"""Matches the end of a code block according to SandboxFusion, also within a program."""
 
 _NUMBER = re.compile(r"0|-?[1-9]\d{0,17}")
 
 
 def plan_submit(request: JudgeRequest, tests: SubmitTests, extraction: Extraction) -> SubmitPlan | None:
-    """Return the call of the server, with the program that our rule extracts in the only block that the server's rule
-    finds.
+    """Return the call of the server, with the program that our rule extracts in the only block that the server finds.
 
-    By itself it takes the first block of an answer, also within what the model thought.
+    The server's own rule takes the first block of a completion, even inside the model's thoughts.
 
     Raises:
         InvalidRequestError: the server would cut the program.
@@ -90,7 +89,7 @@ class SubmitFamily(Family[SubmitPlan]):
         self._pool = runners.pool
 
     def check(self, request: JudgeRequest, sandboxes: PoolInfo | None) -> None:
-        """Refuse names that mean something else than a row of a dataset to the server; see `Family.check`."""
+        """Refuse names that mean something other than a dataset's row to the server; see `Family.check`."""
         tests = cast(SubmitTests, request.tests)
         if not is_dataset_name(tests.dataset):
             raise InvalidRequestError(
@@ -141,7 +140,7 @@ def decide_outcome(test: ServerTest) -> TestOutcome:
     if failure is None:
         return TestOutcome(TestStatus.WRONG_ANSWER)
     if test.case is None and failure.status is TestStatus.RUNTIME_ERROR and _assertion_failed(test.run.stderr):
-        # Program and assertions are one file to the server: whose assertion it was cannot be told.
+        # Program and assertions are a single file for the server, so the owner of a failed assertion is unknown.
         return TestOutcome(TestStatus.WRONG_ANSWER, "an assertion failed")
     return failure
 

@@ -1,6 +1,7 @@
-"""The RPCs: messages in, domain calls, messages or status codes out; nothing else."""
+"""The RPCs: convert messages, call the domain, return messages or status codes; nothing else."""
 
-from __future__ import annotations  # grpcio's stubs are generic, its classes are not
+# grpcio's stubs are generic, but its classes are not.
+from __future__ import annotations
 
 import asyncio
 import logging
@@ -28,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 RETRY_AFTER = "retry-after-ms"
 RETRY_PUSHBACK = "grpc-retry-pushback-ms"
-"""The same, as gRPC clients with a retry policy obey it by themselves (gRFC A6)."""
+"""The same delay in the form that gRPC clients with a retry policy obey by themselves (gRFC A6)."""
 
 STREAM_OVER = "this stream takes no more requests: reopen it, elsewhere if you can, and send again what has no answer"
 
@@ -61,12 +62,12 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         """Create the service.
 
         Args:
-            judge: gives the verdicts.
+            judge: judges the requests.
             pool: described by `Describe`.
             suites: tests that callers name by digest.
-            version: of this gateway.
-            stream_concurrency: requests of one stream judged at once; the stream is not read further meanwhile.
-            stream_seconds: age at which a stream takes no more requests.
+            version: version of this gateway.
+            stream_concurrency: simultaneously judged requests of a stream; the stream is not read further meanwhile.
+            stream_seconds: age at which a stream accepts no more requests.
         """
         self._judge = judge
         self._pool = pool
@@ -79,8 +80,10 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         """Streams that wait for a request."""
 
     def drain(self) -> None:
-        """Stop reading new requests. Streams finish the requests that they have read, then end. Does not wait for
-        them."""
+        """Stop reading new requests. Streams finish the requests that they have read, then end.
+
+        Does not wait for them.
+        """
         self._draining = True
         for reading in self._reading:
             reading.reschedule(asyncio.get_running_loop().time())
@@ -144,15 +147,16 @@ class JudgeService(judge_pb2_grpc.JudgeServiceServicer):
         begin: Callable[[judge_pb2.JudgeRequest], None],
         withdraw: Callable[[str], None],
     ) -> bool:
-        """Read requests, reserving a place before each. Return whether the client has finished.
+        """Read requests, reserving a position before each. Return whether the client has finished.
 
-        It is not on drain, or when the stream is old: then nothing is read any more.
+        The client has not finished on drain, or when the stream is old: then nothing is read any more.
         """
         if self._draining:
             return False
         end = asyncio.get_running_loop().time() + self._stream_seconds
         try:
-            async with asyncio.timeout_at(end) as reading:  # one a stream: a timer a message cost 3 % of a request
+            # A stream has a single timer, because a timer per message cost 3 % of a request.
+            async with asyncio.timeout_at(end) as reading:
                 self._reading.add(reading)
                 await places.acquire()
                 while (message := await context.read()) is not grpc.aio.EOF:

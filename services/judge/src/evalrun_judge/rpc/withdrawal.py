@@ -39,7 +39,8 @@ class OpenRequests:
         """
         task = asyncio.current_task()
         try:
-            if request_id in self._withdrawn:  # before this task came to its turn
+            # The request was withdrawn before this task started.
+            if request_id in self._withdrawn:
                 work.close()
                 raise WithdrawnError
             self._working[request_id] = task

@@ -1,10 +1,10 @@
-"""Backends that run programs: one module each behind one Protocol, and errors that say what the caller should do.
+"""Backends that run programs: one module each behind one Protocol, and errors that tell the caller what to do.
 
-    SandboxError              the sandbox could not say: try again, elsewhere first; never a verdict
-      SandboxUnreachableError   no connection, or it broke: ask whether the sandbox is there before trying it again
-      SandboxTimeoutError       no answer within the time that the work can take at most: likewise
-      SandboxFailedError        it answered, with an error or with something that is no answer
-        SandboxAbsentError        another kind of server answers at this address
+    SandboxError              the sandbox could not decide: try again, elsewhere first; never a verdict
+      SandboxUnreachableError   no connection, or it broke: probe the sandbox before trying it again
+      SandboxTimeoutError       no reply within the maximum time of the work: likewise
+      SandboxFailedError        the sandbox replied with an error, or with nonsense
+        SandboxAbsentError        another kind of server replies at this address
       SandboxVersionError       it speaks no version that this gateway speaks: ask another until it is replaced
       SandboxBusyError          every slot is taken: no failure at all, come back after a while
     RunRefusedError           the request itself cannot be served: never try again
@@ -26,25 +26,25 @@ class SandboxError(Exception):
 
 
 class SandboxUnreachableError(SandboxError):
-    """No connection, or it broke before the whole answer had come."""
+    """No connection, or it broke before the whole reply had arrived."""
 
     reason = "connection"
 
 
 class SandboxTimeoutError(SandboxError):
-    """No answer in the time that the work can take at most."""
+    """No reply within the maximum time of the work."""
 
     reason = "timeout"
 
 
 class SandboxFailedError(SandboxError):
-    """It answered with an error, or with something that is no answer."""
+    """The sandbox replied with an error, or with nonsense."""
 
     reason = "bad_answer"
 
 
 class SandboxAbsentError(SandboxFailedError):
-    """Another kind of server answers at this address."""
+    """Another kind of server replies at this address."""
 
 
 class SandboxVersionError(SandboxError):
@@ -62,7 +62,7 @@ class SandboxBusyError(SandboxError):
         super().__init__(message)
         self.retry_after_seconds = retry_after_seconds
         self.free = free
-        """Slots that it named as free: room for a request, if not for this one."""
+        """Number of free slots in the reply: room for another request, if not for this one."""
 
 
 class RunRefusedError(Exception):
@@ -89,23 +89,23 @@ class Backend:
     """`evalrun` or `sandbox-fusion`."""
     info: SandboxInfo
     submits: bool = False
-    """It has datasets of its own and judges answers to them: see `DatasetServer`."""
+    """Whether the server has datasets of its own and judges completions of them; see `DatasetServer`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubmitCall:
-    """An answer to a row of a dataset of the server's."""
+    """A completion for a row of a server's dataset."""
 
     dataset: str
     row: int | str
     completion: str
     language: str
     time_seconds: float
-    """A test; the server counts them as it does."""
+    """Time limit of a test, as the server counts it."""
     free_form: bool = True
-    """The completion is a whole program; False: what continues the row's prompt."""
+    """Whether the completion is a whole program; False: it continues the row's prompt."""
     after_timeouts: bool = False
-    """Run the other tests after a timeout too."""
+    """Whether the other tests run after a timeout too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,18 +122,18 @@ class ServerTest:
 
 @dataclass(frozen=True, slots=True)
 class SubmitReply:
-    """Reply of a server that judges answers itself; accepted if every test passed."""
+    """Reply of a server that judges completions itself; accepted if every test passed."""
 
     code: str
     """The program that it found in the completion."""
     tests: tuple[ServerTest, ...]
     complete: bool
-    """False: it stopped at the first test that failed, and there may be more."""
+    """False: the server stopped at the first failed test, and there may be further tests."""
     level: Level
 
     @property
     def accepted(self) -> bool:
-        """Every test passed."""
+        """Whether every test passed."""
         return all(test.passed for test in self.tests)
 
 
@@ -142,11 +142,11 @@ class DatasetServer(Protocol):
     """A sandbox that judges by tests of its own."""
 
     async def submit(self, call: SubmitCall) -> SubmitReply:
-        """Judge an answer.
+        """Judge a completion.
 
         Raises:
             SandboxError: nothing is known about the program.
-            RunRefusedError: the server has no such row, or takes no such call.
+            RunRefusedError: the server has no such row, or accepts no such call.
         """
         ...
 
@@ -155,7 +155,7 @@ class Sandbox(Protocol):
     """Interface to a sandbox."""
 
     address: str
-    """For logs."""
+    """Address for logs."""
 
     async def run(self, request: RunRequest) -> RunReply:
         """Run a program on its inputs. Cancelling the caller (its deadline, its client) stops the program.
@@ -171,5 +171,5 @@ class Sandbox(Protocol):
         ...
 
     async def close(self) -> None:
-        """Free the connections."""
+        """Close the connections."""
         ...

@@ -1,4 +1,4 @@
-"""`evalrun-sandbox` over HTTP: kept connections, MessagePack both ways."""
+"""Calls an `evalrun-sandbox` over HTTP: persistent connections, MessagePack both ways."""
 
 from types import TracebackType
 from typing import Self
@@ -42,17 +42,17 @@ CONNECT_SECONDS = 5.0
 DESCRIBE_SECONDS = 5.0
 
 SPARE_BYTES = 4 << 20
-"""Maximum size of an answer without the programs' output: a compiler's messages (1 MiB at most), numbers, a proxy's
-page."""
+"""Maximum size of a reply without the programs' output: a compiler's messages (1 MiB at most), numbers, a proxy's page.
+"""
 
 RUN_BYTES = 2048
-"""Maximum size of a run in an answer, without its output."""
+"""Maximum size of a run in a reply, without its output."""
 
 COMPILE_SECONDS = 70.0
-"""Wall seconds that compiling may take at most: twice its 30 CPU seconds, and some."""
+"""Maximum wall seconds of compiling: twice its 30 CPU seconds, and some."""
 
 WAIT_SECONDS = 60.0
-"""Seconds that a sandbox may take beyond its programs' own limits: queueing, a repeated run, the answer's way back."""
+"""Seconds that a sandbox may take beyond its programs' own limits: queueing, a repeated run, the way of the reply."""
 
 
 class EvalrunSandbox:
@@ -76,9 +76,9 @@ class EvalrunSandbox:
         Args:
             url: `http://host:port`.
             tokens: the first is sent as a bearer token.
-            tls: what an https sandbox is shown, and checked by.
-            server_name: what its certificate must name; None: the URL's host.
-            spare_seconds: what it may take beyond its programs' own limits before it counts as hung.
+            tls: client certificate and authorities for an https sandbox.
+            server_name: name that its certificate must have; None: the URL's host.
+            spare_seconds: seconds beyond its programs' own limits before it counts as hung.
             wire_version: newest version of the batch API that this gateway speaks.
         """
         self.address = url.rstrip("/")
@@ -125,7 +125,8 @@ class EvalrunSandbox:
                     raise SandboxVersionError(self._describe_difference(self._refused.decode(body).message))
                 case 400:
                     raise RunRefusedError(self._refused.decode(body).message)
-        except msgspec.DecodeError as error:  # also what is valid MessagePack, but not this type
+        # The error also covers valid MessagePack of another type.
+        except msgspec.DecodeError as error:
             raise SandboxFailedError(f"{self.address}: status {status}, and no answer: {error}") from error
         raise SandboxFailedError(f"{self.address}: status {status}: {body[:200].decode('utf-8', 'replace')}")
 
@@ -204,15 +205,15 @@ class EvalrunSandbox:
 def timeout_seconds(request: RunRequest) -> float:
     """Return the wall seconds that a program may take by its own limits.
 
-    A run that ends near the limit is run again alone, and for longer where the machine is slow.
+    A run that ends near the limit is repeated alone, with a longer limit on a slow machine.
     """
     return COMPILE_SECONDS + max_reply_seconds(request.limits.time_seconds, len(request.inputs))
 
 
 def max_answer_bytes(request: RunRequest) -> int:
-    """Return the bytes that an answer to this request may have at most: a sandbox runs hostile programs.
+    """Return the maximum bytes of the reply to this request: a sandbox runs hostile programs.
 
-    Each run has stdout within the output limit, the end of stderr, and some.
+    Each run has stdout within the output limit, the end of stderr, and some more.
     """
     printed = min(len(request.inputs) * 1024 * request.limits.output_kib, MAX_OUTPUT_BYTES)
     told = KEPT_STDERR if request.mode == "stdio" else 1024 * request.limits.output_kib

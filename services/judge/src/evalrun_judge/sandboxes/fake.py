@@ -1,4 +1,4 @@
-"""A sandbox made of scripted replies and faults: for tests and for load without programs."""
+"""A sandbox of scripted replies and faults, for tests and for load without programs."""
 
 import asyncio
 from collections import deque
@@ -9,15 +9,15 @@ from evalrun_judge.sandboxes import Backend, ServerTest, SubmitCall, SubmitReply
 from evalrun_registry.languages import LANGUAGES
 
 Behaviour = Callable[[RunRequest], RunReply | Awaitable[RunReply]]
-"""Answers a request, now or later."""
+"""Replies to a request, now or later."""
 
 
 class FakeSandbox:
     """Fails with the given faults first, one per call, and then follows `behaviour`.
 
     Attributes:
-        requests: every request it was given, the failed ones too.
-        max_in_flight: the greatest number of requests that it held at once.
+        requests: every request, including failed ones.
+        max_in_flight: highest number of simultaneous requests.
     """
 
     def __init__(
@@ -57,7 +57,8 @@ class FakeSandbox:
         self._in_flight += 1
         self.max_in_flight = max(self.max_in_flight, self._in_flight)
         try:
-            await asyncio.sleep(0)  # every real call lets others run
+            # Every real call lets other tasks run.
+            await asyncio.sleep(0)
             if self.down is not None:
                 raise self.down
             if self.faults:
@@ -74,18 +75,18 @@ class FakeSandbox:
         return Backend("evalrun", self.info)
 
     async def close(self) -> None:
-        """Do nothing: there is nothing to free."""
+        """Do nothing: the fake holds no connection."""
 
 
 class FakeDatasetServer(FakeSandbox):
     """A SandboxFusion server that gives every completion the same verdict. `calls` records the requests."""
 
     def __init__(self, tests: Iterable[ServerTest], *, complete: bool = True, faults: Iterable[Exception] = ()) -> None:
-        """Create a sandbox.
+        """Create a server.
 
         Args:
-            tests: its answer.
-            complete: part of it.
+            tests: tests of its reply.
+            complete: `complete` of its reply.
             faults: raised by the next calls, one each.
         """
         super().__init__(faults=faults)
@@ -120,5 +121,5 @@ def reply(*runs: ProgramRun, level: Level = "full", compiling: CompileResult | N
 
 
 def echo(request: RunRequest, level: Level = "full") -> RunReply:
-    """Answer as a program that prints its input."""
+    """Reply as a program that prints its input."""
     return reply(*(ended(data) for data in request.inputs), level=level)

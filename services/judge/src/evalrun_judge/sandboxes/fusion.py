@@ -1,7 +1,7 @@
-"""SandboxFusion as a sandbox: many tests per `/run_code` call if its machine allows forks, else one test per call.
+"""SandboxFusion as a sandbox: many tests per `/run_code` call if its machine allows forks, else a test per call.
 
-What it is, it is asked once: an `evalrun-sandbox` says so at `/v1/info` and then gets its own batch API; on any other
-server the harness tries what a program must not (see `containment`), and that is its level.
+The server is identified once. An `evalrun-sandbox` names itself at `/v1/info` and then gets its own batch API. On any
+other server the harness tries what a program must not do (see `containment`), which determines its level.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 PING_SECONDS = 5.0
 PROBE_SECONDS = 60.0
 LARGE_BYTES = 1 << 20
-"""Of an answer that is read in another thread: it takes some ms."""
+"""A larger reply is read in another thread, because it takes some ms."""
 
 _OK = CompileResult("ok")
 
@@ -72,7 +72,7 @@ class _Stock:
         self.turns = turns
         self.report = report
         self.machine = machine
-        """None: the harness does not run there."""
+        """None: the harness does not run on the server."""
         self.calls = calls
         self.hello = hello or {}
         languages = [*fusion_plain.STOCK_LANGUAGES] if machine is None else machine.languages
@@ -100,11 +100,11 @@ class FusionSandbox:
 
         Args:
             url: `http://host:port`.
-            tokens: the first is sent as a bearer token; a stock server ignores it, our slot proxy asks for it.
-            nonces: gives that many random bytes.
-            tls: what an https server is shown, and checked by; our slot proxy asks for it.
-            server_name: what its certificate must name; None: the URL's host.
-            prefer_own_api: use the batch API where an `evalrun-sandbox` answers.
+            tokens: the first is sent as a bearer token; a stock server ignores it, our slot proxy requires it.
+            nonces: returns that many random bytes.
+            tls: client certificate and authorities for an https server; our slot proxy requires it.
+            server_name: name that its certificate must have; None: the URL's host.
+            prefer_own_api: use the batch API if an `evalrun-sandbox` replies.
             shared_seconds: see `SharedCalls`.
         """
         self._server = FusionServer(url, tokens, tls, server_name)
@@ -168,10 +168,10 @@ class FusionSandbox:
             await self._own.close()
         await self._server.close()
 
-    # --- what the server is ---
+    # The following methods detect the properties of the server.
 
     async def _found(self) -> _Stock:
-        """Find out once; a caller that gives up leaves the finding to the next."""
+        """Detect the server once. If the caller gives up, the detection continues for the next caller."""
         if self._stock is None:
             if self._finding is None or self._finding.done():
                 self._finding = asyncio.create_task(self._find())
@@ -203,14 +203,15 @@ class FusionSandbox:
         report = rate_containment(read_probe(printed), int(said.hello.get("abi", "0")), machine.version)
         logger.info("%s: a stock SandboxFusion, level %s", self.address, report.level)
         turns = Slots(slots)
-        max_programs = MAX_PROGRAMS if report.level == "full" else 1  # elsewhere nothing would keep them apart
+        # On other servers nothing would separate the programs.
+        max_programs = MAX_PROGRAMS if report.level == "full" else 1
         calls = SharedCalls(turns, max_programs, partial(self._ask, machine), self._shared_seconds)
         return _Stock(turns, report, machine, calls, said.hello)
 
     async def _first_call(self, probe: RunRequest, machine: Machine) -> tuple[BatchAnswer, Machine]:
         """Test whether the harness runs on the server. The test is repeated once, because load can cause a failure.
 
-        Gives the answer, and the machine with the harness as its interpreter compiled it.
+        Returns the reply, and the machine with the harness as its interpreter compiled it.
         """
         try:
             return await self._call_compiler(probe, machine)
@@ -236,7 +237,7 @@ class FusionSandbox:
         except (msgspec.DecodeError, RecursionError):
             return None
 
-    # --- many tests a call ---
+    # The following methods run many tests per call.
 
     async def _run_in_batches(
         self, request: RunRequest, stock: _Stock, machine: Machine, calls: SharedCalls
@@ -257,7 +258,8 @@ class FusionSandbox:
                 raise SandboxFailedError(f"{self.address}: a call without a result")
             runs |= answer.runs
             left = [index for index in left if index not in runs]
-            alone = True  # what one call did not finish is slow, or was held up by its neighbours
+            # A test that a call did not finish is slow, or was delayed by others.
+            alone = True
             if left and find_cut(runs, request.stop_after_timeouts) is None:
                 continue
             seconds, stop_after = request.limits.time_seconds, request.stop_after_timeouts
@@ -299,7 +301,8 @@ class FusionSandbox:
 
     def _as_found(self, answer: BatchAnswer, stock: _Stock) -> BatchAnswer:
         if answer.hello != stock.hello:
-            self._stock = None  # another machine has the address: look again
+            # Another machine has the address, so it is detected again.
+            self._stock = None
             raise SandboxFailedError(f"{self.address}: it contains otherwise than before: {answer.hello}")
         return answer
 
@@ -309,7 +312,7 @@ class FusionSandbox:
     async def _ask(
         self, machine: Machine, parts: Sequence[Part], budget: float, runners: int
     ) -> list[BatchAnswer | None]:
-        """Send a call and read all of its answers. Raises NotTheHarnessError, SandboxError or RunRefusedError."""
+        """Send a call and read all of its replies. Raises NotTheHarnessError, SandboxError or RunRefusedError."""
         answer = await self._call(parts, machine, budget, runners)
         if sum(map(len, answer.files.values())) > LARGE_BYTES:
             return await asyncio.to_thread(_results, answer, parts)
@@ -322,7 +325,7 @@ class FusionSandbox:
         body = fusion_batch.body(parts, machine, budget_seconds=budget, runners=runners, want_code=want_code)
         return await self._server.run_code(body, max_seconds)
 
-    # --- one test a call ---
+    # The following methods run a test per call.
 
     async def _run_one_by_one(self, request: RunRequest, stock: _Stock) -> RunReply:
         runs: dict[int, ProgramRun] = {}
@@ -335,7 +338,8 @@ class FusionSandbox:
                 stock.turns.give_back(turn)
             if run is None:
                 return RunReply(compiled, [NOT_RUN] * len(request.inputs), stock.report.level)
-            if run.end == "timeout":  # by the server's wall clock, with whatever else ran there
+            # The server's wall clock ended the run, whatever else ran there.
+            if run.end == "timeout":
                 run = await self._confirm_run(run, request, stock, partial(self._plain_again, request, index))
             runs[index] = run
             if find_cut(runs, request.stop_after_timeouts) is not None:

@@ -1,4 +1,4 @@
-"""Result of a call of `fusion_batch`. Pure."""
+"""Reads the result of a call of `fusion_batch`. Pure."""
 
 import base64
 import binascii
@@ -35,14 +35,14 @@ class BatchAnswer:
     hello: dict[str, str] = field(default_factory=dict)
     compiled: CompileResult | None = None
     runs: dict[int, ProgramRun] = field(default_factory=dict)
-    """By the index of the request's inputs."""
+    """Runs by the index of the request's inputs."""
 
 
 def read(result: bytes, part: Part) -> BatchAnswer:
-    """Read the harness's answer to a part.
+    """Read the harness's reply to a part.
 
     Raises:
-        NotTheHarnessError: the answer is not signed with the nonce, incomplete, or malformed.
+        NotTheHarnessError: the reply is not signed with the nonce, incomplete, or malformed.
     """
     if not result.startswith(part.nonce):
         raise NotTheHarnessError("the answer is not signed with the request's nonce")
@@ -98,7 +98,8 @@ def _infer_compile_result(status: int, answer: BatchAnswer) -> CompileResult | N
     code = _exit_code(status)
     if code == 0:
         return answer.compiled
-    if answer.compiled is None or answer.compiled.status != "ok":  # another runner may have told the same before
+    # Another runner may have reported the same before.
+    if answer.compiled is None or answer.compiled.status != "ok":
         if -code == signal.SIGXCPU:
             return CompileResult("timeout", stderr=b"the interpreter took too long to compile the program\n")
         if -code in _CRASHES:
@@ -120,7 +121,7 @@ def result(answer: CodeAnswer, number: int, part: Part) -> BatchAnswer | None:
 
 
 def file(answer: CodeAnswer, name: str) -> bytes | None:
-    """Return a file that came back; None: it is not there. Raises NotTheHarnessError."""
+    """Return a file of the reply; None if it is missing. Raises NotTheHarnessError."""
     content = answer.files.get(name)
     try:
         return None if content is None else base64.b64decode(content, validate=True)

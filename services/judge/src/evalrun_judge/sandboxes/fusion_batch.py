@@ -1,8 +1,8 @@
 """Encodes a batch of tests as one `/run_code` call of a stock SandboxFusion server, and decodes its reply. Pure.
 
-The call is a bash script that starts the server's own Python once, with a clean environment, on `stock_harness`; task
-and answer are files, for a stock server cuts what a program prints past 219264 bytes without a word, and stops it at
-the time limit past 500000. Expected outputs are no part of a `RunRequest`, so none is sent.
+The call is a bash script that starts the server's own Python once, with a clean environment, on `stock_harness`. Task
+and reply are files, because a stock server silently cuts a program's output past 219264 bytes, and stops the program at
+the time limit past 500000. A `RunRequest` contains no expected outputs, so none is sent.
 """
 
 import base64
@@ -37,17 +37,17 @@ from evalrun_registry.languages import LANGUAGES, Driver
 NONCE_BYTES = 32
 
 BUDGET_SECONDS = 45.0
-"""Wall seconds after which no further test of a call is begun: a client that goes cannot stop a call on a stock server,
-so that no call may be long. The rest goes into another call."""
+"""Wall seconds after which no further test of a call is begun. A client that leaves cannot stop a call on a stock
+server, so no call may be long; the rest goes into another call."""
 
 BUDGET_BYTES = 32 << 20
-"""Likewise, of what the tests have printed."""
+"""The same limit for the output of the tests, in bytes."""
 
 SPARE_SECONDS = 60.0
-"""Seconds that a call may take beyond its tests' own limits before the server ends it, and everything else that runs
-there."""
+"""Seconds beyond its tests' own limits after which the server ends a call, and everything else that runs there."""
 
-_OUTPUT_BYTES = 64 * 1024  # of a compiler
+# Maximum output of a compiler.
+_OUTPUT_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +61,14 @@ class Machine:
     cpus: int
     package_dirs: tuple[str, ...]
     compilers: Mapping[str, str] = field(default_factory=dict)
-    """Language to path."""
+    """Path of the compiler, by language."""
     bundle: bytes = b""
     call_modules: bytes = b""
-    """Both as its interpreter compiled them, see `fusion_bundle`."""
+    """Both bundles as its interpreter compiled them; see `fusion_bundle`."""
 
     @property
     def languages(self) -> list[str]:
-        """Languages that it can run."""
+        """Languages that the machine can run."""
         return ["python", *sorted(self.compilers)]
 
 
@@ -82,7 +82,7 @@ print(json.dumps({{
     "usable": sys.implementation.name == "cpython" and sys.version_info >= (3, 9) and hasattr(os, "memfd_create"),
 }}))
 """
-"""A program that says what the machine is."""
+"""A program that prints facts about the machine."""
 
 
 class MachineFacts(msgspec.Struct):
@@ -104,18 +104,18 @@ class MachineFacts(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A program's part of a call."""
+    """The part of a call that belongs to a program."""
 
     request: RunRequest
     """The program, its limits and all its inputs."""
     indices: Sequence[int]
-    """Of the inputs that the call is about."""
+    """Indices of the inputs in this call."""
     nonce: bytes
-    """Of this part alone; its answer begins with it."""
+    """Nonce of this part only; its reply begins with it."""
 
     @property
     def size(self) -> int:
-        """Bytes, about."""
+        """Approximate bytes of the part."""
         return len(self.request.code) + sum(len(self.request.inputs[index]) for index in self.indices)
 
 
@@ -130,12 +130,12 @@ def body(
     """Return the body of the call.
 
     Args:
-        parts: the programs, all of a kind: run as they are, called, or compiled first. The server's level has to be
-            `full` where there are several.
-        machine: the server's.
-        budget_seconds: after which no further test is begun.
-        runners: of each program: how many of its tests run at once. The level has to be `full` for several.
-        want_code: have the bundle back, compiled.
+        parts: the programs, all of the same kind: run as they are, called, or compiled first. Several programs require
+            the server's level `full`.
+        machine: the server's machine.
+        budget_seconds: seconds after which no further test is begun.
+        runners: number of each program's tests that run at once. Several require the level `full`.
+        want_code: return the bundle as compiled by the server's interpreter.
     """
     first = parts[0].request
     compiled = machine.bundle != b""
@@ -202,7 +202,7 @@ def _task(part: Part, machine: Machine) -> dict[str, Any]:
     code = request.code.encode("utf-8", "surrogatepass")
     compiled, toolchain = LANGUAGES[request.language].is_compiled, Toolchain(machine.compilers)
     of_kind = kind(request)
-    # What the compiler makes of the text takes its place.
+    # The compiler's output replaces the text.
     text = b"" if compiled and of_kind == frames.KIND_INTERPRETED else code
     job = frames.Job(
         request.mode, "", text, limits.time_seconds, limits.memory_mib, limits.output_kib * 1024,
@@ -226,7 +226,8 @@ _COMMAND = (
     "exec env -i PATH=/usr/bin:/bin HOME=/nonexistent LANG=C.UTF-8 PYTHONHASHSEED=0 MALLOC_ARENA_MAX=2 LD_BIND_NOW=1 "
     "OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1"
 )
-"""As the sandbox's own programs find it: nothing of the server's environment, which holds its secrets."""
+"""The environment is that of the sandbox's own programs: nothing of the server's environment, which holds its secrets.
+"""
 
 
 def call_seconds(request: RunRequest) -> float:

@@ -1,6 +1,6 @@
-"""Bundle that a stock SandboxFusion server is sent to run tests with: `stock_harness` and the modules that it needs.
+"""Bundle that is sent to a stock SandboxFusion server to run tests: `stock_harness` and the modules that it needs.
 
-The modules that call functions, two fifths of all, go with programs that are called only.
+The modules that call functions, two fifths of all, go only with programs that are called.
 """
 
 import base64
@@ -15,7 +15,7 @@ from evalrun_judge.sandboxes import stock_harness
 
 LAUNCH = "evalrun-launch.py"
 OTHER_INTERPRETER = 109
-"""Exit code of a launch whose interpreter cannot load the bundle, since another one compiled it."""
+"""Exit code of a launch whose interpreter cannot load the bundle, because another interpreter compiled it."""
 
 _PACKAGE = Path(evalrun_executor.__file__).parent
 _NOT_SENT = (
@@ -38,7 +38,7 @@ for place, (name, path, source) in enumerate(bundle):
     source = source.replace("from opcode import opmap", "opmap = " + repr(numbers))
     bundle[place] = name, path, marshal.dumps(compile(source, path, "exec", flags, dont_inherit=True, optimize=2))
 """
-"""Two imports are spared the calls that load what was compiled: 0.5 ms of each."""
+"""Two imports skip the calls that load compiled code, which saves 0.5 ms for each."""
 
 _RUN = f"""\
 if magic != MAGIC:
@@ -63,8 +63,8 @@ while callable(step):
 def bundle() -> bytes:
     """Return the modules as source, which any Python reads: name, file, source, in order of loading.
 
-    The server answers the first request with the same as its own interpreter compiled it, under that interpreter's
-    magic number, which saves 60 ms a request.
+    The server returns them with the first reply as its own interpreter compiled them, under that interpreter's magic
+    number, which saves 60 ms per request.
     """
     found = [("evalrun_executor", "", ""), ("evalrun_executor.contained", "", "")]
     for name in MODULES:

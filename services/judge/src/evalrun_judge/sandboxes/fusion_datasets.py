@@ -21,8 +21,8 @@ logger = logging.getLogger(__name__)
 
 LIST_SECONDS = 30.0
 SUBMIT_SECONDS = 600.0
-"""After which a call counts as hung, beside twice the limit of a test. How many tests there are only the server knows:
-the longest problem of the stock samples has 331, which it runs three at a time."""
+"""Seconds after which a call counts as hung, beside twice the limit of a test. Only the server knows the number of
+tests: the longest problem of the stock samples has 331, which it runs three at a time."""
 CONFIRM_WAIT_SECONDS = 60.0
 """Seconds that a program which ran out of time, or nearly, waits for a moment without other calls of ours."""
 
@@ -35,16 +35,16 @@ class FusionDatasets:
         self._names: frozenset[str] = frozenset()
 
     async def submit(self, call: SubmitCall, turns: Slots | None, level: Level) -> SubmitReply:
-        """Judge an answer; see `DatasetServer.submit`.
+        """Judge a completion; see `DatasetServer.submit`.
 
-        The server stops at the first case that fails, unless it is told not to, and then a program that never ends
-        takes the time of every case: so it is told only once a case has failed otherwise than by a timeout.
+        The server stops at the first failed case unless told otherwise, and then a program that never ends takes the
+        time of every case. So it is told only once a case has failed otherwise than by a timeout.
 
         Args:
-            call: what is judged.
-            turns: of a stock server, whose timeouts are of wall time and decided again without other calls of ours;
-                None: its timeouts stand.
-            level: what contains its programs.
+            call: the call.
+            turns: turns of a stock server, whose timeouts are of wall time and are repeated without other calls of
+                ours; None: its timeouts stand.
+            level: containment level of its programs.
         """
         await self._check_listed(call.dataset)
         reply = await self._call(call, turns, level)
@@ -57,7 +57,8 @@ class FusionDatasets:
         except SandboxTimeoutError as error:
             logger.info("%s: how many cases pass is not known: %s", self._server.address, error)
             return reply
-        return reply if whole.accepted else whole  # what failed once is not accepted, whatever another run does
+        # A completion that failed once is not accepted, whatever another run does.
+        return reply if whole.accepted else whole
 
     async def _check_listed(self, dataset: str) -> None:
         """Refuse a dataset that the server does not list. Raises RunRefusedError, SandboxError."""

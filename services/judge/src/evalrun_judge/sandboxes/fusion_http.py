@@ -1,7 +1,7 @@
 """Calls a SandboxFusion server over HTTP and interprets the kinds of replies. Decides no verdict.
 
-Every kind of trouble that a stock server shows gets its type: it answers 200 to its own failures (`SandboxError`), 500
-with a traceback to whatever it did not think of, and has no word for "busy"; a slot proxy in front of it has (429).
+Every kind of failure of a stock server gets its type: the server returns 200 for its own failures (`SandboxError`), 500
+with a traceback for unexpected ones, and has no status for "busy"; a slot proxy in front of it has one (429).
 """
 
 import io
@@ -27,7 +27,7 @@ from evalrun_runtime.connections.tls_files import TlsSource
 CONNECT_SECONDS = 5.0
 
 _SHOWN = 300
-"""Characters of an answer that an error shows: no traceback."""
+"""Maximum characters of a reply in an error message: no traceback."""
 
 
 class Command(msgspec.Struct):
@@ -41,7 +41,7 @@ class Command(msgspec.Struct):
 
 
 class CodeAnswer(msgspec.Struct):
-    """Answer of `/run_code`."""
+    """Reply of `/run_code`."""
 
     status: Literal["Success", "Failed", "SandboxError"]
     message: str = ""
@@ -77,7 +77,7 @@ class FusionServer:
         """Call `/run_code`.
 
         Args:
-            body: of the call.
+            body: body of the call.
             max_seconds: time after which the server counts as hung.
 
         Raises:
@@ -94,7 +94,7 @@ class FusionServer:
             if part is not None and part.status == "Error":
                 raise SandboxFailedError(f"{self.address}: {start_of(part.stderr or '')}")
         if read.status == "SandboxError":
-            # Only an `evalrun-sandbox` tells the cause; without it, the call may succeed elsewhere or later.
+            # Only an `evalrun-sandbox` reports the cause; without it, the call may succeed elsewhere or later.
             if read.cause == UNKNOWN_LANGUAGE:
                 raise RunRefusedError(f"{self.address}: {start_of(read.message)}")
             raise SandboxFailedError(f"{self.address}: SandboxError: {start_of(read.message)}")
@@ -104,8 +104,8 @@ class FusionServer:
         """Raise SandboxError unless a SandboxFusion server answers `/v1/ping`, or `/health` behind some proxies.
 
         Raises:
-            SandboxAbsentError: another kind of server answers.
-            SandboxError: nothing answers, or the server reports a failure.
+            SandboxAbsentError: another kind of server replies.
+            SandboxError: nothing replies, or the server reports a failure.
         """
         status, body = await self.call("GET", "/v1/ping", max_seconds)
         if status == 200 and body.strip() == b'"pong"':
@@ -119,7 +119,7 @@ class FusionServer:
             raise SandboxAbsentError(f"{self.address}: no SandboxFusion answers /v1/ping (status {status}) or /health")
 
     def check(self, status: int, answer: bytes) -> None:
-        """Raise the error that a status other than 200 means."""
+        """Raise the error of a status other than 200."""
         if status == 200:
             return
         text = start_of(error_detail(answer))
@@ -134,9 +134,10 @@ class FusionServer:
         raise SandboxFailedError(f"{self.address}: status {status}: {text}")
 
     async def call(self, method: str, path: str, max_seconds: float, body: bytes | None = None) -> tuple[int, bytes]:
-        """Call and give status and body. Raises SandboxUnreachableError or SandboxTimeoutError."""
+        """Call the server. Return status and body. Raises SandboxUnreachableError or SandboxTimeoutError."""
         limits = aiohttp.ClientTimeout(total=max_seconds, sock_connect=CONNECT_SECONDS)
-        data = None if body is None else io.BytesIO(body)  # large bytes would be written at one go, holding the loop
+        # Large bytes would be written at once and block the loop.
+        data = None if body is None else io.BytesIO(body)
         try:
             request = self._open().request(
                 method,
@@ -144,7 +145,8 @@ class FusionServer:
                 data=data,
                 timeout=limits,
                 headers=authorization(self._tokens),
-                ssl=True if self._tls is None else self._tls.current.client_context,  # its own connections by context
+                # The connections belong to the context.
+                ssl=True if self._tls is None else self._tls.current.client_context,
                 server_hostname=self._server_name,
             )
             async with request as response:

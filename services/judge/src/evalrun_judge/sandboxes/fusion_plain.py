@@ -1,7 +1,7 @@
-"""One `/run_code` call per test, for servers on which the batch harness cannot run. Pure.
+"""A `/run_code` call per test, for servers on which the batch harness cannot run. Pure.
 
-Here the server's word is all there is: its time limit is wall time, its status the program's exit code, and its output
-may be cut. What may have been cut is refused rather than compared.
+Only the server's own report is available: its time limit is wall time, its status the program's exit code, and its
+output may be cut. Output that may have been cut is refused rather than compared.
 """
 
 from typing import Any
@@ -63,7 +63,7 @@ def read_compile_result(answer: CodeAnswer, language: str) -> CompileResult:
 
 
 def _is_syntax_error(run: Command) -> bool:
-    """Return whether Python refused the text: no frame is named, for nothing has run."""
+    """Return whether Python refused the text: no frame is named, because nothing has run."""
     text = run.stderr or ""
     last = text.rstrip().rpartition("\n")[2]
     refused = last.startswith(("SyntaxError:", "IndentationError:", "TabError:"))

@@ -1,7 +1,7 @@
-"""Batches waiting programs into one call of a stock server, because a call costs as much as about 20 tests.
+"""Batches waiting programs into a call of a stock server, because a call costs as much as about 20 tests.
 
-A program never waits for a batch: if a slot is free, it is sent alone. If a call's other programs took its time or made
-it fail, the program's answer is None; it is then sent again, first and alone.
+A program never waits for a batch: if a slot is free, it is sent alone. If a call's other programs used its time or made
+it fail, the program's result is None; the program is then sent again, first and alone.
 """
 
 import asyncio
@@ -16,7 +16,8 @@ from evalrun_judge.sandboxes.fusion_batch import BUDGET_SECONDS, Part, kind
 from evalrun_registry.languages import LANGUAGES
 
 MAX_PROGRAMS = 4
-"""Per call. With 20 tests each, one call costs 63 % of four; eight programs showed no further saving."""
+"""Maximum programs per call. With 20 tests each, one call costs 63 % of four; eight programs showed no further saving.
+"""
 
 MAX_RUNNERS, RUNNER_TESTS = 2, 4
 """Of a program that nobody shares the server with: runners, and tests for which there are several. On 2 cores."""
@@ -48,7 +49,7 @@ class PendingProgram:
 class _Call:
     task: "asyncio.Task[Sequence[BatchAnswer | None]]"
     waiters: int
-    """Number of programs that still wait for its answer."""
+    """Number of callers that still wait for the program's result."""
     programs: int
 
 
@@ -64,7 +65,8 @@ def select_batch(waiting: Sequence[PendingProgram], free: int, max_programs: int
     chosen, tests, size = [0], len(first.part.indices), first.part.size
     of_kind = kind(first.part.request)
     fair = min(max_programs, -(-len(waiting) // (free + 1)))
-    if first.alone or LANGUAGES[first.part.request.language].is_compiled:  # a compiler takes longer than all else
+    # A compiler takes longer than everything else.
+    if first.alone or LANGUAGES[first.part.request.language].is_compiled:
         return chosen
     for place, program in enumerate(waiting):
         if len(chosen) >= fair:
@@ -188,6 +190,8 @@ class SharedCalls:
         try:
             await asyncio.wait([call.task])
             if not call.task.cancelled():
-                call.task.exception()  # nobody may be left to take it
+                # Nobody may be left to retrieve the exception.
+                call.task.exception()
         finally:
-            call.task.cancel()  # where this was broken off
+            # This task was cancelled.
+            call.task.cancel()

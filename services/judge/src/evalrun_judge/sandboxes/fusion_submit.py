@@ -1,7 +1,7 @@
 """Encodes a call of SandboxFusion's `/submit` as JSON, and decodes the reply. Pure.
 
-What is sent is typed field by field: nothing of a caller's can become `custom_extract_logic` (which the server runs in
-its own process), `provided_data` (which it may unpickle), `dataset_type` (under which it may never call the tests) or
+The body is typed field by field: no input of a caller can become `custom_extract_logic` (which the server runs in its
+own process), `provided_data` (which it may unpickle), `dataset_type` (with which it may never call the tests) or
 another key of `extra`.
 """
 
@@ -23,12 +23,12 @@ from evalrun_judge.sandboxes.sandbox_fusion_texts import says_no_rows, says_no_s
 
 
 class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The two switches that are sent of `config.extra`."""
+    """The two switches of `config.extra` that are sent."""
 
     is_freeform: bool = False
     """HumanEval: the completion is a whole program."""
     run_all_cases: bool = False
-    """CommonOJ: go on after a case that failed."""
+    """CommonOJ: continue after a failed case."""
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -90,16 +90,16 @@ def refusal(status: int, answer: bytes, call: SubmitCall) -> RunRefusedError | N
 
 
 def read(answer: bytes, call: SubmitCall, *, all_cases: bool, level: Level) -> SubmitReply:
-    """Read an answer with status 200.
+    """Read a reply with status 200.
 
     Args:
-        answer: its body.
-        call: what was asked.
+        answer: body of the reply.
+        call: the call.
         all_cases: whether every case was to be run.
-        level: what contained the program.
+        level: containment level of the program.
 
     Raises:
-        SandboxFailedError: it says nothing about the program, or contradicts itself.
+        SandboxFailedError: the reply shows nothing about the program, or contradicts itself.
         RunRefusedError: there are no tests, so that the server accepts anything.
     """
     try:
@@ -141,7 +141,8 @@ def _run(info: CodeAnswer, passed: bool, compiled: CompileResult) -> ProgramRun 
     if part is None:
         if compiled.status == "ok" and not passed and info.status != "Success":
             raise SandboxFailedError("a test that failed without having run")
-        return None  # an empty program is not run at all, and a Success
+        # The server does not run an empty program, and reports Success.
+        return None
     stdout, stderr = (part.stdout or "").encode(), (part.stderr or "").encode()
     wall = part.execution_time or 0.0
     if part.status == "TimeLimitExceeded":

@@ -1,7 +1,7 @@
 """Parses an HTTP/1.1 response incrementally. Pure: no sockets.
 
-llhttp reads (`httptools`); here stands what an answer to a call may be: it says its length or comes in chunks, and has
-no more than the call expects. A body that the connection's end ends, or an upgrade, is no answer.
+llhttp parses (`httptools`). This module limits what a reply may be: it has a length or comes in chunks, and has no more
+bytes than the call expects. A body that ends with the connection, or an upgrade, is refused.
 """
 
 from dataclasses import dataclass, replace
@@ -17,12 +17,12 @@ class BadAnswerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """A whole answer."""
+    """A complete response."""
 
     status: int
     body: bytes
     reusable: bool
-    """The connection takes another request."""
+    """Whether the connection accepts another request."""
 
 
 class AnswerReader:
@@ -35,13 +35,13 @@ class AnswerReader:
         self._head_bytes = 0
         self._in_head = True
         self._length: int | None = None
-        """Of the body, where the head says it."""
+        """Length of the body, if the head contains it."""
         self._chunked = False
         self._pieces: list[bytes] = []
         self._body_bytes = 0
         self._answer: HttpResponse | None = None
         self._more = False
-        """Something came after the answer."""
+        """Whether bytes came after the response."""
 
     def feed(self, data: bytes) -> HttpResponse | None:
         """Parse the next piece. Return the response once it is complete. Raises BadAnswerError."""
@@ -69,7 +69,7 @@ class AnswerReader:
                 raise BadAnswerError(f"a head of more than {MAX_HEAD_BYTES} bytes")
 
     def on_message_begin(self) -> None:
-        """See `httptools`; also after an interim answer (1xx), which another follows."""
+        """Called by `httptools`; also after an interim response (1xx), which another response follows."""
         self._more = self._answer is not None
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -85,7 +85,7 @@ class AnswerReader:
                 pass
 
     def on_headers_complete(self) -> None:
-        """See `httptools`."""
+        """Called by `httptools`."""
         status = self._parser.get_status_code()
         if self._more or status < 200:
             return
@@ -96,14 +96,14 @@ class AnswerReader:
             raise BadAnswerError("its length is not said")
 
     def on_body(self, body: bytes) -> None:
-        """See `httptools`."""
+        """Called by `httptools`."""
         if not self._more:
             self._body_bytes += len(body)
             self._check_size(self._body_bytes)
             self._pieces.append(body)
 
     def on_message_complete(self) -> None:
-        """See `httptools`."""
+        """Called by `httptools`."""
         status = self._parser.get_status_code()
         if self._answer is None and status >= 200:
             self._answer = HttpResponse(status, b"".join(self._pieces), self._parser.should_keep_alive())

@@ -1,7 +1,7 @@
-"""Inputs that a sandbox keeps, as far as this gateway knows; they are sent by digest. Pure.
+"""The inputs that a sandbox has cached, as far as this gateway knows; they are sent by digest. Pure.
 
-What is known here may be wrong at any time (another pod answers, the sandbox was started again, or has dropped them for
-others'): it then says that it lacks them, and gets them.
+This knowledge may be wrong at any time (another pod replies, the sandbox was restarted, or has evicted them). The
+sandbox then reports that it lacks them, and gets them.
 """
 
 from collections import OrderedDict
@@ -11,14 +11,14 @@ import msgspec
 from evalrun_executor.api import RunRequest, SandboxInfo
 
 WORTH_BYTES = 64 * 1024
-"""Inputs below this cross each time: they cost less than a call in vain."""
+"""Smaller inputs are always sent: they cost less than a failed call."""
 
 MAX_KNOWN = 4096
-"""Digests remembered of a sandbox; one forgotten costs sending its inputs once more."""
+"""Maximum number of remembered digests per sandbox; a forgotten digest costs sending its inputs once more."""
 
 
 class SandboxInputs:
-    """Tracks the inputs that a sandbox keeps."""
+    """Tracks the inputs that a sandbox has cached."""
 
     def __init__(self) -> None:
         self._capacity = 0
@@ -29,7 +29,7 @@ class SandboxInputs:
         self._capacity = info.keep_mib * 1024 * 1024
 
     def form(self, request: RunRequest) -> RunRequest:
-        """Return the request to send: inputs by digest, inputs to keep, or plain."""
+        """Return the request to send: inputs by digest, inputs to cache, or plain."""
         if not request.inputs_digest:
             return request
         if not WORTH_BYTES <= sum(map(len, request.inputs)) <= self._capacity:
@@ -39,10 +39,10 @@ class SandboxInputs:
         return request
 
     def record_answer(self, sent: RunRequest, request: RunRequest, status: int) -> RunRequest | None:
-        """Record the answer to a form of the request.
+        """Record the reply to a form of the request.
 
-        Gives the form in which to send it again, where the sandbox lacks the inputs or (400) may be an older one that
-        took another's place and knows no digests; None: that is the answer.
+        Returns the form in which to send the request again, if the sandbox lacks the inputs or (400) may be an older
+        sandbox that knows no digests; None: the reply is final.
         """
         if not sent.inputs_digest:
             return None

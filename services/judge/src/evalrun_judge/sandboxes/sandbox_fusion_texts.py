@@ -1,7 +1,7 @@
-"""Texts of a stock SandboxFusion server that carry information which no status or field has. Pure.
+"""Texts of a stock SandboxFusion server with information that no status or field has. Pure.
 
-The server answers 500 to whatever it did not think of, and its output fields hold an error's text in place of what it
-cannot decode. `VERSION` is the image whose texts these are.
+The server returns 500 for unexpected errors, and its output fields hold an error's text in place of undecodable output.
+`VERSION` is the image of these texts.
 """
 
 from typing import Final

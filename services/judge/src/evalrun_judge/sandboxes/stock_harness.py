@@ -1,27 +1,27 @@
 """Runs batches of tests on a foreign machine: one interpreter start, and one confined fork per test.
 
-This is the far side of `fusion_batch`, sent with each request to a stock SandboxFusion server. Standard library and the
-sandbox's own `contained` modules only, Python 3.9 or newer: the runner, its watch and its limits are the very ones of
-`evalrun-sandbox`, so that both kinds of sandbox say the same of the same program.
+This is the remote side of `fusion_batch`, sent with each request to a stock SandboxFusion server. It needs only the
+standard library and the sandbox's own `contained` modules, Python 3.9 or newer. The runner, its supervision and its
+limits are those of `evalrun-sandbox`, so that both kinds of sandbox report the same about the same program.
 
-Who is who:
+The processes are:
 
-    this process    opens the files of each program of the call and takes their names away; reads none of them
-    a worker         forked from it for each program, one after another, or, for a program, this process itself: reads
-                    its task, forks a runner, keeps what it says, and signs it with the program's own nonce, which it
-                    reads when nothing of the program is left: no memory that one can reach has ever held it
-    the runner      no longer root where that can be left; under Landlock; forks one child a test. Of a program that has
-                    the call, and the server, to itself there are several, which take the tests in turn
+    this process    opens the files of each program of the call and unlinks them; reads none of them
+    a worker        forked from it for each program in turn or, for a single program, this process itself: reads its
+                    task, forks a runner, stores its frames, and signs them with the program's own nonce, which it reads
+                    when nothing of the program is left: no memory that a program can reach has ever held the nonce
+    the runner      not root if it can leave root; under Landlock; forks a child per test. A program that has the call
+                    and the server to itself has several runners, which take the tests in turn
     the child       no descriptor but 0, 1, 2; the seccomp filter; becomes the program
 
-Programs that share a call see as little of each other as those of `evalrun-sandbox`, which forks the runners of all
-from a zygote: what a program's worker and runner read, no process has held from which another's is forked, and it
-goes by descriptors that the others' have closed. Each worker has a user, directories and a nonce of its own and begins
-when nothing of the one before is left; none begins where the filter or Landlock is missing, for then something might
-be.
+Programs that share a call see as little of each other as those of `evalrun-sandbox`, which forks all runners from a
+zygote: no process that has read a program's data is forked for another program, and the data goes by descriptors that
+the other programs' processes have closed. Each worker has its own user, directories and nonce and begins when nothing
+of the worker before is left. None begins without the filter or Landlock, because something might then be left.
 
-An answer is a file, for a stock server cuts what is printed: the nonce, then frames as `contained.frames` has them,
-and of our own a HELLO first and an ENDED for each runner. It is empty where the program's turn did not come.
+The reply is a file, because a stock server cuts printed output: the nonce, then frames in the format of
+`contained.frames`, with a HELLO of our own first and an ENDED for each runner. It is empty if the program's turn did
+not come.
 """
 
 # ruff: noqa: PTH101, PTH102, PTH108, PTH123
@@ -56,11 +56,11 @@ HELLO, ENDED = 16, 17
 """Frames of a worker: lines of `name=value`; a runner's wait status."""
 STATUS = struct.Struct("<i")
 BUNDLE, CALLS, SETUP = "evalrun-bundle", "evalrun-calls", "evalrun-setup"
-"""Names of files: the modules, those that only called programs need, what is the same for all programs."""
+"""Names of files: the modules, those that only called programs need, and the settings shared by all programs."""
 CODE, CALLS_CODE = "evalrun-code", "evalrun-calls-code"
 """The modules as this interpreter compiled them."""
 TASK, NONCE, RESULT = "evalrun-task-", "evalrun-nonce-", "evalrun-result-"
-"""Names of a program's files, followed by its place in the call."""
+"""Names of a program's files, followed by its position in the call."""
 FIRST_USER, USERS = 64100, 1000
 """Users that programs run as if the server runs as root: different from those of `evalrun-sandbox`."""
 _PR_SET_KEEPCAPS = 8
@@ -79,17 +79,17 @@ class Setup:
 
     def __init__(self, fields: Mapping[str, object]) -> None:
         self.filters: tuple[tuple[bytes, list[int], bytes], tuple[bytes, list[int]]] | None = fields["filters"]  # type: ignore[assignment]
-        """Of programs, then of compilers: assembled in the gateway, which takes 4 ms."""
+        """Filters of programs, then of compilers: assembled in the gateway, which takes 4 ms."""
         self.package_dirs: list[str] = list(fields["package_dirs"])  # type: ignore[call-overload]  # a list of str
         self.calls = bool(fields["calls"])
-        """They are run by the harness of `calls`."""
+        """Whether the harness of `calls` runs the programs."""
         self.programs = int(str(fields["programs"]))
         self.runners = int(str(fields["runners"]))
-        """Of each program."""
+        """Number of runners of each program."""
         self.budget_seconds = float(str(fields["budget_seconds"]))
         self.budget_bytes = int(str(fields["budget_bytes"]))
-        """Past either no further test is begun: the gateway asks again for the rest. Seconds of the call, bytes of a
-        program."""
+        """Past either budget no further test is begun, and the gateway asks again for the rest. The budgets are seconds
+        of the call and bytes of a program."""
         self.want_code = bool(fields["want_code"])
 
 
@@ -102,13 +102,13 @@ class Task:
         """A memory file's content: an encoded `frames.Job`, then the inputs."""
         self.count = int(str(fields["count"]))
         self.commands: list[str] = list(fields["commands"])  # type: ignore[call-overload]  # a list of str
-        """Of the compiler, to try in order; none: nothing is compiled to a file."""
+        """Command lines of the compiler, to try in order; empty: nothing is compiled to a file."""
         self.interpreter = str(fields["interpreter"])
-        """Path of the program that runs the text, or what was compiled of it; empty in any other kind of task."""
+        """Path of the program that runs the text, or its compiled form; empty in any other kind of task."""
         self.compile_job = _bytes(fields["compile_job"])
         self.time_seconds = float(str(fields["time_seconds"]))
         self.stop_after = int(str(fields["stop_after"]))
-        """Timeouts after which no test is begun; 0: none."""
+        """Number of timeouts after which no test is begun; 0: no limit."""
 
 
 class ProgramFiles:
@@ -121,8 +121,10 @@ class ProgramFiles:
         """A memory file, which nobody finds by a name."""
 
     def close(self) -> None:
-        """Close them. A worker keeps them open till then, so that no number below is an executable's: see
-        `child_bootstrap`."""
+        """Close the files.
+
+        A worker keeps them open until then, so that no number below is an executable's; see `child_bootstrap`.
+        """
         for fd in (self.task, self.nonce, self.result):
             os.close(fd)
 
@@ -155,7 +157,7 @@ class Worker:
                 if executable or not self._static_is_missing():
                     break
             if executable:
-                # one that somebody holds for writing cannot be executed
+                # A file that is held open for writing cannot be executed.
                 executable = [os.open(f"/proc/self/fd/{executable[0]}", os.O_RDONLY | os.O_CLOEXEC)]
                 if task.interpreter:
                     job = _insert_code(job, _read_all(executable[0]))
@@ -176,7 +178,8 @@ class Worker:
 
     def _remove_directories(self) -> None:
         """Remove the directories of the programs' user, as that user if this process lacks the capabilities."""
-        if self._site.program_filter is not None and self._site.landlock_abi > 0:  # nobody is left to get in the way
+        # No process is left that could interfere.
+        if self._site.program_filter is not None and self._site.landlock_abi > 0:
             try:
                 self._empty_place()
             except PermissionError:
@@ -238,7 +241,7 @@ class Worker:
         return f"abi={site.landlock_abi}\nfilter={int(site.program_filter is not None)}\nroot={int(user == 0)}".encode()
 
     def _listen(self, runners: list[_socket.socket], kind: int, indices: int, received: list[int]) -> None:
-        """Keep frames until all runners are done."""
+        """Store frames until all runners are done."""
         poller = select.poll()
         left = {}
         for runner in runners:
@@ -293,18 +296,18 @@ class Worker:
         self._size += len(frame)
 
     def _answer(self) -> None:
-        """Write the result: signed, whole, and only now, when nothing of the program is left."""
+        """Write the result: signed, complete, and only now, when nothing of the program is left."""
         self._keep(_frame(frames.DONE, b""))
         with open(self._files.result, "wb", closefd=False) as file:
             file.writelines([_read_all(self._files.nonce), *self._said])
 
 
 def leave_root(user: int, *, keep_files: bool) -> int:
-    """Switch to a user who owns nothing if this process is root; return the resulting user.
+    """Switch to a user who owns nothing if this process is root. Return the resulting user.
 
-    An interpreter under /root is what stock images have: with `keep_files` the process goes on opening files as root,
-    without any capability, and Landlock says which. Started programs (exec) lose that with the start. Where the user
-    cannot be changed, all capabilities go.
+    Stock images have an interpreter under /root: with `keep_files` the process continues to open files as root, without
+    any capability, and Landlock limits which. Executed programs lose that right. If the user cannot be changed, all
+    capabilities are dropped.
     """
     if os.geteuid() != 0:
         return os.geteuid()
@@ -341,7 +344,7 @@ def _set_command(job: bytes, command: str) -> bytes:
 
 
 def _insert_code(job: bytes, code: bytes) -> bytes:
-    """Return an encoded job without a text, with this one: what the compiler made of it."""
+    """Return an encoded job without a text, completed with `code`, the compiler's output."""
     read, inputs, _ = frames.decode_job(lambda size, offset: job[offset : offset + size])
     read.code, read.code_size = code, len(code)
     return read.encode() + job[inputs:]
@@ -374,14 +377,14 @@ def _read_all(fd: int) -> bytes:
 
 
 def _open_unlinked(name: str) -> int:
-    """Open a file and take its name away."""
+    """Open a file and unlink it."""
     fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
     os.unlink(name)
     return fd
 
 
 def make_site(setup: Setup, call_modules: Bundle) -> Site:
-    """Prepare what all programs share, before any data of a program is read."""
+    """Prepare everything that all programs share, before any data of a program is read."""
     import site as ordinary
 
     ordinary.setquit()
@@ -402,7 +405,8 @@ def make_site(setup: Setup, call_modules: Bundle) -> Site:
         for name, _, code in call_modules:
             if name not in sys.modules:
                 module = type(sys)(name)
-                module.__path__ = []  # some are packages
+                # Some of the modules are packages.
+                module.__path__ = []
                 sys.modules[name] = module
                 exec(marshal.loads(code), module.__dict__)  # noqa: S102, S302 - the sandbox's own modules
         site.harnesses["calls"] = sys.modules["evalrun_executor.calls.call_harness"].main
@@ -412,7 +416,7 @@ def make_site(setup: Setup, call_modules: Bundle) -> Site:
 
 
 def _read_call_modules() -> Bundle:
-    """Return the modules that call functions, compiled; none where the call brings none."""
+    """Return the modules that call functions, compiled; none if the call has none."""
     try:
         fd = _open_unlinked(CALLS)
     except FileNotFoundError:
@@ -438,11 +442,11 @@ def main(bundle: Bundle, magic: bytes) -> Next:
     """Serve the call in the current directory. Return the next step in a forked process; never returns otherwise.
 
     Args:
-        bundle: of each module name, file and marshalled code; emptied here.
-        magic: of the interpreter that compiled it, which is this one.
+        bundle: module name, file and marshalled code of each module; emptied here.
+        magic: magic number of the interpreter that compiled it, which is this one.
 
     Raises:
-        PermissionError: several programs, and nothing here that keeps them apart.
+        PermissionError: the call has several programs, and nothing here separates them.
     """
     started = time.monotonic()
     with open(SETUP, "rb") as file:
@@ -467,7 +471,8 @@ def main(bundle: Bundle, magic: bytes) -> Next:
         return step
     for files in waiting:
         _publish(files)
-    os._exit(0)  # nothing is left to be taken apart, which would take 2 ms
+    # Nothing is left to clean up, which would take 2 ms.
+    os._exit(0)
 
 
 def _take_turns(setup: Setup, site: Site, waiting: list[ProgramFiles], started: float) -> Next | None:

@@ -70,17 +70,17 @@ def answer_without_time(language: str, compile_timeout: float, pod_name: str | N
 
 
 Answer = tuple[RunCodeResponse, Mapping[str, bytes]]
-"""The answer without files, and its files."""
+"""The reply without files, and its files."""
 
 
 def add_files(answer: RunCodeResponse, files: Files, reply: RunReply | None) -> Answer:
-    """Return an answer with the files that its request fetches.
+    """Return a reply with the files that its request fetches.
 
     Args:
-        answer: the answer without files.
+        answer: the reply without files.
         files: the request's files.
         reply: the executor's reply, or None if nothing ran. If nothing ran or compiled, the directory holds only the
-            files that were placed.
+            placed files.
     """
     found: Mapping[str, bytes] | None = files.placed
     if isinstance(reply, ReplyWithFiles) and reply.compile.status == "ok":

@@ -42,7 +42,7 @@ def read(model: type[RequestT], body: bytes, content_type: str | None) -> Reques
             [_make_complaint("json_invalid", "JSON decode error", {}, error.pos, error=error.msg)]
         ) from error
     except (ValueError, RecursionError) as error:
-        # The body is not UTF-8, holds a number of thousands of digits, or is nested without end.
+        # The body is not UTF-8, has a number with thousands of digits, or is nested too deep.
         raise BadRequest("There was an error parsing the body") from error
     if value is None or not body:
         raise InvalidBody([_make_complaint("missing", "Field required", None)])

@@ -32,9 +32,9 @@ class Files:
     """The files of a request: those to place and those to fetch."""
 
     placed: Mapping[str, bytes] = field(default_factory=dict)
-    """By normal path."""
+    """Contents by normalised path."""
     fetched: Mapping[str, str] = field(default_factory=dict)
-    """By the path as the request spells it: the normal path."""
+    """Normalised path by the path as the request spells it."""
 
     @property
     def wanted(self) -> list[str]:

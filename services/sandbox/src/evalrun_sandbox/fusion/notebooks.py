@@ -1,4 +1,4 @@
-"""/run_jupyter: each request's cells run in a live session of their own, which ends with the answer."""
+"""/run_jupyter: each request's cells run in a live session of their own, which ends with the reply."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from evalrun_sandbox.sessions.interpreter import Outcome
 from evalrun_sandbox.sessions.sessions import Execution, Sessions, StateLost
 
 OUTPUT_BYTES = 1 << 20
-"""Of a cell's stdout and of its stderr, each; beyond it the cell is interrupted."""
+"""Maximum bytes of a cell's stdout and of its stderr, each; the cell is interrupted beyond it."""
 _REMARK = "\ninterrupted by the sandbox: more output than it keeps\n"
 
 
@@ -36,7 +36,7 @@ class Notebooks:
         self._clock = clock
 
     async def run(self, request: RunJupyterRequest, files: Files) -> tuple[RunJupyterResponse, Mapping[str, bytes]]:
-        """Return the answer and the files that the request fetches.
+        """Return the reply and the files that the request fetches.
 
         Raises:
             TryAgain: no session or no slot was free, or the sandbox lost the session.
@@ -80,7 +80,7 @@ class Notebooks:
 def response(
     request: RunJupyterRequest, outcomes: list[Outcome], seconds: float, pod_name: str | None
 ) -> RunJupyterResponse:
-    """Return the answer without files. As in the stock server an exception in a cell is no failure."""
+    """Return the reply without files. As in the stock server an exception in a cell is no failure."""
     lost = outcomes[-1].lost if outcomes else ""
     late = len(outcomes) < len(request.cells) or any(outcome.stopped == STOPPED_TIME for outcome in outcomes)
     late = late and not (lost and outcomes[-1].stopped != STOPPED_TIME)
@@ -113,5 +113,5 @@ def cell(outcome: Outcome) -> CellRunResult:
 
 
 def make_refusal(message: str, pod_name: str | None) -> RunJupyterResponse:
-    """Return the answer to a request that was not run."""
+    """Return the reply to a request that was not run."""
     return RunJupyterResponse(status=RunStatus.SANDBOX_ERROR, message=message, executor_pod_name=pod_name)

@@ -8,7 +8,7 @@ FusionRefusal
 
 
 class FusionRefusal(Exception):  # noqa: N818 - an answer, not a failure of ours
-    """An answer that is not 200; the message is its `detail`."""
+    """A reply with another status than 200; the message is its `detail`."""
 
     status = 500
 

@@ -12,7 +12,7 @@ from evalrun_sandbox.fusion.schemas import DatasetRequest
 FAMILIES: Mapping[str, Family] = {
     "CommonOJDataset": CommonOJ(), "HumanEvalDataset": HumanEval(), "MBPPDataset": Mbpp(),
 }  # fmt: skip
-"""By the stock server's class names, which `config.dataset_type` takes."""
+"""Families by the stock server's class names, which `config.dataset_type` takes."""
 
 REGISTERED: Mapping[str, str] = {
     "code_contests": "CommonOJDataset",

@@ -18,11 +18,12 @@ Language = Literal[
 
 NO_LIMIT = -1
 Row = dict[str, Any]
-"""A dataset's row: whatever JSON its makers chose."""
+"""A dataset's row: any JSON."""
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(defer_build=True)  # a sandbox behind our own gateway never gets such a request
+    # A sandbox behind our own gateway never gets such a request, so its schema is built late.
+    model_config = ConfigDict(defer_build=True)
 
 
 class RunStatus(StrEnum):
@@ -75,7 +76,7 @@ class CommandRunResult(_Model):
 
 
 class RunCodeResponse(_Model):
-    """Answer of POST /run_code."""
+    """Reply of POST /run_code."""
 
     status: RunStatus
     message: str = ""
@@ -88,7 +89,7 @@ class RunCodeResponse(_Model):
 
 
 class RefusedRunCodeResponse(RunCodeResponse):
-    """Answer of POST /run_code to a request that no repetition changes."""
+    """Reply of POST /run_code to a request that no repetition changes."""
 
     cause: str
     """The stock server has no such field."""
@@ -113,9 +114,9 @@ class CellRunResult(_Model):
     stdout: str
     stderr: str
     display: list[dict[str, Any]] = Field(default_factory=list)
-    """By MIME type; `text/plain` alone."""
+    """Output by MIME type; only `text/plain`."""
     error: list[dict[str, Any]] = Field(default_factory=list)
-    """With `ename`, `evalue` and `traceback`."""
+    """Objects with `ename`, `evalue` and `traceback`."""
 
 
 class RunJupyterResponse(_Model):
@@ -125,7 +126,7 @@ class RunJupyterResponse(_Model):
     message: str = ""
     driver: CommandRunResult | None = None
     cells: list[CellRunResult] = Field(default_factory=list)
-    """Of the cells that ran; the last may have been interrupted."""
+    """Results of the cells that ran; the last cell may have been interrupted."""
     executor_pod_name: str | None = None
     files: dict[str, str] = Field(default_factory=dict)
 
@@ -148,7 +149,8 @@ class Prompt(_Model):
 class TestConfig(_Model):
     """Options for a dataset's prompts and judging."""
 
-    __test__ = False  # not a test, whatever pytest makes of the name
+    # The class is no test, although pytest would collect it by its name.
+    __test__ = False
 
     dataset_type: str | None = None
     language: Language | None = None
@@ -197,7 +199,7 @@ class EvalTestCase(_Model):
 
 
 class EvalResult(_Model):
-    """Answer of POST /submit."""
+    """Reply of POST /submit."""
 
     id: int | str
     accepted: bool

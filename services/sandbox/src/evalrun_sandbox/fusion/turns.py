@@ -7,7 +7,7 @@ from evalrun_executor.slots import Slots
 from evalrun_sandbox.fusion.refusals import TryAgain
 
 MAX_WAITING = 1024
-"""Maximum queued requests. High, because an immediate 504 would use up a client's few attempts."""
+"""Maximum number of queued requests. It is high, because an immediate 504 would use up a client's few attempts."""
 MAX_WAITING_BYTES = 512 << 20
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _MAPPING_BYTES = 256
-"""Of the kernel's memory for one mapping; a process may have 65,530."""
+"""Bytes of kernel memory per mapping; a process may have 65,530 mappings."""
 _COUNTED = ("Pss:", "SwapPss:")
 
 
@@ -13,9 +13,9 @@ class Footprint:
     """Resources that a process holds."""
 
     memory_bytes: int
-    """Its own pages, and its share of those that it shares with others."""
+    """Bytes of its own pages, and its share of pages that it shares with others."""
     maps_removed_file: bool
-    """It maps a file of its directory that has no name any more: that holds disk space which nothing else shows."""
+    """Whether the process maps a removed file of its directory, which holds otherwise invisible disk space."""
 
 
 def footprint(pid: int, place: str, proc: Path = Path("/proc")) -> Footprint | None:

@@ -1,7 +1,7 @@
-"""Contained interpreters: starts their zygote, hands them code, reads their answers.
+"""Contained interpreters: starts their zygote, hands them code, reads their replies.
 
-An answer comes from a worker that stands beside hostile code, so its frames are read like a runner's. The reply in it
-is the hostile code's own word: nothing follows from it but what the caller is shown.
+A reply comes from a worker beside hostile code, so its frames are read like a runner's. The content of the reply is the
+hostile code's own: it is shown to the caller, and nothing else follows from it.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from evalrun_executor.zygotes.zygote_process import ZygotePlan, ZygoteProcess
 IMPORTS = ("_ast", "linecache", "traceback")
 """Modules that every session needs, imported before the fork so that their pages are shared."""
 _SILENCE_SECONDS = 120.0
-"""A worker that says nothing for this long beyond its execution's wall limit is lost."""
+"""Seconds without a frame, beyond its execution's wall limit, after which a worker is lost."""
 _START_SECONDS = 60.0
 _MAX_PID = 1 << 22
-"""Of any kernel (PID_MAX_LIMIT). The clock of a larger number would be an error in whatever looks at the session."""
+"""Maximum process id of any kernel (PID_MAX_LIMIT). Reading the clock of a larger number would be an error later."""
 
 
 @dataclass(frozen=True)
@@ -41,23 +41,23 @@ class Outcome:
     """Outcome of an execution."""
 
     stopped: int
-    """A `frames.NOT_STOPPED`, `STOPPED_TIME` or `STOPPED_OUTPUT`: why the code was interrupted."""
+    """Why the code was interrupted: a `frames.NOT_STOPPED`, `STOPPED_TIME` or `STOPPED_OUTPUT`."""
     cpu_seconds: float
     wall_seconds: float
     stdout: bytes
     stderr: bytes
     stdout_bytes: int
-    """Printed in all; `stdout` holds the first of them."""
+    """Number of printed bytes; `stdout` holds the first of them."""
     stderr_bytes: int
     result: str
-    """The last expression's value, as text; empty where there is none."""
+    """The last expression's value, as text; empty without a value."""
     error: CodeError | None
     held_bytes: int
-    """In files, pipes and sockets."""
+    """Bytes held in files, pipes and sockets."""
     threads: int
     pid: int
     lost: str
-    """Reason why the session ended with it; empty if it goes on."""
+    """Reason why the session ended with the execution; empty if it continues."""
 
 
 def parse_executed(payload: bytes, output_bytes: int) -> Outcome:
@@ -122,11 +122,11 @@ class Interpreter:
 
     @property
     def place(self) -> str:
-        """The directory below which its private directory lies."""
+        """The directory that contains the interpreter's private directory."""
         return self._zygote.place
 
     async def start(self, memory_mib: int, files: Mapping[str, bytes]) -> Outcome:
-        """Prepare it. Raises ExecutorLost."""
+        """Prepare the interpreter. Raises ExecutorLost."""
         placed = [(name.encode(), len(content)) for name, content in files.items()]
         job = frames.Job("start", "", b"", 0.0, memory_mib, 0, [], placed)
         return await self._run_job(job, list(files.values()), _START_SECONDS)
@@ -144,38 +144,47 @@ class Interpreter:
             self._silence = None
 
     def pause(self) -> None:
-        """Stop the code that is executed, for as long as others have their turn. Nothing happens if it has ended."""
+        """Stop the executed code while others have their turn. Does nothing if the code has ended."""
         self._order(frames.PAUSE, None)
 
     def resume(self) -> None:
-        """Let paused code go on."""
+        """Resume paused code."""
         self._order(frames.RESUME, asyncio.get_running_loop().time() + self._silence_seconds)
 
     def _order(self, order: bytes, silent_until: float | None) -> None:
         if self._silence is None or self._silence.expired() or self._closed:
             return
         self._silence.reschedule(silent_until)
-        with suppress(OSError):  # the worker has gone, which the execution reports
+        # The worker has gone, which the execution reports.
+        with suppress(OSError):
             self._socket.send(order)
 
     async def fetch(self, names: Sequence[str]) -> Mapping[str, bytes] | None:
-        """Return files of its directory, without those that are not there; None: they are too large. Raises
-        ExecutorLost."""
+        """Return files of its directory, without missing files; None: they are too large.
+
+        Raises:
+            ExecutorLost: the session is lost.
+        """
         job = frames.Job("fetch", "", b"", 0.0, 0, 0, [], wanted=[name.encode() for name in names])
         with self._send_job(job, []) as reader:
             payload = await _answer(reader, frames.FILES, _SILENCE_SECONDS)
             return read_parts(payload, reader.descriptors, names)
 
     def close(self) -> None:
-        """End it: its worker sees our end close, kills it, and empties its directory. A call in flight is lost."""
+        """End the interpreter: its worker sees our end close, kills it, and empties its directory.
+
+        A call in flight is lost.
+        """
         if not self._closed:
             self._closed = True
-            with suppress(OSError):  # the worker has gone
+            # The worker has gone.
+            with suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
             self._close_socket()
 
     def _close_socket(self) -> None:
-        if self._closed and not self._calls:  # the event loop watches it during a call
+        # During a call the event loop watches the socket.
+        if self._closed and not self._calls:
             self._socket.close()
 
     async def _run_job(self, job: frames.Job, contents: Sequence[bytes], silence_seconds: float | None) -> Outcome:

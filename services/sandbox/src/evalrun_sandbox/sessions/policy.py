@@ -1,15 +1,16 @@
-"""Choice of the idle sessions that end: pure decisions over plain data."""
+"""Decides which idle sessions end. Pure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 Cause = Literal["expired", "memory", "threads", "ran", "ended", "gone"]
-"""Reasons why a session was lost: unused, over a budget, it ran while it was stopped, its own code ended it, its
-process or its zygote is gone."""
+"""Reasons why a session was lost: unused, over a budget, running while it should be stopped, ended by its own code, or
+its process or zygote is gone."""
 
 MAX_IDLE_THREADS = 2000
-"""Of all idle sessions together, beside one each: the threads of a user have a limit, see `contained.limits`."""
+"""Maximum threads of all idle sessions together, beside one each: the threads of a user are limited, see
+`contained.limits`."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Budget:
 
     idle_seconds: float
     memory_bytes: int
-    """Together."""
+    """Bytes of all idle sessions together."""
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,12 @@ class ExecuteRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     code: str
     execution: int | None = None
-    """1 for the first, and so on: sent again, it is not executed again. None: the next, without retries."""
+    """1 for the first execution, and so on: a repeated number is not executed again. None: the next, without retries.
+    """
     time_seconds: float = 10.0
     """CPU seconds, after which the code gets a KeyboardInterrupt. The wall limit is twice that plus 5 s."""
     output_kib: int = 64
-    """Of stdout and of stderr, each; the code is interrupted beyond it."""
+    """Maximum KiB of stdout and of stderr, each; the code is interrupted beyond it."""
 
 
 class RaisedError(msgspec.Struct, frozen=True):
@@ -45,10 +46,10 @@ class ExecuteReply(msgspec.Struct, frozen=True):
     stdout: str
     stderr: str
     stdout_bytes: int
-    """Printed in all."""
+    """Number of printed bytes."""
     stderr_bytes: int
     result: str
-    """Value of the last expression; empty where there is none."""
+    """Value of the last expression; empty without a value."""
     error: RaisedError | None
     cpu_seconds: float
     wall_seconds: float
@@ -58,7 +59,7 @@ class ExecuteReply(msgspec.Struct, frozen=True):
 
 
 def make_reply(number: int, outcome: Outcome) -> ExecuteReply:
-    """Return the answer to an execution."""
+    """Return the reply to an execution."""
     raised = outcome.error
     status: Literal["ok", "error", "timeout", "output_limit", "ended"] = "ok" if raised is None else "error"
     if outcome.stopped == STOPPED_TIME:

@@ -21,29 +21,32 @@ from evalrun_sandbox.sessions.policy import Budget, Cause, Idle, to_end
 logger = logging.getLogger(__name__)
 
 WORKER_BYTES = 2 << 20
-"""Memory that a session's worker is taken to hold; it cannot be read."""
+"""Assumed memory of a session's worker, which cannot be read."""
 SWEEP_SECONDS = 0.5
-"""An unused session ends so much too late at most. A sweep of 1,000 sessions takes about 2 ms."""
+"""Maximum delay of the end of an unused session. A sweep of 1,000 sessions takes about 2 ms."""
 TURN_SECONDS = 0.5
-"""An execution keeps its slot for at least this long; then it makes room for whoever waits, until its next turn."""
+"""Minimum time of an execution in a slot. After it the execution makes room for waiting callers, until its next turn.
+"""
 _LOOK_SECONDS = 0.1
-"""Between two looks at whether somebody waits."""
+"""Seconds between two checks whether somebody waits."""
 MAX_PAUSED = 16
-"""Executions that have begun and wait for another turn. Nobody counts the files that they hold."""
+"""Maximum number of begun executions that wait for another turn. The files that they hold are not counted."""
 _BUDGET_SECONDS = 0.25
-"""Between two looks at what sessions hold, which cost more than most executions."""
+"""Seconds between two measurements of what sessions hold, which cost more than most executions."""
 MAX_PATIENCE_SECONDS = 60.0
 """Longest wait of an execution for a slot."""
 _RETRY_MS = 1000
 _KEPT_ENDED = 1024
 _KEPT_REPLIES = 64
 _RAN_SECONDS = 0.1
-"""CPU time after which an interpreter that should be stopped was not."""
+"""CPU time after which an interpreter counts as running although it should be stopped."""
 
 
 class StateLost(Exception):  # noqa: N818 - an answer, not a failure of ours
-    """The session does not exist: it ended, its process or pod is gone, or it was never created. The text says
-    which."""
+    """The session does not exist: it ended, its process or pod is gone, or it was never created.
+
+    The text names the case.
+    """
 
 
 class Conflict(Exception):  # noqa: N818 - an answer, not a failure of ours
@@ -69,7 +72,7 @@ class SessionLimits:
 
     max_sessions: int
     memory_mib: int
-    """Of one session, at any time."""
+    """Maximum memory of a session, at any time."""
     budget: Budget
 
 
@@ -92,20 +95,20 @@ class Execution:
 class _Open:
     interpreter: Interpreter
     outcome: Outcome
-    """Of the last execution."""
+    """Outcome of the last execution."""
     idle_since: float
     number: int = 0
-    """Of the last execution that began."""
+    """Number of the last begun execution."""
     digest: bytes = b""
     task: "asyncio.Task[Outcome] | None" = None
     running: bool = False
-    """It holds a slot. An execution that waits for one leaves the session stopped."""
+    """Whether the session holds a slot. An execution that waits for a slot leaves the session stopped."""
     paused: bool = False
-    """Its execution has begun and waits for another turn."""
+    """Whether the session's execution has begun and waits for another turn."""
     memory_bytes: int | None = None
-    """None: not known."""
+    """Memory of the process; None if unknown."""
     cpu_seconds: float | None = None
-    """Of the process, when it was stopped."""
+    """CPU seconds of the process when it was stopped."""
 
     @property
     def executing(self) -> bool:
@@ -118,7 +121,7 @@ class _Ended:
     number: int = 0
     digest: bytes = b""
     outcome: Outcome | None = field(default=None)
-    """Of the execution that ended it."""
+    """Outcome of the execution that ended the session."""
 
 
 class Sessions:
@@ -164,16 +167,16 @@ class Sessions:
             self._lost.labels(cause)
 
     async def create(self, files: Mapping[str, bytes] | None = None, memory_mib: int | None = None) -> str:
-        """Open a session and return its name, which nobody can guess.
+        """Open a session and return its unguessable name.
 
         Args:
-            files: by path, what its directory holds at first.
-            memory_mib: its memory limit, if it is to be lower than everybody's.
+            files: initial contents of its directory, by path.
+            memory_mib: its memory limit, if lower than the common limit.
 
         Raises:
-            Busy: as many as may be are open.
+            Busy: the maximum number of sessions is open.
             Unusable: their zygote cannot start.
-            ExecutorLost: it could not be opened now.
+            ExecutorLost: the session could not be opened now.
         """
         if len(self._open) + self._opening + len(self._ending) >= self.limits.max_sessions:
             raise Busy(0, _RETRY_MS)
@@ -194,16 +197,16 @@ class Sessions:
     async def execute(self, session: str, execution: Execution, number: int | None = None) -> tuple[int, Outcome]:
         """Execute code. Return the execution's number and its outcome.
 
-        It goes on when the caller leaves: sent again with its number, it is not executed again.
+        The execution continues when the caller leaves. Sent again with its number, it is not executed again.
 
         Args:
-            session: its name.
+            session: name of the session.
             execution: the code.
             number: 1 for a session's first execution, and so on; None: the next.
 
         Raises:
-            StateLost: there is no such session, or it was lost before it could answer.
-            Conflict: the number does not follow on the last one, or the last execution has not ended.
+            StateLost: there is no such session, or it was lost before it could reply.
+            Conflict: the number does not follow the last number, or the last execution has not ended.
             Busy: no slot was free for long; nothing was executed.
         """
         ended = self._ended.get(session)
@@ -297,7 +300,7 @@ class Sessions:
         return outcome
 
     async def _execute_in_turns(self, session: str, opened: _Open, execution: Execution) -> Outcome:
-        """Execute code, which is paused between its turns: a loop would keep everybody else waiting until its limit.
+        """Execute code, which is paused between its turns: a loop would keep all others waiting until its limit.
 
         Raises:
             Busy: no slot was free for long; nothing was executed.
@@ -327,7 +330,7 @@ class Sessions:
                 work.cancel()
 
     async def _have_turn(self, work: "asyncio.Task[Outcome]") -> None:
-        """Wait until the work is done, or until it has had its turn and may make room for somebody who waits."""
+        """Wait until the work is done, or until it has had its turn and should make room for a waiting caller."""
         seconds = TURN_SECONDS
         while True:
             done, _ = await asyncio.wait({work}, timeout=seconds)
@@ -346,7 +349,8 @@ class Sessions:
         return opened
 
     def _gone(self, session: str, opened: _Open) -> None:
-        if not opened.executing:  # else its execution says more
+        # An execution in progress reports more.
+        if not opened.executing:
             self._lose(session, opened, "gone", "its process is gone")
 
     def _lose(self, session: str, opened: _Open, cause: Cause, reason: str, outcome: Outcome | None = None) -> None:
@@ -401,7 +405,8 @@ class Sessions:
         while self._unmeasured:
             await asyncio.sleep(_BUDGET_SECONDS)
             idle = {session: opened for session, opened in self._unmeasured.items() if not opened.running}
-            self._unmeasured.clear()  # a running one comes back
+            # A running session is measured again later.
+            self._unmeasured.clear()
             await self._measure(idle)
             self._end_excess()
 
@@ -422,13 +427,15 @@ class Sessions:
 
 
 def _cpu_seconds(pid: int) -> float | None:
-    """Return the CPU seconds of a process; None where it has ended."""
+    """Return the CPU seconds of a process; None if the process has ended."""
     try:
-        return time.clock_gettime((~pid << 3) | 2)  # the process's own CPU clock: include/linux/posix-timers.h
+        # The number names the process's own CPU clock: include/linux/posix-timers.h.
+        return time.clock_gettime((~pid << 3) | 2)
     except OSError:
         return None
 
 
 def _retrieve(task: "asyncio.Task[Outcome]") -> None:
     if not task.cancelled():
-        task.exception()  # its callers may have left
+        # The callers may have left.
+        task.exception()

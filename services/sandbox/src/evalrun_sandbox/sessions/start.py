@@ -10,11 +10,11 @@ from evalrun_sandbox.sessions.interpreter import Interpreters
 from evalrun_sandbox.sessions.sessions import SessionLimits, Sessions
 
 _OTHER_DESCRIPTORS = 512
-"""Beside one a session, here and in the zygote: connections, programs."""
+"""Descriptors beside one per session, here and in the zygote: connections, programs."""
 
 
 def start_sessions(executor: Executor, limits: SessionLimits, registry: CollectorRegistry) -> Sessions:
-    """Return the sessions of a started executor. Raises Unusable where this machine cannot contain or hold them."""
+    """Return the sessions of a started executor. Raises Unusable if this machine cannot contain or hold them."""
     if executor.report.level != "full":
         raise Unusable(
             f"live sessions need containment level full, and this machine reaches {executor.report.level}: "

@@ -24,7 +24,7 @@ PASSED = RUNNING | {
 PING_PATH = "/v1/ping"
 OPEN_PATHS = frozenset({PING_PATH})
 LOST = (502, 504)
-"""Statuses returned if the server gives none."""
+"""Statuses returned if the server returns none."""
 RETRY_MS = 100
 PING_SECONDS = 5.0
 _CLEANUP_SECONDS = 10.0
@@ -64,7 +64,7 @@ class SlotProxy:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0), auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
         )
-        # a client that disconnects must not free its slot
+        # A client that disconnects must not free its slot.
         self._server = HttpServer(self.application(), self._settings, (PING_PATH, self._ping), cancel_handlers=False)
         return await self._server.start()
 
@@ -135,7 +135,7 @@ class SlotProxy:
         return response
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
-        """Stream the request to the server and its answer back, without our token, which programs could read there."""
+        """Stream the request to the server and its reply back, without our token, which programs could read there."""
         limit = aiohttp.ClientTimeout(total=self._settings.upstream_seconds)
         headers = {"Content-Type": request.headers.get("Content-Type", "application/json")}
         body = request.content.iter_chunked(_CHUNK) if request.can_read_body else None
@@ -161,9 +161,11 @@ class SlotProxy:
                 logger.warning("the server cannot be reached: %s", error)
                 detail = f"the server cannot be reached: {type(error).__name__}"
                 return web.json_response({"detail": detail}, status=502)
-            if isinstance(error, aiohttp.ClientConnectionResetError):  # our own client disconnected
+            # Our own client disconnected.
+            if isinstance(error, aiohttp.ClientConnectionResetError):
                 return response
-            raise  # half of the answer is sent: only breaking the connection tells the client
+            # Half of the reply is sent: only breaking the connection tells the client.
+            raise
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:

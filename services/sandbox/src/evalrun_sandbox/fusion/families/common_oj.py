@@ -9,7 +9,8 @@ from evalrun_sandbox.fusion.families.row_fields import read_id, read_list, read_
 from evalrun_sandbox.fusion.refusals import BadRequest
 from evalrun_sandbox.fusion.schemas import Prompt, Row, SubmitRequest, TestConfig
 
-# The stock server's own sentences (Apache-2.0): a model's answers hang on each word. Other languages get a general one.
+# These are the stock server's own sentences (Apache-2.0): a model's completions depend on each word. Other languages
+# get a general sentence.
 _EN = {
     "python": "Please implement a complete Python script.",
     "cpp": "Please implement complete executable code including a main function in C++.",

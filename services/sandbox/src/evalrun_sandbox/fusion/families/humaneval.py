@@ -32,7 +32,7 @@ import string
 from typing import *
 from collections import *
 """
-"""Prepended to each program by the stock server. Its image has numpy; other interpreters may not."""
+"""Prepended to each program by the stock server. Its image has numpy; other interpreters may not have it."""
 
 _AFTER_FUNCTION = re.compile(r"\n(?!\s|\n)(?=.|\n)")
 """Ends a function: the first line that is not indented."""
@@ -43,7 +43,7 @@ _FREE_FORM = {
     ),
     "zh": "请按照docstring的要求补全如上代码，写出完整的代码，代码要用markdown语法包裹。代码不要包含`Main`函数",  # noqa: RUF001
 }
-"""The stock server's own sentences (Apache-2.0): a model's answers hang on each word."""
+"""The stock server's own sentences (Apache-2.0): a model's completions depend on each word."""
 
 
 class HumanEval:

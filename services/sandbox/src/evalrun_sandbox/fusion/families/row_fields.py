@@ -34,7 +34,7 @@ def read_mapping(row: Row, name: str) -> dict[str, Any]:
 def read_list(row: Row, name: str) -> list[Any]:
     """Return a list field that is not empty. Raises BadRequest.
 
-    A problem without tests accepts every answer in the stock server.
+    The stock server accepts every completion of a problem without tests.
     """
     value = _parse_field(row, name)
     if not isinstance(value, list):
