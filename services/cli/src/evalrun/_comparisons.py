@@ -67,7 +67,7 @@ class SeveralRuns(several.SeveralRuns):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class GateDecisions:
-    """What the gates of a policy decided for a run."""
+    """The gates' decisions about a run."""
 
     results: tuple[GateResult, ...]
 

@@ -5,7 +5,7 @@ from html import escape
 
 
 def html_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table; every text is escaped, because names come from data that nobody vouches for."""
+    """Return a table; every text is escaped, because names come from untrusted data."""
     head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

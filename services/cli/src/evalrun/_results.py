@@ -10,7 +10,8 @@ from evalrun_cli.comparisons import text as words
 from evalrun_registry.metrics import HEADLINE
 from evalrun_runtime.exits import BadInputError, ExitCode
 
-if TYPE_CHECKING:  # imported where they are used: each costs 0.3 s and more
+# The packages are imported where they are used, because each costs 0.3 s and more.
+if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa

@@ -55,7 +55,7 @@ def _items(given: Any, argument: str) -> list[Any]:  # noqa: ANN401 - any librar
 def _line(item: object, where: str) -> bytes:
     if not isinstance(item, Mapping):
         raise BadInputError(f"{where}: is a {type(item).__name__}: a row is a dict")
-    # A data frame has NaN where a row has no such field.
+    # A data frame has NaN in a row without the field.
     row = {name: value for name, value in item.items() if not (isinstance(value, float) and math.isnan(value))}
     try:
         return json.dumps(row, default=_plain).encode() + b"\n"

@@ -31,9 +31,9 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 
 SUFFIX: Final = ".eval"
 _ROWS: Final = 64
-"""Of a batch, made Python objects at a time."""
+"""Rows of a batch that are converted to Python objects at a time."""
 _OF_RUN: Final = ("containment_levels", "versions", "seeds", "partial")
-"""Of run_info.json, what goes into the log's metadata."""
+"""Fields of run_info.json that go into the log's metadata."""
 
 
 def export_inspect(place: str, output: Path, dataset: str | None, *, with_tests: bool) -> ExitCode:
@@ -117,7 +117,7 @@ def _describe_runs(place: str) -> list[LoggedRun]:
 
 
 def _describe_running(directory: Path) -> list[LoggedRun]:
-    """Return what is known of a run that has not ended: nothing of its figures."""
+    """Describe a run that has not ended: nothing about its metrics."""
     order = order_in(directory)
     is_live = is_in_use(Workspace(directory).ledger)
     created = order.created.astimezone(UTC).isoformat()
@@ -148,8 +148,10 @@ def _name_model(model: Mapping[str, Any]) -> str:
 
 
 def _read_datasets(place: str) -> Mapping[str, RunDataset]:
-    """Return the datasets of a run by name; none where they cannot be read, which is said: an answer is worth seeing
-    without its prompt."""
+    """Return the datasets of a run by name.
+
+    Datasets that cannot be read are left out with a message, because a completion is useful without its prompt.
+    """
     if "://" in place or not Workspace(Path(place)).work_order.is_file():
         click.echo(f"{place}: the logs have no prompts: only the directory in which it ran names its data", err=True)
         return {}
@@ -162,7 +164,7 @@ def _read_datasets(place: str) -> Mapping[str, RunDataset]:
 
 
 class _Problems:
-    """What a dataset says of its problems."""
+    """What a dataset contains about its problems."""
 
     def __init__(self, dataset: RunDataset | None, *, with_tests: bool) -> None:
         self._dataset = dataset
@@ -170,7 +172,7 @@ class _Problems:
         self._by_id = {} if dataset is None else {problem.problem_id: problem for problem in dataset.problems}
 
     def describe_problem(self, problem_id: str) -> AskedProblem:
-        """Return what was asked; empty texts where that is not known."""
+        """Return the prompt and the reference; empty texts if unknown."""
         problem = self._by_id.get(problem_id)
         if problem is None or self._dataset is None:
             return AskedProblem()

@@ -22,7 +22,7 @@ from evalrun_runtime.exits import BadInputError
 CONCURRENT_QUESTIONS: Final = 8
 ANSWER_SECONDS: Final = 120.0
 ATTEMPTS: Final = 4
-"""Of a question. The waits between them add up to at most 35 s, or to what the server asks for."""
+"""Maximum attempts of a question. The waits between them add up to at most 35 s, or to what the server asks for."""
 BACKOFF: Final = Backoff(first=5.0, max_wait=20.0)
 FIRST_QUESTION: Final = Question(
     "Write a function that returns the sum of a list of numbers.", "Return the total of all numbers in a list."
@@ -30,12 +30,12 @@ FIRST_QUESTION: Final = Question(
 
 
 class EndpointFailedError(Exception):
-    """The endpoint answers nothing more; the message says why."""
+    """The endpoint no longer replies; the message names the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The endpoint refuses a question, and may answer others."""
+    """The endpoint refuses a question, and may accept others."""
 
     reason: str
 
@@ -64,16 +64,16 @@ class EndpointPairJudge:
 
     @property
     def model(self) -> str:
-        """Its name."""
+        """Name of the model."""
         return self._model
 
     @property
     def seconds_per_pair(self) -> float:
-        """As measured by the first question, with requests at the same time taken into account."""
+        """Seconds per pair as measured by the first question, with requests at the same time taken into account."""
         return self._first_seconds / CONCURRENT_QUESTIONS
 
     def try_question(self) -> None:
-        """Ask a first question and time it. Raises BadInputError if the endpoint does not answer it."""
+        """Send a first question and time it. Raises BadInputError if the endpoint does not reply."""
         begin = self._clock()
         answered = asyncio.run(self._ask_all([FIRST_QUESTION], _report_nothing))
         self._first_seconds = self._clock() - begin
@@ -119,10 +119,10 @@ class EndpointPairJudge:
 async def ask(
     endpoint: Endpoint, question: Question, model: str, backoff: Backoff, rng: random.Random
 ) -> PairAnswer | Refused:
-    """Return a model's answer, or why the server refuses this question.
+    """Return the model's judgement, or why the server refuses this question.
 
     Raises:
-        EndpointFailedError: the endpoint did not answer in several attempts, or will answer no question.
+        EndpointFailedError: the endpoint did not reply in several attempts, or will accept no question.
     """
     request = ModelRequest(CHAT_PATH, question_body(question, model))
     for attempt in range(1, ATTEMPTS + 1):
@@ -142,4 +142,4 @@ def _describe(endpoint: Endpoint, failure: RequestFailure) -> str:
 
 
 def _report_nothing(answers: int) -> None:
-    """Tell nobody of the first question's answer."""
+    """Ignore the result of the first question."""

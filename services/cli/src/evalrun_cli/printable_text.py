@@ -1,4 +1,4 @@
-"""Text that cannot steer a terminal: names and messages come from data that nobody vouches for."""
+"""Removes control sequences from text: names and messages come from untrusted data."""
 
 import logging
 

@@ -32,10 +32,10 @@ def check_files(
     """Check each file and print the findings.
 
     Args:
-        files: of problems.
-        renamed: columns, as `--map` has them.
+        files: files of problems.
+        renamed: columns in the form of `--map`.
         output: gets the problems as records, if there is no mistake.
-        references: a file with correct programs, as answers; None: those that the files publish.
+        references: a file with correct programs as responses; None: those that the files publish.
         options: how programs are judged on this machine; None: none is run.
 
     Raises:
@@ -87,9 +87,9 @@ def _read_references(references: str | None, problems: Sequence[Problem]) -> Map
 
 
 def _add_mistakes_of_runs(checked: CheckedFile, given: Mapping[tuple[str, str], str], options: LocalOptions) -> None:
-    """Judge each problem's reference and a program that does nothing, and add the mistakes that this shows.
+    """Judge each problem's reference and a program that does nothing, and add the mistakes found.
 
-    A problem with a mistake already is left out: what it shows would be the same mistake again.
+    A problem that has a mistake already is left out, because its runs would only show the same mistake.
     """
     broken = {row for row, _ in checked.findings}
     by_key = {each.problem.key: each for each in checked.found if each.row not in broken}

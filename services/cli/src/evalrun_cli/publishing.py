@@ -1,4 +1,4 @@
-"""`evalrun publish`: shows, writes or sends what a run tells the public."""
+"""`evalrun publish`: shows, writes or sends a run's public results."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,8 @@ def publish_to_hub(
     except UnpublishableError as error:
         raise BadInputError(str(error)) from error
     if output is not None:
-        files[CARD] = model_card_table(publication)  # for its authors to paste: a model card is theirs
+        # The table is for the authors to paste, because a model card is theirs.
+        files[CARD] = model_card_table(publication)
     return _deliver(files, output, _model_id(publication, model_id) if sends else None, "model", publication)
 
 

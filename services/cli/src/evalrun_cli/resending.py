@@ -1,4 +1,4 @@
-"""`evalrun publish wandb` and `mlflow`: show or send what a run exports at its end, after its end."""
+"""`evalrun publish wandb` and `mlflow`: shows or sends the exports of an ended run."""
 
 import json
 from collections.abc import Callable
@@ -19,7 +19,7 @@ SECONDS = 300.0
 
 
 def publish_to_wandb(place: str, project: str | None, entity: str | None, *, sends: bool) -> ExitCode:
-    """Show or send a run as a run of WandB. What is None comes from the run's spec. Raises BadInputError."""
+    """Show or send a run as a run of WandB. Arguments that are None come from the run's spec. Raises BadInputError."""
 
     def target(order: RunConfig) -> Target:
         asked = next((each for each in list_targets(order.spec.exports) if isinstance(each, WandbTarget)), None)
@@ -35,7 +35,7 @@ def publish_to_wandb(place: str, project: str | None, entity: str | None, *, sen
 def publish_to_mlflow(place: str, tracking_uri: str | None, *, sends: bool) -> ExitCode:
     """Show or send a run as a run of MLflow. Raises BadInputError.
 
-    The server is never taken from the run's files: they may be somebody else's, and the token goes there.
+    The server is never taken from the run's files, which may be another person's, because the token goes there.
     """
     if tracking_uri is None:
         raise BadInputError("name the server of MLflow: write --tracking-uri ADDRESS, or set MLFLOW_TRACKING_URI")
@@ -48,7 +48,8 @@ def _publish(place: str, target_of: Callable[[RunConfig], Target], *, sends: boo
     target, content = target_of(order), read_export_content(run, order)
     if not sends:
         leaving = {"to": target.model_dump(exclude_none=True), **content.model_dump()}
-        click.echo(json.dumps(leaving, indent=2).replace("\x7f", "\\u007f"))  # nothing here moves a terminal's cursor
+        # The escape keeps the text from moving a terminal's cursor.
+        click.echo(json.dumps(leaving, indent=2).replace("\x7f", "\\u007f"))
         return ExitCode.SUCCEEDED
     try:
         done = export_apart(target, content, Path.cwd(), scratch_in=None, seconds=SECONDS)

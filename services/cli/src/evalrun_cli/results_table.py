@@ -1,4 +1,4 @@
-"""The tables at the end of a run, from its summary.json: they show figures and compute none."""
+"""The tables at the end of a run, from its summary.json: they show metrics and compute none."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
@@ -21,10 +21,10 @@ ENDS = {
     "empty_output": "empty\noutput",
     "api_error": "not\njudged",
 }
-"""Each final status with its heading; two lines each, so that the table fits 60 columns unless a run has them all."""
+"""Each final status with its heading in two lines, so that the table fits 60 columns unless a run has all of them."""
 
 MAX_NAME_WIDTH: Final = 18
-"""Characters of a dataset's name that no other column may take the place of; a longer one goes over lines."""
+"""Characters of a dataset's name that are reserved for it; a longer name is folded."""
 
 
 def results_tables(summary: Mapping[str, Any]) -> Iterator[Table]:
@@ -61,7 +61,7 @@ def _add_names(table: Table, summary: Mapping[str, Any]) -> None:
 
 
 def _more_figures(summary: Mapping[str, Any]) -> Table:
-    """Return pass@k, whatever else the protocol asked for, and the bounds of pass@1 where answers were not judged."""
+    """Return pass@k, the protocol's other metrics, and the bounds of pass@1 if completions were not judged."""
     table = _table()
     _add_names(table, summary)
     table.add_column("figure")
@@ -118,7 +118,7 @@ def _causes(summary: Mapping[str, Any]) -> Table:
 
 
 def _disagreements(summary: Mapping[str, Any]) -> Table:
-    """Return the comparators that would change verdicts; no rows if none would, or if the summary is older."""
+    """Return the comparators that would change verdicts; no rows without such a comparator, or for an older summary."""
     table = _table("Comparators that would decide otherwise")
     _add_names(table, summary)
     table.add_column("comparator")
@@ -139,7 +139,8 @@ def _count_scored_problems(dataset: Mapping[str, Any]) -> int:
 
 def _figures(dataset: Mapping[str, Any], left_out: Collection[str]) -> list[str]:
     problems = dataset["counts"]["problems"]
-    metrics = dataset["metrics"]  # empty with purpose: Sampling
+    # The metrics are empty with purpose: Sampling.
+    metrics = dataset["metrics"]
     judged = _count_scored_problems(dataset)
     cells = [str(problems) if judged == problems else f"{judged} of {problems}"]
     for metric, column in _shown(left_out):

@@ -8,7 +8,7 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 
 
 def outlooks(spec: EvalRunSpec) -> Iterator[str]:
-    """Yield what the gates of a run need to decide, if the file says how many problems there are."""
+    """Yield what the gates of a run need to decide, if the file contains the number of problems."""
     from evalrun_results.comparisons.power import ASSUMED_FLIPS, gate_outlook
     from evalrun_results.sequential.expected_size import problems_needed
 

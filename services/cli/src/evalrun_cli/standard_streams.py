@@ -12,7 +12,7 @@ STREAMS: Final = {0: "stdin", 1: "stdout", 2: "stderr"}
 
 
 class OutputLostError(Exception):
-    """Stdout or stderr is no longer writable. The message says why."""
+    """Stdout or stderr is no longer writable. The message names the reason."""
 
 
 class _Writer(io.FileIO):
@@ -33,15 +33,16 @@ class _Writer(io.FileIO):
 
 
 def prepare() -> None:
-    """Open closed standard streams on nothing, and let stdout and stderr survive their reader.
+    """Open closed standard streams on /dev/null, and let stdout and stderr survive their reader.
 
-    A run's results are its files: they do not depend on who reads its lines. What this process has replaced already,
-    as a test's capture does, stays as it is.
+    A run's results are its files, which do not depend on a reader of its lines. Streams that this process has replaced
+    already, as a test's capture does, stay as they are.
     """
     for descriptor in STREAMS:
         try:
             os.fstat(descriptor)
-        except OSError:  # the lowest free descriptor is this one
+        # The lowest free descriptor is this one.
+        except OSError:
             os.open(os.devnull, os.O_RDWR)
     if sys.stdin is None:
         sys.stdin = os.fdopen(0, closefd=False)

@@ -28,9 +28,9 @@ class Label:
     """Known facts about a program."""
 
     is_correct: bool | None
-    """None: nobody knows, of a mutant."""
+    """None: unknown, for a mutant."""
     mutant: str = ""
-    """For a mutant: what was changed."""
+    """For a mutant, the change."""
 
 
 @dataclass(frozen=True)
@@ -39,20 +39,20 @@ class Settled:
 
     labels: dict[Key, Label]
     problems: frozenset[tuple[str, str]]
-    """Those whose varied tests accept every correct program: a mutant that fails there is wrong."""
+    """Problems whose varied tests accept every correct program: a mutant that fails there is wrong."""
 
 
 def audit_tests(
     run: str, *, labels: Path | None, stronger: str | None, varied: str | None = None, output: Path | None
 ) -> ExitCode:
-    """Print how good the tests of a run are; with `output`, write every problem's figures there as JSON.
+    """Print how good the tests of a run are. With `output`, write every problem's numbers there as JSON.
 
     Args:
         run: the judged run.
-        labels: a file that says which of its programs are correct.
+        labels: a file that names the correct programs.
         stronger: instead of labels, a run of the same programs with tests whose verdicts count as the truth.
         varied: a run of the labelled mutants and references with varied tests.
-        output: a file for the figures.
+        output: a file for the numbers.
 
     Raises:
         BadInputError: run or labels cannot be used, or the file cannot be written.
@@ -82,10 +82,10 @@ def audit_tests(
 
 
 def settle_labels(labels: dict[Key, Label], varied: dict[Key, Label]) -> Settled:
-    """Return the labels with mutants that fail varied tests as wrong, where those accept each correct program. Pure.
+    """Return the labels. Mutants that fail varied tests are wrong if those tests accept each correct program. Pure.
 
     A mutant that passes them stays unknown, and so does every mutant of a problem whose varied tests reject a correct
-    program: those could not be made, or the function has several valid answers.
+    program: those tests could not be made, or the function has several valid results.
     """
     right: defaultdict[tuple[str, str], list[bool]] = defaultdict(list)
     for key, verdict in varied.items():

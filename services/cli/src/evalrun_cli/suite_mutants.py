@@ -22,7 +22,8 @@ def write_mutants(
     found = reference_programs(problems, references, load_problems(problems, dataset))
     written, programs = 0, 0
     try:
-        with atomic_file(output.resolve()) as file:  # the sources are read meanwhile, and may be this very file
+        # The sources are read meanwhile, and may be this very file.
+        with atomic_file(output.resolve()) as file:
             for problem, code in found:
                 rows = _rows(problem, code, maximum)
                 file.writelines(json.dumps(row).encode() + b"\n" for row in rows)

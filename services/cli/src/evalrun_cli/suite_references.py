@@ -15,9 +15,9 @@ def reference_programs(
     """Yield problems with a correct program for each.
 
     Args:
-        source: what the problems were read from.
-        references: answers of which the first to each problem is correct; None: what the source publishes.
-        problems: those asked for.
+        source: source of the problems.
+        references: programs of which the first of each problem is correct; None: those that the source publishes.
+        problems: the wanted problems.
 
     Raises:
         BadInputError: a source cannot be used, or publishes no solution.

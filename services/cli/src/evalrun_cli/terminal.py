@@ -14,12 +14,12 @@ from rich.text import Text
 from evalrun_cli.printable_text import printable, printable_lines
 
 NAME_WIDTH: Final = 8
-"""Columns that a name has at least; it is folded there."""
+"""Minimum number of columns of a name; it is folded there."""
 WIDEST: Final = 10_000
 
 
 class Terminal(Console):
-    """Spells out escape sequences in whatever it shows; colours and cursor moves stay rich's own."""
+    """Spells out escape sequences in all output; colours and cursor moves stay rich's own."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Yield the segments of a renderable."""
@@ -47,11 +47,11 @@ def open_console(
 
 
 def whole_table(names: str, headings: Sequence[str], rows: Sequence[Sequence[str]], box: Box | None = None) -> Table:
-    """Return a table of figures that are broken nowhere: 14.3 cut to 1 reads as a figure too.
+    """Return a table of numbers that are never folded: 14.3 cut to 1 reads as a number too.
 
     Args:
-        names: the heading of the column of names, which alone may be folded.
-        headings: of all columns.
+        names: heading of the column of names, the only column that may be folded.
+        headings: headings of all columns.
         rows: cells, in the order of the headings.
         box: lines around the table.
     """

@@ -25,7 +25,10 @@ _SUFFIXES: Final = (".parquet", ".jsonl")
 
 
 def export_sft(run: Path, output: Path, per_problem: int) -> ExitCode:
-    """Write accepted answers. Raises BadInputError if the run or a source cannot be read, or nothing is there."""
+    """Write accepted completions.
+
+    Raises BadInputError if the run or a source cannot be read, or there is no such completion.
+    """
     return _write(
         output,
         (
@@ -38,7 +41,7 @@ def export_sft(run: Path, output: Path, per_problem: int) -> ExitCode:
 
 
 def export_pairs(run: Path, output: Path, per_problem: int) -> ExitCode:
-    """Write pairs of answers. Raises BadInputError as `export_sft` does."""
+    """Write pairs of completions. Raises BadInputError as `export_sft` does."""
     return _write(
         output,
         (
@@ -52,7 +55,7 @@ def export_pairs(run: Path, output: Path, per_problem: int) -> ExitCode:
 
 
 def export_verl(run: Path, output: Path, agent_name: str | None, interaction: str | None) -> ExitCode:
-    """Write problems with all their answers in verl's layout. Raises BadInputError as `export_sft` does."""
+    """Write problems with all their completions in verl's layout. Raises BadInputError as `export_sft` does."""
     return _write(output, _verl_rows(run, agent_name, interaction), "the run has no answers")
 
 
@@ -120,7 +123,8 @@ def _store(output: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         with output.open("w", encoding="utf-8") as file:
             file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         return
-    import pyarrow  # costs 0.3 s to import
+    # Importing pyarrow costs 0.3 s.
+    import pyarrow
     import pyarrow.parquet
 
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows)), output)

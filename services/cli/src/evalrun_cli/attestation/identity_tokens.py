@@ -1,4 +1,4 @@
-"""Where the token of an identity comes from that signs without a key."""
+"""Finds the token of an identity that signs without a key."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,12 +17,12 @@ NO_IDENTITY: Final = (
 def choose_source(
     file: Path | None, *, interactive: bool, detect: Callable[[], str | None], sign_in: Callable[[], str]
 ) -> Callable[[], str]:
-    """Return what gets a token.
+    """Return the function that gets a token.
 
     Args:
-        file: that holds one; None: no file.
+        file: file with a token; None: no file.
         interactive: ask a person.
-        detect: gets the token of the environment, e.g. of a CI job; None if it has none.
+        detect: gets the token of the environment, e.g. of a CI job; None if there is no token.
         sign_in: asks a person.
 
     Raises:

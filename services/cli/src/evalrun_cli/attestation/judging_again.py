@@ -1,4 +1,4 @@
-"""Judges drawn answers of a run again, on this machine, and compares the verdicts."""
+"""Judges a random selection of a run's completions again, on this machine, and compares the verdicts."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -33,10 +33,10 @@ class Difference:
     """A verdict that came out otherwise."""
 
     name: str
-    """Data set, problem and sample."""
+    """Dataset, problem and sample."""
     text: str
     may_vary: bool
-    """Whether it is known that such a verdict depends on the machine or on chance."""
+    """Whether such a verdict is known to depend on the machine or on chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class JudgedAgain:
     not_judged: Sequence[str]
     """Rows that this machine could not judge, with the reason."""
     left_out: Sequence[str]
-    """Rows that were not judged in the first place, or whose problem is not here."""
+    """Rows that were not judged in the first place, or whose problem is missing here."""
     judge: Mapping[str, Any]
-    """What the judge of this machine says of itself."""
+    """Description of this machine's judge by itself."""
 
 
 def judge_again(
@@ -60,13 +60,13 @@ def judge_again(
     folder: Path,
     options: LocalOptions,
 ) -> JudgedAgain:
-    """Judge rows again; those that differ a second time, to see whether their verdict varies by itself.
+    """Judge rows again. Rows that differ are judged a second time, to see whether their verdict varies by itself.
 
     Args:
         run: the run.
-        rows: of its results.
-        problems: by dataset.
-        folder: an empty folder for the judging.
+        rows: rows of its results.
+        problems: problems by dataset.
+        folder: an empty directory for the judging.
         options: how programs are judged on this machine.
 
     Raises:
@@ -202,7 +202,8 @@ def _near(stopped: ResultRow, other: ResultRow) -> bool:
     if stopped["status"] not in _LIMITED:
         return False
     if stopped["status"] == "memory_limit":
-        return True  # how much memory the other one took is not recorded
+        # The memory use of the other side is not recorded.
+        return True
     return bool(other["cpu_time"] >= NEAR_LIMIT * stopped["cpu_time"] or other["status"] in _LIMITED)
 
 

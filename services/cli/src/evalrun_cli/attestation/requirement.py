@@ -35,10 +35,10 @@ def _has_extra() -> bool:
 
 
 def find_signer(place: str, trust: "Trust | None" = None) -> str:
-    """Return the id of the key, or the identity, that signed the summary of a run; empty if nobody did.
+    """Return the id of the key, or the identity, that signed the summary of a run; empty if it is not signed.
 
-    Whether to trust that signer is not asked here, but an identity is shown only if the authorities of `trust` vouch
-    for it; None: those of Sigstore's public instance. Empty, too, where an extra is missing.
+    Trust in the signer is not checked here, but an identity is shown only if the authorities of `trust` vouch for it;
+    None: those of Sigstore's public instance. Empty, too, if an extra is missing.
     """
     if not _has_extra():
         return ""
@@ -66,7 +66,7 @@ def find_signer(place: str, trust: "Trust | None" = None) -> str:
 
 
 def check_baselines(policy: Path, files: TrustFiles) -> None:
-    """Refuse a policy with a baseline that no trusted signer has signed, or that differs from what was signed.
+    """Refuse a policy with a baseline that no trusted signer has signed, or that differs from the signed outputs.
 
     Raises:
         BadInputError: a baseline is refused, or a file cannot be used; the message names it.
@@ -141,7 +141,7 @@ def why_not_attested(place: str, trust: "Trust") -> str:
 
 @contextmanager
 def _on_this_machine(place: str) -> Iterator[Path]:
-    """Give the folder of a run's outputs; those of a store are copied."""
+    """Yield the directory of a run's outputs; outputs in a store are copied."""
     with name_read_errors(place):
         files, path = fsspec.core.url_to_fs(place)
     if isinstance(files, LocalFileSystem):

@@ -1,4 +1,4 @@
-"""A folder for what a bundle unpacks to, gone afterwards."""
+"""A temporary directory for the contents of a bundle."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -20,7 +20,7 @@ class SignerOptions:
     trust_config: Path | None = None
 
     def signer(self) -> Signer:
-        """Return the signer; an identity is asked for at once, so that a missing one shows before work is done.
+        """Return the signer. An identity is requested at once, so that a missing identity shows before work is done.
 
         Raises:
             BadInputError: the options name none or several, or there is no such key or identity.

@@ -55,7 +55,8 @@ def _trust_in(signer: str | Identity, options: SignerOptions) -> str:
 
 def load_judged_problems(folder: Path) -> dict[str, JudgedProblems]:
     """Return the problems of a run, from its own sources. Raises BadInputError."""
-    if not (folder / WORK_ORDER).exists():  # downloaded from a cluster or a bucket
+    # The directory was downloaded from a cluster or a bucket.
+    if not (folder / WORK_ORDER).exists():
         spec = parse_spec(read_document(folder / RUN_INFO))
         return collect_attested_problems(load_datasets(spec, folder, {}), folder)
     order = order_in(folder)

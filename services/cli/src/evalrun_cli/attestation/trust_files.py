@@ -1,4 +1,4 @@
-"""What the options of several commands say about whom to trust."""
+"""The options of several commands about whom to trust."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

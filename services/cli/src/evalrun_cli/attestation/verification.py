@@ -56,7 +56,7 @@ class VerifyOptions:
     """Options of a verification."""
 
     sample: int | None
-    """Answers to judge again; None: all."""
+    """Number of completions to judge again; None: all."""
     seed: int
     trust: TrustFiles = NOBODY
     openings: Path | None = None

@@ -1,4 +1,4 @@
-"""What the commands about many runs do: update the catalogue, answer a query, and show or write its rows."""
+"""Runs the commands about many runs: updates the catalogue, runs a query, and shows or writes its rows."""
 
 import json
 from collections.abc import Callable, Sequence

@@ -60,7 +60,7 @@ def open_catalogue(place: str) -> Catalogue:
 
 
 def _find_signer(place: str) -> str:
-    """Return who signed a run. Only an update of a catalogue asks, and few commands need what this loads."""
+    """Return the signer of a run. Only an update of a catalogue needs it, and few commands need the imports."""
     from evalrun_cli.attestation.requirement import find_signer
 
     return find_signer(place)
@@ -68,14 +68,14 @@ def _find_signer(place: str) -> str:
 
 @contextmanager
 def open_database(place: str, views: Collection[str] = OF_THE_CATALOGUE) -> Iterator["duckdb.DuckDBPyConnection"]:
-    """Give a connection with views over the runs below a place; those on this machine are looked through first.
+    """Yield a connection with views over the runs below a place. Runs on this machine are searched first.
 
     Args:
         place: directory or URL of the runs.
-        views: that will be read: what the others need is neither fetched nor opened.
+        views: views that will be read; files of other views are neither fetched nor opened.
 
     Raises:
-        BadInputError: DuckDB is not installed, no run is there, or the catalogue cannot be read.
+        BadInputError: DuckDB is not installed, there is no run, or the catalogue cannot be read.
     """
     duckdb = import_duckdb()
     catalogue = open_catalogue(place)
@@ -98,7 +98,8 @@ def open_database(place: str, views: Collection[str] = OF_THE_CATALOGUE) -> Iter
                 _create_view_of_results(connection, folder)
             if is_local and not OF_THE_RUNS.isdisjoint(views):
                 _create_views_of_texts(connection, Path(path))
-            connection.execute("SET enable_progress_bar = false")  # it would stand among the rows
+            # The progress bar would stand among the rows.
+            connection.execute("SET enable_progress_bar = false")
             connection.execute("SET allowed_directories = $1", [[str(folder), *([path] if is_local else [])]])
             connection.execute("SET enable_external_access = false")
             connection.execute("SET lock_configuration = true")
@@ -152,10 +153,9 @@ def _list(paths: Sequence[str]) -> str:
 
 
 def find_views(sql: str) -> frozenset[str]:
-    """Return the views that a query may read; it is one that `check_is_query` takes.
+    """Return the views that a query may read; the query has passed `check_is_query`.
 
-    All, where it asks for something else than a view or a table of its own, or reads what a function gives: what tables
-    there are, and what a query in a text says.
+    All views are returned if the query reads anything but a view or a table of its own, or calls a table function.
     """
     duckdb = import_duckdb()
     found = "list(DISTINCT name) FROM (SELECT unnest(json_extract_string(json_serialize_sql($1), $2)) AS name)"
@@ -170,7 +170,7 @@ def find_views(sql: str) -> frozenset[str]:
 
 
 def check_is_query(sql: str) -> None:
-    """Refuse what is not one SELECT. Raises BadInputError."""
+    """Refuse a text that is not a single SELECT. Raises BadInputError."""
     duckdb = import_duckdb()
     try:
         statements = duckdb.extract_statements(sql)

@@ -27,13 +27,14 @@ from evalrun_cluster.errors import UnreachableError
 from evalrun_runtime.distribution import describe_install
 from evalrun_runtime.exits import BadInputError, ExitCode
 
-if TYPE_CHECKING:  # needs the extra `cluster`
+# The package needs the extra `cluster`.
+if TYPE_CHECKING:
     from evalrun_cluster.runs import ClusterRuns, RunPod
 
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 1.0
-"""A run's status changes at most once a pass of the operator, by default every 5 s."""
+"""A run's status changes at most once per reconciliation of the operator, by default every 5 s."""
 PARTS = (names.AGGREGATOR, names.JUDGE, names.SANDBOX, names.GENERATOR, names.RAY)
 CLUSTER_PACKAGES = {"lightkube", "httpx2"}
 
@@ -64,7 +65,8 @@ def run_in_cluster(file: Path, *, namespace: str | None, follow: bool = True, vi
             return ExitCode.SUCCEEDED
         if not view:
             return await _follow(runs, console, name)
-        from evalrun_cli.viewer.commands import evalrun_page  # aiohttp and pyarrow: a command without a page needs none
+        # A command without a page needs neither aiohttp nor pyarrow.
+        from evalrun_cli.viewer.commands import evalrun_page
 
         async with evalrun_page(runs, name) as address:
             click.echo(f"page: {address}", err=True)
@@ -90,7 +92,7 @@ def show_status(name: str, *, namespace: str | None, follow: bool) -> ExitCode:
 
 
 def show_logs(name: str, *, namespace: str | None, parts: Sequence[str], follow: bool, tail: int | None) -> ExitCode:
-    """Show the logs of a run's pods. Raises BadInputError where the run has none."""
+    """Show the logs of a run's pods. Raises BadInputError if the run has none."""
 
     async def work(runs: "ClusterRuns", console: Console) -> ExitCode:
         run = await find_run(runs, name)
@@ -115,10 +117,10 @@ def show_logs(name: str, *, namespace: str | None, parts: Sequence[str], follow:
 
 
 def show_results(name: str, *, namespace: str | None, output: Path | None) -> ExitCode:
-    """Show the results of a run that has ended; with `output` bring all of its files there.
+    """Show the results of a run that has ended. With `output`, download all of its files there.
 
     Raises:
-        BadInputError: there is no such run, it has no results, or they cannot be had from here.
+        BadInputError: there is no such run, it has no results, or they cannot be reached from here.
     """
     if output is not None and output.exists() and any(output.iterdir()):
         raise BadInputError(f"--output {output}: the directory is not empty: name another one")
@@ -147,17 +149,17 @@ def show_results(name: str, *, namespace: str | None, output: Path | None) -> Ex
 async def bring_to(
     runs: "ClusterRuns", run: EvalRun, directory: Path, only: Sequence[str], say: Callable[[str], object]
 ) -> str:
-    """Copy the outputs of a run that has some into a directory, wherever they are, and return their origin.
+    """Copy the outputs of a run into a directory, wherever they are, and return their origin.
 
     Args:
-        runs: of the run's namespace.
-        run: with its status.
+        runs: runs of the run's namespace.
+        run: the run with its status.
         directory: an empty directory.
-        only: the files that are wanted; none: all.
-        say: is told of a pod that reads a volume.
+        only: names of the wanted files; empty: all.
+        say: called with the name of a pod that reads a volume.
 
     Raises:
-        BadInputError: they cannot be had from here.
+        BadInputError: the outputs cannot be reached from here.
         UnreachableError: the connection broke.
     """
     from evalrun_cli.cluster.outputs import SendFrom, bring_outputs
@@ -180,7 +182,9 @@ async def ready_aggregator(runs: "ClusterRuns", run: EvalRun) -> "RunPod | None"
 
 
 def run_on_cluster(namespace: str | None, work: Work, *, otherwise: str = "") -> ExitCode:
-    """Connect to the current cluster, work there, and disconnect; `otherwise` is advice where no client is installed.
+    """Connect to the current cluster, work there, and disconnect.
+
+    `otherwise` is advice for a machine without the client.
 
     Raises:
         BadInputError: no cluster is configured, or the client's packages are missing.
@@ -241,7 +245,7 @@ async def _follow(runs: "ClusterRuns", console: Console, name: str) -> ExitCode:
 async def _show_until_complete(
     runs: "ClusterRuns", name: str, display: RunDisplay, stopped: asyncio.Event
 ) -> EvalRun | None:
-    """Show the run until it has ended; None where it was stopped first. An API server that is away is waited for."""
+    """Show the run until it has ended. Return None if it was stopped first. An absent API server is awaited."""
     uid = None
     while not stopped.is_set():
         try:

@@ -25,11 +25,12 @@ SENDER = ("python", "-m", "evalrun_results.outputs.sender")
 """Program for the aggregator's pod. Arguments: URL, then the names of single files, or nothing for all."""
 
 SendFrom = Callable[[Sequence[str], BinaryIO], Awaitable[None]]
-"""Runs a command where the aggregator is, its stdout into a file. Raises BadInputError, UnreachableError."""
+"""Runs a command beside the aggregator, with its stdout in a file. Raises BadInputError, UnreachableError."""
 
 
 Reader = Callable[[str], AbstractAsyncContextManager[SendFrom]]
-"""Runs a pod that mounts a claim, and gives what runs commands there. Raises BadInputError, UnreachableError."""
+"""Runs a pod that mounts a claim, and yields a function that runs commands there. Raises BadInputError,
+UnreachableError."""
 
 
 async def bring_outputs(
@@ -38,14 +39,15 @@ async def bring_outputs(
     """Copy a run's outputs into a directory, and return their origin.
 
     Args:
-        run: with its status.
+        run: the run with its status.
         directory: an empty directory.
-        only: the files that are wanted; none: all.
-        send: None where the aggregator is gone. Where it may not be asked, an output in a bucket is read from here.
-        reader: for outputs on a volume where the aggregator is gone.
+        only: names of the wanted files; empty: all.
+        send: runs a command beside the aggregator; None if the aggregator is gone. If the cluster refuses the command,
+            an output in a bucket is read from here.
+        reader: runs a pod for outputs on a volume if the aggregator is gone.
 
     Raises:
-        BadInputError: they cannot be had from here; the message says where they lie.
+        BadInputError: the outputs cannot be reached from here; the message names their place.
         UnreachableError: the connection broke.
     """
     url = None if run.status is None else run.status.output_url
@@ -70,7 +72,8 @@ async def bring_outputs(
                 f"{_on_volume(url)}: mount it in a pod to read them (docs/install.md): {error}"
             ) from error
         return f"{url}, through a pod"
-    from evalrun_results.outputs.sender import list_files  # fsspec: `evalrun status` starts without it
+    # The import loads fsspec, which `evalrun status` does not need.
+    from evalrun_results.outputs.sender import list_files
 
     for name, _, open_file in list_files(url, only):
         target = directory / name

@@ -39,7 +39,7 @@ class PlainRunDisplay:
         state = (get_status(run).phase, reason_line(run))
         counts = "".join(dataset.model_dump_json() for dataset in get_status(run).datasets)
         due = self._printed_at is None or now - self._printed_at >= PLAIN_INTERVAL
-        # A new phase is always printed. A reason may contain counts and then changes with each of them.
+        # A new phase is always printed. A reason may contain counts and then changes with each count.
         moved = self._state is None or state[0] != self._state[0]
         if moved or (due and (counts != self._counts or state != self._state)):
             self._state, self._counts, self._printed_at = state, counts, now

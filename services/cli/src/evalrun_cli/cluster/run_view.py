@@ -18,7 +18,7 @@ TELLING = {
     "Judging": (ConditionType.JUDGED,),
     "Suspended": (ConditionType.SUSPENDED,),
 }
-"""By phase: the conditions that say what a run is at, or waits for; of an ended one it is Complete."""
+"""Conditions that explain a phase, by phase; Complete for an ended run."""
 STYLES = {"True": "green", "False": "dim", "Unknown": "yellow"}
 
 

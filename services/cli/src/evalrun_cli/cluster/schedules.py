@@ -8,12 +8,13 @@ from rich.console import Console
 from evalrun_cli.cluster.commands import run_on_cluster
 from evalrun_runtime.exits import BadInputError, ExitCode
 
-if TYPE_CHECKING:  # needs the extra `cluster`
+# The package needs the extra `cluster`.
+if TYPE_CHECKING:
     from evalrun_cluster.runs import ClusterRuns
 
 
 def start_now(name: str, *, namespace: str | None) -> ExitCode:
-    """Ask for a start at once: whatever the time, and also while the schedule is suspended.
+    """Request a start at once, at any time, even while the schedule is suspended.
 
     Raises:
         BadInputError: there is no such schedule, or the cluster refuses.

@@ -30,7 +30,7 @@ def read_gates(written_gates: Sequence[object], where: str) -> list[Gate]:
     Raises:
         BadInputError: a gate is not valid: a line each, with its index and field.
     """
-    # The very schema and rules of an item of the EvalRun's `gates`: no second validator.
+    # The schema and the rules are those of the EvalRun's `gates`, so there is no second validator.
     schema = schema_for("machine")["properties"]["spec"]["properties"]["gates"]["items"]
     lines, gates = [], []
     for index, written in enumerate(written_gates):

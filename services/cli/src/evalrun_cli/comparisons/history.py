@@ -41,19 +41,21 @@ def history(
 
     Args:
         places: directories or URLs.
-        metric: of the runs' summaries.
-        datasets: those that are shown; empty: all.
+        metric: name of a metric in the runs' summaries.
+        datasets: names of the datasets to show; empty: all.
         view: a key of `VIEWS`.
         output: a file; None: the terminal.
-        schedules: if there are any, only the runs of these count.
-        trust_config: of a private instance of Sigstore, which says who an identity is; None: the public one.
+        schedules: names of schedules whose runs count; empty: all runs count.
+        trust_config: configuration of a private instance of Sigstore, which vouches for identities; None: the public
+            instance.
 
     Raises:
-        BadInputError: nothing is there, or no run says its step.
+        BadInputError: there is no run, or no run names its step.
     """
     trust = None if trust_config is None else read_trust(TrustFiles(trust_config=trust_config))
     runs = [run for place in places for run in runs_below(place, trust)]
-    if schedules:  # several schedules may write to one URL
+    # Several schedules may write to the same URL.
+    if schedules:
         runs = [run for run in runs if read_lineage(run.run_info).get("schedule") in schedules]
     found, stepless = curves(runs, metric, datasets)
     if not found:
@@ -73,10 +75,10 @@ def runs_below(place: str, trust: "Trust | None" = None) -> list[HistoryRun]:
 
     Args:
         place: a directory or fsspec URL.
-        trust: says who an identity is that signed; None: Sigstore's public instance does.
+        trust: vouches for the identity of a signer; None: Sigstore's public instance.
 
     Raises:
-        BadInputError: there is none.
+        BadInputError: there is no run.
     """
     return [_open_run(each, trust) for each in places_below(place)]
 
@@ -160,7 +162,7 @@ def interval(point: Point) -> str:
 
 
 def bounds(points: Sequence[Point]) -> tuple[float, float]:
-    """Return the range of a curve's figures and intervals."""
+    """Return the range of a curve's values and intervals."""
     values = [value for point in points for value in (point.low, point.value, point.high) if value is not None]
     return (min(values), max(values)) if values else (0.0, 1.0)
 

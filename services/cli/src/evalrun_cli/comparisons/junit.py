@@ -7,7 +7,7 @@ from evalrun_cli.printable_text import printable
 from evalrun_results.comparisons.gate import GateDecision, GateResult
 
 OUTCOMES = {GateDecision.FAIL: "failure", GateDecision.INCONCLUSIVE: "error"}
-"""What JUnit calls each decision that does not pass. An error there is a test that came to no result."""
+"""JUnit's term for each decision that does not pass. An error in JUnit is a test without a result."""
 
 
 def gates_as_junit(decisions: Sequence[GateResult]) -> str:

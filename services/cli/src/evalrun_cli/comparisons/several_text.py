@@ -1,4 +1,4 @@
-"""Texts for the figures of several runs, shared by all formats. Pure."""
+"""Texts for the metrics of several runs, shared by all formats. Pure."""
 
 from collections.abc import Iterator, Mapping
 
@@ -23,7 +23,7 @@ CLEAR = 0.05
 
 
 def place(configuration: Configuration) -> str:
-    """Return where a configuration's runs lie, and the state that each ended in."""
+    """Return the place of a configuration's runs, and the state in which each ended."""
     return ", ".join(f"{run.place}: {run.summary.get('state')}" for run in configuration.runs)
 
 
@@ -33,7 +33,7 @@ def title(dataset: DatasetAcross) -> str:
 
 
 def shown_standings(dataset: DatasetAcross) -> Iterator[tuple[str, Mapping[str, Standing]]]:
-    """Yield the metrics worth a line: a kind of failure that no run had is none."""
+    """Yield the metrics worth a line. A kind of failure that no run had is left out."""
     for metric, standings in dataset.standings.items():
         if not words.is_failure(metric) or any(each.value for each in standings.values()):
             yield metric, standings
@@ -70,7 +70,8 @@ def phase_row(each: PhaseRow) -> list[str]:
         return [*start, "-", "-", "-", "-", "not measured"]
     metric, low, high = each.metric, each.low, each.high
     values = ["-" if each.baseline is None else words.value(metric, each.baseline), words.value(metric, each.value)]
-    if each.difference is None:  # the figure itself is the goal, and the interval is its own
+    # The metric itself is the goal, with its own interval.
+    if each.difference is None:
         own = "-" if low is None or high is None else f"{words.value(metric, low)} to {words.value(metric, high)}"
         return [*start, *values, "-", own, each.reached]
     interval = "-" if low is None or high is None else f"{words.change(metric, low)} to {words.change(metric, high)}"

@@ -1,4 +1,4 @@
-"""Texts for figures and differences, shared by all formats. Pure."""
+"""Texts for metrics and differences, shared by all formats. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -42,7 +42,10 @@ def amount(number: float) -> str:
 
 
 def shown_differences(each: DatasetComparison) -> list[Difference]:
-    """Return the differences worth a line: no kind of failure that no run had, no pass ratio that repeats pass@1."""
+    """Return the differences worth a line.
+
+    A kind of failure that no run had is left out, and so is a pass ratio that repeats pass@1.
+    """
     return [
         found
         for found in each.differences.values()

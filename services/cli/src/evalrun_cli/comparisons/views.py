@@ -35,7 +35,7 @@ _MENTION = re.compile(r"(?<!\w)@")
 Found = TypeVar("Found")
 
 SHOWN_FLIPS = 20
-"""Of each kind on a terminal; the other formats list them all."""
+"""Maximum number of flips of each kind on a terminal; the other formats list all."""
 SOME_WIDTH = 100
 """Columns of a text that does not go to a terminal."""
 
@@ -145,7 +145,7 @@ def run_facts(place: str) -> RunFacts:
 
 
 def write(text: str, output: Path | None) -> None:
-    """Print a text, or write it to a file. Raises BadInputError where it cannot be written."""
+    """Print a text, or write it to a file. Raises BadInputError if the file cannot be written."""
     if output is None:
         print(text)  # noqa: T201 - the command's result
         return

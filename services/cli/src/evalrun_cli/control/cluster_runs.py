@@ -1,4 +1,4 @@
-"""Acts on a run in a cluster: by a program in its aggregator's pod, where the control is served on loopback.
+"""Acts on a run in a cluster by a program in its aggregator's pod, where the control listens on loopback.
 
 The cluster decides who may run commands in pods (the right `create` on `pods/exec`), as for the download of outputs.
 """
@@ -21,7 +21,8 @@ from evalrun_cli.control.texts import ControlledRun
 from evalrun_proto.ledger.v1 import ledger_pb2
 from evalrun_runtime.exits import BadInputError, ExitCode
 
-if TYPE_CHECKING:  # needs the extra `cluster`
+# The package needs the extra `cluster`.
+if TYPE_CHECKING:
     from evalrun_cluster.runs import ClusterRuns, RunPod
 
 PROGRAM: Final = ("python", "-m", "evalrun_aggregator.control")
@@ -29,7 +30,7 @@ LEDGER: Final = f"{names.LEDGER_DIRECTORY}/{names.LEDGER_FILE}"
 
 Report = Callable[[Act, ledger_pb2.ControlRunResponse, ControlledRun], ExitCode]
 RunIn = Callable[["RunPod", Sequence[str], BinaryIO], Awaitable[None]]
-"""Runs a command in a pod, its stdout into a file. Raises CommandFailedError, BadInputError, UnreachableError."""
+"""Runs a command in a pod, with its stdout in a file. Raises CommandFailedError, BadInputError, UnreachableError."""
 
 
 def control_in_cluster(name: str, act: Act, namespace: str | None, report: Report) -> ExitCode:
@@ -54,14 +55,14 @@ async def ask_aggregator(
     """Have a run's aggregator perform an act.
 
     Args:
-        run: with its status.
-        aggregator: its pod; None while it is not ready.
-        run_in: reaches it.
-        act: what is wanted.
+        run: the run with its status.
+        aggregator: pod of the aggregator; None while it is not ready.
+        run_in: runs a command in the pod.
+        act: the requested act.
 
     Raises:
-        BadInputError: it does not run, is of an earlier release, or may not be asked.
-        UnreachableError: the API server does not answer.
+        BadInputError: the aggregator does not run, is of an earlier release, or may not be called.
+        UnreachableError: the API server does not reply.
     """
     from evalrun_cluster.runs import CommandFailedError
 
@@ -73,7 +74,8 @@ async def ask_aggregator(
     try:
         await run_in(aggregator, [*PROGRAM, LEDGER, *render_words(act)], said)
     except CommandFailedError as error:
-        if error.exit_code == ExitCode.FAILED:  # Python's own, for a module that is not there
+        # Python itself exits with this code if a module is missing.
+        if error.exit_code == ExitCode.FAILED:
             raise BadInputError(
                 f"the aggregator of EvalRun {run.metadata.name} is of a release without evalrun ctl ({error}): to free "
                 "its GPUs, set spec.suspend"

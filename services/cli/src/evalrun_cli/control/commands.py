@@ -17,16 +17,16 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 
 
 def control_run(place: str, words: Sequence[str], *, namespace: str | None, as_json: bool) -> ExitCode:
-    """Act on a run, and say what became of it.
+    """Act on a run, and print the result.
 
     Args:
         place: directory of a run on this machine, or er/NAME.
-        words: the act.
-        namespace: of a run in a cluster; None: the context's own.
-        as_json: print it for programs.
+        words: words of the act.
+        namespace: namespace of a run in a cluster; None: the context's own.
+        as_json: print JSON for programs.
 
     Raises:
-        BadInputError: there is no such act or run, or the run cannot take it.
+        BadInputError: there is no such act or run, or the run refuses it.
     """
     act = act_of_words(words)
     if place.startswith(EVAL_RUN_PREFIX):
@@ -42,7 +42,7 @@ def control_run(place: str, words: Sequence[str], *, namespace: str | None, as_j
 
 
 def report(act: Act, response: ledger_pb2.ControlRunResponse, run: ControlledRun, *, as_json: bool) -> ExitCode:
-    """Print what became of an act. Raises BadInputError if the run did not take it."""
+    """Print the result of an act. Raises BadInputError if the run refused it."""
     if (refused := refusal_text(response, run)) is not None:
         raise BadInputError(refused)
     click.echo(json.dumps(outcome_json(act, response, run)) if as_json else outcome_text(act, response, run))

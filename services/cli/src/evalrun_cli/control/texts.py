@@ -1,4 +1,4 @@
-"""What `evalrun ctl` says: what became of an act, and what to write where a run cannot take it. Pure."""
+"""The texts of `evalrun ctl`: the result of an act, and the remedy if a run refuses it. Pure."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -11,12 +11,12 @@ from evalrun_proto.ledger.v1 import ledger_pb2
 
 @dataclass(frozen=True)
 class ControlledRun:
-    """A run as its user names it, and what goes on with it once it has ended."""
+    """A run as its user names it, and the command that continues it after its end."""
 
     name: str
-    """As in `evalrun ctl NAME`."""
+    """Name as in `evalrun ctl NAME`."""
     remedy: str
-    """One sentence without its subject: which command goes on with a run that has ended."""
+    """A sentence without its subject: the command that continues an ended run."""
 
 
 REFUSED: Final = {
@@ -28,7 +28,7 @@ REFUSED: Final = {
 
 
 def refusal_text(response: ledger_pb2.ControlRunResponse, run: ControlledRun) -> str | None:
-    """Return why a run did not take an act, and what to do instead; None if it did."""
+    """Return why a run refused an act, and a remedy; None if it accepted the act."""
     if response.refusal == ledger_pb2.CONTROL_REFUSAL_UNSPECIFIED:
         return None
     unknown = "{name} did not take it, for a reason that a newer evalrun knows: {remedy}"
@@ -36,7 +36,7 @@ def refusal_text(response: ledger_pb2.ControlRunResponse, run: ControlledRun) ->
 
 
 def outcome_text(act: Act, response: ledger_pb2.ControlRunResponse, run: ControlledRun) -> str:
-    """Return what became of an act that was taken, in one line."""
+    """Return the result of an accepted act, in one line."""
     return f"{run.name}: {_effect(act, response, run)}"
 
 

@@ -33,7 +33,7 @@ class Finding:
     name: str
     value: str
     lacks: str = ""
-    """What to do about it; empty: nothing."""
+    """Remedy of what is missing; empty: nothing is missing."""
     is_required: bool = True
     """False: only replicas on this machine need it."""
 
@@ -46,7 +46,7 @@ def examine(gpu_python: Path | None) -> list[Finding]:
     """Return the findings about this machine.
 
     Args:
-        gpu_python: interpreter with verl; None: the one that a run would take.
+        gpu_python: interpreter with verl; None: the interpreter that a run would use.
     """
     kernel = kernel_finding(platform.system(), platform.release())
     gpus = find_gpus()
@@ -54,7 +54,8 @@ def examine(gpu_python: Path | None) -> list[Finding]:
     return [
         Finding("Python", f"{platform.python_version()} ({sys.executable})"),
         kernel,
-        *([] if kernel.lacks else _judging_findings()),  # on another kernel both would repeat what it lacks
+        # On another kernel both findings would repeat the kernel's own.
+        *([] if kernel.lacks else _judging_findings()),
         *gpu_findings(gpus),
         *engine_findings(interpreter, has_gpus=bool(gpus)),
         *disk_findings({Path.cwd(): None, PLACE: None, hub_cache(os.environ): None, SHARED_MEMORY: None}),

@@ -23,7 +23,7 @@ from typing import Final
 VLLM_CPU_METADATA: Final = "Metadata-Version: 2.1\nName: vllm\nVersion: 0.28.0+cpu\n"
 """vLLM's command line and verl ask for the version of a distribution called vllm; the rebuild has another name."""
 SOURCE_ONLY: Final = "antlr4-python3-runtime"
-"""Published as source alone: it is built with the lock's setuptools."""
+"""A package that is published only as source: it is built with the lock's setuptools."""
 LOCKS: Final = Path(__file__).resolve().parent / "locks"
 
 
@@ -33,7 +33,7 @@ class SetupError(Exception):
 
 @dataclass(frozen=True)
 class GpuEnvironment:
-    """An of the two environments."""
+    """An environment for GPUs or for a CPU."""
 
     cpu: bool
     lock: Path

@@ -47,7 +47,7 @@ class ChosenGpus:
 
 
 def find_gpus() -> list[Gpu]:
-    """Return this machine's NVIDIA GPUs; none where there is no driver."""
+    """Return this machine's NVIDIA GPUs; none without a driver."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return []
@@ -75,8 +75,8 @@ def choose_gpus(asked: str | None, found: Sequence[Gpu], environment: Mapping[st
 
     Args:
         asked: the flag's value; None: all.
-        found: this machine's.
-        environment: with CUDA_VISIBLE_DEVICES, which `all` obeys.
+        found: GPUs of this machine.
+        environment: variables with CUDA_VISIBLE_DEVICES, which `all` obeys.
 
     Raises:
         BadInputError: there are no such GPUs.

@@ -1,4 +1,4 @@
-"""Finds the interpreter with Ray, verl and the engine, and what it lacks."""
+"""Finds the interpreter with Ray, verl and the engine, and its missing packages."""
 
 import json
 import os
@@ -24,7 +24,7 @@ NEEDED: Final[Mapping[str, str]] = {
     "psutil": "5", "pydantic": "2.11", "pydantic-settings": "2.10", "pyyaml": "6.0", "ray": "2.49", "tensordict": "0.8",
     "torch": "2.6", "transformers": "4.57", "uvloop": "0.21",
 }  # fmt: skip
-"""Lowest versions: ours as in the extra `generator`, the others' as verl asks for them."""
+"""Lowest versions: ours as in the extra `generator`, the others' as verl requires them."""
 SCRIPT: Final = """
 import importlib.metadata, json, sys
 found = {}
@@ -104,7 +104,7 @@ def check_interpreter(path: Path, engine: str) -> Interpreter:
     """Return an interpreter that can run replicas.
 
     Raises:
-        BadInputError: it cannot; the message has the command that mends it.
+        BadInputError: it cannot; the message has the command that installs the missing packages.
     """
     found = inspect_interpreter(path)
     if found.python[:2] < MIN_PYTHON:

@@ -8,7 +8,7 @@ from evalrun_cli.local.pace import duration
 from evalrun_proto.ledger.v1 import ledger_pb2
 
 PARTS: Final = ("weights_seconds", "compile_seconds", "graphs_seconds")
-"""Parts of an engine's start that it tells."""
+"""Parts of an engine's start whose times it reports."""
 
 
 @dataclass

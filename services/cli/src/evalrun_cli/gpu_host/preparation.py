@@ -17,17 +17,17 @@ from evalrun_runtime.exits import BadInputError
 
 @dataclass(frozen=True)
 class PreparedReplicas:
-    """Replicas that this machine, or a Ray cluster that runs, can start."""
+    """Replicas that this machine, or a running Ray cluster, can start."""
 
     spec: EvalRunSpec
-    """The run's, with as many replicas as there is room for."""
+    """Spec of the run, with as many replicas as fit."""
     python: Path
     """Interpreter with Ray, verl and the engine."""
     gpus: tuple[str, ...] = ()
-    """Their GPUs, as nvidia-smi numbers them; none: they are pretended, or the Ray cluster's."""
+    """GPUs of the replicas, as nvidia-smi numbers them; empty: they are pretended, or the Ray cluster's."""
     pretended: int = 0
     ray_address: str | None = None
-    """Of the Ray cluster to join; None: one is started here."""
+    """Address of the Ray cluster to join; None: a cluster is started here."""
 
     @property
     def flags(self) -> list[str]:
@@ -55,12 +55,12 @@ def prepare_replicas(spec: EvalRunSpec, options: GpuOptions, file: str) -> Prepa
     """Return the replicas of a spec that run here.
 
     Args:
-        spec: with `rollout`.
-        options: of this machine.
-        file: the run's, for messages.
+        spec: a spec with `rollout`.
+        options: the user's options for this machine.
+        file: file of the run, for messages.
 
     Raises:
-        BadInputError: too few GPUs, or no interpreter with what they need.
+        BadInputError: too few GPUs, or no suitable interpreter.
     """
     rollout = spec.rollout
     if rollout is None:
@@ -83,7 +83,7 @@ def select_first_gpus(chosen: ChosenGpus, count: int) -> ChosenGpus:
 
 
 def _prepare_on_cluster(spec: EvalRunSpec, options: GpuOptions, file: str) -> PreparedReplicas:
-    """Return the same for a Ray cluster that runs already: it knows its GPUs."""
+    """Return the same for a running Ray cluster, which knows its GPUs."""
     if options.gpus is not None:
         raise BadInputError("--gpus: the Ray cluster of --ray-address has its own: leave --gpus away")
     if options.ray_address is not None and not options.ray_address.startswith(KEPT):

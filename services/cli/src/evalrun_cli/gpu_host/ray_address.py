@@ -1,4 +1,4 @@
-"""Checks that a Ray cluster answers: Ray itself tries for minutes, and then ends the process without an error."""
+"""Checks that a Ray cluster replies: Ray itself tries for minutes, and then ends the process without an error."""
 
 import re
 import socket

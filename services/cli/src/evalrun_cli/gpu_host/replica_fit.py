@@ -34,7 +34,8 @@ def fit_rollout(rollout: Rollout, gpus: int, replicas: int | None, where: str) -
         )
     count = min(rollout.max_replicas or wanted, fitting) if rollout.elastic and replicas is None else wanted
     fields = rollout.to_wire() | {"replicas": count, "gpusPerNode": count * each}
-    for name in ("minReplicas", "maxReplicas", "queueName"):  # a cluster's
+    # These fields belong to a cluster.
+    for name in ("minReplicas", "maxReplicas", "queueName"):
         fields.pop(name, None)
     return Rollout.model_validate(fields)
 

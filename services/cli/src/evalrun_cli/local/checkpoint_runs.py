@@ -1,4 +1,4 @@
-"""`evalrun run --checkpoints`: a run for each checkpoint, on replicas that take one's weights after another's."""
+"""`evalrun run --checkpoints`: runs each checkpoint, on replicas that load one checkpoint after another."""
 
 import logging
 import re
@@ -36,7 +36,7 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 logger = logging.getLogger(__name__)
 
 WEIGHTS_IN: Final = (".", "actor/huggingface", "huggingface")
-"""Where a checkpoint's directory has configuration and weights: at its top, or where verl writes them."""
+"""Subdirectories of a checkpoint that may have configuration and weights: its top, or where verl writes them."""
 START_SECONDS: Final = 300.0
 END_SECONDS: Final = 60.0
 SUMMARY: Final = "summary.json"
@@ -127,10 +127,10 @@ def run_checkpoints(
     view: bool = False,
     say: Callable[[str], None],
 ) -> ExitCode:
-    """Run an EvalRun for each checkpoint; those whose results are in `output` already are left alone.
+    """Run an EvalRun for each checkpoint. Checkpoints whose results are in `output` already are skipped.
 
     Args:
-        checkpoints: in order.
+        checkpoints: checkpoints in order.
         manifest: the EvalRun, with `spec.rollout`; its model is replaced.
         base: directory that relative sources lie in.
         output: of the results, a directory per checkpoint; None: a new one.
@@ -170,7 +170,7 @@ def run_checkpoints(
 def replicas_for(
     checkpoints: Sequence[Checkpoint], manifest: Mapping[str, Any], gpu_options: GpuOptions
 ) -> PreparedReplicas:
-    """Return the replicas that take the checkpoints' weights. Raises BadInputError."""
+    """Return the replicas that load the checkpoints' weights. Raises BadInputError."""
     first = parse_evalrun(apply_checkpoint(manifest, checkpoints[0]), where="--checkpoints", place="machine")
     if first.spec.rollout is None:
         raise BadInputError("--checkpoints: replicas are started here: leave --endpoint away, or add spec.rollout")
@@ -216,7 +216,7 @@ def run_flags(options: LocalOptions, request_seconds: float | None) -> list[str]
 
 
 def goes_on(directory: Path) -> str:
-    """Return what to say of a series that was stopped."""
+    """Return the line about a series that was stopped."""
     return f"nothing is lost: the same command with --output {shlex.quote(str(directory))} goes on"
 
 
@@ -229,7 +229,10 @@ def manifest_in(file: Path) -> dict[str, Any]:
 
 
 def apply_checkpoint(manifest: Mapping[str, Any], checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return an EvalRun of a checkpoint: its model, and its step where its name has a number and the file says none."""
+    """Return an EvalRun of a checkpoint, with the checkpoint's model.
+
+    Its step is the number in the checkpoint's name, if there is one and the file names no step.
+    """
     spec = dict(manifest["spec"])
     spec["model"] = {**dict(spec.get("model") or {}), "path": str(checkpoint.directory)}
     step = _number_and_name(Path(checkpoint.label))[0]
@@ -240,10 +243,10 @@ def apply_checkpoint(manifest: Mapping[str, Any], checkpoint: Checkpoint) -> dic
 
 @contextmanager
 def kept_lane(replicas: PreparedReplicas, logs: Path, flags: Sequence[str]) -> Iterator[list[str]]:
-    """Start a Ray cluster for replicas that several runs use in turn; return the flags of those runs.
+    """Start a Ray cluster for replicas that several runs use in turn. Yield the flags of those runs.
 
     Raises:
-        ServiceFailedError: it did not start.
+        ServiceFailedError: the cluster did not start.
     """
     with kept_ray(replicas.flags, logs) as address:
         yield ["--gpu-python", str(replicas.python), "--ray-address", address, *flags]
@@ -251,21 +254,21 @@ def kept_lane(replicas: PreparedReplicas, logs: Path, flags: Sequence[str]) -> I
 
 @contextmanager
 def kept_ray(host_flags: Sequence[str], directory: Path) -> Iterator[str]:
-    """Start a Ray cluster on this machine; return its address for `--ray-address`. It ends with the context.
+    """Start a Ray cluster on this machine. Yield its address for `--ray-address`. It ends with the context.
 
     Args:
-        host_flags: the interpreter and the GPUs.
-        directory: gets its logs.
+        host_flags: flags for the interpreter and the GPUs.
+        directory: gets the cluster's logs.
 
     Raises:
-        ServiceFailedError: it did not start.
+        ServiceFailedError: the cluster did not start.
     """
     with tempfile.TemporaryDirectory(prefix="evalrun-kept-") as private:
         file, log = Path(private) / "ray.json", directory / "kept_ray.log"
         command = [sys.executable, "-m", "evalrun_generator.gpu_host.kept_ray", *host_flags]
         command += ["--file", str(file), "--logs", str(directory)]
         with log.open("wb") as output:
-            # In a session of its own: Ctrl-C must not end it before the runs that use it.
+            # The process has a session of its own, because Ctrl-C must not end it before the runs that use it.
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
             )

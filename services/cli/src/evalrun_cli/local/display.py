@@ -26,7 +26,7 @@ ENDED = (ledger_pb2.RUN_STATE_SUCCEEDED, ledger_pb2.RUN_STATE_DEGRADED, ledger_p
 PLAIN_SECONDS = 30.0
 """Seconds between two plain lines of the same state, so that a log of a night stays readable."""
 LONG_WAIT_SECONDS = 30.0
-"""Age of the oldest request from which a plain line is worth printing, and again at each doubling."""
+"""Age of the oldest request from which a plain line is printed, and again at each doubling."""
 
 
 class Display(Protocol):
@@ -104,7 +104,7 @@ class Warnings:
         self._said: set[str] = set()
 
     def show(self, console: Console, status: ledger_pb2.GetStatusResponse) -> None:
-        """Print those that are new."""
+        """Print the new warnings."""
         for warning in status.warnings:
             if warning not in self._said:
                 self._said.add(warning)
@@ -112,7 +112,7 @@ class Warnings:
 
 
 class PlainDisplay:
-    """A line at each change of state and at whatever the run waits for; between them, where something has changed."""
+    """Prints a line at each change of state or obstacle; between them, if something has changed."""
 
     def __init__(self, console: Console, clock: Clock, unix_clock: Callable[[], float] = time.time) -> None:
         self._console = console
@@ -153,7 +153,7 @@ def _facts(status: ledger_pb2.GetStatusResponse, requests: OpenRequests) -> obje
 
 
 class LiveDisplay:
-    """Shows a bar for generation and a bar for judging per dataset, and above them what the run waits for."""
+    """Shows a bar for generation and a bar for judging per dataset, and above them the run's obstacle."""
 
     def __init__(self, console: Console, clock: Clock, unix_clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -187,7 +187,8 @@ class LiveDisplay:
                     self._progress.add_task(f"{dataset.name} judged", note="", time=""),
                 )
             generated, judged = self._bars[dataset.name]
-            # One queue serves all datasets: its requests stand beside the first that waits for answers.
+            # A single queue serves all datasets, so its requests stand beside the first dataset that waits for
+            # completions.
             waits = dataset.generated < dataset.total
             parts = [requests.text(), f"{pace.tokens_per_second:,.0f} tokens/s"] if waits else []
             asked, requests = ", ".join(part for part in parts if part), OpenRequests() if waits else requests

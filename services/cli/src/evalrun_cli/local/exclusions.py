@@ -14,11 +14,11 @@ def read_exclusions(given: Sequence[str], problems: Iterable[Problem]) -> dict[s
     """Return the ids that each dataset leaves out.
 
     An id is left out of every dataset that has it. The file that `data audit-tests --output` writes names the datasets;
-    those that are not judged here are passed over.
+    datasets that are not judged here are skipped.
 
     Args:
-        given: the flag's values, each a file or ids with commas between them.
-        problems: all that are to be judged.
+        given: values of the flag, each a file or ids with commas between them.
+        problems: all problems to be judged.
 
     Raises:
         BadInputError: a file cannot be used, no dataset has an id, or nothing of a dataset would be left.
@@ -71,7 +71,8 @@ def _read_ids(value: str) -> Mapping[str, list[str]] | list[str]:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # many ids are longer than a file's name may be
+    # Many ids are longer than a file's name may be.
+    except OSError:
         return False
 
 

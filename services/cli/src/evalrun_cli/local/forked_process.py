@@ -48,7 +48,8 @@ def fork(name: str, main: Callable[[], int]) -> Fork:
     stdin, our_stdin = os.pipe()
     our_stdout, stdout = os.pipe()
     for stream in (sys.stdout, sys.stderr):
-        stream.flush()  # or the child would print it again
+        # Otherwise the child would print the buffered text again.
+        stream.flush()
     pid = os.fork()
     if pid == 0:
         _run_child(name, main, stdin, stdout)
@@ -125,10 +126,11 @@ class ForkedProcess:
 
 
 def _run_child(name: str, main: Callable[[], int], stdin: int, stdout: int) -> None:
-    """Run the child's whole life. Never returns, for the frames below are the parent's."""
+    """Run the child's whole life. Never returns, because the frames below are the parent's."""
     code = 1
     try:
-        os.setsid()  # Ctrl-C reaches the parent alone, which then ends its children in order
+        # Ctrl-C reaches only the parent, which then ends its children in order.
+        os.setsid()
         os.dup2(stdin, 0)
         os.dup2(stdout, 1)
         for entry in os.listdir("/proc/self/fd"):  # noqa: PTH208 - while its own descriptor is closed below
@@ -152,7 +154,8 @@ def _close(descriptor: int) -> None:
     try:
         if descriptor > 2:
             os.close(descriptor)
-    except OSError:  # the one by which the directory of descriptors was listed
+    # The descriptor is that with which the directory of descriptors was listed.
+    except OSError:
         return
 
 

@@ -1,4 +1,4 @@
-"""Asks the SandboxFusion server that the user names whether it is there, before a run begins."""
+"""Checks that the SandboxFusion server that the user names replies, before a run begins."""
 
 from evalrun_judge.sandboxes import SandboxAbsentError, SandboxError, SandboxUnreachableError
 from evalrun_judge.sandboxes.fusion_http import FusionServer
@@ -12,9 +12,9 @@ CHECK_SECONDS = 5.0
 
 
 async def check_fusion_server(url: str) -> None:
-    """Raise BadInputError if nothing answers at this address, or another kind of server does.
+    """Raise BadInputError if nothing replies at this address, or another kind of server does.
 
-    A server that is slow or reports a failure is there: the judge waits for it.
+    A server that is slow or reports a failure counts as present: the judge waits for it.
     """
     settings = load_settings(
         JudgeSettings, ["--sandbox", url, "--backend", "SandboxFusion"], program="evalrun serve judge"

@@ -1,6 +1,6 @@
-"""`evalrun race` of runs that are under way: those in the race get some problems more, then some are dropped.
+"""`evalrun race` of unfinished runs: runs in the race get further problems block by block, and some are then dropped.
 
-What decides is read from the runs' results alone, so that a race that was stopped goes on where it was.
+The decision uses only the runs' results, so that a stopped race continues where it was.
 """
 
 import json
@@ -43,27 +43,28 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 logger = logging.getLogger(__name__)
 
 FIRST_BLOCK: Final = 32
-"""Problems of each run before the first look: ten runs are seldom told apart by fewer."""
+"""Problems of each run before the first decision: fewer problems seldom tell ten runs apart."""
 GROWTH: Final = 1.25
-"""A block takes a run to so many times the problems that it has. One that could be dropped answers a quarter too many,
-or half as many again where it was a block ahead; and weights are exchanged few times."""
+"""A block multiplies a run's number of problems by this factor. A run that could be dropped judges a quarter too many,
+or half as many again if it was a block ahead; and weights are exchanged few times."""
 LAST_BLOCK: Final = 1.1
-"""A block that comes so near to the last problem takes that too: a small one costs as many exchanges as a large one."""
+"""A block that comes so near to the last problem includes the rest: a small block costs as many exchanges as a large
+one."""
 FILE: Final = "race.json"
 
 
 @dataclass(frozen=True)
 class RaceRules:
-    """What a race is about, and how its end is printed."""
+    """The subject of a race, and how its end is printed."""
 
     dataset: str | None
-    """None: the only one that the runs have."""
+    """None: the only dataset of the runs."""
     population: Population
     as_json: bool = False
 
 
 def race_files(files: Sequence[Path], rules: RaceRules, *, output: Path | None, options: LocalOptions) -> ExitCode:
-    """Race the EvalRuns of some files, which ask servers that run already.
+    """Race the EvalRuns of some files, which use running servers.
 
     Raises:
         BadInputError: there are fewer than two, or they cannot be raced.
@@ -98,7 +99,7 @@ def race_checkpoints(
     options: LocalOptions,
     gpu_options: GpuOptions,
 ) -> ExitCode:
-    """Race the checkpoints of a pattern. Each replica takes one checkpoint's weights after another's.
+    """Race the checkpoints of a pattern. Each replica loads the weights of one checkpoint after another.
 
     Raises:
         BadInputError: there are fewer than two, or the EvalRun or a flag cannot be used.
@@ -112,7 +113,8 @@ def race_checkpoints(
     directory = open_directory(output, manifest)
     each = replicas.one_by_one()
     runs = write_runs(checkpoints, manifest, file.resolve().parent, each[0], directory)
-    if options.slots is None:  # else each run would have as many as there are CPUs
+    # Otherwise each run would have as many slots as there are CPUs.
+    if options.slots is None:
         options = replace(options, slots=max(1, usable_cpus() // len(each)))
     flags = run_flags(options, None)
     try:
@@ -129,7 +131,10 @@ def race_checkpoints(
 
 
 def describe_problems(spec: EvalRunSpec, file: Path) -> dict[str, object]:
-    """Return what decides which problems a run's dataset has, and what is right: all but how they are asked."""
+    """Return the facts that decide which problems a run's dataset has and which programs are right.
+
+    The way in which the model is prompted is left out.
+    """
     (dataset,) = spec.datasets
     source = dataset.source if ":" in dataset.source else str(Path(file.parent, dataset.source).resolve())
     asked = {"source", "prompt_format", "system_prompt", "prompt_template"}
@@ -137,7 +142,7 @@ def describe_problems(spec: EvalRunSpec, file: Path) -> dict[str, object]:
 
 
 def what_differs(first: Mapping[str, object], other: Mapping[str, object]) -> str:
-    """Return the first field that two entries have differently, with both values; empty: none."""
+    """Return the first field in which two entries differ, with both values; empty if they are equal."""
     for name, value in first.items():
         if other[name] != value:
             return f"{name} is {other[name]!r} here and {value!r} in the first file"
@@ -191,12 +196,12 @@ def _race(
 
 
 class LiveRace:
-    """Which run of a race gets how many problems next.
+    """Decides which run of a race gets how many problems next.
 
     Args:
-        runs: which may have results of an earlier start.
-        dataset: that they are raced on.
-        population: of which the best is asked.
+        runs: the runs, which may have results of an earlier start.
+        dataset: dataset of the race.
+        population: the problems for which the best run is sought.
     """
 
     def __init__(self, runs: Sequence[SeriesRun], dataset: str, population: Population) -> None:
@@ -205,7 +210,7 @@ class LiveRace:
         self._population = population
         self._facts: dict[str, RunFacts] = {}
         self.standing: Race | None = None
-        """How the race stands by what was read; None before every run has results."""
+        """State of the race by the results read; None before every run has results."""
         for run in runs:
             if (run.output / SUMMARY).is_file():
                 self.read(run)
@@ -219,10 +224,10 @@ class LiveRace:
         return frozenset(label for label, facts in self._facts.items() if facts.place in places)
 
     def read(self, run: SeriesRun) -> bool:
-        """Read a run's results; return whether there are more than before.
+        """Read a run's results. Return whether there are more than before.
 
         Raises:
-            BadInputError: they decide no race.
+            BadInputError: the results cannot decide a race.
         """
         before = self._drawn(run.label)[0]
         facts = run_facts(str(shown_path(run.output)))
@@ -239,9 +244,9 @@ class LiveRace:
         return grown
 
     def choose(self, going: Collection[str]) -> Choice | None:
-        """Return the run in the race that has the fewest problems, and how many it gets; None for now or at the end.
+        """Return the run with the fewest problems, and its next number of problems; None for now or at the end.
 
-        No run gets more than one block ahead of the others: they may still drop it.
+        No run gets more than a block ahead of the others, which may still drop it.
         """
         racing = [run for run in self._runs if run.label in self.racing]
         if len(racing) == 1:
@@ -257,7 +262,7 @@ class LiveRace:
         return run, ["--race-problems", str(next_block(count, size))]
 
     def _drawn(self, label: str) -> tuple[int, int | None]:
-        """Return how many problems a run has, and how many there are if it has any."""
+        """Return how many problems a run has, and the number of all problems if it has any."""
         facts = self._facts.get(label)
         if facts is None:
             return 0, None
@@ -272,8 +277,8 @@ def next_block(drawn: int, size: int | None) -> int:
     """Return the number of problems up to which a run in a race goes next. Pure.
 
     Args:
-        drawn: problems that a run has.
-        size: problems that there are; None: not known yet.
+        drawn: problems that the run has.
+        size: number of all problems; None: unknown.
     """
     wanted = max(FIRST_BLOCK, math.ceil(drawn * GROWTH))
     return size if size is not None and size <= wanted * LAST_BLOCK else wanted

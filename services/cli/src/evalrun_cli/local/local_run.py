@@ -39,22 +39,24 @@ logger = logging.getLogger(__name__)
 
 MIN_POLL_SECONDS, MAX_POLL_SECONDS = 0.02, 0.2
 POLL_SHARE = 0.05
-"""Of the time that a run has taken so far: the end of a short run is noticed soon, a long run is seldom asked."""
+"""Pause between two status requests, as a share of the run's time so far: the end of a short run is noticed soon, and a
+long run is seldom polled."""
 ENDPOINT_SECONDS = 15
 """Seconds for which an endpoint may be unreachable at first. A wrong URL should show within a minute."""
 STOP_SECONDS = 20.0
-"""Programs that are being judged when Ctrl-C comes may use their time limit before they are cut off."""
+"""Seconds for programs that are being judged at Ctrl-C: they may use their time limit before they are stopped."""
 REQUEST_STOP_SECONDS = 60.0
-"""Requests in flight when Ctrl-C comes may be answered before they are given up."""
+"""Seconds for requests in flight at Ctrl-C to complete before they are given up."""
 ROLLOUT_END_SECONDS = 25.0
-"""In which replicas and their Ray are ended, after the requests in flight."""
+"""Seconds for the end of replicas and their Ray, after the requests in flight."""
 URGENT_STOP_SECONDS = {"generator": 0.5, "rollout": ROLLOUT_END_SECONDS, "aggregator": 0.7}
-"""After the second Ctrl-C: the answers that have come are stored; the parts that store nothing are killed at once."""
+"""Seconds after a second Ctrl-C: completions that have arrived are stored, and parts that store nothing are killed at
+once."""
 STORAGE_SECONDS = 570
-"""Seconds for which the disk may be full: less than the generator's patience, so that the cause is told."""
+"""Seconds for which the disk may be full: less than the generator's patience, so that the cause is reported."""
 
 START_STOP_SECONDS = 0.5
-"""That a part which is still starting gets to end: it has judged nothing yet."""
+"""Seconds for a part that is still starting to end: it has judged nothing yet."""
 
 END_STATES = {
     ledger_pb2.RUN_STATE_SUCCEEDED: ExitCode.SUCCEEDED,
@@ -64,7 +66,7 @@ END_STATES = {
 
 
 BEING_STARTED = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
-"""Codes of a call to a part that is ending or being started again: a server that drains cancels what it has just read
+"""Codes of a call to a part that is ending or restarting: a draining server cancels requests that it has just read
 (https://github.com/grpc/grpc/issues/41785)."""
 
 
@@ -77,13 +79,13 @@ class CompletionSource:
     tokenizer: str
     """Place of the model's tokenizer, for endpoints that do not count tokens."""
     recorded: Sequence[str] = ()
-    """Arguments of a recorded-completions server that is started as one more endpoint; empty for none."""
+    """Arguments of a recorded-completions server that is started as a further endpoint; empty without one."""
     concurrency: Mapping[str, int] = field(default_factory=dict)
-    """Requests in flight at an endpoint, if its entry in the spec says."""
+    """Requests in flight per endpoint, if the spec limits them."""
     request_seconds: float | None = None
-    """Timeout of a request; None: by its max_tokens."""
+    """Timeout of a request; None: derived from its max_tokens."""
     host_flags: Sequence[str] = ()
-    """Arguments of the process that starts replicas on this machine; empty: endpoints are asked."""
+    """Arguments of the process that starts replicas on this machine; empty: endpoints are used."""
 
 
 class LocalRun:
@@ -120,17 +122,17 @@ class LocalRun:
         self.problem = "it was stopped"
         """Reason why the run has no results, once it has ended without them."""
         self.stopped_by_user = False
-        """Whether `evalrun ctl` ended it, with what there was."""
+        """Whether `evalrun ctl` ended the run with its results so far."""
 
     async def run(self, display: Display) -> ExitCode:
         """Run to the end.
 
         Raises:
-            BadInputError: a part refuses what it was given.
+            BadInputError: a part refuses its input.
             ServiceFailedError: a part cannot be kept running. The ledger is intact: the run can be resumed.
         """
         loop = asyncio.get_running_loop()
-        # Elsewhere Python hands out no signals.
+        # Python delivers signals only to the main thread.
         signals = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
         for number in signals:
             loop.add_signal_handler(number, self._interrupt, display)
@@ -205,7 +207,8 @@ class LocalRun:
         """Return the ledger's address and the endpoints."""
         for service in self._not_needed:
             await service.stop(0)
-        for service in self._services.values():  # most of a start is imports, which thus use every core
+        # Most of a start is imports, which thus use every core.
+        for service in self._services.values():
             if service.pid is None:
                 await service.launch()
         async with asyncio.TaskGroup() as starts:
@@ -219,7 +222,8 @@ class LocalRun:
         arguments = ["--work-order", order, "--ledger", ledger, "--judge", judge, "--retry-not-judged"]
         arguments += ["--storage-seconds", str(STORAGE_SECONDS)]
         address = await self._start("aggregator", [*arguments, "--lift-pause"])
-        self._services["aggregator"].arguments = arguments  # of a restart, over which a pause lasts
+        # A restart gets the same arguments, so that a pause lasts.
+        self._services["aggregator"].arguments = arguments
         return address
 
     async def _start_judge(self) -> str:
@@ -236,14 +240,16 @@ class LocalRun:
         sandbox = asyncio.create_task(self._start("sandbox", options.sandbox_flags))
         judge = asyncio.create_task(self._start("judge", ["--sandbox", ON_STDIN, *flags], is_told_later=True))
         try:
-            address = await sandbox  # what it refuses is reported first: the judge often refuses the same
+            # The sandbox's error is reported first, because the judge often fails for the same reason.
+            address = await sandbox
             self._services["judge"].tell(address)
             found = await judge
         finally:
             for task in (sandbox, judge):
                 task.cancel()
             await asyncio.gather(sandbox, judge, return_exceptions=True)
-        self._services["judge"].arguments = ["--sandbox", address, *flags]  # of a restart
+        # A restart gets the same arguments.
+        self._services["judge"].arguments = ["--sandbox", address, *flags]
         return found
 
     async def _start_endpoints(self) -> Sequence[str]:
@@ -313,7 +319,8 @@ class LocalRun:
             while True:
                 try:
                     status = await stub.GetStatus(ledger_pb2.GetStatusRequest(), timeout=10.0)
-                except grpc.aio.AioRpcError as error:  # the aggregator is being started again
+                # The aggregator is restarting.
+                except grpc.aio.AioRpcError as error:
                     if error.code() not in BEING_STARTED:
                         raise ServiceFailedError(
                             f"the aggregator answered {error.code().name}: {error.details()}"
@@ -332,7 +339,8 @@ class LocalRun:
                             self.problem = status.message
                         self._is_under_way = False
                         self.stopped_by_user = status.stopped_by_user
-                        if status.stopped_by_user and not self._launches:  # nobody takes what is still in flight
+                        # Nobody will use the requests that are still in flight.
+                        if status.stopped_by_user and not self._launches:
                             self._stop_seconds = START_STOP_SECONDS
                         return END_STATES[status.state]
                 await asyncio.sleep(poll_seconds(loop.time() - began))
@@ -347,8 +355,8 @@ def explain_stop(open_requests: int, *, generates: bool) -> str:
     """Return the message for a run that is stopping.
 
     Args:
-        open_requests: in flight, as last reported.
-        generates: answers are still missing.
+        open_requests: requests in flight, as last reported.
+        generates: whether completions are still missing.
     """
     waits, seconds = "programs that are being judged are", STOP_SECONDS
     if generates:
@@ -378,7 +386,7 @@ def page_beside(directory: Path, *, is_series: bool = False) -> Iterator[None]:
 
 
 def end_without_results(workspace: Workspace) -> str:
-    """Return what to do about a run that ended without results; what it has not used is removed."""
+    """Return the advice for a run that ended without results. Unused files are removed."""
     if not workspace.ledger.exists():
         workspace.discard_unused()
         return "stopped before the run began: nothing was written"
@@ -386,7 +394,7 @@ def end_without_results(workspace: Workspace) -> str:
 
 
 def resume_command(workspace: Workspace) -> str:
-    """Return the command that goes on with a run."""
+    """Return the command that continues a run."""
     return f"evalrun resume {shlex.quote(str(shown_path(workspace.directory)))}"
 
 
@@ -396,16 +404,16 @@ def run_to_end(
     generation: CompletionSource | None,
     session: RunSession | None = None,
 ) -> RunOutcome:
-    """Run, then show the table and where everything lies.
+    """Run, then show the table and the places of all files.
 
     Args:
-        workspace: the run's directory.
-        options: what the user says about this machine.
-        generation: where completions come from; None: nothing is generated.
-        session: how it is watched; None: on the terminal, from now on.
+        workspace: directory of the run.
+        options: the user's options for this machine.
+        generation: source of the completions; None: nothing is generated.
+        session: display of the run; None: the terminal, from now on.
 
     Raises:
-        BadInputError: a part refuses what it was given.
+        BadInputError: a part refuses its input.
     """
     session = session or RunSession()
     console, progress = session.console, session.progress
@@ -424,7 +432,8 @@ def run_to_end(
         say(f"results: {workspace.directory}")
         with page_beside(workspace.directory) if session.view else nullcontext():
             code = asyncio.run(run()) if launched is None else launched.runner.run(run())
-    except (KeyboardInterrupt, asyncio.CancelledError):  # Ctrl-C before the run handles signals itself
+    # Ctrl-C came before the run handles signals itself.
+    except (KeyboardInterrupt, asyncio.CancelledError):
         code = ExitCode.STOPPED
     except BadInputError:
         workspace.discard_unused()

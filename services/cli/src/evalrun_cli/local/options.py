@@ -34,7 +34,7 @@ class LocalOptions:
     slots: int | None = None
     allow_uncontained: bool = False
     sandbox_fusion: str | None = None
-    """Address of a SandboxFusion server that is judged through; None: a sandbox is started here."""
+    """Address of a SandboxFusion server to judge with; None: a sandbox is started here."""
     packages: Sequence[Path] = ()
     """Directories of Python packages that programs and tests may import."""
 
@@ -94,7 +94,8 @@ class LocalOptions:
         try:
             address = urlsplit(self.sandbox_fusion)
             usable = address.scheme in ("http", "https") and address.hostname and address.port != 0
-        except ValueError:  # a bracket that is not closed, a port that is no number
+        # The text has an unclosed bracket, or a port that is no number.
+        except ValueError:
             usable = False
         if not usable:
             raise BadInputError(f"--sandbox-fusion {self.sandbox_fusion}: write http://HOST:PORT")

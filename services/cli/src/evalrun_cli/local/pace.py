@@ -7,12 +7,12 @@ from typing import Final
 from evalrun_proto.ledger.v1 import ledger_pb2
 
 WINDOW_SECONDS: Final = 60.0
-"""A pace is that of the last minute: the first answers of a run take longest."""
+"""A pace is that of the last minute: the first completions of a run take longest."""
 STEADY_ANSWERS: Final = 10
-"""Answers over which an end is estimated, if they took longer than a minute: two in a minute say little."""
+"""Completions over which an end is estimated, if they took longer than a minute: two in a minute say little."""
 FIRST_ESTIMATE_SECONDS: Final = 5.0
 FIRST_ESTIMATE_ANSWERS: Final = 5
-"""What must have passed, and been decided, before an end is estimated."""
+"""Minimum number of decided completions before an end is estimated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Pace:
 
     tokens_per_second: float = 0.0
     seconds_left: float | None = None
-    """None where nothing can be said yet."""
+    """None if nothing can be estimated yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,8 @@ class PaceMeter:
         """Keep the arrivals of the last minute, and as many before it as an estimate needs."""
         kept = self._arrivals
         if kept and reading.decided < kept[-1].decided:
-            kept.clear()  # answers were requeued: what was measured before says nothing of them
+            # Completions were requeued, so earlier measurements do not apply to them.
+            kept.clear()
         if not kept or reading.decided > kept[-1].decided:
             kept.append(reading)
         while (
@@ -78,7 +79,7 @@ class PaceMeter:
         done = last.decided - first.decided
         if now - first.at < FIRST_ESTIMATE_SECONDS or done < FIRST_ESTIMATE_ANSWERS:
             return None
-        # Answers are decided in bursts. Between two of them the pace stays, until the next one is late.
+        # Completions are decided in bursts. Between two bursts the pace stays, until the next burst is late.
         burst = done / (len(self._arrivals) - 1)
         return answers * max((last.at - first.at) / done, (now - first.at) / (done + burst))
 
@@ -90,7 +91,7 @@ class OpenRequests:
     count: int = 0
     oldest_seconds: float = 0.0
     limit_seconds: float = 0.0
-    """After which the oldest times out; 0 where it is not known."""
+    """Age at which the oldest request times out; 0 if unknown."""
 
     @classmethod
     def from_status(cls, status: ledger_pb2.GetStatusResponse, unix_now: float) -> "OpenRequests":

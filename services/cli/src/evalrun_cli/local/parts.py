@@ -1,4 +1,4 @@
-"""The services of a run on one machine, launched before the command has imported its own modules."""
+"""Launches the services of a run on this machine before the command has imported its own modules."""
 
 import asyncio
 import gc
@@ -26,10 +26,10 @@ PARTS = {
     "generator": "evalrun_generator",
     "rollout": "evalrun_generator.gpu_host",
 }
-"""The parts of a run and their modules: each comes after those that it calls, and is ended before them."""
+"""The parts of a run and their modules. Each part comes after the parts that it calls, and is ended before them."""
 
 JOBS: Final = ("generator", "rollout")
-"""Parts that end by themselves when every answer is stored, and serve nobody."""
+"""Parts that end by themselves when every completion is stored, and serve nobody."""
 
 FIRST_SHARED: Final = ("evalrun_runtime.process", "evalrun_executor.executor")
 """Imported before the first part is forked: every service and the executor's two users share it."""
@@ -37,8 +37,9 @@ SHARED: Final[Mapping[str, tuple[str, ...]]] = {
     "recorded": ("aiohttp.web",),
     "judge": ("evalrun_cli.local.runs", "evalrun_runtime.connections.grpc_server"),
 }
-"""Imported before a part is forked, since it, later ones or the command itself need it too. The sandbox comes before
-gRPC, which it does not use: its start takes longest. A part imports the rest itself, beside the others."""
+"""Modules that are imported before a part is forked, because the part, later parts or the command itself need them too.
+The sandbox comes before gRPC, which it does not use, because its start takes longest. A part imports the rest itself,
+in parallel with the others."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,10 @@ def select_parts(
     """Return the parts that a run needs here, in the order of `PARTS`.
 
     Args:
-        options: what the user says about this machine.
-        generates: completions are generated.
-        plays_back: some of them by a server of recorded completions that is started here.
-        launches: by replicas that are started here.
+        options: the user's options for this machine.
+        generates: whether completions are generated.
+        plays_back: whether a server of recorded completions is started here.
+        launches: whether replicas are started here.
     """
     needed = {"judge", "aggregator"}
     if options.sandbox_fusion is None:
@@ -79,8 +80,8 @@ def part(name: str, logs: Path) -> ServiceProcess:
 def launch_parts(names: Iterable[str], sources: Iterable[str] = ()) -> Iterator[LaunchedParts]:
     """Launch parts, and kill those that still run at the end of the context.
 
-    They are forked, so that what they share is imported once; or executed, if this process has threads.
-    None is launched if a source is missing: there, the user waits for an error and not for the parts.
+    The parts are forked, so that shared modules are imported once; or executed, if this process has threads. No part is
+    launched if a source is missing, because the user then waits only for an error.
 
     Raises:
         BadInputError: no program can be judged on this system.
@@ -91,7 +92,8 @@ def launch_parts(names: Iterable[str], sources: Iterable[str] = ()) -> Iterator[
         check_system()
     forks = _fork_parts(names)
     with asyncio.Runner() as runner:
-        services = {name: part(name, Path()) for name in names}  # a run moves their logs into its directory
+        # A run moves the logs into its directory.
+        services = {name: part(name, Path()) for name in names}
         try:
             runner.run(_launch(services.values(), forks))
             yield LaunchedParts(services, runner)
@@ -100,11 +102,12 @@ def launch_parts(names: Iterable[str], sources: Iterable[str] = ()) -> Iterator[
 
 
 def _fork_parts(names: Iterable[str]) -> Mapping[str, Fork]:
-    """Fork parts, until an import starts a thread; each imports its own modules and waits for its arguments."""
+    """Fork parts, until an import starts a thread. Each imports its own modules and waits for its arguments."""
     for name, value in SERVICE_ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     forks = {}
-    gc.disable()  # what is imported stays: to search it for garbage takes a tenth of the imports' time
+    # Imported objects stay, and searching them for garbage takes a tenth of the imports' time.
+    gc.disable()
     try:
         for name in names:
             for module in (*FIRST_SHARED, *SHARED.get(name, ())):

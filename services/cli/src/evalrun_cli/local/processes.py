@@ -34,7 +34,7 @@ class Restarts:
     """Maximum number of restarts of a service."""
 
     limit: int = 5
-    """Ends within `window_seconds` after which it is given up."""
+    """Number of ends within `window_seconds` after which the service is given up."""
     window_seconds: float = 60.0
     first_delay_seconds: float = 0.1
 
@@ -42,8 +42,8 @@ class Restarts:
         """Return the seconds to wait before the next start, or None to give up.
 
         Args:
-            ended_at: when it ended so far, the last end included; seconds of a monotonic clock.
-            now: the same clock's time.
+            ended_at: times of all ends, the last included; seconds of a monotonic clock.
+            now: the time on the same clock.
         """
         recent = sum(1 for end in ended_at if now - end <= self.window_seconds)
         if recent > self.limit:
@@ -83,10 +83,10 @@ class ServiceProcess:
         await self._spawn([late_arguments.FLAG], asyncio.subprocess.PIPE, None)
 
     async def start(self, *, is_told_later: bool = False) -> None:
-        """Start it, unless it was launched, and wait until it is ready.
+        """Start the service, unless it was launched, and wait until it is ready.
 
         Args:
-            is_told_later: its stdin stays open for `tell`.
+            is_told_later: keep its stdin open for `tell`.
 
         Raises:
             BadInputError: it ended with the exit code for bad input; the message is its own.
@@ -101,7 +101,8 @@ class ServiceProcess:
             else:
                 self._process.stdin.write(late_arguments.render_line(arguments, self.log))
                 if not is_told_later:
-                    self._process.stdin.close()  # had it ended meanwhile, its stdout says so below
+                    # If the process had ended meanwhile, its stdout would show it below.
+                    self._process.stdin.close()
         if not self.has_port:
             self._stdout = asyncio.create_task(self._drop_stdout())
             return
@@ -129,7 +130,8 @@ class ServiceProcess:
             stdout=asyncio.subprocess.PIPE,
             stderr=stderr,
             env={**SERVICE_ENVIRONMENT, **os.environ, **self.environment},
-            start_new_session=True,  # Ctrl-C reaches this process alone, which then ends them in order
+            # Ctrl-C reaches only this process, which then ends the services in order.
+            start_new_session=True,
         )
 
     async def _read_address(self) -> str:
@@ -151,7 +153,7 @@ class ServiceProcess:
         return await self._require_process().wait()
 
     async def stop(self, grace: float) -> None:
-        """Ask it to drain and exit; kill it after `grace` seconds."""
+        """Ask the service to drain and exit. Kill it after `grace` seconds."""
         process = self._process
         if process is None or process.returncode is not None:
             return

@@ -20,9 +20,9 @@ DEMO_MODEL: Final = "evalrun/recorded-demo"
 DEMO_SERVER: Final = "http://127.0.0.1:8000/v1"
 """Stands in the file for `builtin:demo`, whose address changes with every start."""
 SAMPLING_TEMPERATURE: Final = 0.8
-"""Of several samples, unless another one is asked for: greedy ones would be equal."""
+"""Temperature of several samples, unless the user sets it: greedy samples would be equal."""
 TURN_LIMIT: Final = 4
-"""Answers per sample of EVAL@turns."""
+"""Completions per sample of EVAL@turns."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class QuickRun:
     samples: int = 1
     temperature: float | None = None
     wandb: str | None = None
-    """Project of Weights & Biases that receives the run; None: none does."""
+    """Project of Weights & Biases that receives the run; None: it is not sent."""
     name: str | None = None
     protocol: Literal["EVAL@1", "EVAL@k", "EVAL@turns"] | None = None
-    """None: as the samples have it."""
+    """None: derived from the number of samples."""
     k: Sequence[int] = ()
-    """Of pass@k; empty: 1 and the samples."""
+    """Values of k in pass@k; empty: 1 and the number of samples."""
     max_problems: int | None = None
     step: int | None = None
     """Training step of the checkpoint."""
@@ -145,7 +145,8 @@ def make_manifest(
             **({} if asked.step is None else {"lineage": {"step": asked.step}}),
             **({"endpoints": [{"url": url} for url in urls]} if rollout is None else {"rollout": dict(rollout)}),
             **({} if asked.wandb is None else {"exports": {"wandb": {"project": asked.wandb}}}),
-            "output": {"retain": True},  # a cluster asks where the results go; one machine ignores it
+            # A cluster asks where the results go; one machine ignores the field.
+            "output": {"retain": True},
         },
     }
 

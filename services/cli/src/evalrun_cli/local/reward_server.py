@@ -26,9 +26,9 @@ OWN_SANDBOX = "own"
 SHARE_FLAGS = {"--share": "EVALRUN_REWARD_SHARE", "--priority": "EVALRUN_REWARD_PRIORITY"}
 """Flags of the service and of the judge, with the variables of the service."""
 MAX_INTERPRETERS = 1000
-"""Open at once in the sandbox that is started here; an idle one takes some 3 MiB."""
+"""Maximum number of open interpreters in the sandbox that is started here; an idle interpreter takes some 3 MiB."""
 STORE_NAME = f"sessions-{SCHEMA_VERSION}.sqlite3"
-"""Of the default session store; a version with another schema begins another file."""
+"""File of the default session store; a version with another schema begins another file."""
 
 
 def names_a_judge(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
@@ -92,18 +92,19 @@ def serve_reward(arguments: Sequence[str], options: LocalOptions) -> ExitCode:
     """Serve with a sandbox and a judge of its own until SIGTERM or Ctrl-C.
 
     Args:
-        arguments: of the reward service.
-        options: what the user says about this machine.
+        arguments: arguments of the reward service.
+        options: the user's options for this machine.
 
     Raises:
-        BadInputError: a part refuses what it was given.
+        BadInputError: a part refuses its input.
     """
     options.check({"datasets": []})
     logs = Path(tempfile.mkdtemp(prefix="evalrun-reward-"))
     try:
         code = asyncio.run(_serve(logs, arguments, options))
     except ServiceFailedError as error:
-        logger.error("%s", error)  # it names a log, which therefore stays
+        # The error names a log, which therefore stays.
+        logger.error("%s", error)
         return ExitCode.FAILED
     except BadInputError:
         shutil.rmtree(logs)
@@ -134,7 +135,7 @@ async def _serve(logs: Path, arguments: Sequence[str], options: LocalOptions) ->
 
 
 async def _run(logs: Path, arguments: Sequence[str], options: LocalOptions, services: list[ServiceProcess]) -> None:
-    """Start the parts, announce the address, keep them running; every part that was begun is in `services`."""
+    """Start the parts, announce the address, and keep the parts running. `services` gets every part that was begun."""
 
     async def start(name: str, flags: Sequence[str], port: str = "") -> str:
         service = ServiceProcess(

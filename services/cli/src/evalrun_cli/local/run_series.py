@@ -1,7 +1,7 @@
-"""Runs that are commands of their own, several at a time.
+"""Runs several commands of runs, several at a time.
 
-They start one ahead of the other: while one generates, the next has its services up and its checkpoint read, and waits
-for its turn on the replicas; while it generates, the one before may still be judged.
+The next run starts ahead: while a run generates, the next has its services up and its checkpoint read, and waits for
+its turn on the replicas; the run before may still be judged.
 """
 
 import json
@@ -19,10 +19,11 @@ from evalrun_executor.cpus import usable_cpus
 from evalrun_runtime.exits import ExitCode
 
 AT_ONCE: Final = 4
-"""Runs of a lane whose services are up: one that generates, some that get ready for their turn, and those still being
-judged."""
+"""Maximum number of runs per lane with running services: one generates, some prepare for their turn, and some are still
+being judged."""
 LEAST_OF_LANE: Final = 2
-"""One generates, and one is ready for its turn: with fewer, GPUs would idle between runs."""
+"""Minimum number of runs per lane: one generates, and one is ready for its turn. With fewer, GPUs would idle between
+runs."""
 POLL_SECONDS: Final = 0.05
 RESULTS: Final = frozenset({ExitCode.SUCCEEDED, ExitCode.DEGRADED, ExitCode.GATE_FAILED, ExitCode.GATE_INCONCLUSIVE})
 """Codes of a run that has results."""
@@ -37,20 +38,20 @@ class SeriesRun:
     output: Path
 
     def command(self, flags: Sequence[str]) -> list[str]:
-        """Return the command that runs it, or goes on with it."""
+        """Return the command that starts or continues the run."""
         started = (self.output / WORK_ORDER).is_file()
         where = ["--resume" if started else "--output", str(self.output)]
         return [sys.executable, "-m", "evalrun_cli", "run", str(self.file), "--local", *where, *flags]
 
     def start(self, flags: Sequence[str]) -> "subprocess.Popen[bytes]":
-        """Start that command; what it says goes to a file beside the run's."""
+        """Start the command, with its output in a file beside the run's."""
         with self.file.with_suffix(".log").open("ab") as log:
             return subprocess.Popen(
                 self.command(flags), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log
             )
 
     def outcome(self, code: int) -> str:
-        """Return what became of it, in a few words."""
+        """Return the outcome of the run in a few words."""
         if code in RESULTS:
             return str(json.loads((self.output / "summary.json").read_bytes())["state"])
         return f"no results, exit code {code}: see {self.file.with_suffix('.log')}"
@@ -61,7 +62,7 @@ Choice = tuple[SeriesRun, Sequence[str]]
 
 
 def run_in_order(runs: Sequence[SeriesRun], lane: Sequence[str], ended: Callable[[SeriesRun, int], object]) -> ExitCode:
-    """Run them one after another with the same flags, as `run_series` does."""
+    """Run the runs one after another with the same flags, as `run_series` does."""
     waiting = list(runs)
     return run_series(lambda _: (waiting.pop(0), ()) if waiting else None, [lane], ended)
 
@@ -77,14 +78,15 @@ def run_series(
     ended: Callable[[SeriesRun, int], object],
     most: int | None = None,
 ) -> ExitCode:
-    """Run what is chosen. What keeps one from running would keep the others too: it ends the series.
+    """Run the chosen runs. A failure of a run ends the series, because the others would fail for the same reason.
 
     Args:
-        choose: gets the labels of the runs that are going and returns the next run; None: there is none for now, and
-            there is an end if none is going.
-        lanes: flags of the runs of each lane. A lane has replicas of its own and at most `AT_ONCE` runs at a time.
-        ended: gets each run that has ended, with its exit code. If it raises, the others are stopped first.
-        most: runs of all lanes at a time; None: as many as this machine's CPUs judge, see `count_runs_at_once`.
+        choose: gets the labels of the running runs and returns the next run; None: there is none for now, and the
+            series ends if none is running.
+        lanes: flags of the runs of each lane. A lane has its own replicas and at most `AT_ONCE` runs at a time.
+        ended: gets each ended run with its exit code. If it raises, the others are stopped first.
+        most: maximum number of simultaneous runs of all lanes; None: as many as this machine's CPUs judge, see
+            `count_runs_at_once`.
     """
     codes, going = set[int](), _Going(lanes, most or count_runs_at_once(len(lanes), usable_cpus()))
 
@@ -93,7 +95,8 @@ def run_series(
         going.interrupt()
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)  # Ctrl-C reaches the runs by itself
+    # Ctrl-C reaches the runs by itself.
+    before = signal.signal(signal.SIGTERM, stop)
     try:
         while True:
             chosen = choose(going.labels) if going.has_room and not codes - RESULTS else None
@@ -150,7 +153,7 @@ class _Going:
         return ended
 
     def interrupt(self) -> None:
-        """Stop all; what they have stored stays."""
+        """Stop all runs. Their stored results stay."""
         for lane in self._lanes:
             for process in lane.values():
                 process.send_signal(signal.SIGINT)
@@ -163,7 +166,7 @@ class _Going:
 
 
 def worst(codes: Iterable[int]) -> ExitCode:
-    """Return the code of a series: of a run without results, if any, else of the worst results. Pure."""
+    """Return the exit code of a series: that of a run without results, if any, else that of the worst results. Pure."""
     without = sorted(set(codes) - RESULTS)
     if without:
         return ExitCode(without[-1]) if without[0] > 0 else ExitCode.FAILED

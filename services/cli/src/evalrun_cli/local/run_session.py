@@ -50,14 +50,14 @@ class RunSession:
     console: Console = field(default_factory=open_console)
     """Gets the results."""
     progress: Console = field(default_factory=partial(open_console, stderr=True))
-    """Gets progress, warnings and what to do next."""
+    """Receives progress, warnings and the next steps."""
     as_json: bool = False
     """Whether the results are printed as JSON instead of tables."""
     stop: StopSwitch = field(default_factory=StopSwitch)
     launched: LaunchedParts | None = None
     """Parts that the command launched before it knew the run."""
     view: bool = False
-    """Whether the page of samples is served while the run goes on."""
+    """Whether the page of samples is served while the run continues."""
 
 
 def session_for(printing: Printing, clock: Clock, launched: LaunchedParts | None) -> RunSession:

@@ -52,7 +52,7 @@ def run_file(
     session: RunSession | None = None,
     race_problems: int | None = None,
 ) -> RunOutcome:
-    """Run the EvalRun of a file on this machine; one in a race ends after `race_problems` of each dataset.
+    """Run the EvalRun of a file on this machine. A run in a race ends after `race_problems` of each dataset.
 
     Raises:
         BadInputError: the file, a flag, a dataset or an endpoint cannot be used.
@@ -112,15 +112,15 @@ def resume_directory(
     """Resume the run in a directory, with the settings of its start.
 
     Args:
-        directory: of a run, a judgement or a rejudging.
-        endpoints: instead of those that the run was started with, which may serve elsewhere now.
-        request_seconds: instead of that of the start.
-        gpu_options: instead of those of the start, each by itself.
+        directory: directory of a run, a judgement or a rejudging.
+        endpoints: replace the endpoints of the start, which may have moved.
+        request_seconds: replaces that of the start.
+        gpu_options: replace those of the start, each by itself.
         printing: what is printed.
-        clock: of the command; None: it begins now.
+        clock: clock of the command; None: it begins now.
 
     Raises:
-        BadInputError: no run lies there, or it cannot go on here.
+        BadInputError: there is no run, or it cannot continue here.
     """
     place = directory.resolve()
     order, settings = _whole(order_in(place)), read_start_settings(place)
@@ -138,7 +138,7 @@ def resume_directory(
 
 
 def _quick_rollout(asked: QuickRun, gpu_options: GpuOptions) -> dict[str, Any] | None:
-    """Return the `spec.rollout` of a run without a file; None: it asks endpoints."""
+    """Return the `spec.rollout` of a run without a file; None: the run uses endpoints."""
     if asked.endpoints:
         return None
     chosen = choose_gpus(gpu_options.gpus, find_gpus())
@@ -180,7 +180,7 @@ def check_endpoint(url: str) -> None:
 
 
 def _whole(order: RunConfig) -> RunConfig:
-    """Return the configuration of a run that goes on to its last problem, whatever became of its race."""
+    """Return the configuration of a run that continues to its last problem, whatever became of its race."""
     return order if order.race_problems is None else order.model_copy(update={"race_problems": 0})
 
 
@@ -216,7 +216,7 @@ def _prepare_run(
 
 
 NAMED_DATASETS: Final = 5
-"""Of too many that a message names."""
+"""Maximum number of datasets that a message names."""
 
 
 def judge_files(
@@ -278,7 +278,8 @@ def judge_files(
         if dataset["name"] in excluded:
             dataset["excludeProblems"] = excluded[dataset["name"]]
     options.check(spec)
-    load_responses(responses, known)  # for its errors alone: the aggregator reads the files again, as it streams
+    # The file is read only for its errors: the aggregator reads it again, as it streams.
+    load_responses(responses, known)
     directory = output.resolve()
     more = {name: files[1:] for name, files in places.items() if len(files) > 1}
     order = parse_run_config(
@@ -327,7 +328,8 @@ def rejudge_directory(
     changes = {"created": datetime.now(UTC), "rejudge": "rejudge", "output_dir": str(target)}
     order = order.model_copy(update=changes)
     workspace = _open(target, order, StartSettings.from_options(options), resume=Workspace(target).work_order.exists())
-    if not workspace.has_completions:  # the directory is new, or an earlier try was stopped before it had the ledger
+    # The directory is new, or an earlier try was stopped before it had the ledger.
+    if not workspace.has_completions:
         _copy_ledger(source.ledger, workspace.ledger)
     return run_to_end(workspace, options, None, session)
 
@@ -420,9 +422,9 @@ def judge_spec(
     time_limit: float | None,
     grader: Grader | None = None,
 ) -> dict[str, Any]:
-    """Return the spec that an EvalRun with these files would have; nothing is generated, so it names no server.
+    """Return the spec of an EvalRun with these files. Nothing is generated, so it names no server.
 
-    A dataset has one source there; its other files stand in the run configuration.
+    A dataset has a single source there; its other files stand in the run configuration.
     """
     settings: dict[str, Any] = {} if judge_mode == "RunCode" else {"judgeMode": judge_mode}
     if comparator is not None:
@@ -449,8 +451,10 @@ def _copy_ledger(source: Path, target: Path) -> None:
     try:
         read_only = f"{source.as_uri()}?mode=ro"
         with closing(sqlite3.connect(read_only, uri=True)) as old, closing(sqlite3.connect(partial)) as new:
-            old.backup(new)  # a copy of the file alone would miss what still lies in the write-ahead log
-        for name in ("-wal", "-shm"):  # of an empty ledger that was there
+            # A copy of the file alone would miss what still lies in the write-ahead log.
+            old.backup(new)
+        # These files belong to an empty ledger that was there.
+        for name in ("-wal", "-shm"):
             target.with_name(target.name + name).unlink(missing_ok=True)
         partial.replace(target)
     except sqlite3.DatabaseError as error:

@@ -7,11 +7,11 @@ from evalrun_data.readers import load_problems
 
 
 def check_sources(spec: EvalRunSpec, directory: Path) -> list[str]:
-    """Read each source that is a file here, for its mistakes, and return a line for each that is not here.
+    """Check each source that is a file on this machine. Return a line for each that is not.
 
     Args:
-        spec: of a run on one machine.
-        directory: of its manifest.
+        spec: spec of a run on one machine.
+        directory: directory of its manifest.
 
     Raises:
         BadInputError: a file has mistakes; all of them, with their lines.

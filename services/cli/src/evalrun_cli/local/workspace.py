@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from evalrun_runtime.exits import BadInputError
 
 if TYPE_CHECKING:
-    from evalrun_api.run_config import RunConfig  # a third of the time of `evalrun show`, which only needs paths
+    # The import takes a third of the time of `evalrun show`, which only needs paths.
+    from evalrun_api.run_config import RunConfig
 
 WORK_ORDER: Final = "work_order.json"
 START_SETTINGS: Final = "start_settings.json"
@@ -23,7 +24,7 @@ QUICK_FILE: Final = "evalrun.yaml"
 
 FIXED: Final = ("run", "sources", "responses", "answers_per_problem", "rejudge")
 FIXED_IN_SPEC: Final = ("model", "protocol", "datasets")
-"""Fields that answers and verdicts depend on: a resumed run must have the same values. All others may change."""
+"""Fields that completions and verdicts depend on: a resumed run must have the same values. All others may change."""
 MAX_SHOWN_DIFFERENCES: Final = 4
 
 
@@ -74,7 +75,7 @@ class Workspace:
             raise BadInputError(f"ledger {self.ledger}: cannot be read: {error}") from error
 
     def write_order(self, order: "RunConfig") -> None:
-        """Write the run configuration, whole or not at all. Raises BadInputError, such as where the disk is full."""
+        """Write the run configuration atomically. Raises BadInputError, for example if the disk is full."""
         temporary = self.work_order.with_suffix(".tmp")
         try:
             temporary.write_text(json.dumps(order.to_wire(), indent=2) + "\n")
@@ -138,10 +139,13 @@ def create(directory: Path, order: "RunConfig") -> Workspace:
 
 
 def reopen(directory: Path, order: "RunConfig") -> Workspace:
-    """Open the directory of a stopped run and apply the settings that may change. A run without answers starts over.
+    """Open the directory of a stopped run and apply the settings that may change.
+
+    A run without completions starts over.
+
 
     Raises:
-        BadInputError: there is no run, or its answers were made with other settings, which the message names.
+        BadInputError: there is no run, or its completions were made with other settings, which the message names.
     """
     workspace = Workspace(directory)
     stored = order_in(directory)

@@ -1,4 +1,4 @@
-"""Answers questions about the runs of one directory or bucket, in bounded JSON."""
+"""Reads the runs of a directory or bucket for an assistant, as bounded JSON."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 MOST_ROWS: Final = 100
-"""Of any list."""
+"""Maximum number of rows of any list."""
 MOST_TESTS: Final = 3
-"""Of a sample, those that failed first."""
+"""Maximum number of a sample's tests, failed tests first."""
 MOST_ROWS_OF_A_SAMPLE: Final = 4
-"""Its repeats and turns."""
+"""Maximum number of a sample's repeats and turns."""
 MOST_CHARACTERS: Final = 8_000
-"""Of any text that a model, a program or a test wrote."""
+"""Maximum characters of any text that a model, a program or a test wrote."""
 _FACTS: Final = (
     "dataset", "problem_id", "sample", "turn", "repeat", "judged", "accepted", "final_status", "not_judged_reason",
     "pass_ratio", "output_tokens", "finish_reason", "extraction", "language", "forgeable", "gen_time",
@@ -52,16 +52,16 @@ WHERE place = $place AND NOT judged GROUP BY ALL ORDER BY dataset, reason
 
 
 class RunReader:
-    """Reads the runs below a place. A run is named as `list_runs` names it, so nothing beside them can be read.
+    """Reads the runs below a place. A run has the name that `list_runs` returns, so nothing beside them can be read.
 
-    Every method raises BadInputError for what it cannot find or read.
+    Every method raises BadInputError for a run or sample that is missing or unreadable.
     """
 
     def __init__(self, place: str) -> None:
         self._place = place
 
     def list_runs(self, model: str = "", state: str = "", schedule: str = "", limit: int = 50) -> Json:
-        """Return runs, the newest first; each text chooses those that contain it."""
+        """Return runs, the newest first. Each text selects the runs that contain it."""
         wanted = {"model": model, "state": state, "schedule": schedule}
         with self._open() as views:
             return _bound_rows("runs", views.rows(_RUNS, wanted), limit)
@@ -91,10 +91,10 @@ class RunReader:
         return _bound_rows("problems", rows, limit)
 
     def read_sample(self, run: str, sample: str) -> Json:
-        """Return one sample with its verdict and the tests that it failed.
+        """Return a sample with its verdict and the tests that it failed.
 
         Args:
-            run: its name.
+            run: name of the run.
             sample: `PROBLEM` or `PROBLEM#NUMBER`.
         """
         with self._open() as views:
@@ -113,7 +113,7 @@ class RunReader:
         }
 
     def explain_failures(self, run: str) -> Json:
-        """Return why samples of a run were not judged, and why judged ones failed, with examples and remedies."""
+        """Return why samples of a run were not judged, and why judged samples failed, with examples and remedies."""
         with self._open(with_results=True) as views:
             datasets: Any = StoredRun.open(views.path(run)).summary["datasets"]
             unjudged = views.rows(_NOT_JUDGED, {"place": run})
@@ -137,7 +137,7 @@ class RunReader:
 
 
 class _Views:
-    """The catalogue's views, for one question."""
+    """The catalogue's views, for a single call."""
 
     def __init__(self, connection: "duckdb.DuckDBPyConnection", place: str) -> None:
         self._connection = connection
@@ -183,7 +183,7 @@ def _sample(row: Row) -> Json:
 
 
 def _mark_untrusted(text: str | None) -> Json | None:
-    """Return a text of others so that nobody takes it for ours; of lone surrogates, which JSON lacks, it has none."""
+    """Return an untrusted text with a mark that nobody takes for ours, without lone surrogates, which JSON lacks."""
     if text is None:
         return None
     shown = text[:MOST_CHARACTERS].encode(errors="replace").decode()
@@ -196,7 +196,7 @@ def _bound_rows(name: str, rows: list[Json], limit: int) -> Json:
 
 
 def _cut_lists(value: Any) -> Any:  # noqa: ANN401 - JSON
-    """Return JSON whose lists have at most `MOST_ROWS` entries; the last one then says how many are left out."""
+    """Return JSON whose lists have at most `MOST_ROWS` entries; the last entry then counts the entries left out."""
     if isinstance(value, dict):
         return {name: _cut_lists(each) for name, each in value.items()}
     if isinstance(value, list | tuple):

@@ -87,14 +87,14 @@ def _answer(ask: Callable[[], Json]) -> Json:
 
 
 class TokenGuard:
-    """An ASGI application that passes on what carries a token."""
+    """An ASGI application that passes on requests with a token."""
 
     def __init__(self, app: App, tokens: BearerTokens) -> None:
         self._app = app
         self._tokens = tokens
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answer 401 to a request without a token."""
+        """Reply 401 to a request without a token."""
         if scope["type"] == "http":
             given = dict(scope["headers"]).get(b"authorization", b"").decode("latin-1")
             if not self._tokens.accept(given):

@@ -1,4 +1,4 @@
-"""The answers of a check, each with the reward that it deserves. Pure."""
+"""The completions of a check, each with the reward that it deserves. Pure."""
 
 import json
 import random
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 DATA_SOURCE = "codecontests"
-"""verl sends what is from this source to SandboxFusion."""
+"""verl sends rows of this source to SandboxFusion."""
 SEED = 49
 TESTS = 4
 MAX_NUMBER = 10**6
@@ -20,26 +20,26 @@ TASKS: tuple[tuple[str, Callable[[int], int]], ...] = (
 )
 """An expression of a number n, and the same as a function."""
 FAULTS = ("-1", "1 // 0", "''")
-"""What a program prints where it is wrong: another number, nothing since it raises, an empty line."""
+"""Outputs of a wrong program: another number, nothing since it raises, an empty line."""
 MODULI = (0, 1, 2, 2, 3)
-"""A program is wrong where n is a multiple of this; 0: never."""
+"""A program is wrong for multiples of this number; 0: never."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer of a model with its tests, and the share of them that it passes."""
+    """A model's completion with its tests, and the share of them that it passes."""
 
     solution: str
     ground_truth: str
     reward: float
 
     def row(self) -> dict[str, str]:
-        """Return the answer as a trainer's row has it, without the reward."""
+        """Return the completion as a trainer's row, without the reward."""
         return {"data_source": DATA_SOURCE, "solution": self.solution, "ground_truth": self.ground_truth}
 
 
 def make_answers(number: int) -> list[Answer]:
-    """Return this many answers, the same ones every time, no two of them alike."""
+    """Return this many different completions, the same every time."""
     chance = random.Random(SEED)  # noqa: S311 - not a secret
     return [_make_answer(index, chance) for index in range(number)]
 

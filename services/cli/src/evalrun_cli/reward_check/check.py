@@ -1,4 +1,4 @@
-"""`evalrun reward-check`: starts the parts, runs the passes, and prints what they gave."""
+"""`evalrun reward-check`: starts the parts, runs the passes, and prints the rewards."""
 
 import asyncio
 import json
@@ -24,14 +24,14 @@ def check_rewards(trainer: Trainer, number: int, share: float, options: LocalOpt
     """Check a trainer's rewards, and print them.
 
     Args:
-        trainer: who asks.
-        number: of answers.
-        share: of the calls that are broken.
-        options: what the user says about this machine.
+        trainer: the trainer that asks.
+        number: number of completions.
+        share: share of the calls that are broken.
+        options: the user's options for this machine.
         printing: how the result is printed.
 
     Raises:
-        BadInputError: a part refuses what it was given, or the interpreter lacks a package.
+        BadInputError: a part refuses its input, or the interpreter lacks a package.
     """
     options.check({"datasets": []})
     logs = Path(tempfile.mkdtemp(prefix="evalrun-reward-check-"))

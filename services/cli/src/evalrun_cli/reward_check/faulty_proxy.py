@@ -13,14 +13,14 @@ from aiohttp import web
 from evalrun_executor.api import Busy
 
 BUSY = "429"
-"""The sandbox's own answer when its queue is full, which no other server gives."""
+"""The sandbox's own reply when its queue is full, which no other server gives."""
 COMMON_FAULTS = ("500", "reset before", "reset after", "truncated", "nonsense", "slow")
-"""Of any HTTP server: an error, a cut before and after the work, half an answer, another one, a late one."""
+"""Faults of any HTTP server: an error, a cut before and after the work, half a reply, another reply, a late reply."""
 FAULTS = (*COMMON_FAULTS, BUSY)
 SANDBOX_PATHS = frozenset({"/v1/run"})
 SLOW_SECONDS = 0.2
 HANG = "hang"
-"""Takes the request and never answers it, nor the question what the sandbox is, until `thaw`."""
+"""Accepts the request and never replies, not even to the request for a description, until `thaw`."""
 PASSED_ON = ("Content-Type", "Authorization", "evalrun-timeout-ms")
 
 
@@ -28,11 +28,11 @@ class FaultyProxy:
     """Passes calls on to `target`, or breaks them.
 
     Args:
-        target: the server's URL.
-        share: of the calls that are broken; may be changed at any time.
-        seed: of the draw.
-        faults: drawn from these.
-        paths: that are broken; every other call always passes.
+        target: URL of the server.
+        share: share of the calls that are broken; may be changed at any time.
+        seed: seed of the random choice.
+        faults: the faults to choose from.
+        paths: paths of calls that may be broken; every other call always passes.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class FaultyProxy:
     ) -> None:
         self.share = share
         self.calls = 0
-        """To `paths`, the broken ones included."""
+        """Number of calls to `paths`, broken calls included."""
         self.at_call: dict[int, Callable[[], None]] = {}
-        """What is done when that call comes, counted from 1."""
+        """Action at a certain call, counted from 1."""
         self.injected: Counter[str] = Counter()
         self._faults = faults
         self._paths = paths
@@ -68,7 +68,7 @@ class FaultyProxy:
             return answer.status, answer.headers.get("Content-Type", ""), await answer.read()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer a call."""
+        """Handle a call."""
         await self._thawed.wait()
         fault = self._draw(request.path)
         if self._cuts_all:
@@ -89,7 +89,8 @@ class FaultyProxy:
                 await asyncio.sleep(SLOW_SECONDS)
         try:
             status, kind, body = await self._pass_on(request)
-        except aiohttp.ClientConnectionError:  # the target is gone, which its caller would see as a cut connection
+        # The target is gone, which its caller would see as a cut connection.
+        except aiohttp.ClientConnectionError:
             return self._cut(request)
         if fault == "reset after":
             return self._cut(request)
@@ -97,7 +98,8 @@ class FaultyProxy:
         try:
             await response.prepare(request)
             await response.write(body[: len(body) // 2] if fault == "truncated" else body)
-        except ConnectionResetError:  # the caller is gone
+        # The caller is gone.
+        except ConnectionResetError:
             return response
         return self._cut(request, response) if fault == "truncated" else response
 
@@ -113,11 +115,11 @@ class FaultyProxy:
         return fault
 
     def freeze(self) -> None:
-        """Answer nothing, until `thaw`."""
+        """Hold all replies until `thaw`."""
         self._thawed.clear()
 
     def thaw(self) -> None:
-        """Answer again, also what waits."""
+        """Reply again, also to waiting calls."""
         self._thawed.set()
 
     def go_away(self, seconds: float) -> None:
@@ -140,7 +142,7 @@ class FaultyProxy:
 
 @asynccontextmanager
 async def serve(proxy: FaultyProxy) -> AsyncIterator[str]:
-    """Serve a proxy on loopback; gives its URL."""
+    """Serve a proxy on loopback. Yield its URL."""
     app = web.Application(client_max_size=2**30)
     app.router.add_route("*", "/{path:.*}", proxy.handle)
     runner = web.AppRunner(app, shutdown_timeout=0.1, access_log=None)
@@ -157,7 +159,7 @@ async def serve(proxy: FaultyProxy) -> AsyncIterator[str]:
 async def faulty_proxy(
     target: str, share: float, seed: int, faults: Sequence[str] = FAULTS
 ) -> AsyncIterator[tuple[str, FaultyProxy]]:
-    """Serve a proxy of a sandbox on loopback; gives its URL, and the proxy."""
+    """Serve a proxy of a sandbox on loopback. Yield its URL and the proxy."""
     proxy = FaultyProxy(target, share, seed, faults)
     async with serve(proxy) as url:
         yield url, proxy

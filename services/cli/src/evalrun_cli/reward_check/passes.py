@@ -1,4 +1,4 @@
-"""Has a trainer ask for the rewards of all answers, in each of its ways, under each trouble."""
+"""Has a trainer ask for the rewards of all completions, in each of its ways, under each trouble."""
 
 import asyncio
 import json
@@ -27,7 +27,8 @@ AWAY_SECONDS = 2.0
 """How long a server that is not ours, and so is not killed, seems to be gone."""
 STOP_SECONDS = 20.0
 PASS_SECONDS = 1800.0
-"""A thousand answers take minutes on two cores; a client without a time limit waits for a lost answer for ever."""
+"""Maximum seconds of a pass. A thousand completions take minutes on two cores; a client without a time limit would wait
+without end for a lost reply."""
 FIND_PACKAGE = "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('evalrun_trainers') else 3)"
 LAST_LINES = 12
 MAX_RESULT_BYTES = 2**28
@@ -37,7 +38,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Parts:
-    """What is asked, and what breaks it."""
+    """The parts that are called, and those that break calls."""
 
     sandbox: FaultyProxy
     sandbox_url: str
@@ -46,7 +47,7 @@ class Parts:
     end_sandbox: Callable[[], None]
     end_judge: Callable[[], None]
     keepers: Sequence[asyncio.Task[int]]
-    """Restart a part that ends; one is done only if its part cannot be kept running."""
+    """Tasks that restart a part that ends. A task is done only if its part cannot be kept running."""
 
     async def supervise(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Return the result of work. Raises ServiceFailedError, BadInputError if a part cannot be kept running."""
@@ -63,10 +64,10 @@ class Parts:
 
 @asynccontextmanager
 async def start_parts(logs: Path, options: LocalOptions) -> AsyncIterator[Parts]:
-    """Start sandbox, judge and reward service. The proxies before sandbox and service break no call until told to.
+    """Start sandbox, judge and reward service. The proxies before sandbox and service break no call at first.
 
     Raises:
-        BadInputError: a part refuses what it was given.
+        BadInputError: a part refuses its input.
         ServiceFailedError: a part does not start.
     """
     running: list[ServiceProcess] = []
@@ -92,7 +93,7 @@ async def start_parts(logs: Path, options: LocalOptions) -> AsyncIterator[Parts]
             end_sandbox = partial(sandbox.go_away, AWAY_SECONDS)
             backend = ["--backend", "SandboxFusion"]
         sandbox_url = await stack.enter_async_context(serve(sandbox))
-        # Without its cache of verdicts, which would answer every pass but the first.
+        # The cache of verdicts is off, because it would serve every pass but the first.
         judge = await start("judge", ["--sandbox", sandbox_url, "--cache-mib", "0", *backend])
         service = await start("reward", ["--judge", judge.address])
         reward = FaultyProxy(service.address, 0.0, SEED, COMMON_FAULTS, REWARD_PATHS)
@@ -136,7 +137,8 @@ class Trainer:
     async def start_process(self, way: str, url: str, answers: Sequence[Answer]) -> AsyncIterator["TrainerProcess"]:
         """Start a process that asks for rewards through `way` at `url`.
 
-        It and what it started are killed when the block ends. If this process is killed, it ends with its stdin.
+        The process and its children are killed when the block ends. If this process is killed, the other ends with its
+        stdin.
         """
         with tempfile.TemporaryDirectory(prefix="evalrun-reward-check-") as directory:
             rows, log = Path(directory) / "rows.json", Path(directory) / "printed.txt"
@@ -157,7 +159,7 @@ class Trainer:
                 yield TrainerProcess(self, process, results, log)
             finally:
                 transport.close()
-                # Its children may be left even where it has ended by itself.
+                # Its children may be left even if it has ended by itself.
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
@@ -173,7 +175,7 @@ class TrainerProcess:
     log: Path
 
     async def ask(self) -> dict[str, Any]:
-        """Return the rewards of all answers, with what `check_process` says of them.
+        """Return the rewards of all completions, as `check_process` reports them.
 
         Raises:
             BadInputError: the interpreter lacks the trainer.
@@ -205,18 +207,18 @@ class TrainerFailedError(Exception):
 async def run_passes(
     trainer: Trainer, answers: Sequence[Answer], share: float, parts: Parts, tell: Callable[[str], None]
 ) -> tuple[list[Pass], str]:
-    """Return all passes, and the trainer's version; each way is asked once for each trouble.
+    """Return all passes, and the trainer's version. Each way is used once for each trouble.
 
     Args:
-        trainer: whom to start.
-        answers: asked for in each pass.
-        share: of the calls that are broken where calls are.
-        parts: what is asked.
-        tell: told what is done next.
+        trainer: the trainer to start.
+        answers: the completions of each pass.
+        share: share of broken calls, in passes that break calls.
+        parts: the parts that are called.
+        tell: called with the next step.
 
     Raises:
         BadInputError: the interpreter lacks the trainer.
-        TrainerFailedError: it gave no rewards at all.
+        TrainerFailedError: it returned no rewards at all.
     """
     passes: list[Pass] = []
     version = ""
@@ -234,7 +236,8 @@ async def run_passes(
                     proxy.at_call = {middle: end_part} if trouble == Trouble.KILLED_PARTS else {}
                 given = await asking.ask()
                 calls = {proxy: proxy.calls - number for proxy, (number, _) in before.items()}
-                if trouble == Trouble.NONE:  # no call of it is a retry
+                # Without trouble no call is a retry.
+                if trouble == Trouble.NONE:
                     usual = calls
                 version = given["version"]
                 passes.append(

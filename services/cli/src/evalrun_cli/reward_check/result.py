@@ -1,4 +1,4 @@
-"""What a check found, as a table, as JSON and as an exit code. Pure."""
+"""The findings of a check, as a table, as JSON and as an exit code. Pure."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,31 +14,31 @@ from evalrun_runtime.exits import ExitCode
 
 
 class Trouble(StrEnum):
-    """What the calls of a pass meet."""
+    """The trouble that the calls of a pass meet."""
 
     NONE = "none"
     BROKEN_CALLS = "broken calls"
     """A share of them is broken."""
     KILLED_PARTS = "killed parts"
-    """The sandbox is killed in the middle, and the judge where it is asked."""
+    """The sandbox is killed in the middle, and so is the judge if it is used."""
 
 
 TOLERANCE = 1e-6
-"""Between a reward and the same number in 32 bits, as a trainer may keep it."""
+"""Difference between a reward and the same number in 32 bits, as a trainer may store it."""
 
 
 @dataclass(frozen=True)
 class Pass:
-    """All answers, asked for once in one way.
+    """All completions, asked for once in one way.
 
     Args:
         way: OWN or EVALRUN.
-        trouble: what its calls met.
-        rewards: those the trainer got, in order; None where it got none.
-        errors: what was raised in place of a reward, by type.
-        calls: that passed a proxy.
-        broken: of them.
-        seconds: for all of them.
+        trouble: the trouble of its calls.
+        rewards: rewards that the trainer got, in order; None without a reward.
+        errors: exceptions in place of a reward, by type.
+        calls: number of calls through a proxy.
+        broken: number of broken calls.
+        seconds: seconds for all of them.
     """
 
     way: str
@@ -52,22 +52,22 @@ class Pass:
 
 @dataclass(frozen=True)
 class Row:
-    """The figures of a pass."""
+    """The numbers of a pass."""
 
     given: Pass
     wrong: int
-    """Rewards that are not what the answer deserves."""
+    """Number of rewards that the completion does not deserve."""
     absent: int
-    """Answers without a reward."""
+    """Number of completions without a reward."""
     mean: float
-    """Of the rewards that the trainer got; NaN without any."""
+    """Mean of the rewards that the trainer got; NaN without any."""
     true_mean: float
-    """Of what all answers deserve."""
+    """Mean of the deserved rewards of all completions."""
     answers_per_second: float
 
 
 def make_row(given: Pass, deserved: Sequence[float]) -> Row:
-    """Return the figures of a pass, from the rewards that its answers deserve."""
+    """Return the numbers of a pass, from the rewards that its completions deserve."""
     pairs = [(reward, right) for reward, right in zip(given.rewards, deserved, strict=True) if reward is not None]
     return Row(
         given=given,
@@ -80,9 +80,9 @@ def make_row(given: Pass, deserved: Sequence[float]) -> Row:
 
 
 def exit_code(rows: Sequence[Row]) -> ExitCode:
-    """Return FAILED if evalrun gave a wrong reward, DEGRADED if it gave none for an answer.
+    """Return FAILED if evalrun returned a wrong reward, DEGRADED if it returned none for a completion.
 
-    What the trainer's own client gave does not count.
+    Rewards by the trainer's own client do not count.
     """
     ours = [row for row in rows if row.given.way == EVALRUN]
     if any(row.wrong for row in ours):

@@ -1,4 +1,4 @@
-"""`evalrun plan --gate` and `--race`: how many answers and GPU hours a decision takes, from finished runs."""
+"""`evalrun plan --gate` and `--race`: the completions and GPU hours that a decision takes, from finished runs."""
 
 import json
 from collections.abc import Sequence
@@ -33,18 +33,19 @@ class Row:
     what: str
     """Samples a problem, or the population of a race."""
     answers: int
-    """Of the candidate, or of all runs of the race."""
+    """Completions of the candidate, or of all runs of the race."""
     sooner: int | None
-    """Of a gate or race that stops as soon as it can, 4 times in 5 or in the mean; None: more than are simulated."""
+    """Completions of a gate or race that stops as soon as possible, 4 times in 5 or in the mean; None: more than are
+    simulated."""
     gpu_hours: float | None
-    """Of `sooner`, else of `answers`, at the pilot's GPU seconds an answer; None: the pilot says none."""
+    """GPU hours of `sooner`, else of `answers`, at the pilot's GPU seconds per completion; None: the pilot has none."""
     decided: float | None = None
-    """Of a race: the share of races in which the best one alone is left."""
+    """For a race, the share of simulated races that leave only the best run."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionPlan:
-    """What decisions take, by the size of the difference."""
+    """The cost of decisions, by the size of the difference."""
 
     title: str
     rows: tuple[Row, ...]
@@ -61,7 +62,7 @@ def print_decision_plan(
     view: str,
     output: Path | None,
 ) -> ExitCode:
-    """Print what a gate or a race takes. Raises BadInputError: the runs cannot be used."""
+    """Print the cost of a gate or a race. Raises BadInputError: the runs cannot be used."""
     if len(places) < 2 or (len(places) > 2 and not race):
         raise BadInputError(f"plan --{'race' if race else 'gate'}: name {'two runs or more' if race else 'two runs'}")
     runs = [run_facts(each) for each in places]
@@ -82,7 +83,7 @@ def print_decision_plan(
 
 
 def gate_plan(runs: Sequence[RunFacts], dataset: str, points: Sequence[float]) -> DecisionPlan:
-    """Return what it takes to see that the second run is so many points behind the first one. Pure."""
+    """Return the cost of seeing that the second run is so many points behind the first. Pure."""
     baseline, pilot = runs
     spread = measure_spread(baseline.totals[dataset], pilot.totals[dataset])
     price = gpu_hours_an_answer(pilot)
@@ -115,7 +116,7 @@ def gate_plan(runs: Sequence[RunFacts], dataset: str, points: Sequence[float]) -
 
 
 def race_plan(runs: Sequence[RunFacts], dataset: str, points: Sequence[float], runners: int) -> DecisionPlan:
-    """Return what a race takes whose best run leads equal ones by so many points. Pure."""
+    """Return the cost of a race whose best run leads equal runs by so many points. Pure."""
     problems, solved, differ = measure_disagreement({run.place: run.totals[dataset] for run in runs})
     price = gpu_hours_an_answer(runs[-1])
     rows = list[Row]()
@@ -140,7 +141,7 @@ def race_plan(runs: Sequence[RunFacts], dataset: str, points: Sequence[float], r
 
 
 def gpu_hours_an_answer(run: RunFacts) -> float | None:
-    """Return what an answer of a finished run took; None: it had no GPUs of its own."""
+    """Return the GPU hours of a completion of a finished run; None: the run had no GPUs of its own."""
     seconds = run.run_info.get("gpu_seconds")
     answers = sum(
         problem.answers + sum(each.seen.bit_count() for each in (problem.repeats or {}).values())
@@ -172,7 +173,7 @@ def as_text(plan: DecisionPlan) -> str:
 
 
 def as_svg(plan: DecisionPlan) -> str:
-    """Return a plan as a drawing by itself: a bar for each row, the part that stopping early needs in a darker tone."""
+    """Return a plan as SVG: a bar for each row, with the part that stopping early needs in a darker tone."""
     most = max(row.answers for row in plan.rows)
     marks: list[Markup] = [element("style", escape_text(STYLE)), _text(0.0, 16.0, plan.title)]
     for place, row in enumerate(plan.rows):

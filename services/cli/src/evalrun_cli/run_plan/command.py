@@ -21,7 +21,7 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Answers of a dataset that a run draws."""
+    """Completions of a dataset that a run generates."""
 
     dataset: str
     answers: int | None
@@ -112,12 +112,12 @@ def _plain(number: Decimal) -> str:
 
 
 def count_answers(spec: EvalRunSpec, base_dir: Path, sizes: Mapping[str, int]) -> list[Count]:
-    """Return the answers of each dataset that a run draws. Reads the problems.
+    """Return the completions of each dataset that a run generates. Reads the problems.
 
     Args:
-        spec: the run's.
-        base_dir: what relative sources are relative to.
-        sizes: problems of an earlier run by dataset, for what can be read only in a cluster.
+        spec: spec of the run.
+        base_dir: base of relative sources.
+        sizes: problems of an earlier run by dataset, for sources that can be read only in a cluster.
 
     Raises:
         BadInputError: a source cannot be used.

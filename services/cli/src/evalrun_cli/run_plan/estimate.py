@@ -15,7 +15,7 @@ class Capacity:
     slots: int | None
     """Programs that its sandboxes run at once; None: as many as the earlier run had."""
     gpus: int
-    """Of all replicas; 0 if its servers are there already."""
+    """GPUs of all replicas; 0 if the servers exist already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Estimate:
     """Starting parts and engines, writing outputs: as in the earlier run."""
     generating_seconds: float
     judging_seconds: float
-    """If it were not waiting for answers. Both go on at the same time."""
+    """Seconds of judging without waits for completions. Both go on at the same time."""
     wall_seconds: float
     gpu_hours: float
 
@@ -34,15 +34,15 @@ class Estimate:
 def estimate(answers: Mapping[str, int], rates: Rates, capacity: Capacity) -> Estimate:
     """Estimate a run, assuming completions like those of an earlier run.
 
-    Servers and slots are taken to share the work evenly. Generating costs as much for each token as it did then, or
-    for each answer if the servers did not count tokens. Judging costs the CPU seconds of each dataset's tests, and as
-    much beside them as it did then, if it was what that run waited for. What the last answers and verdicts took beyond
-    the pace of those before is added once: a longer run waits for its slowest program once too.
+    Servers and slots are assumed to share the work evenly. Generating costs as much per token as in the earlier run, or
+    per completion if the servers did not count tokens. Judging costs the CPU seconds of each dataset's tests, and as
+    much overhead as in the earlier run, if that run waited for it. The time of the last completions and verdicts beyond
+    the pace of the others is added once: a longer run waits for its slowest program once too.
 
     Args:
-        answers: to be drawn, by dataset.
-        rates: of the earlier run.
-        capacity: of the run to come.
+        answers: number of completions by dataset.
+        rates: rates of the earlier run.
+        capacity: capacity of the new run.
     """
     paced = rates.generating_seconds - rates.generating_tail
     generating = paced * _share(answers, rates) * rates.servers / capacity.servers + rates.generating_tail
@@ -61,7 +61,7 @@ def estimate(answers: Mapping[str, int], rates: Rates, capacity: Capacity) -> Es
 
 
 def _share(answers: Mapping[str, int], rates: Rates) -> float:
-    """Return the work of generating these answers, as a multiple of the earlier run's."""
+    """Return the work of generating these completions, as a multiple of the earlier run's."""
     known = all(each.tokens is not None for each in rates.datasets.values())
     then = sum(each.count * (each.tokens or 0.0) for each in rates.datasets.values())
     if not known or not then:

@@ -29,7 +29,7 @@ class PodGroup:
 
 
 def plan_pods(run: EvalRun, settings: OperatorSettings) -> list[PodGroup]:
-    """Return the pods of a run; of a shared judge, none."""
+    """Return the pods of a run, without those of a shared judge."""
     # Names and times stand in the objects, and requests do not depend on them.
     identity = RunIdentity(run.metadata.name, "default", "planned", datetime.fromtimestamp(0, UTC))
     plan = RunPlan(identity, run.spec, settings, "planned")
@@ -58,7 +58,7 @@ def plan_pods(run: EvalRun, settings: OperatorSettings) -> list[PodGroup]:
 
 
 def count_slots(run: EvalRun, settings: OperatorSettings) -> tuple[int, int] | None:
-    """Return the fewest and the most programs that the run's sandboxes run at once; None with a shared judge."""
+    """Return the least and greatest number of programs that the sandboxes run at once; None with a shared judge."""
     judge = run.spec.own_judge
     if judge is None:
         return None

@@ -9,9 +9,10 @@ from typing import Final
 from evalrun_results.samples import SampleResult
 
 JUDGED_LATE: Final = 0.1
-"""Share of a run's time after its last answer beyond which judging, and not generation, decided how long it took."""
+"""Share of a run's time after its last completion beyond which judging, and not generation, decided its duration."""
 STEADY: Final = 0.9
-"""Share of a run's answers and verdicts that tells its pace: the last ones wait for the slowest program or answer."""
+"""Share of a run's completions and verdicts that shows its pace: the last wait for the slowest program or completion.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +32,23 @@ class Rates:
 
     datasets: dict[str, Answers]
     generating_seconds: float
-    """From the first request to the last answer."""
+    """Seconds from the first request to the last completion."""
     working_seconds: float
-    """From the first request to the last verdict."""
+    """Seconds from the first request to the last verdict."""
     start_seconds: float
-    """Everything else: starting parts and engines, writing outputs."""
+    """Seconds of everything else: starting parts and engines, writing outputs."""
     servers: int
     """Replicas or endpoints."""
     slots: int | None
     """Programs that its sandboxes ran at once; None if unknown."""
     generating_tail: float = 0.0
-    """Seconds of generating that no longer run has more of: what the last answers took beyond the others' pace."""
+    """Seconds of generating that a longer run has no more of: the last completions' time beyond the others' pace."""
     working_tail: float = 0.0
-    """The same of working: 1.2 of 2.1 s where one of 200 programs takes a second (benchmarks/plan_accuracy.py)."""
+    """The same for working: 1.2 of 2.1 s if one of 200 programs takes a second (benchmarks/plan_accuracy.py)."""
 
     @property
     def answers(self) -> int:
-        """Answers of all datasets."""
+        """Number of completions of all datasets."""
         return sum(each.count for each in self.datasets.values())
 
     @property
@@ -56,7 +57,7 @@ class Rates:
         return self.working_seconds - self.generating_seconds > JUDGED_LATE * self.working_seconds
 
     def find_answers(self, dataset: str) -> Answers:
-        """Return the rates of a dataset; for a dataset that the run did not have, the mean over all."""
+        """Return the rates of a dataset; for a dataset that the run did not have, the mean over all datasets."""
         if dataset in self.datasets:
             return self.datasets[dataset]
         known = [each for each in self.datasets.values() if each.tokens is not None]

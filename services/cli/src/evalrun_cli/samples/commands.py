@@ -104,7 +104,7 @@ def show_sample(place: str, written: str, *, as_json: bool, all_tests: bool) -> 
         console.print(Text(f"evalrun show {place} '{name_sample(rows[0]).partition(' ')[0]}' prints the first"))
         return ExitCode.SUCCEEDED
     for row in rows:
-        # In a file or pipe the answer keeps its own lines: somebody may run it.
+        # In a file or pipe the program keeps its own lines, because somebody may run it.
         is_read = console.is_terminal
         console.print(_describe_sample(row, all_tests=all_tests, wraps=is_read), soft_wrap=not is_read)
     return ExitCode.SUCCEEDED
@@ -122,7 +122,7 @@ def find_rows(run: RunSamples, written: str) -> list[Row]:
 
 
 def _iter_chosen_rows(run: RunSamples, conditions: Sequence[Condition], columns: Sequence[str]) -> Iterator[Row]:
-    """Yield the rows that meet every condition. Whole rows are made of those alone."""
+    """Yield the rows that meet every condition. Only these rows are read completely."""
     wanted = tuple(dict.fromkeys((*columns, *list_columns(conditions)))) if columns else ()
     for batch in run.read(wanted):
         chosen = choose_rows(batch, conditions)
@@ -130,7 +130,7 @@ def _iter_chosen_rows(run: RunSamples, conditions: Sequence[Condition], columns:
 
 
 def _make_table(rows: Sequence[Row], width: int) -> Table:
-    """Return a table that fits `width` columns: where it does not, the last figures are left out."""
+    """Return a table that fits `width` columns. If it does not, the last columns are left out."""
     names: dict[str, list[Text]] = {}
     if len({row["dataset"] for row in rows}) > 1:
         names["dataset"] = [Text(row["dataset"]) for row in rows]

@@ -41,6 +41,7 @@ def open_samples(place: str) -> RunSamples:
         return StoredBatches(StoredRun.open(place))
     if not workspace.has_completions:
         raise BadInputError(f"{place}: the run has no answers yet: wait for the first, or read {workspace.logs}")
-    from evalrun_aggregator.sample_feed.ledger_batches import LedgerBatches  # a run that has ended has no use for it
+    # A run that has ended does not need this import.
+    from evalrun_aggregator.sample_feed.ledger_batches import LedgerBatches
 
     return LedgerBatches(workspace.ledger)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 Row = dict[str, Any]
-"""One row of the results (docs/outputs.md)."""
+"""A row of the results (docs/outputs.md)."""
 
 _NUMBERED: Final = re.compile(r"(?P<problem>.+)#(?P<sample>\d+)")
 
@@ -28,12 +28,12 @@ def names_in(written: str) -> list[SampleName]:
 
 
 def is_named(row: Row, name: SampleName, *, by_end: bool = False) -> bool:
-    """Return whether a row is of this problem and sample.
+    """Return whether a row belongs to this problem and sample.
 
     Args:
-        row: of the results.
-        name: as the user wrote it.
-        by_end: the name may be what follows a slash of the problem's id.
+        row: row of the results.
+        name: name as the user wrote it.
+        by_end: whether the name may be the part after a slash of the problem's id.
     """
     problem = row["problem_id"]
     is_problem = problem.endswith(f"/{name.problem}") if by_end else problem == name.problem
@@ -49,10 +49,11 @@ TEXTS_OF_A_TEST: Final = ("input", "expected_output", "stdout", "stderr", "compi
 
 
 def collect_texts(test: Row) -> dict[str, str]:
-    """Return a test's texts by their columns, without empty ones. What the compiler said stands once."""
+    """Return a test's texts by their columns, without empty texts. The compiler's output stands once."""
     found = {name: text for name in TEXTS_OF_A_TEST if (text := test.get(name))}
     if found.get("stderr") == found.get("compile_stderr"):
-        found.pop("stderr", None)  # Python's compiler is the interpreter, whose errors these are too
+        # Python's compiler is the interpreter, so these are its errors too.
+        found.pop("stderr", None)
     return found
 
 

@@ -18,7 +18,10 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 
 
 def resolve_rows(config: Path, output: Path) -> tuple[str, Grader | None]:
-    """Return the file of problems and answers that an evaluation.yaml names, and its grader. Raises BadInputError."""
+    """Return the file of problems and completions that an evaluation.yaml names, and its grader.
+
+    Raises BadInputError.
+    """
     evaluation = read_evaluation(_yaml(config), str(config))
     unknown = [entry for entry in evaluation.entries if entry.fate == "unknown"]
     for entry in unknown:
@@ -31,11 +34,11 @@ def convert_file(config: Path | None, output: Path | None, overrides: Sequence[s
 
     Args:
         config: the file; None: the overrides hold everything.
-        output: where the EvalRun is written; None: on the terminal.
-        overrides: as Hydra takes them.
+        output: file of the EvalRun; None: the terminal.
+        overrides: overrides in Hydra's form.
 
     Raises:
-        BadInputError: it cannot be converted, or a key is refused.
+        BadInputError: the configuration cannot be converted, or a key is refused.
     """
     where = "the overrides" if config is None else str(config)
     converted = convert(apply_overrides({} if config is None else _yaml(config), overrides), where)
@@ -64,7 +67,8 @@ def _yaml(config: Path) -> Mapping[str, Any]:
         values = yaml.safe_load(config.read_text(encoding="utf-8"))
     except OSError as error:
         raise BadInputError(f"{config}: {error.strerror}") from error
-    except (ValueError, yaml.YAMLError) as error:  # ValueError: no UTF-8, or a date that no calendar has
+    # A ValueError means that the text is not UTF-8, or has a date that no calendar has.
+    except (ValueError, yaml.YAMLError) as error:
         raise BadInputError(f"{config}: not readable as YAML: {error}".replace("\n", " ")) from error
     if not isinstance(values, dict):
         raise BadInputError(f"{config}: not a mapping of keys: no configuration of verl's")

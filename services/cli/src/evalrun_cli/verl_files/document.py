@@ -42,10 +42,10 @@ class Document:
         return list(dict.fromkeys(name.partition(".")[0] for name in below))
 
     def value(self, key: str) -> Any:  # noqa: ANN401 - YAML
-        """Return a key's value, references such as ${data.max_prompt_length} followed; None if it is not set.
+        """Return a key's value, with references such as ${data.max_prompt_length} followed; None if it is not set.
 
         Raises:
-            BadInputError: it refers to something that only Hydra can tell.
+            BadInputError: the value refers to something that only Hydra can resolve.
         """
         value = self._leaves.get(key)
         for _ in range(_MAX_REFERENCES):

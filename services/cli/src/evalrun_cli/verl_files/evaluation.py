@@ -19,7 +19,7 @@ _COLUMNS: Final = {
 """Keys below `data`, and the columns that a run reads."""
 _OURS: Final = "evalrun_trainers"
 _FUNCTIONS: Final = ("custom_reward_function", "reward.custom_reward_function")
-"""0.7.0 and 0.9.1's own file have it at the top; 0.9.1's code reads it below `reward`."""
+"""Keys of the reward function: 0.7.0 and 0.9.1's own file have it at the top; 0.9.1's code reads it below `reward`."""
 _REASONS: Final = (
     ("ray_kwargs", "no Ray is started: answers are judged by this machine's sandbox"),
     ("reward", "verl's workers; the judge decides"), ("defaults", "Hydra's list of files"), ("hydra", "Hydra's own"),
@@ -29,7 +29,7 @@ _REASONS: Final = (
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Answers and tests that an evaluation.yaml names."""
+    """Completions and tests that an evaluation.yaml names."""
 
     file: str
     """Rows with problems and answers."""
@@ -81,7 +81,8 @@ def rename_columns(evaluation: Evaluation, output: Path, base_dir: Path) -> str:
     """Return a file with the column names that a run reads: the file itself, or a copy beside the output."""
     if not evaluation.renamed:
         return evaluation.file
-    import pyarrow  # costs 0.3 s to import
+    # Importing pyarrow costs 0.3 s.
+    import pyarrow
     import pyarrow.parquet
 
     rows = [dict(row.values) for row in read_rows(evaluation.file, base_dir)]
@@ -94,7 +95,8 @@ def rename_columns(evaluation: Evaluation, output: Path, base_dir: Path) -> str:
     try:
         copy.parent.mkdir(parents=True, exist_ok=True)
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(table), copy)
-    except pyarrow.ArrowException as error:  # a column whose values have several types
+    # A column has values of several types.
+    except pyarrow.ArrowException as error:
         raise BadInputError(
             f"{evaluation.file}: cannot be written with a run's columns: {' '.join(str(error).split())[:200]}: rename "
             "them in the file itself"

@@ -25,11 +25,11 @@ def convert(values: Mapping[str, Any], where: str) -> Converted:
     """Return the EvalRun of a configuration.
 
     Args:
-        values: the file's.
-        where: its name, for messages.
+        values: values of the file.
+        where: name of the file, for messages.
 
     Raises:
-        BadInputError: it is no such file, or a value that is needed cannot be read.
+        BadInputError: it is no such file, or a required value cannot be read.
     """
     document = Document(values, where)
     if not document.has("model.path", "actor_rollout_ref.model.path"):
@@ -60,7 +60,7 @@ def convert(values: Mapping[str, Any], where: str) -> Converted:
 
 
 def _refuse_unmapped(document: Document) -> None:
-    """Refuse the keys that change answers or verdicts and have no field."""
+    """Refuse the keys that change completions or verdicts and have no field."""
     for key in document.open_keys:
         for prefix, why in MATTER:
             below = (f"{prefix}.", f"actor_rollout_ref.{prefix}.", f"reward.{prefix}.")
@@ -72,7 +72,7 @@ def _refuse_unmapped(document: Document) -> None:
 
 
 def _convert_datasets(document: Document, *, is_trainers: bool) -> list[dict[str, Any]]:
-    """Return the datasets: those for evaluation, else those for validation, else the only files that are named."""
+    """Return the datasets: those for evaluation, else those for validation, else the only named files."""
     keys = ("data.eval_files", "data.val_files", "data.train_files") if is_trainers else ("data.path",)
     key = next((key for key in keys if document.has(key)), keys[0])
     named = document.list_children(key)
@@ -109,7 +109,7 @@ def _convert_limits(document: Document) -> dict[str, Any]:
 
 
 def _convert_wandb(document: Document) -> dict[str, Any] | None:
-    """Return the export to WandB that a trainer's logger asks for; None if it asks for none."""
+    """Return the export to WandB that a trainer's logger asks for; None without such a logger."""
     loggers = document.value("trainer.logger")
     if "wandb" not in (loggers if isinstance(loggers, list) else [loggers]):
         return None
@@ -128,7 +128,7 @@ class _Sampling:
     """Location of the sampling settings in a configuration."""
 
     prefix: str
-    """Of temperature, top_p, top_k, do_sample and n."""
+    """Prefix of temperature, top_p, top_k, do_sample and n."""
     temperature: float
     """verl's default."""
 

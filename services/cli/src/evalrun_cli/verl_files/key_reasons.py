@@ -66,7 +66,7 @@ MATTER: Final = (
     ("data.custom_cls.path", "rows are read as they are, not by a class of yours"),
     ("custom_reward_function.path", "it would score instead of the tests: name it as spec.datasets[].grader"),
 )
-"""Keys that change answers or verdicts where they are set, and have no field."""
+"""Keys that change completions or verdicts if they are set, and have no field."""
 
 DUMMY_FORMATS: Final = ("dummy", "dummy_dtensor", "dummy_hf", "dummy_megatron")
 """Values of verl's load_format for weights that a trainer pushes into the engine later."""
