@@ -1,4 +1,5 @@
-"""Problem records: readers of every accepted format, prompts, responses made elsewhere, the built-in demo set.
+"""Problem records: readers of every accepted format, prompts, completions made elsewhere, the built-in demo set.
 
-Knows what a problem is, not how it is judged. Every error of a user is a `BadInputError` that names file and line.
+The package knows what a problem is, not how it is judged. Every error of a user is a `BadInputError` that names file
+and line.
 """

@@ -64,7 +64,8 @@ def fetch_checkpoint(
     """
     if directory.exists():
         return 0
-    import fsspec  # costs 0.2 s to import
+    # Importing fsspec costs 0.2 s.
+    import fsspec
 
     field = f"model.{'adapter' if adapter else 'path'}"
     try:
@@ -107,7 +108,8 @@ def _link_model(
     link = directory.with_name(f"{directory.name}.link")
     link.unlink(missing_ok=True)
     link.symlink_to(model)
-    link.rename(directory)  # also over a link to a model that was deleted since
+    # The rename also replaces a link to a model that was deleted since.
+    link.rename(directory)
     return sum(sizes.values()) if fetched else 0
 
 
@@ -148,7 +150,8 @@ def _copy_file(store: Any, info: dict[str, Any], target: Path, wait: Callable[[f
             size = target.stat().st_size
             if info.get("size") not in {None, size}:
                 raise OSError(f"{info['name']}: {size} of {info['size']} bytes came")
-        except Exception as error:  # each store's client has classes of its own
+        # Each store's client has its own classes.
+        except Exception as error:
             if attempt == ATTEMPTS or store_problem(error).kind in PERMANENT:
                 raise
             logger.warning("%s; again", error)

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final
 
 VERSION: Final = "2026.10.1"
-"""Version of gcsfs whose text is read here; a test holds it to the locked one."""
+"""Version of gcsfs whose text is read here; a test compares it with the locked version."""
 
 
 class Forbidden(Enum):
@@ -21,7 +21,7 @@ class Forbidden(Enum):
 
 _START: Final = "Forbidden: http"
 _WORDS: Final = {"quota": Forbidden.QUOTA, "billing": Forbidden.BILLING}
-"""Words of Google's own message, for what is not a matter of rights."""
+"""Words of Google's own message for refusals that are not about rights."""
 
 
 def read_forbidden(error: BaseException) -> Forbidden | None:

@@ -14,10 +14,10 @@ from evalrun_runtime.distribution import describe_install
 from evalrun_runtime.exits import BadInputError
 
 EVAL_MAGIC: Final = b"PK\x03\x04"
-"""Of a `.eval` file, which is a zip."""
+"""First bytes of a `.eval` file, which is a zip."""
 
 _CUT: Final = ("max_tokens", "model_length")
-"""Inspect's stop reasons for an answer that reached a limit of tokens."""
+"""Inspect's stop reasons for a completion that reached a limit of tokens."""
 
 
 def is_log(row: Row) -> bool:
@@ -42,7 +42,8 @@ def read_eval_file(stream: IO[bytes], source: str) -> Row:
     try:
         log: Any = read_eval_log(stream, resolve_attachments=True)
         values = json.loads(log.model_dump_json(include={"version", "status", "eval", "samples"}))
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:  # schema errors are ValueErrors
+    # Schema errors are ValueErrors.
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise BadInputError(f"{source}: inspect-ai cannot read it as a log: {first[:200]}") from error
     return Row(values, source, 1)

@@ -7,7 +7,8 @@ from evalrun_runtime.exits import BadInputError
 
 Item = TypeVar("Item")
 MAX_MISTAKES: Final = 20
-"""Of one file. With as many, reading ends: more would not help, and a file of another kind has one in every line."""
+"""Maximum mistakes per file. With as many, reading ends: more would not help, and a file of another kind has a mistake
+in every line."""
 MAX_FURTHER_ROWS: Final = 10_000
 """Rows that are read after the first mistake, which may stand at the beginning of a very large file."""
 

@@ -25,7 +25,7 @@ RECORD_FIELDS: Final = (
 SILENT_FIELDS: Final = (
     "canonical_solution", "date", "difficulty", "language", "limits", "role", "split", "tags", "test_setup_code",
 )  # fmt: skip
-"""Fields of published rows that may be absent: without this, a misspelt one would be lost without a word."""
+"""Fields of published rows that may be absent: a misspelt field would otherwise be lost silently."""
 TEST_FIELDS: Final = ("test_list", "test_setup_code", "entry_point", "inputs", "outputs", "test")
 """Fields of tests that a row may hold at its top level, from which `ground_truth` is made."""
 ALIASES: Final[Mapping[str, str]] = {
@@ -33,7 +33,7 @@ ALIASES: Final[Mapping[str, str]] = {
     "task_id": "problem_id", "name": "problem_id", "tests": "test_list", "asserts": "test_list", "input": "inputs",
     "output": "outputs", "function_name": "entry_point",
 }  # fmt: skip
-"""What near misses call our fields."""
+"""Our fields by their common misspellings."""
 EXAMPLE: Final = (
     '{"dataset": "ours", "problem_id": "add", "prompt": "Write add(a, b).", '
     '"ground_truth": {"test_list": ["assert add(1, 2) == 3"]}}'
@@ -60,7 +60,7 @@ class CheckedFile:
 
     found: list[CheckedProblem] = field(default_factory=list)
     findings: list[tuple[float, str]] = field(default_factory=list)
-    """Number of the row, between two rows where one cannot be read; the mistake in one line, with file and line."""
+    """Number of the row, between two rows for an unreadable row; and the mistake in one line, with file and line."""
     rows: int = 0
     mapped: Mapping[str, str] = field(default_factory=dict)
     """Columns that were read by another name: theirs -> ours."""

@@ -16,12 +16,12 @@ from evalrun_registry.languages import LANGUAGES
 from evalrun_runtime.exits import BadInputError
 
 TEMPLATES_VERSION: Final = "1"
-"""Goes into run_info.json: figures compare only where it is equal."""
+"""Stored in run_info.json: metrics compare only if the version is equal."""
 
 PromptFormat = Literal["Chat", "Completion"]
 
 DEFAULT_FORMAT: Final[PromptFormat] = "Chat"
-"""For every family: instruction-tuned models are what is evaluated. A base model wants `Completion`."""
+"""Default of every family: instruction-tuned models are evaluated. A base model needs `Completion`."""
 
 _PLACES: Final = re.compile(r"\{(prompt|asserts|entry_point|language)\}")
 MAX_TEMPLATE_BYTES: Final = 1 << 20

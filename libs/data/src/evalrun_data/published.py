@@ -16,7 +16,7 @@ class FusionTable:
 
     name: str
     split: str = ""
-    """Sent as `config.extra.split`; empty: the server's dataset has no splits."""
+    """Value of `config.extra.split`; empty: the server's dataset has no splits."""
     language: str = ""
     """Sent as `config.language`, without which a stock server refuses CodeContests."""
 
@@ -26,7 +26,7 @@ class PublishedDataset:
     """A dataset that users name without saying where it is."""
 
     source: str
-    """Where its authors publish it; mbpp_reg is read from MBPP's file by its ids."""
+    """Place of publication by its authors; mbpp_reg is read from MBPP's file by its ids."""
     role: Role | Literal[""] = ""
     """Permitted use in the evaluation protocol; empty: the user decides."""
     split: str = ""
@@ -60,7 +60,7 @@ PUBLISHED: Final[Mapping[str, PublishedDataset]] = {
     "codecontests_valid": _codecontests("valid", "dev"),
     "codecontests_test": _codecontests("test", "test"),
 }  # fmt: skip
-"""By the name that evaluations and figures use."""
+"""Datasets by the name that evaluations use."""
 
 EVALUATED: Final = tuple(name for name, dataset in PUBLISHED.items() if dataset.role != "train")
 """Names that `--dataset` takes: no training data."""

@@ -57,7 +57,7 @@ _TOLD_BY_FIELDS: Final[tuple[tuple[Callable[[Row], bool], Parser], ...]] = (
     (is_fusion_row, parse_fusion_row),
     (is_aime, parse_aime),
 )
-"""Formats whose fields no other has; before the file's name is asked, and before what looks like a record."""
+"""Formats whose fields no other format has. They are checked before the file's name, and before records."""
 
 _PUBLISHED_NAME: Final = re.compile(r"(?:^|[/\\])(humaneval|mbpp)\.jsonl(?:\.gz)?$", re.IGNORECASE)
 
@@ -120,7 +120,8 @@ def iter_problems(
     unknown = sorted(set(tests) - set(TEST_GROUPS))
     if unknown:
         raise BadInputError(f"{source.name}: unknown group of tests '{unknown[0]}' (known: {', '.join(TEST_GROUPS)})")
-    narrowed = 0 < len(set(tests)) < len(TEST_GROUPS)  # all groups named is no choice, whether or not a file has them
+    # Naming all groups selects nothing, whether or not a file has them.
+    narrowed = 0 < len(set(tests)) < len(TEST_GROUPS)
     present: dict[str, None] = {}
     found = False
     for problem in _unique(_iter_rows(source, dataset, graded)):
@@ -182,13 +183,14 @@ def _rows_of_files(
             if parser is parse_verl and dataset is not None:
                 name = _verl_dataset(files, dataset)
             elif parser is parse_record and name is None and not row.has("dataset"):
-                name = _file_stem(source)  # phase 0's own Parquet does not say: its file's name does
+                # Phase 0's own Parquet has no dataset's name, but its file does.
+                name = _file_stem(source)
         try:
             problems = _problems_of_row(parser, row, name, dataset, graded)
         except BadInputError as error:
             mistakes.add(error)
             continue
-        # Also after a mistake: a problem that is there twice is another one.
+        # The problem is yielded even after a mistake: a repeated problem is a separate mistake.
         yield from ((problem, row) for problem in problems)
     mistakes.raise_found()
 
@@ -254,7 +256,7 @@ def _choose_parser(row: Row, published: str | None, *, plain_text: bool = False)
     for is_it, parser in _TOLD_BY_FIELDS:
         if is_it(row):
             return parser
-    # SandboxFusion's data fetched into files of the same names has records: `problem_id` tells them.
+    # SandboxFusion's data in files of the same names consists of records, which have `problem_id`.
     if published and not row.has("problem_id"):
         return parse_mbpp if published == "mbpp" else parse_humaneval
     has = row.has

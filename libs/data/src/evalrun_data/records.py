@@ -92,15 +92,16 @@ class Problem:
     """A name of `evalrun_registry.languages.LANGUAGES`."""
     limits: PartialLimits = UNSET_LIMITS
     comparator: ProblemComparator | None = None
-    """None: the dataset's."""
+    """None: the comparator of the dataset."""
     messages: tuple[Message, ...] = ()
-    """The chat as published, where the source has one (verl); it is then sent as it is."""
+    """The chat as published, if the source has a chat (verl); it is then sent unchanged."""
     role: Role | Literal[""] = ""
     """Role of the problem; empty if the source does not say."""
     date: str = ""
-    """Day of publication, as 2024-08-31: what a model was trained on later cannot hold it. Empty if not known."""
+    """Day of publication, as 2024-08-31: a model that was trained before cannot contain the problem. Empty if unknown.
+    """
     tags: tuple[str, ...] = ()
-    """Topics, by which figures are grouped."""
+    """Topics, by which metrics are grouped."""
     licence: str = ""
     """Licence of this problem, where the source names one per row; empty: the dataset's."""
 

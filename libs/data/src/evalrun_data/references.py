@@ -9,7 +9,7 @@ from evalrun_data.records import Problem
 from evalrun_data.rows import Row
 
 WHOLE_PROGRAMS: Final = ("code", "reference_solution")
-"""Fields with a whole program; `canonical_solution` may also continue the prompt."""
+"""Fields with a complete program; `canonical_solution` may also continue the prompt."""
 
 
 def read_published_reference(row: Row, problem: Problem) -> str | None:
@@ -20,8 +20,10 @@ def read_published_reference(row: Row, problem: Problem) -> str | None:
     for name in WHOLE_PROGRAMS:
         if row.has(name):
             return row.text(name).replace(
-                "\r\n", "\n"
-            )  # most of MBPP's programs have them, and Python reads them as LF
+                "\r\n",
+                "\n",
+                # Most of MBPP's programs have CR LF, which Python reads as LF.
+            )
     return None
 
 

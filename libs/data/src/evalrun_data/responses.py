@@ -1,4 +1,7 @@
-"""Reads answers made elsewhere and ties each to its problem. Which program an answer holds is the judge's to say."""
+"""Reads completions made elsewhere and assigns each to its problem.
+
+The judge extracts the program from a completion.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,17 +42,17 @@ class Response:
     problem_id: str
     sample: int
     text: str
-    """As the model gave it; may be empty."""
+    """Text as the model returned it; may be empty."""
     mode: Mode = "auto"
     """`auto`: extract the program; `append`: it is prompt + text; `standalone`: the text is the program."""
     language: str = "python"
     finish_reason: str = ""
-    """`length` marks an answer that was cut at the token limit; empty where not given."""
+    """`length` marks a completion that was cut at the token limit; empty if unknown."""
     output_tokens: int | None = None
     prompt_tokens: int | None = None
     generation_seconds: float | None = None
     turn: int = 0
-    """0: the first answer; later ones followed feedback."""
+    """0: the first completion; later completions followed feedback."""
 
     @property
     def key(self) -> tuple[str, str, int]:

@@ -98,7 +98,8 @@ class Row:
             raise self.error(
                 f"field '{self.path}{field}' should be {'more than' if above else 'at least'} {minimum:g}, not {value}"
             )
-        if value > maximum:  # it is not shown: it may have hundreds of digits
+        # The value is not shown, because it may have hundreds of digits.
+        if value > maximum:
             raise self.error(f"field '{self.path}{field}' should be at most {maximum}")
         return float(value)
 
@@ -180,7 +181,8 @@ class Row:
 
     def _holds_tests(self, field: str) -> bool:
         held = self.values[field]
-        is_number = isinstance(held, int | float)  # such as n_tests: how many there are
+        # A number such as n_tests is a count of tests.
+        is_number = isinstance(held, int | float)
         return _TEST_COLUMN.search(field) is not None and not is_number and held not in (None, "", [], {})
 
     def encodable(self, field: str, value: str) -> str:

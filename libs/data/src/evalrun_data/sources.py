@@ -40,7 +40,7 @@ _READ_BYTES = 256 << 10
 _PARQUET_BUFFER_BYTES = 1 << 20
 """Read a column in pieces: without it pyarrow holds a row group whole, which is gigabytes of tests in some files."""
 MAX_LINE_BYTES: Final = 128 << 20
-"""Of one JSONL row. Its text and its parsed form are in memory at once: more would not fit into 1 GB."""
+"""Maximum bytes of a JSONL row. Its text and its parsed form are in memory at once: more would not fit into 1 GB."""
 MAX_BLANK_BYTES: Final = 1 << 20
 MAX_BLANK_RATIO: Final = 100
 """Blank lines beyond these bytes that outweigh the rows by this factor are refused: gzip packs them 1000 to 1, and
@@ -124,7 +124,8 @@ class Source:
         """Return whether there is such a file. A remote store is asked."""
         if (path := self.path) is not None:
             return path.is_file()
-        import fsspec  # costs 0.2 s to import; local files do without
+        # Importing fsspec costs 0.2 s, and local files do without.
+        import fsspec
 
         files, inside = fsspec.url_to_fs(self.name)
         return bool(files.exists(inside))
@@ -301,7 +302,8 @@ def open_source(source: str, base_dir: Path) -> Iterator[BinaryIO]:
 
 def _fetch(source: str, copy: IO[bytes]) -> None:
     """Copies a remote file: it is read whole anyway, and some stores cannot seek."""
-    import fsspec  # costs 0.2 s to import; local files do without
+    # Importing fsspec costs 0.2 s, and local files do without.
+    import fsspec
 
     try:
         with fsspec.open(source, "rb") as remote:
@@ -311,7 +313,8 @@ def _fetch(source: str, copy: IO[bytes]) -> None:
     except (ImportError, ValueError) as error:
         # ImportError: the protocol's package is not installed; ValueError: an unknown protocol. Both name it.
         raise BadInputError(f"{source}: cannot be read: {_one_line(error)}") from error
-    except Exception as error:  # each store's client has classes of its own, with no other base
+    # Each store's client has its own classes, without a common base.
+    except Exception as error:
         raise BadInputError(f"{source}: cannot be read: {store_problem(error).text}") from error
     copy.seek(0)
 
@@ -345,7 +348,7 @@ def _json_rows(stream: BinaryIO, source: str, broken: Broken | None = None) -> I
             if only is not None:
                 yield Row(only, source, number)
                 return
-            # After the first line, of which the rest may be a part, each line stands for itself.
+            # The rest of the first line may be a part of a larger value. Each later line stands for itself.
             if first or broken is None:
                 raise
             broken(error)
@@ -396,7 +399,8 @@ def _parse_json(text: str, where: str, hint: str = "") -> object:
         raise BadInputError(f"{where}: not JSON: {error.msg} at {_place(text, error)}{hint}") from error
     except RecursionError as error:
         raise BadInputError(f"{where}: nested too deeply") from error
-    except ValueError as error:  # Python's own bound on the digits that it turns into a number
+    # Python limits the digits that it converts to a number.
+    except ValueError as error:
         message = f"{where}: has a number of more than {sys.get_int_max_str_digits()} digits: write it as a text"
         raise BadInputError(message) from error
     if constants and not _finite_outside_arguments(value):
@@ -442,7 +446,8 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _parquet_rows(stream: BinaryIO, source: str, columns: tuple[str, ...]) -> Iterator[Row]:
-    import pyarrow  # costs 0.3 s to import; JSONL does without
+    # Importing pyarrow costs 0.3 s, and JSONL does without.
+    import pyarrow
     import pyarrow.parquet
 
     number = 0
@@ -457,7 +462,8 @@ def _parquet_rows(stream: BinaryIO, source: str, columns: tuple[str, ...]) -> It
 
 
 def _arrow_rows(stream: BinaryIO, source: str) -> Iterator[Row]:
-    import pyarrow  # costs 0.3 s to import; JSONL does without
+    # Importing pyarrow costs 0.3 s, and JSONL does without.
+    import pyarrow
     import pyarrow.ipc
 
     number = 0
@@ -481,7 +487,8 @@ def _why_missing(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
     status = getattr(getattr(error, "response", None), "status_code", None)
-    if status in {401, 403}:  # the Hugging Face hub answers so for what does not exist, too
+    # The Hugging Face hub returns these codes also for a missing repository.
+    if status in {401, 403}:
         return f"the server answered {status}: there is no such file, or it needs a token (HF_TOKEN for hf://)"
     return "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read: {_one_line(error)}"
 

@@ -28,7 +28,7 @@ class Kind(Enum):
     FULL = "full"
     UNREACHABLE = "unreachable"
     FAILED = "failed"
-    """Anything else, e.g. the store is overloaded."""
+    """Any other failure, e.g. the store is overloaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class StoreProblem:
 
     kind: Kind
     text: str
-    """Cause, remedy and the store's own words, in one line."""
+    """Cause, remedy and the store's own message, in one line."""
 
 
 _EXPIRED = (Kind.REFUSED, "the credentials have expired: renew them")
@@ -104,7 +104,7 @@ _BY_CLASS: Final = {
 _FORBIDDEN_FOR: Final = {Forbidden.QUOTA: _FULL, Forbidden.BILLING: _NO_BILLING, Forbidden.RIGHTS: _DENIED}
 _DISK_FULL = (Kind.FULL, "the disk is full: free space on it, or take a larger one")
 _BY_ERRNO: Final = {errno.ENOSPC: _DISK_FULL, errno.EDQUOT: _DISK_FULL}
-"""Of this machine's own files: stores have codes instead."""
+"""Errors of this machine's own files; stores have codes instead."""
 
 
 def store_problem(error: BaseException) -> StoreProblem:
@@ -123,7 +123,8 @@ def name_read_errors(place: str) -> Iterator[None]:
         yield
     except BadInputError:
         raise
-    except Exception as error:  # each store's client has classes of its own, with no other base
+    # Each store's client has its own classes, without a common base.
+    except Exception as error:
         raise BadInputError(f"{place}: cannot be read: {store_problem(error).text}") from error
 
 

@@ -1,6 +1,8 @@
-r"""Sorts failed answers into classes that people can act on: empty, cut, literal \n, a forgotten import. Pure.
+r"""Sorts failed completions into classes that people can act on: empty, cut, literal
 
-A class is a figure for people: it changes no verdict and no metric.
+, a forgotten import. Pure.
+
+A class is a count for people: it changes no verdict and no metric.
 """
 
 import re
@@ -14,7 +16,7 @@ from evalrun_results.run_warnings import find_missing_package
 from evalrun_results.samples import JsonValue, SampleResult
 
 EXAMPLES: Final = 5
-"""Kept per class: the first by problem and sample, whatever the stream's order."""
+"""Maximum examples per class: the first by problem and sample, whatever the stream's order."""
 MIN_ESCAPES: Final = 2
 """Literal line breaks from which a program was escaped; a single one may stand in a text that it prints."""
 
@@ -34,7 +36,7 @@ class FailureClass:
 
     name: str
     says: str
-    """Of the answers, after their number."""
+    """Text about the completions, after their number."""
     advice: str
     holds: Callable[[SampleResult], bool]
 
@@ -89,7 +91,7 @@ FAILURE_CLASSES: Final = (
         "import", "using a module that they do not import", "nothing: the model forgot the import", _lacks_import
     ),
 )
-"""The first that holds for an answer is its class."""
+"""The first class that applies to a completion counts."""
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from evalrun_results.metrics.accumulator import DatasetMetrics
 from evalrun_results.metrics.problem_totals import DatasetTotals
 
 MARGIN: Final = 0.15
-"""Plausible distance from a published figure."""
+"""Plausible distance from a published value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class PlausibleRange:
     low: float
     high: float
     reason: str
-    """Where the range comes from, for the warning."""
+    """Origin of the range, for the warning."""
 
 
 def _make_published_range(figure: float, by: str) -> PlausibleRange:
@@ -57,7 +57,7 @@ PLAUSIBLE: Final[Mapping[tuple[str, str], PlausibleRange]] = {
     ("qwen2.5-coder-7b-instruct", "codecontests_valid"): PlausibleRange(0.01, 0.2, "3 to 10 % is usual at this size"),
     ("qwen2.5-coder-7b-instruct", "codecontests_test"): PlausibleRange(0.01, 0.2, "3 to 10 % is usual at this size"),
 }
-"""By the last part of the model's path, in lower case, and the dataset's name."""
+"""Ranges by the last part of the model's path, in lower case, and the dataset's name."""
 
 
 def implausible_figures(

@@ -26,12 +26,12 @@ from evalrun_runtime.exits import BadInputError, ExitCode
 from evalrun_runtime.termination import end_with
 
 MARKER: Final = "pruned.json"
-"""File that says when a run lost its answers."""
+"""File that records when a run lost its completions."""
 RUN_INFO: Final = "run_info.json"
 WRITTEN_BY_MODELS: Final = ("response", "code")
-"""Columns of the results that hold an answer."""
+"""Columns of the results that hold a completion."""
 PRINTED: Final = ("stdout", "stderr", "compile_stderr")
-"""Fields of a test that hold what a program printed."""
+"""Fields of a test that hold a program's output."""
 RESULTS: Final = ("results.jsonl", "results.parquet")
 _BATCH_ROWS: Final = 256
 
@@ -74,7 +74,7 @@ def prune(
 
 
 def is_due(ended_at: datetime, now: datetime, days: int) -> bool:
-    """Return whether a run's answers have been kept for their time."""
+    """Return whether a run's completions have been kept for their time."""
     return now - ended_at > timedelta(days=days)
 
 
@@ -85,7 +85,7 @@ def remove_texts(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _prune_if_due(files: fsspec.AbstractFileSystem, run: str, *, days: int | None, now: datetime, is_dry: bool) -> str:
-    """Prune one run if its time has come, and say what was done."""
+    """Prune a run if its time has come, and return what was done."""
     if files.exists(f"{run}/{MARKER}"):
         return "pruned already"
     info = _run_info(files, run)
@@ -208,7 +208,8 @@ def _rewrite_jsonl(file: Path) -> None:
 def _rewrite_parquet(file: Path) -> None:
     if not file.exists():
         return
-    import pyarrow  # costs 0.3 s to import
+    # Importing pyarrow costs 0.3 s.
+    import pyarrow
     import pyarrow.parquet
 
     with (

@@ -16,10 +16,10 @@ from evalrun_proto.judge.v1 import judge_pb2 as pb
 from evalrun_results.samples import SampleResult
 
 EMPTY_SHARE: Final = 0.9
-"""Share of answers without a program from which a dataset's figures say more about the setup than about the model."""
+"""Share of completions without a program from which a dataset's metrics describe the setup rather than the model."""
 MAX_PACKAGES: Final = 5
 MAX_SCORELESS: Final = 10
-"""Different reasons for which graders gave no score that are named; summary.json's not_judged_causes has more."""
+"""Maximum number of named reasons for which graders gave no score; summary.json's not_judged_causes has more."""
 
 FAILED_RUNNING: Final = (pb.FINAL_STATUS_RUNTIME_ERROR, pb.FINAL_STATUS_WRONG_ANSWER)
 
@@ -31,9 +31,9 @@ class _Answers:
     count: int = 0
     without_program: int = 0
     blank: int = 0
-    """Of those without a program: the ones without any text."""
+    """Completions without any text, among those without a program."""
     cut: int = 0
-    """Of those without a program: the ones that the server stopped at the token limit."""
+    """Completions cut at the token limit, among those without a program."""
 
 
 class _Failure(NamedTuple):
@@ -48,7 +48,7 @@ class BrokenTests:
     """Tests that fail by themselves, so that no completion can pass them, by their error; and graders that fail."""
 
     _scoreless: Counter[_Failure] = field(default_factory=Counter)
-    """Answers that a grader gave no score."""
+    """Completions without a grader's score."""
     _problems: dict[_Failure, dict[tuple[str, str], None]] = field(default_factory=dict)
 
     def add(self, dataset: str, problem_id: str, verdict: pb.Verdict) -> None:
@@ -151,7 +151,8 @@ def find_missing_package(verdict: pb.Verdict) -> str | None:
     """Return the package whose absence failed the program, or None. The program could have faked it."""
     if verdict.accepted or verdict.final_status not in FAILED_RUNNING:
         return None
-    for test in verdict.tests[:]:  # iterating over a message's field takes three times as long
+    # Iterating over a message's field takes three times as long.
+    for test in verdict.tests[:]:
         if test.status == pb.TEST_STATUS_RUNTIME_ERROR and test.missing_module:
             return test.missing_module
     return None

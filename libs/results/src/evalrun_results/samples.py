@@ -39,9 +39,9 @@ class SampleResult:
     sample: int
     turn: int
     repeat: int
-    """Noise-floor repeat; 0 is the run itself."""
+    """Number of the repeat; 0 is the run itself."""
     prompt: str
-    """As it was sent: after templates; a chat of several messages as one text, each with its role."""
+    """The prompt as it was sent, after templates; a chat of several messages as a single text, each with its role."""
     response: str
     ground_truth: Mapping[str, object] | str
     difficulty: str
@@ -49,11 +49,11 @@ class SampleResult:
     finish_reason: str
     prompt_tokens: int | None
     output_tokens: int | None
-    """None where neither the server nor a tokenizer counted them."""
+    """None if neither the server nor a tokenizer counted the tokens."""
     gen_seconds: float | None
-    """Seconds from request to last byte; None where the answer was made elsewhere."""
+    """Seconds from request to last byte; None if the completion was made elsewhere."""
     started_at: float | None
-    """Unix seconds of the request; None where the answer was made elsewhere: throughput is not known then."""
+    """Unix seconds of the request; None if the completion was made elsewhere, so that its throughput is unknown."""
     judged_at: float | None
     """Unix seconds at which the verdict was stored."""
     verdict: pb.Verdict | None
@@ -63,23 +63,23 @@ class SampleResult:
     """append, standalone or auto."""
     language: str
     messages: tuple[Mapping[str, str], ...] = ()
-    """The chat as it was sent; empty for a completion prompt, and where the answer was made elsewhere."""
+    """The chat as it was sent; empty for a completion prompt, and if the completion was made elsewhere."""
     data_source: str = ""
     tags: tuple[str, ...] = ()
     """Topics of the problem."""
     log_probs: Sequence[float] = ()
-    """Of each token of the answer; empty where none were asked for or given."""
+    """Log-probability of each token of the completion; empty if none were requested or given."""
 
     tests: Sequence[pb.TestResult] = field(init=False, repr=False, compare=False)
-    """Of the verdict; empty without one."""
+    """Tests of the verdict; empty without a verdict."""
     judged: bool = field(init=False, repr=False, compare=False)
     """Whether there is a verdict that counts; otherwise nothing counts against the model."""
     accepted: bool | None = field(init=False, repr=False, compare=False)
-    """Whether every test passed; None where it was not judged: an infra failure is never a score."""
+    """Whether every test passed; None if the completion was not judged: an infrastructure failure is never a score."""
     pass_ratio: float | None = field(init=False, repr=False, compare=False)
-    """Passed / tests; None where a test could not be judged."""
+    """Passed / tests; None if a test could not be judged."""
     pass_ratio_high: float | None = field(init=False, repr=False, compare=False)
-    """The pass ratio had every assumed timeout passed; None where the pass ratio is."""
+    """The pass ratio if every assumed timeout had passed; None if there is no pass ratio."""
     assumed_timeouts: int = field(init=False, repr=False, compare=False)
     """Tests that were stopped at the short limit, after too many timeouts, and counted as failed."""
     score: float | None = field(init=False, repr=False, compare=False)

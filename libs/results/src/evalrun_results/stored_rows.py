@@ -82,7 +82,8 @@ def _verdict(row: Row) -> pb.Verdict:
         verdict.pass_ratio = pass_ratio
         verdict.pass_ratio_high = row.optional_number("pass_ratio_high") or pass_ratio
         verdict.assumed_timeouts = row.optional_count("assumed_timeouts") or 0
-    score = row.values.get("score")  # may be below 0
+    # The score may be below 0.
+    score = row.values.get("score")
     if isinstance(score, int | float) and not isinstance(score, bool):
         verdict.score = score
     return verdict

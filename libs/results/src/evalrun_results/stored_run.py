@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from evalrun_results.report.document import ReportContent
 
 RESULT_FILES: Final = ("results.parquet", "results.jsonl")
-"""The first that is there is read."""
+"""Names of the results; the first existing file is read."""
 MAX_DOCUMENT_BYTES: Final = 64 << 20
-"""Of a summary, or of run_info.json."""
+"""Maximum bytes of a summary, or of run_info.json."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class StoredRun:
     """A run that has ended."""
 
     place: str
-    """Its directory or URL, as the user named it."""
+    """Directory or URL of the run, as the user named it."""
     summary: JsonObject
     run_info: JsonObject
     results_file: str | None
@@ -90,7 +90,8 @@ class StoredRun:
 
     def report(self) -> "ReportContent":
         """Read the content of a report. Raises BadInputError like `results`."""
-        from evalrun_results.report.document import ReportContent  # the renderer: only a report needs it
+        # Only a report needs the renderer.
+        from evalrun_results.report.document import ReportContent
 
         disagreements = DisagreementLog()
         totals = self._read((*TOTALS_COLUMNS, "disagreeing_comparators"), disagreements)
@@ -102,7 +103,8 @@ class StoredRun:
             for result in self.results(columns):
                 accumulator.add(result)
                 disagreements.add(result)
-        except ValueError as error:  # a key is there twice
+        # The document has a key twice.
+        except ValueError as error:
             raise BadInputError(f"{self.place}/{self.results_file}: {error}") from error
         return accumulator.datasets
 

@@ -17,15 +17,15 @@ class KnownProgram:
     """Result of the tests for a program."""
 
     is_correct: bool | None
-    """None for a mutant of which that is not known: if accepted, it is wrong, or equivalent to the reference."""
+    """None for a mutant of unknown correctness: an accepted mutant is wrong, or equivalent to the reference."""
     accepted: bool
     failed: frozenset[int]
     """Tests that it did not pass."""
     tests: int
     printed_otherwise: bool
-    """It failed by wrong answers alone: it ran to its end, and what it said is not what was expected."""
+    """Whether the program failed by wrong output only: it ran to its end."""
     mutant: str = ""
-    """The change, for a mutant of a reference."""
+    """The change of a mutant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class SuiteQuality:
     wrong: int
     wrong_rejected: int
     idle_tests: tuple[int, ...]
-    """Tests without which the others still reject every wrong program that is rejected; empty if none is."""
+    """Tests without which the others still reject every rejected wrong program; empty if there are none."""
     rejected_for_output: int
-    """Correct programs rejected for what they printed alone: other answers may be valid, and a checker needed."""
+    """Correct programs rejected only for their output: other outputs may be valid, and a checker needed."""
     mutants: int = 0
     survivors: tuple[str, ...] = ()
     """Changes of the mutants that pass."""

@@ -1,7 +1,7 @@
 """A run's completions as training examples: accepted completions, pairs, and all of a problem's. Pure.
 
-An answer that was not judged is no example of anything; a result that can be forged shows no right answer.
-Only first turns count: the feedback that later ones answer is not stored.
+A completion that was not judged is no example; a result that can be forged proves no right program. Only first turns
+count: the feedback before later turns is not stored.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,10 +22,10 @@ class Answers:
     rejected: list[SampleResult] = field(default_factory=list)
     """Each program once."""
     every: list[SampleResult] = field(default_factory=list)
-    """All, also those that are not judged and those that repeat a program."""
+    """All completions, including those that are not judged and those that repeat a program."""
 
     def pairs(self, limit: int) -> list[tuple[SampleResult, SampleResult]]:
-        """Return at most `limit` pairs of chosen and rejected; no answer is in two pairs."""
+        """Return at most `limit` pairs of chosen and rejected completions; no completion is in two pairs."""
         return list(zip(self.accepted, self.rejected, strict=False))[:limit]
 
 
@@ -53,6 +53,6 @@ def answers_by_problem(results: Iterable[SampleResult]) -> Mapping[ProblemKey, A
 
 
 def _program(result: SampleResult) -> str:
-    """Return the program of an answer without blank lines and trailing blanks; its text where none was found."""
+    """Return the program of a completion without blank lines and trailing blanks; its text if no program was found."""
     text = (result.verdict.code if result.verdict is not None else "") or result.response
     return "\n".join(line.rstrip() for line in text.splitlines() if line.strip())

@@ -35,7 +35,7 @@ from evalrun_data.checkpoints.readiness import (
 from evalrun_data.checkpoints.store import CheckpointStore
 
 MAX_COPIES = 8
-"""Checkpoints without a run of their own that an answer names."""
+"""Maximum number of checkpoints without a run of their own that a reply names."""
 
 
 def list_checkpoints(request: ListingRequest, store: CheckpointStore, now: datetime) -> ListingAnswer:

@@ -1,8 +1,8 @@
-"""Whether a checkpoint's directory holds a model that can be served. Pure: over names, sizes and a few small files.
+"""Decides whether a checkpoint's directory holds a model that can be served. Pure: uses names, sizes and a few files.
 
 Layouts: Hugging Face directories, alone or where a trainer puts them (verl: `actor/huggingface`), LoRA adapters, which
-are served on their base model, and verl's FSDP shards where they may be merged. What cannot be served (Megatron) is
-told with what to do about it.
+are served on their base model, and verl's FSDP shards where they may be merged. For a model that cannot be served
+(Megatron) the remedy is returned.
 """
 
 import json
@@ -18,16 +18,16 @@ ADAPTER_WEIGHTS = ("adapter_model.safetensors", "adapter_model.bin")
 ADAPTER_DIRECTORIES = ("lora_adapter", "actor/lora_adapter")
 """Directories in which trainers put an adapter beside other files; what lies beside it may be the base model."""
 LORA_META = "lora_train_meta.json"
-"""Beside the shards of verl's LoRA trainings."""
+"""File beside the shards of verl's LoRA trainings."""
 TRAINER_STATE = "trainer_state.json"
-"""Beside the model in checkpoints of Transformers' trainer."""
+"""File beside the model in checkpoints of Transformers' trainer."""
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 SINGLE = ("model.safetensors", "pytorch_model.bin")
 TOKENIZERS = (
     ("tokenizer.json",), ("tokenizer.model",), ("vocab.json", "merges.txt"), ("vocab.txt",), ("tekken.json",),
 )  # fmt: skip
-"""Sets of files one of which makes a tokenizer."""
+"""Sets of files, each of which makes a tokenizer."""
 FSDP_SHARD = re.compile(r"(?:^|.*/)model_world_size_(\d+)_rank_(\d+)\.pt$")
 MEGATRON_DIRECTORIES = ("dist_ckpt/", "model/dist_ckpt/", "actor/dist_ckpt/", "actor/model/dist_ckpt/")
 FSDP_CONFIG = "fsdp_config.json"
@@ -50,7 +50,7 @@ class ServableModel:
     """A model that can be served."""
 
     directory: str
-    """Below the checkpoint's directory; empty: that directory itself."""
+    """Path below the checkpoint's directory; empty: that directory itself."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Adapter:
     """A LoRA adapter, which is served on its base model."""
 
     directory: str
-    """Below the checkpoint's directory; empty: that directory itself."""
+    """Path below the checkpoint's directory; empty: that directory itself."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class Mergeable:
     """Shards that verl's merger makes a model of."""
 
     directory: str
-    """Below the checkpoint's directory; empty: that directory itself."""
+    """Path below the checkpoint's directory; empty: that directory itself."""
     adapter: bool = False
-    """Of a LoRA training: the merger makes an adapter of them."""
+    """Whether the shards belong to a LoRA training: the merger makes an adapter of them."""
 
 
 @dataclass(frozen=True)

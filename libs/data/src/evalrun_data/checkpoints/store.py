@@ -12,7 +12,7 @@ from typing import Any
 
 MIB = 1024 * 1024
 MAX_SMALL_BYTES = 64 * MIB
-"""An index of shards beyond it is not read; the largest published ones have some MiB."""
+"""Maximum bytes of a small file. A larger index of shards is not read; the largest published index has some MiB."""
 
 
 class StoreError(Exception):
@@ -39,7 +39,8 @@ class CheckpointStore:
     """
 
     def __init__(self, url: str) -> None:
-        import fsspec  # costs 0.2 s to import
+        # Importing fsspec costs 0.2 s.
+        import fsspec
 
         try:
             self._store, root = fsspec.core.url_to_fs(url.rstrip("/"))
@@ -105,7 +106,8 @@ class CheckpointStore:
         try:
             return bytes(self._store.cat_file(f"{self._root}/{name}", start=start, end=end))
         except FileNotFoundError:
-            return b""  # deleted while we looked: its digest is another one then, as is right
+            # The file was deleted meanwhile, so the checkpoint has another digest.
+            return b""
         except Exception as error:
             raise StoreError(f"{self._url}/{name}: {_line(error)}") from error
 

@@ -17,7 +17,7 @@ from evalrun_runtime.exits import BadInputError
 DATASET: Final = "demo"
 SOURCE: Final = "builtin:demo"
 
-# Small, so that the answers that never end do not make the demo slow.
+# The limits are small, so that programs that never end do not make the demo slow.
 _LIMITS: Final = PartialLimits(time_seconds=1.0, memory_mib=256)
 
 
@@ -42,7 +42,7 @@ class _File(TypedDict):
     asserts: NotRequired[list[str]]
     entry_point: NotRequired[str]
     solution: str
-    """A whole program that defines what the tests ask for: for readers, and for tests of the tests."""
+    """A complete correct program: for readers, and for tests of the tests."""
     answers: list[_Answer]
 
 

@@ -8,7 +8,7 @@ from evalrun_data.families.ground_truth import GroundTruth, PromptParts
 from evalrun_data.rows import Row
 
 SHOWN_ASSERTS: Final = 3
-"""No published MBPP task has more; the others of a longer list stay hidden."""
+"""No published MBPP task has more asserts; further asserts of a longer list stay hidden."""
 
 _CHAT = """\
 {prompt}

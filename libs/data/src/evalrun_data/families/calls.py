@@ -43,7 +43,7 @@ class CallTests(GroundTruth):
     wanted: ClassVar[str] = "signature, calls and results"
 
     signature: str
-    """Such as `add(xs: list[int], k: int) -> list[int]`."""
+    """Signature such as `add(xs: list[int], k: int) -> list[int]`."""
     calls: tuple[str, ...]
     results: tuple[str, ...]
 

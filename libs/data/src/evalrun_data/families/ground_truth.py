@@ -15,9 +15,9 @@ class PromptParts:
     published: str
     """The published text, byte for byte."""
     language_name: str
-    """For people, e.g. `Python 3`."""
+    """Name for people, e.g. `Python 3`."""
     language: str
-    """As code blocks are tagged, e.g. `python`."""
+    """Tag of code blocks, e.g. `python`."""
 
     @property
     def text(self) -> str:
@@ -34,9 +34,9 @@ class GroundTruth(ABC):
     form: ClassVar[str] = ""
     """The field of `JudgeRequest.tests` (judge.proto) that carries the tests; empty: the judge gets none."""
     told_by: ClassVar[tuple[str, ...]] = ()
-    """A record that has one of these fields is of this family; empty: no record is read as this family."""
+    """Fields that identify a record of this family; empty: no record is read as this family."""
     reading_order: ClassVar[int] = 2
-    """Of families told by fields of the same record, the one with the lowest order reads it."""
+    """Order among families that the same record may belong to: the lowest reads it."""
     wanted: ClassVar[str] = ""
     """The fields of a record in words, for the message that a record has no tests."""
 
@@ -59,7 +59,7 @@ class GroundTruth(ABC):
         return parts.published
 
     def explain_refusal(self, language: str) -> str:
-        """Return why answers in a language cannot be judged by these tests; empty: they can, as far as is known."""
+        """Return why these tests cannot judge programs in a language; empty if they can, as far as is known."""
         return ""
 
     def template_words(self) -> Mapping[str, str]:

@@ -39,9 +39,9 @@ class MainTest(GroundTruth):
     wanted: ClassVar[str] = "prompt, main and entry_point"
 
     prompt: str
-    """Ends within the function that the answer completes."""
+    """Prompt that ends within the function that the completion continues."""
     main: str
-    """All of what asserts, as the data set has it: a `main` in C++ and Rust, and elsewhere what calls the tests."""
+    """All asserting code of the dataset: a `main` in C++ and Rust, and elsewhere code that calls the tests."""
     entry_point: str
 
     @classmethod

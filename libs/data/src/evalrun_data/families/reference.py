@@ -13,9 +13,9 @@ class Reference(GroundTruth):
     family: ClassVar[str] = "reference"
 
     ground_truth: str
-    """As JSON: what the row holds, a text more often than not."""
+    """Content of the row as JSON, usually a text."""
     extra_info: str = "{}"
-    """As JSON: the row's object of that name."""
+    """The row's object of that name, as JSON."""
 
     @property
     def count(self) -> int:

@@ -11,7 +11,7 @@ RECORDS: Final = sorted(
     classes_in(families, GroundTruth),  # type: ignore[type-abstract]  # what is found is not abstract
     key=lambda record: record.reading_order,
 )
-"""In the order in which they are tried."""
+"""Families in the order in which they are tried."""
 
 
 def parse_ground_truth(truth: Row) -> GroundTruth:

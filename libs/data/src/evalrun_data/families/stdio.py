@@ -40,7 +40,7 @@ class StdioTests(GroundTruth):
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     groups: tuple[TestGroup, ...] = ()
-    """Group of each test; empty if the source does not say."""
+    """Group of each test; empty if the source names none."""
     prelude: str = ""
     """Python code before the program, where that is Python: the imports that a benchmark's own harness offers."""
 

@@ -50,7 +50,7 @@ PRELUDE: Final = (
 `open` are Python's own."""
 _METHOD_INSTEAD: Final = "def {name}(*arguments):\n    return Solution().{name}(*arguments)\n"
 _RULES: Final[dict[Rules, str]] = {
-    # apps/eval/testing_util.py: a tuple answers for a list, also inside one; the expected value may stand in a list.
+    # In apps/eval/testing_util.py a tuple counts as a list, also inside a list; the expected value may stand in a list.
     "apps": """
 def _evalrun_accepts(out, text):
     expected = _evalrun_numbered(json.loads(text))
@@ -61,7 +61,7 @@ def _evalrun_accepts(out, text):
         out = [list(item) if isinstance(item, tuple) else item for item in out]
     return out == expected or (isinstance(expected, list) and len(expected) > 0 and out == expected[0])
 """,
-    # lcb_runner/evaluation/testing_util.py: a tuple answers for a list, but not inside one.
+    # In lcb_runner/evaluation/testing_util.py a tuple counts as a list, but not inside a list.
     "livecodebench": """
 def _evalrun_accepts(out, text):
     out = list(out) if isinstance(out, tuple) else out

@@ -16,7 +16,7 @@ _DIFFICULTIES: Final = ("", "EASY", "MEDIUM", "HARD", "HARDER", "HARDEST", "EXTE
 _SOURCES: Final = ("", "CODECHEF", "CODEFORCES", "HACKEREARTH", "CODEJAM", "ATCODER", "AIZU")
 
 AUTHORS_OWN: Final = ProblemComparator("standard", case_sensitive=False, by_format=True)
-"""CodeContests compares without case. AtCoder's judge does not: there `Yes` does not answer `YES`."""
+"""CodeContests compares without case. AtCoder's judge does not: there `Yes` is not `YES`."""
 
 
 def parse_codecontests(row: Row, dataset: str | None) -> Problem:

@@ -14,8 +14,8 @@ from evalrun_data.rows import Row
 BASE_SUFFIX: Final = "_base"
 """Behind a dataset's name: the base inputs alone."""
 
-# JSON has lists alone. What an MBPP+ task's inputs are in Python, by task number, as EvalPlus reads them: each name is
-# a function of `_CONVERSIONS`.
+# JSON has only lists. These are the Python types of an MBPP+ task's inputs, by task number, as EvalPlus reads them.
+# Each name is a function of `_CONVERSIONS`.
 _SHAPES: Final[Mapping[str, tuple[int, ...]]] = {
     "tuples": (
         *(2, 116, 132, 143, 222, 261, 273, 394, 399, 421, 424),
@@ -53,7 +53,8 @@ _CONVERSIONS: Final = {
     "tuples_all_the_way": "[_evalrun_tuples(a) for a in args]",
 }
 
-# Tasks whose answer is no single value: what EvalPlus asks for instead. Names: out, expected, args, atol.
+# Some tasks have several valid results, so EvalPlus evaluates an expression instead of comparing. Names: out, expected,
+# args, atol.
 _SETS: Final = "set(out) == set(expected)"
 _NOT_NONE: Final = "(out if type(out) is bool else out is not None) == (expected is not None)"
 _ORACLES: Final[Mapping[str, str]] = {
@@ -136,7 +137,8 @@ def parse_evalplus(row: Row, dataset: str | None) -> Problem:
     task_id = row.name("task_id")
     family, _, number = task_id.partition("/")
     humaneval = family.lower() == "humaneval"
-    columns = ("base_input", "plus_input", "assertion", "test")  # `assertion`, `test`: the base tests once more
+    # `assertion` and `test` repeat the base tests.
+    columns = ("base_input", "plus_input", "assertion", "test")
     row.refuse_unused_tests("EvalPlus", *columns)
     published = "humaneval_plus" if humaneval else "mbpp_plus"
     base_alone = dataset == published + BASE_SUFFIX
@@ -144,7 +146,8 @@ def parse_evalplus(row: Row, dataset: str | None) -> Problem:
     inputs: list[object] = []
     for field in fields:
         value = row.values.get(field)
-        if value == {}:  # so Mbpp/793 is published, which has no plus inputs
+        # Mbpp/793 is published like this. It has no plus inputs.
+        if value == {}:
             continue
         if not isinstance(value, list) or not all(isinstance(args, list) for args in value):
             raise row.wrong(field, "a list of lists of arguments")

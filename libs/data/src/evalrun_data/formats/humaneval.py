@@ -6,7 +6,8 @@ from evalrun_data.rows import Row
 
 def parse_humaneval(row: Row, dataset: str | None) -> Problem:
     """Parse a row with `task_id`, `prompt`, `entry_point` and `test`. The canonical solution is not kept."""
-    row.refuse_unused_tests("HumanEval", "test", "example_test")  # example_test repeats the prompt's own examples
+    # `example_test` repeats the prompt's own examples.
+    row.refuse_unused_tests("HumanEval", "test", "example_test")
     name = dataset or "humaneval"
     prompt = row.text("prompt")
     return Problem(

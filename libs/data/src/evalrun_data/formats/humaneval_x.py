@@ -18,7 +18,8 @@ _LANGUAGES: Final[Mapping[str, tuple[str, re.Pattern[str]]]] = MappingProxyType(
         "Rust": ("rust", re.compile(r"\bfn\s+(\w+)\s*[(<]")),
     }
 )
-"""Language and the head of a function, by the first part of a row's id; the last head is the one that is completed."""
+"""Language and head of a function, by the first part of a row's id; the last head is that of the function to complete.
+"""
 
 _CHECK_CALL: Final = re.compile(r"\n\s*check\(\s*(\w+)\s*\)\s*\Z")
 _CRATES: Final = re.compile(r"^use (?:rand::Rng|regex::Regex|md5);\n", re.MULTILINE)
@@ -30,7 +31,7 @@ _LEAVES: Final[Mapping[str, re.Pattern[str]]] = MappingProxyType(
         "go": re.compile(r"^(?:\t| {1,4})return\b|\b(?:Exit|Goexit|FailNow|SkipNow|Skip)\b", re.MULTILINE),
     }
 )
-"""What would leave the tests, by language."""
+"""Code that would leave the tests, by language."""
 _MAIN: Final = re.compile(r"\bint\s+main\s*\(")
 
 
@@ -55,7 +56,8 @@ def parse_humaneval_x(row: Row, dataset: str | None) -> Problem:
         truth = CheckTest(prompt, _CHECK_CALL.sub("\n", test), name)
     else:
         if language == "rust":
-            # Its prompt is a comment alone; crates are not there, so that only what needs one does not compile.
+            # The prompt is only a comment. The crates are removed, so that only a program that needs a crate fails to
+            # compile.
             prompt = f"{prompt.rstrip()}\n{_CRATES.sub('', row.text('declaration')).lstrip()}"
         truth = MainTest(prompt, _find_main(row, language, test), name)
     return Problem(
@@ -69,7 +71,10 @@ def parse_humaneval_x(row: Row, dataset: str | None) -> Problem:
 
 
 def _find_main(row: Row, language: str, test: str) -> str:
-    """Return what asserts; in Go with the imports that it needs. Helpers before C++'s `main` may return, it may not."""
+    """Return the asserting code, in Go with the imports that it needs.
+
+    Helpers before C++'s `main` may return, `main` may not.
+    """
     main = _MAIN.search(test) if language == "cpp" else None
     leaves = _LEAVES.get(language)
     if leaves is not None and (left := leaves.search(test[main.start() :] if main else test)):

@@ -19,7 +19,7 @@ from evalrun_data.rows import Row
 from evalrun_registry.languages import LANGUAGES, find_language
 
 LIVECODEBENCH: Final = ProblemComparator("tokens", abs=0.0, rel=0.0, by_format=True)
-"""Its checker compares line by line, and numbers by their value: no tolerance."""
+"""Its checker compares line by line, and numbers by their value, without a tolerance."""
 
 _MAX_TESTS_BYTES: Final = 512 << 20
 _HELD_BY_PICKLE: Final = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"})
@@ -122,7 +122,8 @@ def _write_type(annotation: ast.expr | None) -> str:
             return f"list[{_write_type(item)}]"
         case None:
             return "any"
-    return ast.unparse(annotation).replace(",", ";")  # another type, which is refused by its name
+    # Another type is refused by its name.
+    return ast.unparse(annotation).replace(",", ";")
 
 
 def _date(row: Row) -> str:

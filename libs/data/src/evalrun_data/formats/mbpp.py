@@ -29,7 +29,7 @@ def parse_mbpp(row: Row, dataset: str | None) -> Problem:
     asserts = row.texts("test_list")
     if not asserts:
         raise row.error("field 'test_list' is empty: a problem needs at least one test")
-    # The sanitized file has `prompt` and `test_imports` where the full one has `text` and `test_setup_code`.
+    # The sanitized file has `prompt` and `test_imports`; the full file has `text` and `test_setup_code`.
     setup = "\n".join(row.texts("test_imports")) if row.has("test_imports") else row.optional_text("test_setup_code")
     called = entry_point(row.text("code"), asserts)
     if called is None:

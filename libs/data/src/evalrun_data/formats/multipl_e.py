@@ -18,12 +18,12 @@ class _Tests:
     """The field `tests` of a language."""
 
     language: str
-    """Its name here."""
+    """Name of the language in evalrun."""
     main: re.Pattern[str]
-    """All of the field; its group is what is judged by."""
+    """Matches all of the field; its group contains the tests."""
     candidate: re.Pattern[str]
     leaves: re.Pattern[str] | None = None
-    """What may leave a function or the process: the way in which all of them are called."""
+    """Matches code that may leave a function or the process: how all tests are called."""
     shape: str
 
 
@@ -92,7 +92,7 @@ _TESTS: Final[Mapping[str, _Tests]] = MappingProxyType(
         ),
     }
 )
-"""By MultiPL-E's name of the language."""
+"""Tests by MultiPL-E's name of the language."""
 
 _OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType({"go_test.go": "go"})
 

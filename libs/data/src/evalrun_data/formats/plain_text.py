@@ -16,7 +16,7 @@ TEXTS: Final[Sequence[Sequence[str]]] = (
     ("content",),
     ("prompt",),
 )
-"""Columns that together are a row's text; of those that a row has, the first decide."""
+"""Columns that together are a row's text; the first set that a row has counts."""
 IDS: Final = ("problem_id", "id", "task_id", "uuid")
 
 

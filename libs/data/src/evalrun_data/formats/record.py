@@ -26,7 +26,7 @@ from evalrun_registry.limits import UNSET_LIMITS, PartialLimits
 CHECKER_PROTOCOLS: tuple[Literal["kattis", "testlib"], ...] = ("kattis", "testlib")
 
 SERVER_SETTINGS = ("custom_extract_logic", "provided_data", "dataset_type", "sandbox_config")
-"""Of SandboxFusion's `TestConfig`: code and rows that it runs or unpickles in its own process."""
+"""Settings of SandboxFusion's `TestConfig`: code and rows that it runs or unpickles in its own process."""
 
 _DAY = re.compile(r"^\d{4}-\d{2}-\d{2}$")
 
@@ -39,7 +39,7 @@ def parse_record(row: Row, dataset: str | None, reference: Reference | None = No
     """
     _refuse_server_settings(row)
     own_dataset = row.name("dataset") if row.has("dataset") or dataset is None else dataset
-    # A row may say its split apart: codecontests and valid are the dataset codecontests_valid.
+    # A row may name its split separately: codecontests and valid are the dataset codecontests_valid.
     if dataset is not None and dataset == f"{own_dataset}_{row.optional_text('split')}":
         own_dataset = dataset
     return Problem(
@@ -108,7 +108,8 @@ def _tests_or_row(row: Row) -> GroundTruth:
     if not row.has("ground_truth") and row.has("sandbox_dataset") and row.has("sandbox_id"):
         return ServerTests()
     truth = row.from_json("ground_truth")
-    if truth.has("test") and truth.has("entry_point") and not truth.has("prompt"):  # phase 0's own evaluation Parquet
+    # Phase 0's own evaluation Parquet has such rows.
+    if truth.has("test") and truth.has("entry_point") and not truth.has("prompt"):
         truth = truth.replace_fields(prompt=row.text("prompt"))
     if truth.has("test_list") and not truth.has("entry_point"):
         asserts = truth.texts("test_list")

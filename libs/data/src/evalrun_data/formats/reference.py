@@ -20,5 +20,6 @@ def parse_reference(row: Row) -> Reference:
 def _json(row: Row, field: str, value: object) -> str:
     try:
         return json.dumps(value)
-    except (TypeError, ValueError) as error:  # bytes or dates of a Parquet column
+    # A Parquet column has bytes or dates.
+    except (TypeError, ValueError) as error:
         raise row.error(f"field '{field}' cannot be handed to a grader as JSON: {error}") from error

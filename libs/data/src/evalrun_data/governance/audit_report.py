@@ -16,7 +16,7 @@ from evalrun_data.governance.shingles import NGRAM_WORDS, SHINGLE_CHARACTERS
 from evalrun_runtime.distribution import read_own_version
 
 MAX_LISTED: Final = 200
-"""Pairs in a table; audit.json has all of them."""
+"""Maximum number of pairs in a table; audit.json has all of them."""
 
 _METHOD: Final = (
     f"Near: at least {MIN_JACCARD:g} of all shingles of {SHINGLE_CHARACTERS} word characters are shared (Jaccard), "

@@ -27,11 +27,11 @@ class Overlap:
     allowed: str | None
     """The allow file's reason; None: not allowed, so the audit fails."""
     part: str
-    """By which it was found: statement, solution or tests; whole, of all of them together."""
+    """Part that matched: statement, solution or tests; whole, of all of them together."""
     found_by: Literal["text"] | FoundBy = "text"
     """The stage that found it."""
     cosine: float | None = None
-    """Of the statements' vectors, where an embedding model made them."""
+    """Cosine of the statements' vectors, if an embedding model made them."""
 
     @property
     def datasets(self) -> tuple[str, str]:
@@ -111,7 +111,7 @@ class AuditResult:
     unused: tuple[AllowedOverlap, ...]
     """Entries of the allow file that cover nothing."""
     meaning: MeaningAudit | None = None
-    """None: the audit compared texts alone."""
+    """None: the audit compared only texts."""
 
     @property
     def state(self) -> AuditState:

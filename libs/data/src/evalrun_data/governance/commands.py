@@ -28,11 +28,11 @@ EXIT_CODES: Final[Mapping[str, ExitCode]] = {
     "failed": ExitCode.FAILED,
     "incomplete": ExitCode.DEGRADED,
 }
-"""By the audit's state."""
+"""Exit codes by the audit's state."""
 MIN_COSINE: Final = 0.8
-"""From which two statements count as the same problem."""
+"""Cosine from which two statements count as the same problem."""
 JUDGE_MIN_COSINE: Final = 0.6
-"""From which a judge is asked."""
+"""Cosine from which a judge is asked."""
 MAX_JUDGED_PAIRS: Final = 500
 """Questions of an audit."""
 PROGRESS_SECONDS = 2.0

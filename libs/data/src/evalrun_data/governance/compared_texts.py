@@ -38,7 +38,7 @@ class ProblemText:
     text: str
     """All of it: prompt, solution, asserts."""
     parts: Mapping[PartName, str] = field(default_factory=dict)
-    """What is compared by itself. Without any, the statement is found in the text."""
+    """Parts that are compared by themselves. Without parts, the statement is searched in the text."""
 
     @property
     def compared_parts(self) -> Mapping[PartName, str]:
@@ -74,7 +74,7 @@ def problem_text(problem: Problem, solution: str) -> ProblemText:
     """Return the text of a problem with the solution published beside it, if any."""
     shown = isinstance(problem.ground_truth, AssertTests) and not problem.messages
     asserts = problem.ground_truth.test_list if shown and isinstance(problem.ground_truth, AssertTests) else ()
-    # HumanEval's solution continues its prompt; MBPP's stands below the task.
+    # HumanEval's solution continues its prompt; MBPP's follows the task.
     whole = (problem.prompt + solution, f"{problem.prompt}\n{solution}") if solution else ()
     exact = dict.fromkeys(text_sha256(text) for text in (problem.prompt, *whole))
     parts: dict[PartName, str] = {"statement": find_statement(problem.prompt)}

@@ -37,7 +37,7 @@ class FusionRequest:
 
 
 GetPrompts = Callable[[str, FusionRequest], Iterable[Any]]
-"""Asks an endpoint; gives the client's `Prompt` objects."""
+"""Sends a request to an endpoint; returns the client's `Prompt` objects."""
 
 
 def parse_fusion_source(source: str) -> tuple[str, FusionRequest]:
@@ -70,7 +70,8 @@ def get_prompts(endpoint: str, request: FusionRequest) -> Iterable[Any]:
     asked = sandbox_fusion.GetPromptsRequest(dataset=request.dataset, config=config)
     try:
         return list(sandbox_fusion.get_prompts(asked, endpoint=endpoint))
-    except Exception as error:  # the client raises bare Exception for any answer but 200
+    # The client raises bare Exception for any status but 200.
+    except Exception as error:
         reason = " ".join(str(error).split())[:300]
         raise BadInputError(f"sandboxfusion:{request.dataset}: {endpoint} does not serve it: {reason}") from error
 
@@ -109,7 +110,8 @@ def _select_split(
         return [(prompt, labels) for prompt, labels in prompts if labels["split"] == request.split]
     try:
         others = {str(prompt.id) for prompt in ask(endpoint, request.to_other_split())}
-    except BadInputError:  # the server knows its splits, and this is none of them
+    # The server knows its splits, and this name is none of them.
+    except BadInputError:
         return list(prompts)
     if others & {str(prompt.id) for prompt, _ in prompts}:
         raise BadInputError(

@@ -26,6 +26,7 @@ def hub_commit(source: str) -> str:
         raise BadInputError(f"{source}: the package huggingface_hub is missing: {describe_install('data')}") from error
     try:
         info = huggingface_hub.HfApi().dataset_info(place["repo"], revision=place["revision"])
-    except Exception as error:  # the client's classes share no base: OSError, ValueError and its own
+    # The client's classes share no base: OSError, ValueError and its own.
+    except Exception as error:
         raise BadInputError(f"{source}: cannot be read: {store_problem(error).text}") from error
     return str(info.sha or "")

@@ -14,13 +14,15 @@ from evalrun_data.governance.near_duplicates import PERMUTATIONS, Fingerprint
 from evalrun_data.governance.shingles import jaccard, make_shingles
 
 MIN_INTRA_DATASET_JACCARD: Final = 0.6
-"""Higher than between datasets: problems of one author and one contest resemble each other, and nothing leaks."""
+"""The threshold is higher than between datasets: problems of the same author and contest resemble each other, and
+nothing leaks."""
 
-# 32 bands of four: a pair at similarity 0.6 becomes a candidate with probability 1 - (1 - 0.6^4)^32 = 0.988, one at 0.7
-# with 0.9998, one at 0.05 with 0.0002: among 100,000 problems that is 20 candidates each.
+# With 32 bands of four, a pair at similarity 0.6 becomes a candidate with probability 1 - (1 - 0.6^4)^32 = 0.988, a
+# pair at 0.7 with 0.9998, and a pair at 0.05 with 0.0002: among 100,000 problems that is 20 candidates each.
 _BANDS: Final = 32
 _MIN_ESTIMATE: Final = MIN_INTRA_DATASET_JACCARD - 0.18
-"""From the signatures, whose standard deviation is at most 0.044: candidates below are not verified."""
+"""Threshold of the estimate from the signatures, whose standard deviation is at most 0.044: candidates below are not
+verified."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,9 +36,9 @@ class ManifestLine:
     version: str
     source_url: str
     role: str = ""
-    """train, dev or test; empty in manifests that were written without it."""
+    """train, dev or test; empty in manifests that were written without a role."""
     licence: str = ""
-    """The row's own, else the dataset's; empty in manifests that were written without it."""
+    """The row's own licence, else the dataset's; empty in manifests that were written without licences."""
 
     @property
     def json_line(self) -> str:

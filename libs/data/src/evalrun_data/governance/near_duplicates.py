@@ -33,14 +33,16 @@ from evalrun_data.governance.shingles import (
 
 MIN_JACCARD: Final = 0.4
 MIN_CONTAINMENT: Final = 0.6
-"""Of the reference's shingles, for a pair that also shares a 13-gram: a problem quoted inside a longer text."""
+"""Minimum share of the reference's shingles, for a pair that also shares a 13-gram: a problem quoted inside a longer
+text."""
 
 TEMPLATE_SHARE: Final = 0.5
-"""Of a training split's rows: text that more of them have is a template. Less would hide a problem that leaks often."""
+"""Share of a training split's rows from which a common text is a template. A smaller share would hide a problem that
+leaks often."""
 
 PERMUTATIONS: Final = 128
-# 64 bands of two: a pair at similarity 0.4 becomes a candidate with probability 1 - (1 - 0.4^2)^64 = 0.99998, one at
-# 0.02, where unrelated problems lie, with 0.025.
+# With 64 bands of two, a pair at similarity 0.4 becomes a candidate with probability 1 - (1 - 0.4^2)^64 = 0.99998, and
+# a pair at 0.02, where unrelated problems lie, with 0.025.
 _BANDS: Final = 64
 _SEED: Final = 1
 _MIN_ESTIMATE: Final = 0.2
@@ -58,7 +60,7 @@ class ComparedText:
     """All of it."""
     dataset: str = ""
     parts: Mapping[PartName, str] = field(default_factory=dict)
-    """What is looked for by itself; nothing of a row."""
+    """Parts that are searched by themselves; empty for a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class Fingerprint:
     """Features that a text is compared by."""
 
     squeezed: str
-    """Its word characters, in lower case."""
+    """Word characters of the text, in lower case."""
     shingles: frozenset[str]
     grams: frozenset[int]
     signature: RMinHash
@@ -90,7 +92,7 @@ class NearPair:
     containment: float
     """Share of the reference that the row has: of its shingles, or of the part's weight by which it was found."""
     part: str
-    """By which it was found: statement, solution or tests; whole, of all of them together."""
+    """Part that matched: statement, solution or tests; whole, of all of them together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,8 @@ class Matches:
     near: tuple[NearPair, ...]
     """Verified pairs, most similar first."""
     ngram: tuple[str, ...]
-    """Keys of the references that share a 13-gram with the row, but one of a template, whether or not they are near."""
+    """Keys of the references that share a 13-gram with the row that belongs to no template, whether or not they are
+    near."""
 
 
 class ReferenceIndex:

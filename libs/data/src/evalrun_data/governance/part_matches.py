@@ -17,13 +17,14 @@ from evalrun_data.governance.shingles import SHINGLE_CHARACTERS, shingle_runs, s
 PartName = Literal["statement", "solution", "tests"]
 
 MIN_SHARES: Final[Mapping[PartName, float]] = {"statement": 0.57, "solution": 0.8, "tests": 0.8}
-"""Of a part's weight, that a stretch of the row must have. Programs and tests resemble each other more."""
+"""Minimum share of a part's weight in a stretch of the row. Programs and tests resemble each other more than
+statements."""
 MIN_SHARE_WITH_NGRAM: Final = 0.5
-"""Of a statement's, where the row also has a run of thirteen words of the reference."""
+"""Minimum share of a statement's weight if the row also has a run of thirteen words of the reference."""
 MIN_SHINGLES: Final = 10
 """That weigh: shorter parts are compared as a part of the whole text alone."""
 MAX_SHINGLES: Final = 256
-"""Of a part: of a longer one every second, third, ... shingle weighs."""
+"""Maximum number of shingles of a part: of a longer part every second, third, ... shingle counts."""
 SHORT: Final = 30
 MIN_OF_SHORT: Final = 0.6
 """A part of fewer shingles that weigh is found only with this share of all its shingles: "the perimeter of the square"
@@ -37,9 +38,9 @@ STRETCH: Final = 1.2
 STRETCH_MORE: Final = 10
 """Length of the stretch: so many times the part's, and so many characters more."""
 SAME_SHARE: Final = 0.05
-"""Shares, and weights relative to each other, that differ by less are taken as equal."""
+"""Shares, and weights relative to each other, that differ by less count as equal."""
 _INDEXED: Final = 48
-"""Shingles of a part that are looked up in every row; the rest only where these say that the part may be there."""
+"""Shingles of a part that are looked up in every row; the rest only if these suggest that the part is there."""
 _MIN_INDEXED_SHARE: Final = 0.35
 
 
@@ -50,12 +51,12 @@ class PartMatch:
     reference: int
     part: PartName
     share: float
-    """Of the part's weight."""
+    """Share of the part's weight."""
     weight: float
-    """That the row has of it: of two parts that it has wholly, the longer one weighs more."""
+    """Weight of the part in the row: of two parts that the row contains completely, the longer weighs more."""
     begin: int
     end: int
-    """Of the stretch, in word characters of the row."""
+    """End of the stretch, in word characters of the row."""
 
     def outdoes(self, other: "PartMatch") -> bool:
         """Return whether this part fits the same place of the row better."""
@@ -74,7 +75,7 @@ class _Part:
     total: float
     stretch: int
     every: frozenset[str]
-    """Its shingles, of a short part; else none."""
+    """Its shingles, for a short part; else empty."""
 
 
 def count_shingles(texts: Iterable[AbstractSet[str]]) -> Counter[str]:
@@ -125,7 +126,7 @@ class PartIndex:
                     stretch = int(STRETCH * len(runs)) + STRETCH_MORE
                     every = frozenset(runs) if len(held) < SHORT else frozenset()
                     self._add(_Part(reference, name, held, sum(held.values()), stretch, every))
-        # A set: what it shares with a row is found in less than half the time that a dictionary's keys take.
+        # With a set, the intersection with a row takes less than half the time of a dictionary's keys.
         self._indexed = frozenset(self._by_shingle)
 
     def _add(self, part: _Part) -> None:
@@ -133,7 +134,7 @@ class PartIndex:
         self._parts.append(part)
         shingles = list(part.weights)
         size = math.ceil(len(shingles) / _INDEXED)
-        # The rarest of each stretch: rare ones are looked up fast, and a changed word takes few of them away.
+        # The rarest shingles of each stretch are chosen: they are found fast, and a changed word removes few of them.
         chosen = [
             max(shingles[start : start + size], key=part.weights.__getitem__) for start in range(0, len(shingles), size)
         ]

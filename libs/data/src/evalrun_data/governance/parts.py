@@ -18,7 +18,7 @@ from evalrun_data.governance.record_tables import Columns, choose_schema, make_t
 from evalrun_runtime.atomic_files import atomic_file, write_text
 
 PART_BYTES: Final = 64 << 20
-"""Of text a part holds before it is committed: what a kill costs at most, and what is held in memory."""
+"""Bytes of text that a part holds before it is committed: the maximum loss of a kill, and what is held in memory."""
 PART_ROWS: Final = 2000
 ROW_GROUP_BYTES: Final = 16 << 20
 COMPRESSION: Final = "zstd"

@@ -112,13 +112,15 @@ class Preparation:
             return False
         if json.loads(done.read_text(encoding="utf-8")).get("plan_sha256") != self._plan.sha256:
             raise BadInputError(f"{self._output}: holds other datasets already: prepare these into another directory")
-        shutil.rmtree(self._staging, ignore_errors=True)  # left by a kill after the last step
+        # The directory is left from a kill after the last step.
+        shutil.rmtree(self._staging, ignore_errors=True)
         return True
 
     def _open_staging(self) -> None:
         marker = self._staging / "plan.sha256"
         if marker.exists() and marker.read_text(encoding="utf-8") != self._plan.sha256:
-            shutil.rmtree(self._staging)  # of a plan that was changed since: none of it can be trusted
+            # The plan was changed since, so nothing in the directory can be trusted.
+            shutil.rmtree(self._staging)
         if not self._staging.exists():
             names = [name for dataset in self._plan.datasets for name in (dataset.name, f"{dataset.name}.parquet")]
             for name in (*names, MANIFESTS):

@@ -10,7 +10,7 @@ from evalrun_runtime.exits import BadInputError
 MANIFESTS: Final = "data_manifests"
 DATASETS: Final = "datasets.json"
 PREPARED: Final = "prepared.json"
-"""Written last: the directory is whole as soon as it is there."""
+"""Written last: the directory is complete as soon as this file exists."""
 AUDIT: Final = "audit.json"
 REPORT: Final = "audit_report.md"
 
@@ -38,7 +38,7 @@ class PreparedDataset:
     sources: tuple[PreparedSource, ...]
     kept: int
     removed: int
-    """Duplicates: records whose canonical text an earlier one has."""
+    """Removed duplicates: records whose canonical text an earlier record has."""
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "PreparedDataset":

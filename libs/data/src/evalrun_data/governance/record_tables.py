@@ -120,7 +120,7 @@ def _verl_tests(problem: Problem) -> dict[str, object]:
             tests = [f"{setup}\n{text}" if setup else text for text in asserts]
             return {"assert_case": tests, "entry_point": entry_point, **({"prelude": prelude} if prelude else {})}
         case CheckTest(prompt, check, entry_point):
-            # verl has no such form. After the program nothing of the prompt may define the function again.
+            # verl has no such form. After the program no text of the prompt may define the function again.
             helpers = _find_helpers(prompt, entry_point)
             text = "\n".join(filter(None, (helpers, check.rstrip("\n"), f"check({entry_point})")))
             return {"assert_case": [text], "entry_point": entry_point, **({"prelude": helpers} if helpers else {})}

@@ -18,9 +18,9 @@ MAX_SHOWN: Final = 3
 
 
 SET_POLICY: Final = "write auditPolicy: Warn"
-"""What to do where a file describes the run."""
+"""Remedy for a run that a file describes."""
 COPY_ELSEWHERE: Final = "name a copy of the file in another directory, where no manifest lies beside it"
-"""What to do where flags alone say what is judged."""
+"""Remedy if only flags name the judged data."""
 
 
 class AuditFailedError(BadInputError):
@@ -36,7 +36,8 @@ class DatasetAudit:
     manifest: str
     manifest_sha256: str
     state: str
-    """Of the dataset in its audit: passed, failed, incomplete, or missing where no audit lies beside the manifest."""
+    """State of the dataset in its audit: passed, failed, incomplete, or missing if no audit lies beside the manifest.
+    """
     role: str = ""
     audit_sha256: str = ""
     warnings: tuple[str, ...] = ()

@@ -176,12 +176,14 @@ def _statements(node: ast.stmt) -> list[ast.AST]:
     others: list[ast.AST] = []
     match node:
         case ast.Expr(value=ast.Constant()):
-            return []  # a doc string computes nothing
+            # A doc string computes nothing.
+            return []
         case ast.Return(value=ast.expr()):
             others.append(ast.Return())
         case ast.AugAssign(op=operator):
             others += [_copy_node(node, op=other()) for other in _COMPUTED.get(type(operator), ())]
-        case ast.If(test=test):  # a `while` turned round ends at once or never, which any test tells
+        # A reversed `while` ends at once or never, which any test notices.
+        case ast.If(test=test):
             others.append(_copy_node(node, test=ast.UnaryOp(ast.Not(), test)))
             if node.orelse:
                 others.append(_copy_node(node, orelse=[]))
@@ -377,8 +379,10 @@ def _byte_code(text: str) -> CodeType | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter(
-                "ignore", SyntaxWarning
-            )  # a mutant may take a slice of a number: it fails, as it should
+                "ignore",
+                SyntaxWarning,
+                # A mutant may take a slice of a number, which fails as it should.
+            )
             return _drop_places(compile(text, "<program>", "exec", dont_inherit=True))
     except SyntaxError:
         return None

@@ -69,7 +69,8 @@ def answer_varied(program: str, tests: Sequence[str], entry_point: str) -> tuple
         try:
             steps.begin()
             result = counted(*copy.deepcopy(call))
-        except Exception:  # whatever it raises, it has no answer there
+        # After any exception the reference has no result there.
+        except Exception:
             continue
         if type(result) in types and plain(result):
             found.append((call, result))
@@ -89,7 +90,8 @@ def _is_order_free(program: str, tests: Sequence[str], entry_point: str, results
 
     try:
         _run(tests, space, entry_point, reverse_result)
-    except Exception:  # a failed assertion, or whatever else tells that they do not
+    # A failed assertion, or any other exception, shows that the two differ.
+    except Exception:
         return False
     return True
 
@@ -147,7 +149,8 @@ def _load_counted(program: str, steps: _Steps) -> dict[str, Any]:
     tree = ast.parse(program)
     ast.fix_missing_locations(_Counted().visit(tree))
     space: dict[str, Any] = {"__name__": "evalrun_reference", _STEP: steps.step, _EACH: steps.each}
-    steps.bound = MAX_ALL_STEPS  # what it does on its own comes first
+    # The reference's own work comes first.
+    steps.bound = MAX_ALL_STEPS
     exec(compile(tree, "<reference>", "exec", dont_inherit=True), space)
     return space
 
@@ -155,7 +158,8 @@ def _load_counted(program: str, steps: _Steps) -> dict[str, Any]:
 def _outcome(candidate: Callable[..., Any], call: Call) -> Any:
     try:
         return candidate(*copy.deepcopy(call))
-    except Exception as error:  # no reference raises here: whatever it is, it differs
+    # No reference raises here, so any exception is a difference.
+    except Exception as error:
         return error
 
 
@@ -283,7 +287,8 @@ def _sequences(value: list[Any], seen: _Seen, depth: int) -> list[list[Any]]:
         value[:middle] + value[middle + 1 :], value[1::-1] + value[2:],
         value[:middle] + value[middle : middle + 1] + value[middle:],
     ]  # fmt: skip
-    with contextlib.suppress(TypeError):  # not all elements have an order
+    # Not all elements have an order.
+    with contextlib.suppress(TypeError):
         found.append(sorted(value))
     found.append([])
     if depth > 1 or not value:

@@ -1,4 +1,4 @@
-"""What the catalogue keeps of a run: one row about the run, and the small columns of each of its results. Pure."""
+"""Defines the catalogue's rows: a row about the run, and the small columns of each of its results. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -39,7 +39,7 @@ RUN_SCHEMA: Final = pa.schema(
         ("datasets", pa.list_(_DATASET)), ("metrics", pa.list_(_METRIC)), ("gates", pa.list_(_GATE)),
     ]
 )  # fmt: skip
-"""One row per entry. `entry` is unique; of several with one `place` the newest counts."""
+"""One row per entry. `entry` is unique; of several entries with the same `place` the newest counts."""
 
 RESULT_SCHEMA: Final = pa.schema(
     [

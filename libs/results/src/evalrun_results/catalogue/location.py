@@ -7,7 +7,8 @@ from evalrun_results.outputs.destination import resolve_destination
 
 FOLDER: Final = ".evalrun-catalogue"
 LEVELS: Final = 3
-"""Directories above a run in which its catalogue may lie: the runs of a schedule lie in one of their own."""
+"""Number of directories above a run in which its catalogue may lie: the runs of a schedule lie in a directory of their
+own."""
 
 
 @dataclass(frozen=True, slots=True)

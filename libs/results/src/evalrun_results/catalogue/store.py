@@ -34,16 +34,16 @@ COMPACT_AT: Final = 64
 SMALL_BYTES: Final = 64 << 20
 """Files of results below this size are merged."""
 GARBAGE_SECONDS: Final = 3600.0
-"""Age from which on a file that no row names is deleted: a writer may be about to name a younger one."""
+"""Age from which an unnamed file is deleted: a writer may be about to name a younger file."""
 _BATCH: Final = 200
-"""Runs that one update writes into one file."""
+"""Runs that an update writes into a file."""
 _KEYS: Final = ["schema", "place", "stamp", "indexed_at", "compacted_at", "removed", "results_file"]
-"""Columns that say which row of a run counts, and whether the run has changed since."""
+"""Columns that decide which row of a run counts, and whether the run has changed since."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What an update found."""
+    """The changes that an update found."""
 
     added: int = 0
     changed: int = 0
@@ -287,7 +287,8 @@ class Catalogue:
         for name in self._list("runs"):
             try:
                 content = self._files.cat_file(f"{self._folder}/runs/{name}")
-            except FileNotFoundError:  # another writer has just compacted it
+            # Another writer has just compacted the file.
+            except FileNotFoundError:
                 continue
             rows[name] = _read_table(content, columns).to_pylist()
         return rows
@@ -341,7 +342,8 @@ class Catalogue:
         with pq.ParquetWriter(sink, RESULT_SCHEMA, compression="zstd") as writer:
             for source, entries in sorted(sources.items()):
                 content = self._files.cat_file(f"{self._folder}/results/{source}")
-                whole = [RESULT_SCHEMA.empty_table(), _read_table(content)]  # for columns that an older file lacks
+                # An older file lacks columns.
+                whole = [RESULT_SCHEMA.empty_table(), _read_table(content)]
                 table = pa.concat_tables(whole, promote_options="permissive").select(RESULT_SCHEMA.names)
                 table = table.cast(RESULT_SCHEMA)
                 writer.write_table(table.filter(pc.is_in(table.column("entry"), value_set=pa.array(entries))))
@@ -351,15 +353,16 @@ class Catalogue:
         for name in names:
             try:
                 self._files.rm_file(f"{self._folder}/{kind}/{name}")
-            except FileNotFoundError:  # another writer was faster
+            # Another writer was faster.
+            except FileNotFoundError:
                 continue
 
 
 def _read_table(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:
     """Return a Parquet file's table.
 
-    In this thread: others let go of the Python file when they are done, and where that is after the interpreter's end,
-    the process aborts, as one in seven did that ended right after `pq.read_table` (pyarrow 26.0.1).
+    It is read in this thread. Other threads release the Python file when they are done; after the interpreter's end
+    that aborts the process, as in one of seven that ended right after `pq.read_table` (pyarrow 26.0.1).
     """
     return pq.ParquetFile(io.BytesIO(content)).read(columns=columns, use_threads=False)
 
@@ -395,7 +398,7 @@ def _summaries_below(root: str, unread: list[str]) -> Iterator[tuple[str, Mappin
 
 
 def _stamp(info: Mapping[str, Any]) -> str:
-    """Return what changes whenever a file does, from what its store says of it."""
+    """Return a text that changes whenever a file does, from the store's information about it."""
     changed = info.get("ETag") or info.get("mtime") or info.get("LastModified") or info.get("updated")
     return f"{info.get('size')}-{changed}"
 
@@ -417,7 +420,7 @@ def _age(row: Mapping[str, Any]) -> tuple[float, float, str]:
 
 
 def _as_results(table: pa.Table, entry: str) -> pa.Table:
-    """Return rows in the catalogue's columns; what an older run lacks is null."""
+    """Return rows in the catalogue's columns; a column that an older run lacks is null."""
     columns = [pa.array([entry] * table.num_rows, pa.string())]
     for wanted in list(RESULT_SCHEMA)[1:]:
         if wanted.name in table.column_names:

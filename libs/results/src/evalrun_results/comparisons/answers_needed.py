@@ -20,7 +20,8 @@ SEED: Final = 20_261_128
 MOST_PROBLEMS: Final = 20_000
 """A sequential gate is simulated on so many problems at most."""
 BEYOND: Final = 4
-"""And on so many times those that a gate of fixed size needs: it draws more in its worst orders."""
+"""The simulation continues to this multiple of the problems of a gate of fixed size: a sequential gate needs more in
+its worst orders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +45,14 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class GateNeed:
-    """What it takes to see a difference 4 times in 5."""
+    """The number of problems needed to see a difference 4 times in 5."""
 
     points: float
     """The difference, in points of 100."""
     samples: int
     """A problem."""
     problems: int
-    """Of a gate that looks once, at its end."""
+    """Problems of a gate that decides once, at its end."""
     sequential_problems: int | None
     """Of a gate that looks after each one; None: it needs more than are simulated."""
 
@@ -76,7 +77,8 @@ def measure_spread(baseline: DatasetTotals, pilot: DatasetTotals) -> Spread:
     if not known:
         return Spread(len(both.problem_ids), variance, None, samples)
     chance = 2 * float(np.mean(known))
-    share = float((1 / before.judged).mean() + (1 / after.judged).mean()) / 2  # of it that is in the pilot
+    # This share of the variance within a problem is in the pilots' differences.
+    share = float((1 / before.judged).mean() + (1 / after.judged).mean()) / 2
     return Spread(len(both.problem_ids), max(0.0, variance - chance * share), chance, samples)
 
 
@@ -90,7 +92,8 @@ def gate_needs(spread: Spread, points: float, samples: int) -> GateNeed:
 def _simulate_gate(fixed: int, difference: float, variance: float) -> int | None:
     """Return how many problems a simulated sequential gate needs; None if more than the simulation has."""
     played = min(BEYOND * fixed, MOST_PROBLEMS)
-    moved = min(1.0, max(variance + difference**2, difference))  # the share of problems that end otherwise
+    # This is the share of problems that end differently.
+    moved = min(1.0, max(variance + difference**2, difference))
     rng = np.random.default_rng(SEED)
     times = []
     for _ in range(ORDERS):

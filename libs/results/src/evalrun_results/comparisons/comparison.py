@@ -22,9 +22,9 @@ class RunFacts:
     """The facts about a run that a comparison needs."""
 
     place: str
-    """Its directory or URL, as the user named it."""
+    """Directory or URL of the run, as the user named it."""
     summary: Mapping[str, object]
-    """Of summary.json."""
+    """Content of summary.json."""
     run_info: Info
     totals: Mapping[str, DatasetTotals]
 
@@ -84,7 +84,8 @@ class ProblemOutcome:
         """The final status of a single sample, or the number of accepted samples."""
         if self.judged != 1:
             return f"{self.accepted} of {self.judged}"
-        return "success" if self.accepted else next(iter(self.final_status))  # a later turn's answer may be accepted
+        # A later turn's completion may be accepted.
+        return "success" if self.accepted else next(iter(self.final_status))
 
 
 @dataclass(frozen=True, slots=True)

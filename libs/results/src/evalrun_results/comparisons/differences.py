@@ -33,7 +33,7 @@ class Difference:
     problems for an interval that holds. Shares always have one."""
     power: PowerNote
     missing: "Missing | None" = None
-    """None where every answer was judged."""
+    """None if every completion was judged."""
 
 
 @dataclass(frozen=True, slots=True)

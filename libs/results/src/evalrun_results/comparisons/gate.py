@@ -26,7 +26,7 @@ ROUNDING: Final = 1e-12
 SINGLE_ANSWER: Final = frozenset({"accepted_at_1", "pass_at_1"})
 """Names of the metric that is about one answer: McNemar's test is for it, and its spread falls with more samples."""
 CORRECTION: Final = "Bonferroni"
-"""Of several gates: each is decided at 1 - (1 - confidence) / their number."""
+"""Correction for several gates: each is decided at 1 - (1 - confidence) / their number."""
 
 
 class GateDecision(StrEnum):
@@ -44,7 +44,7 @@ REASONS: Final[Mapping[GateDecision, str]] = {
 }
 """The reason of the condition GatePassed."""
 IMPLAUSIBLE: Final = "Implausible"
-"""The reason where the run's own figure is out of the gate's expectedRange."""
+"""The reason if the run's own metric is outside of the gate's expectedRange."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +53,16 @@ class GateResult:
 
     decision: GateDecision
     reason: str
-    """Of the condition GatePassed, e.g. `Regression`."""
+    """Reason of the condition GatePassed, e.g. `Regression`."""
     message: str
-    """One line for people."""
+    """A line for people."""
     dataset: str
     metric: str
     baseline: str
     """Or the anchor."""
     max_regression: float
     confidence: float
-    """Of the interval: after the correction for several gates."""
+    """Confidence of the interval, after the correction for several gates."""
     difference: float | None = None
     """Candidate minus baseline; None, like what follows, where nothing could be compared."""
     low: float | None = None
@@ -72,24 +72,24 @@ class GateResult:
     problems: int = 0
     """Compared: judged in both runs, with a value of the metric in both."""
     left_out: int = 0
-    """In either run, but not compared."""
+    """Problems in either run that were not compared."""
     mcnemar_p: float | None = None
     """McNemar's exact test, at n = 1 only; it decides nothing."""
     min_improvement: float | None = None
     correction: str | None = None
-    """For several gates; None for one."""
+    """Correction for several gates; None for a single gate."""
     sequential: bool = False
-    """Whether the interval holds however often somebody looked; else it holds at this one look."""
+    """Whether the interval holds however often the gate was checked; otherwise it holds for a single check."""
     population: str | None = None
-    """Of a sequential gate: benchmark or similar."""
+    """Population of a sequential gate: benchmark or similar."""
     decided_after: int | None = None
-    """Problems after which a sequential gate decided; None where it did not."""
+    """Problems after which a sequential gate decided; None if it did not."""
     of_problems: int | None = None
     """That a sequential gate could have drawn."""
     not_judged: int = 0
-    """Answers of either run that are missing among the problems compared: each counts in the least favourable way."""
+    """Missing completions of either run among the compared problems: each counts in the least favourable way."""
     decision_of_judged: GateDecision | None = None
-    """What the decision would be without the problems that miss an answer; None where nothing is missing."""
+    """The decision without the problems with a missing completion; None if none is missing."""
     warnings: tuple[str, ...] = ()
     """Datasets whose problems or tests are not those of the baseline, and older rules of judging, one line each."""
 

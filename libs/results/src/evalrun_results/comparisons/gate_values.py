@@ -17,7 +17,7 @@ from evalrun_results.sequential.order import order_problems
 
 
 class UnusableGateError(Exception):
-    """The runs cannot answer the gate's question. The message says why, in one line."""
+    """The runs cannot decide the gate. The message names the reason, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class GateDataset:
     readings: PairedReadings | None
     """Of every problem that both runs have, judged or not; None where no problem may have a value."""
     left_out: int
-    """In either run, but without a value in both: missing answers are among them."""
+    """Problems in either run without a value in both, including those with missing completions."""
     paired: PairedDataset | None
     """None with an anchor."""
 
@@ -41,7 +41,7 @@ class SequentialGains:
     """Problems of the run that the baseline does not have."""
     unknown_baseline: int
     unknown_candidate: int
-    """Answers of the problems drawn that were not judged."""
+    """Number of the drawn problems' completions that were not judged."""
 
     def select_judged(self) -> Values:
         """Return the gains of the drawn problems whose answers were all judged, and of every problem not yet drawn."""

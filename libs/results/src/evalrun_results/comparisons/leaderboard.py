@@ -1,8 +1,8 @@
-"""Ranks runs by dataset, and says which of them cannot be told apart. Pure.
+"""Ranks runs by dataset, and reports which of them cannot be told apart. Pure.
 
-Two runs are told apart where the p-value of their paired difference stays below 0.05 after Holm's correction over all
+Two runs are told apart if the p-value of their paired difference stays below 0.05 after Holm's correction over all
 pairs of the leaderboard. So runs that are truly equal are ranked apart in at most 5 % of leaderboards, whatever the
-number of runs. Runs that were measured in another way stand in another table: their scores say nothing of each other.
+number of runs. Runs that were measured in another way stand in another table, because their scores cannot be compared.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -22,7 +22,7 @@ from evalrun_results.metrics.problem_totals import FORGED_WHERE, DatasetTotals
 from evalrun_results.samples import JsonObject
 
 ERROR: Final = 0.05
-"""Probability with which a leaderboard ranks apart what is equal, at most."""
+"""Maximum probability with which a leaderboard ranks equal runs apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,12 @@ class Entry:
     """Between which its rank lies: 1 is best, and equal ranks say that two entries cannot be told apart."""
     lowest: float
     highest: float
-    """pass@1 over the table's problems, had every answer that is missing failed, or been accepted."""
+    """pass@1 over the table's problems, if every missing completion had failed, or been accepted."""
     low: float
     high: float
     """95 % interval over problems, around both."""
     coverage: float
-    """Share of the table's answers that were judged, its mean over problems."""
+    """Share of the table's completions that were judged, its mean over problems."""
     tokens_per_solved: float | None
     """Output tokens of all turns for each sample solved in any; None where tokens are unknown or nothing was solved."""
     attested: bool | None

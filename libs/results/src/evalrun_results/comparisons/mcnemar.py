@@ -17,7 +17,8 @@ def mcnemar_exact(lost: int, gained: int) -> float:
     if lost < 0 or gained < 0:
         raise ValueError(f"{lost} lost and {gained} gained problems")
     differing = lost + gained
-    ways = tail = 1  # C(n, 0); whole numbers, so that no digit is lost however many problems there are
+    # This is C(n, 0). Whole numbers lose no digit, however many problems there are.
+    ways = tail = 1
     for count in range(1, min(lost, gained) + 1):
         ways = ways * (differing - count + 1) // count
         tail += ways

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from evalrun_results.metrics.intervals import Floats
 
 POINTS: Final = 192
-"""Of the integral: its error is then below 1e-5 of the chance for 20 to 4,000 values, against Clopper and Pearson's."""
+"""Points of the integral: its error is then below 1e-5 of the probability for 20 to 4,000 values, against Clopper and
+Pearson's."""
 NEWTON_STEPS: Final = 60
 NEAREST_POLE: Final = 0.5
 """Distance of the line from the pole at 0, in units of the integrand's width."""
@@ -127,7 +128,7 @@ def _chance_below_zero(gaps: Floats, counts: Floats, lowest: Floats, highest: Fl
     at = np.where(near, np.maximum(-NEAREST_POLE / width, NEAREST_POLE / lowest), at)
     tilted = gaps / (1 - at[:, np.newaxis] * gaps)
     height = -(counts * np.log1p(-at[:, np.newaxis] * gaps)).sum(axis=1)
-    # A single large gap falls off slowly and many small ones late: steps that grow geometrically serve both.
+    # A single large gap falls off slowly and many small gaps late: steps that grow geometrically serve both.
     reach = np.arcsinh(12 * np.sqrt(counts.sum(axis=1)))[:, np.newaxis]
     steps = (np.arange(POINTS) + 0.5) / POINTS * reach
     along = np.sinh(steps) / width[:, np.newaxis]

@@ -11,9 +11,9 @@ from evalrun_results.metrics.accumulator import SEED
 from evalrun_results.metrics.intervals import Floats
 
 DRAWS: Final = 99_999
-"""Of signs: the smallest p-value is then 1 of 100,000."""
+"""Number of random sign assignments: the smallest p-value is then 1 of 100,000."""
 _DIGITS: Final = 9
-"""Means of shares such as 1/3 differ by some 1e-16 on the way: to this many digits they are one size."""
+"""Means of shares such as 1/3 differ by some 1e-16 by rounding: sizes that agree to this many digits are equal."""
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -47,7 +47,8 @@ def sign_flip_p(differences: Floats, *, seed: int = SEED) -> float:
         return mcnemar_exact(int((rounded < 0).sum()), int((rounded > 0).sum()))
     rng = np.random.default_rng([seed, crc32(b"signs")])
     sums = np.zeros(DRAWS)
-    for size, count in zip(sizes, counts, strict=True):  # signs of equal sizes sum to a binomial: no matrix of signs
+    # Signs of equal sizes sum to a binomial, which needs no matrix of signs.
+    for size, count in zip(sizes, counts, strict=True):
         sums += size * (2.0 * rng.binomial(count, 0.5, DRAWS) - count)
     as_far = np.abs(sums) >= abs(float(rounded.sum())) - 10.0**-_DIGITS
     return float((1 + as_far.sum()) / (1 + DRAWS))

@@ -1,8 +1,8 @@
-"""Compares the phases of a training: whether the headline figures of each moved as intended. Pure.
+"""Compares the phases of a training: whether the headline metrics of each phase moved as intended. Pure.
 
-Phases as a team trains them: 0 baseline, 1 SFT (fewer low-level errors), 2 DPO (preference alignment as a cold start),
-3 GRPO (online RL with verifiable rewards), 4 multi-turn repair. A run says its phase in `lineage.phase`, and any may be
-left out.
+The phases are: 0 baseline, 1 SFT (fewer low-level errors), 2 DPO (preference alignment as a cold start), 3 GRPO (online
+RL with verifiable rewards), 4 multi-turn repair. A run names its phase in `lineage.phase`, and any phase may be
+missing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from evalrun_results.comparisons.history import read_lineage
 from evalrun_results.comparisons.several import Configuration, Contrast, SeveralRuns
 
 Reached = Literal["yes", "no", "open", "-"]
-"""yes: the interval is on the wanted side; no: it is on the other; open: it holds both; -: there is no figure."""
+"""yes: the interval is on the wanted side; no: it is on the other side; open: it includes 0; -: there is no value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Headline:
     min_change: float = 0.0
     """Minimum change in the wanted direction: 0.03 is three points."""
     min_value: float | None = None
-    """Minimum of the figure itself, for one that the baseline cannot have; None: the change counts."""
+    """Minimum of the metric itself, for a metric that the baseline cannot have; None: the change counts."""
     dataset: str | None = None
     """The only dataset that counts; None: every dataset."""
 
@@ -37,7 +37,7 @@ class TrainingPhase:
 
     name: str
     spellings: tuple[str, ...]
-    """Of `lineage.phase`, in lower case; the first is the usual one."""
+    """Spellings of `lineage.phase`, in lower case; the first is the usual spelling."""
     goal: str
     headlines: tuple[Headline, ...]
 
@@ -69,7 +69,7 @@ PHASES: Final = (
         (Headline("recovery_rate", min_value=0.2),),
     ),
 )
-"""In their order."""
+"""The phases in their order."""
 NAMES: Final = tuple(phase.spellings[0] for phase in PHASES)
 
 

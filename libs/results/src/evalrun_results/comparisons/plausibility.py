@@ -7,7 +7,7 @@ from typing import Final
 from evalrun_results.metrics.problem_totals import DatasetTotals
 
 MOST: Final = 0.9
-"""A share of the answers from which on they count as alike."""
+"""Share of the completions from which on they count as alike."""
 CAUSES: Final = {
     "empty_output": "the chat template or promptFormat does not fit the model, a stop text ends answers at once, or "
     "the server cuts them",
@@ -16,7 +16,7 @@ CAUSES: Final = {
     "runtime_error": "the tests call another function than the prompt asks for, or a package is missing",
     "timeout": "the limits are too short for this machine, or answers wait for input",
 }
-"""By the final status that most answers share."""
+"""Usual cause, by the final status that most completions share."""
 
 
 def likely_causes(datasets: Sequence[DatasetTotals]) -> str:

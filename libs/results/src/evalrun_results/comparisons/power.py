@@ -13,9 +13,8 @@ from evalrun_results.sequential.expected_size import problems_needed
 
 POWER: Final = 0.8
 ASSUMED_FLIPS: Final = 0.05
-"""Share of the answers that flip between two runs that are as good as each other, before anything is known of them. The
-message of a gate that was decided goes by the flips that there were.
-"""
+"""Assumed share of the completions that flip between two equally good runs, before it is measured. The message of a
+decided gate uses the measured flips."""
 UNSEEN: Final = 1.5
 """Problems that the interval's margin grows by: the lost one that was not seen, and the skewness it brings. With it an
 equal run of which 2 to 20 % flip passes a margin of 2 or 5 points in 73 to 82 % of 2,000 simulated runs."""

@@ -17,18 +17,18 @@ class Readings:
     """A metric of a run, by problem."""
 
     values: Floats
-    """By the answers that were judged."""
+    """Values by the judged completions."""
     members: Mask
     """Problems that have a value."""
     lows: Floats
     highs: Floats
-    """Between which the value lies once every answer is judged. Of amounts both are the value."""
+    """Bounds of the value once every completion is judged. For amounts both are the value."""
     possible: Mask
-    """Problems that have a value then, or may have one."""
+    """Problems that have a value then, or may have a value."""
     unknown: Counts
-    """Answers of each problem that are missing for this metric."""
+    """Number of each problem's completions that are missing for this metric."""
     judged: Mask
-    """Problems of which an answer was judged."""
+    """Problems with a judged completion."""
 
 
 @dataclass(frozen=True, slots=True)

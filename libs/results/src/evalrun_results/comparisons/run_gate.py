@@ -33,7 +33,7 @@ class Drawn:
 
     seed: int = 0
     problem_ids: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Every problem of each dataset, drawn or not; of a dataset that is not here, those with results."""
+    """Every problem of each dataset, drawn or not; for a dataset that is missing here, those with results."""
 
 
 NOTHING_SAID: Final = Drawn()
@@ -138,7 +138,7 @@ def baseline_totals(gate: Gate, base_dir: Path) -> Totals | None:
 
 
 def check_answers_known(run: StoredRun) -> None:
-    """Raise UnusableGateError if nobody knows which answers of a run were left out."""
+    """Raise UnusableGateError if it is unknown which completions of a run were left out."""
     if run.run_info.get("answers_per_problem") == "AsGiven":
         raise UnusableGateError(
             f"the run {run.place} was judged with --samples as-given, so answers that were left out are unknown: judge "

@@ -1,4 +1,4 @@
-"""Which of several runs is best, as a race over their problems finds it. Pure."""
+"""Finds the best of several runs by a race over their problems. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,7 +18,7 @@ from evalrun_results.sequential.race import ERROR, run_race
 
 
 class UnusableRaceError(ValueError):
-    """The runs cannot be raced. The message says why, in one line."""
+    """The runs cannot be raced. The message names the reason, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +29,11 @@ class Runner:
     label: str
     low: float
     high: float
-    """pass@1 over the problems that it answered, had every answer that was not judged failed, or been accepted."""
+    """pass@1 over the run's problems, if every completion that was not judged had failed, or been accepted."""
     problems: int
     """That it answered."""
     dropped_after: int | None
-    """Problems; None: it may be the best."""
+    """Number of problems; None: the run may be the best."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +50,13 @@ class Race:
     left_out: int
     """Problems that only some runs have."""
     runners: tuple[Runner, ...]
-    """Those that may be the best first, then those that stayed longest."""
+    """Runs that may be the best first, then those that stayed longest."""
     stopped_after: int
-    """Problems: when one run was left, else all."""
+    """Number of problems after which a single run was left, else of all problems."""
     drawn: int
     """Problems that all runners together needed."""
     not_judged: int
-    """Answers that were taken at their worst for either side."""
+    """Completions that were counted at their worst for either side."""
 
     @property
     def left(self) -> tuple[Runner, ...]:
@@ -65,7 +65,7 @@ class Race:
 
     @property
     def answered(self) -> float:
-        """Part of all answers that the runs have given."""
+        """Share of all completions that the runs have."""
         return sum(each.problems for each in self.runners) / (self.problems * len(self.runners))
 
     @property

@@ -44,7 +44,8 @@ def _sentences(
         f"(estimated from {found.problems:,} problems of the pilot)"
     )
     if gate.sequential:
-        flips = min(1.0, variance)  # at one sample a problem it is the share that flips
+        # With a single sample per problem the variance is the share that flips.
+        flips = min(1.0, variance)
         after = problems_needed(problems, flips, gate.min_gain, gate.population, confidence)
         yield (
             f"sequential, population {gate.population}: an equal run is decided after {after:,} of {problems:,} "
@@ -81,7 +82,8 @@ def samples_needed(
             "samples: one answer per problem cannot separate chance from real differences: run the pilot with several "
             "samples (EVAL@k), or repeat it (noiseFloorRepeats)"
         )
-    once = 2 * float(np.mean(known))  # of a difference of two single answers
+    # This is the variance of a difference of two single completions.
+    once = 2 * float(np.mean(known))
     between = max(0.0, variance - once / samples)
     margin = -gate.min_gain
     allowed = 0.0 if margin <= 0 else variance * problems / max(1, problems_to_pass(margin, variance, confidence) or 1)

@@ -57,7 +57,7 @@ class Standing:
 
     value: float
     spread: float | None
-    """Standard deviation over the seeds; None with one seed."""
+    """Standard deviation over the seeds; None with a single seed."""
     low: float | None
     high: float | None
     """95 % interval over problems; None, both, of amounts."""
@@ -74,7 +74,7 @@ class Contrast:
     """Problems that only `first` solved."""
     gained: int
     p: float | None
-    """Of the difference of pass@1; None where neither has a value."""
+    """p-value of the difference of pass@1; None if neither has a value."""
     adjusted_p: float | None
     """By Holm's correction over the comparisons of all datasets."""
 
@@ -85,7 +85,7 @@ class FlipAcross:
 
     problem_id: str
     outcomes: Mapping[str, ProblemOutcome]
-    """By letter; with several seeds over the samples of all."""
+    """Outcomes by letter; with several seeds over the samples of all seeds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +96,11 @@ class DatasetAcross:
     role: str
     """Role of the dataset, as the last run recorded it; empty if unknown."""
     problems: int
-    """Judged in every run: what everything below is about."""
+    """Number of problems judged in every run, on which everything below is based."""
     left_out: int
-    """In some run, but not judged in every one."""
+    """Problems in some run that were not judged in every run."""
     standings: Mapping[str, Mapping[str, Standing]]
-    """By metric and letter."""
+    """Standings by metric and letter."""
     contrasts: tuple[Contrast, ...]
     solved_by_all: int
     solved_by_none: int
@@ -197,7 +197,8 @@ def _across(name: str, configurations: Sequence[Configuration], *, all_pairs: bo
     by_seed = {letter: [_values(each, metrics) for each in seeds] for letter, seeds in columns.items()}
     values = {letter: _mean_over_seeds(seeds) for letter, seeds in by_seed.items()}
     solved = {letter: np.any([each.solved for each in seeds], axis=0)[in_all] for letter, seeds in columns.items()}
-    solvers: list[int] = np.sum(list(solved.values()), axis=0).tolist()  # of each problem
+    # The number of configurations that solve each problem.
+    solvers: list[int] = np.sum(list(solved.values()), axis=0).tolist()
     flips = [
         FlipAcross(key, {each.letter: _outcome(each, name, key) for each in configurations})
         for key, count in zip(problems, solvers, strict=True)

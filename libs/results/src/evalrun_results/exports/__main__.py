@@ -13,7 +13,7 @@ from evalrun_runtime.distribution import describe_install
 from evalrun_runtime.process import die_with_parent
 
 EXPERIMENT = "evalrun"
-"""Of MLflow, unless MLFLOW_EXPERIMENT_NAME says otherwise."""
+"""Experiment of MLflow, unless MLFLOW_EXPERIMENT_NAME names another."""
 
 
 def make_exporter(job: ExportJob) -> Exporter:

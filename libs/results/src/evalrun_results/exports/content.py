@@ -25,7 +25,7 @@ QA_COLUMNS: Final = (
 
 ID_CHARACTERS: Final = 16
 _NO_NAME: Final = re.compile(r"[^\w -]")
-"""What MLflow refuses in a metric's name, and what would make a path of it."""
+"""Characters that MLflow refuses in a metric's name, or that would make a path of it."""
 MAX_GROUP: Final = 100
 """Characters of a group's name. MLflow refuses a whole batch for one name of more than 250."""
 
@@ -36,7 +36,7 @@ class CurvePoint(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     id: str
-    """Of the curve, the same for every run on it."""
+    """Id of the curve, the same for every run on it."""
     schedule: str
     step: int
     phase: str = ""
@@ -53,21 +53,22 @@ class ExportContent(BaseModel):
     """Permanent id of the run at the service: a repeated export finds the run by it and never duplicates it."""
     run: str
     namespace: str
-    info: dict[str, Any]  # Any: JSON
-    """Of run_info.json: the run's configuration there."""
+    # Any: JSON.
+    info: dict[str, Any]
+    """Content of run_info.json, the run's configuration at the service."""
     metrics: dict[str, float]
-    """By `eval/<dataset>/<metric>`."""
+    """Metrics by `eval/<dataset>/<metric>`."""
     qa: list[dict[str, Any]]
     """The QA records of every dataset."""
     point: CurvePoint | None = None
-    """None if the run is of no schedule, or says no step."""
+    """None if the run belongs to no schedule, or names no step."""
 
 
 def export_id(order: RunConfig) -> str:
     """Return the id of a run at the services.
 
-    The EvalRun's uid if there is any, else what stays over the restarts of a run on one machine. A rejudging is
-    another run: its figures must not replace those that it is compared with.
+    The id is the EvalRun's uid if there is one, else an id that survives restarts of a run on one machine. A rejudging
+    is another run: its metrics must not replace those of the original.
     """
     own = order.uid or f"{order.created.isoformat()} {order.output_dir}"
     parts = (order.namespace, order.run, own, order.rejudge or "")
@@ -156,7 +157,8 @@ def make_content(
         "qa": [record for records in qa.values() for record in records],
         "point": None if (point := curve_point(order)) is None else point.model_dump(),
     }
-    return ExportContent.model_validate_json(json_line(content))  # a model's answer may hold what is no character
+    # A model's completion may contain lone surrogates.
+    return ExportContent.model_validate_json(json_line(content))
 
 
 def qa_row(record: Mapping[str, Any]) -> list[Any]:

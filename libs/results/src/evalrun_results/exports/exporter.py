@@ -21,7 +21,7 @@ class WandbTarget(BaseModel):
     project: str
     entity: str | None = None
     name: str | None = None
-    """None: the run's own."""
+    """None: the run's own name."""
     group: str | None = None
     """None: the run's namespace."""
     tags: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class Exported(BaseModel):
     url: str = ""
     """Address of the run's page; empty if it has none yet."""
     files: str = ""
-    """Directory of what was written on this machine, relative to the outputs."""
+    """Directory of the files that were written on this machine, relative to the outputs."""
 
 
 class ExportJob(BaseModel):
@@ -59,9 +59,9 @@ class ExportJob(BaseModel):
     target: Target
     content: ExportContent
     directory: Path
-    """The outputs' directory; a service's own files may be left in it."""
+    """Directory of the outputs; a service's own files may be left in it."""
     scratch: Path
-    """A directory for whatever else is written; it is removed afterwards."""
+    """A directory for all other files; it is removed afterwards."""
 
 
 class Exporter(Protocol):
@@ -71,6 +71,6 @@ class Exporter(Protocol):
         """Send the run; blocking.
 
         Raises:
-            ExportError: it could not be sent, or not all of it.
+            ExportError: the run could not be sent, or only a part of it.
         """
         ...

@@ -16,9 +16,9 @@ ID_TAG = "evalrun.id"
 MAX_PARAMETER_CHARACTERS = 500
 """Characters; servers refuse more (500 before MLflow 2.8, 6,000 since)."""
 BATCH = 100
-"""Parameters a call; a server takes no more."""
+"""Maximum parameters per call; a server accepts no more."""
 METRIC_BATCH = 1000
-"""Metrics a call; a server takes no more."""
+"""Maximum metrics per call; a server accepts no more."""
 
 
 class MlflowExporter:
@@ -84,7 +84,8 @@ class MlflowExporter:
             params = {"step": str(point.step), "path": point.model[:MAX_PARAMETER_CHARACTERS], "phase": point.phase}
             model = client.create_logged_model(
                 experiment,
-                name=f"{point.schedule.replace('.', '-')}-step-{point.step}",  # a name may hold no dot
+                # A name may contain no dot.
+                name=f"{point.schedule.replace('.', '-')}-step-{point.step}",
                 source_run_id=run,
                 tags=tags,
                 params={key: value for key, value in params.items() if value},

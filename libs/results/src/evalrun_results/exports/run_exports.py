@@ -17,7 +17,7 @@ from evalrun_results.samples import JsonObject
 logger = logging.getLogger(__name__)
 
 RunExport = Callable[[Target, ExportContent, Path], Exported]
-"""Does one export into the outputs' directory. Raises ExportError, OSError."""
+"""Does an export into the outputs' directory. Raises ExportError, OSError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class ExportReport:
     entries: JsonObject
     """The `exports` of run_info.json, by service."""
     warnings: tuple[str, ...] = ()
-    """One line each, for people."""
+    """Warnings for people, one per line."""
     wandb_url: str = ""
 
 
@@ -75,7 +75,8 @@ class RunExports:
         targets = list_targets(self._order.spec.exports)
         entries: JsonObject = {}
         warnings, wandb_url = [], ""
-        with ThreadPoolExecutor(len(targets)) as threads:  # of their time limits only one is waited for
+        # The exports run in parallel, so that only the longest time limit is waited for.
+        with ThreadPoolExecutor(len(targets)) as threads:
             outcomes = threads.map(lambda target: self._try(target, content, directory), targets)
         for target, outcome in zip(targets, outcomes, strict=True):
             entry: JsonObject = {"id": content.id, **target.model_dump(exclude={"kind"})}

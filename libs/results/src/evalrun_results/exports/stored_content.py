@@ -38,5 +38,5 @@ def read_export_content(run: StoredRun, order: RunConfig) -> ExportContent:
 def _earlier_id(exports: object) -> str | None:
     entries = exports.values() if isinstance(exports, dict) else ()
     ids = (str(entry.get("id")) for entry in entries if isinstance(entry, dict))
-    # The directory may be somebody else's, and a service looks the run up by this text.
+    # The directory may belong to another person, and a service looks the run up by this text.
     return next((each for each in ids if _ID.fullmatch(each)), None)

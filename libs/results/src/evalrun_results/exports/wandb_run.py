@@ -81,7 +81,8 @@ class WandbExporter:
                 disable_git=True,
                 save_code=False,
                 x_disable_stats=True,
-                x_disable_machine_info=True,  # hostname, user and command line are nobody's business
+                # Hostname, user and command line are private.
+                x_disable_machine_info=True,
                 x_disable_meta=True,
                 x_save_requirements=False,
             ),
@@ -95,8 +96,11 @@ class WandbExporter:
             shutil.rmtree(earlier)
         (written,) = (self._scratch / "wandb").glob(f"offline-run-*-{run_id}")
         for link in [
-            path for path in written.rglob("*") if path.is_symlink()
-        ]:  # into the scratch directory, which goes
+            path
+            for path in written.rglob("*")
+            if path.is_symlink()
+            # These files go into the scratch directory, which is removed.
+        ]:
             link.unlink()
         shutil.move(written, place / written.name)
         return f"{OFFLINE_DIRECTORY}/{written.name}"

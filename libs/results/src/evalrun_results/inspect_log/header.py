@@ -9,11 +9,11 @@ from evalrun_results.inspect_log.samples import ACCEPTED, GRADE, PASS_RATIO, sta
 from evalrun_results.samples import JsonObject, JsonValue
 
 VERSION: Final = 2
-"""Of the format."""
+"""Version of the format."""
 Status = Literal["started", "success", "cancelled", "error"]
 _SCORERS: Final[Sequence[str]] = (ACCEPTED, PASS_RATIO, GRADE)
 _MEASURED: Final = ("coverage", "accepted_bounds")
-"""Of a dataset's summary, what goes with the metrics."""
+"""Fields of a dataset's summary that are exported with the metrics."""
 _BOUNDS: Final = ("low", "high")
 
 
@@ -33,12 +33,12 @@ class LoggedRun:
     evalrun: str
     """Version."""
     protocol: Mapping[str, Any]
-    """Of its spec; empty where the answers were made elsewhere."""
+    """Protocol of its spec; empty if the completions were made elsewhere."""
     summary: Mapping[str, Any] | None
-    """Of the dataset in `summary.json`; None for a run that has not ended."""
+    """Entry of the dataset in `summary.json`; None for a run that has not ended."""
     metadata: Mapping[str, JsonValue] = field(default_factory=dict)
     error: str = ""
-    """Why its results are not those of every problem."""
+    """Reason why the results do not cover every problem."""
 
     @property
     def run_id(self) -> str:
@@ -48,17 +48,17 @@ class LoggedRun:
 
 @dataclass(slots=True)
 class LogTotals:
-    """What is summed over the samples of a log."""
+    """Sums over the samples of a log."""
 
     samples: int = 0
     errors: int = 0
     epochs: int = 1
     ids: dict[str, None] = field(default_factory=dict)
-    """Of problems, in their order: readers go through the samples by them."""
+    """Ids of problems, in their order, by which readers go through the samples."""
     scored: dict[str, int] = field(default_factory=dict)
     """Samples by score."""
     usage: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Tokens by model, of the answers whose tokens are known."""
+    """Tokens by model, of the completions whose tokens are known."""
 
     def add(self, sample: Mapping[str, Any]) -> None:
         """Count a sample."""
@@ -107,7 +107,7 @@ def _eval(run: LoggedRun, totals: LogTotals) -> JsonObject:
 
 
 def _generation(protocol: Mapping[str, Any]) -> JsonObject:
-    """Return how answers were drawn; empty where nobody said."""
+    """Return how completions were generated; empty if unknown."""
     found: JsonObject = {}
     for name, field_name, kind in (
         ("temperature", "temperature", float), ("top_p", "topP", float), ("max_tokens", "maxNewTokens", int),

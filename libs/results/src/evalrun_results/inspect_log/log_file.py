@@ -16,7 +16,7 @@ from evalrun_results.json_text import json_line
 from evalrun_results.samples import JsonObject
 
 _MADE: Final = (1980, 1, 1, 0, 0, 0)
-"""Of every member, so that the same run gives the same bytes."""
+"""Time of every member, so that the same run gives the same bytes."""
 
 
 def write_log(file: BinaryIO, run: LoggedRun, samples: Iterable[JsonObject]) -> LogTotals:
@@ -37,7 +37,8 @@ def write_log(file: BinaryIO, run: LoggedRun, samples: Iterable[JsonObject]) -> 
             totals.add(sample)
         summaries.write(b"]" if totals.samples else b"[]")
         member = _member("summaries.json")
-        member.file_size = summaries.tell()  # says whether its sizes need 64 bits
+        # The size decides whether the member needs 64-bit sizes.
+        member.file_size = summaries.tell()
         summaries.seek(0)
         with log.open(member, "w") as target:
             shutil.copyfileobj(summaries, target)

@@ -15,12 +15,12 @@ from typing import Any, Final
 from evalrun_results.samples import JsonObject, JsonValue
 
 Row = Mapping[str, Any]
-"""Of `results.parquet` (docs/outputs.md)."""
+"""A row of `results.parquet` (docs/outputs.md)."""
 
 ACCEPTED: Final = "accepted"
 PASS_RATIO: Final = "pass_ratio"  # noqa: S105 - a name, no password
 GRADE: Final = "score"
-"""Names of the scores: the verdict as C or I, the share of passed tests, and what a grader gave."""
+"""Names of the scores: the verdict as C or I, the share of passed tests, and a grader's score."""
 
 COLUMNS: Final = (
     "dataset", "problem_id", "sample", "turn", "repeat", "judged", "accepted", "pass_ratio", "score", "final_status",
@@ -28,7 +28,7 @@ COLUMNS: Final = (
     "guardrails", "containment_level", "forgeable", "forgeable_cause", "cached", "finish_reason", "prompt_tokens",
     "output_tokens", "gen_time", "total_judge_time", "queue_time", "started_at", "judged_at", "tests",
 )  # fmt: skip
-"""Of a row, what a sample is made of."""
+"""Columns of a row that a sample is made of."""
 
 _KEPT: Final = (
     "dataset", "problem_id", "sample", "final_status", "pass_ratio", "not_judged_reason", "difficulty", "data_source",
@@ -42,17 +42,17 @@ _STOP_REASONS: Final = {"stop": "stop", "length": "max_tokens", "content_filter"
 _NOT_IN_SUMMARIES: Final = frozenset({"failed_test", "later_turns"})
 _INPUT_CHARACTERS: Final = 5120
 _TEXT_CHARACTERS: Final = 1024
-"""To which Inspect cuts the texts of a summary."""
+"""Length to which Inspect cuts the texts of a summary."""
 _ID_CHARACTERS: Final = 22
-"""Of Inspect's own identifiers."""
+"""Length of Inspect's own identifiers."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskedProblem:
-    """What the run's data says of a problem."""
+    """What the run's data contains about a problem."""
 
     prompt: str = ""
-    """As published: what answers made elsewhere are taken to answer."""
+    """The prompt as published, for completions that were made elsewhere."""
     messages: tuple[Mapping[str, str], ...] = ()
     """The chat as it was sent; empty for a completion prompt."""
     sent: str = ""
@@ -60,7 +60,7 @@ class AskedProblem:
     difficulty: str = ""
     tags: tuple[str, ...] = ()
     reference: str = ""
-    """What a grader compares with; empty where tests decide, or where it is withheld."""
+    """The reference of a grader; empty if tests decide, or if it is withheld."""
 
 
 def stable_id(*parts: object) -> str:
@@ -85,7 +85,8 @@ def make_sample(
     messages, output = _messages(row, asked), _output(row)
     usage = output.get("usage")
     sample: dict[str, JsonValue] = {
-        "id": row["problem_id"].replace("\0", "\ufffd"),  # the name of a zip's member ends at a NUL
+        # The name of a zip's member ends at a NUL.
+        "id": row["problem_id"].replace("\0", "\ufffd"),
         "epoch": epoch,
         "input": messages[0]["content"] if _is_one_question(messages) else [*messages],
         "target": asked.reference,
@@ -155,7 +156,8 @@ def _output(row: Row) -> dict[str, JsonValue]:
         "completion": row["response"],
     }
     given, made = row["prompt_tokens"], row["output_tokens"]
-    if given is not None and made is not None:  # Inspect has no "not known": a 0 would be a count
+    # Inspect has no value for "unknown": a 0 would be a count.
+    if given is not None and made is not None:
         output["usage"] = {"input_tokens": given, "output_tokens": made, "total_tokens": given + made}
     if row["gen_time"] is not None:
         output["time"] = row["gen_time"]

@@ -1,7 +1,7 @@
 """Computes every metric of docs/outputs.md for each dataset, with its 95 % interval. Pure.
 
 The unit is the problem. With n > 1 a rate is the mean over problems of its share among the problem's judged samples;
-tokens and seconds "a problem" are sums over its samples; a problem is solved where one of its samples was accepted.
+tokens and seconds per problem are sums over its samples; a problem is solved if one of its samples was accepted.
 """
 
 from collections import Counter
@@ -36,12 +36,12 @@ FLAGGED: Final = (
     *("truncated", "with_assumed_timeouts", "without_token_count", "cached", "forgeable"),
     *("accepted_by_case", "accepted_by_tolerance", "with_several_tests"),
 )
-"""Samples that are counted beside the figures."""
+"""Flags of samples that are counted beside the metrics."""
 LISTED_CAUSES: Final = 20
-"""Causes of answers that were not judged, with a count each."""
+"""Maximum number of listed causes of completions that were not judged."""
 _MEANS: Final = (Interval.PROPORTION, Interval.MEAN_SHARE, Interval.MEAN)
 SEED: Final = 20_240_229
-"""Of every bootstrap: the same results give the same bytes."""
+"""Seed of every bootstrap: the same results give the same bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,14 @@ class MetricOptions:
     budget: bool = False
     """EVAL@budget: report `solved_within_budget`."""
     turns: int = 1
-    """EVAL@turns: report the figures of each of this many turns."""
+    """Number of turns of EVAL@turns whose metrics are reported."""
     gpu_seconds: float | None = None
-    """Every replica from its start to its release; None or 0 where there were none of ours."""
+    """Every replica from its start to its release; None or 0 without replicas of the run."""
     gpu_hour_price: float | None = None
     cpu_hour_price: float | None = None
-    """Of the judge: an hour of CPU time of the programs that it ran."""
+    """Price of an hour of CPU time of the judged programs."""
     throughput: bool = True
-    """False: answers of an earlier run were judged again. From their requests to these verdicts is no one stretch."""
+    """False if completions of an earlier run were judged again: their requests and these verdicts lie apart."""
     seed: int = SEED
     sampled: frozenset[str] = frozenset()
     """Datasets with `purpose: Sampling`: they have counts and no metrics."""
@@ -77,9 +77,9 @@ class DatasetMetrics:
     counts: JsonObject
     figures: Mapping[str, Figure]
     score_means: Mapping[str, float] = field(default_factory=dict)
-    """By data source; empty where no grader scored anything."""
+    """Mean score by data source; empty if no grader scored anything."""
     groups: JsonObject = field(default_factory=dict)
-    """Figures by difficulty, by tag and by seed, where there are several."""
+    """Metrics by difficulty, by tag and by seed, if there are several."""
 
     @property
     def not_judged(self) -> int:
@@ -110,7 +110,7 @@ class MetricsAccumulator:
     """Adds up results in any order, and keeps a few numbers per problem."""
 
     samples_per_seed: int | None = None
-    """Of `protocol.samples` where a run has several seeds, to keep totals of each; None: it has one."""
+    """`protocol.samples` of a run with several seeds, to keep totals of each; None: it has a single seed."""
     _by_seed: dict[str, dict[int, DatasetTotals]] = field(default_factory=dict)
     _datasets: dict[str, DatasetTotals] = field(default_factory=dict)
     _activity: RunActivity = field(default_factory=RunActivity)

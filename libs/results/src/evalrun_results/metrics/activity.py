@@ -53,11 +53,11 @@ class WorkShares:
     """Seconds of the run's active time for each unit of work."""
 
     generation: float
-    """For each second that a request took."""
+    """Seconds per second of a request."""
     judging: float
-    """For each CPU second of a test."""
+    """Seconds per CPU second of a test."""
     problem: float
-    """For each problem, if the work of a kind took time and none of it was measured."""
+    """Seconds per problem, if work of a kind took time and none of it was measured."""
 
 
 @dataclass(slots=True)
@@ -68,13 +68,13 @@ class RunActivity:
     _judging: ActiveTime = field(default_factory=ActiveTime)
 
     def add(self, result: SampleResult) -> None:
-        """Note when the sample was generated and judged; nothing if its answer was made elsewhere."""
+        """Record when the sample was generated and judged, unless its completion was made elsewhere."""
         if result.started_at is None:
             return
         generated_at = result.started_at + (result.gen_seconds or 0.0)
         self._generation.add(result.started_at, generated_at)
         if result.judged_at is not None:
-            # A test's wall seconds are known, not when it began: an answer waits for its turn before.
+            # A test's wall seconds are known, but not its start: a completion waits for its turn before.
             began = max(generated_at, result.judged_at - _sum_judging_seconds(result))
             self._judging.add(began, result.judged_at)
 
@@ -92,7 +92,8 @@ class RunActivity:
             return None
         both = max(0.0, generation + judging - either)
         generation, judging = generation - both / 2, judging - both / 2
-        gaps = either / (generation + judging)  # between a request and a test, where they were no pause
+        # The gap lies between a request and a test, where it is no pause.
+        gaps = either / (generation + judging)
         generation, judging = generation * gaps, judging * gaps
         unmeasured = (0.0 if generation_work else generation) + (0.0 if judging_work else judging)
         return WorkShares(

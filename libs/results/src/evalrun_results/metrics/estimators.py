@@ -25,7 +25,7 @@ class Prices:
 
     gpu_hour: float | None = None
     cpu_hour: float | None = None
-    """Of CPU time that judged programs used."""
+    """Price of an hour of CPU time of judged programs."""
 
 
 NO_PRICES: Final = Prices()
@@ -37,9 +37,9 @@ class Measurements:
 
     columns: ProblemColumns
     turns: int = 1
-    """Of the protocol."""
+    """Number of turns of the protocol."""
     gpu_seconds: float | None = None
-    """The dataset's share; None where unknown."""
+    """Share of the dataset; None if unknown."""
     prices: Prices = NO_PRICES
     work: WorkShares | None = None
     """The active time that each unit of work took; None where there is no throughput."""
@@ -72,8 +72,8 @@ class ProblemValues:
     above_had_all_passed: Floats | None = None
     """`above` if every assumed timeout had passed, for a figure with a `high_bound`."""
     bounds: Callable[[], tuple[Floats, Floats]] | None = None
-    """Least and greatest value of each problem, whatever its unjudged samples would be; None: as for a share. Not a
-    number where a problem may turn out to have no value."""
+    """Least and greatest value of each problem, whatever its unjudged samples would be; None: as for a share. NaN if a
+    problem may turn out to have no value."""
     unknown: Counts | None = None
     """Samples of each problem that are missing for the metric; None: those that are seen, but not in `below`."""
     possible: Mask | None = None
@@ -228,7 +228,7 @@ def _pass_at(given: Measurements, k: int) -> ProblemValues:
 
 
 def _estimate_solved_within_budget(given: Measurements, _number: int) -> ProblemValues:
-    """Leave out unsolved problems with a sample that was not judged: nobody can tell whether they are solved."""
+    """Leave out unsolved problems with a sample that was not judged, because it is unknown whether they are solved."""
     columns = given.columns
     told = columns.solved | (columns.judged == columns.seen)
     solved = columns.solved.astype(np.float64)
@@ -345,4 +345,4 @@ ESTIMATORS: Final[Mapping[str, Estimator]] = {
     "turns_to_accept": _turns_to_accept,
     "flip_rate": _flip_rate,
 }
-"""By the name of the metric's description."""
+"""Estimators by the name of the metric's description."""

@@ -24,7 +24,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 TOO_FEW: Final = f"fewer than {MIN_PROBLEMS} problems: an interval over so few would be too narrow"
 ROUNDING: Final = 1e-9
-"""A narrower interval, relative to its value, is one of sums that differ by their rounding alone."""
+"""A narrower interval, relative to its value, comes from sums that differ only by rounding."""
 ALL_ALIKE: Final = "every problem has the same value: how much they may differ is not known"
 
 
@@ -71,7 +71,7 @@ class MetricSet:
     """Collects metrics over the same problems, so that ratios share a set of bootstrap draws."""
 
     clustered: bool
-    """Some problem has more than one sample: Wilson's interval would be far too narrow."""
+    """Whether a problem has more than one sample: Wilson's interval would then be far too narrow."""
     _done: dict[str, Figure] = field(default_factory=dict)
     _ratios: dict[str, tuple[Floats, Floats, int]] = field(default_factory=dict)
     _means: dict[str, tuple[Floats, Mask]] = field(default_factory=dict)

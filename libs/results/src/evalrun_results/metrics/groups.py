@@ -10,7 +10,7 @@ from evalrun_results.metrics.problem_totals import DatasetTotals, ProblemTotals
 from evalrun_results.samples import JsonObject
 
 MAX_GROUPS: Final = 50
-"""Difficulties, and tags, that are listed: those with the most problems."""
+"""Maximum number of listed difficulties, and of tags: those with the most problems."""
 
 FiguresOf = Callable[[DatasetTotals, int], Mapping[str, Figure]]
 """Returns the headline figures of some problems, by a seed for their intervals."""

@@ -145,7 +145,8 @@ def order_statistics(values: Floats, percentile: float, confidence: float = CONF
     at_most = np.cumsum(chances)
     """Chance that at most k of them lie below the percentile."""
     tail = (1 - confidence) / 2
-    below = int(np.searchsorted(at_most, tail, side="right"))  # how many k may be ruled out as too few
+    # This counts the values of k that may be ruled out as too few.
+    below = int(np.searchsorted(at_most, tail, side="right"))
     above = int(np.searchsorted(at_most, 1 - tail, side="left")) + 1
     ordered = np.sort(values)
     return (

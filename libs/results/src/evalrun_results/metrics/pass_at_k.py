@@ -25,7 +25,7 @@ def pass_at_k(samples: int, accepted: int, k: int) -> float:
         return 0.0
     if samples - accepted < k:
         return 1.0
-    # The product is symmetric in c and k: C(n-c, k) / C(n, k) = C(n-k, c) / C(n, c). The shorter one is exacter.
+    # The product is symmetric in c and k: C(n-c, k) / C(n, k) = C(n-k, c) / C(n, c). The shorter product is more exact.
     few, many = sorted((accepted, k))
     return -math.expm1(math.fsum(math.log1p(-many / i) for i in range(samples - few + 1, samples + 1)))
 

@@ -18,9 +18,9 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class ProblemColumns:
-    """Columns of the run itself; problems that have only noise-floor results are not in them.
+    """Columns of the run itself; problems that have only repeats are left out.
 
-    Ordered by problem id, so that figures do not depend on the order in which verdicts were reached.
+    They are ordered by problem id, so that metrics do not depend on the order of the verdicts.
     """
 
     seen: Counts
@@ -40,10 +40,10 @@ class ProblemColumns:
     score_sum: Floats
     score_count: Counts
     data_sources: tuple[str, ...]
-    """Of the problems that have a score."""
+    """Data sources of the problems that have a score."""
     output_tokens: Floats
     tokens_known: Mask
-    """Every answer's tokens were counted."""
+    """Problems whose completions all have counted tokens."""
     gen_seconds: Floats
     gen_seconds_known: Mask
     judge_seconds: Floats
@@ -51,7 +51,7 @@ class ProblemColumns:
     comparable: Counts
     """Verdicts of noise-floor repeats that can be compared with the run's own."""
     solved: Mask
-    """One answer at least was accepted, of whichever sample and turn."""
+    """Problems with an accepted completion, of any sample and turn."""
     problems: tuple[ProblemTotals, ...]
     """Problems that the columns are computed from."""
 
@@ -107,7 +107,8 @@ class ProblemColumns:
     def pass_at(self, k: int) -> Floats:
         """Return each problem's unbiased pass@k; 0 where fewer than k samples were judged."""
         pairs = np.stack([self.judged, self.accepted], axis=1)
-        kinds, kind_of = np.unique(pairs, axis=0, return_inverse=True)  # few: many problems share their counts
+        # The pairs are few, because many problems share their counts.
+        kinds, kind_of = np.unique(pairs, axis=0, return_inverse=True)
         values = _floats(pass_at_k(int(n), int(c), k) if n >= k else 0.0 for n, c in kinds)
         return values[kind_of.ravel()]
 

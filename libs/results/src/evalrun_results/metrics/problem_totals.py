@@ -13,9 +13,9 @@ from evalrun_results.samples import FINAL_STATUS_NAMES, SampleResult
 
 FINAL_STATUSES = tuple(FINAL_STATUS_NAMES.values())
 NOT_JUDGED_REPEATS: Final = "not_judged_repeats"
-"""The count of noise-floor samples that were not judged: no figure of the run itself misses them."""
+"""The count of repeats that were not judged: no metric of the run itself misses them."""
 NOT_JUDGED_TURNS: Final = "not_judged_later_turns"
-"""The count of answers of later turns that were not judged: figures by turn miss their samples."""
+"""The count of later turns' completions that were not judged: metrics by turn miss their samples."""
 NO_REASON: Final = "no verdict came"
 """The cause of a sample that was never judged: nothing was generated, or the run was stopped."""
 FORGED_WHERE: Final = "judgeMode: Submit, tests beside the program, or operators of its own classes"
@@ -38,7 +38,7 @@ FALLBACKS: Final = frozenset(
 
 OTHER_CAUSES: Final = "other causes"
 MAX_CAUSES: Final = 1000
-"""Different causes that are kept of a dataset."""
+"""Maximum number of different causes that are kept per dataset."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class LaterTurn:
 
     outcomes: Outcomes = field(default_factory=Outcomes)
     zero_samples: int = 0
-    """Samples whose answer passed no test, a bit a sample."""
+    """Samples whose completion passed no test, a bit per sample."""
     output_tokens: int = 0
     with_tokens: int = 0
 
@@ -98,7 +98,7 @@ class ProblemTotals:
     """Judged samples whose program was not in a tagged code block, and had to be looked for elsewhere."""
     pass_ratio_sum: float = 0.0
     pass_ratio_high_sum: float = 0.0
-    """The same had every assumed timeout passed."""
+    """The same sum if every assumed timeout had passed."""
     pass_ratio_count: int = 0
     zero_rewards: int = 0
     zero_samples: int = 0
@@ -109,10 +109,10 @@ class ProblemTotals:
     difficulty: str = ""
     tags: tuple[str, ...] = ()
     answers: int = 0
-    """Of all turns."""
+    """Number of completions of all turns."""
     output_tokens: int = 0
     with_tokens: int = 0
-    """Answers whose tokens were counted."""
+    """Number of completions whose tokens were counted."""
     gen_seconds: float = 0.0
     with_gen_seconds: int = 0
     judge_seconds: float = 0.0
@@ -209,7 +209,7 @@ class ProblemTotals:
 
 
 def is_zero_reward(result: SampleResult) -> bool:
-    """Return whether no test passed; of an answer that a grader alone scored, whether its score is 0."""
+    """Return whether no test passed; for a completion with a grader's score only, whether its score is 0."""
     return (result.score if result.pass_ratio is None else result.pass_ratio) == 0
 
 
@@ -224,7 +224,7 @@ class DatasetTotals:
 
     problems: dict[str, ProblemTotals] = field(default_factory=dict)
     all_output_tokens: int = 0
-    """Of every pass and turn: what its share of the GPUs is measured by."""
+    """Tokens of every pass and turn, by which its share of the GPUs is measured."""
     tokens_known: bool = False
     flags: Counter[str] = field(default_factory=Counter)
     """Samples by what is noted of them (`metrics.FLAGGED`), and those of noise-floor repeats that were not judged."""

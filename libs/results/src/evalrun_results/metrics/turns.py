@@ -19,13 +19,13 @@ class Reached:
     """Samples of a problem at the end of a turn, one bit per sample."""
 
     known: int
-    """Samples that say something: their last answer so far was judged, or an earlier one was accepted."""
+    """Known samples: the last completion so far was judged, or an earlier completion was accepted."""
     accepted: int
-    """Accepted in this turn or an earlier one."""
+    """Samples accepted in this turn or an earlier turn."""
     failed_first: int
-    """Of the known: those whose first answer failed."""
+    """Known samples whose first completion failed."""
     zero: int
-    """Of the known: those whose last answer so far passed no test."""
+    """Known samples whose last completion so far passed no test."""
     newly_accepted: int
     """Accepted in this turn, and in none before."""
 

@@ -1,4 +1,4 @@
-"""Where outputs lie, and the names of the files that others look for. It imports little: readers need no writer."""
+"""The place of outputs, and the names of the files that readers look for. The module imports little for their sake."""
 
 from pathlib import Path
 from typing import Final

@@ -11,7 +11,7 @@ from evalrun_results.samples import TEST_STATUS_NAMES, JsonObject, JsonValue, Sa
 
 SEED: Final = 20_240_229
 KEPT_CHARACTERS: Final = 4096
-"""Of each text of a ground truth: a contest's tests reach tens of MB."""
+"""Maximum characters of each text of a ground truth: a contest's tests reach tens of MB."""
 
 _COUNTED_AS: Final = {
     "success": ("passed",),
@@ -34,7 +34,7 @@ class QaOptions:
     """Facts about the run for the records, and the seed of the sample."""
 
     temperature: float | None
-    """None where nobody knows: the answers were made elsewhere."""
+    """None if unknown, because the completions were made elsewhere."""
     max_new_tokens: int | None
     seed: int = SEED
 
@@ -172,7 +172,8 @@ def _shorten_texts(value: object) -> JsonValue:
 def _summarize_sample(sample: DatasetSample[JsonObject]) -> JsonObject:
     taken = {stratum: len(records) for stratum, records in sample.taken.items()}
     short = {name: quota - taken[name] for name, quota in sample.quotas.items() if taken[name] < quota}
-    short.pop(API_ERROR, None)  # an extra, not a quota that others make up for
+    # This is an extra, not a quota that other strata fill.
+    short.pop(API_ERROR, None)
     notes: list[JsonValue] = []
     for stratum, quota in sample.quotas.items():
         if stratum in short:

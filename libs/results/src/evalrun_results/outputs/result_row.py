@@ -27,7 +27,7 @@ VERL_CODES: Final = {
 """verl's code of a test. True and False are written 1 and 0: a Parquet column has one type, and they are equal."""
 
 LOG_PROB_DIGITS: Final = 6
-"""Decimals of a log-probability: those of a 32-bit float beyond them would double the text."""
+"""Decimals of a log-probability: further digits of a 32-bit float would double the text."""
 
 _NO_VERDICT: Final = pb.Verdict()
 _ENCODER: Final = msgspec.json.Encoder()
@@ -109,7 +109,8 @@ class ResultRow(msgspec.Struct, gc=False):
 def result_row(result: SampleResult) -> ResultRow:
     """Return the row of a result."""
     verdict = result.verdict or _NO_VERDICT
-    return ResultRow(  # by position: by name it takes twice as long
+    # By name the call takes twice as long as by position.
+    return ResultRow(
         result.dataset,
         result.problem_id,
         result.sample,
@@ -176,7 +177,8 @@ def _test_row(test: pb.TestResult) -> JudgedTest:
         compiler.text,
         compiler.full_length,
         test.reason,
-        test.disagreeing_comparators[:],  # a copy by iteration takes ten times as long
+        # A copy by iteration takes ten times as long.
+        test.disagreeing_comparators[:],
     )
 
 
@@ -187,6 +189,7 @@ def encode_row(row: ResultRow, line: bytearray) -> None:
     """
     try:
         _ENCODER.encode_into(row, line)
-    except UnicodeEncodeError:  # a lone surrogate
+    # The text contains a lone surrogate.
+    except UnicodeEncodeError:
         line[:] = json_line(msgspec.to_builtins(row))
     line += b"\n"

@@ -15,11 +15,11 @@ from evalrun_results.samples import SampleResult
 from evalrun_runtime.atomic_files import add_path, atomic_file
 
 ROW_GROUP_BYTES: Final = 4 << 20
-"""Of JSON lines that make up a row group: what is held in memory at a time, about four times over."""
+"""Bytes of JSON lines per row group, which are held in memory at a time, about four times over."""
 
 STATISTICS: Final = ("dataset", "problem_id", "repeat", "judged", "accepted", "pass_ratio", "final_status")
-"""Columns whose least and greatest values each row group keeps: what rows are chosen by. The footer stays in memory
-until the file ends, and with those of the texts it would be twice as large."""
+"""Columns by which rows are selected and whose least and greatest values each row group keeps. The footer stays in
+memory until the file ends, and with those of the texts it would be twice as large."""
 
 _TEXT = pa.string()
 _TEXTS = pa.list_(_TEXT)
@@ -136,7 +136,8 @@ class ResultTable:
     def _write(self, content: bytearray) -> None:
         try:
             self._lines.write(content)
-        except OSError as error:  # named here: further out it would pass for an error of the other file
+        # The error is named here, because further out it would look like an error of the other file.
+        except OSError as error:
             raise add_path(error, self._lines_path) from error
         self._parquet.write_table(table_of_lines(content))
 
@@ -149,7 +150,8 @@ def table_of_lines(content: bytes | bytearray) -> pa.Table:
     """
     return pa_json.read_json(
         pa.BufferReader(pa.py_buffer(content)),
-        read_options=pa_json.ReadOptions(use_threads=False, block_size=len(content) + 1),  # a line may be MBs long
+        # A line may be MBs long.
+        read_options=pa_json.ReadOptions(use_threads=False, block_size=len(content) + 1),
         parse_options=pa_json.ParseOptions(explicit_schema=RESULT_SCHEMA, unexpected_field_behavior="error"),
     )
 

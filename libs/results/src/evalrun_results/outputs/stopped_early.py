@@ -28,13 +28,13 @@ class StoppedDataset:
     """The drawn part of a dataset."""
 
     problems: int
-    """That its figures are about: the first ones in drawing order."""
+    """Number of problems that its metrics are based on: the first in drawing order."""
     of_problems: int
     """That it has."""
     cancelled: int
     """Answers that were not drawn, or whose results do not count since an earlier problem's was not there yet."""
     population: Population = "benchmark"
-    """Of what its intervals speak."""
+    """Population of its intervals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +42,16 @@ class StoppedEarly:
     """Early end of a run before it had drawn everything."""
 
     seed: int
-    """From which the order of the problems follows."""
+    """Seed of the order of the problems."""
     datasets: Mapping[str, StoppedDataset]
     by: Literal["gates", "race"] = "gates"
-    """Who ended it."""
+    """Cause of the end."""
 
     def as_json(self) -> JsonObject:
         """Return the `stoppedEarly` of summary.json."""
         content = asdict(self)
-        if self.by == "gates":  # what earlier versions wrote
+        # This is the format of earlier versions.
+        if self.by == "gates":
             del content["by"]
         return content
 

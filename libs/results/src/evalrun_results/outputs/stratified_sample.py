@@ -11,7 +11,7 @@ T = TypeVar("T")
 STRATA: Final = ("success", "wrong_answer", "syntax_error", "runtime_error", "timeout")
 API_ERROR: Final = "api_error"
 API_ERROR_EXTRA: Final = 5
-"""Places for what was not judged, beside the others."""
+"""Extra places for completions that were not judged."""
 
 OTHER_QUOTAS: Final = dict(zip(STRATA, (4, 8, 4, 2, 2), strict=True))
 QUOTAS: Final[Mapping[str, Mapping[str, int]]] = {
@@ -77,7 +77,7 @@ class Reservoir(Generic[T]):
     order), item."""
 
     def offer(self, chance: int, make: Callable[[], T]) -> None:
-        """Offer an item; it is made only if it is kept (for now)."""
+        """Offer an item, which is created only if it is kept for now."""
         self.seen += 1
         if len(self._kept) < self.size:
             heapq.heappush(self._kept, (-chance, -self.seen, make()))
@@ -109,7 +109,8 @@ class StratifiedSampler(Generic[T]):
         """Offer a result. key: problem and sample, unique in the dataset. make: builds the item to keep."""
         reservoirs = self._reservoirs.get(dataset)
         if reservoirs is None:
-            total = sum(find_quotas(dataset).values())  # any stratum may have to stand in for all the others
+            # Any stratum may have to replace all others.
+            total = sum(find_quotas(dataset).values())
             reservoirs = {stratum: Reservoir[T](total) for stratum in STRATA}
             reservoirs[API_ERROR] = Reservoir[T](API_ERROR_EXTRA)
             self._reservoirs[dataset] = reservoirs

@@ -44,7 +44,7 @@ Wait: TypeAlias = Callable[[str], bool]
 """Waits after a failure of the store, given what is wrong; returns whether to try again."""
 
 FinalState: TypeAlias = Literal["Succeeded", "Degraded"]
-"""As the phase of an EvalRun says it."""
+"""The state in the words of an EvalRun's phase."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +56,15 @@ class OutputPlan:
     metrics: MetricOptions
     qa: QaOptions
     decide_gates: Callable[[Mapping[str, DatasetTotals]], Sequence[GateResult]] | None = None
-    """From the run's totals to what its gates decided; None where the run has none."""
+    """Decides the gates from the run's totals; None if the run has none."""
     stopped: StoppedEarly | None = None
     """Early stop by the gates; None if they did not stop the run."""
     samples_per_seed: int | None = None
-    """Answers per problem and seed of a run with several seeds; None: it has one."""
+    """Completions per problem and seed of a run with several seeds; None: it has a single seed."""
     currency: str = ""
-    """Of the prices in `metrics`; empty where there is no price."""
+    """Currency of the prices in `metrics`; empty without a price."""
     export: RunExports | None = None
-    """Sends the figures elsewhere before the last files are written; None where the run asks for none."""
+    """Sends the metrics elsewhere before the last files are written; None if the run asks for no export."""
     audit_files: Mapping[str, bytes] = field(default_factory=dict)
     """Manifests and audits of the data, by their names in `audit/`."""
     partial: str = ""
@@ -81,13 +81,13 @@ class RunSummary:
     """Degraded: something was not judged."""
     datasets: Mapping[str, DatasetMetrics]
     disagreements: Mapping[str, Disagreements]
-    """By dataset: where another comparator would have decided otherwise."""
+    """Completions that another comparator would have decided otherwise, by dataset."""
     gates: Sequence[GateResult] = ()
     """The decisions of its gates."""
     stopped: StoppedEarly | None = None
     """Early stop by the gates; None if they did not stop it."""
     cost: JsonObject | None = None
-    """Total cost of its GPUs; None if it used none of its own."""
+    """Total cost of its GPUs; None if it used no GPUs of its own."""
     warnings: Sequence[str] = ()
     """Reasons why its figures may mislead, one line each."""
     partial: str = ""
@@ -352,7 +352,8 @@ def _insist(step: Callable[[str], None], target: str, wait: Wait | None) -> None
     while True:
         try:
             step(target)
-        except Exception as error:  # each store's client has classes of its own, with no other base
+        # Each store's client has its own classes, without a common base.
+        except Exception as error:
             problem = store_problem(error).text
             if wait is None or not wait(f"{target}: {problem}"):
                 raise _as_os_error(error, problem, target) from error

@@ -15,7 +15,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Evaluator:
-    """Who ran the evaluation, and what ties it to the model's developer."""
+    """Who ran the evaluation, and their relation to the model's developer."""
 
     organization: str
     relationship: str
@@ -32,7 +32,8 @@ def eee_file(publication: Publication, model_id: str, evaluator: Evaluator) -> t
     """
     when = int(publication.ended.timestamp())
     identity = f"evalrun/{publication.run}/{model_id}/{when}"
-    digest = hashlib.sha256(identity.encode()).digest()  # the store wants names of random UUIDs
+    # The store requires names in the form of random UUIDs.
+    digest = hashlib.sha256(identity.encode()).digest()
     benchmarks = "_".join(dict.fromkeys(figure.dataset for figure in publication.figures))
     developer, _, name = model_id.rpartition("/")
     path = f"data/{benchmarks}/{developer or 'unknown'}/{name}/{UUID(bytes=digest[:16], version=4)}.json"

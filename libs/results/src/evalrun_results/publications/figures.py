@@ -9,11 +9,11 @@ from evalrun_registry.metrics import HEADLINE
 from evalrun_results.stored_run import StoredRun
 
 KS = "pass_at_"
-"""What the name of each metric pass@k begins with."""
+"""Prefix of the name of each metric pass@k."""
 
 
 class UnpublishableError(Exception):
-    """A run's figures would mislead; the message says why, and what to do."""
+    """A run's metrics would mislead; the message names the reason and a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,12 @@ class Figure:
 
     dataset: str
     k: int
-    """Of pass@k."""
+    """The k of pass@k."""
     value: float
     interval: tuple[float, float] | None
-    """Of 95 %."""
+    """The 95 % interval."""
     method: str
-    """Of the interval."""
+    """Method of the interval."""
     problems: int
 
 
@@ -37,7 +37,7 @@ class Publication:
 
     run: str
     model: str
-    """As its spec names it."""
+    """Name of the model in its spec."""
     ended: datetime
     evalrun: str
     """Version."""
@@ -45,9 +45,9 @@ class Publication:
     """Name and version, or empty where an endpoint answered."""
     containment: str
     protocol: Mapping[str, Any]
-    """Of its spec; empty where the answers were made elsewhere, and nobody said how."""
+    """Protocol of its spec; empty for completions made elsewhere without a description."""
     records_sha256: Mapping[str, str]
-    """By dataset: which problems and tests."""
+    """Digest of problems and tests, by dataset."""
     figures: tuple[Figure, ...]
 
     @property

@@ -11,7 +11,7 @@ from evalrun_results.report.markup import Child, Markup, element, joined
 from evalrun_results.report.page import table
 
 COLUMNS: Final = {metric.name: column.heading for metric, column in metrics_in(Table.COST)}
-"""Of the whole run, unsolved problems included, for each problem that was solved."""
+"""Cost of the whole run, unsolved problems included, per solved problem."""
 
 
 def cost_section(summary: Json) -> Markup | None:

@@ -39,7 +39,7 @@ def dataset_section(
         ratios = [each.pass_ratio_sum / each.pass_ratio_count for each in problems.values() if each.pass_ratio_count]
         judging = [each.judge_seconds for each in problems.values() if each.outcomes.judged]
         generation = [each.gen_seconds for each in problems.values() if each.with_gen_seconds == each.answers]
-        # With one answer and one test per problem the plot would repeat how the answers ended.
+        # With a single completion and test per problem the plot would repeat the table of final statuses.
         if not set(ratios) <= {0.0, 1.0}:
             title = "Tests passed, share of each problem"
             plots.append(_panel(title, draw_histogram(share_bars(ratios), "pass ratio by problem")))
@@ -67,7 +67,7 @@ def _panel(title: str, *content: Child) -> Markup:
 
 
 def _failures(dataset: Json) -> Markup | None:
-    """Return the classes of failed answers; None where none was recognized."""
+    """Return the classes of failed completions; None if no class was recognized."""
     listed = inside(dataset, "failures")
     rows: list[list[Child]] = []
     for found in listed if isinstance(listed, list) else []:
@@ -177,7 +177,7 @@ def _disagreements(found: Disagreements) -> Markup:
 
 
 TURN_COLUMNS: Final = metrics_in(Table.TURNS)
-"""Figures by turn."""
+"""Metrics by turn."""
 
 
 def _turns(metrics: Json) -> Markup | None:
@@ -203,7 +203,8 @@ def _turns(metrics: Json) -> Markup | None:
 
 def _turn_figure(name: str, metrics: Json) -> Child:
     if name not in metrics:
-        return ""  # nothing can recover in the first turn
+        # Nothing can recover in the first turn.
+        return ""
     value = shown.figure(name, amount(metrics, name, "value"))
     return joined(value, element("small", interval_text(name, metrics)))
 

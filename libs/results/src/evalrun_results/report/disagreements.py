@@ -8,7 +8,7 @@ from typing import Final
 from evalrun_results.samples import JsonObject, SampleResult
 
 EXAMPLES: Final = 20
-"""Kept a dataset: the first by problem and sample, whatever the stream's order."""
+"""Maximum examples per dataset: the first by problem and sample, whatever the stream's order."""
 
 
 @dataclass(slots=True)
@@ -16,7 +16,7 @@ class Disagreements:
     """Disagreements of comparators in a dataset."""
 
     would_accept: Counter[str] = field(default_factory=Counter)
-    """By comparator: rejected, and it would have accepted."""
+    """Rejected completions that a comparator would have accepted, by comparator."""
     would_reject: Counter[str] = field(default_factory=Counter)
     answers: int = 0
     examples: list[tuple[str, int, bool, tuple[str, ...]]] = field(default_factory=list)

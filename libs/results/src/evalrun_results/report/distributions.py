@@ -21,7 +21,7 @@ class Bar:
     label: str
     """Description of the counted quantity."""
     tick: str
-    """At its left edge; empty for none."""
+    """Text at the bar's left edge; empty for none."""
 
 
 def share_bars(shares: Iterable[float]) -> list[Bar]:
@@ -54,8 +54,10 @@ def amount_bars(values: Sequence[float], written: Callable[[float], str]) -> lis
     counts = [0] * (len(edges) - 1)
     for value in above:
         counts[min(max(bisect_right(edges, value) - 1, 0), len(counts) - 1)] += 1
-    step, last = math.ceil(len(counts) / 5), max(len(counts) - 1, 1)  # a mark at the last bar reads as its end
-    marked = {zeros[0].tick} if zeros else set()  # even steps may begin at 0 too: one mark says it
+    # A mark at the last bar reads as its end.
+    step, last = math.ceil(len(counts) / 5), max(len(counts) - 1, 1)
+    # Even steps may begin at 0 too, and a single mark is enough.
+    marked = {zeros[0].tick} if zeros else set()
     bars = []
     for place, (count, (low, high)) in enumerate(zip(counts, pairwise(edges), strict=True)):
         tick = "" if place % step or place == last or written(low) in marked else written(low)

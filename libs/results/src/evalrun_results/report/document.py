@@ -24,9 +24,9 @@ class ReportContent:
     """Inputs of a report."""
 
     summary: Json
-    """Of summary.json."""
+    """Content of summary.json."""
     run_info: Json
-    """Of run_info.json."""
+    """Content of run_info.json."""
     totals: Mapping[str, DatasetTotals] = field(default_factory=dict)
     disagreements: Mapping[str, Disagreements] = field(default_factory=dict)
     qa: Mapping[str, Sequence[Json]] = field(default_factory=dict)

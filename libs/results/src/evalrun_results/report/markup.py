@@ -17,7 +17,7 @@ Child: TypeAlias = "str | int | Markup | Iterable[Child] | None"
 _VOID: Final = frozenset({"br", "hr", "meta", "rect", "line", "path"})
 
 _BIDI: Final = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-"""Marks that reorder text: a program could show another order than the one it runs in (CVE-2021-42574)."""
+"""Marks that reorder text: a program could be shown in another order than it runs (CVE-2021-42574)."""
 _SHOWN: Final = str.maketrans(
     {code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n"}
     | {0x7F: "\u2421"}
@@ -54,7 +54,7 @@ def element(name: str, /, *children: Child, **attributes: str | float | bool | N
 
 
 def make_scrollable(table: Markup) -> Markup:
-    """Return a table that scrolls by itself where it is too wide, by keys too: thus it takes the focus."""
+    """Return a table that scrolls by itself if it is too wide. It takes the focus, so that keys scroll it too."""
     return element("div", table, class_="wide", tabindex=0, role="group", aria_label="table")
 
 

@@ -33,7 +33,7 @@ def style_sheet() -> Markup:
 
 
 def table(headings: list[str], rows: list[list[Child]], *, right: frozenset[int] = frozenset()) -> Markup:
-    """Return a table that scrolls by itself where it is too wide. right: columns of numbers."""
+    """Return a table that scrolls by itself if it is too wide. `right`: columns of numbers."""
 
     def cell(name: str, place: int, content: Child) -> Markup:
         of_a_column = {"scope": "col"} if name == "th" else {"data_label": headings[place] or None}

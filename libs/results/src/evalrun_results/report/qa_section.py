@@ -12,7 +12,7 @@ from evalrun_results.report.page import make_foldable
 from evalrun_results.report.statuses import LABELS, pill
 
 KEPT: Final = 12_000
-"""Characters of a text; the whole lies in the QA logs and in results.jsonl."""
+"""Maximum characters of a text; the whole text is in the QA logs and in results.jsonl."""
 KEPT_OF_CASE: Final = 2_000
 OUTPUT_LABELS: Final = ("Input", "Expected", "Printed", "Errors")
 ASSERTION_LABELS: Final = ("Assertion", "Expected", "Returned", "Errors")

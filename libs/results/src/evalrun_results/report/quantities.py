@@ -7,7 +7,7 @@ from evalrun_registry.metric import Unit
 from evalrun_registry.metrics import find_metric
 
 NONE: Final = "\u2013"
-"""Text for a missing figure."""
+"""Text for a missing value."""
 
 
 def percent(share: float | None) -> str:

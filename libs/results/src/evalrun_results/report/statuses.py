@@ -13,7 +13,7 @@ LABELS: Final = {
     "empty_output": "empty output",
     "api_error": "not judged",
 }
-"""By final status, which is also the class of its colour."""
+"""Labels by final status, which is also the class of the colour."""
 
 
 def pill(status: str) -> Markup:

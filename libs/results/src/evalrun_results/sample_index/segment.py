@@ -1,4 +1,4 @@
-"""One segment of a run: its files in a directory, and what a reader must know of them."""
+"""A segment of a run: its files in a directory, and their description for readers."""
 
 import json
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ from evalrun_runtime.atomic_files import atomic_file
 SEGMENT_ROWS: Final = MAX_ROWS
 GROUP_ROWS: Final = 1000
 GROUP_BYTES: Final = 256 << 10
-"""Of a group of rows' texts, which is read at once: as many rows as fit, at most GROUP_ROWS, at least one."""
+"""Bytes of a group of rows' texts, which is read at once: as many rows as fit, at most GROUP_ROWS, at least one."""
 MAX_TESTS: Final = 8
-"""Tests of a sample whose output is searched: the first ones, those that failed or not."""
+"""Maximum number of a sample's tests whose output is searched: the first, failed or not."""
 
 SMALL_COLUMNS: Final = tuple(each.column for each in SMALL_FIELDS)
 READ_COLUMNS: Final = (*SMALL_COLUMNS, "response", "tests")

@@ -111,7 +111,7 @@ def _built(run: StoredRun, directory: Path, source: JsonObject, kept: list[JsonO
 
 
 class _RowLines(Protocol):
-    """Where the rows' lines of JSON are."""
+    """Positions of the rows' lines of JSON."""
 
     file: str
     columns: tuple[str, ...]

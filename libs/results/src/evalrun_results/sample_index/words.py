@@ -20,7 +20,7 @@ from evalrun_results.arrow_values import to_numbers
 SEPARATORS: Final = r"[^\pL\pN_]+"
 MIN_LENGTH: Final = 2
 MAX_LENGTH: Final = 40
-"""Bytes of a word. A longer one is not found: it is data, not a word."""
+"""Maximum bytes of a word. A longer text is data, not a word, and is not found."""
 MAX_ROWS: Final = 1 << 16
 _BLOCK_ROWS: Final = 1 << 14
 _BLOCK_WORDS: Final = 2000
@@ -55,7 +55,7 @@ class WordIndex:
         self._rows += len(texts)
 
     def _known(self, words: pa.Array) -> NDArray[np.int64]:
-        """Return the codes of distinct words; new ones get the next codes."""
+        """Return the codes of distinct words; new words get the next codes."""
         found = pc.index_in(words, value_set=self._words)
         is_new = pc.is_null(found)
         codes = to_numbers(pc.fill_null(found, 0), np.int32).astype(np.int64)
@@ -90,7 +90,8 @@ class WordIndex:
         codes, rows = pairs // MAX_ROWS, pairs % MAX_ROWS
         gaps = np.diff(rows, prepend=0)
         starts = np.searchsorted(codes, np.arange(len(order) + 1))
-        gaps[starts[:-1]] = rows[starts[:-1]]  # the first row of each word is no difference
+        # The first row of each word is no difference.
+        gaps[starts[:-1]] = rows[starts[:-1]]
         gaps = gaps.astype("<u2")
         words = self._words.take(pa.array(order))
         begin = 0

@@ -20,12 +20,12 @@ class SampleField:
     """A field of a sample."""
 
     name: str
-    """As a user writes it."""
+    """Name of the field as a user writes it."""
     column: str
-    """Of `results.parquet` (docs/outputs.md)."""
+    """Column of `results.parquet` (docs/outputs.md)."""
     kind: FieldKind
     says: str
-    """For help and headings."""
+    """Text for help and headings."""
     is_small: bool = True
     """Whether the page loads the column whole; False for texts, which are read row by row."""
 
@@ -57,6 +57,6 @@ FIELDS: Final = (
     SampleField("answer", "response", FieldKind.TEXT, "answer", is_small=False),
     SampleField("code", "code", FieldKind.TEXT, "program", is_small=False),
 )
-"""In the order in which the page shows its columns."""
+"""Fields in the order of the page's columns."""
 
 BY_NAME: Final = {field.name: field for field in FIELDS}

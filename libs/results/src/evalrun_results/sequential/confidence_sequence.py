@@ -25,7 +25,7 @@ from evalrun_results.metrics.intervals import Floats
 STAKES: Final = tuple(float(stake) for stake in np.geomspace(0.1, 2.0, 6))
 """Per unit of the values' range. The best one is about the distance from m over the variance."""
 MAX_AT_RISK: Final = 0.9
-"""Of the capital, in one bet: it is never lost altogether."""
+"""Maximum share of the capital in a bet, so that the capital is never lost altogether."""
 ROUNDING: Final = 1e-9
 """Sums of fractions such as 0.1 are off by less: a mean that is the bound on paper must count as such."""
 BISECTIONS: Final = 40
@@ -38,7 +38,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Between which two numbers every value lies."""
+    """Bounds of every value."""
 
     low: float
     high: float
@@ -76,7 +76,8 @@ def log_capital_above(values: Floats, mean: float, bounds: Bounds, population: i
         before = np.cumsum(values, axis=-1) - values
         fair = (population * mean - before) / left
         growth = population / left
-    room = fair - bounds.low  # what can be lost of a stake of 1
+    # This is the maximum loss of a stake of 1.
+    room = fair - bounds.low
     sure = np.logical_or.accumulate(room < -ROUNDING, axis=-1)
     room = np.maximum(room, ROUNDING)
     won = values - fair
@@ -135,7 +136,8 @@ def confidence_sequence(draws: Draws, confidence: float) -> tuple[float, float]:
     error = (1 - confidence) / 2
     least, most = draws.logical()
     if draws.complete:
-        return least, most  # no chance is left
+        # No random values are left.
+        return least, most
     low = max(least, _lowest_left(draws.lows, draws.bounds, draws.population, error))
     high = min(most, -_lowest_left(-draws.highs, draws.bounds.negate(), draws.population, error))
     return min(low, high), max(low, high)

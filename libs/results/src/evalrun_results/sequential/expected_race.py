@@ -23,19 +23,19 @@ class RaceField:
     solved: float
     """Share of the problems that the others solve."""
     differ: float
-    """Share of the problems on which a run differs from what is common to all."""
+    """Share of the problems on which a run differs from the common outcome."""
     lead: float
-    """Share of the problems that the best one solves beside."""
+    """Share of the problems that the best run solves in addition."""
 
 
 @dataclass(frozen=True, slots=True)
 class RaceOutlook:
-    """What becomes of a race."""
+    """The expected outcome of a race."""
 
     decided: float
-    """Share of the races in which the best one alone is left."""
+    """Share of the races that leave only the best run."""
     needed: float
-    """Mean share of all answers that it needs."""
+    """Mean share of all completions that a race needs."""
 
 
 def make_runs(field: RaceField, rng: np.random.Generator) -> Floats:
@@ -56,7 +56,7 @@ def make_runs(field: RaceField, rng: np.random.Generator) -> Floats:
 
 
 def expect_race(field: RaceField, population: Population) -> RaceOutlook:
-    """Return what becomes of races between such runs."""
+    """Return the expected outcome of races between such runs."""
     rng = np.random.default_rng(SEED)
     values, size = make_runs(field, rng), field.problems
     races = []

@@ -10,7 +10,7 @@ from evalrun_results.sequential.mean_decision import Population, Values, count_u
 ORDERS: Final = 200
 SEED: Final = 20_260_101
 MAX_SIMULATED_PROBLEMS: Final = 20_000
-"""Of a larger benchmark as many are played: the share that is needed only falls from there."""
+"""Maximum number of simulated problems of a larger benchmark: the needed share only falls from there."""
 
 
 def problems_needed(

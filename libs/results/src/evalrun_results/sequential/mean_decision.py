@@ -64,14 +64,14 @@ class Finding:
 
     answer: MeanDecision
     decided_after: int | None
-    """Problems; None while it is open."""
+    """Number of problems; None while the test is open."""
     looked_at: int
     """Problems."""
     low: float
     high: float
-    """The interval when it was decided, else now. It holds however often somebody looked."""
+    """Bound of the interval at the decision, else now. It holds however often the test was checked."""
     mean: float
-    """Of the problems that it is about; what was not judged counts half way between its bounds."""
+    """Mean of the problems; a completion that was not judged counts half way between its bounds."""
 
 
 def decide_mean(values: Values, min_mean: float, population: Population, confidence: float) -> Finding:

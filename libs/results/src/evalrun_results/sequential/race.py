@@ -19,7 +19,7 @@ from evalrun_results.sequential.confidence_sequence import DIFFERENCE, MAX_LOG, 
 from evalrun_results.sequential.mean_decision import Population
 
 ERROR: Final = 0.05
-"""With at most this probability a runner that is best is dropped."""
+"""Maximum probability with which a best run is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,13 @@ class RaceFinding:
     """How a race stands after the problems that were drawn."""
 
     dropped_after: tuple[int | None, ...]
-    """Of each runner, after how many problems; None: it is still in the race."""
+    """Number of problems after which each run was dropped; None: it is still in the race."""
     stopped_after: int
-    """Problems: when one runner was left, else all that were drawn."""
+    """Number of problems after which a single run was left, else of all drawn problems."""
 
     @property
     def left(self) -> tuple[int, ...]:
-        """The runners that are still in the race; the race is decided where it is one."""
+        """The runs that are still in the race. The race is decided if a single run is left."""
         return tuple(runner for runner, after in enumerate(self.dropped_after) if after is None)
 
     @property

@@ -27,9 +27,9 @@ CONFIGURATIONS: Final = (
 )
 MAX_CONFIGURATION_BYTES: Final = 64 << 20
 MAX_TOKENS: Final = 1024
-"""Of a text, where a model takes more: the memory of attention grows with their square."""
+"""Maximum tokens of a text for a model that accepts more: the memory of attention grows with their square."""
 DEFAULT_TOKENS: Final = 512
-"""Of a text, where no file of the model says."""
+"""Maximum tokens of a text if no file of the model names a maximum."""
 KNOWN_MODULES: Final = frozenset({"Transformer", "Pooling", "Normalize"})
 POOLINGS: Final[Mapping[str, Pooling]] = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
 
@@ -41,7 +41,7 @@ class EmbedderConfig:
     pooling: Pooling
     max_tokens: int
     prompt: str
-    """Stands before every text; empty for most models."""
+    """Text before every input; empty for most models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class EmbedderFiles:
     tokenizer: Path
     config: EmbedderConfig
     sha256: Mapping[str, str]
-    """Of each file that decides the vectors, by its path in the directory."""
+    """Digest of each file that decides the vectors, by its path in the directory."""
 
 
 def find_embedder(directory: Path) -> EmbedderFiles:
@@ -103,7 +103,8 @@ def parse_config(files: Mapping[str, Any]) -> EmbedderConfig:
 
 def _parse_pooling(fields: Mapping[str, Any]) -> Pooling:
     chosen = [name for name, value in fields.items() if name.startswith("pooling_mode_") and value is True]
-    mode = fields.get("pooling_mode")  # as newer releases of sentence-transformers write it
+    # Newer releases of sentence-transformers write this field.
+    mode = fields.get("pooling_mode")
     if isinstance(mode, str) and not chosen:
         chosen = [name for name, pooling in POOLINGS.items() if pooling == mode] or [mode]
     if not chosen:

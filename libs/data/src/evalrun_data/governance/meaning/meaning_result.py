@@ -1,4 +1,4 @@
-"""What the stage for meaning found, and the decision about each pair. Pure."""
+"""The findings of the stage for meaning, and the decision about each pair. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from evalrun_data.governance.meaning.pair_judge import PairAnswer
 FoundBy = Literal["embedder", "judge"]
 WhyOpen = Literal["undecided", "not asked"]
 COSINE_DIGITS: Final = 4
-"""That are kept: further ones depend on the machine, and the audit's hash must not."""
+"""Digits of a cosine that are kept: further digits depend on the machine, and the audit's hash must not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class OpenPair:
 
 @dataclass(frozen=True, slots=True)
 class JudgeSummary:
-    """What was asked of a model, and what it answered."""
+    """The questions to a model, and its replies."""
 
     model: str
     min_cosine: float
@@ -65,7 +65,7 @@ class MeaningResult:
     max_tokens: int
     texts: int
     cut: int
-    """Texts of which the model saw the first `max_tokens` only."""
+    """Texts of which the model saw only the first `max_tokens`."""
     found: tuple[MeaningPair, ...]
     open: tuple[OpenPair, ...]
     judge: JudgeSummary | None

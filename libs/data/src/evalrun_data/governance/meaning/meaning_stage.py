@@ -29,21 +29,21 @@ from evalrun_data.governance.shingles import containment, jaccard, make_shingles
 
 ROWS_AT_ONCE: Final = 256
 TIMED_TEXTS: Final = 16
-"""Embedded once more than needed, to tell how long all of them take."""
+"""Texts that are embedded once more than needed, to estimate how long all of them take."""
 PROGRESS_SECONDS: Final = 10.0
 QUESTION_TOKENS: Final = 200
-"""Of a question, beside its two texts."""
+"""Tokens of a question, beside its two texts."""
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class MeaningThresholds:
-    """From which cosine on a pair counts."""
+    """Cosines from which a pair counts."""
 
     min_cosine: float
     judge_min_cosine: float
-    """From which the judge is asked."""
+    """Cosine from which the judge is asked."""
     max_judged_pairs: int
 
 
@@ -57,7 +57,7 @@ class _Cost:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """Where a text of a candidate is."""
+    """Position of a text of a candidate."""
 
     dataset: int
     place: int
@@ -160,7 +160,8 @@ class MeaningStage:
         if not timed:
             return _Cost(0, 0, 0, 0.0)
         sample = sum(min(each, self._embedder.max_tokens) for each in self._embedder.count_tokens(timed))
-        self._embedder.embed(timed[:1])  # the first one takes longer
+        # The first text takes longer.
+        self._embedder.embed(timed[:1])
         begin = self._clock()
         self._embedder.embed(timed)
         return _Cost(texts, tokens, cut, (self._clock() - begin) * tokens / max(1, sample))

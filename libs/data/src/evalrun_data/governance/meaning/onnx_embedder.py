@@ -14,9 +14,9 @@ from evalrun_runtime.exits import BadInputError
 
 MAX_BATCH_TEXTS: Final = 32
 MAX_BATCH_TOKENS: Final = 8192
-"""With padding."""
+"""Maximum tokens of a batch, with padding."""
 OUTPUTS: Final = ("sentence_embedding", "last_hidden_state", "token_embeddings")
-"""Names of a graph's output, the best first; without any of them its first output is taken."""
+"""Names of a graph's output, the best first; without any of them the first output is used."""
 INTEGERS: Final[Mapping[str, str]] = {"tensor(int64)": "int64", "tensor(int32)": "int32"}
 
 
@@ -25,7 +25,7 @@ class Embedder(Protocol):
 
     @property
     def max_tokens(self) -> int:
-        """Of a text; the rest of it is cut off."""
+        """Maximum tokens of a text; the rest is cut off."""
         ...
 
     @property
@@ -57,19 +57,21 @@ class OnnxEmbedder:
         self._files = files
         try:
             self._tokenizer = tokenizer_class.from_file(str(files.tokenizer))
-        except Exception as error:  # the package raises bare Exceptions, also for a file that is not JSON
+        # The package raises bare Exceptions, also for a file that is not JSON.
+        except Exception as error:
             raise self._unusable(f"tokenizer.json is no tokenizer: {error}") from error
         # A tokenizer.json may cut at other lengths, and pad to them: a batch is padded to its longest text instead.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         options = runtime.SessionOptions()
-        # Threads that spin while they wait take the CPU from whatever else the machine does.
+        # Threads that spin while they wait take the CPU from everything else on the machine.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
             self._session = runtime.InferenceSession(
                 str(files.graph), sess_options=options, providers=["CPUExecutionProvider"]
             )
-        except Exception as error:  # its exceptions have no public base class
+        # The package's exceptions have no public base class.
+        except Exception as error:
             raise self._unusable(f"{files.graph.name} is no ONNX model that can be run: {_line(error)}") from error
         self._inputs = self._check_inputs()
         names = [each.name for each in self._session.get_outputs()]
@@ -78,7 +80,7 @@ class OnnxEmbedder:
 
     @property
     def max_tokens(self) -> int:
-        """Of a text; the rest of it is cut off."""
+        """Maximum tokens of a text; the rest is cut off."""
         return self._files.config.max_tokens
 
     @property
@@ -121,7 +123,8 @@ class OnnxEmbedder:
         inputs = {name: given[name].astype(kind) for name, kind in self._inputs.items()}
         try:
             (output,) = self._session.run([self._output], inputs)
-        except Exception as error:  # its exceptions have no public base class
+        # The package's exceptions have no public base class.
+        except Exception as error:
             raise self._unusable(f"the model fails on a text of the data: {_line(error)}") from error
         try:
             vectors = unit_vectors(pool_tokens(np.asarray(output, dtype=np.float32), mask, self._files.config.pooling))

@@ -1,4 +1,4 @@
-"""What a model is asked about a pair of problems, and how its answer is read. Pure."""
+"""Builds a question to a model about a pair of problems, and reads the reply. Pure."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 MAX_CHARACTERS: Final = 4000
-"""Of each text in a question."""
+"""Maximum characters of each text in a question."""
 MAX_ANSWER_TOKENS: Final = 256
 _END_OF_REASONING: Final = "</think>"
 _INSTRUCTION: Final = (
@@ -24,7 +24,7 @@ class PairAnswer(StrEnum):
     SAME = "same"
     DIFFERENT = "different"
     UNDECIDED = "undecided"
-    """The model answered something else, or refused the question."""
+    """The model replied something else, or refused the question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class JudgedPairs:
     """Answers to the questions that were asked."""
 
     answers: Sequence[PairAnswer | None]
-    """One per question; None: there is no answer, since the endpoint failed before."""
+    """One reply per question; None: there is no reply, because the endpoint failed before."""
     outage: str = ""
-    """Why the endpoint gave no further answers; empty where it answered all."""
+    """Why the endpoint stopped replying; empty if it replied to all questions."""
     refusal: str = ""
-    """Why the endpoint refused the last question that it refused; that one is undecided."""
+    """Reason of the endpoint's last refusal of a question; that question is undecided."""
 
 
 class PairJudge(Protocol):
@@ -52,7 +52,7 @@ class PairJudge(Protocol):
 
     @property
     def model(self) -> str:
-        """Its name."""
+        """Name of the model."""
         ...
 
     @property

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from evalrun_data.governance.meaning.embedder_files import Pooling
 
 Vectors = NDArray[np.float32]
-"""One per row, of length 1."""
+"""One vector per row, of length 1."""
 
 BLOCK: Final = 4096
 """References that a block of rows is compared with at once: 256 rows take 4 MiB of cosines."""
 
 
 class UnusableOutputError(Exception):
-    """A model's output is no vector for each text; the message says what it is."""
+    """A model's output has no vector for each text; the message describes the output."""
 
 
 def pool_tokens(output: NDArray[np.float32], mask: NDArray[np.int64], pooling: Pooling) -> NDArray[np.float32]:
