@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 LONGEST: Final = 60_000
-"""Characters of a comment; GitHub refuses more than 65,536."""
+"""Maximum characters of a comment; GitHub refuses more than 65,536."""
 PAGE: Final = 100
 TIMEOUT: Final = 30.0
 FORBIDDEN: Final = (403, 404)
@@ -64,12 +64,13 @@ class PullRequest:
 
 
 def main(environment: Mapping[str, str]) -> int:
-    """Write the comment; gives 0 also where that fails."""
+    """Write the comment and return 0, also where that fails."""
     number = environment.get("COMMENT_ON", "")
     if not number.isdecimal():
         print("::notice::evalrun: no comment: this run is not about a pull request")
         return 0
-    name = re.sub(r"[^\w./ -]|--+", "", environment.get("COMMENT_ID", ""))  # what would end the mark, or begin another
+    # These characters would end the mark, or begin another one.
+    name = re.sub(r"[^\w./ -]|--+", "", environment.get("COMMENT_ID", ""))
     mark = f"<!-- evalrun gate: {name} -->"
     request = PullRequest(
         environment["GITHUB_API_URL"], environment["GITHUB_REPOSITORY"], number, environment["GITHUB_TOKEN"],

@@ -27,7 +27,7 @@ from evalrun_operator.settings import OperatorSettings
 
 PAGE = Path("docs/reference/reachability.md")
 RUNS, OTHERS = "evals", "others"
-"""Namespaces of the runs, and of somebody else."""
+"""Namespaces of the runs and of an unrelated tenant."""
 VALUES = {
     "sharedJudge": {"enabled": True},
     "reward": {"enabled": True},

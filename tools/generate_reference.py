@@ -133,14 +133,14 @@ def row(name: str, field: Schema, required: bool) -> str:
 
 
 def refusals(field: Schema) -> Iterator[str]:
-    """Yield what the rules of a field that is no object say: an object's stand under its own heading."""
+    """Yield the messages of the rules of a field that is no object: an object's rules stand under its own heading."""
     if "properties" not in field:
         for rule in field.get("x-kubernetes-validations", ()):
             yield f"Refused: {rule['message']}."
 
 
 def default_text(value: object) -> str:
-    """Return a default as YAML would be written; those of objects are in the object's own table."""
+    """Return a default as YAML would be written; the defaults of objects are in the object's own table."""
     if value is None or isinstance(value, dict) or value == []:
         return ""
     if isinstance(value, list):

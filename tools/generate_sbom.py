@@ -38,7 +38,7 @@ IMAGES = {
     "reward": ("reward",),
     "viewer": ("viewer",),
 }
-"""By image, the locks that Dockerfile.judge installs into it."""
+"""The locks that Dockerfile.judge installs, by image."""
 NOT_INSTALLED = {
     "mathruler==0.1.0": "Apache-2.0",
     "mpmath==1.3.0": "BSD-3-Clause",
@@ -53,7 +53,7 @@ PYTHON = {
     "platform_python_implementation": "CPython", "sys_platform": "linux", "platform_system": "Linux",
     "os_name": "posix", "platform_machine": "x86_64",
 }  # fmt: skip
-"""Of the images, for the locks' environment markers."""
+"""Python version and platform of the images, for the locks' environment markers."""
 PIN = re.compile(r"^[A-Za-z0-9][^\\\n]*", re.MULTILINE)
 HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 

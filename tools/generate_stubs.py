@@ -47,7 +47,8 @@ def generate(source: Path, target: Path) -> None:
     for stub in (target / PACKAGE).rglob("*_pb2*"):
         stub.write_text(STUB_MODULE.sub(PACKAGE, stub.read_text()))
     for package in sorted({path.parent for path in target.rglob("*.pyi")}):
-        (package / "py.typed").touch()  # PEP 561: in each package of a namespace, since `evalrun_proto` itself is none
+        # PEP 561 asks for the file in each package of a namespace, since `evalrun_proto` itself is no package.
+        (package / "py.typed").touch()
 
 
 if __name__ == "__main__":

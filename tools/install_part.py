@@ -124,14 +124,17 @@ def install(part: str, target: Path, root: Path = ROOT) -> list[Path]:
 
 
 def _files(place: Path) -> list[Path]:
-    """Return the files of a package, or the one file; byte code of whoever ran it here stays behind."""
+    """Return the files of a package, or the single file; byte code of the Python that runs this script is left out."""
     if place.is_file():
         return [place]
     return sorted(path for path in place.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
 
 
 def _compile(target: Path, relative: Path) -> Path:
-    """Compile one module; give the byte code's path. `UNCHECKED_HASH` holds no time and is never looked at again."""
+    """Compile one module, and return the byte code's path.
+
+    `UNCHECKED_HASH` stores no time and is never compared again.
+    """
     place = relative.parent / "__pycache__" / f"{relative.stem}.{sys.implementation.cache_tag}.pyc"
     py_compile.compile(
         str(target / relative),
@@ -171,7 +174,7 @@ def _record_row(target: Path, path: Path) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Install the part that is named; give the exit code."""
+    """Install the part that is named, and return the exit code."""
     if len(arguments) != 2:
         print("usage: install_part.py PART DIRECTORY", file=sys.stderr)
         return 2

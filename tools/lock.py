@@ -52,7 +52,8 @@ def lock(name: str, requirements: list[str], *, upgrade: bool) -> None:
         command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal", "--generate-hashes"]
         command += ["--python-version", OLDEST_PYTHON.get(name, "3.11")]
         command += ["--no-annotate", "--custom-compile-command", "make lock"]
-        if name == "mlflow":  # the version of the client, and what that is locked with
+        # The server must have the client's version, and use the same lock.
+        if name == "mlflow":
             command += ["--constraints", str(ROOT / "requirements" / "exports.txt")]
         elif name not in ("build", "base", "inspect", *OF_TESTS):
             command += ["--constraints", str(ROOT / "requirements" / "base.txt")]

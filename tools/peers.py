@@ -30,8 +30,10 @@ CHECKOUTS = {
         "https://github.com/LiveCodeBench/LiveCodeBench",
         "28fef95ea8c9f7a547c8329f2cd3d32b92c1fa24",
     ),
-    "EVALRUN_TEST_ROLL": ("https://github.com/alibaba/ROLL", "7f9d4d3873a87679c8d070085a4bd3bdeea7e589"),  # v0.3.0
-    "EVALRUN_TEST_SLIME": ("https://github.com/THUDM/slime", "a6272da0d4f3d0a08520c99a2f3b4f6c887960dc"),  # v0.3.1
+    # The commit is v0.3.0.
+    "EVALRUN_TEST_ROLL": ("https://github.com/alibaba/ROLL", "7f9d4d3873a87679c8d070085a4bd3bdeea7e589"),
+    # The commit is v0.3.1.
+    "EVALRUN_TEST_SLIME": ("https://github.com/THUDM/slime", "a6272da0d4f3d0a08520c99a2f3b4f6c887960dc"),
 }
 """A repository and a commit of it."""
 LOCKED = {

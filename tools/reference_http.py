@@ -137,7 +137,7 @@ def _messages(kinds: Sequence[type[Any]]) -> Iterator[str]:
 
 
 def _rows(kind: type[Any]) -> Iterator[str]:
-    """Yield a row for each field, those of base classes first; of an enum for each value."""
+    """Yield a row for each field, base classes first, and for each value of an enum."""
     for base in reversed(kind.__mro__):
         if not base.__module__.startswith("evalrun_"):
             continue

@@ -139,7 +139,8 @@ def build(tool: Tool, version: str) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     niceness = os.environ.get("EVALRUN_BUILD_NICE", "19")
     with (directory / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two test sessions may want the same binary
+        # Two test sessions may want the same binary.
+        fcntl.flock(lock, fcntl.LOCK_EX)
         for name, package in tool.binaries:
             binary = directory / name
             if binary.exists():
@@ -191,7 +192,7 @@ def source_of(tool: Tool) -> Path:
 
 
 def main(arguments: list[str]) -> int:
-    """Build the tools that are named; print each one's directory."""
+    """Build the tools that are named, and print the directory of each."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("tools", nargs="*", metavar="TOOL", help=f"{', '.join(TOOLS)}; none: all but {SLOW}")
     instead = parser.add_mutually_exclusive_group()

@@ -37,7 +37,8 @@ class Alert:
     def to_rule(self) -> dict[str, Any]:
         return {
             "alert": self.name,
-            "expr": f"({self.expression}) {self.comparison} {self.threshold}",  # `unless` binds less than `>`
+            # `unless` binds less than `>`, so the expression needs parentheses.
+            "expr": f"({self.expression}) {self.comparison} {self.threshold}",
             "for": self.hold,
             "labels": {"severity": self.severity},
             "annotations": {"summary": self.summary, "description": self.description},

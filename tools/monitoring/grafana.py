@@ -11,7 +11,7 @@ from typing import Any, Literal
 Json = dict[str, Any]
 
 SCHEMA_VERSION = 39
-"""Of Grafana 10.3 and 11; newer ones migrate it when they load it."""
+"""Schema version of Grafana 10.3 and 11; newer versions migrate it when they load it."""
 COLUMNS = 24
 DATASOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
 
@@ -36,10 +36,10 @@ class Panel:
     unit: Unit = "short"
     kind: Literal["timeseries", "stat"] = "timeseries"
     width: int = 8
-    """Of 24 columns."""
+    """Width in columns, of 24."""
     stacked: bool = False
     max_value: float | None = None
-    """Top of the axis; None: by the data."""
+    """Top of the axis; None leaves it to the data."""
 
     def to_json(self, number: int, place: Json) -> Json:
         return {
@@ -93,11 +93,13 @@ class Variable:
             "label": self.label,
             "datasource": DATASOURCE,
             "query": {"query": self.values, "refId": f"Variable-{self.name}"},
-            "refresh": 2,  # when the time range changes: runs come and go
+            # The value 2 refreshes when the time range changes, since runs come and go.
+            "refresh": 2,
             "sort": 1,
             "multi": True,
             "includeAll": True,
-            "allValue": ".*",  # also series without that label: a shared judge's have no run
+            # The pattern also matches series without that label: a shared judge's series have no run.
+            "allValue": ".*",
             "current": {"selected": True, "text": ["All"], "value": ["$__all"]},
             "options": [],
             "hide": 0,

@@ -31,7 +31,7 @@ class Member:
     start: int
     """Offset of its content in the archive, in bytes."""
     size: int
-    """Bytes in the archive."""
+    """Size of the member in the archive, in bytes."""
 
 
 def _header(name: str, size: int) -> bytes:

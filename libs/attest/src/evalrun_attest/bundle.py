@@ -109,7 +109,8 @@ def write_bundle(
         with (scratch / "verdicts").open("wb") as verdicts:
             for line, row in read_lines(folder / RESULTS):
                 verdict = roots.add(line, row)
-                if hide_tests:  # else nobody reads them, and a million rows take gigabytes
+                # Without hiding nobody reads the salts, and those of a million rows take gigabytes.
+                if hide_tests:
                     verdicts.write(verdict + b"\n")
         places = {name: folder / name for name in names}
         left_out = set(DERIVED)
@@ -154,7 +155,7 @@ def _check_problems(problems: Mapping[str, JudgedProblems], run_info: Mapping[st
 def _problem_files(
     problems: Mapping[str, JudgedProblems], hidden: Mapping[str, Sequence[HiddenProblem]]
 ) -> Iterator[tuple[str, str]]:
-    """Yield name and text of each file that says what the run was judged by."""
+    """Yield the name and text of each file that the run was judged by."""
     for name, each in problems.items():
         if name in hidden:
             yield commitments_file(name), _lines(problem.public_row for problem in hidden[name])

@@ -1,4 +1,4 @@
-"""Checks of an attestation against the files that it is about. Each gives findings; none of them judges anything."""
+"""Checks of an attestation against the files that it is about. Each returns findings; none of them judges a program."""
 
 import math
 import random
@@ -38,9 +38,9 @@ from evalrun_results.stored_rows import parse_result
 from evalrun_runtime.exits import BadInputError
 
 LARGEST_ATTESTATION: Final = 256 << 20
-"""Bytes that are read before anything is known about who wrote them."""
+"""Maximum bytes that are read before anything is known about the signer."""
 _TOLERANCE: Final = 1e-9
-"""Relative difference of figures that another version of numpy may cause."""
+"""Relative difference of numbers that another version of numpy may cause."""
 
 
 class Outcome(StrEnum):
@@ -49,9 +49,9 @@ class Outcome(StrEnum):
     MATCHES = "matches"
     DIFFERS = "differs"
     UNKNOWN = "unknown"
-    """It could not be checked."""
+    """The check could not be made."""
     NOTED = "noted"
-    """Nobody can check it without a network; it decides nothing."""
+    """Nobody can check this without a network; it decides nothing."""
 
     @property
     def is_problem(self) -> bool:

@@ -29,13 +29,13 @@ class HiddenProblem:
 
     @property
     def public_row(self) -> dict[str, object]:
-        """What the bundle shows of it."""
+        """Return the row that the bundle shows of the hidden problem."""
         return {"problem_id": self.problem_id, "commitment": self.commitment}
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What its holder shows of a hidden problem."""
+    """A hidden problem as its holder discloses it."""
 
     salt: str
     record: Mapping[str, object]

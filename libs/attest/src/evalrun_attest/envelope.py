@@ -18,7 +18,7 @@ PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 
 
 class EnvelopeError(Exception):
-    """Not an envelope of this kind; the message says why."""
+    """The text is no envelope of this kind; the message says why."""
 
 
 def encode_for_signing(payload: bytes) -> bytes:
@@ -91,7 +91,8 @@ class Envelope:
         signature = {
             "keyid": key.id,
             "sig": base64.b64encode(self.signature).decode(),
-            "publicKey": key.pem,  # as it is written, not as it was: PEM has many spellings of a key
+            # The key is stored in its one usual spelling, since PEM has many spellings of a key.
+            "publicKey": key.pem,
         }
         document = {
             "payloadType": PAYLOAD_TYPE,

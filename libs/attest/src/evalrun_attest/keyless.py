@@ -54,7 +54,7 @@ _BROKEN: Final = (
     x509.InvalidVersion,
     x509.UnsupportedGeneralNameType,
 )
-"""What the package and the certificate's parser raise for content that nobody honest wrote."""
+"""Errors that the package and the certificate's parser raise for content that nobody honest wrote."""
 
 
 class NotVouchedError(Exception):
@@ -150,7 +150,7 @@ class TrustRoot:
 
     config: ClientTrustConfig
     where: str
-    """For messages."""
+    """Name of the source, for messages."""
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -207,7 +207,8 @@ class TrustRoot:
             raise NotVouchedError(
                 f"{self.where} vouches for no such certificate at that time (a private instance needs --trust-config)"
             ) from error
-        except (*_BROKEN, OSError) as error:  # OSError: a time that no clock can show
+        # An OSError means a time that no clock can show.
+        except (*_BROKEN, OSError) as error:
             raise NotVouchedError(f"{self.where} does not vouch for it: {error}") from error
         if (kind, payload) != (PAYLOAD_TYPE, envelope.payload):
             raise NotVouchedError("another payload than the statement was signed")

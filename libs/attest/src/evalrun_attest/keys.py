@@ -25,7 +25,7 @@ class PublicKey:
     """A key that verifies signatures."""
 
     pem: str
-    """In its one usual spelling, whatever it was read from."""
+    """The key in its one usual spelling, whatever it was read from."""
     _key: Ed25519PublicKey
 
     @classmethod
@@ -82,7 +82,8 @@ class SigningKey:
         """
         try:
             key = load_pem_private_key(pem.encode(), password=None)
-        except TypeError as error:  # what the library raises for a passphrase
+        # The library raises TypeError for a passphrase.
+        except TypeError as error:
             raise BadInputError(f"{where}: the key has a passphrase: write one without: {HOW_TO_MAKE_ONE}") from error
         except (ValueError, UnsupportedAlgorithm) as error:
             raise BadInputError(f"{where}: no PEM private key: {HOW_TO_MAKE_ONE}") from error

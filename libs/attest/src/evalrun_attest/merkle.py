@@ -18,7 +18,7 @@ def hash_pair(left: bytes, right: bytes) -> bytes:
 
 @dataclass(slots=True)
 class MerkleTree:
-    """Computes the root over rows that come one by one; holds as many hashes as the tree is high."""
+    """Computes the root over rows that come one after another; keeps as many hashes as the tree is high."""
 
     count: int = 0
     _whole: list[bytes] = field(default_factory=list)

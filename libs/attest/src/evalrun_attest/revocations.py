@@ -19,9 +19,9 @@ class Revocation:
     """An attestation that its signer took back."""
 
     payload_sha256: str
-    """Of the attestation."""
+    """Digest of the attestation's payload."""
     signed: SignedStatement
-    """The revocation itself; only one by the signer of the attestation counts."""
+    """The revocation itself; it counts only if the signer of the attestation signed it."""
     reason: str
     revoked_at: str
 

@@ -11,12 +11,12 @@ from evalrun_runtime.exits import BadInputError
 ATTESTATION: Final = "attestation.json"
 RESULTS: Final = "results.jsonl"
 VERDICTS: Final = "verdicts.jsonl"
-"""In a bundle without tests, in place of results.jsonl."""
+"""The file of a bundle without tests that replaces results.jsonl."""
 SUMMARY: Final = "summary.json"
 RUN_INFO: Final = "run_info.json"
 
 DERIVED: Final = frozenset({"results.parquet", "report.html"})
-"""Files that say again what others say: attested, and left out of bundles."""
+"""Files that are computed from other files: attested, and left out of bundles."""
 _PLAIN: Final = (SUMMARY, "metrics.json", RUN_INFO, RESULTS, "results.parquet", "report.html")
 _FOLDERS: Final = ("audit", "qa_logs")
 

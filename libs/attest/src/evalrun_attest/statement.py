@@ -10,7 +10,8 @@ STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE: Final = "https://evalrun.dev/attestation/eval-run/v1"
 
 ROW_SETS: Final = ("results", "completions", "verdicts")
-"""Rows that have a Merkle root: whole rows of results.jsonl, the answers alone, and rows without the tests' texts."""
+"""Sets of rows with a Merkle root: whole rows of results.jsonl, the completions alone, and rows without tests' texts.
+"""
 
 _CONTENT_OF_TESTS: Final = ("input", "expected_output", "stdout", "stderr", "compile_stderr", "reason")
 _COMPLETION: Final = (
@@ -19,7 +20,7 @@ _COMPLETION: Final = (
 
 
 class StatementError(Exception):
-    """The statement is none about a run; the message says why."""
+    """The statement is not about a run; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class File:
     name: str
     sha256: str
     length: int
-    """In bytes."""
+    """Length in bytes."""
     packed_sha256: str | None
     """Digest of the compressed file in the bundle; None if the bundle leaves it out."""
 
@@ -142,13 +143,13 @@ def make_statement(
 
 @dataclass(frozen=True, slots=True)
 class AttestedRun:
-    """What a statement says of a run."""
+    """The content of a statement about a run."""
 
     files: Mapping[str, File]
     rows: Mapping[str, RowSet]
     datasets: Mapping[str, AttestedDataset]
     figures: Mapping[str, Mapping[str, Any]]
-    """By dataset: coverage, metrics and counts."""
+    """Coverage, metrics and counts by dataset."""
     predicate: Mapping[str, Any]
 
 

@@ -1,4 +1,4 @@
-"""Whom a verifier trusts, and what that says about a signature. Pure."""
+"""Decides whom a verifier trusts, and what that means for a signature. Pure."""
 
 import shlex
 from collections.abc import Sequence
@@ -42,7 +42,8 @@ class Trust:
 def check_signer(signed: SignedStatement, trust: Trust) -> list[Finding]:
     """Check who signed, and whether the signer took it back."""
     if not isinstance(signed, Envelope) and trust.is_given and trust.identity is None:
-        return [compare_identity(signed.signer, trust)]  # whoever trusts keys alone needs no word of authorities
+        # Who trusts keys alone needs no vouching by authorities.
+        return [compare_identity(signed.signer, trust)]
     found = _check_key(signed.signer, trust) if isinstance(signed, Envelope) else _check_identity(signed, trust)
     for revocation in find_revocations(trust.revocations, signed):
         said = f"at {revocation.revoked_at}: {revocation.reason}"
@@ -54,7 +55,7 @@ def check_signer(signed: SignedStatement, trust: Trust) -> list[Finding]:
 
 
 def why_not_vouched(signed: SignedStatement, trust: Trust) -> str:
-    """Return why nobody vouches that the signer is who the signature says; empty for a key, which is its own proof."""
+    """Return why nobody vouches for the signer's identity; empty for a key, which is its own proof."""
     if isinstance(signed, Envelope):
         return ""
     from evalrun_attest.keyless import NotVouchedError

@@ -19,7 +19,7 @@ Script = Callable[[judge_pb2.JudgeRequest], Answer]
 
 
 def make_scripted_verdict(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict:
-    """Return the verdict that the answer's text asks for: accepted where it holds "accept", else wrong_answer."""
+    """Return the verdict that the completion's text asks for: accepted if it contains "accept", else wrong_answer."""
     accepted = "accept" in request.submission.text
     status = judge_pb2.TEST_STATUS_SUCCESS if accepted else judge_pb2.TEST_STATUS_WRONG_ANSWER
     return judge_pb2.Verdict(
@@ -35,7 +35,7 @@ def make_scripted_verdict(request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict:
 
 
 class FakeJudge(judge_pb2_grpc.JudgeServiceServicer):
-    """Answers as `script` says, each answer after `delay` seconds; counts what it was asked."""
+    """Judge that replies as `script` says, each time after `delay` seconds, and counts the requests."""
 
     def __init__(self, script: Script = make_scripted_verdict, delay: float = 0.0) -> None:
         self.script = script
@@ -50,7 +50,7 @@ class FakeJudge(judge_pb2_grpc.JudgeServiceServicer):
     async def Judge(  # noqa: N802 - gRPC's name
         self, request: judge_pb2.JudgeRequest, context: grpc.aio.ServicerContext[object, object]
     ) -> judge_pb2.JudgeResponse:
-        """Answer one request."""
+        """Reply to one request."""
         answer = await self._decide(request)
         if isinstance(answer, judge_pb2.StreamFailure):
             await context.abort(grpc.StatusCode[to_failure_code(answer).name], answer.message)
@@ -122,7 +122,7 @@ def unavailable(message: str = "no sandbox answered") -> judge_pb2.StreamFailure
 
 
 class FakeJudgeServer:
-    """A FakeJudge on a port of its own, with a directory of certificates if one is given."""
+    """FakeJudge that listens on a port of its own, with certificates from a directory if one is given."""
 
     def __init__(self, judge: FakeJudge, port: int = 0, tls_folder: Path | None = None) -> None:
         self.judge = judge

@@ -27,12 +27,12 @@ FUNCTION: Final = "compute_score"
 OUTPUT_KIB: Final = 1024
 """A grader's prints go to stderr, which is cut to a bound; its score is one line of stdout."""
 MAX_BYTES: Final = 1 << 20
-"""Of a grader's file."""
+"""Largest size of a grader's file in bytes."""
 CODE_SOURCES: Final = frozenset({"codecontests", "apps", "codeforces", "taco"})
 """Data sources that verl's routing sends to prime_code, which runs answers uncontained, or to SandboxFusion (0.9.1)."""
 
 _RAN: Final = (judge_pb2.TEST_STATUS_SUCCESS, judge_pb2.TEST_STATUS_WRONG_ANSWER)
-"""It ended with exit code 0; what it printed is compared with nothing."""
+"""Statuses of a test that ended with exit code 0; what it printed is compared with nothing."""
 
 _PROGRAM: Final = """\
 import asyncio, inspect, json, math, os, sys
@@ -105,7 +105,7 @@ class Grader:
     """Name for messages: of a dataset, or of a data source."""
     program: str
     sha256: str
-    """Of its file."""
+    """Digest of the grader's file."""
     only_answers: bool = False
     """verl's: rows of data sources with code have tests, and the judge decides."""
 
@@ -153,13 +153,14 @@ def grader_program(source: str, where: str, function: str = FUNCTION) -> str:
 def answer_request(
     run: str, dataset: Dataset, problem: Problem, answer: Answer, grader: Grader | None
 ) -> judge_pb2.JudgeRequest:
-    """Return what the judge is asked about an answer: its tests, or the grader's run."""
+    """Return the request about a completion: with its tests, or with the grader's run."""
     if grader is None or not grader.decides(problem.data_source):
         return judge_request(run, dataset, problem, answer)
     truth = problem.ground_truth
     if isinstance(truth, Reference):
         ground_truth, extra_info = json.loads(truth.ground_truth), json.loads(truth.extra_info)
-    else:  # a published format: its tests as JSON, as verl's rows hold them
+    # A published format keeps its tests as JSON, as verl's rows do.
+    else:
         ground_truth, extra_info = json.dumps(asdict(truth)), {}
     text = answer.text if dataset.max_answer_characters is None else answer.text[: dataset.max_answer_characters]
     given = render_grader_input(problem.data_source or problem.dataset, text, ground_truth, extra_info)
@@ -205,7 +206,7 @@ def grader_request(run: str, dataset: Dataset, grader: Grader, given: str) -> ju
 
 
 def answer_verdict(problem: Problem, grader: Grader | None, verdict: judge_pb2.Verdict) -> judge_pb2.Verdict:
-    """Return the verdict on an answer, from what the judge said to `answer_request`."""
+    """Return the verdict on a completion from the judge's reply to `answer_request`."""
     if grader is None:
         return verdict
     if grader.decides(problem.data_source):
@@ -238,7 +239,8 @@ def make_graded_verdict(grader: Grader, verdict: judge_pb2.Verdict) -> judge_pb2
         reason = f"the grader of {grader.name}: {said.get('error') or _why(test)}"
         test.cause = judge_pb2.TEST_CAUSE_NO_SCORE
         test.missing_module = _package(said.get("missing_module"))
-        test.reason = replace_surrogates(reason)  # a grader may say what no message holds
+        # A grader may print characters that no message can hold.
+        test.reason = replace_surrogates(reason)
         test.status = judge_pb2.TEST_STATUS_API_ERROR
     else:
         accepted = said.get("accepted") is True

@@ -24,7 +24,7 @@ REFUSALS = frozenset(
 )
 
 RETRY_AFTER = "retry-after-ms"
-"""The trailer that says when a full queue is worth another try."""
+"""The trailer that names the time after which a full queue is worth another try."""
 
 
 class JudgeError(Exception):
@@ -32,7 +32,7 @@ class JudgeError(Exception):
 
 
 class JudgeLostError(JudgeError):
-    """No connection, or it broke. Nothing was decided for what has no answer."""
+    """There is no connection, or it broke. Nothing was decided about the requests without a reply."""
 
 
 class JudgeRefusedError(JudgeError):
@@ -134,7 +134,8 @@ class GrpcJudgeStream:
             await self._call.write(judge_pb2.JudgeStreamRequest(request=request))
         except grpc.aio.AioRpcError as error:
             raise judge_error(self._address, error) from error
-        except asyncio.InvalidStateError as error:  # the call ended before
+        # The call ended before.
+        except asyncio.InvalidStateError as error:
             raise JudgeLostError(f"judge {self._address}: the stream has ended") from error
 
     async def finish_sending(self) -> None:
@@ -150,7 +151,8 @@ class GrpcJudgeStream:
             answer = await self._call.read()
         except grpc.aio.AioRpcError as error:
             raise judge_error(self._address, error) from error
-        return answer if isinstance(answer, judge_pb2.JudgeStreamResponse) else None  # grpc.aio.EOF
+        # grpc.aio.EOF stands for the end of the stream.
+        return answer if isinstance(answer, judge_pb2.JudgeStreamResponse) else None
 
     def cancel(self) -> None:
         """End the call now."""

@@ -30,7 +30,7 @@ class Answer:
 
 
 def judge_request(run: str, dataset: Dataset, problem: Problem, answer: Answer) -> judge_pb2.JudgeRequest:
-    """Return the request for an answer; its `request_id` is the sender's to choose."""
+    """Return the request for a completion; the sender chooses its `request_id`."""
     request = judge_pb2.JudgeRequest(
         run=run,
         submission=judge_pb2.Submission(
@@ -67,7 +67,8 @@ def dense_score(verdict: judge_pb2.Verdict) -> float | None:
     if not verdict.judged:
         return None
     if verdict.final_status == judge_pb2.FINAL_STATUS_EMPTY_OUTPUT:
-        return 0.0  # an answer without a program passes nothing, whatever an empty program would print
+        # A completion without a program passes nothing, whatever an empty program would print.
+        return 0.0
     return verdict.pass_ratio if verdict.HasField("pass_ratio") else None
 
 
@@ -85,7 +86,8 @@ def suite_digest(inputs: Sequence[str], outputs: Sequence[str]) -> bytes:
 def test_limits(dataset: Dataset, problem: Problem) -> judge_pb2.Limits:
     """Return the limits of a test."""
     asked = UNSET_LIMITS if dataset.limits is None else dataset.limits.partial
-    contest = isinstance(problem.ground_truth, StdioTests | ServerTests)  # a server's may be a contest's
+    # The tests of a server problem may have a contest's form.
+    contest = isinstance(problem.ground_truth, StdioTests | ServerTests)
     limits = problem.limits.or_else(asked).complete(CONTEST_LIMITS if contest else DEFAULT_LIMITS)
     return judge_pb2.Limits(
         time_seconds=limits.time_seconds, memory_mib=limits.memory_mib, output_kib=limits.output_kib

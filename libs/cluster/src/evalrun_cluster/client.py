@@ -30,7 +30,7 @@ from evalrun_runtime.backoff import backoff_seconds
 ResultT = TypeVar("ResultT")
 
 RETRIES = 3
-"""Times that a write is tried again soon; then the whole pass is."""
+"""How often a write is tried again soon; after that the whole pass is tried again."""
 RETRY_SECONDS = 0.05
 COME_BACK = frozenset({408, 429, 500, 502, 503, 504})
 CONFLICT, NOT_FOUND = 409, 404
@@ -62,7 +62,8 @@ def translate_error(error: httpx2.HTTPError, what: str) -> ClusterError:
         code = error.status.code or code
     if code == CONFLICT:
         return ConflictError(f"{what}: {text}")
-    if code == 0 or code in COME_BACK:  # timeouts and broken connections come without a code
+    # Timeouts and broken connections come without a code.
+    if code == 0 or code in COME_BACK:
         return UnreachableError(f"{what}: {type(error).__name__} {text}")
     refused = NamespaceGoneError if NAMESPACE_TERMINATING in _find_causes(error) else RefusedError
     return refused(f"{what}: {text}")
@@ -88,7 +89,7 @@ def find_controller(item: Object) -> str | None:
 
 
 def decode_secret(secret: Object) -> dict[str, str]:
-    """Return what a Secret holds, by key; what is no text, such as a keystore beside certificates, is garbled."""
+    """Return the texts in a Secret by key; a value that is no text, such as a keystore, is garbled."""
     return {key: base64.b64decode(value).decode(errors="replace") for key, value in (secret.get("data") or {}).items()}
 
 
@@ -106,7 +107,8 @@ def refuse_foreign(wanted: Object, there: Object) -> None:
         return
     wanted_labels = wanted["metadata"]["labels"]
     same_run = labels.get(names.RUN_UID_LABEL) == wanted_labels.get(names.RUN_UID_LABEL)
-    if ours is None and same_run:  # a volume that outlives its run has no owner
+    # A volume that outlives its run has no owner.
+    if ours is None and same_run:
         return
     maker = next((one for one in wanted["metadata"].get("ownerReferences") or () if one.get("controller")), None)
     whose_kind = KIND if maker is None else maker["kind"]
@@ -155,9 +157,9 @@ class ExactClient(AsyncClient):
         return self
 
     async def delete_exactly(self, kind: str, name: str, namespace: str, uid: str, *, abandon: bool = False) -> None:
-        """Delete an object if it has this uid, and, in the background, what it owns.
+        """Delete an object if it has this uid, and, in the background, the objects that it owns.
 
-        With `abandon` a pod is gone at once, whatever its node says.
+        With `abandon` a pod is gone at once, whatever its node reports.
         """
         # A Job deleted without saying so would orphan its pods.
         params = {"uid": uid, "propagationPolicy": CascadeType.BACKGROUND.value}
@@ -230,7 +232,7 @@ class Cluster:
         """Return whether EvalRuns are served, i.e. whether their CRD is there.
 
         Raises:
-            ClusterError: as the module `errors` says.
+            ClusterError: the request failed; see the module `errors`.
         """
         pages = self._client.list_pages(EVAL_RUN, namespace, {}, 1)
 
@@ -245,7 +247,7 @@ class Cluster:
         """Return whether an API group is served, by the API server itself or by a behind it.
 
         Raises:
-            ClusterError: as the module `errors` says.
+            ClusterError: the request failed; see the module `errors`.
         """
 
         async def read() -> bool:
@@ -258,7 +260,7 @@ class Cluster:
         """Return the EvalRun of that name, or None. Lists one object, so it needs only `list`.
 
         Raises:
-            ClusterError: as the module `errors` says.
+            ClusterError: the request failed; see the module `errors`.
         """
         return await self._fetch_by_name(EVAL_RUN.kind, name, namespace)
 
@@ -266,7 +268,7 @@ class Cluster:
         """Return what the run's Secret holds, by key; None if the run has no Secret yet.
 
         Raises:
-            ClusterError: as the module `errors` says.
+            ClusterError: the request failed; see the module `errors`.
         """
         name = names.token_secret(run.name)
         secret = await self._fetch_by_name(SECRET.kind, name, run.namespace)
@@ -281,7 +283,7 @@ class Cluster:
         Raises:
             NameTakenError: it belongs to somebody else.
             RetryError: it belongs to an earlier run of the name, and is being deleted with it.
-            ClusterError: as the module `errors` says.
+            ClusterError: the request failed; see the module `errors`.
         """
         await self.create_or_find(manifest)
 
@@ -291,7 +293,7 @@ class Cluster:
         Raises:
             NameTakenError: it belongs to somebody else.
             RetryError: it belongs to an earlier run of the name, and is being deleted with it.
-            ClusterError: as the module `errors` says.
+            ClusterError: the request failed; see the module `errors`.
         """
         kind, metadata = manifest["kind"], manifest["metadata"]
         name, namespace = metadata["name"], metadata["namespace"]
@@ -314,7 +316,7 @@ class Cluster:
 
         Raises:
             ConflictError: it is gone, or another object has taken its name.
-            ClusterError: as the module `errors` says.
+            ClusterError: the request failed; see the module `errors`.
         """
         whole = [{"op": "test", "path": "/metadata/uid", "value": uid}, *patch]
         await self._send_exact_change(
@@ -327,7 +329,7 @@ class Cluster:
 
         Raises:
             ConflictError: it is gone, or another object has taken its name.
-            ClusterError: as the module `errors` says.
+            ClusterError: the request failed; see the module `errors`.
         """
         kind, metadata = manifest["kind"], manifest["metadata"]
         name, namespace = metadata["name"], metadata["namespace"]
@@ -348,7 +350,7 @@ class Cluster:
 
         Raises:
             ConflictError: another object has taken its name.
-            ClusterError: as the module `errors` says.
+            ClusterError: the request failed; see the module `errors`.
         """
         await self._gone_or(
             lambda: self._client.delete_exactly(kind, name, namespace, uid, abandon=abandon), f"deleting {kind} {name}"
@@ -358,7 +360,7 @@ class Cluster:
         """Return an object by its name, or None. A list of one: it takes no right beyond `list`.
 
         Raises:
-            ClusterError: as the module `errors` says.
+            ClusterError: the request failed; see the module `errors`.
         """
         return await self._fetch_by_name(kind, name, namespace)
 
@@ -366,7 +368,7 @@ class Cluster:
         """Return the pods of a Job.
 
         Raises:
-            ClusterError: as the module `errors` says.
+            ClusterError: the request failed; see the module `errors`.
         """
         found = self._client.list(RESOURCES["Pod"], namespace=namespace, labels={"batch.kubernetes.io/job-name": job})
 
@@ -380,7 +382,7 @@ class Cluster:
 
         Raises:
             ConflictError: it has changed.
-            ClusterError: as the module `errors` says.
+            ClusterError: the request failed; see the module `errors`.
         """
         kind, metadata = str(manifest.get("kind", KIND)), manifest["metadata"]
         name, namespace = metadata["name"], metadata["namespace"]
@@ -398,7 +400,7 @@ class Cluster:
         """Return the last warning that Kubernetes recorded of an object and that may keep it from starting, if any.
 
         Raises:
-            ClusterError: as the module `errors` says.
+            ClusterError: the request failed; see the module `errors`.
         """
         found = self._client.list(
             find_resource(EVENT), namespace=namespace, fields={"involvedObject.uid": uid, "type": "Warning"}
@@ -413,7 +415,7 @@ class Cluster:
         """Return Kueue's Workloads of an object; None if the cluster does not serve them.
 
         Raises:
-            ClusterError: as the module `errors` says.
+            ClusterError: the request failed; see the module `errors`.
         """
         found = self._client.list(find_resource(WORKLOAD), namespace=namespace, labels={names.QUEUED_UID_LABEL: uid})
 
@@ -427,7 +429,7 @@ class Cluster:
         """Return a Lease, or None.
 
         Raises:
-            ClusterError: as the module `errors` says.
+            ClusterError: the request failed; see the module `errors`.
         """
         found = await self._found(
             lambda: self._client.get(find_resource(LEASE), name, namespace=namespace), f"reading Lease {name}"
@@ -439,7 +441,7 @@ class Cluster:
 
         Raises:
             ConflictError: it has changed, or is there already.
-            ClusterError: as the module `errors` says.
+            ClusterError: the request failed; see the module `errors`.
         """
         item, metadata = RESOURCES[LEASE.kind].from_dict(lease), lease["metadata"]
         name, namespace = metadata["name"], metadata["namespace"]
@@ -455,7 +457,7 @@ class Cluster:
         """Return a Secret, or None.
 
         Raises:
-            ClusterError: as the module `errors` says.
+            ClusterError: the request failed; see the module `errors`.
         """
         return await self._fetch_by_name(SECRET.kind, name, namespace)
 
@@ -464,7 +466,7 @@ class Cluster:
 
         Raises:
             ConflictError: it has changed since it was read, or is gone.
-            ClusterError: as the module `errors` says.
+            ClusterError: the request failed; see the module `errors`.
         """
         name, version = secret["metadata"]["name"], secret["metadata"]["resourceVersion"]
         patch = {
@@ -483,7 +485,7 @@ class Cluster:
         """Record an event of a run, or of an object of another kind of ours.
 
         Raises:
-            ClusterError: as the module `errors` says.
+            ClusterError: the request failed; see the module `errors`.
         """
         manifest = {
             "apiVersion": "v1",
@@ -507,7 +509,8 @@ class Cluster:
     async def _fetch_by_name(self, kind: str, name: str, namespace: str) -> Object | None:
         """Return an object by its name, or None. A list of one: it takes no right beyond `list`."""
         what = f"reading {kind} {name}"
-        if kind == SECRET.kind:  # Secrets are never listed
+        # Secrets are never listed.
+        if kind == SECRET.kind:
             secret = await self._found(lambda: self._client.get(RESOURCES[kind], name, namespace=namespace), what)
             return None if secret is None else dict(secret)
         found = self._client.list(RESOURCES[kind], namespace=namespace, fields={"metadata.name": name})
@@ -520,7 +523,10 @@ class Cluster:
     async def _send_exact_change(
         self, request: Callable[[], Awaitable[Any]], what: str, target: tuple[str, str, str, str]
     ) -> None:
-        """Send a change of a specific object. The API server says 422 of a wrong uid, as of much else: look at it."""
+        """Send a change of a specific object.
+
+        The API server replies 422 to a wrong uid, but also to much else: read the object.
+        """
         kind, name, namespace, uid = target
         try:
             await self._send_with_retries(request, what)

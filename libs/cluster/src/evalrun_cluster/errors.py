@@ -25,7 +25,7 @@ class ConflictError(RetryError):
 
 
 class UnreachableError(RetryError):
-    """No answer, or one that says to come back: timeouts, 429, 5xx."""
+    """There was no reply, or a reply that asks to come back: timeouts, 429, 5xx."""
 
 
 class RefusedError(ClusterError):
@@ -33,7 +33,7 @@ class RefusedError(ClusterError):
 
 
 class NameTakenError(RefusedError):
-    """An object of that name is there and belongs to somebody else. The message says which and whose."""
+    """An object of that name exists and belongs to somebody else. The message names the object and its owner."""
 
 
 class NamespaceGoneError(RefusedError):

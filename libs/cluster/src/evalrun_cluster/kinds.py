@@ -40,7 +40,8 @@ KINDS: dict[str, Kind] = {
         Kind("RayJob", "ray.io", "v1", "rayjobs", optional=True),
     )
 }
-"""By kind. The Secret is not among them: it is read by name only, so that the operator need not list Secrets."""
+"""The kinds by name. The Secret is not among them: it is read by name only, so that the operator need not list Secrets.
+"""
 
 SECRET = Kind("Secret", "", "v1", "secrets")
 EVENT = Kind("Event", "", "v1", "events")

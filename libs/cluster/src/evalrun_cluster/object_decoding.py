@@ -46,7 +46,7 @@ class ListPage:
     version: str
     """The list's resourceVersion."""
     continuation: str
-    """Token of the next page; empty on the last."""
+    """Token of the next page; empty on the last page."""
 
 
 def decode_page(text: bytes) -> ListPage:

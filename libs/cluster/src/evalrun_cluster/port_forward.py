@@ -29,7 +29,7 @@ class Refusal:
     """Why a connection to a pod was refused."""
 
     code: int
-    """HTTP status of the API server; 0: nothing listens in the pod."""
+    """HTTP status of the API server; 0 if nothing listens in the pod."""
     text: str
 
 
@@ -46,7 +46,7 @@ class PortForward:
         self._path = f"/api/v1/namespaces/{namespace}/pods/{pod}/portforward"
         self._port = port
         self.refused: Refusal | None = None
-        """Why the last connection was refused; None if it was not."""
+        """Why the last connection was refused; None if it was not refused."""
 
     @asynccontextmanager
     async def open_socket(self) -> AsyncIterator[Path]:
@@ -83,7 +83,8 @@ class PortForward:
                 finally:
                     sending.cancel()
                     await asyncio.gather(sending, return_exceptions=True)
-        except* WebSocketUpgradeError as group:  # httpx2's session wraps what comes out of it into a group
+        # httpx2's session wraps what comes out of it into a group.
+        except* WebSocketUpgradeError as group:
             codes = [each.response.status_code for each in group.exceptions if isinstance(each, WebSocketUpgradeError)]
             self.refused = Refusal(codes[0] if codes else 500, "the API server refuses")
         except* (HTTPXWSException, httpx2.HTTPError, ConnectionError) as group:

@@ -10,9 +10,9 @@ from evalrun_cluster.objects import Object
 LIFE_SECONDS = 900
 READER = "reader"
 USER = 10001
-"""Of the images of Dockerfile.judge."""
+"""User ID of the images of Dockerfile.judge."""
 IMAGE_SETTING = "aggregatorImage"
-"""In `status.settings`: the image that the run's aggregator had, which can send outputs."""
+"""Field of `status.settings` with the image of the run's aggregator, which can send outputs."""
 
 
 def reader_pod(run: EvalRun, claim: str) -> Object:

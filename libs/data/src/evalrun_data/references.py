@@ -19,11 +19,8 @@ def read_published_reference(row: Row, problem: Problem) -> str | None:
         return solution if _is_whole(solution, problem) else problem.prompt + solution
     for name in WHOLE_PROGRAMS:
         if row.has(name):
-            return row.text(name).replace(
-                "\r\n",
-                "\n",
-                # Most of MBPP's programs have CR LF, which Python reads as LF.
-            )
+            # Most of MBPP's programs have CR LF, which Python reads as LF.
+            return row.text(name).replace("\r\n", "\n")
     return None
 
 

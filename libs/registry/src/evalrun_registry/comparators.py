@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 STANDARD: Final = "standard"
-"""The comparator that decides where nothing names another one."""
+"""The comparator that is used where nothing names another."""
 CHECKER: Final = "checker"
 """The comparator that is a program of a problem's own."""
 
@@ -34,12 +34,12 @@ class Comparator:
     """A comparator with its options; `case_sensitive`, `abs` and `rel` matter to `tokens` and `standard` only."""
 
     name: str = STANDARD
-    """One of `COMPARATORS`."""
+    """Name of the comparator, one of `COMPARATORS`."""
     case_sensitive: bool = True
     abs: float | None = None
-    """Absolute tolerance of a decimal token; None: none."""
+    """Absolute tolerance of a decimal token; None for no tolerance."""
     rel: float | None = None
-    """Tolerance of a decimal token relative to the expected one; None: none."""
+    """Tolerance of a decimal token relative to the expected token; None for no tolerance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,15 +48,16 @@ class ComparatorRule:
 
     name: str
     text: str
-    """Outputs that pass, for the reference of the API."""
+    """Which outputs pass, for the reference of the API."""
     passes: Callable[[bytes, bytes, Comparator], bool] | None
-    """Decision on an expected output, an output that differs from it, and the options; None: a program decides."""
+    """Decision on an expected output, a different output, and the options; None where a program decides."""
     rests_on: Callable[[bytes, bytes, Comparator], Iterable[Leniency]] | None = None
-    """Names the leniencies without which an output that passed would have failed; None: it has none."""
+    """Function that names the leniencies without which a passing output would have failed; None where there are no
+    leniencies."""
     implies: tuple[str, ...] = ()
-    """Comparators that pass whatever this one passes, with the same options."""
+    """Comparators that pass whatever this comparator passes, with the same options."""
     implies_with_tolerance: tuple[str, ...] = ()
-    """Further ones where `abs` or `rel` is given."""
+    """Further implied comparators where `abs` or `rel` is given."""
 
 
 STANDARD_TOLERANCE = 1e-6
@@ -157,13 +158,15 @@ def _is_within_tolerance(expected: bytes, got: bytes, absolute: float, relative:
     """
     wanted, number = float(expected), float(got)
     if not (math.isfinite(wanted) and math.isfinite(number)):
-        return False  # beyond a float's range: only the same text is the same number
+        # Beyond a float's range, only the same text is the same number.
+        return False
     bound = max(absolute, relative * abs(wanted))
     difference = abs(wanted - number)
     at_the_edge = abs(difference - bound) <= 1e-9 * bound + 1e-15 * abs(wanted)
     if not at_the_edge or len(expected) > EXACT_DIGITS or len(got) > EXACT_DIGITS:
         return difference <= bound
-    from decimal import Decimal  # 3 ms, which a command that lists the names need not wait for
+    # The import takes 3 ms, which a command that only lists the names need not wait for.
+    from decimal import Decimal
 
     exact = Decimal(expected.decode("ascii"))
     exact_bound = max(Decimal(repr(absolute)), Decimal(repr(relative)) * abs(exact))
@@ -223,4 +226,4 @@ COMPARATORS: Final[Mapping[str, ComparatorRule]] = MappingProxyType({each.name: 
 and the checker last."""
 
 COMPUTED: Final = tuple(each.name for each in _DESCRIBED if each.passes is not None)
-"""Names of those that compare the texts by themselves, which a run may name for any problem."""
+"""Names of the comparators that compare the texts by themselves, which a run may name for any problem."""

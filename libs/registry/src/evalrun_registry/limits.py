@@ -12,22 +12,23 @@ from typing import Final
 class TestLimits:
     """Limits of each test."""
 
-    __test__ = False  # pytest collects classes called Test*
+    # pytest collects classes called Test*.
+    __test__ = False
 
     time_seconds: float = 10.0
     """CPU seconds."""
     memory_mib: int = 1024
     output_kib: int = 65536
-    """Of stdout and of stderr, each."""
+    """Maximum size of stdout and of stderr, each."""
 
 
 DEFAULT_LIMITS: Final = TestLimits()
 CONTEST_LIMITS: Final = TestLimits(time_seconds=30.0)
 """Defaults of stdin/stdout problems and of graders: verl's scorers import for four CPU seconds."""
 BARE_OUTPUT_KIB: Final = 1024
-"""Output limit of a request to a sandbox that sets none: such a request does not come from a judge."""
+"""Output limit of a sandbox request that sets no limit: such a request does not come from a judge."""
 MAX_LOG_PROBS: Final = 131_072
-"""Log-probabilities of an answer that are stored: half a MiB, and some 15 MiB as a server sends them."""
+"""Log-probabilities of a completion that are stored: half a MiB, and some 15 MiB in a server's reply."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ class Unit(Enum):
 
 
 class Interval(Enum):
-    """The statistic over problems that a figure is, which decides its interval; docs/outputs.md lists the methods."""
+    """Kind of statistic over problems, which decides the method of a metric's interval (docs/outputs.md)."""
 
     PROPORTION = "mean over problems of hits / trials; Wilson's interval where every problem has one trial"
     MEAN_SHARE = "mean over problems of values from 0 to 1; values outside of that range are treated as MEAN"
@@ -65,7 +65,7 @@ class Column:
 
 
 NUMBERS: Final = {"<k>": "[1-9][0-9]{0,3}", "<t>": "[1-9][0-9]?"}
-"""The number that ends some names, by what stands for it in a description: k of pass@k, a turn from 1."""
+"""The patterns of the number that ends some names, by its placeholder: k of pass@k, a turn from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +73,11 @@ class Metric:
     """The description of a metric, or of one metric per k or per turn."""
 
     name: str
-    """In summary.json. `<k>` or `<t>` at the end stands for a number."""
+    """Name in summary.json. `<k>` or `<t>` at the end stands for a number."""
     title: str
-    """In texts and tables, with the same `<k>` or `<t>`."""
+    """Title in texts and tables, with the same `<k>` or `<t>`."""
     formula: str
-    """For docs/outputs.md; neighbours with the same formula share a row there."""
+    """Formula for docs/outputs.md; neighbours with the same formula share a row there."""
     unit: Unit = Unit.SHARE
     interval: Interval = Interval.PROPORTION
     falls: bool = False
@@ -87,9 +87,9 @@ class Metric:
     """Whether a gate may decide by it."""
     columns: tuple[Column, ...] = ()
     percentile: int = 0
-    """For `Interval.PERCENTILE`."""
+    """The percentile of an `Interval.PERCENTILE`."""
     first: int = 1
-    """Least k or turn of which the metric exists."""
+    """Least k or turn for which the metric exists."""
 
     @property
     def number(self) -> str:
@@ -122,20 +122,20 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class NamedMetric:
-    """A metric under one of its names: of one k or one turn, if its name has a number."""
+    """A metric under one of its names: for one k or one turn if its name has a number."""
 
     metric: Metric
     number: int
-    """k or the turn; 0 if the name has none."""
+    """The k or the turn; 0 if the name has none."""
 
     @property
     def name(self) -> str:
-        """In summary.json."""
+        """Return the metric's name in summary.json."""
         return self._fill_number(self.metric.name)
 
     @property
     def title(self) -> str:
-        """In texts."""
+        """Return the metric's title in texts."""
         return self._fill_number(self.metric.title)
 
     def series(self, subject: str = "") -> str:

@@ -203,8 +203,12 @@ METRICS: Final = (
         columns=(
             Column(Table.RESULTS, 1, first=2),
             Column(
-                Table.HEADLINE, 4, prominent=True, first=2
-            ),  # pass_at_1 is the same metric as accepted_at_1, which is titled pass@1
+                Table.HEADLINE,
+                4,
+                prominent=True,
+                first=2,
+                # pass_at_1 is the same metric as accepted_at_1, whose title is pass@1.
+            ),
             Column(Table.COMPARISON, 5, first=2),
         ),
     ),
@@ -311,7 +315,7 @@ def metrics_in(table: Table) -> list[tuple[Metric, Column]]:
 
 
 def shown_in(table: Table, names: Iterable[str]) -> Iterator[tuple[NamedMetric, Column]]:
-    """Yield the metrics among these names that a table shows, in its order; those of several k or turns by number."""
+    """Yield the metrics among these names that a table shows, in its order; several k or turns come by number."""
     found = [known for name in set(names) if (known := find_metric(name)) is not None]
     for metric, column in metrics_in(table):
         numbers = sorted(each.number for each in found if each.metric is metric)
@@ -335,6 +339,6 @@ def is_share(name: str) -> bool:
 
 
 def falls(name: str) -> bool:
-    """Return whether a lower value is better; of a metric that is not known here a higher one is."""
+    """Return whether a lower value of a metric is better; an unknown metric counts as better when higher."""
     named = find_metric(name)
     return named is not None and named.metric.falls

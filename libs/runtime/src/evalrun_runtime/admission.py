@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 class QueueFullError(Exception):
-    """As many requests are here as may be."""
+    """The queue already holds as many requests as it may."""
 
     def __init__(self, retry_after_seconds: float) -> None:
         super().__init__("the queue is full")
@@ -77,7 +77,7 @@ class Ticket:
         self._admission.begin(self)
 
     def leave(self) -> None:
-        """Leave the queue: the request has its answer, or nobody waits for it."""
+        """Leave the queue: the request has its reply, or nobody waits for it."""
         self._admission.leave(self)
 
 
@@ -122,7 +122,7 @@ class Admission:
 
     @property
     def oldest_seconds(self) -> float:
-        """Seconds that the request at the front has waited; 0 if none waits."""
+        """Return the seconds that the request at the front has waited; 0 if none waits."""
         first = next(iter(self._waiting.values()), None)
         return 0.0 if first is None else self._clock() - first.arrived
 
@@ -140,7 +140,8 @@ class Admission:
         if self._draining:
             raise DrainingError
         if not (self._places.has(run, places) and self._bytes.has(run, size)):
-            some = max(1, len(self._inside) // 10)  # a tenth of the queue gone: worth coming back
+            # Once a tenth of the queue has gone, it is worth coming back.
+            some = max(1, len(self._inside) // 10)
             raise QueueFullError(min(MAX_RETRY_SECONDS, max(MIN_RETRY_SECONDS, self._interval * some)))
         ticket = Ticket(self, next(self._numbers), run, places, size, self._clock())
         self._places.take(run, places)

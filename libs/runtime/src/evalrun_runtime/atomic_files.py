@@ -21,7 +21,8 @@ def atomic_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """
     partial = path.with_name(f".{path.name}.partial")
     try:
-        partial.unlink(missing_ok=True)  # what a killed process left would keep its own permissions
+        # A file that a killed process left would keep its own permissions.
+        partial.unlink(missing_ok=True)
         with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
             yield file
             file.flush()
@@ -29,7 +30,8 @@ def atomic_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
         partial.replace(path)
         sync_directory(path.parent)
     except OSError as error:
-        if error.filename in {None, str(partial)}:  # one that names another file comes from inside the block
+        # An error that names another file comes from inside the block.
+        if error.filename in {None, str(partial)}:
             raise add_path(error, path) from error
         raise
     finally:

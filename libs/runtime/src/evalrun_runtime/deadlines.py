@@ -12,10 +12,10 @@ from types import TracebackType
 
 HEADER = "evalrun-timeout-ms"
 MAX_SECONDS = 1e6
-"""Longest deadline that is sent; a longer one is as good as none."""
+"""Longest deadline that is sent; a longer deadline is as good as none."""
 
 MAX_DIGITS = 15
-"""Of the header; a longer number is no time that anybody waits."""
+"""Maximum digits of the header; a longer number is no time that anybody waits."""
 
 _deadline: ContextVar[float | None] = ContextVar("evalrun_deadline", default=None)
 
@@ -73,7 +73,7 @@ def deadline_headers() -> dict[str, str]:
 
 
 def read_deadline(headers: Mapping[str, str]) -> float | None:
-    """Read a call's deadline from its headers; None where it has none, or none that can be read."""
+    """Read a call's deadline from its headers; None where there is no readable deadline."""
     given = headers.get(HEADER, "")
     fits = given.isascii() and given.isdigit() and len(given) <= MAX_DIGITS
     return asyncio.get_running_loop().time() + int(given) / 1000 if fits else None

@@ -8,11 +8,11 @@ FLOOR = 0.05
 """Least part of the slots that the runs of a lower priority keep while those of a higher one wait: nobody starves.
 They get more where few slots are held for seconds, since MAX_CARRY bounds what those of the higher one are owed."""
 MAX_CARRY: float = 1.0
-"""Slot-seconds. So a run never holds more than a slot beyond its share in return for what it lacked before."""
+"""Maximum slot-seconds carried on. So a run never holds more than a slot beyond its share for what it lacked before."""
 
 
 class Priority(IntEnum):
-    """Who goes first; the runs of one priority divide slots by their weights."""
+    """Order in which runs are served; the runs of one priority divide slots by their weights."""
 
     LOW = -1
     NORMAL = 0
@@ -45,11 +45,11 @@ class DeclaredShares:
     """
 
     weights: Mapping[str, float]
-    """Of runs whose weight is not 1."""
+    """Weights of the runs whose weight is not 1."""
     clock: Callable[[], float]
-    """Seconds, monotonic."""
+    """Monotonic clock in seconds."""
     priorities: Mapping[str, Priority] = field(default_factory=dict)
-    """Of runs whose priority is not NORMAL."""
+    """Priorities of the runs whose priority is not NORMAL."""
     _carried: dict[str, float] = field(default_factory=dict)
     _seen: float = 0.0
 
@@ -67,10 +67,11 @@ class DeclaredShares:
             for run, share in self._shares(waiting, held, 0).items():
                 whole = self._carried.get(run, 0.0) + (share - held.get(run, 0)) * elapsed
                 carried[run] = min(MAX_CARRY, max(-MAX_CARRY, whole))
-        self._carried = carried  # nothing is kept of a run that does not wait: a gateway sees thousands
+        # Nothing is kept of a run that does not wait: a gateway sees thousands of runs.
+        self._carried = carried
 
     def count_missing_slots(self, waiting: Collection[str], held: Mapping[str, int]) -> dict[str, float]:
-        """Return how many slots each run that waits would lack if nobody got the next one."""
+        """Return how many slots each run that waits would lack if nobody got the next slot."""
         shares = self._shares(waiting, held, 1)
         return {run: share - held.get(run, 0) + self._carried.get(run, 0.0) for run, share in shares.items()}
 

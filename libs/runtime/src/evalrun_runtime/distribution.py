@@ -17,7 +17,8 @@ OTHER = "evalrun"
 
 def read_own_version() -> str:
     """Return the version of the installed distribution."""
-    from importlib.metadata import version  # a quarter of the time of `evalrun --help`
+    # The import takes a quarter of the time of `evalrun --help`.
+    from importlib.metadata import version
 
     return version(NAME)
 
@@ -53,7 +54,8 @@ def has_metadata(name: str, directories: Iterable[str]) -> bool:
     for directory in directories:
         try:
             entries = [entry.name.lower() for entry in Path(directory).iterdir()]
-        except OSError:  # an archive, or a directory that does not exist
+        # The path is an archive, or a directory that does not exist.
+        except OSError:
             continue
         if any(entry.startswith((f"{name}-", f"{name}.egg-info")) for entry in entries):
             return True

@@ -13,7 +13,7 @@ class ExitCode(IntEnum):
     DEGRADED = 3
     GATE_FAILED = 4
     DIFFERS = 4
-    """`evalrun verify`: something is not as its statement says."""
+    """`evalrun verify` found a difference from the statement."""
     GATE_INCONCLUSIVE = 5
     CANNOT_TELL = 5
     """`evalrun verify`: nothing differs, and something could not be checked."""
@@ -28,9 +28,9 @@ class EndCause(StrEnum):
     AUDIT_FAILED = "AuditFailed"
     """The data did not pass its audit. The same data fails it each time: another start cannot help."""
     LEDGER_UNREACHABLE = "LedgerUnreachable"
-    """The run's ledger did not answer: not the fault of the process that ended."""
+    """The run's ledger did not reply, which is not the fault of the process that ended."""
     FAILED = "Failed"
-    """Anything else."""
+    """The process failed for any other reason."""
 
 
 class BadInputError(Exception):

@@ -53,14 +53,15 @@ class FairQueue(Generic[Item]):
         self._last_turn: dict[str, int] = {}
 
     def push(self, run: str, item: Item, *, urgent: bool = False) -> None:
-        """Add an item; an urgent one goes before those of its run that are not."""
+        """Add an item; an urgent item goes before the run's other items."""
         if run not in self._waiting:
             self._advance()
         self._waiting.setdefault(run, _Waiting()).choose_queue(urgent).append(item)
 
     def first(self) -> tuple[str, Item] | None:
-        """Return whose turn it is, with its run; None where nobody waits."""
-        if len(self._waiting) == 1:  # most gateways serve one run at a time
+        """Return the run whose turn it is and its first item; None where nobody waits."""
+        # Most gateways serve one run at a time.
+        if len(self._waiting) == 1:
             ((run, waiting),) = self._waiting.items()
             if self._has_items_left(waiting):
                 return run, waiting.next[0]

@@ -32,7 +32,8 @@ def complete(arguments: Sequence[str]) -> list[str]:
     """
     if FLAG not in arguments:
         return [*arguments]
-    with open(0, "rb", buffering=0, closefd=False) as stdin:  # unbuffered: more may follow
+    # The file is unbuffered, since more lines may follow.
+    with open(0, "rb", buffering=0, closefd=False) as stdin:
         line = stdin.readline()
     if not line.endswith(b"\n"):
         raise SystemExit(0)

@@ -35,7 +35,7 @@ class Service(Protocol):
         ...
 
     async def stop(self, grace: float) -> None:
-        """Take no more requests, let those in flight end within `grace` seconds, free everything."""
+        """Accept no more requests, let those in flight end within `grace` seconds, and free everything."""
         ...
 
 
@@ -126,5 +126,6 @@ def die_with_parent() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
-    if os.getppid() != parent:  # it ended before the request was made
+    # The parent ended before the request was made.
+    if os.getppid() != parent:
         raise SystemExit(ExitCode.FAILED)

@@ -9,6 +9,6 @@ def ready_line(name: str, address: str) -> str:
 
 
 def parse_ready_line(line: str) -> str | None:
-    """Return the address that a ready line names; None where the line is another one."""
+    """Return the address that a ready line names; None for any other line."""
     found = re.fullmatch(r"evalrun \S+ ready on (\S+)", line.strip())
     return found.group(1) if found else None

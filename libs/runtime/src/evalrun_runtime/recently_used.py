@@ -21,7 +21,7 @@ class RecentlyUsed(Generic[Key, Value]):
         self._size_of = size_of
         self._kept: OrderedDict[Key, Value] = OrderedDict()
         self.size = 0
-        """Of what is held."""
+        """Size of all values held."""
 
     def get(self, key: Key) -> Value | None:
         """Return the value and mark it as recently used, or None if it is absent."""

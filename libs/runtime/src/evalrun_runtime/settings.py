@@ -48,7 +48,8 @@ class ServiceSettings(BaseSettings):
     model_config = SettingsConfigDict(
         frozen=True, extra="forbid", env_prefix="EVALRUN_", cli_kebab_case=True, cli_hide_none_type=True,
         cli_avoid_json=True, cli_implicit_flags=True,
-        defer_build=True,  # `load_settings` uses a subclass alone
+        # `load_settings` uses only a subclass.
+        defer_build=True,
     )  # fmt: skip
 
     host: str = Field("127.0.0.1", description="Address to listen on. Any address except loopback requires a token.")
@@ -159,7 +160,8 @@ class SettingsParser(argparse.ArgumentParser):
         """Parse the arguments. Raises BadInputError for those that nothing takes."""
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
-            import difflib  # only a wrong flag needs it
+            # Only a wrong flag needs the module.
+            import difflib
 
             flag = unknown[0].partition("=")[0]
             known = [name for action in self._actions for name in action.option_strings]
@@ -179,7 +181,7 @@ def help_without_python(text: str | None) -> str | None:
 
 
 def kind_of_value(metavar: str) -> str:
-    """Return what help calls a value, given the name of its type, e.g. `{SecretStr,null}`."""
+    """Return the word that help uses for a value, from the name of its type, e.g. `{SecretStr,null}`."""
     names = {name.strip() for name in re.split(r"[{},|\[\]]", metavar)} - {"", "null", "None", "list"}
     kinds = {KINDS.get(name) for name in names}
     kind = kinds.pop() if len(kinds) == 1 else None
@@ -240,13 +242,15 @@ def _split_config(arguments: list[str]) -> tuple[list[str], dict[str, Any]]:
             continue
         taken = 1 if "=" in argument else 2
         path = argument.partition("=")[2] if taken == 1 else "".join(arguments[index + 1 : index + 2])
-        import yaml  # costs 0.05 s; most services have no file
+        # The import costs 0.05 s, and most services have no file.
+        import yaml
 
         try:
             values = yaml.safe_load(Path(path).read_text())
         except OSError as error:
             raise BadInputError(f"--config {path}: {error.strerror}") from error
-        except (ValueError, yaml.YAMLError) as error:  # ValueError: no UTF-8, or a date that no calendar has
+        # A ValueError means no UTF-8, or a date that no calendar has.
+        except (ValueError, yaml.YAMLError) as error:
             raise BadInputError(f"--config {path}: not readable as YAML: {error}".replace("\n", " ")) from error
         if not isinstance(values, dict):
             raise BadInputError(f"--config {path}: write a mapping of setting names to values")

@@ -77,5 +77,6 @@ def end_with(
             file.write(TerminationMessage(cause, text).to_json())
             file.truncate()
     except OSError:
-        return code  # there is no kubelet: stderr has said it
+        # There is no kubelet, and stderr already has the text.
+        return code
     return code

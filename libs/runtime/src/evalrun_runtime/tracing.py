@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 HEADER: Final = "traceparent"
 ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 FLUSH_SECONDS: Final = 5.0
-"""That the end of a process waits for its last spans to be taken."""
+"""Seconds that the end of a process waits for its last spans to be sent."""
 
 Attributes = Mapping[str, "str | int | float | bool"]
 _NO_ATTRIBUTES: Final[Attributes] = {}
@@ -129,7 +129,8 @@ def start_tracing(service: str, environment: Mapping[str, str] = os.environ) -> 
     try:
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    except ImportError:  # the sandbox's image has neither: it holds nothing but the executor
+    # The sandbox's image has neither package: it contains nothing but the executor.
+    except ImportError:
         logger.warning(
             "no spans are sent: OTEL_EXPORTER_OTLP_ENDPOINT is set, but its packages are not installed: %s",
             describe_install("tracing"),
@@ -162,7 +163,7 @@ def use_processor(service: str, processor: SpanProcessor) -> None:
 
 
 def stop_tracing() -> None:
-    """Send what is left and turn tracing off; waits for FLUSH_SECONDS at most."""
+    """Send the remaining spans and turn tracing off; wait for FLUSH_SECONDS at most."""
     global _tracing
     tracing, _tracing = _tracing, None
     if tracing is not None:
@@ -170,7 +171,7 @@ def stop_tracing() -> None:
 
 
 def derive_traceparent(*names: object) -> str:
-    """Return the traceparent of what these names stand for, always the same one; empty while tracing is off.
+    """Return the traceparent that these names always have; empty while tracing is off.
 
     Its span is the trace's root, which `root_span` records at the end.
     """

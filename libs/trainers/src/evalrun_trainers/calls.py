@@ -19,7 +19,7 @@ from evalrun_trainers.client import Connections, NotJudgedError, RefusedError, R
 from evalrun_trainers.options import Options
 
 THREADS = 64
-"""Calls of one process at once; a call waits in its thread."""
+"""Maximum number of calls of one process at once; a call waits in its thread."""
 _OVER = (409, 413)
 
 

@@ -118,7 +118,7 @@ class _Characters:
 
 
 def _verl_batch(torch: Any, row: Row) -> Any:  # noqa: ANN401 - verl's DataProto
-    """Return a row as verl's batch of one sample: a prompt of one token, then the answer."""
+    """Return a row as verl's batch of one sample: a prompt of one token, then the completion."""
     import numpy as np
     from verl import DataProto
 
@@ -213,7 +213,8 @@ def main(arguments: Sequence[str]) -> None:
     rows = json.loads(Path(rows_path).read_text())
     with open(int(descriptor), "w", buffering=1) as results:  # noqa: PTH123 - a descriptor has no path
         try:
-            WAYS[trainer][way](url, [])  # imports the trainer, which is no part of a pass
+            # This call imports the trainer, so that no measured pass includes the import.
+            WAYS[trainer][way](url, [])
         except ModuleNotFoundError as error:
             results.write(json.dumps({"missing": error.name}) + "\n")
             return

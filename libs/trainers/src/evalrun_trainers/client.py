@@ -22,9 +22,9 @@ from urllib.parse import urlsplit
 from evalrun_trainers.options import RAISE, Options
 
 Sample = Mapping[str, Any]
-"""As the service's API has it: response, ground_truth, data_source, ..."""
+"""A sample as the service's API defines it: response, ground_truth, data_source, ..."""
 Result = Mapping[str, Any]
-"""The service's answer for one sample."""
+"""The service's result for one sample."""
 
 JUDGED = "judged"
 NOT_JUDGED = "not_judged"
@@ -33,7 +33,8 @@ INVALID = "invalid"
 FIRST_DELAY_SECONDS = 0.2
 MAX_DELAY_SECONDS = 10.0
 SOONER_SECONDS = 0.5
-"""The service is told to answer so much earlier than the client gives up, to say what it did not come to."""
+"""The service is asked to reply this much before the client gives up, so that it can name the samples it did not judge.
+"""
 AGAIN = (429, 500, 502, 503, 504)
 TOO_LARGE = 413
 
@@ -92,7 +93,7 @@ class RewardClient:
         self._waiting: queue.SimpleQueue[_Waiting] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._collecting = threading.Lock()
-        """Held by the one thread that fills a request: many at once would each send a few samples."""
+        """The lock of the one thread that fills a request: many threads at once would each send a few samples."""
         self._threads = 0
         self._free = 0
         """Threads that send nothing now."""
@@ -262,7 +263,8 @@ class Connections:
         if kept is not None:
             try:
                 return self._exchange(kept, path, body, seconds)
-            except (ConnectionError, http.client.BadStatusLine):  # the server had closed it; judging is idempotent
+            # The server had closed the connection; judging is idempotent, so the request may be sent again.
+            except (ConnectionError, http.client.BadStatusLine):
                 kept.close()
         parts = urlsplit(self.url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection

@@ -20,13 +20,13 @@ from evalrun_trainers.samples import make_sample
 
 
 class JudgedVerifyRequest(BaseVerifyRequest):  # type: ignore[misc] # absent where types are checked
-    """A rollout with what its row says of its tests."""
+    """A rollout with the tests from its row."""
 
     verifier_metadata: dict[str, Any] | None = None
 
 
 class JudgedVerifyResponse(JudgedVerifyRequest, BaseVerifyResponse):  # type: ignore[misc]
-    """The same with its reward, and how its program ended, e.g. wrong_answer."""
+    """The rollout with its reward and how its program ended, e.g. wrong_answer."""
 
     final_status: str = ""
 

@@ -31,7 +31,7 @@ class AnswerAction(Action):  # type: ignore[misc] # absent where types are check
 
 
 class TaskObservation(Observation):  # type: ignore[misc] # absent where types are checked
-    """The task, and after the answer its reward, which is never one without a verdict."""
+    """The task and, after the completion, its reward; there is no reward without a verdict."""
 
     prompt: str = ""
     final_status: str = ""

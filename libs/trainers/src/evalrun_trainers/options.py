@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 SHAPES = ("dense", "sparse")
 RAISE = "raise"
 INSTEAD_OF_REWARD = ("on_not_judged", "on_invalid")
-"""Options that say what stands where there is no reward."""
+"""Options that name the number used where there is no reward."""
 
 
 class OptionsError(ValueError):
@@ -27,7 +27,7 @@ class Options:
     run: str = ""
     """Name of the run: the service and the judge share their places fairly between runs."""
     shape: str = "dense"
-    """dense: the share of tests passed. sparse: 1 for an accepted answer, else 0."""
+    """`dense` is the share of tests passed; `sparse` is 1 for an accepted completion, else 0."""
     on_not_judged: str | float = RAISE
     """Value of a sample that the judge could not decide: "raise" NotJudgedError, "nan", or a number."""
     on_invalid: str | float = RAISE
@@ -35,7 +35,7 @@ class Options:
     timeout_seconds: float = 900.0
     """Maximum seconds for one sample, retries included."""
     max_batch: int = 128
-    """Most samples of one request."""
+    """Maximum number of samples in one request."""
     linger_seconds: float = 0.005
     """Seconds that the first sample of a request waits for others."""
     connections: int = 16

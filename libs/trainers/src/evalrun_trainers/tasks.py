@@ -1,4 +1,4 @@
-"""The tasks that an environment serves, from a file, and what an answer to one is worth."""
+"""The tasks that an environment serves, from a file, and the reward of a completion of one."""
 
 import asyncio
 import json

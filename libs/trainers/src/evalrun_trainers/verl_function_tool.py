@@ -19,7 +19,8 @@ NO_ANSWER = "The sandbox gave no answer: run your program again."
 
 
 @functools.cache
-def _calls(process: int) -> RewardCalls:  # a forked process needs threads and connections of its own
+# A forked process needs threads and connections of its own.
+def _calls(process: int) -> RewardCalls:
     url = os.environ.get("EVALRUN_SANDBOX_URL", "")
     if not url:
         raise OptionsError("set EVALRUN_SANDBOX_URL to a sandbox: http://HOST:PORT")

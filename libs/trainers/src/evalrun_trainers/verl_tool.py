@@ -32,7 +32,7 @@ SCHEMA: dict[str, Any] = {
 }
 _STARTS = ("instance_hash", "ground_truth", "dataset", "language", "action")
 _OWN = ("type",)
-"""Of verl's tool configuration; everything else there is an option of ours."""
+"""Keys that belong to verl's own tool configuration; everything else there is one of our options."""
 
 
 class _Session:
@@ -42,7 +42,8 @@ class _Session:
         self.start = start
         self.sid = ""
         self.turns = 0
-        self.lock = asyncio.Lock()  # calls of one turn come at once
+        # All calls of one turn arrive at once.
+        self.lock = asyncio.Lock()
 
 
 class EvalrunSessionTool(BaseTool):  # type: ignore[misc]  # verl has no types

@@ -42,7 +42,7 @@ __all__ = [
 CALL_FORMS: Final[Mapping[str, CallForm]] = MappingProxyType(
     {form.language: form for form in (PYTHON, CPP, GO, JAVA, JAVASCRIPT, RUST, TYPESCRIPT)}
 )
-"""By language."""
+"""The call forms by language."""
 
 
 def explain_signature(language: str, signature: str) -> str:

@@ -8,7 +8,7 @@ from typing import Final
 from evalrun_registry.call_forms.signature import Kind, Signature
 
 RETURNED: Final = "evalrun-returned"
-"""What stands before the returned value, on a line of its own: a program may print others before it."""
+"""The text before the returned value, on the same line: a program may print other lines before it."""
 
 _WHOLE: Final = re.compile(rb"-?[0-9]+")
 
@@ -18,21 +18,22 @@ class CallForm:
     """How a language's programs are called."""
 
     language: str
-    """Its name."""
+    """Name of the language."""
     scalars: Mapping[str, str]
-    """The language's types, by those of signatures."""
+    """The language's types by the scalar types of signatures."""
     listed: str
     """The type of a list, with `{item}`."""
     stub: str
     """The function without its body, with `{name}`, `{parameters}` (or `{names}`) and `{returned}`."""
     parameter: str
-    """One of its parameters, with `{name}` and `{type}`."""
+    """Text of one parameter, with `{name}` and `{type}`."""
     add_driver: Callable[[str, Signature], str]
-    """Returns a program with what reads the arguments, calls its function and prints the returned value."""
+    """Function that returns a program together with code that reads the arguments, calls its function and prints the
+    value."""
     reserved: str
-    """What no function can be named, between blanks: words of the language, and names that the driver needs."""
+    """Names that no function may have, between blanks: words of the language, and names that the driver needs."""
     before: str = ""
-    """What stands before the program."""
+    """Text that is put before the program."""
     exact_bits: int = 64
     """A whole number of more bits, with its sign, is not exact."""
 

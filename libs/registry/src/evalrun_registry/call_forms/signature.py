@@ -14,12 +14,12 @@ from typing import Final
 SCALARS: Final = ("int", "long", "double", "bool", "string")
 WIDTHS: Final = {"int": 32, "long": 64}
 TOLERANCE: Final = 1e-6
-"""Of a double, absolute or relative: languages add and print in different orders and digits."""
+"""Tolerance of a double, absolute or relative: languages add and print in different orders and digits."""
 
 MAX_TEXT: Final = 2000
 """Characters of a signature."""
 MAX_DEPTH: Final = 8
-"""Of lists in lists."""
+"""Maximum depth of lists in lists."""
 
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*"
 _SIGNATURE: Final = re.compile(rf"\s*({_NAME})\s*\((.*)\)\s*->\s*(\S.*?)\s*", re.DOTALL)
@@ -57,7 +57,7 @@ class Signature:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """Every type that is in it, with those of the items of lists, once; items come first."""
+        """Return every type in the signature once, with the element types of lists; element types come first."""
         whole = [kind for _, kind in self.parameters] + [self.returned]
         nested = (Kind(kind.scalar, depth) for kind in whole for depth in range(kind.depth + 1))
         return tuple(dict.fromkeys(nested))

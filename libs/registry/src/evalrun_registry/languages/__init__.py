@@ -45,7 +45,7 @@ __all__ = [
 LANGUAGES: Final[Mapping[str, Language]] = MappingProxyType(
     {each.name: each for each in (PYTHON, C, CPP, GO, JAVA, JAVASCRIPT, LUA, PHP, RUBY, RUST, TYPESCRIPT)}
 )
-"""By name, in the order in which messages list them."""
+"""The languages by name, in the order in which messages list them."""
 
 _BY_SPELLING: Final = {spelling: each for each in LANGUAGES.values() for spelling in (each.name, *each.aliases)}
 _BY_FUSION_NAME: Final = {each.fusion.name: each for each in LANGUAGES.values() if each.fusion is not None}

@@ -66,7 +66,7 @@ def checker_around(call: str) -> str:
 
 
 def commands(standard: str) -> tuple[tuple[str, ...], ...]:
-    """Return the command lines: linked statically, for such a program starts in half the time; else dynamically."""
+    """Return the command lines: first with static linking, which halves a program's start; then with dynamic."""
     first = ("{compiler}", "-wrapper", f"/bin/sh,-c,{TELL_KILL}", "-O2", f"-std={standard}", "-pipe")
     last = ("{source}", "-o", "{output}", "-lm")
     return (*first, "-static", *last), (*first, *last)

@@ -20,7 +20,7 @@ _SMALL: Final = (
     "-XX:ReservedCodeCacheSize=64m",
     "-Xms16m",
 )
-"""For one short program: no threads of a collector, no files for tools, few reserved addresses."""
+"""Options for one short program: no threads of a collector, no files for tools, few reserved addresses."""
 
 _TOOL: Final = " ".join(f"-J{flag}" for flag in (*_SMALL, "-Xmx512m", "-XX:TieredStopAtLevel=1"))
 _NAMES: Final = (

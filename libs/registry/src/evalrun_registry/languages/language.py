@@ -12,7 +12,8 @@ class Driver(StrEnum):
     EXECUTABLE = "executable"
     """Compiled once to a file, which is started for each test."""
     INTERPRETER = "interpreter"
-    """Given to the language's own program, which is started for each test: as a text, or compiled once to a file."""
+    """The language's own program runs it; the program is started for each test, from its text or from a file compiled
+    once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,7 @@ class Interpreter:
     program: str
     """Program in /usr/bin or /bin. A sandbox without it does not offer the language."""
     source: str
-    """Name of the file that holds the program: its text, or what the compiler made of it."""
+    """Name of the file that contains the program: its text, or the compiler's output."""
     arguments: tuple[str, ...]
     """`{source}` is replaced by the file's path, and `{memory_mib}` by the limit, anywhere in a word."""
     environment: tuple[str, ...] = ()
@@ -50,7 +51,7 @@ class Footprint:
     """The memory that a program needs to do nothing. Its own limit comes on top of it."""
 
     resident_mib: int
-    """What it has resident, as measured."""
+    """Measured resident memory."""
     mapped_mib: int
     """What the kernel lets it map: wider than what it does, so that the resident memory decides when it has ended.
 
@@ -65,7 +66,7 @@ class Syntax:
     """The texts that the report colours, as regular expressions that take linear time."""
 
     keywords: str
-    """With blanks between them."""
+    """Keywords of the language, with blanks between them."""
     comment: str
     string: str
 
@@ -86,25 +87,25 @@ class Language:
     """A programming language."""
 
     name: str
-    """Its name in records, requests and results."""
+    """Name of the language in records, requests and results."""
     title: str
-    """Its name in prompts."""
+    """Name of the language in prompts."""
     aliases: tuple[str, ...] = ()
     """Other names that records may use, in lower case."""
     tags: str
     """Words after a fence, or endings of a file's name there, in lower case, as a regular expression."""
     driver: Driver
     compilation: Compilation | None = None
-    """None: nothing is compiled to a file before the tests."""
+    """How a program is compiled; None where nothing is compiled to a file before the tests."""
     interpreter: Interpreter | None = None
-    """What runs a program of `Driver.INTERPRETER`; None for any other."""
+    """Program that runs a program of `Driver.INTERPRETER`; None for any other driver."""
     footprint: Footprint
     packages: tuple[str, ...] = ()
     """Debian packages of the sandbox's image."""
     comment: tuple[str, str]
     """Lines that begin and end a comment of several lines: a prompt for a base model is one."""
     line_starts: str = ""
-    """Beginnings of lines by which a text without a fence is taken for a program, as a regular expression."""
+    """A regular expression of line starts; a text without a fence that has such a line is taken for a program."""
     opening: str = ""
     """What a program has to begin with, or be text that is printed; its first two characters tell that it does."""
     syntax: Syntax
@@ -116,7 +117,7 @@ class Language:
     and runs the source with the arguments.
     """
     fusion: FusionNames | None = None
-    """None: SandboxFusion does not have it."""
+    """Names of the language in SandboxFusion; None where SandboxFusion does not have it."""
 
     @property
     def is_compiled(self) -> bool:

@@ -16,7 +16,8 @@ PHP: Final = Language(
         source="main.php",
         arguments=(
             *("-n", "-d", "memory_limit=-1", "-d", "display_errors=stderr", "-d", "display_startup_errors=0"),
-            *("-d", "output_buffering=65536"),  # else each echo is a write of its own
+            # Without a buffer, each echo is a write of its own.
+            *("-d", "output_buffering=65536"),
             *("-d", "extension=ctype", "-d", "extension=iconv", "-d", "extension=readline"),
             *("-d", "extension=mbstring", "-d", "extension=bcmath", "-d", "extension=gmp"),
             "{source}",

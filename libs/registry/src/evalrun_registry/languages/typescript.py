@@ -1,4 +1,4 @@
-"""TypeScript: its types are taken away, and Node runs what is left."""
+"""TypeScript: its type annotations are removed, and Node runs the remaining JavaScript."""
 
 from typing import Final
 

@@ -59,7 +59,10 @@ class BearerTokens:
         return _signature(text, self.sent)
 
     def has_signed(self, text: str, signature: str) -> bool:
-        """Return whether one of them signed a text. Taking a token out of the file ends what it signed."""
+        """Return whether one of the tokens signed a text.
+
+        A token that leaves the file no longer vouches for what it signed.
+        """
         given = signature.encode(errors="replace")
         return any(hmac.compare_digest(given, _signature(text, token).encode()) for token in self._tokens())
 

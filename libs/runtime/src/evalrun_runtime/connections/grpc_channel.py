@@ -4,7 +4,8 @@ Apart from the server: a client's image needs neither health checking nor reflec
 """
 
 # ruff: noqa: ANN401 - a reloading channel passes on what it does not look at
-from __future__ import annotations  # grpcio's stubs are generic, its classes are not
+# grpcio's stubs are generic, its classes are not.
+from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
@@ -28,7 +29,7 @@ OPTIONS = (
 )
 
 LAST_CALLS_SECONDS = 3600.0
-"""For calls that began with a certificate that has been replaced: more than any call or stream takes."""
+"""Seconds for calls that began with a replaced certificate: more than any call or stream takes."""
 
 
 def token_metadata(tokens: BearerTokens | None) -> tuple[tuple[str, str], ...]:

@@ -1,6 +1,7 @@
 """A gRPC server as every service wants it: health, reflection, a token, mutual TLS, sizes and connection ages."""
 
-from __future__ import annotations  # grpcio's stubs are generic, its classes are not
+# grpcio's stubs are generic, its classes are not.
+from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from errno import EADDRINUSE
@@ -66,7 +67,8 @@ class GrpcServer:
                 ("grpc.max_connection_age_grace_ms", int(settings.drain_seconds * 1000)),
                 ("grpc.server.max_pending_requests", MAX_WAITING_CALLS),
                 ("grpc.server.max_pending_requests_hard_limit", MAX_WAITING_CALLS),
-                ("grpc.so_reuseport", 0),  # two services asked for one port: the second must fail, not share it
+                # Where two services are told the same port, the second must fail, not share it.
+                ("grpc.so_reuseport", 0),
             ],
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.server)

@@ -16,7 +16,7 @@ a head is enough. After a request, aiohttp's own keep-alive time closes what sen
 MAX_HEAD_BYTES: Final = 64 * 1024
 END_OF_HEAD: Final = b"\r\n\r\n"
 AT_ONCE_SECONDS: Final = 0.001
-"""Of a drain that waits for no request: aiohttp takes 0 for a drain without end."""
+"""Seconds of a drain that waits for no request: aiohttp takes 0 for a drain without end."""
 MAX_WAITING_CONNECTIONS: Final = 4096
 """Connections that the kernel holds until the event loop takes them. With aiohttp's 128 it drops the rest of a burst,
 and each of their clients tries again a second or more later. `net.core.somaxconn`, 4096 by default, bounds it too."""
@@ -34,7 +34,8 @@ class HeadWatch(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin the time."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's own is none by its class
+        # uvloop's transport is no asyncio.Transport by its class.
+        self._transport = cast(asyncio.Transport, transport)
         self._timer = asyncio.get_running_loop().call_later(self._seconds, self._transport.abort)
         self._inner.connection_made(transport)
 
@@ -70,7 +71,7 @@ class HeadWatch(asyncio.Protocol):
 
 
 class WatchedSite(web.BaseSite):
-    """As `web.TCPSite`, with a `HeadWatch` before each connection."""
+    """A `web.TCPSite` with a `HeadWatch` before each connection."""
 
     def __init__(
         self,

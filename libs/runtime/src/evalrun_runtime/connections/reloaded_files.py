@@ -64,7 +64,8 @@ class ReloadedFiles(Generic[ParsedT]):
                 return
             contents = [path.read_bytes() for path in self._paths]
             if self._signature() != seen:
-                return  # they are being exchanged: the next look finds them whole
+                # The files are being exchanged: the next look finds them whole.
+                return
             self._seen = seen
             self._value = self._parse(contents)
         except (OSError, ValueError) as error:

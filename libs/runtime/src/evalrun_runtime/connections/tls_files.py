@@ -46,7 +46,8 @@ class TlsIdentity:
                 context.load_verify_locations(cadata=authorities.decode("ascii"))
             except (ssl.SSLError, ValueError) as error:
                 raise ValueError(f"{AUTHORITIES} holds no certificates in PEM: {error}") from error
-        contexts[0].num_tickets = 0  # a resumed session would not be checked against the current authorities
+        # A resumed session would not be checked against the current authorities.
+        contexts[0].num_tickets = 0
         return cls(certificate, key, authorities, *contexts)
 
 
@@ -78,7 +79,7 @@ class TlsFiles:
 
     @classmethod
     def load(cls, directory: Path | None) -> "TlsFiles | None":
-        """Return what a setting names; None if it is not set. Raises BadInputError."""
+        """Return the files that a setting names; None if it is not set. Raises BadInputError."""
         return None if directory is None else cls(directory)
 
     @property

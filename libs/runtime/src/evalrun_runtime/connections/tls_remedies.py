@@ -16,18 +16,19 @@ REMEDIES: Final = (
     ("WRONG_VERSION_NUMBER", "the server speaks plain text: give both sides certificates, or neither"),
     ("Socket closed", UNKNOWN_CALLER),
     ("the connection closed before", UNKNOWN_CALLER),
-    ("[Errno 104]", UNKNOWN_CALLER),  # aiohttp's, where the reset comes before the alert is read
+    # aiohttp raises this error where the reset comes before the alert is read.
+    ("[Errno 104]", UNKNOWN_CALLER),
 )
 """Phrases and what they ask for; the first that is found counts. A client is not told why it is refused: by then, its
 side of the handshake is over (TLS 1.3)."""
 
 
 def find_remedy(cause: str) -> str:
-    """Return what to do about a failed call where its cause is TLS; empty where it is another cause."""
+    """Return what to do about a failed call if TLS is the cause; empty for another cause."""
     return next((remedy for phrase, remedy in REMEDIES if phrase in cause), "")
 
 
 def add_remedy(cause: str) -> str:
-    """Return a failed call's cause and, where its words are those of TLS, what to do."""
+    """Return a failed call's cause and, where its words are TLS's, what to do."""
     remedy = find_remedy(cause)
     return f"{cause} ({remedy})" if remedy else cause
