@@ -112,18 +112,18 @@ class EndpointFleet:
             raise
 
     def record_success(self, permit: Permit) -> None:
-        """Return a permit to the fleet after a completed request."""
+        """Give a permit back to the fleet after a completed request."""
         self._update(permit, balancer.apply_success)
 
     def record_failure(self, permit: Permit, failure: RequestFailure) -> None:
-        """Return a permit to the fleet after a failed request."""
+        """Give a permit back to the fleet after a failed request."""
         now, jitter = self._now(), self._rng.random()
         self._update(
             permit, lambda state: balancer.apply_failure(state, failure, permit.epoch, now, self._limits, jitter)
         )
 
     def give_up(self, permit: Permit) -> None:
-        """Return a permit to the fleet that was not used, or whose request this side cancelled."""
+        """Give a permit back to the fleet that was not used, or whose request this side cancelled."""
         self._update(permit, balancer.apply_giving_up)
 
     def _update(self, permit: Permit, change: Callable[[EndpointState], EndpointState]) -> None:
