@@ -1,5 +1,6 @@
 """The wheel alone, in an environment that has the locked packages and nothing else of the checkout."""
 
+import json
 import os
 import subprocess
 import sys
@@ -45,6 +46,32 @@ def test_wheel_in_empty_directory_runs_demo(environment: Path, tmp_path: Path) -
     ended = run_program(environment / "bin" / "evalrun", "run", "--endpoint", "builtin:demo", cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr
     assert "Succeeded" in ended.stdout
+
+
+def test_wheel_in_empty_directory_judges_files(environment: Path, tmp_path: Path) -> None:
+    tests = {"inputs": ["1 2\n"], "outputs": ["3\n"]}
+    problem = {"dataset": "sums", "problem_id": "a", "prompt": "Add.", "ground_truth": tests}
+    answer = {"problem_id": "a", "response": "```python\nprint(sum(map(int, input().split())))\n```"}
+    for name, row in (("problems.jsonl", problem), ("answers.jsonl", answer)):
+        (tmp_path / name).write_text(json.dumps(row) + "\n")
+    files = ("--problems", "problems.jsonl", "--responses", "answers.jsonl")
+    ended = run_program(environment / "bin" / "evalrun", "judge", *files, "--output", "out", "--json", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads((tmp_path / "out" / "metrics.json").read_text())["sums"]["accepted_at_1"] == 1.0
+
+
+def test_wheel_in_empty_directory_executes_notebook_example(environment: Path, tmp_path: Path) -> None:
+    """The kernel is a process of the environment's own interpreter."""
+    pytest.importorskip("nbclient", reason="nbclient is not installed: make unit installs it")
+    script = (
+        "import sys, nbclient, nbformat, evalrun; notebook = nbformat.read(sys.argv[1], as_version=4); "
+        "nbclient.NotebookClient(notebook, timeout=240, kernel_name='python3').execute(); "
+        "print(evalrun.__file__, len(notebook.cells))"
+    )
+    example = ROOT / "examples" / "compare_models.ipynb"
+    ended = run_program(environment / "bin" / "python", "-c", script, example, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith(str(environment))
 
 
 def test_wheel_imports_come_from_its_environment(environment: Path, tmp_path: Path) -> None:

@@ -75,6 +75,8 @@ JUDGED = {
     "an object of the program is changed": ("o = f()\no.patch = 3\nassert o.patch == 3",
                                             "class O: pass\ndef f(): return O()"),
     "a dict of the test": ("d = {}\nd.update(a=1)\nd['b'] = 2\nassert f(d) == 2", "def f(d): return len(d)"),
+    "a parameter called input": ("s = {}\nexec('def g(input): return input + 1', s)\nassert f(1) == s['g'](1)",
+                                 "def f(x): return x + 1"),
     "a reference of the test": ("s = {}\nexec('def g(x): return abs(x) + 1', s)\nassert f(1) == s['g'](1)",
                                 "def f(x): return x + 1"),
     "assertRaises": (f"{CASE}with t.assertRaises(ValueError): f(1)", "def f(x): raise ValueError"),

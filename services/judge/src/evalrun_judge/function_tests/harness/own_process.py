@@ -91,7 +91,9 @@ def _find_own_texts(nodes: list[Value]) -> tuple[list[Value], list[Value]]:
                 except (SyntaxError, ValueError):
                     continue
                 own.append(node.func)
-    return own, inside
+    # Mbpp/644 calls a parameter `input`.
+    parameters = {node.arg for node in inside if type(node) is ast.arg}
+    return own, [node for node in inside if type(node) is not ast.Name or node.id not in parameters]
 
 
 def _found(node: Value, modules: dict[str, str], names: dict[str, str]) -> str:
