@@ -221,8 +221,8 @@ def idle_gpu_warnings(order: RolloutOrder, in_flight: int) -> list[str]:
     found = []
     if rollout.engine == "sglang":
         found.append(
-            "rollout.engine: sglang is untried: no run's replica was started with it on a GPU here. Write vllm unless "
-            "you mean to try it"
+            "rollout.engine: sglang was tried on one GPU alone and for minutes, with Triton's attention: "
+            "write vllm unless you mean to try it"
         )
     if rollout.enforce_eager:
         found.append(
