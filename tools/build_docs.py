@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 STAGING = ROOT / "dist" / "docs-source"
 SITE = ROOT / "dist" / "docs"
 HOME = "README.md"
-PAGES = (HOME, "SECURITY.md", "CONTRIBUTING.md", "benchmarks/README.md", "examples/README.md")
+PAGES = (HOME, "CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md", "benchmarks/README.md", "examples/README.md")
 """Pages outside of docs/."""
 LINK = re.compile(r"\]\(([^)\s#]+)(#[^)\s]*)?\)")
 CONFIGURATION = """\
