@@ -91,7 +91,9 @@ async def find_differences(
         for answer in answers
     ]
     with copy_scorers(gen_cpu, others) as packages:
-        wanted = await ask_script(gen_cpu, "verl_scores_side.py", asked, PYTHONPATH=packages)
+        # The copy lacks what prime_math imports of verl; only a scorer with further packages needs it here.
+        path = {"PYTHONPATH": packages} if others else {}
+        wanted = await ask_script(gen_cpu, "verl_scores_side.py", asked, **path)
         ours = scored_by_us(rows, packages, tmp_path)
     return [
         (row["data_source"], row["answer"], verl, own)
