@@ -20,8 +20,10 @@ import zlib
 from pathlib import Path
 from typing import BinaryIO
 
-from builders.attested_runs import SPEC, new_key
 from outputs_growth import results
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from builders.attested_runs import SPEC, new_key
 
 from evalrun_attest.archive import CHUNK, read_members
 from evalrun_attest.bundle import JudgedProblems, write_bundle

@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from builders.results.samples import compute_metrics
 
 from evalrun_proto.judge.v1 import judge_pb2 as pb
