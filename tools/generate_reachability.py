@@ -30,7 +30,7 @@ RUNS, OTHERS = "evals", "others"
 """Namespaces of the runs and of an unrelated tenant."""
 VALUES = {
     "sharedJudge": {"enabled": True},
-    "reward": {"enabled": True},
+    "reward": {"enabled": True, "sessions": {"redisSecret": "sessions", "live": {"replicas": 1}}},
     "prepareData": {"enabled": True, "claim": "data"},
     "retention": {"enabled": True, "places": ["s3://evaluations/runs"]},
     "viewer": {
@@ -92,13 +92,13 @@ def chart_objects(helm: Path) -> tuple[list[Object], list[Endpoint]]:
     pods = [
         endpoint_of(_chart_name(item["metadata"]["name"]), item["metadata"]["namespace"], _template_of(item))
         for item in made
-        if item["kind"] in ("Deployment", "Job", "CronJob")
+        if item["kind"] in ("Deployment", "Job", "CronJob", "StatefulSet")
     ]
     return [item for item in made if item["kind"] == "NetworkPolicy"], pods
 
 
 def _template_of(item: Object) -> Object:
-    """Return the pod's template of a Deployment, a Job or a CronJob."""
+    """Return the template of a workload's pods."""
     spec = item["spec"]["jobTemplate"]["spec"] if item["kind"] == "CronJob" else item["spec"]
     template: Object = spec["template"]
     return template
@@ -108,7 +108,7 @@ def _chart_name(name: str) -> str:
     part = name.removeprefix("evalrun-")
     if part.startswith("prepare-data"):
         return "data Job"
-    return {"judge": "shared gateway", "sandbox": "shared sandbox"}.get(part, part)
+    return {"judge": "shared gateway", "sandbox": "shared sandbox", "live": "live interpreters"}.get(part, part)
 
 
 def run_objects(sample: str) -> tuple[list[Object], list[Endpoint]]:

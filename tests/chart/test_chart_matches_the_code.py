@@ -80,8 +80,13 @@ VALUES: dict[str, Any] = {
 
 
 def container_of(objects: list[Object], name: str) -> Object:
-    container: Object = named(objects, "Deployment", name)["spec"]["template"]["spec"]["containers"][0]
+    container: Object = pod_of(objects, name)["containers"][0]
     return container
+
+
+def pod_of(objects: list[Object], name: str) -> Object:
+    pod: Object = dict(workloads(objects))[name]["spec"]
+    return pod
 
 
 def test_the_operator_understands_every_variable_that_it_is_given(
@@ -212,8 +217,13 @@ def test_gateway_and_sandbox_understand_their_flags(chart: Chart, values: str, m
     assert url.endswith(f":{sandbox.port}")
 
 
-NAMED = {"judge": "gateway-tls", "sandbox": "sandbox-tls", "reward": "reward-tls"}
-ISSUED = {"judge": "evalrun-judge-tls", "sandbox": "evalrun-sandbox-tls", "reward": "evalrun-judge-caller-tls"}
+NAMED = {"judge": "gateway-tls", "sandbox": "sandbox-tls", "live": "sandbox-tls", "reward": "reward-tls"}
+ISSUED = {
+    "judge": "evalrun-judge-tls",
+    "sandbox": "evalrun-sandbox-tls",
+    "live": "evalrun-sandbox-tls",
+    "reward": "evalrun-judge-caller-tls",
+}
 
 
 @pytest.mark.parametrize("discovery", ["dns", "endpointSlices"])
@@ -231,15 +241,16 @@ def test_with_tls_every_part_understands_its_directories_and_is_probed_where_it_
     for name, settings_type, directories in (
         ("judge", JudgeSettings, {"tls_folder", "sandbox_tls_folder"}),
         ("sandbox", SandboxSettings, {"tls_folder"}),
+        ("live", SandboxSettings, {"tls_folder"}),
         ("reward", RewardSettings, {"judge_tls_folder"}),
     ):
         container = container_of(objects, f"evalrun-{name}")
         flags = dict(flag.removeprefix("--").partition("=")[::2] for flag in container["args"])
-        given = {key.replace("-", "_"): value for key, value in flags.items() if "tls" in key}
+        given = {key.replace("-", "_"): value for key, value in flags.items() if "tls-folder" in key}
         assert given == dict.fromkeys(directories, "/etc/evalrun/tls")
         assert directories <= settings_type.model_fields.keys()
         (mount,) = (one for one in container["volumeMounts"] if one["mountPath"] == "/etc/evalrun/tls")
-        pod = named(objects, "Deployment", f"evalrun-{name}")["spec"]["template"]["spec"]
+        pod = pod_of(objects, f"evalrun-{name}")
         (volume,) = (one for one in pod["volumes"] if one["name"] == mount["name"])
         secrets[name] = volume["secret"]["secretName"]
         assert [one["path"] for one in volume["secret"]["items"]] == list(names.TLS_FILES)
@@ -256,8 +267,12 @@ def test_with_tls_every_part_understands_its_directories_and_is_probed_where_it_
 def test_without_tls_no_part_has_any_and_nothing_is_issued(chart: Chart) -> None:
     values = {**VALUE_SETS["reward"], "sharedJudge": {"enabled": True, "tls": {"mode": "disabled"}}}
     objects = chart.render(values)
-    for name in ("judge", "sandbox", "reward"):
+    for name in ("judge", "sandbox", "live", "reward"):
         assert not [flag for flag in container_of(objects, f"evalrun-{name}")["args"] if "tls" in flag]
+    assert (
+        "--live-sandbox=http://evalrun-live-0.evalrun-live.evalrun-system.svc:8080"
+        in container_of(objects, "evalrun-reward")["args"]
+    )
     assert {one["metadata"]["name"] for one in of_kind(objects, "Secret")} == {
         f"evalrun-{part}-token" for part in ("judge", "sandbox", "reward")
     }
@@ -298,15 +313,34 @@ def test_the_reward_service_understands_its_flags(chart: Chart, monkeypatch: pyt
     assert (settings.in_flight, settings.queue_limit) == (256, 16384)
     assert (settings.max_sessions, settings.session_idle_seconds) == (10_000, 3600)
     assert settings.session_store == SecretStr("secret")
+    pods = [f"evalrun-live-{number}.evalrun-live.evalrun-system.svc" for number in range(2)]
+    assert settings.live_sandbox == [f"https://{pod}:{names.SANDBOX_PORT}" for pod in pods]
+    assert settings.live_sandbox_tls_name == "evalrun-sandbox.evalrun-system.svc"
+    assert settings.live_sandbox_token_file is not None
     ports = {port["name"]: port["port"] for port in named(objects, "Service", "evalrun-reward")["spec"]["ports"]}
     assert ports == {"http": settings.port, "metrics": names.METRICS_PORT}
+
+
+def test_a_sandbox_of_live_interpreters_understands_its_flags_and_has_their_memory(
+    chart: Chart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = chart.render(VALUE_SETS["reward"])
+    stateful = named(objects, "StatefulSet", "evalrun-live")["spec"]
+    assert (stateful["replicas"], stateful["serviceName"]) == (2, "evalrun-live")
+    for name, file in token_files(objects, "evalrun-live").items():
+        monkeypatch.setenv(name, str(file))
+    container = container_of(objects, "evalrun-live")
+    settings = load_settings(SandboxSettings, container["args"], program="sandbox")
+    assert (settings.max_sessions, settings.slots, settings.required_level) == (200, 4, "full")
+    held = settings.slots * settings.session_memory_mib + settings.session_budget_mib
+    assert container["resources"]["limits"] == {"cpu": "4", "memory": f"{held + 512}Mi"}
 
 
 def token_files(objects: list[Object], workload: str) -> dict[str, Path]:
     """Return by variable the files of tokens that a container reads; its pod's volumes hold them."""
     container = container_of(objects, workload)
     files = {one["name"]: Path(one["value"]) for one in container["env"] if one["name"].endswith("_TOKEN_FILE")}
-    pod = named(objects, "Deployment", workload)["spec"]["template"]["spec"]
+    pod = pod_of(objects, workload)
     directories = {mount["name"]: Path(mount["mountPath"]) for mount in container["volumeMounts"]}
     held = {
         directories[volume["name"]] / item["path"]

@@ -18,12 +18,13 @@ from evalrun_operator.resources.network import METADATA
 from evalrun_operator.resources.network import dns as dns_rule
 from evalrun_operator.settings import SharedJudge
 
-MONITORS = ("operator", "judge", "reward", "sandbox")
+MONITORS = ("operator", "judge", "live", "reward", "sandbox")
 SELECTOR_OF: dict[str, Callable[[Object], dict[str, str]]] = {
     "Deployment": lambda spec: spec["selector"]["matchLabels"],
     "NetworkPolicy": lambda spec: spec["podSelector"]["matchLabels"],
     "PodDisruptionBudget": lambda spec: spec["selector"]["matchLabels"],
     "Service": lambda spec: spec["selector"],
+    "StatefulSet": lambda spec: spec["selector"]["matchLabels"],
 }
 """From a spec of that kind the labels of the pods that it is about."""
 
@@ -319,7 +320,8 @@ def test_the_operator_fills_each_secret_that_the_user_does_not_name(chart: Chart
     assert {judge.gateway, judge.sandbox} <= {one["metadata"]["name"] for one in of_kind(objects, "Service")}
     assert held_tokens(objects) == {
         "evalrun-judge": {"evalrun-judge-token": "token", "evalrun-sandbox-token": "token"},
-        "evalrun-reward": {"evalrun-judge-token": "token", "evalrun-reward-token": "token"},
+        "evalrun-live": {"evalrun-sandbox-token": "token"},
+        "evalrun-reward": {f"evalrun-{part}-token": "token" for part in ("judge", "reward", "sandbox")},
         "evalrun-sandbox": {"evalrun-sandbox-token": "token"},
     }
     written = written_tokens(objects)
@@ -453,6 +455,31 @@ def test_sessions_live_in_the_redis_that_is_named(chart: Chart) -> None:
     assert not [one for one in container["env"] if one["name"] == "EVALRUN_REWARD_SESSION_STORE"]
 
 
+def test_live_interpreters_are_reached_by_rewards_alone_and_reach_nothing(chart: Chart) -> None:
+    objects = chart.render(VALUE_SETS["reward"])
+    pods = dict(workloads(objects))
+    live, rewards = (pods[f"evalrun-{name}"]["metadata"]["labels"] for name in ("live", "reward"))
+    policy = named(objects, "NetworkPolicy", "evalrun-live")["spec"]
+    (peer,) = policy["ingress"][0]["from"]
+    assert selects(peer["podSelector"]["matchLabels"], rewards)
+    assert policy["egress"] == []
+    out = [
+        peer
+        for rule in named(objects, "NetworkPolicy", "evalrun-reward")["spec"]["egress"]
+        for peer in rule.get("to", ())
+    ]
+    assert any(selects(peer.get("podSelector", {}).get("matchLabels", {}), live) for peer in out)
+    judging = named(objects, "NetworkPolicy", "evalrun-judge")["spec"]["egress"]
+    asked = [peer for rule in judging for peer in rule.get("to", ())]
+    assert not any(selects(peer.get("podSelector", {}).get("matchLabels", {}), live) for peer in asked)
+
+
+def test_no_live_interpreters_unless_asked_for(chart: Chart) -> None:
+    objects = chart.render({"sharedJudge": {"enabled": True}, "reward": {"enabled": True}})
+    assert not of_kind(objects, "StatefulSet")
+    assert not [item for item in objects if item["metadata"]["name"] == "evalrun-live"]
+
+
 def test_shares_reach_judge_and_rewards_and_callers_the_rewards_alone(chart: Chart) -> None:
     objects = chart.render(
         {
@@ -501,6 +528,10 @@ def test_rewards_have_a_token_of_their_own_and_a_budget(chart: Chart) -> None:
         (
             {"sharedJudge": {"enabled": True}, "reward": {"enabled": True, "problems": {"files": ["a"]}}},
             "reward.problems.claim",
+        ),
+        (
+            {"sharedJudge": {"enabled": True}, "reward": {"enabled": True, "sessions": {"live": {"replicas": 1}}}},
+            "reward.sessions.redisSecret",
         ),
     ],
 )

@@ -82,3 +82,22 @@ topologySpreadConstraints:
         {{- include "evalrun.selector" $component | nindent 8 }}
   {{- end }}
 {{- end }}
+
+{{/* Probes of a sandbox; argument: the port that answers them. */}}
+{{- define "evalrun.sandboxProbes" -}}
+# /v1/ping asks for no token. It listens only once its containment was probed and is as required.
+startupProbe:
+  httpGet: {path: /v1/ping, port: {{ . }}}
+  periodSeconds: 2
+  failureThreshold: 60
+readinessProbe:
+  httpGet: {path: /v1/ping, port: {{ . }}}
+  periodSeconds: 5
+  timeoutSeconds: 5
+# Patient: programs may have every CPU of the pod for themselves.
+livenessProbe:
+  httpGet: {path: /v1/ping, port: {{ . }}}
+  periodSeconds: 20
+  timeoutSeconds: 10
+  failureThreshold: 6
+{{- end }}

@@ -71,7 +71,7 @@ VALUE_SETS: dict[str, Values] = {
             "enabled": True,
             "problems": {"claim": "eval-data", "files": ["train.parquet"]},
             "graders": {"openai/gsm8k": "graders/gsm8k.py", "*": "builtin:verl"},
-            "sessions": {"redisSecret": "sessions"},
+            "sessions": {"redisSecret": "sessions", "live": {"replicas": 2}},
         },
         "runDefaults": {"otlpEndpoint": "http://collector:4317"},
     },
@@ -122,7 +122,7 @@ VALUE_SETS: dict[str, Values] = {
         },
         "networkPolicy": {"metricsClients": [{"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}]},
         "sharedJudge": {"enabled": True},
-        "reward": {"enabled": True},
+        "reward": {"enabled": True, "sessions": {"redisSecret": "sessions", "live": {"replicas": 1}}},
     },
     "placed": {
         "runDefaults": {

@@ -11,10 +11,14 @@ from builders.judge.sandbox import service
 from builders.ports import free_port
 from builders.redis_server import redis_server
 from builders.reward.service import TESTS, post, served
+from builders.tls_directories import TlsDirectory, authority
 
 from evalrun_client.fake_judge import FakeJudge
 from evalrun_executor.api import SandboxInfo
 from evalrun_proto.judge.v1 import judge_pb2
+from evalrun_reward.sessions.live import LiveInterpreters, NoInterpreterError
+from evalrun_reward.settings import RewardSettings
+from evalrun_runtime.connections.tls_files import TlsFiles
 
 LIVE = ("--max-sessions", "2")
 START = {"instance_hash": 7, "ground_truth": TESTS, "action": "live"}
@@ -35,6 +39,15 @@ async def sandbox(*flags: str) -> AsyncIterator[str]:
             info = SandboxInfo(**await answer.json())
         if info.level != "full":
             pytest.skip(f"this machine reaches level {info.level}: {'; '.join(info.missing)}")
+        yield address
+
+
+@asynccontextmanager
+async def sandbox_with_tls(directory: Path) -> AsyncIterator[str]:
+    """The https address of a sandbox with live sessions; skips as `sandbox` does."""
+    async with sandbox(*LIVE):
+        pass
+    async with service("--slots", "2", *LIVE, "--tls-folder", str(directory)) as (address, _):
         yield address
 
 
@@ -101,6 +114,30 @@ async def test_an_interpreter_is_used_through_every_replica_that_shares_a_redis(
             assert await other.reward() == (200, 0.0)
 
 
+async def test_an_interpreter_behind_tls_is_used_by_the_name_in_its_certificate(tmp_path: Path) -> None:
+    own = authority()
+    server = TlsDirectory(tmp_path / "server").write("server", own)
+    caller = TlsDirectory(tmp_path / "caller").write("client", own)
+    async with sandbox_with_tls(server) as address:
+        interpreters = LiveInterpreters([address], None, TlsFiles(caller), "sandbox.ns.svc")
+        opened = await interpreters.open()
+        assert (await interpreters.execute(opened, "6 * 7")).result == "42"
+        await interpreters.close()
+        refused = LiveInterpreters([address], None, TlsFiles(caller), "other.ns.svc", sleep=no_pause)
+        with pytest.raises(NoInterpreterError, match=r"must name the host"):
+            await refused.open()
+        await refused.close()
+        stranger = TlsDirectory(tmp_path / "stranger").write("client", authority(), own)
+        unknown = LiveInterpreters([address], None, TlsFiles(stranger), "sandbox.ns.svc", sleep=no_pause)
+        with pytest.raises(NoInterpreterError, match=r"the caller's certificate"):
+            await unknown.open()
+        await unknown.close()
+
+
+async def no_pause(_seconds: float) -> None:
+    return None
+
+
 async def test_a_killed_interpreter_is_told_to_the_model_and_the_session_goes_on(tmp_path: Path) -> None:
     async with sandbox(*LIVE) as address, session(tmp_path, [address]) as it:
         assert (await it.act("x = 1"))[0] == 200
@@ -156,3 +193,8 @@ async def test_an_action_live_that_cannot_be_is_refused_at_the_start(
         status, answer, _ = await post(it.address, "/start_instance", START | more)
         assert status == 400
         assert says in answer["message"]
+
+
+def test_a_name_of_certificates_is_refused_where_a_sandbox_shows_none() -> None:
+    with pytest.raises(ValueError, match=r"live_sandbox: http://b is plain text .* write https://"):
+        RewardSettings(judge="grpc://j:1", live_sandbox=["https://a", "http://b"], live_sandbox_tls_name="a")

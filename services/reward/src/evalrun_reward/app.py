@@ -121,7 +121,8 @@ class RewardService:
             )
             if settings.live_sandbox:
                 tokens = BearerTokens.load(settings.live_sandbox_token, settings.live_sandbox_token_file)
-                self._live = LiveInterpreters(settings.live_sandbox, tokens)
+                tls = TlsFiles.load(settings.judge_tls_folder)
+                self._live = LiveInterpreters(settings.live_sandbox, tokens, tls, settings.live_sandbox_tls_name)
             cache_bytes = settings.cache_mib * 1024 * 1024
             calls = SessionCalls(sessions, tests, self._calls, limits, cache_bytes, metrics.count_session, self._live)
             self._sessions = SessionRoutes(calls, self._place, settings.deadline_seconds).paths()

@@ -34,8 +34,7 @@ class RewardSettings(ServiceSettings):
     judge_tls_folder: Path | None = Field(
         None,
         description="Directory with tls.crt, tls.key and ca.crt, read again when they change: what the judges are "
-        "shown "
-        "and checked by. Default: plain text.",
+        "shown and checked by, and live sandboxes with https. Default: plain text.",
     )
     problems: CommaSeparated[str] = Field(
         default_factory=list,
@@ -102,6 +101,11 @@ class RewardSettings(ServiceSettings):
     live_sandbox_token_file: Path | None = Field(
         None, description="File with that token, on its first line; read again when it changes."
     )
+    live_sandbox_tls_name: str | None = Field(
+        None,
+        min_length=1,
+        description="Name that the certificates of these sandboxes must have. Default: the host of each address.",
+    )
     max_sessions: int = Field(
         10_000, ge=1, description="Sessions that may be open at once, over all replicas; beyond it 429."
     )
@@ -115,6 +119,15 @@ class RewardSettings(ServiceSettings):
     session_idle_seconds: float = Field(
         3600.0, gt=0, description="Seconds without progress after which a session is gone."
     )
+
+    @model_validator(mode="after")
+    def _live_sandboxes_with_a_name_show_certificates(self) -> Self:
+        plain = [url for url in self.live_sandbox if not url.startswith("https://")]
+        if self.live_sandbox_tls_name is not None and plain:
+            raise ValueError(
+                f"live_sandbox: {plain[0]} is plain text although live_sandbox_tls_name is set: write https://"
+            )
+        return self
 
     @model_validator(mode="after")
     def _sessions_outlive_their_calls(self) -> Self:

@@ -14,6 +14,8 @@ import aiohttp
 import msgspec
 
 from evalrun_runtime.connections.bearer_tokens import BearerTokens, authorization
+from evalrun_runtime.connections.tls_files import TlsSource
+from evalrun_runtime.connections.tls_remedies import add_remedy
 from evalrun_runtime.deadlines import HEADER, seconds_left
 
 TRIES: Final = 3
@@ -76,12 +78,19 @@ class _Answer:
     body: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class _Silence:
+    cause: str
+
+
 class LiveInterpreters:
     """Opens, uses and closes interpreters.
 
     Args:
         urls: of sandboxes with live sessions. An interpreter stays with the sandbox that opened it.
         tokens: of the sandboxes; None: they ask for none.
+        tls: what sandboxes with https are shown and checked by; None: the system's authorities and no certificate.
+        server_name: the name that their certificates must have; None: the host of each URL.
         sleep: waits between two tries.
     """
 
@@ -89,10 +98,14 @@ class LiveInterpreters:
         self,
         urls: Sequence[str],
         tokens: BearerTokens | None,
+        tls: TlsSource | None = None,
+        server_name: str | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._urls = tuple(url.rstrip("/") for url in urls)
         self._tokens = tokens
+        self._tls = tls
+        self._server_name = server_name
         self._sleep = sleep
         self._next = itertools.count()
         self._http: aiohttp.ClientSession | None = None
@@ -103,8 +116,8 @@ class LiveInterpreters:
         for offset in range(len(self._urls)):
             url = self._urls[(first + offset) % len(self._urls)]
             answer = await self._send("POST", f"{url}/v1/sessions", None)
-            if answer is None:
-                reasons.append(f"{url} does not answer")
+            if isinstance(answer, _Silence):
+                reasons.append(f"{url} does not answer: {answer.cause}")
             elif answer.status == 201:
                 return Interpreter(url, msgspec.json.decode(answer.body, type=_Opened).session)
             else:
@@ -123,7 +136,7 @@ class LiveInterpreters:
         path = f"{interpreter.url}/v1/sessions/{interpreter.session}/executions"
         body = msgspec.json.encode({"code": code, "execution": interpreter.executions + 1})
         answer = await self._send("POST", path, body)
-        if answer is None:
+        if isinstance(answer, _Silence):
             raise InterpreterLostError("its sandbox does not answer")
         if answer.status == 200:
             return msgspec.json.decode(answer.body, type=Execution)
@@ -144,10 +157,11 @@ class LiveInterpreters:
         if self._http is not None:
             await self._http.close()
 
-    async def _send(self, method: str, url: str, body: bytes | None, tries: int = TRIES) -> _Answer | None:
-        """Return the answer, or None if the sandbox did not answer in any of the tries."""
+    async def _send(self, method: str, url: str, body: bytes | None, tries: int = TRIES) -> _Answer | _Silence:
+        """Return the answer, or why the sandbox did not answer in the last of the tries."""
         if self._http is None:
             self._http = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=CALL_SECONDS))
+        silence = _Silence("")
         for number in range(tries):
             if number:
                 await self._sleep(RETRY_SECONDS)
@@ -155,12 +169,16 @@ class LiveInterpreters:
             left = seconds_left()
             if left is not None:
                 headers[HEADER] = str(max(1, int(left * 1000)))
+            # A renewed certificate has another context, and connections that the old one opened are not used for it.
+            context = True if self._tls is None else self._tls.current.client_context
             try:
-                async with self._http.request(method, url, data=body, headers=headers) as answer:
+                async with self._http.request(
+                    method, url, data=body, headers=headers, ssl=context, server_hostname=self._server_name
+                ) as answer:
                     return _Answer(answer.status, await answer.read())
-            except (aiohttp.ClientError, TimeoutError):
-                continue
-        return None
+            except (aiohttp.ClientError, TimeoutError) as error:
+                silence = _Silence(add_remedy(str(error) or type(error).__name__))
+        return silence
 
 
 def _refusal(answer: _Answer) -> _Refusal:
