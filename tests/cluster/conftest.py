@@ -25,6 +25,7 @@ HERE = Path(__file__).parent
 CRD = HERE.parents[1] / "k8s" / "crd.yaml"
 NEEDS = {
     "control_plane": ("etcd", "kube-apiserver", "kubectl"),
+    "bare_control_plane": ("etcd", "kube-apiserver", "kubectl"),
     "nodes": NODE_PROGRAMS,
     "kuberay": KUBERAY_PROGRAMS,
     "kueue": KUEUE_PROGRAMS,
@@ -74,6 +75,18 @@ def control_plane(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPath
     """A running API server, empty but for what Kubernetes itself makes."""
     binaries = binaries_of(pytestconfig, "control_plane")
     with running_control_plane(binaries, tmp_path_factory.mktemp("control-plane")) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def bare_control_plane(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A second API server, on which no controller ever runs, for modules that change what the whole cluster shares.
+
+    Each such module makes or removes the CRDs that it needs first, and removes its admission policies afterwards. To
+    start an API server for every module would cost each of them many seconds of CPU.
+    """
+    binaries = binaries_of(pytestconfig, "bare_control_plane")
+    with running_control_plane(binaries, tmp_path_factory.mktemp("bare-control-plane")) as plane:
         yield plane
 
 

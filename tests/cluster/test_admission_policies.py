@@ -13,7 +13,6 @@ from builders.cluster.controlplane import (
     ControlPlane,
     MissingBinariesError,
     find_binaries,
-    running_control_plane,
     until,
 )
 from builders.operator.allow_list_cases import ALLOWED, BEYOND, OUTPUT, REGISTRY, WITHIN, run_of
@@ -67,16 +66,14 @@ KINDS = {
 
 
 @pytest.fixture(scope="module")
-def plane(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """Another API server: policies and CRDs belong to the whole cluster."""
-    del control_plane  # asked for so that its binaries are there, or the test is skipped with the reason
-    with running_control_plane(find_binaries(), tmp_path_factory.mktemp("policies")) as own:
-        yield own
+def plane(bare_control_plane: ControlPlane) -> ControlPlane:
+    """Not the API server of the session's other tests: policies and CRDs belong to the whole cluster."""
+    return bare_control_plane
 
 
 @pytest.fixture(scope="module")
-def requests(plane: ControlPlane) -> Requests:
-    """Namespaces, the CRDs and the chart's policies, in force."""
+def requests(plane: ControlPlane) -> Iterator[Requests]:
+    """Namespaces, the CRDs and the chart's policies, in force until the module ends."""
     try:
         chart = Chart(find_binaries(["helm"])["helm"])
     except MissingBinariesError as error:
@@ -99,7 +96,10 @@ def requests(plane: ControlPlane) -> Requests:
     until(lambda: bool(made.refusal("Secret", TENANT, stray, OPERATOR)), "the policy on Secrets to be in force")
     root = deployment({"hostNetwork": True})
     until(lambda: bool(made.refusal("Deployment", TENANT, root, OPERATOR)), "the policy on workloads to be in force")
-    return made
+    yield made
+    # Other modules use this API server, and their runs are of what these lists refuse.
+    plane.kubectl("delete", "validatingadmissionpolicybindings,validatingadmissionpolicies", "--all")
+    until(lambda: not made.refusal("EvalRun", TENANT, forbidden), "the policy on runs to be in force no more")
 
 
 def apply_policies(plane: ControlPlane, chart: Chart, values: Values) -> None:

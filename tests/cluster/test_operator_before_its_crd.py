@@ -1,23 +1,24 @@
 """An operator on a cluster that lacks things: it waits for its CRD, does without KubeRay, keeps to its namespace."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from builders.cluster.controlplane import ControlPlane, find_binaries, running_control_plane, until
+from builders.cluster.controlplane import ControlPlane, until
+from builders.cluster.install import CRDS
 from builders.operator.evalruns import evalrun_manifest
 from builders.operator.running_operator import OperatorProcess, Run, make_namespace, operator_kubeconfig
 from builders.ports import free_ports
 
 CRD = Path(__file__).parents[2] / "k8s" / "crd.yaml"
+GROUP = "/apis/evalrun.dev/v1alpha1"
 
 
 @pytest.fixture
-def bare(control_plane: ControlPlane, tmp_path: Path) -> Iterator[ControlPlane]:
-    """Another API server, without any CRD or controller."""
-    del control_plane  # asked for so that its binaries are there, or the test is skipped with the reason
-    with running_control_plane(find_binaries(), tmp_path) as plane:
-        yield plane
+def bare(bare_control_plane: ControlPlane) -> ControlPlane:
+    """An API server without our CRDs, which an earlier module may have made, and without any controller."""
+    bare_control_plane.kubectl("delete", "crd", *CRDS, "--ignore-not-found", "--timeout=100s")
+    until(lambda: bare_control_plane.request("GET", GROUP).status == 404, "our kinds to be served no more")
+    return bare_control_plane
 
 
 def test_it_waits_for_its_crd_and_serves_its_namespace_alone(bare: ControlPlane) -> None:

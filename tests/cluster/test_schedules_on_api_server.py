@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from builders.cluster.controllers import apply_crds
-from builders.cluster.controlplane import ControlPlane, find_binaries, running_control_plane
+from builders.cluster.controlplane import ControlPlane
 from builders.operator.evalschedules import RACE, REFUSED_SCHEDULES, evalschedule_manifest
 from builders.operator.running_operator import operator_kubeconfig
 from builders.operator.schedule_world import SHARDS, write_checkpoint, write_shards
@@ -32,12 +32,10 @@ CRD = Path(__file__).parents[2] / "k8s" / "crd.yaml"
 
 
 @pytest.fixture(scope="module")
-def api(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """An API server of our own with both CRDs: the Jobs of the nights are played, and no controller may touch them."""
-    del control_plane  # asked for so that its binaries are there, or the test is skipped with the reason
-    with running_control_plane(find_binaries(), tmp_path_factory.mktemp("schedules")) as plane:
-        apply_crds(plane, CRD)
-        yield plane
+def api(bare_control_plane: ControlPlane) -> ControlPlane:
+    """An API server with both CRDs: the Jobs of the nights are played, and no controller may touch them."""
+    apply_crds(bare_control_plane, CRD)
+    return bare_control_plane
 
 
 def test_the_api_server_takes_the_schedule_and_sets_the_same_defaults(api: ControlPlane) -> None:

@@ -44,6 +44,7 @@ def test_pins_of_other_platforms_are_left_out() -> None:
     assert (only.name, only.version, [one.content for one in only.hashes]) == ("b", "2.0", ["1" * 64])
 
 
+@pytest.mark.slow
 def test_the_files_are_cyclonedx(tmp_path: Path) -> None:
     assert generate_sbom.main([str(tmp_path)]) == 0
     files = {file.name: json.loads(file.read_text(encoding="utf-8")) for file in tmp_path.iterdir()}
@@ -87,6 +88,7 @@ def write_image(root: Path) -> None:
         (root / name).write_text(text)
 
 
+@pytest.mark.slow
 def test_an_image_without_locks_is_described_by_its_files(tmp_path: Path) -> None:
     write_image(tmp_path / "root")
     assert generate_sbom.main([str(tmp_path / "out"), f"--root=gen={tmp_path}/root"]) == 0
