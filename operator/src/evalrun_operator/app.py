@@ -37,6 +37,7 @@ from evalrun_operator.schedules.metrics import ScheduleMetrics
 from evalrun_operator.settings import OperatorSettings
 from evalrun_operator.shared_certificates import SharedCertificates
 from evalrun_operator.shared_tokens import SharedTokens
+from evalrun_runtime.connections.cluster_authority import accept_cluster_authority
 
 START_SECONDS = 30.0
 """Maximum seconds of the first listing of all objects before it is tried again."""
@@ -168,9 +169,8 @@ def build_operator(
     """
     config = KubeConfig.from_env().get()
     if transport is None and config is not None:
-        transport = AiohttpTransport(
-            verify_cluster(config.cluster, config.user or User(), config.abs_file), proxy_for(config.cluster.server)
-        )
+        context = verify_cluster(config.cluster, config.user or User(), config.abs_file)
+        transport = AiohttpTransport(accept_cluster_authority(context), proxy_for(config.cluster.server))
     client = ExactClient(
         config,
         field_manager=names.FIELD_MANAGER,

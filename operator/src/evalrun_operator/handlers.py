@@ -6,12 +6,15 @@ EvalRun can be deleted while the operator is away. Reconciliations, retries and 
 and their queues. A start ends as TemporaryError or not at all.
 """
 
+import ssl
+from dataclasses import fields
 from typing import Any, Protocol
 
 import kopf
 
 from evalrun_api import names
 from evalrun_cluster.errors import ClusterError
+from evalrun_runtime.connections.cluster_authority import accept_cluster_authority
 
 
 class OperatorLifecycle(Protocol):
@@ -30,13 +33,27 @@ class OperatorLifecycle(Protocol):
         ...
 
 
+class ApiServerConnection(kopf.ConnectionInfo):
+    """Kopf's connection, which takes every authority that the operator's own connection takes."""
+
+    @classmethod
+    def from_kopf(cls, found: kopf.ConnectionInfo) -> "ApiServerConnection":
+        """Return the same connection as one of this class."""
+        return cls(**{each.name: getattr(found, each.name) for each in fields(found)})
+
+    def as_ssl_context(self) -> ssl.SSLContext:
+        """Return the context of kopf's requests."""
+        return accept_cluster_authority(super().as_ssl_context())
+
+
 def build_registry(operator: OperatorLifecycle) -> kopf.OperatorRegistry:
     """Return kopf's registry with the operator's handlers."""
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
     def login(**kwargs: Any) -> kopf.ConnectionInfo | None:  # noqa: ANN401 - kopf's own arguments
-        return kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+        found = kopf.login_with_service_account(**kwargs) or kopf.login_with_kubeconfig(**kwargs)
+        return None if found is None else ApiServerConnection.from_kopf(found)
 
     @kopf.on.startup(registry=registry)
     async def start(settings: kopf.OperatorSettings, **_: object) -> None:

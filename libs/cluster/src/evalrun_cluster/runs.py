@@ -12,8 +12,10 @@ from typing import Any, BinaryIO, TypeVar
 import httpx2
 import yaml
 from httpx2.websockets import HTTPXWSException, WebSocketUpgradeError
-from lightkube import ApiError, AsyncClient, ConfigError
+from lightkube import ApiError, AsyncClient, ConfigError, KubeConfig
 from lightkube.codecs import from_dict
+from lightkube.config.client_adapter import verify_cluster
+from lightkube.config.models import User
 from lightkube.core.exceptions import LoadResourceError
 from lightkube.resources.core_v1 import Pod
 from lightkube.types import PatchType
@@ -21,11 +23,13 @@ from pydantic import ValidationError
 
 from evalrun_api import names
 from evalrun_api.v1alpha1 import EvalRun, EvalSchedule
+from evalrun_cluster.aiohttp_transport import proxy_for
 from evalrun_cluster.client import find_resource, is_missing, read_plain_errors, translate_error
 from evalrun_cluster.errors import RefusedError, UnreachableError
 from evalrun_cluster.kinds import EVAL_RUN, EVAL_SCHEDULE
 from evalrun_cluster.port_forward import PortForward
 from evalrun_cluster.reader_pod import reader_pod
+from evalrun_runtime.connections.cluster_authority import accept_cluster_authority
 from evalrun_runtime.exits import BadInputError
 
 FIELD_MANAGER = "evalrun-cli"
@@ -284,7 +288,15 @@ def connect(namespace: str | None, transport: httpx2.AsyncBaseTransport | None =
         BadInputError: no cluster is configured.
     """
     try:
-        client = AsyncClient(field_manager=FIELD_MANAGER, timeout=httpx2.Timeout(REQUEST_SECONDS), transport=transport)
+        config = KubeConfig.from_env().get()
+        if transport is None and config is not None:
+            context = verify_cluster(config.cluster, config.user or User(), config.abs_file)
+            transport = httpx2.AsyncHTTPTransport(
+                verify=accept_cluster_authority(context), proxy=proxy_for(config.cluster.server)
+            )
+        client = AsyncClient(
+            config, field_manager=FIELD_MANAGER, timeout=httpx2.Timeout(REQUEST_SECONDS), transport=transport
+        )
         read_plain_errors(client)
     except (ConfigError, OSError, yaml.YAMLError) as error:
         said = " ".join(str(error).split())

@@ -16,6 +16,7 @@ import aiohttp
 import msgspec
 
 from evalrun_judge.pool.discovery import REFRESH_SECONDS, DiscoveryError, http_url, parse_service
+from evalrun_runtime.connections.cluster_authority import accept_cluster_authority
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Directory of a pod's own credentials in Kubernetes."""
@@ -142,7 +143,9 @@ class EndpointSliceDiscovery:
     def _get(self, query: Mapping[str, str], seconds: float) -> "aiohttp.client._RequestContextManager":
         if self._session is None:
             trusted = self._server.authority
-            context = ssl.create_default_context(cafile=trusted) if trusted is not None else None
+            context = None
+            if trusted is not None:
+                context = accept_cluster_authority(ssl.create_default_context(cafile=trusted))
             self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context or True))
         return self._session.get(
             f"{self._server.url}/apis/discovery.k8s.io/v1/namespaces/{self._namespace}/endpointslices",
