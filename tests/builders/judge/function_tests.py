@@ -211,9 +211,12 @@ def judge(
     recorded: bytes | None = None,
     stop_after_timeouts: int = 3,
     mode: FunctionTestMode = FunctionTestMode.AUTO,
+    stop_at_failure: bool = False,
 ) -> Judged:
     """Judges a program, each step in a process of its own."""
-    session = FunctionTestSession(tests, code, 7, recorded, stop_after_timeouts, "5ec2e7", mode)
+    session = FunctionTestSession(
+        tests, code, 7, recorded, stop_after_timeouts, "5ec2e7", mode, stop_at_failure=stop_at_failure
+    )
     judged = Judged((), session)
     while True:
         match session.next_step():
@@ -228,8 +231,9 @@ def judge(
                 else:
                     session.calls_done(ProgramRun("not_run"), compiled)
             case RunTogether(code=text, inputs=inputs):
-                judged.replies += [run_plainly(text, stdin) for stdin in inputs]
-                session.together_done(judged.replies, COMPILED)
+                runs = [run_plainly(text, stdin) for stdin in inputs]
+                judged.replies += runs
+                session.together_done(runs, COMPILED)
             case Finished(tests=outcomes):
                 judged.outcomes, judged.recording = outcomes, session.recording
                 return judged

@@ -1,11 +1,11 @@
 """Waves of tests of which the first failure decides: the next one runs only where the last one passed. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from evalrun_executor.api import RunReply
 from evalrun_judge.status import TestStatus
-from evalrun_judge.verdict import TestRecord, find_failure
+from evalrun_judge.verdict import find_failure
 from evalrun_registry.languages import LANGUAGES
 
 FIRST: Final = 1
@@ -25,9 +25,9 @@ def make_waves(count: int, language: str) -> Sequence[range]:
     return waves
 
 
-def has_failed(records: Sequence[TestRecord]) -> bool:
+def has_failed(statuses: Iterable[TestStatus]) -> bool:
     """Return whether a test has failed. One that could not be judged has not."""
-    return any(record.status not in (TestStatus.SUCCESS, TestStatus.API_ERROR) for record in records)
+    return any(status not in (TestStatus.SUCCESS, TestStatus.API_ERROR) for status in statuses)
 
 
 def count_decided(reply: RunReply) -> int | None:

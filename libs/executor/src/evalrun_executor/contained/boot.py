@@ -15,6 +15,8 @@ import sys
 # The same as `typing.TYPE_CHECKING`, without the time that importing `typing` takes.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     Source = tuple[str, str, str | bytes | None]
 
 
@@ -50,11 +52,12 @@ def _compile_modules(sources: "list[Source]") -> "list[tuple[str, str, object]]"
     return found
 
 
-def _boot(
-    modules: "list[Source]",
-    harnesses: "list[Source]",
-    settings: dict[str, object],
-) -> object:
+def _boot(given: "list[Any]") -> object:
+    modules: list[Source]
+    harnesses: list[Source]
+    modules, harnesses, settings = given
+    # The list is a global, which would keep all texts as long as any process lives.
+    given.clear()
     compiled = _compile_modules([*modules, *harnesses])
     for name, path, code in compiled[: len(modules)]:
         module = type(sys)(name)
@@ -67,12 +70,12 @@ def _boot(
             continue
         exec(code, module.__dict__)  # type: ignore[arg-type]  # noqa: S102 - our own modules
         setattr(sys.modules[module.__package__], name.rpartition(".")[2], module)
-    step: object = sys.modules["evalrun_executor.contained.zygote"].main(settings, compiled[len(modules) :])
-    return step
+    main, harness_codes = sys.modules["evalrun_executor.contained.zygote"].main, compiled[len(modules) :]
+    return lambda: main(settings, harness_codes)
 
 
 # Each step ends before the next begins, so a child's stack holds this loop alone and a program has (almost) all of its
 # recursion limit.
-step = _boot(*rest)  # type: ignore[name-defined]  # noqa: F821 - set by the command line, see zygote_process
+step = _boot(rest)  # type: ignore[name-defined]  # noqa: F821 - set by the command line, see zygote_process
 while callable(step):
     step = step()

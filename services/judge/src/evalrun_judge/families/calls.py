@@ -10,18 +10,18 @@ from typing import ClassVar, Final, cast
 
 from msgspec import structs
 
-from evalrun_executor.api import Limits, ProgramRun, RunRequest
-from evalrun_judge.cache.verdict_cache import Judged, is_stable
+from evalrun_executor.api import Level, Limits, ProgramRun, RunRequest
+from evalrun_judge.cache.verdict_cache import Judged
 from evalrun_judge.extraction import Extraction, SubmissionMode
 from evalrun_judge.families.family import Family, FormReader, Runners
 from evalrun_judge.families.function import program_after
 from evalrun_judge.pool.info import PoolInfo
 from evalrun_judge.records import records_of_runs
-from evalrun_judge.short_runs import left_out, merge_short_runs, short_request
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import InvalidRequestError, JudgeRequest, Tests, refuse_append
 from evalrun_judge.suites import Suites
-from evalrun_judge.verdict import TestOutcome, compile_status, find_failure
+from evalrun_judge.verdict import TestOutcome, TestRecord, compile_status, find_failure
+from evalrun_judge.wave_runs import judge_in_waves, run_part
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_registry.call_forms import (
     CALL_FORMS,
@@ -140,19 +140,21 @@ class CallFamily(Family[CallPlan]):
         """Run the program with the arguments of each call, and compare; see `Family.judge`."""
         tests = cast(CallTests, request.tests)
         encoded = await self._encode(plan.run.language, tests)
-        asked = structs.replace(plan.run, inputs=list(encoded.inputs))
-        reply = await self._pool.run(asked, run=request.run, on_slot=on_begin)
-        if left := left_out(reply):
-            short = await self._pool.run(short_request(asked, left), run=request.run, begun=True)
-            reply = merge_short_runs(reply, left, short)
-        uncompiled = compile_status(reply.compile)
-        outcomes = [
-            decide_outcome(plan.signature, run, expected) if uncompiled is None else TestOutcome(uncompiled)
-            for run, expected in zip(reply.runs, encoded.expected, strict=True)
-        ]
+
+        async def judge_part(wave: range) -> tuple[list[TestRecord], Level]:
+            asked = structs.replace(plan.run, inputs=list(encoded.inputs[wave.start : wave.stop]))
+            reply = await run_part(self._pool, asked, request, on_begin, begun=wave.start > 0)
+            uncompiled = compile_status(reply.compile)
+            ran = slice(wave.start, wave.start + len(reply.runs))
+            outcomes = [
+                decide_outcome(plan.signature, run, expected) if uncompiled is None else TestOutcome(uncompiled)
+                for run, expected in zip(reply.runs, encoded.expected[ran], strict=True)
+            ]
+            calls, results = zip(*texts[ran], strict=True)
+            return records_of_runs(calls, results, reply, outcomes, first=wave.start), reply.level
+
         texts = tests.texts()
-        records = records_of_runs([call for call, _ in texts], [result for _, result in texts], reply, outcomes)
-        return Judged(tuple(records), reply.level, stable=is_stable(records))
+        return await judge_in_waves(len(texts), request, judge_part)
 
     async def _encode(self, language: str, tests: CallTests) -> EncodedTests:
         """Return tests in the words of a language, shared by all completions. Raises InvalidRequestError."""

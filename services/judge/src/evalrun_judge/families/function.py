@@ -149,7 +149,16 @@ class FunctionFamily(Family[FunctionPlan]):
         key = recording_key(tests, SEED)
         recorded = self._recordings.get(key)
         stop_after, mode = request.stop_after_timeouts, request.function_tests
-        session = FunctionTestSession(tests, plan.program, SEED, recorded, stop_after, self._secret(), mode)
+        session = FunctionTestSession(
+            tests,
+            plan.program,
+            SEED,
+            recorded,
+            stop_after,
+            self._secret(),
+            mode,
+            stop_at_failure=request.stop_at_failure,
+        )
         limits = Limits(request.limits.time_seconds, request.limits.memory_mib, OUTPUT_KIB)
         level = self._assertions.level
         compile_seconds, compile_stderr = 0.0, b""
@@ -177,8 +186,11 @@ class FunctionFamily(Family[FunctionPlan]):
                 compile_stderr = reply.compile.stderr
                 await _tell(partial(session.calls_done, reply.runs[0], reply.compile), reply.runs[0])
             begun = True
-        records = [_record(n, test, compile_seconds, compile_stderr) for n, test in enumerate(step.tests)]
-        return Judged(tuple(records), level, stable=is_stable(records))
+        records = [
+            _record(index, test, compile_seconds, compile_stderr)
+            for index, test in zip(step.indices, step.tests, strict=True)
+        ]
+        return Judged(tuple(records), level, stable=is_stable(records), complete=step.complete)
 
 
 async def _tell(take: Callable[[], None], run: ProgramRun) -> None:

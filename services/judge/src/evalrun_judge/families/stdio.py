@@ -9,14 +9,13 @@ from typing import ClassVar, cast
 from msgspec import structs
 
 from evalrun_executor.api import LEVELS, Level, Limits, RunReply, RunRequest
-from evalrun_judge.cache.verdict_cache import Judged, is_stable
+from evalrun_judge.cache.verdict_cache import Judged
 from evalrun_judge.extraction import Extraction, SubmissionMode
 from evalrun_judge.families.checker import checker_outcomes, checker_run, make_probes, settle_outcome
 from evalrun_judge.families.family import Family, FormReader, Runners
 from evalrun_judge.families.function import program_after
 from evalrun_judge.pool.info import PoolInfo
 from evalrun_judge.records import compare_runs, records_of_runs
-from evalrun_judge.short_runs import left_out, merge_short_runs, short_request
 from evalrun_judge.status import TestStatus
 from evalrun_judge.submission import (
     CheckerProgram,
@@ -28,7 +27,7 @@ from evalrun_judge.submission import (
 )
 from evalrun_judge.suites import Suites
 from evalrun_judge.verdict import TestOutcome, TestRecord, compile_status, find_failure
-from evalrun_judge.waves import count_decided, has_failed, make_waves
+from evalrun_judge.wave_runs import judge_in_waves, run_part
 from evalrun_proto.judge.v1 import judge_pb2
 from evalrun_registry.comparators import CHECKER
 from evalrun_runtime.tracing import span
@@ -108,37 +107,22 @@ class StdioFamily(Family[StdioPlan]):
     async def judge(self, plan: StdioPlan, request: JudgeRequest, on_begin: Callable[[], None]) -> Judged:
         """Run the program on every input, and compare; see `Family.judge`."""
         count = len(plan.expected)
-        waves = make_waves(count, plan.run.language) if request.stop_at_failure else [range(count)]
-        records: list[TestRecord] = []
-        levels: list[Level] = []
-        for wave in waves:
-            part = cut_plan(plan, cast(StdioTests, request.tests), wave) if len(waves) > 1 else plan
-            found, level = await self._judge_part(part, request, on_begin, wave.start)
-            records += found
-            levels.append(level)
-            if has_failed(records):
-                break
-        complete = len(records) == count
-        level = min(levels, key=LEVELS.index)
-        return Judged(tuple(records), level, stable=is_stable(records), complete=complete)
+
+        async def judge_part(wave: range) -> tuple[list[TestRecord], Level]:
+            part = plan if len(wave) == count else cut_plan(plan, cast(StdioTests, request.tests), wave)
+            return await self._judge_part(part, request, on_begin, wave.start)
+
+        return await judge_in_waves(count, request, judge_part)
 
     async def _judge_part(
         self, plan: StdioPlan, request: JudgeRequest, on_begin: Callable[[], None], first: int
     ) -> tuple[list[TestRecord], Level]:
         """Return the records of tests from the `first` on, and the lowest containment level that was used."""
-        reply = await self._pool.run(plan.run, run=request.run, begun=first > 0, on_slot=on_begin)
-        if request.stop_at_failure and (decided := count_decided(reply)) is not None:
-            plan, reply = (
-                replace(plan, expected=plan.expected[:decided]),
-                structs.replace(reply, runs=reply.runs[:decided]),
-            )
-        elif left := left_out(reply):
-            short = await self._pool.run(short_request(plan.run, left), run=request.run, begun=True)
-            reply = merge_short_runs(reply, left, short)
+        reply = await run_part(self._pool, plan.run, request, on_begin, begun=first > 0)
+        plan = replace(plan, expected=plan.expected[: len(reply.runs)])
         with span("compare", attributes={"tests": len(plan.expected)}):
             outcomes, level = await self._outcomes(plan, reply, request)
-        inputs = plan.run.inputs[: len(plan.expected)]
-        return records_of_runs(inputs, plan.expected, reply, outcomes, first=first), level
+        return records_of_runs(plan.run.inputs[: len(reply.runs)], plan.expected, reply, outcomes, first=first), level
 
     async def _outcomes(
         self, plan: StdioPlan, reply: RunReply, request: JudgeRequest

@@ -44,6 +44,7 @@ from evalrun_judge.function_tests.together import read_together, together_progra
 from evalrun_judge.status import ForgeableCause, TestCause, TestStatus
 from evalrun_judge.submission import AssertTests, CheckTest, FunctionTestMode
 from evalrun_judge.verdict import ASSUMED, UNCONFIRMED
+from evalrun_judge.waves import has_failed, make_waves
 
 __all__ = [
     "AssertTests",
@@ -133,9 +134,13 @@ class FunctionTestOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Every test has its outcome."""
+    """Every test has its outcome, or one has failed where that decides."""
 
     tests: tuple[FunctionTestOutcome, ...]
+    indices: tuple[int, ...]
+    """Of these tests, in order."""
+    complete: bool = True
+    """Whether these are all tests."""
 
 
 @dataclass(slots=True)
@@ -180,6 +185,7 @@ class FunctionTestSession:
         stop_after_timeouts: 0: never.
         secret: that no program knows, for tests that run in its process.
         mode: where the dataset has them run.
+        stop_at_failure: end at the first failed test, where going on would take another process of the program.
     """
 
     def __init__(
@@ -191,8 +197,11 @@ class FunctionTestSession:
         stop_after_timeouts: int = 3,
         secret: str = "",
         mode: FunctionTestMode = FunctionTestMode.AUTO,
+        *,
+        stop_at_failure: bool = False,
     ) -> None:
         self._problem = tests
+        self._stop_at_failure = stop_at_failure
         self._secret = secret
         self._mode = mode
         self._together: ForgeableCause | None = None
@@ -216,15 +225,18 @@ class FunctionTestSession:
         """Return what to run next."""
         while True:
             open_tests = [test for test in self._tests if test.outcome is None]
-            if not open_tests:
-                return Finished(tuple(test.outcome for test in self._tests if test.outcome is not None))
+            if not open_tests or self._is_decided():
+                ended = [(test.outcome, test.index) for test in self._tests if test.outcome is not None]
+                outcomes, indices = zip(*ended, strict=True)
+                return Finished(outcomes, indices, complete=not open_tests)
             if self.recording is None:
                 # The reply says whether the request may share a process.
                 return RunAssertions(self._header("record", open_tests), shareable=True)
             if self._together is not None:
-                return RunTogether(together_program(self._program), tuple(map(self._request_together, open_tests)))
+                self._batch = self._choose_wave(open_tests)
+                return RunTogether(together_program(self._program), tuple(map(self._request_together, self._batch)))
             wanting = [test for test in open_tests if test.lines is None]
-            if wanting and not self._has_enough_timeouts(open_tests):
+            if wanting and not self._has_enough_timeouts(open_tests) and not self._may_be_decided(open_tests):
                 self._batch = wanting[:1] if wanting[0].alone else [test for test in wanting if not test.alone]
                 return self._calls(short=False)
             self._replayed = [test for test in open_tests if test.lines is not None]
@@ -299,8 +311,7 @@ class FunctionTestSession:
 
     def together_done(self, runs: Sequence[ProgramRun], compiled: CompileResult) -> None:
         """Process the result of the last `RunTogether`."""
-        open_tests = [test for test in self._tests if test.outcome is None]
-        for test, run in zip(open_tests, runs, strict=True):
+        for test, run in zip(self._batch, runs, strict=True):
             test.run = run
             end = read_together(run, self._secret)
             self._end(
@@ -329,6 +340,27 @@ class FunctionTestSession:
         for test in ended:
             test.run, test.share = run, len(ended)
             self._end(test, end.status, end.reason, cause=end.cause, missing_module=end.missing_module)
+
+    def _is_decided(self) -> bool:
+        """Return whether a test has failed and no other counts."""
+        return self._stop_at_failure and has_failed(test.outcome.status for test in self._tests if test.outcome)
+
+    def _may_be_decided(self, open_tests: list[_Test]) -> bool:
+        """Return whether a replay may find a failure that spares the other tests a process of their own.
+
+        A program whose process never ended has run all tests in one, and stopping would save nothing.
+        """
+        return self._stop_at_failure and any(test.end is not None or test.late for test in open_tests)
+
+    def _choose_wave(self, open_tests: list[_Test]) -> list[_Test]:
+        """Return the tests that run next, each in a process of its own; all of them if a failure decides nothing."""
+        if not self._stop_at_failure:
+            return open_tests
+        return next(
+            [self._tests[index] for index in wave]
+            for wave in make_waves(len(self._tests), "python")
+            if wave.start >= open_tests[0].index
+        )
 
     def _has_enough_timeouts(self, open_tests: list[_Test]) -> bool:
         """Return whether there were enough timeouts, including those that a replay may revoke."""
