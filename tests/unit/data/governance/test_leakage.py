@@ -12,7 +12,8 @@ from builders.governance import contest_row, json_lines, prepared, write_plan, w
 from evalrun_data.governance.allow_file import AllowedOverlap
 from evalrun_data.governance.audit import compare
 from evalrun_data.governance.compared_texts import DatasetTexts, ProblemText, StoredTexts, text_sha256
-from evalrun_data.governance.near_duplicates import ComparedText, ReferenceIndex
+from evalrun_data.governance.near_duplicates import ComparedText, Fingerprint, ReferenceIndex
+from evalrun_data.governance.shingles import shingle_runs
 from evalrun_runtime.exits import BadInputError
 
 PROBLEM = '''\
@@ -97,6 +98,21 @@ def test_a_problem_dressed_otherwise_is_near(text: str) -> None:
 def test_another_problem_is_not_near_and_neither_is_a_rephrasing(text: str) -> None:
     found = ReferenceIndex([ComparedText("a", PROBLEM)]).matches(ComparedText("row", text))
     assert found.near == ()
+
+
+@pytest.mark.parametrize(
+    ("squeezed", "runs"),
+    [("", []), ("abc", ["abc"]), ("abcde", ["abcde"]), ("abcdeäb", ["abcde", "bcdeä", "cdeäb"])],
+)
+def test_shingle_runs_text_of_any_length_returns_each_in_order(squeezed: str, runs: list[str]) -> None:
+    assert shingle_runs(squeezed) == runs
+
+
+def test_fingerprint_text_that_repeats_itself_has_the_same_signature() -> None:
+    once, repeated = Fingerprint.from_text("abcdefabcde"), Fingerprint.from_text("abcdef" * 9 + "abcde")
+    assert len(repeated.runs) > len(once.runs)
+    assert once.shingles == repeated.shingles
+    assert once.signature.digest() == repeated.signature.digest()
 
 
 def test_a_problem_quoted_inside_a_long_text_is_near_by_containment() -> None:

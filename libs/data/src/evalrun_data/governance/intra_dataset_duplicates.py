@@ -53,7 +53,7 @@ class IntraDatasetIndex:
 
     def take(self, position: int, problem_id: str, found: Fingerprint) -> IntraDatasetDuplicate | None:
         """Return the problem's nearest group, or open a new group if none is near."""
-        if not found.shingles:
+        if not found.runs:
             return None
         nearest = max(
             (

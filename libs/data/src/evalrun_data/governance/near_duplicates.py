@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from rensa import RMinHash, RMinHashLSH
@@ -63,13 +64,12 @@ class ComparedText:
     """Parts that are searched by themselves; empty for a row."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Fingerprint:
     """Features that a text is compared by."""
 
-    squeezed: str
-    """Word characters of the text, in lower case."""
-    shingles: frozenset[str]
+    runs: Sequence[str]
+    """Every shingle of the text, in order and with repeats."""
     grams: frozenset[int]
     signature: RMinHash
 
@@ -77,9 +77,14 @@ class Fingerprint:
     def from_text(cls, text: str) -> "Fingerprint":
         """Take the fingerprint of a text."""
         words = split_words(text)
-        squeezed = "".join(words)
-        shingles = frozenset(shingle_runs(squeezed))
-        return cls(squeezed, shingles, hash_ngrams(words), _signature(shingles))
+        runs = shingle_runs("".join(words))
+        return cls(runs, hash_ngrams(words), _signature(runs))
+
+    # Made only when asked for: most rows resemble nothing, and their signature tells so.
+    @cached_property
+    def shingles(self) -> frozenset[str]:
+        """The set of the text's shingles."""
+        return frozenset(self.runs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +124,8 @@ class ReferenceIndex:
         self._keys = [reference.key for reference in references]
         names = {name: number for number, name in enumerate(dict.fromkeys(each.dataset for each in references))}
         self._datasets = [names[reference.dataset] for reference in references]
-        whole = [make_shingles(reference.text) for reference in references]
+        words = [split_words(reference.text) for reference in references]
+        whole = [frozenset(shingle_runs("".join(each))) for each in words]
         common, counts = set(templates), []
         for number in range(len(names)):
             texts = [each for each, dataset in zip(whole, self._datasets, strict=True) if dataset == number]
@@ -133,19 +139,21 @@ class ReferenceIndex:
         )
         self._lsh = RMinHashLSH(MIN_JACCARD, PERMUTATIONS, _BANDS)
         by_ngram: defaultdict[int, list[int]] = defaultdict(list)
-        for position, reference in enumerate(references):
+        for position, each in enumerate(words):
             if self._shingles[position]:
                 self._lsh.insert(position, self._signatures[position])
-            for ngram in hash_ngrams(split_words(reference.text)):
+            for ngram in hash_ngrams(each):
                 by_ngram[ngram].append(position)
         sizes = Counter(self._datasets)
-        self._by_ngram = {ngram: held for ngram, held in by_ngram.items() if not self._is_template(held, sizes)}
+        self._by_ngram = {
+            ngram: held
+            for ngram, held in by_ngram.items()
+            if len(held) < MIN_COMMON or not self._is_template(held, sizes)
+        }
         self._ngrams = frozenset(self._by_ngram)
 
     def _is_template(self, references: Sequence[int], sizes: Mapping[int, int]) -> bool:
         """Return whether many problems of a dataset share the text of these references."""
-        if len(references) < MIN_COMMON:
-            return False
         counts = Counter(self._datasets[each] for each in references)
         return any(count >= common_from(sizes[dataset]) for dataset, count in counts.items())
 
@@ -155,14 +163,16 @@ class ReferenceIndex:
 
     def match_fingerprint(self, key: str, row: Fingerprint, first: int = 0) -> Matches:
         """Return the same for a row whose fingerprint was taken."""
-        if not row.shingles:
+        if not row.runs:
             return Matches((), ())
         ngrams = row.grams & self._ngrams
         shared = {position for ngram in ngrams for position in self._by_ngram[ngram] if position >= first}
-        parts = {each.reference: each for each in self._parts.matches(row.squeezed, row.shingles, shared, first)}
+        parts = {each.reference: each for each in self._parts.matches(row.runs, shared, first)}
         near: dict[int, NearPair] = {}
         candidates = shared | self._candidates(row.signature, first) | parts.keys()
-        telling = row.shingles - self._common if candidates else row.shingles
+        if not candidates:
+            return Matches((), ())
+        telling = row.shingles - self._common
         for position in sorted(candidates):
             reference = self._shingles[position]
             similarity, contained = jaccard(telling, reference), containment(reference, telling)
@@ -172,7 +182,7 @@ class ReferenceIndex:
                 near[position] = NearPair(key, self._keys[position], similarity, part.share, part.part)
             elif whole:
                 near[position] = NearPair(key, self._keys[position], similarity, contained, "whole")
-        found = self._told_apart(near, parts, len(row.squeezed))
+        found = self._told_apart(near, parts, len(row.runs))
         found.sort(key=lambda pair: -pair.jaccard)
         return Matches(tuple(found), tuple(self._keys[position] for position in sorted(shared)))
 
@@ -198,7 +208,8 @@ def template_shingles(rows: Iterable[str]) -> frozenset[str]:
     return common_shingles(count_shingles(found), len(found), TEMPLATE_SHARE)
 
 
-def _signature(shingles: frozenset[str]) -> RMinHash:
+def _signature(shingles: Iterable[str]) -> RMinHash:
+    """Return the signature of a set of shingles. Repeats do not change it."""
     signature = RMinHash(PERMUTATIONS, _SEED)
-    signature.update(list(shingles))
+    signature.update(shingles)
     return signature
