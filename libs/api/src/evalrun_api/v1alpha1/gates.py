@@ -214,7 +214,7 @@ class Gate(ApiModel):
 
     @property
     def compared_with(self) -> str:
-        """Name, for people, of what it is compared with."""
+        """Name of the baseline, for messages."""
         return f"the anchor {self.anchor}" if self.baseline is None else self.baseline
 
     @property
@@ -234,5 +234,5 @@ class Gate(ApiModel):
 
     @property
     def may_stop(self) -> bool:
-        """Whether the run need not draw what is left once this gate has decided."""
+        """Whether the run may skip the remaining problems once this gate has decided."""
         return self.sequential and self.stop_early
