@@ -19,8 +19,8 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
     """Sends httpx2's requests through an aiohttp session, made in the loop that first uses it.
 
     Args:
-        context: how the server is verified, and the client's certificate; None: aiohttp's default.
-        proxy: URL of an HTTP proxy; None: none.
+        context: how the server is verified, and the client's certificate; None uses aiohttp's default.
+        proxy: URL of an HTTP proxy, or None.
     """
 
     def __init__(self, context: ssl.SSLContext | None = None, proxy: str | None = None) -> None:
@@ -76,7 +76,7 @@ class Stream(httpx2.AsyncByteStream):
 
     Args:
         response: aiohttp's, not read yet.
-        request: what it answers.
+        request: the request of this response.
     """
 
     def __init__(self, response: aiohttp.ClientResponse, request: httpx2.Request) -> None:

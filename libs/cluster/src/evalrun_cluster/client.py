@@ -70,7 +70,7 @@ def translate_error(error: httpx2.HTTPError, what: str) -> ClusterError:
 
 
 def _find_causes(error: httpx2.HTTPError) -> set[str | None]:
-    """Return the machine-readable causes that the API server gives of an error."""
+    """Return the machine-readable causes of an error from the API server."""
     details = error.status.details if isinstance(error, ApiError) else None
     return {cause.reason for cause in (None if details is None else details.causes) or ()}
 
@@ -94,10 +94,10 @@ def decode_secret(secret: Object) -> dict[str, str]:
 
 
 def refuse_foreign(wanted: Object, there: Object) -> None:
-    """Raise if an object that is there is not the run's for which one of that name is wanted.
+    """Raise if an existing object of the wanted name belongs to another run.
 
     Raises:
-        NameTakenError: it belongs to somebody else.
+        NameTakenError: the object belongs to another owner.
         RetryError: it belongs to an earlier run of the name.
     """
     kind, name = wanted["kind"], wanted["metadata"]["name"]
@@ -125,10 +125,10 @@ def refuse_foreign(wanted: Object, there: Object) -> None:
 
 
 async def label_plain_errors(response: httpx2.Response) -> None:
-    """Mark an error answer that is no JSON object as plain text: a proxy's often is none, or names no type.
+    """Mark an error response that is no JSON object as plain text, such as a proxy's response.
 
-    lightkube 1.0 reads the header, and then the body as a Status, without looking: a KeyError or ValueError, for which
-    no caller tries again.
+    lightkube 1.0 trusts the Content-Type header and parses the body as a Status. That raises KeyError or ValueError,
+    which no caller retries.
     """
     if not response.is_error:
         return
@@ -146,7 +146,7 @@ def read_plain_errors(client: AsyncClient) -> None:
 
 
 class ExactClient(AsyncClient):
-    """lightkube's client, with what it lacks: a precondition of `delete`, and errors that a proxy words."""
+    """lightkube's client, extended by a precondition of `delete`, and by errors with a proxy's text."""
 
     def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - lightkube's own
         super().__init__(*args, **options)
@@ -278,10 +278,10 @@ class Cluster:
         return decode_secret(secret)
 
     async def create(self, manifest: Object) -> None:
-        """Create an object; one that is there already is fine if it is the same run's.
+        """Create an object; an existing object of the same run is accepted.
 
         Raises:
-            NameTakenError: it belongs to somebody else.
+            NameTakenError: the object belongs to another owner.
             RetryError: it belongs to an earlier run of the name, and is being deleted with it.
             ClusterError: the request failed; see the module `errors`.
         """
@@ -291,7 +291,7 @@ class Cluster:
         """Create an object. Returns it as the API server has it, also where it is there already.
 
         Raises:
-            NameTakenError: it belongs to somebody else.
+            NameTakenError: the object belongs to another owner.
             RetryError: it belongs to an earlier run of the name, and is being deleted with it.
             ClusterError: the request failed; see the module `errors`.
         """
@@ -325,7 +325,7 @@ class Cluster:
         )  # fmt: skip
 
     async def apply(self, manifest: Object, uid: str) -> None:
-        """Apply an object server-side to the one that has this uid.
+        """Apply an object server-side, on condition that the existing object has this uid.
 
         Raises:
             ConflictError: it is gone, or another object has taken its name.
@@ -339,13 +339,14 @@ class Cluster:
         )
 
     async def delete(self, kind: str, name: str, namespace: str, uid: str, *, abandon: bool = False) -> None:
-        """Delete an object and, in the background, what it owns; one that is gone is fine.
+        """Delete an object and, in the background, the objects that it owns. An object that is already gone is no
+        error.
 
         Args:
             kind: the object's.
             name: the object's.
             namespace: the object's.
-            uid: of the object; another one of that name stays.
+            uid: of the object; another object of that name stays.
             abandon: do not wait until a pod's node confirms its end.
 
         Raises:
@@ -357,7 +358,7 @@ class Cluster:
         )
 
     async def read(self, kind: str, name: str, namespace: str) -> Object | None:
-        """Return an object by its name, or None. A list of one: it takes no right beyond `list`.
+        """Return an object by its name, or None. Lists a single object, so it needs only the right `list`.
 
         Raises:
             ClusterError: the request failed; see the module `errors`.
@@ -507,7 +508,7 @@ class Cluster:
         await self._once(lambda: self._client.create(item), f"recording an event of {kind} {run.name}")
 
     async def _fetch_by_name(self, kind: str, name: str, namespace: str) -> Object | None:
-        """Return an object by its name, or None. A list of one: it takes no right beyond `list`."""
+        """Return an object by its name, or None. Lists a single object, so it needs only the right `list`."""
         what = f"reading {kind} {name}"
         # Secrets are never listed.
         if kind == SECRET.kind:

@@ -68,7 +68,7 @@ class ClusterRuns:
 
     Args:
         client: lightkube's.
-        namespace: where; None: the context's own.
+        namespace: of the runs; None uses the context's namespace.
         start_seconds: how long a pod that reads a volume may take to start.
     """
 
@@ -81,7 +81,7 @@ class ClusterRuns:
         """Apply an object of a file server-side. Return `kind/name`.
 
         Raises:
-            BadInputError: the API server refuses it, or nothing is known of its kind.
+            BadInputError: the API server refuses the object, or does not know its kind.
             UnreachableError: it does not answer.
         """
         kind, metadata = str(document.get("kind")), document.get("metadata") or {}
@@ -111,7 +111,7 @@ class ClusterRuns:
         return EvalSchedule.from_wire(dict(found))
 
     async def trigger(self, name: str, value: str) -> bool:
-        """Ask an EvalSchedule for a start by a new value of its annotation. Returns False if there is none.
+        """Ask an EvalSchedule for a start by a new value of its annotation. Returns False if there is no such schedule.
 
         Raises:
             BadInputError: the API server refuses.
@@ -131,7 +131,7 @@ class ClusterRuns:
         """Return an EvalRun, or None.
 
         Raises:
-            BadInputError: the API server refuses, serves no EvalRuns, or another release wrote this one.
+            BadInputError: the API server refuses, serves no EvalRuns, or another release wrote this EvalRun.
             UnreachableError: it does not answer.
         """
         what = f"reading EvalRun {name}"
@@ -211,7 +211,7 @@ class ClusterRuns:
             raise CommandFailedError(f"{what}: exit code {answer.exit_code}: {said}", int(answer.exit_code))
 
     def forward(self, pod: RunPod, port: int) -> PortForward:
-        """Return what passes connections on to a port of a pod, which may listen on its loopback alone."""
+        """Return a forwarder of connections to a port of a pod, which may listen on its loopback interface only."""
         return PortForward(self._client._client._client, self.namespace, pod.name, port)
 
     @asynccontextmanager
@@ -277,8 +277,8 @@ def connect(namespace: str | None, transport: httpx2.AsyncBaseTransport | None =
     """Connect to the current cluster. Called inside the running loop.
 
     Args:
-        namespace: None: the context's own.
-        transport: what requests go through; None: the network.
+        namespace: None uses the context's namespace.
+        transport: carries the requests; None uses the network.
 
     Raises:
         BadInputError: no cluster is configured.
