@@ -85,7 +85,7 @@ def check_file(source: str, renamed: Mapping[str, str], base_dir: Path = Path())
 
     Args:
         source: of problems.
-        renamed: what the file calls our fields: theirs -> ours.
+        renamed: maps the file's field names to ours.
         base_dir: where a relative path starts.
     """
     checked, seen = CheckedFile(), dict[tuple[str, str], str]()
@@ -167,7 +167,8 @@ def _convert_tests(tests: Mapping[str, object]) -> dict[str, object]:
 
 
 def idle_program(problem: Problem) -> str | None:
-    """Return a program that does nothing, which no tests should accept; None where the family of tests has none."""
+    """Return a program that does nothing, which no tests should accept; None if the family of tests has no such
+    program."""
     tests = problem.ground_truth
     if isinstance(tests, AssertTests | CheckTest) and tests.entry_point.isidentifier():
         return f"def {tests.entry_point}(*args, **kwargs):\n    pass\n"

@@ -242,7 +242,8 @@ class _ProblemIndex:
         return next((twin for twin in self._by_id.get(problem.problem_id, ()) if twin.dataset == name), None)
 
     def _find_by_prompt(self, row: Row, dataset: str | None) -> Problem:
-        """verl's generation keeps its problems' columns: the prompt tells which, its id where prompts repeat."""
+        """verl's generation keeps the columns of its problems: the prompt identifies the problem, or its id if prompts
+        repeat."""
         candidates = [
             problem for problem in self._by_prompt.get(verl_prompt(row), ()) if dataset in (None, problem.dataset)
         ]

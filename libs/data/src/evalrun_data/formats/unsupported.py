@@ -1,4 +1,4 @@
-"""Benchmarks that are told by their fields and not judged here, each with the reason."""
+"""Recognizes benchmarks that are not judged here by their fields, and explains why each is unsupported."""
 
 from evalrun_data.rows import Row
 

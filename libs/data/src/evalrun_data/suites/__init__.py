@@ -1,1 +1,1 @@
-"""Suites of tests, and programs that tell how good they are: mutants, and tests made by varying inputs."""
+"""Measures test suites: makes mutants of correct programs, and tests with varied inputs."""
