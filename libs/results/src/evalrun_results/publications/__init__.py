@@ -1,1 +1,1 @@
-"""What a finished run tells the public: the figures of its headline metrics, in the formats of others."""
+"""Publishes the headline metrics of a finished run in public formats."""

@@ -24,14 +24,14 @@ class HubTask:
 
 
 def hub_files(publication: Publication, tasks: Mapping[str, HubTask]) -> dict[str, str]:
-    """Return what to add to a model's repository: each file's content by its path.
+    """Return the files to add to a model's repository, by path.
 
     Args:
         publication: the run.
         tasks: by dataset, where the hub has it.
 
     Raises:
-        UnpublishableError: a dataset has no task, or none is in the run.
+        UnpublishableError: a dataset has no task, or the run has no dataset.
     """
     names = dict.fromkeys(figure.dataset for figure in publication.figures)
     for name in names:
