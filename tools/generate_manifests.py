@@ -63,7 +63,7 @@ FIRST = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
 
 
 class NoHelmError(Exception):
-    """There is no helm and none can be built; the message says what was tried."""
+    """helm is missing and cannot be built. The message lists the attempts."""
 
 
 def find_helm() -> Path:

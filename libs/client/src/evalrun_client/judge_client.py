@@ -170,6 +170,6 @@ def _make_failure(error: grpc.aio.AioRpcError) -> judge_pb2.StreamFailure:
 
 
 def judge_error(address: str, error: grpc.aio.AioRpcError) -> JudgeError:
-    """Return the error by what the caller should do."""
+    """Convert a gRPC error to the JudgeError class that tells the caller how to react."""
     kind = JudgeRefusedError if error.code() in REFUSALS else JudgeLostError
     return kind(f"judge {address}: {error.code().name}: {add_remedy(error.details() or '')}")

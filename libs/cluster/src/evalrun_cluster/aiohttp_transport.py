@@ -94,7 +94,7 @@ class Stream(httpx2.AsyncByteStream):
         self._response.close()
 
 
-def proxy_for(url: str) -> str | None:
+def find_proxy(url: str) -> str | None:
     """Return the proxy that the environment (HTTPS_PROXY, NO_PROXY, ...) names for a server."""
     parts = urlsplit(url)
     return None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)

@@ -54,8 +54,8 @@ RESOURCES = {
 
 
 def translate_error(error: httpx2.HTTPError, what: str) -> ClusterError:
-    """Return the error as one of ours, by what the caller should do; `what` says what was tried,
-    and on which object."""
+    """Return the error as one of ours, as the class that tells the caller how to react; `what` names the attempted
+    operation and its object."""
     text = " ".join(str(error).split())[:1000]
     code = error.response.status_code if isinstance(error, httpx2.HTTPStatusError) and error.response else 0
     if isinstance(error, ApiError):

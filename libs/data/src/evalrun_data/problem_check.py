@@ -110,7 +110,7 @@ def check_file(source: str, renamed: Mapping[str, str], base_dir: Path = Path())
             continue
         columns = columns or frozenset(row.values)
         reference = read_published_reference(converted, problem)
-        checked.add(row.number, *mistakes_in(problem, converted, reference))
+        checked.add(row.number, *find_mistakes(problem, converted, reference))
         if (first := seen.setdefault(problem.key, row.where)) != row.where:
             checked.add(row.number, f"{row.where}: problem '{problem.problem_id}' is there twice (first {first})")
             continue
@@ -177,7 +177,7 @@ def idle_program(problem: Problem) -> str | None:
     return "pass\n" if problem.language == "python" else "int main() { return 0; }\n"
 
 
-def mistakes_in(problem: Problem, row: Row, reference: str | None) -> Iterator[str]:
+def find_mistakes(problem: Problem, row: Row, reference: str | None) -> Iterator[str]:
     """Yield the mistakes in a readable problem, one line each.
 
     Args:

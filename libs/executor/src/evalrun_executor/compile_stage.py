@@ -29,8 +29,8 @@ class CompileStage:
         zygote: starts the compiler.
         toolchain: knows its command.
         request: the program.
-        oom_kills: tells of kills for want of memory.
-        run_queues: tell of waits for a CPU.
+        oom_kills: counts kills for lack of memory.
+        run_queues: measure waits for a CPU.
         cpu_seconds: the compiler's limit.
     """
 

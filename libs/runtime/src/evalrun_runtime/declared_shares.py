@@ -53,7 +53,8 @@ class DeclaredShares:
     _seen: float = 0.0
 
     def advance(self, waiting: Collection[str], held: Mapping[str, int]) -> None:
-        """Add the excess or deficit of the waiting runs since the last call.
+        """Add to each waiting run's carry the slot-seconds that it lacked since the last call, negative if it had too
+        many.
 
         Args:
             waiting: the runs that waited.
@@ -70,7 +71,8 @@ class DeclaredShares:
         self._carried = carried
 
     def count_missing_slots(self, waiting: Collection[str], held: Mapping[str, int]) -> dict[str, float]:
-        """Return how many slots each waiting run lacks at the moment."""
+        """Return how many slots each waiting run lacks, while the next slot counts in the shares and is held by no
+        run."""
         shares = self._shares(waiting, held, 1)
         return {run: share - held.get(run, 0) + self._carried.get(run, 0.0) for run, share in shares.items()}
 

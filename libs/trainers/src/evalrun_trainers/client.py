@@ -273,7 +273,7 @@ class Connections:
     def _exchange(
         self, connection: http.client.HTTPConnection, path: str, body: bytes, seconds: float
     ) -> tuple[int, Mapping[str, Any], float]:
-        headers = {"Content-Type": "application/json", "evalrun-timeout-ms": str(_told_ms(seconds))}
+        headers = {"Content-Type": "application/json", "evalrun-timeout-ms": str(_compute_announced_ms(seconds))}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         try:
@@ -324,7 +324,7 @@ def client_for(options: Options) -> RewardClient:
         return _clients[key]
 
 
-def _told_ms(seconds: float) -> int:
+def _compute_announced_ms(seconds: float) -> int:
     return int(max(seconds / 2, seconds - SOONER_SECONDS) * 1000)
 
 

@@ -1,4 +1,4 @@
-"""Waves of tests of which the first failure decides: the next one runs only where the last one passed. Pure."""
+"""Splits tests whose first failure decides into waves: a wave runs only if the previous wave passed. Pure."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -236,8 +236,8 @@ def explain_missing_problems(gate: Gate) -> str:
 def overall(decisions: Sequence[GateResult]) -> JsonObject:
     """Return the `gate` of summary.json for all gates together: the worst decision.
 
-    A single gate is the overall decision itself. Several gates are combined: their messages are joined, and each is
-    under `gates`.
+    A single gate is the overall decision itself. With several gates the messages of those with the worst decision are
+    joined; summary.json lists every gate under `gates`.
     """
     if len(decisions) == 1:
         return decisions[0].as_json()

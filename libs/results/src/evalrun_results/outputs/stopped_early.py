@@ -98,8 +98,7 @@ def apply_anytime_intervals(
 
 
 def _shares(columns: ProblemColumns, figures: Iterable[str]) -> dict[str, tuple[Floats, Mask]]:
-    """Return the values of the metrics that are shares of the run's own samples: noise-floor repeats are not
-    sequential."""
+    """Return the values of the metrics that are shares, except those measured on noise-floor repeats."""
     known = {name: named.metric for name in figures if (named := find_metric(name)) is not None}
     wanted = [name for name, metric in known.items() if metric.is_share and metric.measured is not Measured.REPEATS]
     return problem_values(columns, wanted)
