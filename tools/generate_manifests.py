@@ -63,7 +63,7 @@ FIRST = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding")
 
 
 class NoHelmError(Exception):
-    """helm is missing and cannot be built. The message lists the attempts."""
+    """helm is missing and cannot be built. The message says what was tried."""
 
 
 def find_helm() -> Path:

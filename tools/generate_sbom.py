@@ -64,7 +64,7 @@ def make_bill_of_materials(image: str, root: Path | None = None) -> Bom:
     for lock in IMAGES.get(image, ()):
         text = (ROOT / "requirements" / f"{lock}.txt").read_text(encoding="utf-8")
         components |= {
-            str(component.purl): component for component in list_components(text, find_python_versions(root))
+            str(component.purl): component for component in list_components(text, find_marker_environment(root))
         }
     if root is not None:
         read = [*debian_components(root), *([] if image in IMAGES else python_components(root))]
@@ -75,7 +75,7 @@ def make_bill_of_materials(image: str, root: Path | None = None) -> Bom:
     return bom
 
 
-def find_python_versions(root: Path | None) -> dict[str, str]:
+def find_marker_environment(root: Path | None) -> dict[str, str]:
     """Return the environment of the locks' markers: of the default base, or of the Python in an image's files."""
     file = None if root is None else root / "opt" / "evalrun" / "pyvenv.cfg"
     if file is None or not file.is_file():

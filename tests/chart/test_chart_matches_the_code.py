@@ -136,7 +136,7 @@ def test_the_charts_defaults_are_the_operators_own(chart: Chart, monkeypatch: py
     assert differing == deployed | images
 
 
-def test_operator_pod_lists_apply_with_and_without_a_policy(chart: Chart) -> None:
+def test_operator_has_the_policys_lists_with_and_without_a_policy(chart: Chart) -> None:
     values: Values = {
         "images": {"registry": "registry.test/team"},
         "admission": {"allowed": {"claims": ["data"]}, "namespaces": {"team-a": {"images": ["registry.test/other/"]}}},

@@ -124,7 +124,7 @@ def test_a_file_is_applied_followed_and_its_results_are_brought(
     assert "run-aggregator-0" in errors
 
 
-def test_stopped_run_display_names_who_stopped_it(
+def test_run_stopped_by_ctl_has_reason_stopped_and_outputs(
     nodes: ControlPlane, operator: OperatorProcess, ledger: ScriptedLedger, namespace: str, tmp_path: Path
 ) -> None:
     """That `evalrun ctl` reaches an aggregator is tested beside a real one in tests/integration/cli."""

@@ -86,7 +86,7 @@ def test_kubernetes_is_of_the_version_whose_texts_are_known(plane: ControlPlane)
         ),
     ],
 )
-def test_scheduler_text_distinguishes_full_cluster_from_missing_claim(
+def test_scheduler_text_distinguishes_missing_room_from_missing_claim(
     plane: ControlPlane, name: str, fields: dict[str, Any], kind: TroubleKind
 ) -> None:
     assert create(plane, pod(name, **fields)).status == 201

@@ -51,7 +51,7 @@ def test_every_name_can_be_imported() -> None:
 
 
 @pytest.mark.parametrize("command", NOT_FOR_A_COMMAND)
-def test_command_imports_only_its_own_modules(command: str, tmp_path: Path) -> None:
+def test_command_does_not_import_modules_that_it_does_not_need(command: str, tmp_path: Path) -> None:
     runs = [str(write_run(tmp_path / name, verdicts_of([True, False]), run=name)) for name in ("a", "b")]
     arguments = {"--help": [], "compare": runs, "show": runs[:1]}[command]
     code = (

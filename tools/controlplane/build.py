@@ -121,7 +121,7 @@ def built(tool: Tool, version: str) -> Path:
     """Return the directory that holds a tool's binaries.
 
     Raises:
-        BuildError: a tool is not built yet.
+        BuildError: a binary is not built yet.
     """
     directory = find_tool_directory(tool, version)
     if not all((directory / name).exists() for name, _ in tool.binaries):

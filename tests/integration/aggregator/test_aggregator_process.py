@@ -276,7 +276,9 @@ async def test_a_full_disk_answers_resource_exhausted_and_the_run_resumes(
     assert status.datasets[0].judged == 40
 
 
-async def test_undecided_answers_degrade_run_and_retry_repairs_it(tmp_path: Path, judge: tuple[FakeJudge, str]) -> None:
+async def test_answers_not_judged_degrade_run_and_retry_judges_them(
+    tmp_path: Path, judge: tuple[FakeJudge, str]
+) -> None:
     write_run_config(tmp_path, problems=9)
     judge[0].script = lambda request: (
         unavailable() if request.submission.text.startswith("p4 ") else make_scripted_verdict(request)

@@ -65,7 +65,7 @@ async def restarted(process: AggregatorProcess, worker: Worker, number: signal.S
     return Worker(await process.start())
 
 
-async def test_paused_run_survives_a_kill_and_continues_after_resume(run: Run) -> None:
+async def test_paused_run_leases_and_judges_nothing_even_after_a_kill_until_resumed(run: Run) -> None:
     async with running(*run.arguments) as process:
         worker = Worker(process.address)
         items = list((await worker.take(4)).items)
@@ -88,7 +88,7 @@ async def test_paused_run_survives_a_kill_and_continues_after_resume(run: Run) -
     assert len(read_results(run.outputs)) == run.judge.requests == PROBLEMS
 
 
-async def test_restart_of_paused_run_continues_only_if_it_lifts_the_pause(run: Run) -> None:
+async def test_restart_that_lifts_the_pause_continues_the_run(run: Run) -> None:
     async with running(*run.arguments) as process:
         worker = Worker(process.address)
         await run.act(Pause())
@@ -123,7 +123,7 @@ async def test_in_flight_bound_reaches_workers_until_it_is_lifted(run: Run) -> N
     ]  # fmt: skip
 
 
-async def test_requeue_judges_undecided_answers_and_changes_no_verdict(run: Run) -> None:
+async def test_requeue_judges_answers_not_judged_and_changes_no_verdict(run: Run) -> None:
     def for_even_numbers(request: judge_pb2.JudgeRequest) -> Answer:
         number = int(request.submission.text.split()[0].removeprefix("p"))
         return unavailable() if number % 2 else make_scripted_verdict(request)

@@ -80,7 +80,7 @@ async def test_only_the_streams_and_its_own_channel_are_inherited(interpreters: 
         assert (await executed(cheat, f"{OPEN_FILES}\nfound()")).result == "[3]"
 
 
-async def test_session_cannot_see_other_sessions(interpreters: Interpreters) -> None:
+async def test_session_cannot_see_files_memory_or_process_of_another(interpreters: Interpreters) -> None:
     async with opened(interpreters) as other:
         secret = "b3d1" * 8
         await executed(other, f"secret = '{secret}'\nopen('secret', 'w').write(secret)\nimport os")
@@ -111,7 +111,7 @@ async def test_a_directory_is_empty_again_for_the_next_session(interpreters: Int
         assert (await executed(second, "import os\nos.listdir()")).result == "[]"
 
 
-async def test_forged_reply_ends_only_its_own_session(interpreters: Interpreters) -> None:
+async def test_forged_reply_ends_no_other_session(interpreters: Interpreters) -> None:
     """Code may put words into its own interpreter's mouth; too many of them end its session."""
     forge = (
         "import os, struct\nos.write(3, struct.pack('<BIIII', 0, 6, 0, 0, 0) + b'forged')\nimport time\ntime.sleep(1)"

@@ -64,7 +64,7 @@ def test_attested_run_is_verified_with_every_answer_judged_again(signed: Path) -
     assert done.stdout.endswith("run.bundle.tar: verified\n")
 
 
-def test_bundle_with_untrusted_signer_is_undecided(signed: Path) -> None:
+def test_bundle_is_undecided_without_trust_and_refused_with_trust_in_another_key(signed: Path) -> None:
     done = evalrun("verify", signed / "run.bundle.tar", "--sample", "0", "--json")
     assert done.returncode == 5, done.stdout + done.stderr
     assert json.loads(done.stdout)["outcome"] == "cannot_tell"

@@ -269,7 +269,7 @@ def test_a_dataset_may_stand_in_several_files(evalrun_here: Command, tmp_path: P
     assert f"--problems {other}: problem 'add' of dataset 'sums' is another one in --problems {first}" in line
 
 
-def test_invalid_spec_message_names_field_and_remedy(evalrun_here: Command, tmp_path: Path) -> None:
+def test_invalid_spec_is_refused_with_its_field_before_a_run_begins(evalrun_here: Command, tmp_path: Path) -> None:
     spec = tmp_path / "run.yaml"
     spec.write_text(DEMO.read_text().replace("spec:", "spec:\n  protocol: {samples: 4}", 1))
     for arguments in (("validate", spec), ("run", spec, "--local", "--output", tmp_path / "out")):

@@ -75,7 +75,7 @@ def test_unusable_input_decides_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "github_output").exists()
 
 
-def test_workflow_input_is_never_executed(tmp_path: Path) -> None:
+def test_action_input_is_never_executed(tmp_path: Path) -> None:
     write_runs(tmp_path, 80, "0.05")
     done = run_step(tmp_path, run='new"; touch broken; echo "', policy="policy.yaml")
     assert done.returncode == 2
@@ -114,7 +114,9 @@ def test_an_evalrun_is_asked_once_and_a_rerun_goes_on_from_its_cache(tmp_path: P
         ({"evalrun": "run.yaml", "run": "s3://bucket/run"}, "is a URL"),
     ],
 )
-def test_unusable_run_is_refused_before_any_decision(tmp_path: Path, inputs: dict[str, str], refusal: str) -> None:
+def test_unusable_inputs_of_evaluation_are_refused_before_any_decision(
+    tmp_path: Path, inputs: dict[str, str], refusal: str
+) -> None:
     done = run_step(tmp_path, "evaluate", **inputs)
     assert done.returncode == 2
     assert refusal in done.stderr

@@ -92,7 +92,7 @@ def test_export_inspect_writes_a_file_per_dataset(evalrun_here: Command, judged:
         ("taken.txt/x.eval", ("--dataset", "sums"), "taken.txt/x.eval: "),
     ],
 )
-def test_export_inspect_of_unwritable_run_is_refused(
+def test_export_inspect_with_unusable_output_or_dataset_is_refused(
     evalrun_here: Command, judged: Path, tmp_path: Path, output: str, flags: tuple[str, ...], message: str
 ) -> None:
     (tmp_path / "taken.txt").write_text("mine")

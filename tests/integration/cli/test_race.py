@@ -17,7 +17,7 @@ def runs(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_race_result_names_best_run_and_problems_used(evalrun_here: Command, runs: Path) -> None:
+def test_race_result_names_best_run_and_share_of_problems_needed(evalrun_here: Command, runs: Path) -> None:
     done = evalrun_here("race", runs / "first", runs / "best")
     assert done.returncode == 0, done.stderr
     assert f"{runs / 'best'} is best" in done.stdout

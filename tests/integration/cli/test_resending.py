@@ -75,7 +75,7 @@ def test_a_run_is_at_mlflow_once_however_often_it_is_sent(run: Path, tmp_path: P
         (("wandb", "--send"), "not sent to wandb: no API key: set WANDB_API_KEY"),
     ],
 )
-def test_resend_with_missing_part_names_it(run: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_resend_without_server_or_key_names_it(run: Path, arguments: tuple[str, ...], said: str) -> None:
     done = evalrun("publish", arguments[0], run, *arguments[1:])
     assert done.returncode == 2
     assert said in done.stderr

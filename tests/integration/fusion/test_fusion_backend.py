@@ -105,7 +105,7 @@ async def test_other_languages_run_in_the_harness(batched: FusionSandbox, langua
 
 
 @pytest.mark.parametrize(("language", "code"), [("java", "class Answer {"), ("typescript", "const = 1;")])
-async def test_compile_failure_in_interpreted_language_is_reported(
+async def test_compile_failure_of_code_for_an_interpreter_is_reported(
     batched: FusionSandbox, language: str, code: str
 ) -> None:
     if language not in (await batched.describe()).info.languages:

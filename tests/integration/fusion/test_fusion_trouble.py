@@ -111,7 +111,7 @@ def test_a_whole_answer_is_read() -> None:
     ],
     ids=["no end", "more after the end", "no hello", "cut", "unknown", "no such test", "fault", "runner killed"],
 )
-def test_truncated_answer_is_rejected(content: bytes) -> None:
+def test_incomplete_or_malformed_answer_is_rejected(content: bytes) -> None:
     with pytest.raises(NotTheHarnessError):
         read(NONCE + content, Part(REQUEST, [0], NONCE))
 

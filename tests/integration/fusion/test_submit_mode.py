@@ -83,7 +83,7 @@ def switches(asked: list[dict[str, Any]]) -> list[bool]:
     return ["run_all_cases" in body["config"]["extra"] for body in asked]
 
 
-async def test_only_cases_failing_otherwise_than_by_timeout_are_asked_individually() -> None:
+async def test_only_program_failing_otherwise_than_by_timeout_is_asked_for_every_case() -> None:
     async with scripted(said(PASSED, PASSED)) as (datasets, asked):
         assert (await datasets.submit(call(), Slots(2), "none")).accepted
         assert switches(asked) == [False]
@@ -135,7 +135,7 @@ async def test_a_dataset_that_the_server_does_not_list_is_not_asked_for() -> Non
         (503, "later", SandboxFailedError),
     ],
 )
-async def test_invalid_answer_shows_no_traceback(status: int, detail: str, error: type[Exception]) -> None:
+async def test_error_answer_shows_no_traceback(status: int, detail: str, error: type[Exception]) -> None:
     answer = {"detail": detail, "traceback": ["File /secret/place"]}
     async with scripted(lambda _: web.json_response(answer, status=status)) as (datasets, _):
         with pytest.raises(error) as raised:

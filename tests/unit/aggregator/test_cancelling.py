@@ -10,7 +10,7 @@ def new_item_states(repeats: int = 0) -> ItemStates:
     return ItemStates(RunItems([DatasetItems("first", ids), DatasetItems("other", ids)], samples=2, repeats=repeats))
 
 
-def test_cancel_beyond_kept_problems_updates_every_count() -> None:
+def test_items_beyond_the_kept_problems_leave_every_count() -> None:
     item_states = new_item_states()
     for index in (0, 1, 2, 3, 6):
         item_states.move(index, ItemState.GENERATED)

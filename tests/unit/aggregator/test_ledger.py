@@ -223,7 +223,7 @@ async def test_another_file_is_refused(tmp_path: Path) -> None:
         Ledger(tmp_path / "other")
 
 
-async def test_verdicts_set_aside_are_hidden_until_the_run_ends(tmp_path: Path) -> None:
+async def test_verdicts_set_aside_are_not_read_and_are_removed_when_the_run_ends(tmp_path: Path) -> None:
     path = tmp_path / "l.db"
     async with Ledger(path) as ledger:
         await ledger.add_completions([completion(0)])

@@ -17,5 +17,7 @@ from evalrun_cli.local.live_race import next_block
         (32, 35, 35),
     ],
 )
-def test_race_block_grows_by_a_quarter_and_last_block_takes_the_rest(drawn: int, size: int | None, wanted: int) -> None:
+def test_race_block_adds_a_quarter_of_the_drawn_problems_and_last_block_the_rest(
+    drawn: int, size: int | None, wanted: int
+) -> None:
     assert next_block(drawn, size) == wanted

@@ -24,7 +24,7 @@ def run_of(label: str, directory: Path) -> SeriesRun:
     return Pretended(label, directory / f"{label}.yaml", directory / label)
 
 
-def test_failed_run_stops_the_runs_in_progress(tmp_path: Path) -> None:
+def test_failure_between_runs_stops_the_runs_in_progress(tmp_path: Path) -> None:
     waiting = [(run_of("stays", tmp_path), [STAYS]), (run_of("ends", tmp_path), ["pass"])]
 
     def refuse(run: SeriesRun, code: int) -> None:

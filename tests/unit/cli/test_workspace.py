@@ -67,7 +67,7 @@ def test_a_directory_in_which_nothing_was_done_is_taken_away_again(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", ["ledger.sqlite3", "notes.txt"])
-def test_workspace_with_user_files_is_kept(name: str, tmp_path: Path) -> None:
+def test_discard_keeps_files_of_a_run_or_a_user(name: str, tmp_path: Path) -> None:
     workspace = create(tmp_path / "out", ORDER)
     (workspace.directory / name).write_text("something")
     workspace.discard_unused()
@@ -123,7 +123,7 @@ def test_change_without_effect_on_answers_is_accepted_on_resume(path: str, value
         ("run", "other", 'run is "demo" there and "other" here'),
     ],
 )
-def test_change_with_effect_on_answers_is_refused_on_resume(
+def test_change_with_effect_on_answers_is_refused_and_named_on_resume(
     path: str, value: object, said: str, tmp_path: Path
 ) -> None:
     directory = with_answers(tmp_path / "out")

@@ -101,7 +101,7 @@ def test_a_file_that_never_comes_whole_leaves_no_directory(tmp_path: Path) -> No
         ("nowhere://bucket/x", "nowhere"),
     ],
 )
-def test_directory_without_model_is_refused(source: str, says: str, tmp_path: Path) -> None:
+def test_source_without_model_is_refused(source: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=says):
         fetch_checkpoint(source, tmp_path / "model", never)
     assert not (tmp_path / "model").exists()

@@ -344,7 +344,9 @@ def test_bigcodebench_is_asked_by_either_prompt_and_runs_after_the_complete_one(
         ),
     ],
 )
-def test_unsupported_benchmark_is_refused(tmp_path: Path, row: dict[str, object], message: str) -> None:
+def test_unsupported_row_of_a_published_benchmark_is_refused(
+    tmp_path: Path, row: dict[str, object], message: str
+) -> None:
     path = str(write_jsonl(tmp_path / "p.jsonl", [{name: value or "-" for name, value in row.items()}]))
     with pytest.raises(BadInputError) as caught:
         load_problems(path)

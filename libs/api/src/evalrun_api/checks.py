@@ -34,7 +34,7 @@ NOUNS = {
 
 @dataclass(frozen=True)
 class Violation:
-    """A rule that an object violates."""
+    """A mistake in an object: the field, and what is wrong with it."""
 
     path: str
     """The field, e.g. `spec.datasets[0].source`; empty for the object itself."""

@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions, generated from the models: nothing is written by hand."""
+"""The CustomResourceDefinitions: their schemas are generated from the models, and no manifest is written by hand."""
 
 from typing import Any
 

@@ -62,11 +62,11 @@ def parse_evalrun(manifest: dict[str, Any], *, where: str, place: Place) -> Eval
 
 
 def load_manifests(path: Path | str, *, place: Place, needed: bool = True) -> list[EvalRun]:
-    """Read every EvalRun of a YAML file, as `kubectl apply` does.
+    """Read every EvalRun of a YAML file, as `kubectl apply` does; at least one, if `needed`.
 
     Raises:
-        BadInputError: the file cannot be read, holds no EvalRun, or an EvalRun is not valid. Every mistake is listed;
-            if the file holds several EvalRuns, each line names its EvalRun.
+        BadInputError: the file cannot be read, lacks a needed EvalRun, or an EvalRun is not valid. Every mistake is
+            listed; if the file holds several EvalRuns, each line names its EvalRun.
     """
     file = Path(path)
     manifests = _evalruns(file, load_documents(file), place, needed=needed)

@@ -56,8 +56,8 @@ def read_documents(text: str) -> list[Any]:
     """Return the documents of a YAML text as JSON values; empty ones are left out.
 
     Raises:
-        yaml.YAMLError: the text is not YAML, or holds values that JSON lacks; the error names line and column if they
-        are known.
+        yaml.YAMLError: the text is not YAML, or holds what JSON cannot; the error names line and column if they are
+            known.
     """
     try:
         documents = [document for document in yaml.load_all(text, ManifestLoader) if document is not None]

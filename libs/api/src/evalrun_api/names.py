@@ -1,4 +1,4 @@
-"""Defines every name, label, annotation and port of the objects that the operator creates."""
+"""Defines, in one place, every name, label, annotation and port of the objects that the operator creates."""
 
 from typing import Final
 

@@ -84,7 +84,7 @@ def read_run_config(path: Path) -> RunConfig:
     """Read a run configuration.
 
     Raises:
-        BadInputError: the file cannot be read, or a field cannot be used; the message names the field.
+        BadInputError: the file cannot be read, or its content cannot be used; the message names the field.
     """
     try:
         content = _json_or_yaml(path.read_text(encoding="utf-8"))

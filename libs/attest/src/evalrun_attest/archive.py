@@ -1,7 +1,7 @@
-"""The bundle's container: an uncompressed tar of compressed members, with a possible spelling.
+"""The bundle's container: an uncompressed tar of compressed members, with a single possible spelling.
 
 Every byte is checked: headers equal those of `write_archive`, padding is zero, nothing follows the end, and the
-members' digests are in the signed statement. A reader returns at most as many bytes as the statement names.
+members' digests are in the signed statement. A reader writes at most as many bytes as the statement says.
 """
 
 import gzip

@@ -92,13 +92,13 @@ def write_bundle(
         problems: by dataset.
         signer: a key, or an identity.
         target: the bundle's file.
-        hide_tests: leave tests, and texts that quote them, out of the bundle, and commit to them by a salted hash
-            instead.
+        hide_tests: leave tests, and texts that quote them, out of the bundle, and commit to each problem by a
+            salted hash instead.
         make_salt: returns the requested number of random bytes.
 
     Raises:
-        BadInputError: the folder holds no finished run, its data has changed since the run was judged, or the identity
-            cannot sign now.
+        BadInputError: the folder holds no finished run, a dataset has changed since the run was judged, or the
+            identity cannot sign now.
         OSError: a file cannot be written; it names the file.
     """
     names = output_names(folder)

@@ -68,7 +68,7 @@ class Envelope:
         """Parse what `to_bytes` wrote.
 
         Raises:
-            EnvelopeError: the text differs, however slightly, from any output of `to_bytes`.
+            EnvelopeError: the content differs, however slightly, from every output of `to_bytes`.
         """
         try:
             document = json.loads(content)

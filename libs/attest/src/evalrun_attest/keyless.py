@@ -1,4 +1,4 @@
-"""Signs statements by an identity instead of a key, with Sigstore.
+"""Signs statements by an identity instead of a key, and verifies such statements, with Sigstore.
 
 A service that asks the identity's provider issues a certificate of ten minutes, and a public log holds the signature
 with its time. The formats belong to the package `sigstore`, an optional extra, so this module is imported only on use.
@@ -76,7 +76,7 @@ class KeylessEnvelope:
         """Parse what `to_bytes` wrote.
 
         Raises:
-            EnvelopeError: the text differs, however slightly, from any output of `to_bytes`.
+            EnvelopeError: the content differs, however slightly, from every output of `to_bytes`.
         """
         try:
             document = json.loads(content)

@@ -19,7 +19,7 @@ def hash_pair(left: bytes, right: bytes) -> bytes:
 
 @dataclass(slots=True)
 class MerkleTree:
-    """Computes the root over a stream of rows. Memory: one hash per level of the tree."""
+    """Computes the root over a stream of rows; keeps at most one hash per level of the tree."""
 
     count: int = 0
     _whole: list[bytes] = field(default_factory=list)

@@ -41,7 +41,7 @@ def parse_signed(content: bytes) -> SignedStatement:
     """Parse what `to_bytes` of a signed statement wrote.
 
     Raises:
-        EnvelopeError: the text differs, however slightly, from any output of `to_bytes`.
+        EnvelopeError: the content differs, however slightly, from every output of `to_bytes`.
         MissingExtraError: an identity signed the statement, and the extra for identities is not installed.
     """
     if not _is_keyless(content):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trust:
-    """Keys and an identity that a verifier trusts, and their revocations."""
+    """Keys and an identity that a verifier trusts, and revocations of attestations."""
 
     keys: Sequence[PublicKey] = ()
     identity: Identity | None = None

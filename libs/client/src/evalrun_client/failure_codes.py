@@ -28,5 +28,5 @@ class FailureCode(IntEnum):
 
 
 def to_failure_code(failure: judge_pb2.StreamFailure) -> FailureCode:
-    """Return the code of a failure; UNKNOWN for any other number."""
+    """Return the code of a failure; UNKNOWN for a number that is no code."""
     return FailureCode(failure.code) if 0 <= failure.code < len(FailureCode) else FailureCode.UNKNOWN

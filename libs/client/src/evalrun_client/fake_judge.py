@@ -122,7 +122,7 @@ def unavailable(message: str = "no sandbox answered") -> judge_pb2.StreamFailure
 
 
 class FakeJudgeServer:
-    """FakeJudge that listens on a free port, with certificates if a directory is given."""
+    """FakeJudge that listens on a port (0: a free one), with certificates from a directory if one is given."""
 
     def __init__(self, judge: FakeJudge, port: int = 0, tls_folder: Path | None = None) -> None:
         self.judge = judge

@@ -1,4 +1,7 @@
-"""Recognizes names of a SandboxFusion server's datasets and rows. Pure, imports nothing of ours."""
+"""Recognizes names of datasets and rows that a SandboxFusion server takes for nothing else, such as SQL or a path.
+
+Pure, imports nothing of ours.
+"""
 
 import re
 

@@ -94,7 +94,7 @@ class GrpcJudge:
     async def judge(self, request: judge_pb2.JudgeRequest) -> judge_pb2.Verdict | judge_pb2.StreamFailure:
         """Judge one submission. Return why there is no verdict as a stream would. Raises JudgeRefusedError.
 
-        Each call goes to the next pod behind the address. Cancelling the call stops the work in the judge.
+        Each call goes to the next pod behind the address. Cancelling a call stops its work in the judge.
         """
         try:
             return (await self._stub.Judge(request, metadata=token_metadata(self._tokens))).verdict
@@ -170,6 +170,6 @@ def _make_failure(error: grpc.aio.AioRpcError) -> judge_pb2.StreamFailure:
 
 
 def judge_error(address: str, error: grpc.aio.AioRpcError) -> JudgeError:
-    """Convert a gRPC error to the JudgeError class that tells the caller how to react."""
+    """Return a gRPC error as a JudgeError whose class tells the caller what to do."""
     kind = JudgeRefusedError if error.code() in REFUSALS else JudgeLostError
     return kind(f"judge {address}: {error.code().name}: {add_remedy(error.details() or '')}")

@@ -54,8 +54,8 @@ RESOURCES = {
 
 
 def translate_error(error: httpx2.HTTPError, what: str) -> ClusterError:
-    """Return the error as one of ours, as the class that tells the caller how to react; `what` names the attempted
-    operation and its object."""
+    """Return the error as one of ours, whose class tells the caller what to do; `what` names the attempted operation
+    and its object."""
     text = " ".join(str(error).split())[:1000]
     code = error.response.status_code if isinstance(error, httpx2.HTTPStatusError) and error.response else 0
     if isinstance(error, ApiError):
@@ -94,10 +94,10 @@ def decode_secret(secret: Object) -> dict[str, str]:
 
 
 def refuse_foreign(wanted: Object, there: Object) -> None:
-    """Raise if an existing object of the wanted name belongs to another run.
+    """Raise if an existing object of the wanted name does not belong to the wanted object's run or owner.
 
     Raises:
-        NameTakenError: the object belongs to another owner.
+        NameTakenError: the object belongs to another owner, or to none.
         RetryError: it belongs to an earlier run of the name.
     """
     kind, name = wanted["kind"], wanted["metadata"]["name"]
@@ -125,10 +125,10 @@ def refuse_foreign(wanted: Object, there: Object) -> None:
 
 
 async def label_plain_errors(response: httpx2.Response) -> None:
-    """Mark an error response that is no JSON object as plain text, such as a proxy's response.
+    """Mark an error response that is no JSON object, or has no Content-Type, as plain text: a proxy's often is such.
 
-    lightkube 1.0 trusts the Content-Type header and parses the body as a Status. That raises KeyError or ValueError,
-    which no caller retries.
+    lightkube 1.0 reads the header, and then parses the body as a Status, without a check. That raises KeyError or
+    ValueError, which no caller retries.
     """
     if not response.is_error:
         return
@@ -146,7 +146,7 @@ def read_plain_errors(client: AsyncClient) -> None:
 
 
 class ExactClient(AsyncClient):
-    """lightkube's client, extended by a precondition of `delete`, and by errors with a proxy's text."""
+    """lightkube's client, extended by a precondition of `delete`, and by errors whose text is a proxy's."""
 
     def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - lightkube's own
         super().__init__(*args, **options)
@@ -244,7 +244,7 @@ class Cluster:
         return await self._found(first, "listing EvalRuns") is not None
 
     async def serves_group(self, group: str) -> bool:
-        """Return whether an API group is served, by the API server itself or by a behind it.
+        """Return whether an API group is served, by the API server itself or by a server behind it.
 
         Raises:
             ClusterError: the request failed; see the module `errors`.
@@ -281,7 +281,7 @@ class Cluster:
         """Create an object; an existing object of the same run is accepted.
 
         Raises:
-            NameTakenError: the object belongs to another owner.
+            NameTakenError: the object belongs to another owner, or to none.
             RetryError: it belongs to an earlier run of the name, and is being deleted with it.
             ClusterError: the request failed; see the module `errors`.
         """
@@ -291,7 +291,7 @@ class Cluster:
         """Create an object. Returns it as the API server has it, also where it is there already.
 
         Raises:
-            NameTakenError: the object belongs to another owner.
+            NameTakenError: the object belongs to another owner, or to none.
             RetryError: it belongs to an earlier run of the name, and is being deleted with it.
             ClusterError: the request failed; see the module `errors`.
         """
@@ -339,8 +339,7 @@ class Cluster:
         )
 
     async def delete(self, kind: str, name: str, namespace: str, uid: str, *, abandon: bool = False) -> None:
-        """Delete an object and, in the background, the objects that it owns. An object that is already gone is no
-        error.
+        """Delete an object and, in the background, the objects that it owns; it is no error if it is gone already.
 
         Args:
             kind: the object's.
@@ -358,7 +357,7 @@ class Cluster:
         )
 
     async def read(self, kind: str, name: str, namespace: str) -> Object | None:
-        """Return an object by its name, or None. Lists a single object, so it needs only the right `list`.
+        """Return an object by its name, or None. This takes no right beyond `list`; a Secret takes `get`.
 
         Raises:
             ClusterError: the request failed; see the module `errors`.
@@ -508,7 +507,7 @@ class Cluster:
         await self._once(lambda: self._client.create(item), f"recording an event of {kind} {run.name}")
 
     async def _fetch_by_name(self, kind: str, name: str, namespace: str) -> Object | None:
-        """Return an object by its name, or None. Lists a single object, so it needs only the right `list`."""
+        """Return an object by its name, or None. This takes no right beyond `list`; a Secret takes `get`."""
         what = f"reading {kind} {name}"
         # Secrets are never listed.
         if kind == SECRET.kind:

@@ -33,7 +33,7 @@ class RefusedError(ClusterError):
 
 
 class NameTakenError(RefusedError):
-    """An object of that name exists and belongs to another owner. The message names the object and its owner."""
+    """An object of that name belongs to another owner, or to none. The message names the object and any owner."""
 
 
 class NamespaceGoneError(RefusedError):

@@ -1,7 +1,7 @@
 """Decodes what the API server lists and watches, object by object. Pure.
 
-A single object must not stop a whole list: an object nested deeper than the decoder's stack is returned to the caller
-as its metadata only. Only then is the text scanned, by a loop that needs no stack.
+A single object must not stop a whole list or watch: an object nested deeper than the decoder's stack is returned as
+its metadata only, and the caller decides. Only then is the text scanned, by a loop that needs no stack.
 """
 
 import json

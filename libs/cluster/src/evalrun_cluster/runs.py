@@ -81,7 +81,7 @@ class ClusterRuns:
         """Apply an object of a file server-side. Return `kind/name`.
 
         Raises:
-            BadInputError: the API server refuses the object, or does not know its kind.
+            BadInputError: the API server refuses the object, or evalrun cannot apply its kind.
             UnreachableError: it does not answer.
         """
         kind, metadata = str(document.get("kind")), document.get("metadata") or {}

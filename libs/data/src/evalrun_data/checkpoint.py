@@ -5,8 +5,8 @@
     python -m evalrun_data.checkpoint --cache /model-cache/checkpoints s3://models/coder /scratch/checkpoint
 
 An init container of the Ray workers runs it, where `model.path` or `model.adapter` is an fsspec URL. A directory
-appears only when it is complete, so a restarted container finds a complete model or no model. With a cache it is a link
-into it.
+appears only when it is complete, so a restarted container finds a complete directory or no directory. With a cache the
+directory is a link into the cache.
 """
 
 import errno
@@ -60,7 +60,7 @@ def fetch_checkpoint(
         cache: where the files go instead; the directory becomes a link.
 
     Raises:
-        BadInputError: the directory is missing, may not be read, or holds no model.
+        BadInputError: `source` is missing or empty, may not be read, or is not a directory of a model or an adapter.
         OSError: the store or the disk failed, also after some attempts.
     """
     if directory.exists():

@@ -52,8 +52,8 @@ def render(
     """Return the messages for a problem: the chat, or for `Completion` one message whose content is the prompt.
 
     A problem that comes with a chat of its own (verl) is sent as it is; for `Completion` its contents are joined. The
-    system prompt comes first, unless the chat has a system prompt. A template of the user's own (`read_template`) wins
-    over ours and over a problem's chat, of which a system message stays.
+    system prompt comes first, unless the chat begins with a system message. A template of the user's own
+    (`read_template`) wins over ours and over a problem's chat, of which a system message stays.
     """
     if template is not None:
         text = _fill_template(template, problem)

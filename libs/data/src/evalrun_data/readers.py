@@ -93,7 +93,8 @@ def merge_sources(of_sources: Iterable[tuple[str, Iterable[Problem]]]) -> Iterat
         of_sources: the name of each source in messages, and its problems.
 
     Raises:
-        BadInputError: two sources have different problems with the same id; the message names both.
+        BadInputError: two sources have different problems with the same dataset and id; the message names both
+            sources.
     """
     seen: dict[tuple[str, str], tuple[bytes, str]] = {}
     for where, problems in of_sources:
@@ -199,7 +200,7 @@ def _rows_of_files(
 def _problems_of_row(
     parser: Parser, row: Row, name: str | None, dataset: str | None, graded: Graded | None
 ) -> list[Problem]:
-    """Return the problems of a row: none, one, or one per metric that EvalPlus reports."""
+    """Return the problems of a row: none, one, or for EvalPlus two, the second with the base inputs alone."""
     if parser is parse_mbpp and dataset == "mbpp_reg":
         return [parser(row, dataset)] if task_number(row) in REGRESSION_IDS else []
     problem = parser(row, name) if graded is None else _parse_graded(parser, row, name, graded)

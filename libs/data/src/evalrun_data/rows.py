@@ -170,7 +170,7 @@ class Row:
 
         Args:
             reader: the format's name in the message.
-            known: columns that the reader uses or may ignore.
+            known: columns that the reader uses, and columns that add nothing to those.
         """
         unused = ", ".join(f"'{field}'" for field in self.values if field not in known and self._holds_tests(field))
         if unused:

@@ -132,7 +132,7 @@ class CompileStage:
 def is_starved(queued_seconds: float, cpu_limit: int) -> bool:
     """Return whether a compiler that the wall clock stopped before it had used its CPU time lacked a CPU. Pure.
 
-    Without the waits for a CPU, the compiler would have had time left, so nothing is known about the program.
+    The wall limit minus `queued_seconds` is then less than `cpu_limit`, so nothing is known about the program.
     No program brings this about: a compiler that sleeps is in no run queue, and stages that wait for each other use a
     CPU meanwhile, of which they had less than the limit.
 

@@ -43,7 +43,10 @@ class RunQueues:
 
 
 class QueuedTime:
-    """Sums the CPU waits of a process and its descendants, including processes that have ended."""
+    """Adds up how long a process and its descendants waited for a CPU, including processes that have ended.
+
+    Threads wait at the same time, so each look adds the longest wait of a thread, not the sum.
+    """
 
     def __init__(self, queues: RunQueues, pid: int) -> None:
         self._queues = queues
@@ -52,7 +55,7 @@ class QueuedTime:
         self.seconds = 0.0
 
     def look(self) -> None:
-        """Add the waits since the last call. What a process waited after its last look is not known."""
+        """Add the longest wait since the last look. What a process waited after its last look is not known."""
         waits = self._queues.read_waits(self._pid)
         self.seconds += compute_growth(self._waits, waits)
         self._waits = waits

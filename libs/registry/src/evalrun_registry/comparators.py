@@ -1,4 +1,4 @@
-"""Comparators: functions that decide whether a program's output matches the expected output.
+"""Comparators, which decide whether a program's output matches the expected output.
 
 To add a comparator, write its function here and describe it in `_DESCRIBED`. Records, API, flags and judge read names,
 order and texts there.
@@ -132,7 +132,7 @@ def _same_token(expected: bytes, got: bytes, comparator: Comparator, own_toleran
 
     Two integers are compared as text: a tolerance would accept a wrong count or remainder. Where a problem has a
     tolerance of its own, 1.0000000000 answers 1, as its setters meant: five of the 209 contest programs that were filed
-    as accepted print such numbers. Without a tolerance, 1.0 does not match 1.
+    as accepted print such numbers. Without such a tolerance, 1.0 does not match 1.
     """
     if not comparator.case_sensitive and _same_but_case(expected, got):
         return True

@@ -1,5 +1,5 @@
-"""JSON as files hold it: Always valid UTF-8 and JSON: NaN and Infinity become null, whatever texts models and users
-write. Pure."""
+"""JSON as files hold it: always valid UTF-8, with null for NaN and Infinity, whatever texts models and users write.
+Pure."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Removes texts of models and programs from old runs, and keeps every metric.
+"""Removes the texts that models and their programs wrote from old runs, and keeps every metric.
 
 `evalrun prune` on one machine. In a cluster a CronJob runs `python -m evalrun_results.retention` with the image of the
 aggregator, over the outputs in buckets and volumes.
@@ -129,7 +129,7 @@ def _run_info(files: fsspec.AbstractFileSystem, run: str) -> Mapping[str, Any]:
 
 
 def _read_days(info: Mapping[str, Any]) -> int | None:
-    """Return the days that a run's spec names; or None."""
+    """Return the days that a run's spec names, or None if it names none."""
     spec = info.get("spec")
     output = spec.get("output") if isinstance(spec, dict) else None
     days = output.get("retainCompletionsDays") if isinstance(output, dict) else None

@@ -82,7 +82,7 @@ class Ticket:
 
 
 class Admission:
-    """Counts requests, and refuses requests beyond the capacity."""
+    """Counts requests, and refuses requests for which their run has no room left."""
 
     def __init__(
         self,

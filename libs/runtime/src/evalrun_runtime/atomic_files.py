@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 @contextmanager
 def atomic_file(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
-    """Open a file that is durable and gets its name if the block succeeds, and is removed if it fails.
+    """Open a file that is durable and gets its name when the block succeeds; if the block fails, nothing of it remains.
 
     Args:
         path: of the file.

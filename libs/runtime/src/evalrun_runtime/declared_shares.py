@@ -39,8 +39,9 @@ def divide_slots(
 class DeclaredShares:
     """Divides slots among runs by priority and, within a priority, in proportion to their weights.
 
-    At any time a run's slots differ from its share by at most one slot. The rounding error is carried over in
-    slot-seconds, so that shares hold over time even with few slots and long programs, up to MAX_CARRY.
+    At any time a run's slots differ from its share by at most one slot. The difference is carried over in
+    slot-seconds, so that shares also hold over time if slots are few, whatever the runs' programs cost, as long as a
+    program takes less than MAX_CARRY.
     """
 
     weights: Mapping[str, float]
@@ -71,8 +72,7 @@ class DeclaredShares:
         self._carried = carried
 
     def count_missing_slots(self, waiting: Collection[str], held: Mapping[str, int]) -> dict[str, float]:
-        """Return how many slots each waiting run lacks, while the next slot counts in the shares and is held by no
-        run."""
+        """Return how many slots each waiting run would lack if no run got the next slot, including the carry."""
         shares = self._shares(waiting, held, 1)
         return {run: share - held.get(run, 0) + self._carried.get(run, 0.0) for run, share in shares.items()}
 

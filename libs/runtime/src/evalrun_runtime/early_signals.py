@@ -1,4 +1,4 @@
-"""Ends a process that receives a signal before it serves. Imports only fast modules.
+"""Ends a process that is told to end (SIGTERM or SIGINT) before it serves. Imports nothing that takes time.
 
 As process 1 of a container a program without a handler does not even see SIGTERM: the kernel drops it, and the pod
 stays for its whole grace period, which is ten minutes for a gateway. Imports alone take seconds on a busy node.

@@ -1,9 +1,10 @@
 """Queue for slots, shared fairly among runs: a run with a thousand requests does not delay a run with ten. Pure.
 
-A free slot goes to the run with the fewest slots, and on a tie to the run that has waited longest since its last turn.
-So runs with enough work hold equal shares of the slots (max-min fairness), however long their programs take: counting
-requests instead would favour the run with the longest ones. With declared shares it goes to the run that is furthest
-behind its share. Within a run: first come, first served, but requests that have begun before those that have not.
+A free slot goes to the run with the fewest slots, and on a tie to the run whose last turn is longest ago. So runs with
+enough work hold equal shares of the slots at any time (max-min fairness), however long their programs take: counting
+requests instead would favour the run with the longest programs. With declared shares a free slot goes to the run that
+is furthest behind its share. Within a run: first come, first served, but requests that have begun before those that
+have not.
 """
 
 import itertools
@@ -58,7 +59,7 @@ class FairQueue(Generic[Item]):
         self._waiting.setdefault(run, _Waiting()).choose_queue(urgent).append(item)
 
     def first(self) -> tuple[str, Item] | None:
-        """Return the run whose turn it is and its first item; None if the queue is empty."""
+        """Return the run whose turn it is and its first item; None if no item waits."""
         # Most gateways serve one run at a time.
         if len(self._waiting) == 1:
             ((run, waiting),) = self._waiting.items()
@@ -80,14 +81,14 @@ class FairQueue(Generic[Item]):
         return min(self._waiting, key=lambda run: (-lacking[run], self._last_turn.get(run, 0)))
 
     def take(self, run: str) -> Item:
-        """Take the run's first item out: it now holds a slot. Raises KeyError if the run has no waiting item."""
+        """Take the run's first item out: it now holds a slot. Raises KeyError or IndexError if no item waits."""
         item = self._waiting[run].next.popleft()
         self.hold(run)
         return item
 
     def pass_over(self, run: str) -> Item:
-        """Set the run's first item aside, so that the next items come first. Raises KeyError if the run has no waiting
-        item."""
+        """Set the run's first item aside, so that the next items come first. Raises KeyError or IndexError if no
+        item waits."""
         return self._waiting[run].next.popleft()
 
     def put_back(self, run: str, item: Item) -> None:

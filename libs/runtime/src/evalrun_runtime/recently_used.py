@@ -32,7 +32,7 @@ class RecentlyUsed(Generic[Key, Value]):
 
     def put(self, key: Key, value: Value) -> None:
         """Store a value, replacing the key's previous value. A value larger than the capacity is not stored, and evicts
-        nothing."""
+        no other value."""
         old = self._kept.pop(key, None)
         if old is not None:
             self.size -= self._size_of(old)

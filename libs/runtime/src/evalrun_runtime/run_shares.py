@@ -76,7 +76,7 @@ def parse_priorities(texts: Iterable[str]) -> dict[str, Priority]:
 def make_declared_shares(
     shares: Sequence[str], priorities: Sequence[str], clock: Callable[[], float]
 ) -> DeclaredShares | None:
-    """Return the shares that the settings declare; or None."""
+    """Return the shares that the settings declare; None if they declare no shares and no priorities."""
     if not shares and not priorities:
         return None
     return DeclaredShares(parse_shares(shares), clock, parse_priorities(priorities))

@@ -63,7 +63,8 @@ def end_with(
     Args:
         error: the reason.
         code: the exit code.
-        cause: for the operator; None derives it from the exit code, and from whether the error is a BadInputError.
+        cause: for the operator; None takes the cause of a BadInputError, and derives that of other errors from the exit
+            code.
         text: the message; empty for the error's own message.
         program: begins the line on stderr.
         log: the container's termination message; not written where there is no such file.

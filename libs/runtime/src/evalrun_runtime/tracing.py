@@ -1,8 +1,8 @@
-"""OpenTelemetry spans: one trace per item, from its generation to its verdict. Costs nothing while tracing is off.
+"""OpenTelemetry spans: one trace per item, from its generation to its verdict. Does nothing while tracing is off.
 
 On where OTEL_EXPORTER_OTLP_ENDPOINT (or ..._TRACES_ENDPOINT) is set and the packages are there (extra `tracing`).
-Like logging it is set up once, at the start of a process (`start_tracing`), and used from anywhere. Then `span` returns
-a shared context that does nothing, and the packages are not imported.
+Like logging it is set up once, at the start of a process (`start_tracing`), and used from anywhere. While tracing is
+off, `span` returns a shared context that does nothing, and the packages are not imported.
 
 A W3C traceparent ties spans of several processes together. Nobody stores it: `derive_traceparent` derives it from an
 item's name, so that it is the same after every restart. It travels in messages (many items share an RPC, so its

@@ -44,7 +44,7 @@ class RewardError(Exception):
 
 
 class NotJudgedError(RewardError):
-    """The sample could not be judged."""
+    """The sample was not judged."""
 
 
 class InvalidSampleError(RewardError):
@@ -144,7 +144,7 @@ class RewardClient:
                 self._free += 1
 
     def _batch(self, first: _Waiting) -> list[_Waiting]:
-        """Return a sample together with all samples that arrive within the linger time."""
+        """Return a sample with those that arrive within the linger time, at most `max_batch` together."""
         batch, end = [first], self._clock() + self.options.linger_seconds
         while len(batch) < self.options.max_batch:
             try:
@@ -295,11 +295,11 @@ class Connections:
 
 
 def choose_reward(result: Result, options: Options) -> float:
-    """Return the reward of a result, or the options' default for a sample without a reward.
+    """Return the reward of a result, or the number that the options name for a sample without a reward.
 
     Raises:
-        NotJudgedError: the sample could not be judged, and `on_not_judged` is no number.
-        InvalidSampleError: the sample cannot be judged as it is written, and `on_invalid` names no number.
+        NotJudgedError: the sample was not judged, and `on_not_judged` is "raise".
+        InvalidSampleError: the sample cannot be judged as it is written, and `on_invalid` is "raise".
     """
     is_invalid = result.get("outcome") == INVALID
     reward = None if is_invalid else result.get("reward")
@@ -338,7 +338,7 @@ def _encode_sample(sample: Sample) -> bytes:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever a trainer's row holds
-    """Convert a value of numpy, or of another library with `tolist`, to JSON values."""
+    """Convert a mapping, or a value of numpy or of another library with `tolist`, to JSON values. Raises TypeError."""
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, Mapping):

@@ -84,7 +84,7 @@ class JudgedEnvironment(Environment):  # type: ignore[misc] # absent where types
         timeout_s: float | None = None,
         **others: Any,  # noqa: ANN401 - whatever a client sends
     ) -> TaskObservation:
-        """Judge the answer, which ends the episode.
+        """Judge the answer; its reward ends the episode.
 
         Raises:
             NotJudgedError: there is no verdict. The client's step fails, so that no trainer mistakes it for a reward of

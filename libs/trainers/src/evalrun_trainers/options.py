@@ -13,7 +13,7 @@ INSTEAD_OF_REWARD = ("on_not_judged", "on_invalid")
 
 
 class OptionsError(ValueError):
-    """An option cannot be used; the message names the option and a valid value."""
+    """An option cannot be used; the message names the option and what to write instead."""
 
 
 @dataclass(frozen=True)

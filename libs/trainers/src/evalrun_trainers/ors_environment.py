@@ -52,7 +52,7 @@ class Judged(Environment):  # type: ignore[misc] # absent where types are checke
     @terminal  # type: ignore[untyped-decorator] # absent where types are checked
     @tool  # type: ignore[untyped-decorator]
     async def submit(self, args: Answer) -> ToolOutput:
-        """Judge the answer, which ends the episode.
+        """Judge the answer; the episode is over then.
 
         Raises:
             NotJudgedError: there is no verdict. The client's call raises ToolFailed and its session is over, so that no

@@ -38,7 +38,7 @@ def make_sample(
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - whatever a row holds
-    """Convert to JSON values: rows contain numpy arrays and scalars, and a NaN would make the whole batch invalid."""
+    """Convert a value to JSON: rows contain numpy arrays and scalars, and a NaN would make the whole batch invalid."""
     if isinstance(value, Mapping):
         return {str(name): plain(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -52,9 +52,9 @@ def plain(value: Any) -> Any:  # noqa: ANN401 - whatever a row holds
 
 
 def make_log_entry(result: Result, score: float) -> dict[str, Any]:
-    """Return a trainer's log entry beside the score: the same keys for every sample, numbers and texts only.
+    """Return a trainer's log entry, which holds the score too: the same keys for every sample, numbers and texts only.
 
-    verl makes an array of each key over a batch, and the mean of numbers.
+    verl makes an array of each key over a batch, and a mean of each key that holds numbers.
     """
     return {
         "score": score,

@@ -19,8 +19,8 @@ def code_reward(prompts: Sequence[Any], completions: Sequence[Any], **columns: A
     reward.
 
     Raises:
-        NotJudgedError: a sample could not be judged, and `on_not_judged` is unset.
-        InvalidSampleError: a row is invalid, and `on_invalid` is unset.
+        NotJudgedError: a sample was not judged, and `on_not_judged` is "raise".
+        InvalidSampleError: a row cannot be judged as it is written, and `on_invalid` is "raise".
         RefusedError: the service refuses the caller.
     """
     options = read_options({})

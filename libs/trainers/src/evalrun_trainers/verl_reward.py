@@ -25,7 +25,7 @@ def compute_score(
     """Return the reward of an answer as `score`, with the values to log.
 
     Raises:
-        NotJudgedError: the sample could not be judged, and `on_not_judged` is no number.
+        NotJudgedError: the sample was not judged, and `on_not_judged` is "raise".
         InvalidSampleError: the row holds no tests.
         RefusedError: the service refuses the caller.
     """

@@ -94,7 +94,7 @@ class EvalrunSessionTool(BaseTool):  # type: ignore[misc]  # verl has no types
     ) -> tuple[ToolResponse, float | None, dict[str, Any]]:
         """Run a program. Return the output without a reward: the session's reward comes at its end.
 
-        Failures are reported to the model, and give no reward either.
+        A session that is lost or over, or a sandbox without an answer, is reported to the model; no reward follows.
 
         Raises:
             RefusedError: the service refuses the caller or the problem.
@@ -116,10 +116,10 @@ class EvalrunSessionTool(BaseTool):  # type: ignore[misc]  # verl has no types
         return ToolResponse(text=text), None, {}
 
     async def calc_reward(self, instance_id: str, **kwargs: Any) -> float:  # noqa: ANN401 - verl's
-        """Return the reward of the session's last program; 0 without a program. It takes no further programs.
+        """Return the reward of the session's last program, 0 if it had none. The session takes no further programs.
 
         Raises:
-            NotJudgedError: the program could not be judged, or the session is lost, and `on_not_judged` is no number.
+            NotJudgedError: the program was not judged, or the session is lost, and `on_not_judged` is "raise".
             RefusedError: the service refuses the caller or the problem.
         """
         session = self._session(instance_id, kwargs.get("agent_data"))

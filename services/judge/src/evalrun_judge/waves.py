@@ -1,4 +1,4 @@
-"""Splits tests whose first failure decides into waves: a wave runs only if the previous wave passed. Pure."""
+"""Splits tests into waves where the first failure decides: a wave runs only if no earlier test has failed. Pure."""
 
 from collections.abc import Sequence
 from typing import Final

@@ -105,7 +105,7 @@ def test_a_trainers_file_gives_its_validation() -> None:
         ("rollout.do_sample", False, "at temperature 0 every sample is the same"),
     ],
 )
-def test_conversion_with_wrong_metrics_is_refused(path: str, value: object, message: str) -> None:
+def test_setting_that_would_give_wrong_metrics_is_refused(path: str, value: object, message: str) -> None:
     entries = convert(changed(GENERATION, path, value), "f.yaml").entries
     with pytest.raises(BadInputError, match=message):
         refusals(entries, "f.yaml")

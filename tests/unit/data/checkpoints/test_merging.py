@@ -75,7 +75,7 @@ def test_a_model_is_never_taken_for_the_adapter_that_was_expected(tmp_path: Path
         ({}, "is empty"),
     ],
 )
-def test_foreign_model_never_reaches_the_cache(
+def test_files_other_than_the_checkpoints_model_never_reach_the_cache(
     tmp_path: Path, files: dict[str, str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     merged, cache = write(tmp_path / "merged", files), tmp_path / "cache"

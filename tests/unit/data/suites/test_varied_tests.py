@@ -78,7 +78,7 @@ def test_function_differing_on_varied_argument_fails(code: str) -> None:
         check_varied(function(code), MOST, TESTS, "most")
 
 
-def test_arguments_that_the_reference_refuses_are_left_out() -> None:
+def test_arguments_without_a_usable_answer_of_the_reference_are_left_out() -> None:
     program = (
         "def f(n):\n    while n == 4:\n        pass\n    if n == 6: raise ValueError\n    return None if n == 10 else n"
     )

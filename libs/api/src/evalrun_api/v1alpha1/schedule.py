@@ -151,8 +151,8 @@ class Race(ApiModel):
 
     @property
     def confidence(self) -> str:
-        """Confidence of a single comparison. The best takes part in at most `checkpoints`, each wrong to its loss with
-        half of 1 - confidence."""
+        """Confidence of a single comparison. The best checkpoint takes part in at most `checkpoints` comparisons; each
+        is wrong to its loss with a probability of half of 1 - confidence."""
         return str((1 - 2 * RACE_ERROR / self.checkpoints).quantize(Decimal("0.0001"), ROUND_CEILING))
 
 

@@ -65,8 +65,8 @@ def list_checkpoints(request: ListingRequest, store: CheckpointStore, now: datet
 
 
 def question_about(store: CheckpointStore, names: list[str]) -> str:
-    """Return the warning for a checkpoint whose files are all newer than the checkpoint of the next higher step; else
-    empty.
+    """Return a question to the user if every file of the second highest checkpoint is newer than all files of the
+    highest; otherwise an empty text.
 
     A training writes them in order. Then the highest number may be that of a copy, and hides every later checkpoint.
     Raises StoreError.

@@ -104,7 +104,7 @@ def find_adapter(
     Args:
         files: sizes in bytes, by path below the checkpoint's directory.
         contents: of the files that `list_needed_files` names.
-        base: the base model for serving, or None if it is not named.
+        base: the base model to serve the adapter on; None if no base model is named.
     """
     directory = _adapter_directory(files)
     if directory is None:
@@ -152,7 +152,7 @@ def mergeable(files: Mapping[str, int]) -> Mergeable | Unservable | None:
 
 
 def examine(files: Mapping[str, int], contents: Mapping[str, bytes]) -> ServableModel | Unservable:
-    """Return the model in a directory, or a description of the missing files.
+    """Return the model in a directory, or why it cannot be served.
 
     Args:
         files: sizes in bytes, by path below the checkpoint's directory.

@@ -14,7 +14,7 @@ class ServerTests(GroundTruth):
 
     @property
     def count(self) -> int:
-        """Number of tests: 0, because the server holds them."""
+        """Number of tests in the problem itself: always 0."""
         return 0
 
     def write_chat(self, parts: PromptParts) -> str:

@@ -1,4 +1,4 @@
-"""Parses tests that are calls with JSON values: the formats of APPS, TACO, LiveCodeBench and verl's `fn_name`.
+"""Makes asserts of tests that are calls with JSON values, as in APPS, TACO, LiveCodeBench and verl's `fn_name`.
 
 Each call is an assert in MBPP's form. The assertions run in the contained child, so the expected values never share a
 process with the program.

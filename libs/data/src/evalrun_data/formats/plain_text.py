@@ -21,7 +21,7 @@ IDS: Final = ("problem_id", "id", "task_id", "uuid")
 
 
 def is_plain_text(row: Row) -> bool:
-    """Return whether a row holds a text for training and no other known field."""
+    """Return whether a row of no other format holds a text or a chat for training."""
     return _chat(row) is not None or _columns(row) is not None
 
 

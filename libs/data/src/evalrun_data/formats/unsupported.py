@@ -1,4 +1,4 @@
-"""Recognizes benchmarks that are not judged here by their fields, and explains why each is unsupported."""
+"""Recognizes unsupported benchmarks by their fields, and refuses each with the reason."""
 
 from evalrun_data.rows import Row
 

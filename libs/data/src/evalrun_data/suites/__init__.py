@@ -1,1 +1,1 @@
-"""Measures test suites: makes mutants of correct programs, and tests with varied inputs."""
+"""Makes programs and tests that show how good a test suite is: mutants of programs, and tests with varied inputs."""

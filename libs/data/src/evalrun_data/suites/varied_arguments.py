@@ -1,7 +1,7 @@
 """Compares a function with its reference on arguments like those of its tests. Pure.
 
-Standard library only, and imported by tests alone: `varied_tests` copies this module's text into its tests, where it
-runs like their assertions.
+Uses the standard library only, and only tests import it: `varied_tests` copies this module's text into the tests that
+it makes, where the text runs beside the assertions.
 """
 
 import ast
@@ -187,7 +187,7 @@ def vary_calls(calls: Sequence[Call], maximum: int) -> list[Call]:
     """Return at most `maximum` other lists of arguments, taken from each call in turn.
 
     Each variation changes a single argument: slightly, or to the argument of another call. Properties that all calls
-    share are kept: an argument's types, the characters of its texts, and the sign of its numbers.
+    share are kept: an argument's types, the characters of its texts, and that its numbers are positive or not negative.
     """
     known = {repr(call) for call in calls}
     found: list[Call] = []

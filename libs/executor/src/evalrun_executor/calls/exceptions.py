@@ -117,7 +117,7 @@ def describe_exception(error: BaseException, cross: Cross, depth: int = 0) -> di
 
 
 def _read_missing_name(error: BaseException, kind: Value) -> dict[str, Json]:
-    """Return the name that a NameError or ImportError is about; None if Python did not set it (before 3.10)."""
+    """Return the name that a NameError or ImportError is about; empty if Python did not set it (before 3.10)."""
     for base in (NameError, ImportError):
         if issubclass_(kind, base) and "name" in vars(base):
             name = vars(base)["name"].__get__(error)

@@ -80,7 +80,8 @@ def start_compiler(site: Site, job: Job, source: str) -> Stage:
     """Start the compiler in the current directory, the slot's private one, on a file named `source`.
 
     `job.mode` is the command line, split at newlines, as a language's `Compilation` describes it, but with the
-    compiler's real path; `job.time_seconds` is the limit of its CPU time, 0 for the default. Raises OSError.
+    compiler's path for `{compiler}`; `job.time_seconds` is the limit of its CPU time, 0 for the default.
+    Raises OSError.
     """
     cpu_seconds = int(job.time_seconds) or CPU_SECONDS
     paths = {"{source}": source, "{output}": _OUTPUT}

@@ -157,7 +157,7 @@ class Zygote:
                 os.waitpid(orphan, 0)
 
     def _end_all(self) -> None:
-        """Kill the runners and the processes that they left behind, and remove the directories."""
+        """Kill the runners and the processes that they left behind, and remove the private directories."""
         for _, pid in self._runners.values():
             os.kill(pid, signal.SIGKILL)
         try:

@@ -62,7 +62,7 @@ def explain_signature(language: str, signature: str) -> str:
 def encode_tests(
     language: str, signature: str, calls: Sequence[str], results: Sequence[str]
 ) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """Return the words of calls and results for a language whose signature `explain_signature` accepts. Pure.
+    """Return the words of calls and results for a language and a signature that `explain_signature` accepts. Pure.
 
     Raises:
         SignatureError: a value is of another type, or the language does not keep it exactly.

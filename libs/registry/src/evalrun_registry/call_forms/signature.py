@@ -32,7 +32,7 @@ class SignatureError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """The type of a value: one of `SCALARS`, nested in a number of lists."""
+    """The type of a value: one of `SCALARS`, nested in `depth` lists."""
 
     scalar: str
     depth: int = 0

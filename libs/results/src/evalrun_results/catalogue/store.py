@@ -84,7 +84,7 @@ class Catalogue:
             place: the runs' directory or fsspec URL.
             now: Unix seconds.
             new_name: makes a name that no other writer makes.
-            signer_of: key or identity that signed the run at a place; empty for an unsigned run.
+            signer_of: key or identity that signed the run at a place; empty if none is known.
 
         Raises:
             BadInputError: the URL cannot be used.
@@ -137,10 +137,10 @@ class Catalogue:
             self._put("runs", f"{self._new_name()}.parquet", RUN_SCHEMA.empty_table())
 
     def add(self, place: str) -> None:
-        """Add a run that has just ended, replacing earlier rows. No other run is read.
+        """Add a run that has just ended, even if the catalogue has it: the newest row counts. No other run is read.
 
         Args:
-            place: path of the run, relative to the catalogue's directory.
+            place: path of the run, relative to the directory of the runs.
 
         Raises:
             BadInputError: the run cannot be read.
@@ -276,7 +276,7 @@ class Catalogue:
         """Return the newest row of each run that is not gone. Rows of a newer evalrun are left alone.
 
         Args:
-            columns: to read, including `_KEYS`; None reads all.
+            columns: to read; they must include `_KEYS`. None reads all.
         """
         rows = [row for rows in self._rows(columns).values() for row in rows]
         return [row for row in _newest(rows).values() if not row["removed"]]
@@ -332,12 +332,12 @@ class Catalogue:
         self._delete("results", (sources.keys() | garbage) - named)
 
     def _merge_results(self, name: str, sources: Mapping[str, Sequence[str]]) -> None:
-        """Concatenate results of several sources into one file.
+        """Write the results of some entries into a single file, one source after the other.
 
         Args:
             name: of the new file.
-            sources: the entries to take of each file. A source may contain another source if two writers have merged
-                the same files.
+            sources: the entries to take of each file. A file may also hold other entries, which two writers have both
+                merged.
         """
         sink = io.BytesIO()
         with pq.ParquetWriter(sink, RESULT_SCHEMA, compression="zstd") as writer:
@@ -362,8 +362,8 @@ class Catalogue:
 def _read_table(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:
     """Return a Parquet file's table.
 
-    It is read in this thread. Other threads may release a Python file late. After the interpreter's end that aborts the
-    process, as in one of seven processes that ended right after `pq.read_table` (pyarrow 26.0.1).
+    It is read in this thread. Other threads release the Python file when they are done; if that is after the
+    interpreter's end, the process aborts, as one of seven did that ended right after `pq.read_table` (pyarrow 26.0.1).
     """
     return pq.ParquetFile(io.BytesIO(content)).read(columns=columns, use_threads=False)
 

@@ -84,7 +84,10 @@ def measure_spread(baseline: DatasetTotals, pilot: DatasetTotals) -> Spread:
 
 
 def gate_needs(spread: Spread, points: float, samples: int) -> GateNeed:
-    """Return the completions needed to show that a run is `points` behind, with a two-sided interval at 95 %."""
+    """Return how many problems a gate needs to show, 4 times in 5, that a run is `points` behind.
+
+    The gate has a two-sided interval at 95 %, and so many samples of each problem.
+    """
     difference, variance = points / 100, spread.variance(samples)
     problems = problems_to_see(difference, variance, CONFIDENCE)
     return GateNeed(points, samples, problems, _simulate_gate(problems, difference, variance))

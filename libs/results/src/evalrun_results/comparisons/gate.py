@@ -132,7 +132,7 @@ def decide_gate(
     """Compare a run with its baseline as the gate specifies, by an interval that is valid for a single look.
 
     Args:
-        gate: the margin and the metric.
+        gate: which datasets and metric are compared, and with what margin.
         baseline: the totals of the earlier run, by dataset; None with an anchor.
         candidate: of the run that is to pass.
         family: how many gates the run has.

@@ -17,8 +17,7 @@ from evalrun_results.sequential.order import order_problems
 
 
 class UnusableGateError(Exception):
-    """The runs cannot decide the gate. A gate cannot be decided with these runs. The message is one line with the
-    reason."""
+    """The runs cannot decide the gate. The message is one line with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ def make_gate_datasets(
     """Return the values that a gate compares, by dataset in its order.
 
     Args:
-        gate: the margin and the metric.
+        gate: which datasets and metric are compared, and with what margin.
         baseline: the totals of the earlier run, by dataset; None with an anchor.
         candidate: of the run that is to pass.
 
@@ -73,7 +72,11 @@ def make_gate_datasets(
 
 
 def usable(run: Mapping[str, DatasetTotals], dataset: str, role: str, gate: Gate) -> DatasetTotals:
-    """Return a dataset's totals. Raises UnusableGateError if none of them is usable."""
+    """Return a dataset's totals.
+
+    Raises:
+        UnusableGateError: the run lacks the dataset, or has results that can be forged, which the gate does not allow.
+    """
     totals = run.get(dataset)
     if totals is None:
         known = f"it has {', '.join(sorted(run))}" if run else "it has no results at all"
@@ -93,8 +96,8 @@ def sequential_values(
     """Return the gains that a sequential gate looks at.
 
     They cover the problems, in drawing order, before the first problem without a result: later results may have arrived
-    early because they were quick. A positive gain is an improvement. A completion that was not judged, in either run,
-    lies between its bounds.
+    early because they were quick. A positive gain is an improvement. If a completion was not judged, in either run, the
+    gain lies between its bounds.
 
     Args:
         gate: about a dataset.
@@ -146,7 +149,7 @@ def base_bounds(
 ) -> dict[str, tuple[float, float, int]]:
     """Return the bounds of each problem's value in the baseline, as `value_bounds`; without a baseline, the anchor.
 
-    Excludes problems that the baseline lacks, or for which it may have no value.
+    Excludes problems that the baseline lacks, or for which it cannot have a value.
     """
     if baseline is None:
         anchor = gate.anchor_value or 0.0

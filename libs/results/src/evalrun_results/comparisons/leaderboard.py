@@ -99,7 +99,7 @@ def rank_runs(
 
     Args:
         runs: finished runs.
-        attested: paths of the runs that match a trusted signer's statement; None if signatures were not checked.
+        attested: places of the runs that match a trusted signer's statement; None if signatures were not checked.
         datasets: for the ranking; other datasets are excluded from Holm's correction too. None means all.
     """
     names = sorted({name for run in runs for name in run.totals if datasets is None or name in datasets})
@@ -125,7 +125,7 @@ def pairwise_p(lows: Sequence[Floats], highs: Sequence[Floats]) -> Mapping[tuple
     """Return the p-value of each pair's difference, with missing answers as is worst for the difference.
 
     Args:
-        lows, highs: bounds of each entry's score, by problem.
+        lows, highs: an array per entry: the bounds of its score, by problem.
     """
     found = {}
     for first, second in combinations(range(len(lows)), 2):

@@ -34,9 +34,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def sign_flip_p(differences: Floats, *, seed: int = SEED) -> float:
     """Return the two-sided p-value of paired differences by the sign-flip permutation test.
 
-    Under the null each problem's difference is as likely to have the other sign. If all differences have the same size,
-    as with one sample per problem, this is McNemar's exact test and computed as such. Otherwise the signs are drawn
-    99,999 times.
+    Under the null each problem's difference is as likely to have the other sign. If all differences other than 0 have
+    the same size, as with one sample per problem, this is McNemar's exact test and computed as such. Otherwise the
+    signs are drawn 99,999 times.
 
     Args:
         differences: one per problem.

@@ -128,10 +128,11 @@ def compare_phases(found: SeveralRuns, named: Mapping[str, TrainingPhase] | None
 
     Args:
         found: the configurations, the baseline first.
-        named: phases by path, for runs whose lineage names no phase.
+        named: phases by the run's place, e.g. of runs whose lineage names none; they come before the lineage's.
 
     Raises:
-        ValueError: a configuration has no phase, or the first configuration is not of the baseline's phase.
+        ValueError: a configuration after the first has no known phase, or the first has a phase other than the
+            baseline's.
     """
     phases: list[tuple[Configuration, TrainingPhase]] = []
     for number, configuration in enumerate(found.configurations):

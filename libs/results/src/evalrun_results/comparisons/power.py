@@ -97,7 +97,7 @@ def least_problems(margin: float, confidence: float) -> int:
 
 
 def gate_outlook(gate: Gate, problems: int | None, *, family: int = 1) -> str | None:
-    """Describe the size that a gate needs if it can hardly decide with the given problems; else None.
+    """Describe what a gate needs if it can hardly decide with the given problems; else return None.
 
     Args:
         gate: as the spec has it.

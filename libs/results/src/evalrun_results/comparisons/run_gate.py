@@ -159,7 +159,8 @@ def drawn_by(run: StoredRun, gate: Gate, baseline: Totals | None, candidate: Tot
     """Return the drawing order of a run that has ended.
 
     Raises:
-        UnusableGateError: the run was stopped early, and its gate's population is unknown.
+        UnusableGateError: the run was stopped early, and its gate is not sequential or the baseline does not have just
+            its problems; or a sequential gate's run lacks problems of the baseline; or as `check_answers_known`.
     """
     spec = run.run_info.get("spec")
     protocol = spec.get("protocol") if isinstance(spec, dict) else None

@@ -18,7 +18,7 @@ from evalrun_results.sequential.race import ERROR, run_race
 
 
 class UnusableRaceError(ValueError):
-    """The runs cannot be raced. The runs cannot be raced. The message is one line with the reason."""
+    """The runs cannot be raced. The message is one line with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def race_runs(runs: Sequence[RunFacts], dataset: str, population: Population) ->
 
     Raises:
         UnusableRaceError: a run lacks the dataset, its results can be forged, its gates chose how many problems it
-            has, the runs share no problem, or belong to different races.
+            has, the runs share no problem, or they belong to different races.
     """
     for run in runs:
         _check(run, dataset)

@@ -41,8 +41,7 @@ def decide_sequentially(
     seed: int,
     family: int = 1,
 ) -> GateResult:
-    """Decide a gate by the problems drawn so far. The first decision is the same for every caller and however often it
-    is called.
+    """Decide a gate by the problems drawn so far. The first decision is the same, whoever calls it and however often.
 
     Args:
         gate: with `sequential`.
@@ -132,7 +131,7 @@ def _message(gate: Gate, decision: GateDecision, found: Finding, values: Values,
 
 
 def _open(gate: Gate, found: Finding, values: Values, confidence: float) -> str:
-    """Describe why a sequential gate has not decided, and how many problems it needs."""
+    """Describe why a sequential gate has not decided, and what would decide it."""
     bound = bound_text(gate)
     if found.looked_at < len(values.floors):
         return f"the interval still holds {bound}: more problems of the run decide"

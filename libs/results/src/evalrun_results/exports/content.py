@@ -76,7 +76,7 @@ def export_id(order: RunConfig) -> str:
 
 
 def curve_point(order: RunConfig) -> CurvePoint | None:
-    """Return a run's point on its schedule's curve, or None.
+    """Return a run's point on its schedule's curve; None without a schedule or a step.
 
     A rejudging has no point: its run is on the curve already, and a point must not come from two judges.
     """

@@ -56,7 +56,7 @@ class RunExports:
 
     Args:
         order: the run's.
-        export: runs an export; by default in a child process.
+        export: exports to a target; `make_exports` passes a function that does so in a child process.
     """
 
     def __init__(self, order: RunConfig, export: RunExport) -> None:

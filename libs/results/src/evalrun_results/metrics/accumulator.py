@@ -186,7 +186,7 @@ def dataset_metrics(
         totals: by problem.
         options: of the run.
         gpu_seconds: the dataset's share; None where unknown.
-        work: each unit's share of the run's active time; None without throughput.
+        work: seconds of the run's active time for each unit of work; None without throughput.
     """
     columns = ProblemColumns.from_totals(totals)
     clustered = bool((columns.seen > 1).any())

@@ -279,7 +279,7 @@ def _recovery_by_turn(given: Measurements, turn: int) -> ProblemValues:
 
 
 def _recovery(given: Measurements, _number: int) -> ProblemValues:
-    """Exclude no problem, but report problems with a sample that was not judged in some turn up to the last."""
+    """Exclude no problem, but report problems with a sample that has an unjudged completion and no accepted one."""
     found = _recovery_by_turn(given, given.turns)
     pairs = zip(given.by_turn, given.columns.problems, strict=True)
     left_out = sum(turns[-1].known != problem.outcomes.seen for turns, problem in pairs)

@@ -103,7 +103,7 @@ class MetricSet:
         self.ratio(name, values, members.astype(np.float64), members)
 
     def ratio(self, name: str, above: Floats, below: Floats, members: Mask) -> None:
-        """Report sum(above) / sum(below) over the member problems; report nothing if the denominator is 0."""
+        """Report sum(above) / sum(below) over the member problems; its value is None if the denominator is 0."""
         self._order.append(name)
         self._ratios[name] = (np.where(members, above, 0.0), np.where(members, below, 0.0), int(members.sum()))
 

@@ -1,9 +1,10 @@
 """95 % intervals, with the number of problems from which each is reliable. Pure.
 
-Proportions use Wilson's interval. Means and ratios use the percentile bootstrap with many problems, and `plus_four` and
-`plus_two` with few. Percentiles use order statistics. Samples of a problem are never taken apart: they are clustered,
-and Wilson's interval over 164 x 10 of them covers 53 %, not 95 %. The bootstrap over few problems is as bad: with 10
-samples of each and a mean of 0.05 it covers 41 to 74 % at 5 problems (`tests/unit/metrics/test_coverage.py`).
+Proportions use Wilson's interval. Means and ratios over many problems use the percentile bootstrap. Over few problems,
+means of shares use `plus_four`, and means of their differences `plus_two`. Percentiles use order statistics. Samples of
+a problem are never taken apart: they are clustered, and Wilson's interval over 164 x 10 of them covers 53 %, not 95 %.
+The bootstrap over few problems is as bad: with 10 samples of each and a mean of 0.05 it covers 41 to 74 % at 5 problems
+(`tests/unit/results/metrics/test_coverage.py`).
 """
 
 import math
@@ -107,8 +108,8 @@ def plus_four(values: Floats) -> tuple[float, float]:
 def plus_two(differences: Floats, confidence: float = CONFIDENCE) -> Bounds:
     """Return the interval of the mean of paired differences from -1 to 1, one per problem, for any number of problems.
 
-    Bonett and Price's interval (2012), over problems: adds one won and one lost problem. So runs that agree on all n
-    problems are not considered certainly equal.
+    Bonett and Price's interval (2012), over problems: one won and one lost problem join the sample. So runs that agree
+    on every problem are not taken as equal for certain: what was not seen in n problems may still happen.
 
     Raises:
         ValueError: there are no differences, or a difference is not between -1 and 1.
@@ -128,7 +129,7 @@ def _normal_interval(values: Floats, confidence: float) -> tuple[float, float]:
 def order_statistics(values: Floats, percentile: float, confidence: float = CONFIDENCE) -> Bounds:
     """Return the interval of a percentile between two of the sorted values (David & Nagaraja, section 7.1).
 
-    The number of values below the true percentile is binomial for any distribution, so the interval is exact for any n
+    The number of values below the true percentile is binomial for any distribution, so the interval holds for any n,
     without resampling. A bound is None if too few values lie on that side, e.g. above the 95th of 50.
 
     Args:

@@ -43,8 +43,8 @@ class QaOptions:
 class QaLogs:
     """Collects the records of sampled results.
 
-    Samples come in any order, but the turns of a sample follow each other. The last answer is logged, with the chat of
-    the earlier turns.
+    Samples come in any order, but the turns of a sample follow each other. Only the last answer of a sample may be
+    chosen; the chat that led to it shows the earlier ones.
     """
 
     options: QaOptions

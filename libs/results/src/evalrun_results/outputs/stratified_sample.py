@@ -38,8 +38,8 @@ def allot(quotas: Mapping[str, int], available: Mapping[str, int], seed: int) ->
     """Fill each stratum's quota as far as possible, and give the rest to the other strata in proportion to their
     quotas.
 
-    Quotas are rounded by largest remainder; equal remainders are ordered by the seed. Whatever a stratum cannot fill is
-    distributed again, until no samples or no quota remain.
+    The rest is split into whole numbers by largest remainder; equal remainders are ordered by the seed. What a stratum
+    cannot fill of its part is distributed again, until nothing is left to give or to take.
     """
     taken = {stratum: min(quota, available.get(stratum, 0)) for stratum, quota in quotas.items()}
     while True:

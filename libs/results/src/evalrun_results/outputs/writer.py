@@ -160,7 +160,7 @@ def write_outputs(
     wait: Wait | None = None,
     sign: Callable[[Path], None] | None = None,
 ) -> RunSummary:
-    """Write a run's directory and return its summary. Results are streamed once and never all in memory.
+    """Write a run's directory and return its summary. Results are read once and never all held in memory.
 
     Args:
         results: every pass and turn, each key once; `results.jsonl` keeps their order.
@@ -170,7 +170,7 @@ def write_outputs(
         staging: where the files of a remote directory are written before they are sent; None uses the system's
             temporary directory. It must hold all of them.
         wait: called when a store refuses a file; None fails at the first refusal.
-        sign: adds an attestation to the finished directory; None: nothing does.
+        sign: adds an attestation to the finished directory; None adds none.
 
     Raises:
         BadInputError: the URL cannot be used.

@@ -1,1 +1,1 @@
-"""Publishes the headline metrics of a finished run in public formats."""
+"""The headline metrics of a finished run in the formats of public sites; nothing is sent. Pure."""

@@ -62,7 +62,7 @@ class Publication:
 
 
 def read_publication(run: StoredRun) -> Publication:
-    """Return the publishable metrics of a run.
+    """Return the publishable metrics of a run, and the conditions under which they were measured.
 
     Raises:
         UnpublishableError: it is incomplete, or its weights are random.

@@ -61,7 +61,7 @@ def build_index(
     Args:
         run: ended.
         directory: of the index; it is made.
-        report: called after every segment, and once for an existing index.
+        report: called after every segment and at the end; once if the index is already complete.
 
     Raises:
         BadInputError: the results cannot be read, or the directory cannot be written.
@@ -92,7 +92,7 @@ def describe_source(run: StoredRun) -> JsonObject:
 
 
 def _built(run: StoredRun, directory: Path, source: JsonObject, kept: list[JsonObject]) -> Iterator[IndexState]:
-    """Yield the state after every segment. Only the rows' lengths of a kept segment are read again."""
+    """Yield the state after every segment. A kept segment is not built again, but its rows' lengths are needed."""
     segments: list[JsonObject] = []
     builder, start = SegmentBuilder(), 0
     with _open_lines(run, directory) as lines:

@@ -105,7 +105,7 @@ def _mask(column: pa.Array, condition: Condition) -> pa.Array:
 
 
 def _has_any(column: pa.Array, values: Sequence[Value]) -> pa.Array:
-    """Return, for each list of texts, whether any of them is among the values; with None, whether the list is empty."""
+    """Return, for each list of texts, whether any is among the values; a value None stands for an empty list."""
     wanted = pa.array([value for value in values if value is not None], pa.string())
     hits = pc.fill_null(pc.is_in(pc.list_flatten(column), wanted), fill_value=False)
     found = np.zeros(len(column), np.bool_)

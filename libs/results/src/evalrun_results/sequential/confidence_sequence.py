@@ -55,7 +55,7 @@ SHARE: Final = Bounds(0.0, 1.0)
 def log_capital_above(values: Floats, mean: float, bounds: Bounds, population: int | None) -> Floats:
     """Return the logarithm of the capital won against "the mean is at most `mean`", after each value.
 
-    The lower bound replaces an unknown value, so the computed capital is at most the true capital.
+    For an unknown value the caller gives the least that it may be: the capital is then at most the true capital.
 
     Args:
         values: games x values, in the order drawn, or one game.
@@ -102,8 +102,8 @@ class Draws:
 
     lows, highs: between which each lies; equal where it is known.
     bounds: of every value.
-    population: number of values to draw from without replacement; None with replacement. left_low, left_high: bounds of
-        the sum of the values not drawn yet, if tighter than `bounds`; else None.
+    population: number of values to draw from without replacement; None with replacement.
+    left_low, left_high: bounds of the sum of the values not drawn yet, if tighter than `bounds`; else None.
     """
 
     lows: Floats

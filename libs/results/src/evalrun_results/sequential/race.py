@@ -1,10 +1,10 @@
 """A race finds the best of several runs, and drops each run as soon as it cannot be the best. Pure.
 
 For each ordered pair of runs, a gambler bets that the first is behind the second, as in a sequential gate
-(`confidence_sequence`). A runner is dropped when the mean of the capitals won against it reaches 1 / `error`. Against
-one that is best every such bet is fair or worse, so is their mean, and by Ville's inequality it ever reaches 1 /
-`error` with probability `error` at most: whatever the number of runners, however often somebody looked. A dropped
-runner draws no more, and what it had won until then stays as it was.
+(`confidence_sequence`). A runner is dropped when the mean of the capitals won against it by all others reaches
+1 / `error`. Against one that is best every such bet is fair or worse, so is their mean, and by Ville's inequality it
+ever reaches 1 / `error` with probability `error` at most: whatever the number of runners, however often somebody
+looked. A dropped runner draws no more, and what it had won until then stays as it was.
 """
 
 import math

@@ -23,7 +23,7 @@ class BearerTokens:
         min_characters: of each token.
 
     Raises:
-        ValueError: there is no token, or a token is not valid in a header.
+        ValueError: there is no token, or a token is too short or not valid in a header.
         BadInputError: the file cannot be used.
     """
 
@@ -71,7 +71,7 @@ class BearerTokens:
 
 
 def carries(authorization: str, token: str) -> bool:
-    """Return whether an Authorization header carries a token, in constant time."""
+    """Return whether an Authorization header carries a token, in a time that does not reveal the token."""
     return hmac.compare_digest(authorization.encode(errors="replace"), f"Bearer {token}".encode())
 
 

@@ -57,7 +57,7 @@ def _secure_channel(target: str, identity: TlsIdentity) -> grpc.aio.Channel:
 
 
 class ReloadingChannel(grpc.aio.Channel):
-    """A channel that reconnects when its certificate changes; calls in flight finish on the old connection.
+    """A channel that opens another channel when its certificate changes; calls in flight finish on the old channel.
 
     The credentials of grpcio's channels cannot change, and clients keep a channel and its stubs for a whole run.
     """
@@ -124,7 +124,7 @@ class ReloadingChannel(grpc.aio.Channel):
         return self._on_the_current("stream_stream", *method, **coding)
 
     def _on_the_current(self, kind: str, *method: Any, **coding: Any) -> Callable[..., Any]:
-        """Return a callable that calls a method on the current channel."""
+        """Return a callable that calls a method on the channel that is current at each call."""
         channel = self._channel
         call = getattr(channel, kind)(*method, **coding)
 

@@ -120,7 +120,7 @@ class HttpServer:
     Args:
         application: the application to serve.
         settings: the service's own.
-        health: path and handler of health checks, for a port that serves nothing else.
+        health: path and handler of health checks, for the health port, which serves nothing else.
         cancel_handlers: a client that closes its connection cancels its request.
 
     Raises:

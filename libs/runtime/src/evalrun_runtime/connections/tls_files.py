@@ -52,8 +52,8 @@ class TlsIdentity:
 
 
 def _load_chain(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Load a certificate with its key. OpenSSL reads certificates only from paths. A memory file has a path and keeps
-    the key off the disk."""
+    """Load a certificate with its key. OpenSSL reads the two only from paths. A memory file has a path and keeps the
+    key off every disk."""
     descriptor = os.memfd_create("tls")
     try:
         with open(descriptor, "wb", closefd=False) as file:

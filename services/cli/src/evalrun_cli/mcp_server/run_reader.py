@@ -52,7 +52,7 @@ WHERE place = $place AND NOT judged GROUP BY ALL ORDER BY dataset, reason
 
 
 class RunReader:
-    """Reads the runs below a directory or URL. Runs are named as in `list_runs`, so no other file can be read.
+    """Reads the runs below a directory or URL. A run is named as in `list_runs`, so only listed runs can be read.
 
     Every method raises BadInputError for a run or sample that is missing or unreadable.
     """
@@ -183,7 +183,7 @@ def _sample(row: Row) -> Json:
 
 
 def _mark_untrusted(text: str | None) -> Json | None:
-    """Mark a text as untrusted with an unforgeable mark, and remove lone surrogates, which JSON lacks."""
+    """Return a text under a key that calls it untrusted, cut, and without lone surrogates, which JSON lacks."""
     if text is None:
         return None
     shown = text[:MOST_CHARACTERS].encode(errors="replace").decode()

@@ -41,7 +41,7 @@ class Access(Protocol):
         """Return the routes besides the page."""
 
     def refusal(self, request: web.Request) -> web.Response | None:
-        """Return the reply that refuses a request, or None if it may read the page."""
+        """Return the reply that refuses a request; None if it is let through."""
 
 
 class AddressAccess:
@@ -143,8 +143,7 @@ class SharedAccess:
 
     @classmethod
     def from_options(cls, options: SharedOptions, clock: Callable[[], float]) -> "SharedAccess":
-        """Create the access that the options configure. Raises BadInputError if they would admit everybody or
-        nobody."""
+        """Return the access that the options ask for. Raises BadInputError if they would admit everybody or nobody."""
         if options.token_file is None and options.trusted_header is None:
             if options.allowed_hosts:
                 raise BadInputError("--allowed-host: says nothing without --token-file or --trusted-header: add one")
@@ -165,8 +164,10 @@ class SharedAccess:
         return (web.get(HEALTH, _say_healthy), web.post("/", self._log_in))
 
     def refusal(self, request: web.Request) -> web.Response | None:
-        """Return the answer to a request under a foreign host name, or without valid credentials; None if the request
-        may read the page."""
+        """Return the reply to a request under a foreign host name, or without valid credentials; None for any other.
+
+        The health check is let through under any name, and it and the login need no credentials.
+        """
         if request.path == HEALTH:  # the kubelet asks under the pod's address
             return None
         # As on one machine: a foreign name that points here would lend this page to its owner's own.

@@ -175,7 +175,7 @@ class ClusterRunView:
         self._ended: RunView | None = None
 
     def take(self, run: EvalRun) -> None:
-        """Show the run from an observation made elsewhere."""
+        """Show the run in this state, which the caller has read from the cluster."""
         self._run = run
 
     @property
@@ -199,8 +199,7 @@ class ClusterRunView:
         return {**shown, "live": True, "state": get_status(self._run).phase or "Pending"}
 
     def description(self) -> JsonObject:
-        """Return the content of `run.json`: the known facts, and the reason if they may be outdated. Raises
-        BadInputError."""
+        """Return the content of `run.json`: what is known, and why it may be outdated. Raises BadInputError."""
         with self._lock:
             lost = ""
             try:

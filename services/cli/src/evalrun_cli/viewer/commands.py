@@ -90,7 +90,7 @@ def serve_view(places: Sequence[str], listening: Listening, namespace: str | Non
     """Serve the page of the runs in these places until the command is stopped.
 
     Args:
-        places: directories, URLs, er/NAME for an EvalRun of the current cluster, or er/ for all active runs.
+        places: directories, URLs, er/NAME for an EvalRun of the current cluster, or er/ for all that have not ended.
         listening: where, and to whom.
         namespace: of the EvalRuns; None: the context's own.
 

@@ -34,6 +34,6 @@ def login_page(problem: str) -> bytes:
     """Return the page. The empty `action` keeps the part of the address after #.
 
     Args:
-        problem: an error message, or an empty text.
+        problem: a sentence of this program, because it is not escaped; empty if nothing is wrong.
     """
     return _PAGE.replace("PROBLEM", problem).encode()

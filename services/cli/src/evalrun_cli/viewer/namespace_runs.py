@@ -1,4 +1,4 @@
-"""The active EvalRuns of a namespace, as shown on the page: new runs appear, and ended runs disappear."""
+"""The EvalRuns of a namespace that have not ended, as the page shows them: new runs appear, ended runs disappear."""
 
 import asyncio
 import threading

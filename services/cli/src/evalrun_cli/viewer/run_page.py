@@ -35,7 +35,7 @@ def run_page(directory: Path) -> Iterator[str]:
 
 @contextmanager
 def series_page(directory: Path) -> Iterator[str]:
-    """Serve the page of the runs in a directory, which may grow meanwhile, and yield its address."""
+    """Serve the page of the runs in a directory, with those that are added meanwhile, and yield its address."""
     with shown_runs([str(directory)]) as runs, _served_in_thread(runs) as address:
         yield f"{address}#/"
 

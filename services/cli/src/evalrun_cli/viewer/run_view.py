@@ -58,7 +58,7 @@ class RunView:
     Args:
         run_id: in its addresses.
         place: directory or URL.
-        scratch: directory for files that cannot be kept in the run's directory.
+        scratch: directory for files that are not kept in the run's directory.
         builder: where an index is built; one at a time.
         clock: seconds that only grow.
         sources_in: a directory; the prompts of datasets outside it are not shown. None: they are.
@@ -126,8 +126,7 @@ class RunView:
         }  # fmt: skip
 
     def description(self) -> JsonObject:
-        """Return the content of `run.json`: the facts known and the samples indexed by now. Starts to index an ended
-        run.
+        """Return the content of `run.json`: what is known and indexed by now. Starts to index an ended run.
 
         Raises:
             BadInputError: the run cannot be read.

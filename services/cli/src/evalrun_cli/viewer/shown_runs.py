@@ -1,4 +1,4 @@
-"""The runs in some directories, searched again regularly, so that new runs appear."""
+"""The runs in some directories or at URLs, searched again when they are asked for, so that new runs appear."""
 
 import logging
 import tempfile
@@ -24,7 +24,7 @@ URL_SECONDS: Final = 30.0
 
 
 class UnreadablePlace:
-    """A directory whose runs cannot be listed now. It is listed among the runs, with the reason."""
+    """A directory, namespace or EvalRun that cannot be read now. It is listed among the runs, with the reason."""
 
     is_live = False
 
@@ -91,7 +91,7 @@ class ShownRuns:
 
     Args:
         places: directories or URLs.
-        scratch: directory for files that cannot be kept in the runs' directories.
+        scratch: directory for files that are not kept in the runs' directories.
         builder: where indexes are built.
         scanner: where URLs are looked at.
         clock: seconds that only grow.
